@@ -1,0 +1,1 @@
+"""The domain's words, pure: messages, topics, groups, filters, receipt handles, operations, errors and time."""

@@ -1,0 +1,94 @@
+"""The error catalogue: one row per user-visible error, with a number that never changes its meaning.
+
+Ranges: 1xxx start and configuration, 2xxx names, 3xxx messages and consumption, 4xxx store, 5xxx connections,
+6xxx stream jobs, 7xxx SQL. A number that is retired is not given away again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["CATALOGUE", "ErrorEntry", "find_entry"]
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorEntry:
+    """One row: the stable number, a short name, what it means and what to do."""
+
+    number: int
+    name: str
+    meaning: str
+    remedy: str
+
+
+def _rows(*rows: tuple[int, str, str, str]) -> dict[str, ErrorEntry]:
+    return {name: ErrorEntry(number, name, meaning, remedy) for number, name, meaning, remedy in rows}
+
+
+CATALOGUE: dict[str, ErrorEntry] = _rows(
+    (1001, "PORT_IN_USE", "A listening port is taken by another process.", "Stop that process or choose another port."),
+    (1002, "DATA_DIRECTORY_IN_USE", "Another process holds the data directory's lock.", "Stop it or choose another --dir."),
+    (1003, "DATA_DIRECTORY_NOT_WRITABLE", "The data directory cannot be created or written.", "Choose another --dir or mend its permissions."),
+    (1004, "BAD_CONFIGURATION", "A setting has an unknown name or a value out of its range.", "Correct the setting named in the message."),
+    (1005, "ADDRESS_NOT_LOCAL", "The host to listen on is no address of this machine.", "Choose --host 127.0.0.1, 0.0.0.0 or an address of this machine."),
+    (1006, "INTERNAL_ERROR", "The product met a state that it does not expect.", "Report it with the log of the server."),
+    (1007, "EXTRA_MISSING", "A feature needs packages that are not installed.", 'Install the extra named in the message, as in pip install "millstream[streams]".'),
+    (2101, "TOPIC_NOT_FOUND", "The topic does not exist.", "Create it: millstream topic create NAME."),
+    (2102, "TOPIC_EXISTS", "A topic of that name exists with other settings.", "Choose another name, or delete the topic first."),
+    (2103, "ILLEGAL_TOPIC", "The topic's name is not legal or is reserved for the system.", "Use letters, digits, _ - % |, at most 127 characters."),
+    (2104, "QUEUE_NOT_FOUND", "The topic has no queue of that number.", "Ask for the topic's queues: millstream topic describe NAME."),
+    (2105, "FORBIDDEN", "The topic has no queue with the permission that the request needs.", "Change the topic's permission or use another topic."),
+    (2201, "GROUP_NOT_FOUND", "The consumer group does not exist.", "Create it: millstream group create NAME."),
+    (2202, "ILLEGAL_GROUP", "The group's name is not legal or is reserved for the system.", "Use letters, digits, _ - % |, at most 120 characters."),
+    (2203, "GROUP_EXISTS", "A group of that name exists with other settings.", "Choose another name."),
+    (3001, "BODY_EMPTY", "The message has no body.", "Send at least one byte."),
+    (3002, "BODY_TOO_LARGE", "The message's body is over the limit.", "Split it, compress it, or put it elsewhere and send a reference."),
+    (3003, "PROPERTIES_TOO_LARGE", "The message's properties are over the limit.", "Send fewer or shorter properties."),
+    (3004, "ILLEGAL_TAG", "The tag is blank, has control characters or a |.", "Send one plain word as the tag."),
+    (3005, "ILLEGAL_KEY", "A message key is blank or has control characters.", "Send printable keys."),
+    (3006, "ILLEGAL_MESSAGE_GROUP", "The message group is blank, too long or has control characters.", "Use 1 to 64 printable bytes."),
+    (3007, "ILLEGAL_PROPERTY", "A user property has a reserved name or control characters.", "Rename the property."),
+    (3008, "MESSAGE_TYPE_MISMATCH", "The topic does not accept messages of this type.", "Send to a topic of that type: millstream topic create NAME --type TYPE."),
+    (3009, "MESSAGE_MALFORMED", "The message or its batch cannot be read.", "Send well-formed messages of one topic per request."),
+    (3010, "ILLEGAL_MESSAGE_ID", "The message id is blank.", "Send the id that the client library makes."),
+    (3011, "ILLEGAL_DELIVERY_TIME", "The delivery time is beyond the limit.", "Choose an earlier time."),
+    (3101, "ILLEGAL_FILTER", "The filter expression cannot be read.", "Use * or tags joined by ||."),
+    (3201, "INVALID_RECEIPT_HANDLE", "The receipt handle is unknown, was replaced or has expired.", "Receive the message again."),
+    (3202, "ILLEGAL_INVISIBLE_TIME", "The invisible time is out of its range.", "Use 10 s to 12 h on receive, 0 s to 12 h on change."),
+    (3203, "ILLEGAL_POLLING_TIME", "The request's deadline leaves no time for long polling.", "Use a longer request timeout."),
+    (3204, "CLIENT_ID_REQUIRED", "The request carries no client id.", "Send the header x-mq-client-id."),
+    (3205, "ILLEGAL_OFFSET", "The offset is outside of the queue.", "Ask for the queue's minimum and maximum first."),
+    (3206, "TOO_MANY_REQUESTS", "A limit on waiting or unacknowledged work is reached.", "Slow down, acknowledge, or add consumers, then try again."),
+    (3207, "UNSUPPORTED_CLIENT_TYPE", "The client type is not supported.", "Use a producer, push consumer or simple consumer."),
+    (3208, "UNSUPPORTED_FEATURE", "The server does not offer this yet.", "See CHANGELOG.md for what is there."),
+    (4001, "STORE_FAILED", "The log cannot be written any more; nothing is acknowledged.", "Look at the disk, then restart the server."),
+    (4002, "RECORD_DAMAGED", "A stored record fails its checksum and is not served.", "Restore the data directory from a copy if the record is needed."),
+    (4003, "STORE_FORMAT", "A file of the data directory has an unknown format.", "Use the release that wrote it, or another --dir."),
+    (4004, "DISK_FULL", "The disk has no room for the log.", "Free space or move the data directory."),
+    (4005, "FLUSH_TIMEOUT", "The disk did not confirm the write in time; the message is stored but may not be durable.", "Look at the disk's load; the client may send again."),
+    (5001, "UNREACHABLE", "The server does not answer at that address.", "Start it with millstream quickstart, or name it with --nameserver."),
+    (5002, "TIMED_OUT", "The answer did not come in time.", "Try again, or allow more time."),
+    (5003, "PROTOCOL_VIOLATION", "Bytes arrived that are not of the protocol; the connection was closed.", "Check that client and port belong together."),
+    (5004, "REQUEST_NOT_SUPPORTED", "The server does not know the request code.", "Use a newer server or another client."),
+    (5005, "REFUSED_BY_SERVER", "The server refused the request.", "See the server's words in the message."),
+    (6001, "JAVA_MISSING", "No Java runtime of version 17 or newer was found.", 'Install one (Debian: apt install openjdk-17-jre-headless) or pip install "millstream[streams-java]".'),
+    (6002, "SPARK_START_FAILED", "The Spark session did not start.", "See the cause in the message; memory and Java are the usual ones."),
+    (6003, "JOB_FAILED", "A stream job ended with an error.", "See the cause in the message; its checkpoint is kept."),
+    (6004, "CHECKPOINT_MISMATCH", "The checkpoint belongs to another query.", "Use another checkpoint directory, or the old query."),
+    (6005, "SINK_FAILED", "A sink could not take the rows.", "See the cause in the message."),
+    (7001, "SQL_SYNTAX", "The statement cannot be read.", "Correct the SQL at the position shown."),
+    (7002, "SQL_UNSUPPORTED", "The statement is legal Flink SQL that is not supported here.", "See docs/sql.md for what is supported."),
+    (7003, "SQL_UNKNOWN_TABLE", "No table or view of that name.", "Create it first, or correct the name."),
+    (7004, "SQL_UNKNOWN_COLUMN", "No column of that name is visible there.", "Correct the name."),
+    (7005, "SQL_UNKNOWN_FUNCTION", "No function of that name and number of arguments.", "See docs/sql.md for the functions."),
+    (7006, "SQL_TYPE", "The types do not fit.", "Add a CAST or correct the expression."),
+    (7007, "SQL_OPTION", "A table option is unknown, missing or has an illegal value.", "Correct the WITH clause."),
+    (7008, "SQL_TABLE_EXISTS", "A table or view of that name exists.", "Drop it first or use IF NOT EXISTS."),
+    (7009, "SQL_TIME_ATTRIBUTE", "A window needs a column that has a watermark.", "Declare WATERMARK FOR the column in CREATE TABLE."),
+    (7010, "SQL_SCRIPT", "The script cannot be read or has nothing to run.", "Name a readable file with at least one statement."),
+)  # fmt: skip
+
+
+def find_entry(number: int) -> ErrorEntry | None:
+    """The row of that number, or None."""
+    return next((entry for entry in CATALOGUE.values() if entry.number == number), None)

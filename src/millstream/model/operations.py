@@ -1,0 +1,130 @@
+"""What can be asked of a broker, neutral of every protocol: one request and one result type per operation.
+
+Adapters build them, the processor passes them on, a backend (local or over remoting) answers them. Refusals are
+raised as `millstream.model.errors.Refused`; a result never carries an error code. Times are milliseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from millstream.model.filter import ALL, TagFilter
+from millstream.model.message import StoredMessage
+from millstream.model.receipt import ReceiptHandle
+
+__all__ = [
+    "AckRequest",
+    "ChangeInvisibleRequest",
+    "PopRequest",
+    "PoppedMessage",
+    "PullRequest",
+    "PullResult",
+    "PullStatus",
+    "QueueRange",
+    "SendReceipt",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class SendReceipt:
+    """Where one message was stored; it is acknowledged at the broker's ack level."""
+
+    message_id: str
+    offset_message_id: str
+    queue_id: int
+    queue_offset: int
+    log_offset: int
+    store_timestamp_ms: int
+
+
+class PullStatus(Enum):
+    """The outcome of a pull."""
+
+    FOUND = "found"
+    NOTHING_NEW = "nothing new"
+    ALL_FILTERED = "all filtered"
+    OFFSET_ILLEGAL = "offset illegal"
+
+
+@dataclass(frozen=True, slots=True)
+class PullRequest:
+    """Read a queue from an offset. `wait_ms` holds the request until something matches; 0 answers at once."""
+
+    group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    max_messages: int = 32
+    max_bytes: int = 256 * 1024
+    filter: TagFilter = ALL
+    wait_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PullResult:
+    """Records as stored (RocketMQ layout, one buffer each) and where to go on."""
+
+    status: PullStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    records: tuple[bytes | memoryview, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PopRequest:
+    """Take messages out of sight for `invisible_ms`. `queue_id` None takes from all queues of the topic.
+
+    `attempt_id` repeats a FIFO receive that failed on the way. `max_messages` 32 at most.
+    """
+
+    group: str
+    topic: str
+    invisible_ms: int
+    queue_id: int | None = None
+    max_messages: int = 32
+    filter: TagFilter = ALL
+    wait_ms: int = 0
+    attempt_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PoppedMessage:
+    """One delivery: the message, its handle, and which delivery this is (1 is the first)."""
+
+    message: StoredMessage
+    handle: ReceiptHandle
+    delivery_attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class AckRequest:
+    """Say that one delivery was consumed. Acknowledging twice is no error."""
+
+    group: str
+    topic: str
+    handle: ReceiptHandle
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeInvisibleRequest:
+    """Make a delivery visible `invisible_ms` from now; the old handle becomes invalid."""
+
+    group: str
+    topic: str
+    handle: ReceiptHandle
+    invisible_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRange:
+    """What of a queue can be read: offsets `min_offset` up to but without `max_offset`, and the last store time.
+
+    `last_store_timestamp_ms` is 0 for a queue that holds nothing.
+    """
+
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    last_store_timestamp_ms: int

@@ -1,0 +1,73 @@
+"""Message properties: the text form that is stored, and the names that RocketMQ reserves.
+
+Text form: `key \\x01 value \\x02` repeated; readers accept a missing last \\x02. Source: RocketMQ 5.3 stored layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = [
+    "BORN_HOST",
+    "BORN_TIMESTAMP",
+    "KEYS",
+    "MAX_STORED_BYTES",
+    "MESSAGE_GROUP",
+    "PRODUCER_GROUP",
+    "RESERVED",
+    "TAGS",
+    "TRACE_CONTEXT",
+    "UNIQUE_KEY",
+    "decode_properties",
+    "encode_properties",
+    "has_control_character",
+]
+
+KEYS = "KEYS"
+TAGS = "TAGS"
+UNIQUE_KEY = "UNIQ_KEY"
+MESSAGE_GROUP = "__SHARDINGKEY"
+PRODUCER_GROUP = "PGROUP"
+BORN_HOST = "__BORNHOST"
+BORN_TIMESTAMP = "BORN_TIMESTAMP"
+TRACE_CONTEXT = "TRACE_CONTEXT"
+
+MAX_STORED_BYTES = 32767
+"""Bytes of the text form at most: the record holds its length in a signed int16."""
+
+RESERVED = frozenset(
+    """
+    KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET BUYER_ID
+    ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG RECONSUME_TIME MSG_REGION TRACE_ON UNIQ_KEY
+    EXTEND_UNIQ_INFO MAX_RECONSUME_TIMES CONSUME_START_TIME POP_CK POP_CK_OFFSET 1ST_POP_TIME
+    TRAN_PREPARED_QUEUE_OFFSET DUP_INFO INSTANCE_ID CORRELATION_ID REPLY_TO_CLIENT TTL ARRIVE_TIME PUSH_REPLY_TIME
+    CLUSTER MSG_TYPE INNER_MULTI_QUEUE_OFFSET TIMER_DELAY_MS TIMER_DELAY_SEC TIMER_DELIVER_MS TIMER_ENQUEUE_MS
+    TIMER_DEQUEUE_MS TIMER_ROLL_TIMES TIMER_OUT_MS TIMER_DEL_UNIQKEY TIMER_DELAY_LEVEL __BORNHOST BORN_TIMESTAMP
+    DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID __CRC32# __SHARDINGKEY INNER_NUM INNER_BASE
+    CHECK_IMMUNITY_TIME_IN_SECONDS __transactionId__ TRANSACTION_CHECK_TIMES INNER_MULTI_DISPATCH TRACE_CONTEXT
+    """.split()
+)
+"""Names that a user property may not take."""
+
+_END_OF_NAME = "\x01"
+_END_OF_VALUE = "\x02"
+
+
+def encode_properties(properties: Mapping[str, str]) -> bytes:
+    """The stored text of `properties`, UTF-8. Names and values must be free of \\x01 and \\x02."""
+    return "".join(f"{name}{_END_OF_NAME}{value}{_END_OF_VALUE}" for name, value in properties.items()).encode()
+
+
+def decode_properties(text: bytes | memoryview) -> dict[str, str]:
+    """The properties of a stored text. A pair without a name mark is passed over; bad UTF-8 is replaced."""
+    properties: dict[str, str] = {}
+    for pair in bytes(text).decode("utf-8", "replace").split(_END_OF_VALUE):
+        name, mark, value = pair.partition(_END_OF_NAME)
+        if mark:
+            properties[name] = value
+    return properties
+
+
+def has_control_character(text: str) -> bool:
+    """Whether `text` has a C0, DEL or C1 control character."""
+    return any(character < " " or "\x7f" <= character <= "\x9f" for character in text)

@@ -1,0 +1,65 @@
+"""Receipt handles: what a client hands back to acknowledge a message or to change its invisible time.
+
+Text form (RocketMQ's extra info): nine words joined by blanks, so that a stateless proxy finds broker and queue in
+it: `startOffset popTimeMs invisibleMs reviveQueueId topicType brokerName queueId queueOffset logOffset`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millstream.model.errors import ConsumeRefused
+
+__all__ = ["FIFO_REVIVE_QUEUE", "ReceiptHandle"]
+
+FIFO_REVIVE_QUEUE = 999
+"""Stands in the place of the revive queue in the handles of FIFO groups."""
+
+_WORDS = 9
+_MAX_CHARACTERS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptHandle:
+    """One delivery of one message: where it lies, when it was taken and for how long.
+
+    Times are milliseconds since 1970. `queue_offset` counts messages, `log_offset` bytes.
+    """
+
+    start_offset: int
+    pop_time_ms: int
+    invisible_ms: int
+    revive_queue: int
+    topic_kind: int
+    broker_name: str
+    queue_id: int
+    queue_offset: int
+    log_offset: int
+
+    @property
+    def expires_ms(self) -> int:
+        """When the message becomes visible again."""
+        return self.pop_time_ms + self.invisible_ms
+
+    def encode(self) -> str:
+        """The text that clients keep; the broker's name must be free of blanks."""
+        return (
+            f"{self.start_offset} {self.pop_time_ms} {self.invisible_ms} {self.revive_queue} {self.topic_kind} "
+            f"{self.broker_name} {self.queue_id} {self.queue_offset} {self.log_offset}"
+        )
+
+    @classmethod
+    def decode(cls, text: str) -> ReceiptHandle:
+        """The handle of a text that a client sent; refused (INVALID_RECEIPT_HANDLE) unless it has nine fit words."""
+        words = text.split(" ") if len(text) <= _MAX_CHARACTERS else []
+        try:
+            before, broker, after = words[:5], words[5], words[6:_WORDS]
+            start, popped, invisible, revive, kind = map(int, before)
+            queue, queue_offset, log_offset = map(int, after)
+            if len(words) != _WORDS:
+                raise ValueError(text)
+            return cls(start, popped, invisible, revive, kind, broker, queue, queue_offset, log_offset)
+        except (ValueError, IndexError):
+            raise ConsumeRefused(
+                "INVALID_RECEIPT_HANDLE", f"{text[:80]!r} is no receipt handle ({_WORDS} words)."
+            ) from None

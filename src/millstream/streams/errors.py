@@ -1,0 +1,56 @@
+"""Errors of the stream engine.
+
+MillstreamError
+├── SqlError         points into a script: line, column, the line's text           exit 1
+└── JobError         sessions, checkpoints, sinks, running jobs                    exit 1
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millstream.model.errors import MillstreamError
+
+__all__ = ["JobError", "SourcePosition", "SqlError"]
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePosition:
+    """A place in a script: `line` and `column` count from 1; `length` characters are meant."""
+
+    line: int
+    column: int
+    length: int = 1
+
+
+class SqlError(MillstreamError):
+    """A statement that cannot be read, bound or run; `str()` shows the line with a caret under the place."""
+
+    def __init__(
+        self,
+        name: str,
+        message: str,
+        *,
+        position: SourcePosition | None = None,
+        script: str = "",
+        remedy: str | None = None,
+    ) -> None:
+        super().__init__(name, message, remedy=remedy)
+        self.position = position
+        self.script = script
+
+    def __str__(self) -> str:
+        words = f"{self.message} {self.remedy} [{self.label}]"
+        if self.position is None:
+            return words
+        lines = self.script.splitlines()
+        shown = lines[self.position.line - 1] if 0 < self.position.line <= len(lines) else ""
+        where = f"line {self.position.line}, column {self.position.column}"
+        if not shown:
+            return f"{where}: {words}"
+        before = "".join("\t" if character == "\t" else " " for character in shown[: self.position.column - 1])
+        return f"{where}: {words}\n  {shown}\n  {before}{'^' * max(1, self.position.length)}"
+
+
+class JobError(MillstreamError):
+    """A session or a job that does not start or that ended with an error."""

@@ -1,0 +1,86 @@
+"""Tables as CREATE TABLE declares them: columns, watermark, key and options, before any connector looks at them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millstream.streams.plan.expressions import Expression
+from millstream.streams.plan.types import DataType, Field, Schema
+
+__all__ = ["ComputedColumn", "MetadataColumn", "PhysicalColumn", "Table", "Watermark"]
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalColumn:
+    """A column that is in the data."""
+
+    name: str
+    type: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataColumn:
+    """A column that the connector fills; `key` is the connector's name of it. A `virtual` one is not written."""
+
+    name: str
+    type: DataType
+    key: str
+    virtual: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedColumn:
+    """A column computed from physical and metadata columns when the table is read; never written."""
+
+    name: str
+    expression: Expression
+
+    @property
+    def type(self) -> DataType:
+        return self.expression.type
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """Event time: rows may be up to `delay_ms` older than the newest one seen in `column`."""
+
+    column: str
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table of the catalog. `options` are the WITH options, checked by the connector's rules."""
+
+    name: str
+    columns: tuple[PhysicalColumn | MetadataColumn | ComputedColumn, ...]
+    options: dict[str, str]
+    watermark: Watermark | None = None
+    primary_key: tuple[str, ...] = ()
+
+    @property
+    def connector(self) -> str:
+        return self.options.get("connector", "")
+
+    @property
+    def schema(self) -> Schema:
+        """All columns, as a query sees them."""
+        rowtime = self.watermark.column if self.watermark else None
+        return Schema(tuple(Field(column.name, column.type, column.name == rowtime) for column in self.columns))
+
+    @property
+    def physical(self) -> tuple[PhysicalColumn, ...]:
+        return tuple(column for column in self.columns if isinstance(column, PhysicalColumn))
+
+    @property
+    def metadata(self) -> tuple[MetadataColumn, ...]:
+        return tuple(column for column in self.columns if isinstance(column, MetadataColumn))
+
+    @property
+    def writable(self) -> tuple[PhysicalColumn | MetadataColumn, ...]:
+        """The columns that an INSERT fills, in order."""
+        return tuple(
+            column
+            for column in self.columns
+            if isinstance(column, PhysicalColumn) or (isinstance(column, MetadataColumn) and not column.virtual)
+        )

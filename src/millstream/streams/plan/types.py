@@ -1,0 +1,115 @@
+"""Flink's data types, as declared; the engine's own types are chosen when a plan is translated.
+
+Time: `TIMESTAMP(p)` has no zone, `TIMESTAMP_LTZ(p)` is an instant. Both run as instants in a session pinned to UTC.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+__all__ = ["BIGINT", "BOOLEAN", "DOUBLE", "INT", "NULL", "STRING", "DataType", "Field", "Schema", "TypeKind"]
+
+
+class TypeKind(Enum):
+    """The families of types; the values are Flink's spelling."""
+
+    NULL = "NULL"
+    BOOLEAN = "BOOLEAN"
+    TINYINT = "TINYINT"
+    SMALLINT = "SMALLINT"
+    INT = "INT"
+    BIGINT = "BIGINT"
+    FLOAT = "FLOAT"
+    DOUBLE = "DOUBLE"
+    DECIMAL = "DECIMAL"
+    STRING = "STRING"
+    BYTES = "BYTES"
+    DATE = "DATE"
+    TIME = "TIME"
+    TIMESTAMP = "TIMESTAMP"
+    TIMESTAMP_LTZ = "TIMESTAMP_LTZ"
+    INTERVAL_DAY = "INTERVAL DAY TO SECOND"
+    INTERVAL_YEAR = "INTERVAL YEAR TO MONTH"
+    ARRAY = "ARRAY"
+    MAP = "MAP"
+    ROW = "ROW"
+
+
+_INTEGERS = (TypeKind.TINYINT, TypeKind.SMALLINT, TypeKind.INT, TypeKind.BIGINT)
+_NUMBERS = (*_INTEGERS, TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.DECIMAL)
+
+
+@dataclass(frozen=True, slots=True)
+class DataType:
+    """One type. `precision` counts digits (DECIMAL, second fractions of times) or characters (CHAR, VARCHAR).
+
+    `elements` holds the element of an ARRAY, key and value of a MAP; `fields` those of a ROW.
+    """
+
+    kind: TypeKind
+    nullable: bool = True
+    precision: int | None = None
+    scale: int | None = None
+    elements: tuple[DataType, ...] = ()
+    fields: tuple[Field, ...] = ()
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in _INTEGERS
+
+    @property
+    def is_number(self) -> bool:
+        return self.kind in _NUMBERS
+
+    @property
+    def is_timestamp(self) -> bool:
+        return self.kind in (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LTZ)
+
+    def as_nullable(self, nullable: bool = True) -> DataType:
+        """The same type with that nullability."""
+        return replace(self, nullable=nullable)
+
+    def __str__(self) -> str:
+        text = self.kind.value
+        if self.kind is TypeKind.DECIMAL:
+            text = f"DECIMAL({self.precision}, {self.scale})"
+        elif self.kind in (TypeKind.ARRAY, TypeKind.MAP):
+            text = f"{text}<{', '.join(map(str, self.elements))}>"
+        elif self.kind is TypeKind.ROW:
+            text = f"ROW<{', '.join(f'{field.name} {field.type}' for field in self.fields)}>"
+        elif self.precision is not None:
+            text = f"{'VARCHAR' if self.kind is TypeKind.STRING else text}({self.precision})"
+        return text if self.nullable else f"{text} NOT NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One column. `rowtime` marks an event-time attribute: a timestamp that has a watermark."""
+
+    name: str
+    type: DataType
+    rowtime: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The columns of a relation, in order; names are unique and case-sensitive."""
+
+    fields: tuple[Field, ...]
+
+    def find(self, name: str) -> Field | None:
+        """The column of that name, or None."""
+        return next((field for field in self.fields if field.name == name), None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(field.name for field in self.fields)
+
+
+NULL = DataType(TypeKind.NULL)
+BOOLEAN = DataType(TypeKind.BOOLEAN)
+INT = DataType(TypeKind.INT)
+BIGINT = DataType(TypeKind.BIGINT)
+DOUBLE = DataType(TypeKind.DOUBLE)
+STRING = DataType(TypeKind.STRING)
