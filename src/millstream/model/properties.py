@@ -32,8 +32,8 @@ BORN_HOST = "__BORNHOST"
 BORN_TIMESTAMP = "BORN_TIMESTAMP"
 TRACE_CONTEXT = "TRACE_CONTEXT"
 
-MAX_STORED_BYTES = 32767
-"""Bytes of the text form at most: the record holds its length in a signed int16."""
+MAX_STORED_BYTES = 32767 - 20
+"""Bytes of the text form at most: the record holds its length in a signed int16 and adds a checksum property."""
 
 RESERVED = frozenset(
     """
@@ -55,7 +55,7 @@ _END_OF_VALUE = "\x02"
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
     """The stored text of `properties`, UTF-8. Names and values must be free of \\x01 and \\x02."""
-    return "".join(f"{name}{_END_OF_NAME}{value}{_END_OF_VALUE}" for name, value in properties.items()).encode()
+    return "".join([f"{name}{_END_OF_NAME}{value}{_END_OF_VALUE}" for name, value in properties.items()]).encode()
 
 
 def decode_properties(text: bytes | memoryview) -> dict[str, str]:

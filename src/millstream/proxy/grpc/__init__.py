@@ -1,0 +1,1 @@
+"""RocketMQ 5's gRPC messaging service over the proxy's processor."""

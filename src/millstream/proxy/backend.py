@@ -1,0 +1,65 @@
+"""What the proxy asks of the brokers behind it, whether they live in this process or beyond a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from millstream.model.group import GroupConfig
+from millstream.model.message import OutgoingMessage
+from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest, SendReceipt
+from millstream.model.receipt import ReceiptHandle
+from millstream.model.topic import MessageType, Permission
+
+__all__ = ["Backend", "RouteQueue", "TopicRoute"]
+
+
+@dataclass(frozen=True, slots=True)
+class RouteQueue:
+    """One queue of a topic on a master broker, and what clients may do with it."""
+
+    broker_name: str
+    queue_id: int
+    permission: Permission
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRoute:
+    """Where a topic's queues lie, in an order that does not change between calls, and which messages it takes."""
+
+    topic: str
+    message_type: MessageType
+    queues: tuple[RouteQueue, ...]
+
+
+class Backend(Protocol):
+    """The brokers' operations. Refusals are raised as `Refused`; other failures as `MillstreamError`."""
+
+    async def route(self, topic: str) -> TopicRoute:
+        """The topic's route, never without queues; TOPIC_NOT_FOUND or ILLEGAL_TOPIC."""
+        ...
+
+    async def group(self, name: str) -> GroupConfig:
+        """The group, created on the fly where brokers allow that; GROUP_NOT_FOUND or ILLEGAL_GROUP."""
+        ...
+
+    async def send(self, messages: Sequence[OutgoingMessage]) -> list[SendReceipt]:
+        """Store messages of one topic; one receipt per message, all or none."""
+        ...
+
+    async def pop(self, broker_name: str, request: PopRequest) -> list[PoppedMessage]:
+        """Take messages; empty after `wait_ms` with nothing. Cancelling takes nothing."""
+        ...
+
+    async def ack(self, request: AckRequest) -> None:
+        """Acknowledge one delivery; INVALID_RECEIPT_HANDLE where it has expired or was replaced."""
+        ...
+
+    async def change_invisible(self, request: ChangeInvisibleRequest) -> ReceiptHandle:
+        """Move the time when a delivery becomes visible; the new handle replaces the old one."""
+        ...
+
+    async def dead_letter(self, request: AckRequest) -> None:
+        """Move one delivery to the group's dead-letter topic and acknowledge it."""
+        ...

@@ -1,0 +1,92 @@
+"""Which clients are there: their groups, their open streams and when they were last heard of. Moved by time alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from millstream.model.errors import ConsumeRefused
+
+__all__ = ["CLIENT_EXPIRY_S", "MAX_CLIENTS", "STREAM_GRACE_S", "ClientRecord", "ClientTable"]
+
+CLIENT_EXPIRY_S = 120.0
+"""A client that says nothing for so long is gone, even if a stream of it seems open."""
+
+STREAM_GRACE_S = 15.0
+"""The same for a client whose last stream broke. Clients send heartbeats every 10 s, consumers ask for assignments
+every 5 s, and the Python client opens a broken stream again only after minutes."""
+
+MAX_CLIENTS = 100_000
+"""Clients in the table at most."""
+
+
+@dataclass(slots=True)
+class ClientRecord:
+    """One client. Times are of the monotonic clock, in seconds; `stream_lost_s` is set while no stream is open."""
+
+    client_id: str
+    last_seen_s: float
+    kind: str = ""
+    groups: set[str] = field(default_factory=set)
+    topics: frozenset[str] = frozenset()
+    streams: int = 0
+    stream_lost_s: float | None = None
+
+    def gone(self, now_s: float) -> bool:
+        """Whether nothing speaks for the client being alive any more."""
+        if self.stream_lost_s is not None:
+            return now_s - max(self.stream_lost_s, self.last_seen_s) >= STREAM_GRACE_S
+        return now_s - self.last_seen_s >= CLIENT_EXPIRY_S
+
+
+class ClientTable:
+    """The clients of one proxy, at most `capacity`; TOO_MANY_REQUESTS refuses further ones."""
+
+    def __init__(self, capacity: int = MAX_CLIENTS) -> None:
+        self._capacity = capacity
+        self._records: dict[str, ClientRecord] = {}
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def seen(self, client_id: str, now_s: float) -> ClientRecord:
+        """The client's record, made if it is new; it counts as alive from now on."""
+        record = self._records.get(client_id)
+        if record is None:
+            if len(self._records) >= self._capacity:
+                raise ConsumeRefused("TOO_MANY_REQUESTS", f"The limit of {self._capacity} clients is reached.")
+            record = self._records[client_id] = ClientRecord(client_id, now_s)
+        record.last_seen_s = now_s
+        return record
+
+    def find(self, client_id: str) -> ClientRecord | None:
+        """The record of a client, or None."""
+        return self._records.get(client_id)
+
+    def all(self) -> list[ClientRecord]:
+        """Every client, in the order in which they came."""
+        return list(self._records.values())
+
+    def stream_opened(self, client_id: str, now_s: float) -> None:
+        """The client opened one more stream."""
+        record = self.seen(client_id, now_s)
+        record.streams += 1
+        record.stream_lost_s = None
+
+    def stream_closed(self, client_id: str, now_s: float) -> None:
+        """A stream of the client ended. It is no sign of life."""
+        record = self._records.get(client_id)
+        if record is not None:
+            record.streams = max(0, record.streams - 1)
+            if record.streams == 0:
+                record.stream_lost_s = now_s
+
+    def remove(self, client_id: str) -> None:
+        """Forget a client, as when it says that it ends."""
+        self._records.pop(client_id, None)
+
+    def take_gone(self, now_s: float) -> list[str]:
+        """The ids of the clients that are gone; they are forgotten with this call."""
+        found = [record.client_id for record in self._records.values() if record.gone(now_s)]
+        for client_id in found:
+            del self._records[client_id]
+        return found

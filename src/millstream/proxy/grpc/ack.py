@@ -1,0 +1,75 @@
+"""AckMessage, ChangeInvisibleDuration and ForwardMessageToDeadLetterQueue: what becomes of a delivery."""
+
+from __future__ import annotations
+
+import logging
+
+from millstream.model.errors import MillstreamError
+from millstream.protocol.grpc import messages as m
+from millstream.proxy.grpc.call import Call
+from millstream.proxy.grpc.duration import duration_ms
+from millstream.proxy.grpc.status import internal_error, ok, status_of
+from millstream.proxy.processor import Processor
+
+__all__ = ["AckHandlers"]
+
+_log = logging.getLogger(__name__)
+
+
+class AckHandlers:
+    """Handles are the clients' texts. A dead one answers INVALID_RECEIPT_HANDLE: clients give up on no other code."""
+
+    def __init__(self, processor: Processor) -> None:
+        self._processor = processor
+
+    async def ack_message(self, call: Call, request: m.AckMessageRequest) -> m.AckMessageResponse:
+        """One entry per handle; the status above is theirs if they agree, else MULTIPLE_RESULTS."""
+        entries = [
+            m.AckMessageResultEntry(
+                message_id=entry.message_id,
+                receipt_handle=entry.receipt_handle,
+                status=await self._ack(request, entry.receipt_handle),
+            )
+            for entry in request.entries
+        ]
+        codes = {entry.status.code for entry in entries}
+        if not entries:
+            status = m.Status(code=m.BAD_REQUEST, message="The request holds no receipt handle.")
+        elif len(codes) == 1:
+            status = entries[0].status
+        else:
+            status = m.Status(code=m.MULTIPLE_RESULTS, message="See the status of each entry.")
+        return m.AckMessageResponse(status=status, entries=entries)
+
+    async def change_invisible_duration(
+        self, call: Call, request: m.ChangeInvisibleDurationRequest
+    ) -> m.ChangeInvisibleDurationResponse:
+        """The new handle. A failure carries the old one: the Python client overwrites its handle in any case."""
+        try:
+            handle = await self._processor.change_invisible(
+                request.group.name,
+                request.topic.name,
+                request.receipt_handle,
+                duration_ms(request.invisible_duration),
+            )
+        except MillstreamError as error:
+            status = status_of(error, request.topic.name)
+            return m.ChangeInvisibleDurationResponse(status=status, receipt_handle=request.receipt_handle)
+        return m.ChangeInvisibleDurationResponse(status=ok(), receipt_handle=handle)
+
+    async def forward_message_to_dead_letter_queue(
+        self, call: Call, request: m.ForwardMessageToDeadLetterQueueRequest
+    ) -> m.ForwardMessageToDeadLetterQueueResponse:
+        """The message is in the group's dead-letter topic, and acknowledged."""
+        await self._processor.dead_letter(request.group.name, request.topic.name, request.receipt_handle)
+        return m.ForwardMessageToDeadLetterQueueResponse(status=ok())
+
+    async def _ack(self, request: m.AckMessageRequest, handle: str) -> m.Status:
+        try:
+            await self._processor.ack(request.group.name, request.topic.name, handle)
+        except MillstreamError as error:
+            return status_of(error, request.topic.name)
+        except Exception:  # noqa: BLE001 - one entry's failure must not hide what became of the others
+            _log.exception("an acknowledgement for group %s failed", request.group.name)
+            return internal_error()
+        return ok()

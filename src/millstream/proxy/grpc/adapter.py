@@ -1,0 +1,124 @@
+"""All methods of the service as handlers that know no transport: metadata, request and deadline in, response out.
+
+This is the edge: what a handler raises becomes a status in the response, and unforeseen errors go to the log only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Any
+
+from google.protobuf.message import Message
+
+from millstream.model.clock import Clock, SystemClock
+from millstream.model.errors import MillstreamError, Refused
+from millstream.protocol.grpc import messages as m
+from millstream.protocol.grpc.service import METHODS, Method
+from millstream.proxy.grpc.ack import AckHandlers
+from millstream.proxy.grpc.call import Call
+from millstream.proxy.grpc.endpoints import Advertised
+from millstream.proxy.grpc.receive import ReceiveHandlers
+from millstream.proxy.grpc.route import RouteHandlers
+from millstream.proxy.grpc.send import SendHandlers
+from millstream.proxy.grpc.status import internal_error, status_of, topic_of
+from millstream.proxy.grpc.telemetry import TelemetryHandlers
+from millstream.proxy.processor import Processor
+
+__all__ = ["MessagingAdapter", "StreamEnded"]
+
+_log = logging.getLogger(__name__)
+
+Metadata = Mapping[str, str]
+Unary = Callable[[Call, Any], Awaitable[Message]]
+Streaming = Callable[[Call, Any], AsyncGenerator[Message, None]]
+
+
+class StreamEnded(Exception):
+    """A telemetry stream cannot go on. `refused` says that the client's words are the reason."""
+
+    def __init__(self, status: m.Status, *, refused: bool) -> None:
+        super().__init__(status.message)
+        self.refused = refused
+
+
+class MessagingAdapter:
+    """The service over a processor; `advertised` is what routes tell clients to dial."""
+
+    def __init__(self, processor: Processor, advertised: Advertised, *, clock: Clock | None = None) -> None:
+        self._processor = processor
+        routes = RouteHandlers(processor, advertised)
+        acks = AckHandlers(processor)
+        telemetry = TelemetryHandlers(processor)
+        self._telemetry = telemetry.telemetry
+        self._unary: dict[str, Unary] = {
+            "QueryRoute": routes.query_route,
+            "QueryAssignment": routes.query_assignment,
+            "Heartbeat": telemetry.heartbeat,
+            "NotifyClientTermination": telemetry.notify_client_termination,
+            "SendMessage": SendHandlers(processor).send_message,
+            "AckMessage": acks.ack_message,
+            "ChangeInvisibleDuration": acks.change_invisible_duration,
+            "ForwardMessageToDeadLetterQueue": acks.forward_message_to_dead_letter_queue,
+        }
+        self._streaming: dict[str, Streaming] = {
+            "ReceiveMessage": ReceiveHandlers(processor, clock or SystemClock()).receive_message,
+        }
+
+    async def unary(self, name: str, metadata: Metadata, request: Message, deadline_s: float | None) -> Message:
+        """The response of a method that answers once; its status tells of failures."""
+        method = METHODS[name]
+        try:
+            handler = self._unary.get(name)
+            if handler is None:
+                raise _not_offered(method)
+            call = Call.of(metadata, deadline_s)
+            if name != "NotifyClientTermination":
+                self._processor.seen(call.client_id)
+            return await handler(call, request)
+        except Exception as error:  # noqa: BLE001 - the edge of one call
+            return method.response(status=_status(error, method, request))
+
+    async def streaming(
+        self, name: str, metadata: Metadata, request: Message, deadline_s: float | None
+    ) -> AsyncGenerator[Message, None]:
+        """The frames of a method that answers with many; the first, or after a failure the last, holds a status."""
+        method = METHODS[name]
+        try:
+            handler = self._streaming.get(name)
+            if handler is None:
+                raise _not_offered(method)
+            call = Call.of(metadata, deadline_s)
+            self._processor.seen(call.client_id)
+            async with aclosing(handler(call, request)) as frames:
+                async for frame in frames:
+                    yield frame
+        except Exception as error:  # noqa: BLE001 - the edge of one call
+            yield method.response(status=_status(error, method, request))
+
+    async def telemetry(
+        self, metadata: Metadata, requests: AsyncIterator[m.TelemetryCommand]
+    ) -> AsyncGenerator[m.TelemetryCommand, None]:
+        """The server's side of a telemetry stream; raises StreamEnded, because it has no other way to refuse."""
+        method = METHODS["Telemetry"]
+        try:
+            async with aclosing(self._telemetry(Call.of(metadata, None), requests)) as answers:
+                async for answer in answers:
+                    yield answer
+        except Exception as error:  # noqa: BLE001 - the edge of one stream
+            status = _status(error, method, None)
+            raise StreamEnded(status, refused=isinstance(error, Refused)) from None
+
+
+def _not_offered(method: Method) -> MillstreamError:
+    return Refused("UNSUPPORTED_FEATURE", f"The method {method.name} is not offered.")
+
+
+def _status(error: Exception, method: Method, request: Message | None) -> m.Status:
+    if isinstance(error, MillstreamError):
+        if not isinstance(error, Refused):
+            _log.error("%s failed: %s", method.name, error)
+        return status_of(error, topic_of(request) if request is not None else "")
+    _log.error("%s failed in an unforeseen way", method.name, exc_info=error)
+    return internal_error()

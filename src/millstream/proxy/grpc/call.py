@@ -1,0 +1,50 @@
+"""Who calls and how long it waits: what a handler knows of a call beside the request itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from ipaddress import ip_address
+
+from millstream.model.errors import ConsumeRefused
+from millstream.model.message import Address
+from millstream.proxy.submission import UNKNOWN_PEER
+
+__all__ = ["PEER_KEY", "Call"]
+
+PEER_KEY = "rpc-remote-address"
+"""Metadata name under which the transport notes the caller's address, as in `192.0.2.7:50312`."""
+
+_MAX_CLIENT_ID_CHARACTERS = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call. `deadline_s` is the time left when it arrived, None for calls that wait as long as it takes."""
+
+    client_id: str
+    peer: Address
+    deadline_s: float | None = None
+
+    @classmethod
+    def of(cls, metadata: Mapping[str, str], deadline_s: float | None) -> Call:
+        """The call of a request's metadata; CLIENT_ID_REQUIRED without x-mq-client-id."""
+        client_id = metadata.get("x-mq-client-id", "")
+        if not client_id or len(client_id) > _MAX_CLIENT_ID_CHARACTERS:
+            raise ConsumeRefused(
+                "CLIENT_ID_REQUIRED",
+                f"The header x-mq-client-id has {len(client_id)} characters, not 1 to {_MAX_CLIENT_ID_CHARACTERS}.",
+            )
+        return cls(client_id, _peer(metadata.get(PEER_KEY, "")), deadline_s)
+
+
+@lru_cache(maxsize=4096)
+def _peer(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    # Records hold plain IP addresses: the zone of a link-local one is left out.
+    host = host.strip("[]").partition("%")[0]
+    try:
+        return Address(str(ip_address(host)), int(port))
+    except ValueError:
+        return UNKNOWN_PEER

@@ -1,0 +1,104 @@
+"""Messages between the service's form and the domain's."""
+
+from __future__ import annotations
+
+from millstream.broker.dead_letters import ORIGIN_MESSAGE_ID, ORIGIN_TOPIC
+from millstream.model import properties
+from millstream.model.errors import MessageRefused
+from millstream.model.message import Message, StoredMessage
+from millstream.model.operations import PoppedMessage
+from millstream.model.topic import MessageType
+from millstream.protocol.grpc import messages as m
+from millstream.proxy.grpc.body import md5_text, plain_body
+from millstream.proxy.grpc.call import Call
+from millstream.proxy.grpc.duration import duration, timestamp, timestamp_ms
+from millstream.proxy.submission import Submission
+
+__all__ = ["MESSAGE_TYPES", "delivery", "submission"]
+
+MESSAGE_TYPES: dict[MessageType, tuple[m.MessageType, ...]] = {
+    MessageType.NORMAL: (m.NORMAL,),
+    MessageType.FIFO: (m.FIFO,),
+    MessageType.DELAY: (m.DELAY,),
+    MessageType.TRANSACTION: (m.TRANSACTION,),
+    MessageType.MIXED: (m.NORMAL, m.FIFO, m.DELAY, m.TRANSACTION),
+    MessageType.LITE: (m.LITE,),
+    MessageType.PRIORITY: (m.PRIORITY,),
+}
+"""What a topic of each type accepts."""
+
+
+def submission(message: m.Message, call: Call) -> Submission:
+    """A message that a producer sent."""
+    system = message.system_properties
+    if system.body_encoding not in (m.IDENTITY, m.GZIP, m.ENCODING_UNSPECIFIED):
+        raise MessageRefused("MESSAGE_MALFORMED", f"The body's encoding {system.body_encoding} is unknown.")
+    return Submission(
+        message=Message(
+            topic=message.topic.name,
+            body=message.body,
+            tag=system.tag if system.HasField("tag") else None,
+            keys=tuple(system.keys),
+            message_group=system.message_group if system.HasField("message_group") else None,
+            user_properties=dict(message.user_properties),
+        ),
+        message_id=system.message_id,
+        message_type=_sent_type(system),
+        born_timestamp_ms=timestamp_ms(system.born_timestamp),
+        born_host=system.born_host,
+        peer=call.peer,
+        delivery_timestamp_ms=(
+            timestamp_ms(system.delivery_timestamp) if system.HasField("delivery_timestamp") else None
+        ),
+        trace_context=system.trace_context if system.HasField("trace_context") else None,
+        compressed=system.body_encoding == m.GZIP,
+    )
+
+
+def delivery(popped: PoppedMessage, topic: m.Resource) -> m.Message:
+    """A message as a consumer receives it; `topic` is the name by which the consumer asked."""
+    stored = popped.message
+    body = plain_body(stored)
+    system = m.SystemProperties(
+        keys=stored.keys,
+        message_id=stored.message_id,
+        body_digest=m.Digest(type=m.MD5, checksum=md5_text(body)),
+        body_encoding=m.IDENTITY,
+        message_type=m.FIFO if properties.MESSAGE_GROUP in stored.properties else m.NORMAL,
+        born_timestamp=timestamp(stored.born_timestamp_ms),
+        born_host=stored.properties.get(properties.BORN_HOST) or stored.born_host.host,
+        store_timestamp=timestamp(stored.store_timestamp_ms),
+        store_host=f"{stored.store_host.host}:{stored.store_host.port}",
+        receipt_handle=popped.handle.encode(),
+        queue_id=stored.queue_id,
+        queue_offset=stored.queue_offset,
+        invisible_duration=duration(popped.handle.invisible_ms),
+        # The Python client's nack loops for ever over an attempt below 1.
+        delivery_attempt=max(popped.delivery_attempt, 1),
+        tag=stored.tag,
+        message_group=stored.properties.get(properties.MESSAGE_GROUP),
+        trace_context=stored.properties.get(properties.TRACE_CONTEXT),
+        dead_letter_queue=_origin(stored),
+    )
+    return m.Message(topic=topic, user_properties=stored.user_properties, system_properties=system, body=body)
+
+
+def _origin(stored: StoredMessage) -> m.DeadLetterQueue | None:
+    """Where a dead letter comes from; None for all other messages."""
+    topic = stored.properties.get(ORIGIN_TOPIC)
+    if topic is None:
+        return None
+    return m.DeadLetterQueue(topic=topic, message_id=stored.properties.get(ORIGIN_MESSAGE_ID))
+
+
+def _sent_type(system: m.SystemProperties) -> MessageType:
+    """RocketMQ tells the type by what the message carries, not by what it says; TRANSACTION goes first."""
+    if system.message_type == m.TRANSACTION:
+        return MessageType.TRANSACTION
+    if system.HasField("delivery_timestamp"):
+        return MessageType.DELAY
+    if system.HasField("lite_topic"):
+        return MessageType.LITE
+    if system.HasField("priority"):
+        return MessageType.PRIORITY
+    return MessageType.FIFO if system.HasField("message_group") else MessageType.NORMAL

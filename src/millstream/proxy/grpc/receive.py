@@ -1,0 +1,96 @@
+"""ReceiveMessage: long polling, and frames in the order that clients need."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+from millstream.model.clock import Clock
+from millstream.model.errors import ConsumeRefused, MessageRefused
+from millstream.model.filter import TagFilter, parse_tag_filter
+from millstream.protocol.grpc import messages as m
+from millstream.proxy.grpc.call import Call
+from millstream.proxy.grpc.convert import delivery
+from millstream.proxy.grpc.duration import duration_ms, timestamp
+from millstream.proxy.grpc.status import ok
+from millstream.proxy.processor import Processor, Receive
+
+__all__ = ["ANSWER_MARGIN_S", "MAX_POLLING_S", "MIN_PUSH_POLLING_S", "ReceiveHandlers", "polling_ms"]
+
+MAX_POLLING_S = 20.0
+"""A receive waits for messages for so long at most."""
+
+MIN_PUSH_POLLING_S = 5.0
+"""A push consumer's receive waits for so long at least: it polls again at once after an empty answer."""
+
+ANSWER_MARGIN_S = 0.5
+"""Time kept for the answer before the call's deadline; a late one makes clients pause for a second."""
+
+
+def polling_ms(asked_ms: int | None, deadline_s: float | None, *, push: bool) -> int:
+    """How long a receive may wait. Without a wish it is all that the deadline leaves.
+
+    ILLEGAL_POLLING_TIME where the deadline leaves less than a push consumer needs, or nothing at all.
+    """
+    left_s = MAX_POLLING_S if deadline_s is None else deadline_s - ANSWER_MARGIN_S
+    least_s = MIN_PUSH_POLLING_S if push else 0.0
+    if left_s < least_s:
+        raise ConsumeRefused("ILLEGAL_POLLING_TIME", f"The deadline in {deadline_s:.3f} s is too near to wait.")
+    asked_s = left_s if asked_ms is None else asked_ms / 1000
+    return int(min(max(asked_s, least_s), MAX_POLLING_S, left_s) * 1000)
+
+
+class ReceiveHandlers:
+    """Messages out of the log, hidden from other consumers of the group."""
+
+    def __init__(self, processor: Processor, clock: Clock) -> None:
+        self._processor = processor
+        self._clock = clock
+
+    async def receive_message(
+        self, call: Call, request: m.ReceiveMessageRequest
+    ) -> AsyncGenerator[m.ReceiveMessageResponse, None]:
+        """The status, the messages, and the time of delivery; only the status MESSAGE_NOT_FOUND where there are none.
+
+        If the caller goes away before the last frame, what was taken for it goes back to the queue.
+        """
+        wish = await self._wish(call, request)
+        popped = await self._processor.receive(wish)
+        if not popped:
+            yield m.ReceiveMessageResponse(status=m.Status(code=m.MESSAGE_NOT_FOUND, message="No new message."))
+            return
+        handed_over = False
+        try:
+            yield m.ReceiveMessageResponse(status=ok())
+            for one in popped:
+                yield m.ReceiveMessageResponse(message=delivery(one, request.message_queue.topic))
+            yield m.ReceiveMessageResponse(delivery_timestamp=timestamp(self._clock.now_ms()))
+            handed_over = True
+        finally:
+            if not handed_over:
+                self._processor.give_back(wish, popped)
+
+    async def _wish(self, call: Call, request: m.ReceiveMessageRequest) -> Receive:
+        queue = request.message_queue
+        group = await self._processor.group(request.group.name)
+        asked_ms = duration_ms(request.long_polling_timeout) if request.HasField("long_polling_timeout") else None
+        return Receive(
+            client_id=call.client_id,
+            group=group.name,
+            topic=queue.topic.name,
+            broker_name=queue.broker.name,
+            invisible_ms=None if request.auto_renew else duration_ms(request.invisible_duration),
+            # Other groups take from all queues, whichever one a client names: balance is by message.
+            queue_id=queue.id if group.fifo and request.auto_renew and queue.id >= 0 else None,
+            max_messages=request.batch_size,
+            filter=_filter(request.filter_expression),
+            wait_ms=polling_ms(asked_ms, call.deadline_s, push=request.auto_renew),
+            attempt_id=request.attempt_id,
+        )
+
+
+def _filter(expression: m.FilterExpression) -> TagFilter:
+    if expression.type == m.SQL:
+        raise MessageRefused(
+            "ILLEGAL_FILTER", f"The filter {expression.expression[:80]!r} is SQL; this server filters by tag only."
+        )
+    return parse_tag_filter(expression.expression)

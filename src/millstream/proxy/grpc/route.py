@@ -1,0 +1,89 @@
+"""QueryRoute and QueryAssignment: where a topic's queues lie."""
+
+from __future__ import annotations
+
+from millstream.model.errors import NameRefused
+from millstream.model.topic import Permission
+from millstream.protocol.grpc import messages as m
+from millstream.proxy.backend import RouteQueue
+from millstream.proxy.grpc.call import Call
+from millstream.proxy.grpc.convert import MESSAGE_TYPES
+from millstream.proxy.grpc.endpoints import Advertised
+from millstream.proxy.grpc.status import ok
+from millstream.proxy.processor import Processor
+
+__all__ = ["ALL_QUEUES", "MASTER_ID", "RouteHandlers"]
+
+MASTER_ID = 0
+"""Broker id of masters; clients pass over all others."""
+
+ALL_QUEUES = -1
+"""Queue id of an assignment that stands for all queues of its broker."""
+
+_PERMISSIONS = {
+    Permission.READ | Permission.WRITE: m.READ_WRITE,
+    Permission.READ: m.READ,
+    Permission.WRITE: m.WRITE,
+}
+
+
+class RouteHandlers:
+    """Both answers name this service itself as the place of every broker."""
+
+    def __init__(self, processor: Processor, advertised: Advertised) -> None:
+        self._processor = processor
+        self._advertised = advertised
+
+    async def query_route(self, call: Call, request: m.QueryRouteRequest) -> m.QueryRouteResponse:
+        """Every queue of the topic, with the topic's name as it was asked."""
+        route = await self._processor.route(request.topic.name)
+        endpoints = self._advertised.to(request.endpoints)
+        accepted = MESSAGE_TYPES[route.message_type]
+        return m.QueryRouteResponse(
+            status=ok(),
+            message_queues=[
+                m.MessageQueue(
+                    topic=request.topic,
+                    id=queue.queue_id,
+                    permission=_permission(queue),
+                    broker=m.Broker(name=queue.broker_name, id=MASTER_ID, endpoints=endpoints),
+                    accept_message_types=accepted,
+                )
+                for queue in route.queues
+            ],
+        )
+
+    async def query_assignment(self, call: Call, request: m.QueryAssignmentRequest) -> m.QueryAssignmentResponse:
+        """What a push consumer polls: all queues of a broker at once, or each queue of it for FIFO groups.
+
+        The answer is the same at every call as long as the route is: clients drop what they hold when it differs.
+        """
+        group = await self._processor.group(request.group.name)
+        route = await self._processor.route(request.topic.name)
+        readable = [queue for queue in route.queues if queue.permission & Permission.READ]
+        if not readable:
+            raise NameRefused("FORBIDDEN", f"The topic {request.topic.name} has no readable queue.")
+        if group.fifo:
+            polled = [(queue.broker_name, queue.queue_id, _permission(queue)) for queue in readable]
+        else:
+            brokers = dict.fromkeys(queue.broker_name for queue in readable)
+            polled = [(name, ALL_QUEUES, m.READ_WRITE) for name in brokers]
+        endpoints = self._advertised.to(request.endpoints)
+        return m.QueryAssignmentResponse(
+            status=ok(),
+            assignments=[
+                m.Assignment(
+                    message_queue=m.MessageQueue(
+                        topic=request.topic,
+                        id=queue_id,
+                        permission=permission,
+                        broker=m.Broker(name=broker_name, id=MASTER_ID, endpoints=endpoints),
+                    )
+                )
+                for broker_name, queue_id, permission in polled
+            ],
+        )
+
+
+def _permission(queue: RouteQueue) -> m.Permission:
+    return _PERMISSIONS.get(queue.permission & (Permission.READ | Permission.WRITE), m.NONE)

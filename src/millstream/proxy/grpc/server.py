@@ -1,0 +1,78 @@
+"""The gRPC port of a proxy."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+from millstream.model.errors import StartRefused
+from millstream.model.message import Address
+from millstream.proxy.grpc.adapter import MessagingAdapter
+from millstream.proxy.grpc.endpoints import Advertised
+from millstream.proxy.grpc.transport import GrpcTransport
+from millstream.proxy.processor import Processor
+
+__all__ = ["GrpcServer"]
+
+_WILDCARDS = ("", "0.0.0.0", "::")
+
+
+class GrpcServer:
+    """Serves clients on `host`:`port` (0 takes a free port). The processor is started and closed by its owner.
+
+    Routes tell clients to dial `advertised` (its port 0 means the bound one). Without it that is the host itself, or,
+    where it stands for all addresses of the machine, the address by which each client came.
+    """
+
+    def __init__(self, processor: Processor, host: str, port: int, *, advertised: Address | None = None) -> None:
+        self._processor = processor
+        self._host = host
+        self._port = port
+        self._advertised = advertised
+        self._transport: GrpcTransport | None = None
+
+    async def start(self) -> int:
+        """Listen; the bound port. StartRefused with PORT_IN_USE or ADDRESS_NOT_LOCAL where that fails."""
+        _check_free(self._host, self._port)
+        transport = GrpcTransport()
+        target = f"[{self._host}]:{self._port}" if ":" in self._host else f"{self._host or '[::]'}:{self._port}"
+        try:
+            port = transport.bind(target)
+        except OSError:
+            raise _port_in_use(self._host, self._port) from None
+        await transport.serve(MessagingAdapter(self._processor, self._reachable(port)))
+        self._transport = transport
+        return port
+
+    async def close(self, grace_s: float = 1.0) -> None:
+        """Take no more calls and answer those under way for up to `grace_s`; long polls end at once."""
+        if self._transport is not None:
+            await self._transport.close(grace_s)
+            self._transport = None
+
+    def _reachable(self, port: int) -> Advertised:
+        if self._advertised is not None:
+            return Advertised(Address(self._advertised.host, self._advertised.port or port))
+        if self._host in _WILDCARDS:
+            return Advertised(Address("127.0.0.1", port), as_reached=True)
+        return Advertised(Address(self._host, port))
+
+
+def _check_free(host: str, port: int) -> None:
+    """Try the port with a plain socket first: gRPC tells no reason, and writes to the terminal when it fails."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            probe.listen(1)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise _port_in_use(host, port) from None
+        raise StartRefused("ADDRESS_NOT_LOCAL", f"{host}:{port} cannot be listened on: {error}.") from None
+
+
+def _port_in_use(host: str, port: int) -> StartRefused:
+    return StartRefused("PORT_IN_USE", f"The gRPC port {port} on {host or 'all addresses'} is in use.")

@@ -1,0 +1,65 @@
+"""The settings that a client gets back: its own, with what the server decides written over."""
+
+from __future__ import annotations
+
+from millstream.model.errors import ConsumeRefused
+from millstream.model.group import GroupConfig
+from millstream.model.message import MAX_BODY_BYTES
+from millstream.protocol.grpc import messages as m
+from millstream.proxy.processor import MAX_RECEIVE_MESSAGES
+
+__all__ = ["check_role", "consumer_settings", "producer_settings"]
+
+_PRODUCER_ATTEMPTS = 3
+_PRODUCER_INITIAL_MS = 10
+_PRODUCER_LONGEST_MS = 1000
+_PRODUCER_MULTIPLIER = 2.0
+_LONG_POLLING_S = 20
+
+
+_NOT_SERVED = (m.PULL_CONSUMER, m.LITE_PUSH_CONSUMER, m.LITE_SIMPLE_CONSUMER)
+
+
+def check_role(client_id: str, asked: m.Settings) -> None:
+    """Refuse settings that name neither a producer nor a consumer, and kinds of clients that are not served here."""
+    if asked.client_type in _NOT_SERVED:
+        kind = m.ClientType.Name(asked.client_type)
+        raise ConsumeRefused("UNSUPPORTED_CLIENT_TYPE", f"Clients of type {kind} are not served; {client_id} is one.")
+    if asked.WhichOneof("pub_sub") is None:
+        raise ConsumeRefused(
+            "UNSUPPORTED_CLIENT_TYPE", f"The settings of {client_id} have no publishing or subscription."
+        )
+
+
+def producer_settings(asked: m.Settings) -> m.Settings:
+    """For a producer. The backoff must be exponential: Java's and Node's clients take no other."""
+    settings = _copy(asked)
+    settings.publishing.max_body_size = MAX_BODY_BYTES
+    settings.publishing.validate_message_type = True
+    policy = settings.backoff_policy
+    policy.max_attempts = _PRODUCER_ATTEMPTS
+    policy.exponential_backoff.initial.FromMilliseconds(_PRODUCER_INITIAL_MS)
+    policy.exponential_backoff.max.FromMilliseconds(_PRODUCER_LONGEST_MS)
+    policy.exponential_backoff.multiplier = _PRODUCER_MULTIPLIER
+    return settings
+
+
+def consumer_settings(asked: m.Settings, group: GroupConfig) -> m.Settings:
+    """For a consumer of `group`. Every field is set: clients take 0 for what is missing, and poll without pause."""
+    settings = _copy(asked)
+    settings.subscription.fifo = group.fifo
+    settings.subscription.receive_batch_size = MAX_RECEIVE_MESSAGES
+    settings.subscription.long_polling_timeout.FromSeconds(_LONG_POLLING_S)
+    policy = settings.backoff_policy
+    policy.max_attempts = group.max_attempts
+    for step_s in group.backoff_s:
+        policy.customized_backoff.next.add().FromSeconds(step_s)
+    return settings
+
+
+def _copy(asked: m.Settings) -> m.Settings:
+    settings = m.Settings()
+    settings.CopyFrom(asked)
+    settings.ClearField("backoff_policy")
+    settings.metric.on = False
+    return settings

@@ -1,0 +1,67 @@
+"""The backend of a proxy that lives in its broker's process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from millstream.broker.broker import Broker
+from millstream.model.errors import NameRefused
+from millstream.model.group import GroupConfig
+from millstream.model.message import OutgoingMessage
+from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest, SendReceipt
+from millstream.model.receipt import ReceiptHandle
+from millstream.model.topic import Permission, TopicConfig
+from millstream.proxy.backend import RouteQueue, TopicRoute
+
+__all__ = ["LocalBackend"]
+
+
+class LocalBackend:
+    """One broker. Its topics are the routes: what it has is reachable, whatever a nameserver has heard of it."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def route(self, topic: str) -> TopicRoute:
+        """See `Backend`."""
+        config = self._broker.topics.get(topic)
+        queues = tuple(
+            RouteQueue(self._broker.name, queue_id, _permission(config, queue_id)) for queue_id in range(config.queues)
+        )
+        return TopicRoute(topic, config.message_type, queues)
+
+    async def group(self, name: str) -> GroupConfig:
+        """See `Backend`."""
+        return self._broker.groups.ensure(name)
+
+    async def send(self, messages: Sequence[OutgoingMessage]) -> list[SendReceipt]:
+        """See `Backend`."""
+        return await self._broker.send(messages)
+
+    async def pop(self, broker_name: str, request: PopRequest) -> list[PoppedMessage]:
+        """See `Backend`. A blank name means this broker."""
+        if broker_name not in ("", self._broker.name):
+            raise NameRefused("QUEUE_NOT_FOUND", f"There is no broker {broker_name[:80]!r} behind this proxy.")
+        return await self._broker.pop(request)
+
+    async def ack(self, request: AckRequest) -> None:
+        """See `Backend`."""
+        self._broker.ack(request)
+
+    async def change_invisible(self, request: ChangeInvisibleRequest) -> ReceiptHandle:
+        """See `Backend`."""
+        return self._broker.change_invisible(request)
+
+    async def dead_letter(self, request: AckRequest) -> None:
+        """See `Backend`."""
+        await self._broker.move_to_dead_letter(request)
+
+
+def _permission(config: TopicConfig, queue_id: int) -> Permission:
+    """Queues beyond the readable ones can only be written, and the other way round."""
+    permission = config.permission & (Permission.READ | Permission.WRITE)
+    if queue_id >= config.read_queues:
+        permission &= ~Permission.READ
+    if queue_id >= config.write_queues:
+        permission &= ~Permission.WRITE
+    return permission

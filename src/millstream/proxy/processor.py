@@ -1,0 +1,247 @@
+"""What every protocol's adapter asks for: checks that are the same for all, clients, and renewal, over one backend."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from millstream.model.clock import Clock, SystemClock
+from millstream.model.errors import ConsumeRefused, MessageRefused, MillstreamError, NameRefused
+from millstream.model.filter import ALL, TagFilter
+from millstream.model.group import GroupConfig, check_group_name
+from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest, SendReceipt
+from millstream.model.receipt import ReceiptHandle
+from millstream.model.topic import check_topic_name, is_system_topic
+from millstream.proxy.backend import Backend, TopicRoute
+from millstream.proxy.clients import ClientTable
+from millstream.proxy.renewal import RENEW_FOR_MS, RenewalTable, Tracked
+from millstream.proxy.renewer import Renewer
+from millstream.proxy.submission import Submission
+
+__all__ = ["MAX_INVISIBLE_MS", "MAX_RECEIVE_MESSAGES", "MIN_RECEIVE_INVISIBLE_MS", "Processor", "Receive"]
+
+_log = logging.getLogger(__name__)
+
+MIN_RECEIVE_INVISIBLE_MS = 10_000
+"""Invisible time of a receive at least; a later change may go down to 0."""
+
+MAX_INVISIBLE_MS = 12 * 60 * 60 * 1000
+"""Invisible time at most."""
+
+MAX_RECEIVE_MESSAGES = 32
+"""Messages of one receive at most; larger wishes are cut."""
+
+MAX_WAITING_RECEIVES = 50_000
+"""Receives that wait for messages at the same time at most."""
+
+SWEEP_INTERVAL_S = 1.0
+"""How often renewals and clients that went are looked for."""
+
+CLOSE_TIMEOUT_S = 2.0
+"""How long `close` waits for deliveries on their way back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receive:
+    """A wish for messages. `invisible_ms` None asks the proxy to keep them out of sight while the client lives."""
+
+    client_id: str
+    group: str
+    topic: str
+    broker_name: str
+    invisible_ms: int | None
+    queue_id: int | None = None
+    max_messages: int = MAX_RECEIVE_MESSAGES
+    filter: TagFilter = ALL
+    wait_ms: int = 0
+    attempt_id: str = ""
+
+
+class Processor:
+    """The proxy's operations. All methods are called from one event loop; `start` before use, `close` after.
+
+    Every method that a client's request reaches counts as a sign of that client's life through `clients`.
+    """
+
+    def __init__(self, backend: Backend, *, clock: Clock | None = None) -> None:
+        self._backend = backend
+        self._clock = clock or SystemClock()
+        self._waiting = 0
+        self._sweeping: asyncio.Task[None] | None = None
+        self._releases: set[asyncio.Task[None]] = set()
+        self.clients = ClientTable()
+        self.renewer = Renewer(backend, self._clock, RenewalTable())
+
+    async def start(self) -> None:
+        """Begin to renew deliveries and to look for clients that went."""
+        self._sweeping = asyncio.create_task(self._sweep_forever(), name="proxy-sweep")
+
+    async def close(self) -> None:
+        """Stop the sweeps and finish giving back what could not be handed over.
+
+        Other deliveries become visible when their time ends.
+        """
+        if self._releases:
+            await asyncio.wait(self._releases, timeout=CLOSE_TIMEOUT_S)
+        tasks = [*self._releases, *([self._sweeping] if self._sweeping else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._sweeping = None
+
+    def seen(self, client_id: str) -> None:
+        """A sign of life of a client."""
+        self.clients.seen(client_id, self._clock.monotonic_s())
+
+    def declare(self, client_id: str, kind: str, *, group: str = "", topics: Iterable[str] = ()) -> None:
+        """What a client says that it is."""
+        record = self.clients.seen(client_id, self._clock.monotonic_s())
+        record.kind = kind
+        if group:
+            record.groups.add(group)
+        record.topics = frozenset(topics) or record.topics
+
+    def stream_opened(self, client_id: str) -> None:
+        """A client opened a stream that lives as long as it does."""
+        self.clients.stream_opened(client_id, self._clock.monotonic_s())
+
+    def stream_closed(self, client_id: str) -> None:
+        """Such a stream ended; unless the client is heard of again, its deliveries are handed to others."""
+        self.clients.stream_closed(client_id, self._clock.monotonic_s())
+
+    async def terminate(self, client_id: str, group: str | None = None) -> None:
+        """The client says that it ends: its deliveries can be received by others in a second."""
+        self.clients.remove(client_id)
+        await self.renewer.release_client(client_id, group)
+
+    async def route(self, topic: str) -> TopicRoute:
+        """Where the topic's queues lie."""
+        _check_user_topic(topic)
+        return await self._backend.route(topic)
+
+    async def group(self, name: str) -> GroupConfig:
+        """The group's settings."""
+        check_group_name(name)
+        return await self._backend.group(name)
+
+    async def send(self, submissions: Sequence[Submission]) -> list[SendReceipt]:
+        """Store messages of one topic, all or none; one receipt each."""
+        topics = {submission.message.topic for submission in submissions}
+        if len(topics) != 1:
+            raise MessageRefused("MESSAGE_MALFORMED", f"A request holds messages of one topic, not of {len(topics)}.")
+        _check_user_topic(topics.pop())
+        return await self._backend.send([submission.outgoing() for submission in submissions])
+
+    async def receive(self, wish: Receive) -> list[PoppedMessage]:
+        """Messages for the wish; empty after its waiting time with nothing. Cancelling takes none."""
+        check_topic_name(wish.topic)
+        check_group_name(wish.group)
+        if wish.invisible_ms is not None and not MIN_RECEIVE_INVISIBLE_MS <= wish.invisible_ms <= MAX_INVISIBLE_MS:
+            raise _illegal_invisible_time(wish.invisible_ms, MIN_RECEIVE_INVISIBLE_MS)
+        max_messages = min(max(wish.max_messages, 1), MAX_RECEIVE_MESSAGES)
+        if self._waiting >= MAX_WAITING_RECEIVES:
+            raise ConsumeRefused("TOO_MANY_REQUESTS", f"{self._waiting} receives are waiting, which is the limit.")
+        if wish.invisible_ms is None and not self.renewer.table.has_room(max_messages):
+            raise ConsumeRefused("TOO_MANY_REQUESTS", "The limit of deliveries under renewal is reached.")
+        request = PopRequest(
+            group=wish.group,
+            topic=wish.topic,
+            invisible_ms=RENEW_FOR_MS if wish.invisible_ms is None else wish.invisible_ms,
+            queue_id=wish.queue_id,
+            max_messages=max_messages,
+            filter=wish.filter,
+            wait_ms=wish.wait_ms,
+            attempt_id=wish.attempt_id,
+        )
+        self._waiting += 1
+        try:
+            popped = await self._backend.pop(wish.broker_name, request)
+        finally:
+            self._waiting -= 1
+        if wish.invisible_ms is None:
+            self._track(wish, popped)
+        return popped
+
+    def give_back(self, wish: Receive, popped: Sequence[PoppedMessage]) -> None:
+        """Messages could not be handed to the client: let others receive them in a second. Does not wait."""
+        task = asyncio.get_running_loop().create_task(self._give_back(wish, popped))
+        self._releases.add(task)
+        task.add_done_callback(self._releases.discard)
+
+    async def ack(self, group: str, topic: str, handle: str) -> None:
+        """Acknowledge the delivery that the handle's text names; an old text of a renewed delivery is as good."""
+        async with self._latest(group, handle) as current:
+            await self._backend.ack(AckRequest(group, topic, current))
+
+    async def change_invisible(self, group: str, topic: str, handle: str, invisible_ms: int) -> str:
+        """Make a delivery visible `invisible_ms` (0 s to 12 h) from now and stop its renewal; the new handle's text."""
+        if not 0 <= invisible_ms <= MAX_INVISIBLE_MS:
+            raise _illegal_invisible_time(invisible_ms, 0)
+        async with self._latest(group, handle) as current:
+            request = ChangeInvisibleRequest(group, topic, current, invisible_ms)
+            return (await self._backend.change_invisible(request)).encode()
+
+    async def dead_letter(self, group: str, topic: str, handle: str) -> None:
+        """Move a delivery to the group's dead-letter topic and acknowledge it."""
+        async with self._latest(group, handle) as current:
+            await self._backend.dead_letter(AckRequest(group, topic, current))
+
+    async def sweep(self) -> None:
+        """Renew what is due and release what clients that went left behind."""
+        for client_id in self.clients.take_gone(self._clock.monotonic_s()):
+            await self.renewer.release_client(client_id)
+        await self.renewer.sweep()
+
+    def _track(self, wish: Receive, popped: Iterable[PoppedMessage]) -> None:
+        now_ms = self._clock.now_ms()
+        if popped:
+            # Without a record of its client a delivery would be renewed to its limit, and the client may have gone
+            # and been forgotten while this receive waited.
+            self.seen(wish.client_id)
+        for delivery in popped:
+            handle, attempt = delivery.handle, delivery.delivery_attempt
+            text = handle.encode()
+            self.renewer.table.add(Tracked(wish.client_id, wish.group, wish.topic, text, handle, attempt, now_ms))
+
+    async def _give_back(self, wish: Receive, popped: Iterable[PoppedMessage]) -> None:
+        for delivery in popped:
+            tracked = await self.renewer.take(wish.group, delivery.handle.encode())
+            handle = tracked.handle if tracked else delivery.handle
+            await self.renewer.release([(wish.group, wish.topic, handle)])
+
+    @asynccontextmanager
+    async def _latest(self, group: str, handle: str) -> AsyncIterator[ReceiptHandle]:
+        """The handle that the broker takes now; the delivery is no longer renewed, unless the body fails."""
+        tracked = await self.renewer.take(group, handle)
+        try:
+            yield tracked.handle if tracked else ReceiptHandle.decode(handle)
+        except BaseException as error:
+            refused = isinstance(error, MillstreamError) and error.name == "INVALID_RECEIPT_HANDLE"
+            if tracked is not None and not refused:
+                # The client will try again with the same old handle: the way to the latest one must stay known.
+                self.renewer.table.add(tracked)
+            raise
+
+    async def _sweep_forever(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_INTERVAL_S)
+            try:
+                await self.sweep()
+            except Exception:  # noqa: BLE001 - a task of the proxy's whole life must outlive one bad turn
+                _log.exception("a sweep of the proxy failed; the next one follows")
+
+
+def _check_user_topic(name: str) -> None:
+    check_topic_name(name)
+    if is_system_topic(name):
+        raise NameRefused("ILLEGAL_TOPIC", f"{name!r} is one of the system's own topics.")
+
+
+def _illegal_invisible_time(invisible_ms: int, least_ms: int) -> ConsumeRefused:
+    return ConsumeRefused(
+        "ILLEGAL_INVISIBLE_TIME",
+        f"The invisible time of {invisible_ms} ms is outside of {least_ms} to {MAX_INVISIBLE_MS} ms.",
+    )

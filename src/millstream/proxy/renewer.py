@@ -1,0 +1,92 @@
+"""Renews tracked deliveries at the brokers, and hands them back when their client goes: the edge of `RenewalTable`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from millstream.model.clock import Clock
+from millstream.model.errors import ConsumeRefused, MillstreamError
+from millstream.model.operations import ChangeInvisibleRequest
+from millstream.model.receipt import ReceiptHandle
+from millstream.proxy.backend import Backend
+from millstream.proxy.renewal import RENEW_FOR_MS, Key, RenewalTable, Tracked
+
+__all__ = ["RELEASE_MS", "Renewer"]
+
+_log = logging.getLogger(__name__)
+
+RELEASE_MS = 1000
+"""Invisible time that a delivery keeps when its client is gone, as in RocketMQ's proxy."""
+
+
+class Renewer:
+    """Keeps tracked deliveries out of sight. `sweep` is called every second or so."""
+
+    def __init__(self, backend: Backend, clock: Clock, table: RenewalTable) -> None:
+        self.table = table
+        self._backend = backend
+        self._clock = clock
+        self._under_way: dict[Key, asyncio.Event] = {}
+
+    async def sweep(self) -> None:
+        """Renew what is due now; deliveries that were renewed for too long go back by their group's policy."""
+        while (entry := self.table.next_due(self._clock.now_ms())) is not None:
+            settled = self._under_way[entry.key] = asyncio.Event()
+            try:
+                await self._renew(entry)
+            except BaseException:
+                self.table.failed(entry, self._clock.now_ms())
+                raise
+            finally:
+                del self._under_way[entry.key]
+                settled.set()
+
+    async def take(self, group: str, original: str) -> Tracked | None:
+        """Stop renewing a delivery; its entry with the latest handle, or None if it was not tracked.
+
+        Waits for a renewal that is under way: its answer replaces the handle.
+        """
+        key = (group, original)
+        while (settled := self._under_way.get(key)) is not None:
+            await settled.wait()
+        return self.table.remove(key)
+
+    async def release_client(self, client_id: str, group: str | None = None) -> None:
+        """Let a client's deliveries (those of one group) be received by others in RELEASE_MS."""
+        entries = self.table.remove_client(client_id, group)
+        await self.release((entry.group, entry.topic, entry.handle) for entry in entries)
+
+    async def release(self, deliveries: Iterable[tuple[str, str, ReceiptHandle]]) -> None:
+        """Let deliveries, given as group, topic and handle, be received again in RELEASE_MS."""
+        for group, topic, handle in deliveries:
+            request = ChangeInvisibleRequest(group, topic, handle, RELEASE_MS)
+            try:
+                await self._backend.change_invisible(request)
+            except MillstreamError as error:
+                # Nothing is lost: the message becomes visible when its invisible time ends.
+                _log.info("a delivery of %s to %s was not released: %s", topic, group, error)
+
+    async def _renew(self, entry: Tracked) -> None:
+        now_ms = self._clock.now_ms()
+        overdue = entry.overdue(now_ms)
+        try:
+            invisible_ms = await self._backoff_ms(entry) if overdue else RENEW_FOR_MS
+            request = ChangeInvisibleRequest(entry.group, entry.topic, entry.handle, invisible_ms)
+            handle = await self._backend.change_invisible(request)
+        except ConsumeRefused as error:
+            _log.info("a delivery of %s to %s is not renewed any more: %s", entry.topic, entry.group, error)
+            self.table.remove(entry.key)
+        except MillstreamError as error:
+            _log.warning("renewing a delivery of %s to %s failed: %s", entry.topic, entry.group, error)
+            self.table.failed(entry, now_ms)
+        else:
+            if overdue:
+                self.table.remove(entry.key)
+            else:
+                self.table.renewed(entry, handle)
+
+    async def _backoff_ms(self, entry: Tracked) -> int:
+        steps = (await self._backend.group(entry.group)).backoff_s
+        return steps[min(entry.delivery_attempt, len(steps)) - 1] * 1000

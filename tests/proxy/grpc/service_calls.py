@@ -1,0 +1,72 @@
+"""Calls of the service's handlers as a transport makes them, but without one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from millstream.protocol.grpc import messages as m
+from millstream.proxy.grpc.adapter import MessagingAdapter
+
+METADATA = {"x-mq-client-id": "host@1@0@abc", "x-mq-language": "PYTHON", "rpc-remote-address": "192.0.2.7:50312"}
+
+
+@dataclass
+class Service:
+    """One client's calls. `deadline_s` goes with each of them."""
+
+    adapter: MessagingAdapter
+    metadata: dict[str, str]
+    deadline_s: float | None = 3.0
+
+    async def call(self, name: str, request: Any) -> Any:
+        return await self.adapter.unary(name, self.metadata, request, self.deadline_s)
+
+    async def frames(self, name: str, request: Any) -> list[Any]:
+        return [frame async for frame in self.adapter.streaming(name, self.metadata, request, self.deadline_s)]
+
+    async def telemetry(self, *commands: Any) -> list[Any]:
+        async def said() -> AsyncIterator[Any]:
+            for command in commands:
+                yield command
+
+        return [answer async for answer in self.adapter.telemetry(self.metadata, said())]
+
+    async def send(self, topic: str = "orders", body: bytes = b"body", **system: Any) -> Any:
+        return await self.call("SendMessage", m.SendMessageRequest(messages=[message(topic, body, **system)]))
+
+    async def receive(self, topic: str = "orders", group: str = "g", **wish: Any) -> list[Any]:
+        return await self.frames("ReceiveMessage", receive_request(topic, group, **wish))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Returns once the condition holds; TimeoutError after five seconds."""
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110 - what is waited for has no event of its own
+            await asyncio.sleep(0.005)
+
+
+def message(topic: str = "orders", body: bytes = b"body", *, user: dict[str, str] | None = None, **system: Any) -> Any:
+    filled = {"message_id": "01ABC", "body_encoding": m.IDENTITY, "born_host": "laptop"} | system
+    return m.Message(
+        topic=m.Resource(name=topic),
+        body=body,
+        user_properties=user or {},
+        system_properties=m.SystemProperties(**filled),
+    )
+
+
+def receive_request(topic: str = "orders", group: str = "g", **wish: Any) -> Any:
+    filled: dict[str, Any] = {
+        "group": m.Resource(name=group),
+        "message_queue": m.MessageQueue(
+            topic=m.Resource(name=topic, resource_namespace="ns"), id=-1, broker=m.Broker(name="broker-a")
+        ),
+        "filter_expression": m.FilterExpression(type=m.TAG, expression="*"),
+        "batch_size": 32,
+        "invisible_duration": m.Duration(seconds=30),
+        "long_polling_timeout": m.Duration(seconds=0),
+    }
+    return m.ReceiveMessageRequest(**(filled | wish))
