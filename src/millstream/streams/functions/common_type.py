@@ -1,0 +1,52 @@
+"""The one type that several values share, as CASE, COALESCE and comparisons need it; Flink's widening rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from millstream.streams.plan.types import DOUBLE, NULL, DataType, TypeKind
+
+__all__ = ["common_type"]
+
+_WIDTH = (TypeKind.TINYINT, TypeKind.SMALLINT, TypeKind.INT, TypeKind.BIGINT)
+_INTEGER_DIGITS = {TypeKind.TINYINT: 3, TypeKind.SMALLINT: 5, TypeKind.INT: 10, TypeKind.BIGINT: 20}
+_MAX_DIGITS = 38
+_TIMES = (TypeKind.DATE, TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LTZ)
+
+
+def common_type(types: Sequence[DataType]) -> DataType:
+    """The widest of the types; NULL where all are. Raises TypeError where they do not go together."""
+    result = NULL
+    for data_type in types:
+        result = _pair(result, data_type)
+    return result.as_nullable()
+
+
+def _pair(left: DataType, right: DataType) -> DataType:
+    if TypeKind.NULL in (left.kind, right.kind):
+        return right if left.kind is TypeKind.NULL else left
+    if left.is_number and right.is_number:
+        return _number(left, right)
+    if left.kind is right.kind and left.elements == right.elements and left.fields == right.fields:
+        return left if (left.precision or 0) >= (right.precision or 0) else right
+    if left.kind in _TIMES and right.kind in _TIMES:
+        return max(left, right, key=lambda data_type: _TIMES.index(data_type.kind))
+    raise TypeError(f"one type for {left} and {right}")
+
+
+def _number(left: DataType, right: DataType) -> DataType:
+    kinds = (left.kind, right.kind)
+    if TypeKind.DOUBLE in kinds or TypeKind.FLOAT in kinds:
+        return left if left.kind is right.kind else DOUBLE
+    if TypeKind.DECIMAL in kinds:
+        (left_whole, left_scale), (right_whole, right_scale) = _digits(left), _digits(right)
+        scale = max(left_scale, right_scale)
+        return DataType(TypeKind.DECIMAL, precision=min(_MAX_DIGITS, max(left_whole, right_whole) + scale), scale=scale)
+    return DataType(max(kinds, key=_WIDTH.index))
+
+
+def _digits(data_type: DataType) -> tuple[int, int]:
+    if data_type.kind is TypeKind.DECIMAL:
+        scale = data_type.scale or 0
+        return (data_type.precision or 10) - scale, scale
+    return _INTEGER_DIGITS[data_type.kind], 0

@@ -1,0 +1,114 @@
+"""Reading tokens one after another, with errors that say what was expected."""
+
+from __future__ import annotations
+
+from millstream.streams.errors import SqlError
+from millstream.streams.sql.lexer import Token, TokenKind
+from millstream.streams.sql.script import Script, Span
+
+__all__ = ["Cursor"]
+
+RESERVED = frozenset(
+    """
+    ALL AND AS BETWEEN BY CASE CAST CREATE CROSS DISTINCT DROP ELSE END EXCEPT EXISTS EXPLAIN FALSE FETCH FOR FROM FULL
+    GROUP HAVING IN INNER INSERT INTERSECT INTO IS JOIN LATERAL LEFT LIKE LIMIT MATCH_RECOGNIZE NATURAL NOT NULL OFFSET ON
+    OR ORDER OUTER OVER QUALIFY RIGHT SELECT SET SIMILAR TABLE THEN TRUE TRY_CAST UNION VALUES WHEN WHERE WINDOW WITH
+    """.split()
+)
+"""Words that end an expression or a clause, so they are no names unless in back-ticks."""
+
+
+class Cursor:
+    """A place in the tokens of a script."""
+
+    def __init__(self, script: Script, tokens: list[Token]) -> None:
+        self.script = script
+        self._tokens = tokens
+        self._next = 0
+
+    @property
+    def at_end(self) -> bool:
+        return self._next >= len(self._tokens)
+
+    def peek(self, ahead: int = 0) -> Token | None:
+        """The token `ahead` of the next one, or None behind the end."""
+        place = self._next + ahead
+        return self._tokens[place] if place < len(self._tokens) else None
+
+    def here(self) -> Span:
+        """The next token's place; behind the end, that of the last one's end."""
+        token = self.peek()
+        if token is not None:
+            return token.span
+        if not self._tokens:
+            return Span(0, 1)
+        end = self._tokens[-1].span.end
+        return Span(max(0, end - 1), end)
+
+    def since(self, start: Span) -> Span:
+        """From `start` to the token read last."""
+        return start.to(self._tokens[self._next - 1].span) if self._next else start
+
+    def advance(self) -> Token:
+        """The next token; SQL_SYNTAX behind the end."""
+        token = self.peek()
+        if token is None:
+            raise self.expected("more")
+        self._next += 1
+        return token
+
+    def sees(self, *words: str) -> bool:
+        """Whether these words come next, in this order."""
+        return all((token := self.peek(place)) is not None and token.is_word(word) for place, word in enumerate(words))
+
+    def sees_symbol(self, symbol: str) -> bool:
+        token = self.peek()
+        return token is not None and token.is_symbol(symbol)
+
+    def take(self, *words: str) -> bool:
+        """Read these words if they come next."""
+        if not self.sees(*words):
+            return False
+        self._next += len(words)
+        return True
+
+    def take_symbol(self, symbol: str) -> bool:
+        if not self.sees_symbol(symbol):
+            return False
+        self._next += 1
+        return True
+
+    def need(self, *words: str) -> None:
+        """Read these words; SQL_SYNTAX if something else comes."""
+        for word in words:
+            if not self.take(word):
+                raise self.expected(word)
+
+    def need_symbol(self, symbol: str) -> Token:
+        if not self.sees_symbol(symbol):
+            raise self.expected(symbol)
+        return self.advance()
+
+    def name(self, what: str = "a name") -> Token:
+        """A name, in back-ticks or a word that is not reserved."""
+        token = self.peek()
+        if token is None or token.kind not in (TokenKind.WORD, TokenKind.NAME):
+            raise self.expected(what)
+        if token.kind is TokenKind.WORD and token.text.upper() in RESERVED:
+            raise self.expected(what)
+        return self.advance()
+
+    def string(self, what: str = "a 'string'") -> Token:
+        token = self.peek()
+        if token is None or token.kind is not TokenKind.STRING:
+            raise self.expected(what)
+        return self.advance()
+
+    def expected(self, what: str) -> SqlError:
+        """The error for what comes instead."""
+        token = self.peek()
+        found = "the end" if token is None else f"{self.script.text[token.span.start : token.span.end][:40]!r}"
+        return self.script.error("SQL_SYNTAX", f"Expected {what} but found {found}.", self.here())
+
+    def unsupported(self, message: str, span: Span | None = None, *, remedy: str | None = None) -> SqlError:
+        return self.script.error("SQL_UNSUPPORTED", message, span or self.here(), remedy=remedy)

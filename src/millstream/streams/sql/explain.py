@@ -1,0 +1,51 @@
+"""A plan as text: one line a node, the sink first, inputs below and indented."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from millstream.streams.plan.nodes import Filter, Node, Project, Scan, Sink, Tumble, WindowAggregate, WindowRows
+from millstream.streams.plan.types import Schema
+
+__all__ = ["explain_node", "explain_sink"]
+
+
+def explain_sink(sink: Sink) -> list[str]:
+    """The lines of an INSERT."""
+    return [f"Sink {sink.table.name} ({sink.table.connector})", *(f"  {line}" for line in explain_node(sink.input))]
+
+
+def explain_node(node: Node) -> list[str]:
+    """The lines of a query."""
+    return list(_lines(node))
+
+
+def _lines(node: Node) -> Iterator[str]:
+    match node:
+        case Scan(table=table):
+            yield f"Scan {table.name} ({table.connector}) columns=[{_columns(node.schema)}]"
+            if table.watermark is not None and table.watermark.column in node.columns:
+                yield f"  watermark {table.watermark.column} - {table.watermark.delay_ms} ms"
+            return
+        case Project(columns=columns):
+            shown = ", ".join(name if str(value) == name else f"{value} AS {name}" for name, value in columns)
+            yield f"Project [{shown}]"
+        case Filter(predicate=predicate):
+            yield f"Filter {predicate}"
+        case WindowRows(window=window):
+            yield f"WindowRows {_window(window)}"
+        case WindowAggregate(window=window, keys=keys, aggregates=aggregates):
+            shown_keys = ", ".join(name if str(value) == name else f"{value} AS {name}" for name, value in keys)
+            calls = ", ".join(f"{call} AS {name}" for name, call in aggregates)
+            yield f"WindowAggregate {_window(window)} keys=[{shown_keys}] aggregates=[{calls}]"
+    for line in _lines(node.input):
+        yield f"  {line}"
+
+
+def _window(window: Tumble) -> str:
+    offset = f", offset {window.offset_ms} ms" if window.offset_ms else ""
+    return f"TUMBLE({window.time_column}, {window.size_ms} ms{offset})"
+
+
+def _columns(schema: Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}{' *ROWTIME*' if field.rowtime else ''}" for field in schema.fields)

@@ -1,0 +1,369 @@
+"""Binding of expressions: names to columns, functions to the registry, and a type for everything."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+
+from millstream.streams.functions.common_type import common_type
+from millstream.streams.functions.registry import AGGREGATES, FUNCTIONS
+from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expression, Literal
+from millstream.streams.plan.types import BIGINT, BOOLEAN, DOUBLE, INT, NULL, STRING, DataType, Schema, TypeKind
+from millstream.streams.sql.script import Script, Span
+from millstream.streams.sql.syntax import (
+    BetweenTerm,
+    CallTerm,
+    CaseTerm,
+    CastTerm,
+    InTerm,
+    IntervalTerm,
+    IsTerm,
+    LiteralTerm,
+    NameTerm,
+    Operation,
+    StarTerm,
+    Term,
+)
+
+__all__ = ["WINDOW_CALLS", "Scope", "bind_condition", "bind_term", "converted", "identity", "nearest"]
+
+_INTERVAL_DAY = DataType(TypeKind.INTERVAL_DAY, nullable=False)
+_INTERVAL_YEAR = DataType(TypeKind.INTERVAL_YEAR, nullable=False)
+_INT_LIMIT = 2**31
+_BIGINT_LIMIT = 2**63
+_MAX_DIGITS = 38
+_COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
+_ORDERED = ("<", "<=", ">", ">=")
+
+WINDOW_CALLS = ("TUMBLE", "HOP", "SESSION", "CUMULATE")
+"""Group windows by name."""
+
+_WINDOW_FIELDS = ("_START", "_END", "_ROWTIME", "_PROCTIME")
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What an expression may name: the columns of a schema, perhaps behind `qualifiers`.
+
+    `replaced` gives bound expressions for whole terms (by `identity`), as grouping does for its keys and aggregates.
+    `in_group` forbids columns that are not replaced. `place` says where the expression stands, for errors.
+    """
+
+    script: Script
+    schema: Schema
+    qualifiers: tuple[str, ...] = ()
+    replaced: Mapping[object, Expression] = field(default_factory=dict)
+    in_group: bool = False
+    place: str = "an expression"
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """' Did you mean "x"?' or blank."""
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    found = get_close_matches(name.lower(), list(by_lower), 1, 0.6)
+    return f'Did you mean "{by_lower[found[0]]}"?' if found else ""
+
+
+def identity(term: object) -> object:
+    """A value that is equal for terms that say the same, wherever they stand and however functions are spelled."""
+    if isinstance(term, tuple):
+        return tuple(identity(part) for part in term)
+    if isinstance(term, Span):
+        return None
+    if hasattr(term, "__dataclass_fields__"):
+        parts = (identity(getattr(term, name)) for name in term.__dataclass_fields__ if not name.endswith("span"))
+        return (type(term).__name__, *parts)
+    return (type(term).__name__, term)
+
+
+def bind_condition(term: Term, scope: Scope) -> Expression:
+    """The bound expression of WHERE, HAVING and the like; SQL_TYPE unless it is a BOOLEAN."""
+    bound = bind_term(term, scope)
+    if bound.type.kind not in (TypeKind.BOOLEAN, TypeKind.NULL):
+        raise scope.script.error("SQL_TYPE", f"A condition is needed here, but this is {bound.type}.", term.span)
+    return bound
+
+
+def bind_term(term: Term, scope: Scope) -> Expression:
+    """The bound and typed expression. Raises SqlError."""
+    replaced = scope.replaced.get(identity(term)) if scope.replaced else None
+    if replaced is not None:
+        return replaced
+    match term:
+        case NameTerm():
+            return _name(term, scope)
+        case LiteralTerm():
+            return _literal(term, scope)
+        case IntervalTerm(duration=None):
+            return Literal(term.months, _INTERVAL_YEAR)
+        case IntervalTerm():
+            return Literal(term.duration, _INTERVAL_DAY)
+        case Operation():
+            return _operation(term, scope)
+        case CallTerm():
+            return _call(term, scope)
+        case CaseTerm():
+            return _case(term, scope)
+        case CastTerm():
+            return converted(bind_term(term.operand, scope), term.type, safe=term.safe, explicit=True)
+        case InTerm():
+            return _in(term, scope)
+        case BetweenTerm():
+            parts = [bind_term(part, scope) for part in (term.operand, term.low, term.high)]
+            return Call("BETWEEN", tuple(_aligned(parts, term.span, scope)), BOOLEAN)
+        case IsTerm():
+            operand = bind_condition(term.operand, scope)
+            known = Call("COALESCE", (operand, Literal(not term.value, BOOLEAN)), BOOLEAN)
+            return known if term.value else Call("NOT", (known,), BOOLEAN)
+        case StarTerm():
+            raise scope.script.error("SQL_SYNTAX", "* stands alone in SELECT or inside COUNT(*).", term.span)
+
+
+def converted(expression: Expression, wanted: DataType, *, safe: bool = False, explicit: bool = False) -> Expression:
+    """The expression in another type; itself where it has that type already."""
+    have = expression.type
+    same = (have.kind, have.scale, have.elements, have.fields) == (
+        wanted.kind, wanted.scale, wanted.elements, wanted.fields,
+    )  # fmt: skip
+    if same and (not explicit or have.precision == wanted.precision):
+        return expression
+    return Cast(expression, wanted.as_nullable(have.nullable), safe)
+
+
+def _name(term: NameTerm, scope: Scope) -> Expression:
+    parts = list(term.parts)
+    if len(parts) > 1 and parts[0] in scope.qualifiers and scope.schema.find(parts[0]) is None:
+        parts.pop(0)
+    column = scope.schema.find(parts[0])
+    if column is None:
+        raise _unknown_column(parts[0], term, scope)
+    if scope.in_group:
+        message = f'The column "{parts[0]}" is neither grouped by nor inside of an aggregate.'
+        raise scope.script.error("SQL_SYNTAX", message, term.span, remedy="Add it to GROUP BY or use MIN or MAX.")
+    bound: Expression = Column(column.name, column.type)
+    for name in parts[1:]:
+        member = next((member for member in bound.type.fields if member.name == name), None)
+        if member is None:
+            hint = nearest(name, [member.name for member in bound.type.fields])
+            raise scope.script.error(
+                "SQL_UNKNOWN_COLUMN", f'{bound} ({bound.type}) has no field "{name}".', term.span, remedy=hint or None
+            )
+        bound = Call("FIELD", (bound, Literal(name, STRING)), member.type.as_nullable())
+    return bound
+
+
+def _unknown_column(name: str, term: NameTerm, scope: Scope) -> Exception:
+    known = scope.schema.names
+    shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
+    hint = nearest(name, known)
+    return scope.script.error(
+        "SQL_UNKNOWN_COLUMN", f'There is no column "{name}" in ({shown}).', term.span, remedy=hint or None
+    )
+
+
+def _literal(term: LiteralTerm, scope: Scope) -> Literal:
+    value = term.value
+    if value is None:
+        return Literal(None, NULL)
+    if isinstance(value, bool):
+        return Literal(value, BOOLEAN.as_nullable(False))
+    if isinstance(value, int):
+        if value >= _BIGINT_LIMIT:
+            return Literal(decimal.Decimal(value), _decimal_type(decimal.Decimal(value), term, scope))
+        return Literal(value, (INT if value < _INT_LIMIT else BIGINT).as_nullable(False))
+    if isinstance(value, decimal.Decimal):
+        return Literal(value, _decimal_type(value, term, scope))
+    if isinstance(value, float):
+        return Literal(value, DOUBLE.as_nullable(False))
+    if isinstance(value, datetime.datetime):
+        return Literal(value, DataType(TypeKind.TIMESTAMP, nullable=False, precision=3))
+    if isinstance(value, datetime.date):
+        return Literal(value, DataType(TypeKind.DATE, nullable=False))
+    return Literal(value, STRING.as_nullable(False))
+
+
+def _decimal_type(value: decimal.Decimal, term: LiteralTerm, scope: Scope) -> DataType:
+    _, digits, exponent = value.as_tuple()
+    scale = -exponent if isinstance(exponent, int) else 0
+    precision = max(len(digits), scale)
+    if precision > _MAX_DIGITS:
+        raise scope.script.error("SQL_TYPE", f"A number has at most {_MAX_DIGITS} digits.", term.span)
+    return DataType(TypeKind.DECIMAL, nullable=False, precision=precision, scale=scale)
+
+
+def _operation(term: Operation, scope: Scope) -> Expression:
+    operator = term.operator
+    if operator in ("AND", "OR", "NOT"):
+        conditions = tuple(bind_condition(operand, scope) for operand in term.operands)
+        return Call(operator, conditions, BOOLEAN)
+    operands = [bind_term(operand, scope) for operand in term.operands]
+    if operator in ("IS NULL", "IS NOT NULL"):
+        return Call(operator, tuple(operands), BOOLEAN.as_nullable(False))
+    if operator in _COMPARISONS:
+        return _comparison(operator, operands, term, scope)
+    if operator in ("LIKE", "SIMILAR"):
+        for operand, part in zip(operands, term.operands, strict=True):
+            _need_text(operand, operator, part.span, scope)
+        return Call(operator, tuple(operands), BOOLEAN)
+    if operator == "||":
+        return Call("CONCAT", tuple(converted(operand, STRING) for operand in operands), STRING)
+    if operator == "NEGATE":
+        return _negated(operands[0], term, scope)
+    return _arithmetic(operator, operands[0], operands[1], term, scope)
+
+
+def _need_text(operand: Expression, operator: str, span: Span, scope: Scope) -> None:
+    if operand.type.kind not in (TypeKind.STRING, TypeKind.NULL):
+        raise scope.script.error("SQL_TYPE", f"{operator} wants a string, but this is {operand.type}.", span)
+
+
+def _negated(operand: Expression, term: Operation, scope: Scope) -> Expression:
+    if isinstance(operand, Literal) and isinstance(operand.value, int | float | decimal.Decimal | datetime.timedelta):
+        return Literal(-operand.value, operand.type)
+    if not operand.type.is_number:
+        raise scope.script.error("SQL_TYPE", f"A number is needed behind -, but this is {operand.type}.", term.span)
+    return Call("NEGATE", (operand,), operand.type)
+
+
+def _comparison(operator: str, operands: list[Expression], term: Operation, scope: Scope) -> Expression:
+    aligned = _aligned(operands, term.span, scope)
+    if operator in _ORDERED and aligned[0].type.kind in (TypeKind.ROW, TypeKind.MAP, TypeKind.ARRAY):
+        raise scope.script.error("SQL_TYPE", f"{aligned[0].type} has no order.", term.span)
+    return Call(operator, tuple(aligned), BOOLEAN)
+
+
+def _aligned(operands: Sequence[Expression], span: Span, scope: Scope) -> list[Expression]:
+    """The operands in their common type; text is read as the other side's time or number, as Flink does."""
+    types = [operand.type for operand in operands]
+    others = [data_type for data_type in types if data_type.kind not in (TypeKind.STRING, TypeKind.NULL)]
+    texts = [data_type for data_type in types if data_type.kind is TypeKind.STRING]
+    try:
+        wanted = common_type(others if texts and others else types)
+    except TypeError:
+        shown = " and ".join(str(data_type) for data_type in types)
+        raise scope.script.error("SQL_TYPE", f"{shown} cannot be compared.", span) from None
+    if (
+        texts
+        and others
+        and not (wanted.is_number or wanted.is_timestamp or wanted.kind in (TypeKind.DATE, TypeKind.BOOLEAN))
+    ):
+        raise scope.script.error("SQL_TYPE", f"STRING and {wanted} cannot be compared.", span)
+    return [
+        operand if operand.type.is_number and wanted.is_number else converted(operand, wanted) for operand in operands
+    ]
+
+
+def _arithmetic(operator: str, left: Expression, right: Expression, term: Operation, scope: Scope) -> Expression:
+    intervals = [side.type.kind in (TypeKind.INTERVAL_DAY, TypeKind.INTERVAL_YEAR) for side in (left, right)]
+    times = [side.type.is_timestamp or side.type.kind is TypeKind.DATE for side in (left, right)]
+    if operator in ("+", "-") and times[0] and intervals[1]:
+        return Call(operator, (left, right), left.type)
+    if operator == "+" and intervals[0] and times[1]:
+        return Call(operator, (right, left), right.type)
+    for side in (left, right):
+        if not side.type.is_number and side.type.kind is not TypeKind.NULL:
+            shown = f"{left.type} {operator} {right.type}"
+            remedy = "Use TIMESTAMPDIFF for the time between two moments." if all(times) else None
+            raise scope.script.error("SQL_TYPE", f"{shown} is not possible.", term.span, remedy=remedy)
+    function = "MOD" if operator == "%" else operator
+    return Call(function, (left, right), _result_of(operator, left.type, right.type))
+
+
+def _result_of(operator: str, left: DataType, right: DataType) -> DataType:
+    """Flink's type of an arithmetic result (Calcite's rules for DECIMAL)."""
+    wide = common_type((left, right))
+    if wide.kind is not TypeKind.DECIMAL:
+        return right.as_nullable() if operator == "%" and right.kind is not TypeKind.NULL else wide
+    (left_digits, left_scale), (right_digits, right_scale) = _decimal_shape(left), _decimal_shape(right)
+    if operator == "*":
+        precision, scale = left_digits + right_digits, left_scale + right_scale
+    elif operator == "/":
+        scale = max(6, left_scale + right_digits + 1)
+        precision = left_digits - left_scale + right_scale + scale
+    else:
+        scale = max(left_scale, right_scale)
+        precision = max(left_digits - left_scale, right_digits - right_scale) + scale + (operator in "+-")
+    if precision > _MAX_DIGITS:
+        scale = max(min(scale, 6), scale - (precision - _MAX_DIGITS))
+        precision = _MAX_DIGITS
+    return DataType(TypeKind.DECIMAL, precision=precision, scale=scale)
+
+
+def _decimal_shape(data_type: DataType) -> tuple[int, int]:
+    if data_type.kind is TypeKind.DECIMAL:
+        return data_type.precision or 10, data_type.scale or 0
+    return {TypeKind.TINYINT: 3, TypeKind.SMALLINT: 5, TypeKind.INT: 10}.get(data_type.kind, 19), 0
+
+
+def _case(term: CaseTerm, scope: Scope) -> Expression:
+    results = [bind_term(result, scope) for _, result in term.branches]
+    otherwise = None if term.otherwise is None else bind_term(term.otherwise, scope)
+    conditions = []
+    for condition, _ in term.branches:
+        if term.operand is None:
+            conditions.append(bind_condition(condition, scope))
+        else:
+            equal = Operation("=", (term.operand, condition), condition.span)
+            conditions.append(_operation(equal, scope))
+    everything = results if otherwise is None else [*results, otherwise]
+    wanted = _common(everything, term.span, scope)
+    branches = tuple(
+        (condition, converted(result, wanted)) for condition, result in zip(conditions, results, strict=True)
+    )
+    return Case(branches, None if otherwise is None else converted(otherwise, wanted), wanted)
+
+
+def _common(values: Sequence[Expression], span: Span, scope: Scope) -> DataType:
+    try:
+        return common_type([value.type for value in values])
+    except TypeError as error:
+        raise scope.script.error("SQL_TYPE", f"The results have no common type: {error}.", span) from None
+
+
+def _in(term: InTerm, scope: Scope) -> Expression:
+    parts = [bind_term(part, scope) for part in (term.operand, *term.options)]
+    return Call("IN", tuple(_aligned(parts, term.span, scope)), BOOLEAN)
+
+
+def _call(term: CallTerm, scope: Scope) -> Expression:
+    name = term.name
+    if name in AGGREGATES:
+        message = f"The aggregate {name} is not possible in {scope.place}."
+        raise scope.script.error("SQL_SYNTAX", message, term.span)
+    if name in WINDOW_CALLS or any(name == window + part for window in WINDOW_CALLS for part in _WINDOW_FIELDS):
+        message = f"{name} needs GROUP BY TUMBLE with the same arguments."
+        raise scope.script.error("SQL_UNSUPPORTED", message, term.span)
+    spec = FUNCTIONS.get(name)
+    if spec is None:
+        known = (*FUNCTIONS, *AGGREGATES)
+        hint = nearest(name, known) or "See docs/functions.md for the functions."
+        raise scope.script.error("SQL_UNKNOWN_FUNCTION", f"There is no function {name}.", term.name_span, remedy=hint)
+    if term.star or term.distinct or term.filter is not None:
+        raise scope.script.error("SQL_SYNTAX", f"{name} takes plain arguments.", term.span)
+    arguments = [bind_term(argument, scope) for argument in term.arguments]
+    if len(arguments) < spec.min_args or (spec.max_args is not None and len(arguments) > spec.max_args):
+        most = "or more" if spec.max_args is None else f"to {spec.max_args}"
+        wanted = str(spec.min_args) if spec.min_args == spec.max_args else f"{spec.min_args} {most}"
+        message = f"{name} takes {wanted} arguments, not {len(arguments)}, as in {spec.example}."
+        raise scope.script.error("SQL_UNKNOWN_FUNCTION", message, term.span)
+    try:
+        result = spec.type_rule([argument.type for argument in arguments])
+    except TypeError as error:
+        given = ", ".join(str(argument.type) for argument in arguments)
+        message = f"{name} wants {error}, not ({given})."
+        raise scope.script.error("SQL_TYPE", message, term.span, remedy=f"As in {spec.example}.") from None
+    return Call(name, _adapted(name, arguments, result), result)
+
+
+def _adapted(name: str, arguments: Sequence[Expression], result: DataType) -> tuple[Expression, ...]:
+    """Arguments in the types that the function's builder expects."""
+    if name in ("COALESCE", "IFNULL", "GREATEST", "LEAST"):
+        return tuple(converted(argument, result) for argument in arguments)
+    if name == "IF":
+        return (arguments[0], *(converted(argument, result) for argument in arguments[1:]))
+    if name in ("CONCAT", "CONCAT_WS"):
+        return tuple(converted(argument, STRING) for argument in arguments)
+    return tuple(arguments)
