@@ -1,0 +1,1 @@
+"""The `millstream` command: one module per command or group of commands; heavy parts are imported when they run."""

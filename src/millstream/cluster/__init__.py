@@ -1,0 +1,1 @@
+"""The nameserver: which broker holds which topic, learned from the brokers' registrations."""

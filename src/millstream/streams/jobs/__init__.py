@@ -1,0 +1,1 @@
+"""Jobs: plans that run, their checkpoints, progress and results."""

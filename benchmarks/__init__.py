@@ -1,0 +1,1 @@
+"""Measurements of the whole product; see README.md beside this file."""

@@ -1,0 +1,73 @@
+"""Runs all measurements and writes their results: `python -m benchmarks [--input events.jsonl.zst] [--only NAME]`."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.send import measure_send
+from benchmarks.sql import measure_first_result, measure_job, measure_latency
+from benchmarks.start import measure_start
+
+_HERE = Path(__file__).parent
+_DEMO = _HERE.parent / "examples" / "security" / "demo.py"
+
+
+def measure_demo(source: Path | None) -> dict[str, object]:
+    """The demo's own summary."""
+    command = [sys.executable, str(_DEMO), *(["--input", str(source)] if source else [])]
+    said = subprocess.run(command, capture_output=True, text=True, check=True)
+    summary: dict[str, object] = json.loads(said.stdout.splitlines()[-1])
+    summary["peak_by_process"] = [line.strip() for line in said.stdout.splitlines() if "peak memory" in line]
+    return summary
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Measure the product on this machine.")
+    parser.add_argument("--input", type=Path, help="events as JSON lines (.jsonl or .jsonl.zst) for sql and demo")
+    parser.add_argument("--only", action="append", help="start, send, sql, first-result, latency or demo")
+    arguments = parser.parse_args()
+    sys.path.insert(0, str(_DEMO.parent))
+    from demo import SYNTHETIC_EVENTS, read_events
+
+    measurements: dict[str, Callable[[], dict[str, object]]] = {
+        "start": measure_start,
+        "send": measure_send,
+        "sql": lambda: measure_job(read_events(arguments.input, SYNTHETIC_EVENTS)),
+        "first-result": measure_first_result,
+        "latency": measure_latency,
+        "demo": lambda: measure_demo(arguments.input),
+    }
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    results: dict[str, object] = {
+        "date": today,
+        "cores": os.cpu_count(),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "input": arguments.input.name if arguments.input else "synthetic",
+    }
+    for name, measure in measurements.items():
+        if not arguments.only or name in arguments.only:
+            print(f"{name} ...", flush=True)
+            results[name] = measure()
+            print(json.dumps(results[name], indent=2), flush=True)
+    target = (
+        _HERE
+        / "results"
+        / f"{today}-{os.cpu_count()}cores{'-' + '-'.join(arguments.only) if arguments.only else ''}.json"
+    )
+    target.parent.mkdir(exist_ok=True)
+    target.write_text(json.dumps(results, indent=2) + "\n")
+    print(f"written to {target.relative_to(_HERE.parent)}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,219 @@
+"""Whether a message may be stored: its topic, type, body and properties, each refused with the value that is wrong.
+
+What is stored must also be writable: one message that cannot be encoded would fail everything that shares its write,
+so text that is no UTF-8, addresses that are no IP and numbers out of range are refused here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from ipaddress import ip_address
+
+from millstream.model import properties as names
+from millstream.model.errors import MessageRefused, NameRefused
+from millstream.model.message import MAX_BODY_BYTES, OutgoingMessage, SystemFlag
+from millstream.model.topic import MessageType, Permission, TopicConfig, is_system_topic
+
+__all__ = [
+    "MAX_MESSAGE_GROUP_BYTES",
+    "MAX_SEND_MESSAGES",
+    "MAX_USER_PROPERTIES",
+    "MAX_USER_PROPERTIES_BYTES",
+    "check_keys",
+    "check_message",
+    "check_messages",
+    "check_user_properties",
+    "type_of",
+]
+
+MAX_SEND_MESSAGES = 32_768
+"""Messages of one send at most."""
+
+MAX_USER_PROPERTIES = 128
+"""User properties of one message at most."""
+
+MAX_USER_PROPERTIES_BYTES = 16 * 1024
+"""Bytes of the user properties' names and values, the tag and the keys together at most."""
+
+MAX_MESSAGE_GROUP_BYTES = 64
+"""Bytes of a message group at most."""
+
+MAX_STORED_BYTES = names.MAX_STORED_BYTES - 1024
+"""Bytes of all properties as stored at most; the rest is left for what the broker adds, as for a dead letter."""
+
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]").search
+_SEPARATOR = re.compile("[\x01\x02]").search
+_TRANSACTION_FLAGS = int(SystemFlag.TRANSACTION_PREPARED | SystemFlag.TRANSACTION_COMMIT)
+_DELAYS = frozenset(("TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS"))
+_WRITE = int(Permission.WRITE)
+_STORABLE = frozenset((MessageType.NORMAL, MessageType.FIFO))
+_INT32, _INT64 = 1 << 31, 1 << 63
+
+
+def type_of(message: OutgoingMessage) -> MessageType:
+    """The message's type as its properties say; where they say nothing, what its sender called it.
+
+    Source: RocketMQ 5.3 decides by TRAN_MSG, then delay properties, then the message group.
+    """
+    held = message.properties
+    if held.get("TRAN_MSG") == "true" or int(message.system_flag) & _TRANSACTION_FLAGS:
+        return MessageType.TRANSACTION
+    if held.get("DELAY", "0") != "0" or not _DELAYS.isdisjoint(held):
+        return MessageType.DELAY
+    if names.MESSAGE_GROUP in held:
+        return MessageType.FIFO
+    return message.message_type
+
+
+def check_messages(messages: Sequence[OutgoingMessage], topic: TopicConfig) -> None:
+    """Refuse a send that is empty, too long or of several topics, or of which one message is not acceptable."""
+    if not 1 <= len(messages) <= MAX_SEND_MESSAGES:
+        raise MessageRefused(
+            "MESSAGE_MALFORMED", f"A send has {len(messages)} messages; 1 to {MAX_SEND_MESSAGES} are allowed."
+        )
+    if is_system_topic(topic.name):
+        raise NameRefused("ILLEGAL_TOPIC", f"The topic {topic.name!r} is the system's own; clients may not write it.")
+    if not int(topic.permission) & _WRITE or topic.write_queues < 1:
+        raise NameRefused("FORBIDDEN", f"The topic {topic.name!r} has no writable queue.")
+    for message in messages:
+        check_message(message, topic)
+
+
+def check_message(message: OutgoingMessage, topic: TopicConfig) -> None:
+    """Refuse one message: body, properties, type or queue."""
+    if message.topic != topic.name:
+        raise MessageRefused(
+            "MESSAGE_MALFORMED", f"A message for the topic {message.topic[:200]!r} is in a send to {topic.name!r}."
+        )
+    size_bytes = len(message.body)
+    if not size_bytes:
+        raise MessageRefused("BODY_EMPTY", f"A message for the topic {topic.name!r} has an empty body.")
+    if size_bytes > MAX_BODY_BYTES:
+        raise MessageRefused("BODY_TOO_LARGE", f"The body has {size_bytes} bytes; the limit is {MAX_BODY_BYTES}.")
+    _check_properties(message.properties)
+    _check_type(message, topic)
+    if message.queue_id is not None and not 0 <= message.queue_id < topic.write_queues:
+        raise NameRefused(
+            "QUEUE_NOT_FOUND",
+            f"The topic {topic.name!r} has {topic.write_queues} writable queues; {message.queue_id} is none of them.",
+        )
+    _check_storable(message)
+
+
+def check_user_properties(user: Mapping[str, str]) -> None:
+    """Refuse user properties, before they are joined with the reserved ones: number, names and characters."""
+    if len(user) > MAX_USER_PROPERTIES:
+        raise MessageRefused(
+            "PROPERTIES_TOO_LARGE", f"The message has {len(user)} user properties; the limit is {MAX_USER_PROPERTIES}."
+        )
+    for name in user:
+        if name in names.RESERVED or not name.strip():
+            raise MessageRefused("ILLEGAL_PROPERTY", f"{name[:200]!r} is no name for a user property.")
+    _check_user_text(user)
+
+
+def check_keys(keys: Iterable[str]) -> None:
+    """Refuse a key that is blank or has control characters or blanks, by which stored keys are separated."""
+    for key in keys:
+        if not key or _CONTROL(key) or " " in key:
+            raise MessageRefused("ILLEGAL_KEY", f"{key[:200]!r} is no message key.")
+
+
+def _check_user_text(user: Mapping[str, str]) -> None:
+    # One search over everything: the ordinary message pays for one call, the refused one for finding the culprit.
+    if not _CONTROL("".join(user)) and not _CONTROL("".join(user.values())):
+        return
+    for name, value in user.items():
+        if _CONTROL(name) or _CONTROL(value):
+            raise MessageRefused(
+                "ILLEGAL_PROPERTY", f"The user property {name[:200]!r} has a control character in its name or value."
+            )
+
+
+def _check_properties(held: Mapping[str, str]) -> None:
+    # The ordinary message passes by one look at all its text; only what is unusual is taken apart.
+    text = "".join((*held, *held.values()))
+    if len(held) > MAX_USER_PROPERTIES or not text.isascii() or len(text) > MAX_USER_PROPERTIES_BYTES or _CONTROL(text):
+        _check_unusual_properties(held)
+    elif "" in held or any(map(str.isspace, held)):
+        raise MessageRefused("ILLEGAL_PROPERTY", "A user property has a blank name.")
+    tag, keys = held.get(names.TAGS), held.get(names.KEYS)
+    if tag is not None and (not tag.strip() or "|" in tag or _CONTROL(tag)):
+        raise MessageRefused("ILLEGAL_TAG", f"{tag[:200]!r} is no tag.")
+    if keys is not None and (not keys.strip() or _CONTROL(keys)):
+        raise MessageRefused("ILLEGAL_KEY", f"{keys[:200]!r} are no message keys.")
+
+
+def _check_unusual_properties(held: Mapping[str, str]) -> None:
+    user = {name: value for name, value in held.items() if name not in names.RESERVED}
+    if user:
+        check_user_properties(user)
+    user_bytes = _size_bytes((*user, *user.values(), held.get(names.TAGS, ""), held.get(names.KEYS, "")))
+    if user_bytes > MAX_USER_PROPERTIES_BYTES:
+        raise MessageRefused(
+            "PROPERTIES_TOO_LARGE",
+            f"User properties, tag and keys have {user_bytes} bytes; the limit is {MAX_USER_PROPERTIES_BYTES}.",
+        )
+    stored_bytes = _size_bytes((*held, *held.values())) + 2 * len(held)
+    if stored_bytes > MAX_STORED_BYTES:
+        raise MessageRefused(
+            "PROPERTIES_TOO_LARGE", f"The properties have {stored_bytes} bytes; the limit is {MAX_STORED_BYTES}."
+        )
+    if _SEPARATOR("".join(held)) or _SEPARATOR("".join(held.values())):
+        raise MessageRefused(
+            "ILLEGAL_PROPERTY", "A property has one of the characters \\x01 and \\x02, which separate."
+        )
+
+
+def _size_bytes(texts: Iterable[str]) -> int:
+    """UTF-8 bytes of the texts together. Refuses text that has no UTF-8 form."""
+    text = "".join(texts)
+    if text.isascii():
+        return len(text)
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        raise MessageRefused("ILLEGAL_PROPERTY", "A property has text that is not Unicode (half of a pair).") from None
+
+
+def _check_type(message: OutgoingMessage, topic: TopicConfig) -> None:
+    kind = type_of(message)
+    if not topic.message_type.accepts(kind):
+        raise MessageRefused(
+            "MESSAGE_TYPE_MISMATCH",
+            f"The topic {topic.name!r} takes {topic.message_type.value} messages; this one is {kind.value}.",
+        )
+    if kind not in _STORABLE:
+        raise MessageRefused("UNSUPPORTED_FEATURE", f"Messages of type {kind.value} cannot be sent yet.")
+    if kind is not MessageType.FIFO:
+        return
+    group = message.properties.get(names.MESSAGE_GROUP, "")
+    if not group.strip() or _CONTROL(group) or _size_bytes((group,)) > MAX_MESSAGE_GROUP_BYTES:
+        raise MessageRefused("ILLEGAL_MESSAGE_GROUP", f"{group[:200]!r} is no message group.")
+
+
+def _check_storable(message: OutgoingMessage) -> None:
+    if not _is_ip(message.born_host.host):
+        raise MessageRefused("MESSAGE_MALFORMED", f"The born host {message.born_host.host[:80]!r} is no IP address.")
+    if not (
+        -_INT32 <= message.flag < _INT32
+        and 0 <= message.reconsume_times < _INT32
+        and -_INT32 <= message.born_host.port < _INT32
+        and -_INT64 <= message.born_timestamp_ms < _INT64
+    ):
+        raise MessageRefused(
+            "MESSAGE_MALFORMED",
+            f"A number is out of its range: flag {message.flag}, reconsume times {message.reconsume_times}, "
+            f"born port {message.born_host.port}, born timestamp {message.born_timestamp_ms}.",
+        )
+
+
+@lru_cache(maxsize=4096)
+def _is_ip(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return "%" not in host

@@ -1,0 +1,247 @@
+"""One broker: its store, its topics and groups, and what clients may ask of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
+from pathlib import Path
+
+from millstream.broker.dead_letters import DeadLetters
+from millstream.broker.groups import GroupRegistry
+from millstream.broker.long_poll import MAX_WAITING, MAX_WAITING_PER_KEY, LongPolls
+from millstream.broker.offsets import OffsetTable
+from millstream.broker.pop import MAX_IN_FLIGHT
+from millstream.broker.popper import Popper
+from millstream.broker.puller import Puller
+from millstream.broker.reader import Reader
+from millstream.broker.sender import Sender
+from millstream.broker.topics import TopicRegistry
+from millstream.model.clock import Clock, SystemClock
+from millstream.model.errors import MillstreamError, NameRefused
+from millstream.model.message import Address, OutgoingMessage
+from millstream.model.operations import (
+    AckRequest,
+    ChangeInvisibleRequest,
+    PoppedMessage,
+    PopRequest,
+    PullRequest,
+    PullResult,
+    QueueRange,
+    SendReceipt,
+)
+from millstream.model.receipt import ReceiptHandle
+from millstream.store.appender import Appender
+from millstream.store.message_store import MessageStore, StoreOptions
+from millstream.store.snapshot import Snapshot
+
+__all__ = ["Broker", "BrokerOptions"]
+
+_log = logging.getLogger(__name__)
+
+DEFAULT_ADDRESS = Address("127.0.0.1", 10911)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerOptions:
+    """Settings of one broker; limits are numbers of deliveries and of waiting requests."""
+
+    store: StoreOptions = field(default_factory=StoreOptions)
+    auto_create_groups: bool = True
+    max_in_flight: int = MAX_IN_FLIGHT
+    """Deliveries of one (group, topic, queue) that wait for their acknowledgement at most."""
+    max_waiting: int = MAX_WAITING
+    max_waiting_per_key: int = MAX_WAITING_PER_KEY
+    offset_save_interval_s: float = 5.0
+    """Seconds between two saves of the offsets; what a crash takes of them is delivered again."""
+
+
+class Broker:
+    """A broker in `directory`: `store` holds the messages, `config` topics, groups and offsets.
+
+    Every call is from the event loop's thread, between `start` and `close`. Refusals are raised as
+    `millstream.model.errors`. A broker is started once: for another run make another one.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        name: str = "broker-a",
+        cluster: str = "DefaultCluster",
+        options: BrokerOptions | None = None,
+        clock: Clock | None = None,
+        advertised: Address = DEFAULT_ADDRESS,
+    ) -> None:
+        self.name = name
+        self.cluster = cluster
+        self.advertised = advertised
+        self.options = options or BrokerOptions()
+        self._store_options = replace(self.options.store, store_host=_store_host(advertised, self.options.store))
+        self.clock: Clock = clock or SystemClock()
+        self._directory = directory
+        config = directory / "config"
+        self.topics = TopicRegistry(Snapshot(config / "topics.json"))
+        self.groups = GroupRegistry(Snapshot(config / "groups.json"), auto_create=self.options.auto_create_groups)
+        self.polls = LongPolls(per_key=self.options.max_waiting_per_key, total=self.options.max_waiting)
+        self._offsets = OffsetTable(Snapshot(config / "offsets.json"), max_in_flight=self.options.max_in_flight)
+        self._closing = asyncio.Event()
+        self._saving: asyncio.Task[None] | None = None
+        self.topics.before_delete.append(self._forget_topic)
+        self.groups.before_delete.append(self._forget_group)
+
+    async def start(self) -> None:
+        """Open the store, recover it and read topics, groups and offsets. Raises `StartRefused`, `StoreError`."""
+        self.store = await asyncio.to_thread(
+            MessageStore.open, self._directory / "store", self._store_options, clock=self.clock
+        )
+        try:
+            self.topics.load()
+            self.groups.load()
+            self._offsets.load(self._end_of)
+        except BaseException:
+            self.store.close()
+            raise
+        self._appender = Appender(self.store)
+        self._appender.on_visible = self.polls.wake
+        reader = Reader(self.store)
+        self._sender = Sender(self.topics, self._appender, self._store_options.store_host)
+        self._puller = Puller(self.topics, reader, self.polls)
+        self._popper = Popper(
+            self.topics,
+            self.groups,
+            self._offsets,
+            reader,
+            self.polls,
+            DeadLetters(self.topics, self._appender),
+            self.name,
+            self.clock,
+        )
+        self._saving = asyncio.create_task(self._save_offsets_till_close(), name="save-offsets")
+
+    async def close(self) -> None:
+        """End the waiting requests, save the offsets and close the store; nothing if it was not started."""
+        self.polls.close()
+        if self._saving is None:
+            return
+        self._closing.set()
+        await self._saving
+        self._saving = None
+        try:
+            await self._appender.close()
+        finally:
+            try:
+                self._offsets.save()
+            finally:
+                self.store.close()
+
+    async def send(self, messages: Sequence[OutgoingMessage]) -> list[SendReceipt]:
+        """Store messages of one topic, all or none; they are safe at the store's ack level when this returns.
+
+        `queue_id` None: one queue of the topic in turn for the whole call, for a message with a message group the
+        group's own queue. Raises the refusals of `admission`, TOPIC_NOT_FOUND, TOO_MANY_REQUESTS, STORE_FAILED.
+        """
+        return await self._sender.send(messages)
+
+    async def pull(self, request: PullRequest) -> PullResult:
+        """Read a queue from an offset; see `Puller.pull`. The group is created if it is missing and may be."""
+        self.groups.ensure(request.group)
+        return await self._puller.pull(request)
+
+    async def pop(self, request: PopRequest) -> list[PoppedMessage]:
+        """Take messages out of sight for a time; [] after `wait_ms` with nothing. See `Popper.pop`."""
+        return await self._popper.pop(request)
+
+    def ack(self, request: AckRequest) -> None:
+        """Consume one delivery; a second time is no error. Raises INVALID_RECEIPT_HANDLE."""
+        self._popper.ack(request)
+
+    def change_invisible(self, request: ChangeInvisibleRequest) -> ReceiptHandle:
+        """Make a delivery visible later or (0) now; the new handle replaces the old. See `Popper.change_invisible`."""
+        return self._popper.change_invisible(request)
+
+    async def move_to_dead_letter(self, request: AckRequest) -> None:
+        """Move one delivery to `%DLQ%<group>` and consume it. Raises INVALID_RECEIPT_HANDLE, STORE_FAILED."""
+        await self._popper.move_to_dead_letter(request)
+
+    def query_offset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The offset up to which the group has consumed the queue, None if it never did anything there."""
+        return self._offsets.committed(group, topic, queue_id)
+
+    def commit_offset(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
+        """Set the group's offset; negative ones are passed over. Where the group pops, it only moves forward.
+
+        Raises TOPIC_NOT_FOUND, QUEUE_NOT_FOUND, GROUP_NOT_FOUND.
+        """
+        self._check_queue(topic, queue_id)
+        self.groups.ensure(group)
+        self._offsets.commit(group, topic, queue_id, queue_offset)
+
+    def queue_ranges(self, topic: str) -> list[QueueRange]:
+        """What can be read of each queue, all as of one moment. Raises TOPIC_NOT_FOUND."""
+        store = self.store
+        return [
+            QueueRange(
+                queue_id,
+                store.min_offset(topic, queue_id),
+                store.max_offset(topic, queue_id),
+                store.last_store_timestamp_ms(topic, queue_id),
+            )
+            for queue_id in range(self.topics.get(topic).queues)
+        ]
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, upper: bool = False) -> int:
+        """The first offset stored at or after the time; `upper`: the last one stored at or before it.
+
+        Raises TOPIC_NOT_FOUND, QUEUE_NOT_FOUND.
+        """
+        self._check_queue(topic, queue_id)
+        return self.store.offset_by_time(topic, queue_id, timestamp_ms, upper=upper)
+
+    def _check_queue(self, topic: str, queue_id: int) -> None:
+        queues = self.topics.get(topic).queues
+        if not 0 <= queue_id < queues:
+            raise NameRefused(
+                "QUEUE_NOT_FOUND", f"The topic {topic!r} has {queues} queues; {queue_id} is none of them."
+            )
+
+    def _end_of(self, topic: str, queue_id: int) -> int | None:
+        return None if self.topics.find(topic) is None else self.store.max_offset(topic, queue_id)
+
+    def _forget_topic(self, name: str) -> None:
+        # On the disk before the topic goes: a new topic of that name must not inherit offsets after a crash.
+        self._offsets.forget(topic=name)
+        self._offsets.save()
+        self._popper.forget(topic=name)
+        self._sender.forget(name)
+        self.store.delete_topic(name)
+        self.polls.wake_topic(name)
+
+    def _forget_group(self, name: str) -> None:
+        self._offsets.forget(group=name)
+        self._offsets.save()
+        self._popper.forget(group=name)
+
+    async def _save_offsets_till_close(self) -> None:
+        while not self._closing.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), self.options.offset_save_interval_s)
+            if not self._offsets.is_changed:
+                continue
+            encoded = self._offsets.encode()
+            try:
+                await asyncio.to_thread(self._offsets.save_encoded, encoded)
+            except MillstreamError as error:
+                _log.error("The offsets are not saved and will be tried again: %s", error)
+
+
+def _store_host(advertised: Address, options: StoreOptions) -> Address:
+    """Records carry an IP address; where the broker is advertised by a name they carry the store's own setting."""
+    try:
+        ip_address(advertised.host)
+    except ValueError:
+        return options.store_host
+    return advertised

@@ -1,0 +1,49 @@
+"""Messages that a group could not consume, moved to the group's dead-letter topic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millstream.broker.topics import DEAD_LETTER_PREFIX, TopicRegistry
+from millstream.model.message import OutgoingMessage, StoredMessage
+from millstream.model.topic import TopicConfig
+from millstream.protocol.record import offset_message_id
+from millstream.store.appender import Appender
+from millstream.store.message_store import PendingRecord
+
+__all__ = ["ORIGIN_MESSAGE_ID", "ORIGIN_TOPIC", "DeadLetters"]
+
+ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
+ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """Appends to `%DLQ%<group>`, a topic of one queue that is created at its first message."""
+
+    topics: TopicRegistry
+    appender: Appender
+
+    async def bury(self, group: str, message: StoredMessage, attempts: int) -> None:
+        """Store a copy of `message` that was delivered `attempts` times; it is acknowledged when this returns.
+
+        Body, tag, keys and user properties stay. The origin stays the first one if the message came from a
+        dead-letter topic. Raises what storing raises.
+        """
+        topic = DEAD_LETTER_PREFIX + group
+        if self.topics.find(topic) is None:
+            self.topics.create(TopicConfig(topic, read_queues=1, write_queues=1))
+        message_id = message.message_id or offset_message_id(message.store_host, message.log_offset)
+        origin = {ORIGIN_TOPIC: message.topic, ORIGIN_MESSAGE_ID: message_id}
+        copy = OutgoingMessage(
+            topic=topic,
+            body=message.body,
+            properties={**origin, **message.properties},
+            queue_id=0,
+            system_flag=message.system_flag,
+            flag=message.flag,
+            born_timestamp_ms=message.born_timestamp_ms,
+            born_host=message.born_host,
+            reconsume_times=attempts,
+        )
+        await self.appender.append(PendingRecord(copy, 0))

@@ -1,0 +1,180 @@
+"""How far each group is in each queue: offsets that readers commit, and the ledgers of groups that pop.
+
+Both are one document, so that a restart finds them as of one moment. What happened after the last save is delivered
+again, never lost.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from threading import Lock
+
+import msgspec
+
+from millstream.broker.document import Document, SavedDocument, encode_document
+from millstream.broker.pop import MAX_IN_FLIGHT, Delivery, FifoLedger, Ledger
+from millstream.model.errors import StoreError
+from millstream.store.snapshot import Snapshot
+
+__all__ = ["EncodedOffsets", "OffsetTable", "QueueKey"]
+
+_log = logging.getLogger(__name__)
+
+QueueKey = tuple[str, str, int]
+"""Group, topic and queue."""
+
+_VERSION = 1
+
+
+class _LedgerDocument(msgspec.Struct, omit_defaults=True):
+    cursor: int
+    fifo: bool = False
+    in_flight: list[Delivery] = []
+
+
+class _QueueDocument(msgspec.Struct, omit_defaults=True):
+    committed: int
+    ledger: _LedgerDocument | None = None
+
+
+class _Document(Document):
+    """Group, topic, queue."""
+
+    groups: dict[str, dict[str, dict[int, _QueueDocument]]]
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedOffsets:
+    """The text of all offsets at one moment; a higher number is a later one."""
+
+    number: int
+    text: bytes
+
+
+class OffsetTable:
+    """Committed offsets and ledgers by group, topic and queue: in memory, saved when somebody says so."""
+
+    def __init__(self, snapshot: Snapshot, *, max_in_flight: int = MAX_IN_FLIGHT) -> None:
+        self._saved = SavedDocument(snapshot, _Document, noun="offsets", version=_VERSION)
+        self._max_in_flight = max_in_flight
+        self._committed: dict[QueueKey, int] = {}
+        self._ledgers: dict[QueueKey, Ledger] = {}
+        self._changed = False
+        self._encodings = 0
+        self._saved_number = 0
+        self._saving = Lock()
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether there is something that `encode` has not yet given."""
+        return self._changed or any(ledger.changed for ledger in self._ledgers.values())
+
+    def committed(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The offset up to which the group has consumed the queue, None if it never did anything there."""
+        key = (group, topic, queue_id)
+        ledger = self._ledgers.get(key)
+        return self._committed.get(key) if ledger is None else ledger.committed
+
+    def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
+        """Set the group's offset; negative ones are passed over. Where the group pops, it can only move forward."""
+        if queue_offset < 0:
+            return
+        key = (group, topic, queue_id)
+        ledger = self._ledgers.get(key)
+        if ledger is not None:
+            ledger.skip_to(queue_offset)
+        elif self._committed.get(key) != queue_offset:
+            self._committed[key] = queue_offset
+            self._changed = True
+
+    def ledger(self, group: str, topic: str, queue_id: int) -> Ledger | None:
+        """The queue's ledger, None if the group never popped there."""
+        return self._ledgers.get((group, topic, queue_id))
+
+    def open_ledger(self, group: str, topic: str, queue_id: int, *, fifo: bool, first_offset: int) -> Ledger:
+        """A new ledger, which begins where the group stands in the queue, for a new group at `first_offset`."""
+        key = (group, topic, queue_id)
+        cursor = max(first_offset, self._committed.pop(key, first_offset))
+        kind = FifoLedger if fifo else Ledger
+        ledger = self._ledgers[key] = kind(cursor, capacity=self._max_in_flight)
+        self._changed = True
+        return ledger
+
+    def forget(self, *, topic: str | None = None, group: str | None = None) -> None:
+        """Drop all of a topic or all of a group."""
+        for table in (self._committed, self._ledgers):
+            for key in [key for key in table if key[1] == topic or key[0] == group]:
+                del table[key]
+                self._changed = True
+
+    def encode(self) -> EncodedOffsets:
+        """What is to be saved; what changes from here on makes `is_changed` true again."""
+        groups: dict[str, dict[str, dict[int, _QueueDocument]]] = {}
+        for (group, topic, queue_id), committed in self._committed.items():
+            groups.setdefault(group, {}).setdefault(topic, {})[queue_id] = _QueueDocument(committed)
+        for (group, topic, queue_id), ledger in self._ledgers.items():
+            queues = groups.setdefault(group, {}).setdefault(topic, {})
+            queues[queue_id] = _QueueDocument(ledger.committed, _ledger_document(ledger))
+            ledger.changed = False
+        self._changed = False
+        self._encodings += 1
+        return EncodedOffsets(self._encodings, encode_document(_Document(version=_VERSION, groups=groups)))
+
+    def save_encoded(self, encoded: EncodedOffsets) -> None:
+        """Put what `encode` gave on the disk, unless something newer is there; may run in another thread.
+
+        What fails (STORE_FAILED, DISK_FULL) is to be encoded again.
+        """
+        with self._saving:
+            if encoded.number <= self._saved_number:
+                return
+            try:
+                self._saved.save_text(encoded.text)
+            except StoreError:
+                self._changed = True
+                raise
+            self._saved_number = encoded.number
+
+    def save(self) -> None:
+        """Put everything on the disk now."""
+        self.save_encoded(self.encode())
+
+    def load(self, max_offset: Callable[[str, int], int | None]) -> None:
+        """Read what was saved. `max_offset(topic, queue_id)` says where the queue ends, None if it is gone.
+
+        A queue may end before the saved offsets when the machine lost power: other messages will have those offsets, so
+        they are cut back. Raises STORE_FORMAT where the form is another one.
+        """
+        document = self._saved.load()
+        if document is None:
+            return
+        for key, held in _rows(document):
+            end = max_offset(key[1], key[2])
+            if end is None:
+                self._changed = True
+                continue
+            if max(held.committed, held.ledger.cursor if held.ledger else 0) > end:
+                _log.warning("The log ends before the offsets of %s, topic %s, queue %d: cut to %d.", *key, end)
+                self._changed = True
+            if held.ledger is None:
+                self._committed[key] = min(held.committed, end)
+            else:
+                self._ledgers[key] = ledger = self._ledger_of(held.ledger)
+                ledger.truncate(end)
+
+    def _ledger_of(self, document: _LedgerDocument) -> Ledger:
+        kind = FifoLedger if document.fifo else Ledger
+        return kind(document.cursor, capacity=self._max_in_flight, in_flight=document.in_flight)
+
+
+def _ledger_document(ledger: Ledger) -> _LedgerDocument:
+    return _LedgerDocument(ledger.cursor, isinstance(ledger, FifoLedger), ledger.in_flight)
+
+
+def _rows(document: _Document) -> Iterator[tuple[QueueKey, _QueueDocument]]:
+    for group, topics in document.groups.items():
+        for topic, queues in topics.items():
+            for queue_id, held in queues.items():
+                yield (group, topic, queue_id), held

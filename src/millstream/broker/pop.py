@@ -1,0 +1,272 @@
+"""The ledger of one (group, topic, queue): what was delivered, until when it is out of sight, what is consumed.
+
+Three facts hold the whole state. `cursor` is the next offset that was never delivered. `in flight` are the
+deliveries below it that nobody acknowledged. Everything else below the cursor is consumed. So the committed offset is
+the lowest one in flight, and any number of acknowledged messages beyond a stuck one cost no memory.
+
+Pure: no clock, no files. Time is wall-clock milliseconds that the caller hands in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+
+from msgspec import Struct
+
+from millstream.model.errors import ConsumeRefused
+
+__all__ = ["MAX_IN_FLIGHT", "Delivery", "FifoLedger", "Ledger"]
+
+MAX_IN_FLIGHT = 20_000
+"""Deliveries of one ledger that may wait for their acknowledgement; at the limit nothing new is delivered."""
+
+_HEAP_SLACK = 64
+"""Stale heap entries that are not worth a rebuild."""
+
+
+class Delivery(Struct, array_like=True, gc=False):
+    """One message in flight. `pop_time_ms` tells its deliveries apart: it grows with each one.
+
+    `due` says that `visible_ms` has passed, as far as the ledger has looked. Saved as an array of its fields, because
+    there may be many.
+    """
+
+    queue_offset: int
+    pop_time_ms: int
+    invisible_ms: int
+    visible_ms: int
+    attempts: int = 1
+    due: bool = False
+
+
+class Ledger:
+    """Deliveries of one queue to one group, in any order of acknowledgement.
+
+    A caller first drains `peek_due` with `redeliver` or `settle`, then goes on at `cursor` with `deliver` and
+    `pass_over`, at most `room` of them.
+    """
+
+    def __init__(self, cursor: int, *, capacity: int = MAX_IN_FLIGHT, in_flight: Iterable[Delivery] = ()) -> None:
+        self.cursor = cursor
+        self.capacity = capacity
+        self.changed = False
+        """Set at every change; whoever saves the ledger clears it."""
+        # In order of offset, always: a delivery enters once, at the cursor, and a redelivery changes it in place.
+        self._in_flight = {delivery.queue_offset: delivery for delivery in sorted(in_flight, key=_by_offset)}
+        self._hidden: list[tuple[int, int]] = []
+        self._ready: list[int] = []
+        self._due_count = 0
+        self._rebuild()
+
+    @property
+    def committed(self) -> int:
+        """The lowest offset that is not consumed: all below it are."""
+        return next(iter(self._in_flight), self.cursor)
+
+    @property
+    def room(self) -> int:
+        """How many more deliveries fit."""
+        return self.capacity - len(self._in_flight)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is in flight."""
+        return not self._in_flight
+
+    @property
+    def in_flight(self) -> list[Delivery]:
+        """What is in flight, by offset."""
+        return list(self._in_flight.values())
+
+    def peek_due(self, now_ms: int) -> Delivery | None:
+        """The delivery of the lowest offset that is visible again, or None."""
+        self._surface(now_ms)
+        ready = self._ready
+        while ready:
+            delivery = self._in_flight.get(ready[0])
+            if delivery is not None and delivery.due:
+                return delivery
+            heappop(ready)
+        return None
+
+    def next_due_ms(self) -> int | None:
+        """When the next delivery becomes visible again (0: it is), None if nothing is in flight."""
+        if self._due_count:
+            return 0
+        hidden = self._hidden
+        while hidden:
+            visible_ms, queue_offset = hidden[0]
+            delivery = self._in_flight.get(queue_offset)
+            if delivery is not None and delivery.visible_ms == visible_ms:
+                return visible_ms
+            heappop(hidden)
+        return None
+
+    def redeliver(self, delivery: Delivery, now_ms: int, invisible_ms: int) -> None:
+        """Deliver again what `peek_due` gave: one attempt more, the old handle is invalid."""
+        delivery.attempts += 1
+        self._hide(delivery, now_ms, invisible_ms)
+
+    def deliver(self, queue_offset: int, now_ms: int, invisible_ms: int) -> Delivery:
+        """Deliver an offset for the first time; offsets between the cursor and it count as consumed."""
+        if queue_offset < self.cursor:
+            raise ValueError(f"offset {queue_offset} was delivered before; the cursor is {self.cursor}")
+        delivery = Delivery(queue_offset, now_ms, invisible_ms, now_ms + invisible_ms)
+        self._in_flight[queue_offset] = delivery
+        self.cursor = queue_offset + 1
+        self.changed = True
+        heappush(self._hidden, (delivery.visible_ms, queue_offset))
+        return delivery
+
+    def pass_over(self, next_offset: int) -> None:
+        """Move the cursor forward: what was not delivered below `next_offset` counts as consumed."""
+        if next_offset > self.cursor:
+            self.cursor = next_offset
+            self.changed = True
+
+    def acknowledge(self, queue_offset: int, pop_time_ms: int) -> bool:
+        """Consume one delivery; False if its message is consumed already.
+
+        Raises INVALID_RECEIPT_HANDLE where the message was delivered again or never. A delivery that is visible again
+        but not yet delivered again can still be acknowledged.
+        """
+        if self.is_consumed(queue_offset):
+            return False
+        self._remove(self.find(queue_offset, pop_time_ms))
+        return True
+
+    def change_invisible(self, queue_offset: int, pop_time_ms: int, now_ms: int, invisible_ms: int) -> Delivery:
+        """Make a delivery visible `invisible_ms` from now; its handle is replaced, its attempts stay.
+
+        Raises INVALID_RECEIPT_HANDLE where the message is consumed or was delivered again.
+        """
+        delivery = self.find(queue_offset, pop_time_ms)
+        self._hide(delivery, now_ms, invisible_ms)
+        return delivery
+
+    def hold(self, delivery: Delivery, now_ms: int, invisible_ms: int) -> None:
+        """Keep a delivery out of sight while the broker itself works on it; its handle stays valid."""
+        popped_ms = delivery.pop_time_ms
+        self._hide(delivery, now_ms, invisible_ms)
+        delivery.pop_time_ms = popped_ms
+
+    def settle(self, queue_offset: int) -> None:
+        """Consume whatever is in flight at the offset, on the broker's own account."""
+        delivery = self._in_flight.get(queue_offset)
+        if delivery is not None:
+            self._remove(delivery)
+
+    def is_consumed(self, queue_offset: int) -> bool:
+        """Whether the offset was passed and is not in flight."""
+        return 0 <= queue_offset < self.cursor and queue_offset not in self._in_flight
+
+    def find(self, queue_offset: int, pop_time_ms: int) -> Delivery:
+        """The delivery that a handle stands for. Raises INVALID_RECEIPT_HANDLE if there is none (any more)."""
+        delivery = self._in_flight.get(queue_offset)
+        if delivery is None:
+            state = "is consumed" if self.is_consumed(queue_offset) else "was not delivered to the group"
+            raise ConsumeRefused("INVALID_RECEIPT_HANDLE", f"The message at queue offset {queue_offset} {state}.")
+        if delivery.pop_time_ms != pop_time_ms:
+            raise ConsumeRefused(
+                "INVALID_RECEIPT_HANDLE",
+                f"The receipt handle for queue offset {queue_offset}, taken at {pop_time_ms}, was replaced at "
+                f"{delivery.pop_time_ms}.",
+            )
+        return delivery
+
+    def skip_to(self, queue_offset: int) -> None:
+        """Consume everything below the offset, as a group does that commits it; never goes back."""
+        for delivery in [held for held in self._in_flight.values() if held.queue_offset < queue_offset]:
+            self._remove(delivery)
+        self.pass_over(queue_offset)
+
+    def truncate(self, max_offset: int) -> None:
+        """Forget everything from `max_offset` on: the log lost it, and other messages will have these offsets."""
+        if self.cursor <= max_offset:
+            return
+        for delivery in [held for held in self._in_flight.values() if held.queue_offset >= max_offset]:
+            self._remove(delivery)
+        self.cursor = max_offset
+        self.changed = True
+
+    def _hide(self, delivery: Delivery, now_ms: int, invisible_ms: int) -> None:
+        if delivery.due:
+            delivery.due = False
+            self._due_count -= 1
+        # A clock may stand still or step back; the new handle must differ from all before it all the same.
+        delivery.pop_time_ms = max(now_ms, delivery.pop_time_ms + 1)
+        delivery.invisible_ms = invisible_ms
+        delivery.visible_ms = now_ms + invisible_ms
+        heappush(self._hidden, (delivery.visible_ms, delivery.queue_offset))
+        self.changed = True
+        self._drop_stale()
+
+    def _remove(self, delivery: Delivery) -> None:
+        del self._in_flight[delivery.queue_offset]
+        if delivery.due:
+            delivery.due = False
+            self._due_count -= 1
+        self.changed = True
+        self._drop_stale()
+
+    def _surface(self, now_ms: int) -> None:
+        hidden = self._hidden
+        while hidden and hidden[0][0] <= now_ms:
+            visible_ms, queue_offset = heappop(hidden)
+            delivery = self._in_flight.get(queue_offset)
+            if delivery is not None and delivery.visible_ms == visible_ms and not delivery.due:
+                delivery.due = True
+                self._due_count += 1
+                heappush(self._ready, queue_offset)
+
+    def _drop_stale(self) -> None:
+        """Keep the heaps in proportion: entries of what was acknowledged early would stay until their time."""
+        if len(self._hidden) + len(self._ready) > 2 * len(self._in_flight) + _HEAP_SLACK:
+            self._rebuild()
+
+    def _rebuild(self) -> None:
+        held = self._in_flight.values()
+        self._hidden = [(delivery.visible_ms, delivery.queue_offset) for delivery in held if not delivery.due]
+        self._ready = [delivery.queue_offset for delivery in held if delivery.due]
+        self._due_count = len(self._ready)
+        heapify(self._hidden)
+        heapify(self._ready)
+
+
+class FifoLedger(Ledger):
+    """A ledger that keeps order: while a delivery is out of sight and not acknowledged, the queue gives nothing.
+
+    The one who took the batch may take it again with the same attempt id, as a client does whose answer was lost.
+    """
+
+    def __init__(self, cursor: int, *, capacity: int = MAX_IN_FLIGHT, in_flight: Iterable[Delivery] = ()) -> None:
+        super().__init__(cursor, capacity=capacity, in_flight=in_flight)
+        self._attempt_id = ""
+        self._batch: list[Delivery] = []
+
+    def is_held(self, now_ms: int) -> bool:
+        """Whether a delivery is out of sight, so that nothing may be delivered."""
+        self._surface(now_ms)
+        return self._due_count < len(self._in_flight)
+
+    def next_due_ms(self) -> int | None:
+        """When the queue gives something again (0: now), as far as time decides it; None if nothing is in flight."""
+        hidden_ms = [held.visible_ms for held in self._in_flight.values() if not held.due]
+        if hidden_ms:
+            return max(hidden_ms)
+        return 0 if self._in_flight else None
+
+    def remember(self, attempt_id: str, batch: list[Delivery]) -> None:
+        """Keep who took the batch, for `repeat`."""
+        self._attempt_id, self._batch = attempt_id, batch
+
+    def repeat(self, attempt_id: str, now_ms: int) -> list[Delivery]:
+        """What of the last batch is out of sight and not acknowledged, if the same attempt took it; else nothing."""
+        if not attempt_id or attempt_id != self._attempt_id or not self.is_held(now_ms):
+            return []
+        return [held for held in self._batch if not held.due and self._in_flight.get(held.queue_offset) is held]
+
+
+def _by_offset(delivery: Delivery) -> int:
+    return delivery.queue_offset

@@ -1,0 +1,339 @@
+"""Pop: deliver messages for a time, take acknowledgements, deliver again what was not acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+
+from millstream.broker.dead_letters import DeadLetters
+from millstream.broker.groups import GroupRegistry
+from millstream.broker.long_poll import LongPolls
+from millstream.broker.offsets import OffsetTable
+from millstream.broker.pop import Delivery, FifoLedger, Ledger
+from millstream.broker.puller import MAX_WAIT_MS
+from millstream.broker.reader import MAX_SCANNED_ENTRIES, Reader, check_readable
+from millstream.broker.topics import TopicRegistry
+from millstream.model.clock import Clock
+from millstream.model.errors import ConsumeRefused, MillstreamError
+from millstream.model.group import GroupConfig
+from millstream.model.message import StoredMessage
+from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest
+from millstream.model.receipt import FIFO_REVIVE_QUEUE, ReceiptHandle
+
+__all__ = ["MAX_INVISIBLE_MS", "MAX_POP_BYTES", "MAX_POP_MESSAGES", "Popper"]
+
+_log = logging.getLogger(__name__)
+
+MAX_POP_MESSAGES = 32
+"""Messages of one pop at most, whatever it asks for."""
+
+MAX_POP_BYTES = 4 * 1024 * 1024
+"""Bytes of bodies after which a pop takes no further message."""
+
+MAX_INVISIBLE_MS = 12 * 3600 * 1000
+"""Milliseconds that a delivery may be out of sight at most."""
+
+BURIAL_MS = 30_000
+"""Milliseconds for which a message is out of sight while it is moved to the dead-letter topic."""
+
+_ENTRIES_PER_LOOK = 512
+"""Index entries read at one go where a filter may pass over many of them."""
+
+_MIN_ALARM_S = 0.001
+"""An alarm never comes sooner: wall clock and loop time may differ by a part of a millisecond."""
+
+
+@dataclass(slots=True)
+class _Look:
+    """One look over the queues in one turn of the event loop: what it took and what it may still take."""
+
+    request: PopRequest
+    group: GroupConfig
+    now_ms: int
+    limit: int
+    entries_left: int = MAX_SCANNED_ENTRIES
+    size_bytes: int = 0
+    taken: list[PoppedMessage] = field(default_factory=list)
+    dead: list[tuple[Ledger, Delivery, StoredMessage]] = field(default_factory=list)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.taken) + len(self.dead) >= self.limit or self.size_bytes >= MAX_POP_BYTES
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it saw all there was: neither full nor out of its share of index entries."""
+        return not self.is_full and self.entries_left > 0
+
+
+@dataclass(slots=True)
+class Popper:
+    """Answers pops, acknowledgements and changes of the invisible time."""
+
+    topics: TopicRegistry
+    groups: GroupRegistry
+    offsets: OffsetTable
+    reader: Reader
+    polls: LongPolls
+    dead_letters: DeadLetters
+    broker_name: str
+    clock: Clock
+    _turns: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    async def pop(self, request: PopRequest) -> list[PoppedMessage]:
+        """Up to `max_messages` (32 at most) deliveries, [] after `wait_ms` with nothing.
+
+        Raises TOPIC_NOT_FOUND, QUEUE_NOT_FOUND, FORBIDDEN, GROUP_NOT_FOUND, ILLEGAL_INVISIBLE_TIME, TOO_MANY_REQUESTS.
+        """
+        if not 1 <= request.invisible_ms <= MAX_INVISIBLE_MS:
+            raise _illegal_invisible(request.invisible_ms, 1)
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + min(request.wait_ms, MAX_WAIT_MS) / 1000
+        while True:
+            look, queues = self._look(request)
+            if not look.is_complete:
+                self.polls.pass_on(request.group, request.topic, request.queue_id)
+            if look.dead:
+                await self._bury(look)
+            if look.taken:
+                self._arm(request, queues)
+                return look.taken
+            if look.dead:
+                continue
+            remaining_s = deadline_s - loop.time()
+            if remaining_s <= 0:
+                return []
+            if not look.is_complete:
+                await asyncio.sleep(0)
+            elif not await self._wait(request, queues, remaining_s):
+                return []
+
+    def ack(self, request: AckRequest) -> None:
+        """Consume one delivery; a second time is no error. Raises INVALID_RECEIPT_HANDLE."""
+        handle = request.handle
+        ledger = self._ledger_of(request.group, request.topic, handle)
+        was_full = ledger.room <= 0
+        ledger.acknowledge(handle.queue_offset, handle.pop_time_ms)
+        self._freed(request.group, request.topic, handle.queue_id, ledger, was_full)
+
+    def change_invisible(self, request: ChangeInvisibleRequest) -> ReceiptHandle:
+        """Make a delivery visible `invisible_ms` (0 s to 12 h) from now; the new handle replaces the old one.
+
+        Raises ILLEGAL_INVISIBLE_TIME, INVALID_RECEIPT_HANDLE.
+        """
+        if not 0 <= request.invisible_ms <= MAX_INVISIBLE_MS:
+            raise _illegal_invisible(request.invisible_ms, 0)
+        handle = request.handle
+        ledger = self._ledger_of(request.group, request.topic, handle)
+        delivery = ledger.change_invisible(
+            handle.queue_offset, handle.pop_time_ms, self.clock.now_ms(), request.invisible_ms
+        )
+        if self.polls.has_pops(request.group, request.topic):
+            self.polls.alarm(request.group, request.topic, handle.queue_id, self._due_in_s(ledger) or _MIN_ALARM_S)
+        return self._handle(ledger, delivery, handle.queue_id, handle.log_offset)
+
+    async def move_to_dead_letter(self, request: AckRequest) -> None:
+        """Move one delivery to the group's dead-letter topic and consume it; nothing if it is consumed already.
+
+        Raises INVALID_RECEIPT_HANDLE, and what storing raises: then the delivery stays as it was.
+        """
+        handle = request.handle
+        ledger = self._ledger_of(request.group, request.topic, handle)
+        if ledger.is_consumed(handle.queue_offset):
+            return
+        delivery = ledger.find(handle.queue_offset, handle.pop_time_ms)
+        message = self.reader.message_at(request.topic, handle.queue_id, handle.queue_offset)
+        if message is not None:
+            ledger.hold(delivery, self.clock.now_ms(), BURIAL_MS)
+            await self.dead_letters.bury(request.group, message, delivery.attempts)
+        was_full = ledger.room <= 0
+        ledger.settle(handle.queue_offset)
+        self._freed(request.group, request.topic, handle.queue_id, ledger, was_full)
+
+    def forget(self, *, topic: str | None = None, group: str | None = None) -> None:
+        """Drop what is held here of a topic or a group that is deleted."""
+        for key in [key for key in self._turns if key[0] == group or key[1] == topic]:
+            del self._turns[key]
+
+    def _look(self, request: PopRequest) -> tuple[_Look, list[int]]:
+        """Take what can be taken now; also the queues that the request covers."""
+        topic = self.topics.get(request.topic)
+        check_readable(topic, request.queue_id)
+        group = self.groups.ensure(request.group)
+        queues = self._order(request, topic.read_queues)
+        limit = max(1, min(request.max_messages, MAX_POP_MESSAGES))
+        look = _Look(request, group, self.clock.now_ms(), limit)
+        if group.fifo and request.attempt_id:
+            self._repeat(look, queues)
+            if look.taken:
+                return look, queues
+        for queue_id in queues:
+            self._look_at(look, queue_id, self._open(request, group, queue_id))
+            if not look.is_complete:
+                break
+        return look, queues
+
+    def _order(self, request: PopRequest, queues: int) -> list[int]:
+        """The queues to look at; another one comes first each time, so that none starves."""
+        if request.queue_id is not None:
+            return [request.queue_id]
+        key = (request.group, request.topic)
+        first = self._turns.get(key, 0) % queues
+        self._turns[key] = first + 1
+        return [*range(first, queues), *range(first)]
+
+    def _open(self, request: PopRequest, group: GroupConfig, queue_id: int) -> Ledger:
+        ledger = self.offsets.ledger(request.group, request.topic, queue_id)
+        min_offset = self.reader.store.min_offset(request.topic, queue_id)
+        if ledger is None:
+            return self.offsets.open_ledger(
+                request.group, request.topic, queue_id, fifo=group.fifo, first_offset=min_offset
+            )
+        ledger.pass_over(min_offset)
+        return ledger
+
+    def _repeat(self, look: _Look, queues: list[int]) -> None:
+        for queue_id in queues:
+            ledger = self.offsets.ledger(look.request.group, look.request.topic, queue_id)
+            if not isinstance(ledger, FifoLedger):
+                continue
+            for delivery in ledger.repeat(look.request.attempt_id, look.now_ms):
+                message = self.reader.message_at(look.request.topic, queue_id, delivery.queue_offset)
+                if message is not None:
+                    self._take(look, queue_id, ledger, delivery, message)
+
+    def _look_at(self, look: _Look, queue_id: int, ledger: Ledger) -> None:
+        if not isinstance(ledger, FifoLedger):
+            self._redeliver(look, queue_id, ledger)
+            self._deliver(look, queue_id, ledger)
+            return
+        if ledger.is_held(look.now_ms):
+            return
+        before = len(look.taken)
+        self._redeliver(look, queue_id, ledger)
+        # The burial of a message may fail; then it must come again before those behind it.
+        if not look.dead:
+            self._deliver(look, queue_id, ledger)
+        batch = [ledger.find(taken.handle.queue_offset, taken.handle.pop_time_ms) for taken in look.taken[before:]]
+        if batch:
+            ledger.remember(look.request.attempt_id, batch)
+
+    def _redeliver(self, look: _Look, queue_id: int, ledger: Ledger) -> None:
+        """Take what is visible again; what has no attempt left is set aside for the dead-letter topic."""
+        while not look.is_full and look.entries_left > 0:
+            delivery = ledger.peek_due(look.now_ms)
+            if delivery is None:
+                return
+            look.entries_left -= 1
+            message = self.reader.message_at(look.request.topic, queue_id, delivery.queue_offset)
+            if message is None or not look.request.filter.matches(message.tag):
+                ledger.settle(delivery.queue_offset)
+            elif delivery.attempts >= look.group.max_attempts:
+                ledger.hold(delivery, look.now_ms, BURIAL_MS)
+                look.dead.append((ledger, delivery, message))
+                if look.group.fifo:
+                    return
+            else:
+                ledger.redeliver(delivery, look.now_ms, look.request.invisible_ms)
+                self._take(look, queue_id, ledger, delivery, message)
+
+    def _deliver(self, look: _Look, queue_id: int, ledger: Ledger) -> None:
+        """Take what was never delivered, from the cursor on; what the filter does not want is consumed silently."""
+        request, topic = look.request, look.request.topic
+        end = self.reader.store.max_offset(topic, queue_id)
+        while ledger.cursor < end and not look.is_full and look.entries_left > 0 and ledger.room > 0:
+            wanted = _ENTRIES_PER_LOOK if request.filter.tags else look.limit - len(look.taken) - len(look.dead)
+            entries = self.reader.store.entries(topic, queue_id, ledger.cursor, min(wanted, look.entries_left))
+            for entry in entries:
+                look.entries_left -= 1
+                if request.filter.may_match(entry.tags_code):
+                    message = self.reader.message(topic, queue_id, entry)
+                    if message is not None and request.filter.matches(message.tag):
+                        delivery = ledger.deliver(entry.queue_offset, look.now_ms, request.invisible_ms)
+                        self._take(look, queue_id, ledger, delivery, message)
+                        if look.is_full or ledger.room <= 0:
+                            return
+                        continue
+                ledger.pass_over(entry.queue_offset + 1)
+            if not entries:
+                return
+
+    def _take(self, look: _Look, queue_id: int, ledger: Ledger, delivery: Delivery, message: StoredMessage) -> None:
+        handle = self._handle(ledger, delivery, queue_id, message.log_offset)
+        look.taken.append(PoppedMessage(message, handle, delivery.attempts))
+        look.size_bytes += len(message.body)
+
+    def _handle(self, ledger: Ledger, delivery: Delivery, queue_id: int, log_offset: int) -> ReceiptHandle:
+        return ReceiptHandle(
+            start_offset=delivery.queue_offset,
+            pop_time_ms=delivery.pop_time_ms,
+            invisible_ms=delivery.invisible_ms,
+            revive_queue=FIFO_REVIVE_QUEUE if isinstance(ledger, FifoLedger) else 0,
+            topic_kind=0,
+            broker_name=self.broker_name,
+            queue_id=queue_id,
+            queue_offset=delivery.queue_offset,
+            log_offset=log_offset,
+        )
+
+    async def _bury(self, look: _Look) -> None:
+        """Move what has no attempt left; what cannot be moved stays in flight and is tried again later."""
+        group, topic = look.request.group, look.request.topic
+        for ledger, delivery, message in look.dead:
+            try:
+                await self.dead_letters.bury(group, message, delivery.attempts)
+            except MillstreamError as error:
+                _log.error(
+                    "The message at queue offset %d of topic %s, queue %d, stays with the group %s: %s",
+                    message.queue_offset, topic, message.queue_id, group, error,
+                )  # fmt: skip
+                continue
+            was_full = ledger.room <= 0
+            ledger.settle(delivery.queue_offset)
+            self._freed(group, topic, message.queue_id, ledger, was_full)
+
+    async def _wait(self, request: PopRequest, queues: list[int], timeout_s: float) -> bool:
+        alarms = self._alarms(request, queues)
+        return await self.polls.wait_pop(request.group, request.topic, request.queue_id, timeout_s, alarms)
+
+    def _arm(self, request: PopRequest, queues: list[int]) -> None:
+        """Have those who wait woken when a delivery of these queues becomes visible again."""
+        if self.polls.has_pops(request.group, request.topic):
+            for queue_id, delay_s in self._alarms(request, queues):
+                self.polls.alarm(request.group, request.topic, queue_id, delay_s)
+
+    def _alarms(self, request: PopRequest, queues: list[int]) -> list[tuple[int, float]]:
+        """The queues that have deliveries in flight, and in how many seconds the next one is visible again."""
+        alarms = []
+        for queue_id in queues:
+            ledger = self.offsets.ledger(request.group, request.topic, queue_id)
+            delay_s = None if ledger is None else self._due_in_s(ledger)
+            if delay_s is not None:
+                alarms.append((queue_id, delay_s))
+        return alarms
+
+    def _due_in_s(self, ledger: Ledger) -> float | None:
+        due_ms = ledger.next_due_ms()
+        return None if due_ms is None else max((due_ms - self.clock.now_ms()) / 1000, _MIN_ALARM_S)
+
+    def _freed(self, group: str, topic: str, queue_id: int, ledger: Ledger, was_full: bool) -> None:
+        """Wake the group where an acknowledgement opens a queue that was held back."""
+        if was_full or (ledger.is_idle and isinstance(ledger, FifoLedger)):
+            self.polls.wake_group(group, topic, queue_id)
+
+    def _ledger_of(self, group: str, topic: str, handle: ReceiptHandle) -> Ledger:
+        ledger = self.offsets.ledger(group, topic, handle.queue_id)
+        if ledger is None or handle.broker_name != self.broker_name:
+            raise ConsumeRefused(
+                "INVALID_RECEIPT_HANDLE",
+                f"{group!r} took nothing from queue {handle.queue_id} of {topic!r} at broker {handle.broker_name!r}.",
+            )
+        return ledger
+
+
+def _illegal_invisible(invisible_ms: int, least_ms: int) -> ConsumeRefused:
+    return ConsumeRefused(
+        "ILLEGAL_INVISIBLE_TIME",
+        f"The invisible time is {invisible_ms} ms; {least_ms} to {MAX_INVISIBLE_MS} ms are allowed.",
+    )

@@ -1,0 +1,46 @@
+"""The broker's answers over remoting: one module per group of request codes."""
+
+from __future__ import annotations
+
+from millstream.broker.broker import Broker
+from millstream.broker.remoting.administration import AdministrationHandlers
+from millstream.broker.remoting.clients import ClientHandlers, ConsumerRegistry
+from millstream.broker.remoting.offsets import OffsetHandlers
+from millstream.broker.remoting.pulling import PullHandlers
+from millstream.broker.remoting.sending import SendHandlers
+from millstream.protocol.remoting.codes import RequestCode
+from millstream.transport.remoting_server import Handler
+
+__all__ = ["broker_handlers"]
+
+
+def broker_handlers(broker: Broker) -> dict[int, Handler]:
+    """The handlers of a broker's port, by request code; for one started broker."""
+    consumers = ConsumerRegistry()
+    send = SendHandlers(broker)
+    pull = PullHandlers(broker, consumers)
+    offsets = OffsetHandlers(broker)
+    clients = ClientHandlers(broker, consumers)
+    administration = AdministrationHandlers(broker)
+    return {
+        RequestCode.SEND_MESSAGE: send.send,
+        RequestCode.SEND_MESSAGE_V2: send.send_v2,
+        RequestCode.SEND_BATCH_MESSAGE: send.send_v2,
+        RequestCode.PULL_MESSAGE: pull.pull,
+        RequestCode.LITE_PULL_MESSAGE: pull.pull,
+        RequestCode.GET_MAX_OFFSET: offsets.max_offset,
+        RequestCode.GET_MIN_OFFSET: offsets.min_offset,
+        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: offsets.offset_by_time,
+        RequestCode.GET_TOPIC_STATS_INFO: offsets.topic_statistics,
+        RequestCode.QUERY_CONSUMER_OFFSET: offsets.query_consumer_offset,
+        RequestCode.UPDATE_CONSUMER_OFFSET: offsets.update_consumer_offset,
+        RequestCode.HEART_BEAT: clients.heartbeat,
+        RequestCode.UNREGISTER_CLIENT: clients.unregister,
+        RequestCode.GET_CONSUMER_LIST_BY_GROUP: clients.consumer_list,
+        RequestCode.UPDATE_AND_CREATE_TOPIC: administration.create_topic,
+        RequestCode.DELETE_TOPIC_IN_BROKER: administration.delete_topic,
+        RequestCode.GET_ALL_TOPIC_CONFIG: administration.topics,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTION_GROUP: administration.create_group,
+        RequestCode.DELETE_SUBSCRIPTION_GROUP: administration.delete_group,
+        RequestCode.GET_ALL_SUBSCRIPTION_GROUP_CONFIG: administration.groups,
+    }

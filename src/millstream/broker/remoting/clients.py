@@ -1,0 +1,199 @@
+"""Which clients are there and what they subscribe to, as their heartbeats say.
+
+A consumer counts until it unregisters, its connection closes, or it is not heard of for `CONSUMER_LIMIT_S`. When a
+group's members change, the others are told, so that they share the queues anew at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from millstream.broker.broker import Broker
+from millstream.model.errors import ConsumeRefused, NameRefused
+from millstream.model.topic import TopicConfig
+from millstream.protocol.remoting.bodies import (
+    ConsumerData,
+    ConsumerList,
+    HeartbeatData,
+    SubscriptionData,
+    decode_body,
+    encode_body,
+)
+from millstream.protocol.remoting.codes import RequestCode, ResponseCode
+from millstream.protocol.remoting.command import FLAG_ONEWAY, RemotingCommand
+from millstream.protocol.remoting.fields import text
+from millstream.transport.remoting_server import Connection
+
+__all__ = [
+    "CONSUMER_LIMIT_S",
+    "MAX_CONSUMERS",
+    "MAX_HEARTBEAT_GROUPS",
+    "MAX_SUBSCRIPTIONS",
+    "RETRY_PREFIX",
+    "ClientHandlers",
+    "ConsumerRegistry",
+]
+
+_log = logging.getLogger(__name__)
+
+CONSUMER_LIMIT_S: Final = 120.0
+"""Seconds without a heartbeat after which a consumer does not count any more."""
+
+MAX_CONSUMERS: Final = 50_000
+"""Consumers (client and group) of one broker at most."""
+
+MAX_HEARTBEAT_GROUPS: Final = 100
+"""Consumer groups of one heartbeat at most: each new one is written to the disk while everybody else waits."""
+
+MAX_SUBSCRIPTIONS: Final = 1000
+"""Subscriptions of one consumer at most."""
+
+_EXPIRY_INTERVAL_S: Final = 10.0
+
+RETRY_PREFIX: Final = "%RETRY%"
+"""Before a group's name: the topic of its messages that are to be delivered again."""
+
+
+@dataclass(slots=True)
+class _Consumer:
+    connection: Connection
+    seen_s: float
+    fingerprint: int = 0
+    subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+
+
+class ConsumerRegistry:
+    """The consumers of each group by client id."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[str, _Consumer]] = {}
+        self._count = 0
+        self._next_expiry_s = 0.0
+
+    def clients(self, group: str) -> list[str]:
+        """The client ids of the group's members, sorted."""
+        return sorted(self._groups.get(group, ()))
+
+    def subscription(self, group: str, topic: str) -> SubscriptionData | None:
+        """What the group wants of the topic; the latest version where its members differ."""
+        members = self._groups.get(group, {}).values()
+        found = [member.subscriptions[topic] for member in members if topic in member.subscriptions]
+        return max(found, key=lambda data: data.sub_version) if found else None
+
+    def hear(self, client_id: str, data: ConsumerData, connection: Connection, fingerprint: int, now_s: float) -> None:
+        """A consumer says that it is there; TOO_MANY_REQUESTS over the limits."""
+        if len(data.subscription_data_set) > MAX_SUBSCRIPTIONS:
+            raise ConsumeRefused("TOO_MANY_REQUESTS", f"A consumer has at most {MAX_SUBSCRIPTIONS} subscriptions.")
+        known = self._groups.get(data.group_name, {}).get(client_id)
+        if known is None and self._count >= MAX_CONSUMERS:
+            raise ConsumeRefused("TOO_MANY_REQUESTS", f"The broker has {MAX_CONSUMERS} consumers, which is its limit.")
+        subscriptions = {item.topic: item for item in data.subscription_data_set}
+        members = self._groups.setdefault(data.group_name, {})
+        members[client_id] = _Consumer(connection, now_s, fingerprint, subscriptions)
+        if known is None:
+            self._count += 1
+        if known is None or known.subscriptions.keys() != subscriptions.keys():
+            self._tell_others(data.group_name, client_id)
+
+    def refresh(self, client_id: str, group: str, fingerprint: int, now_s: float) -> bool:
+        """A consumer says that nothing has changed; False if what it said before is not known."""
+        known = self._groups.get(group, {}).get(client_id)
+        if known is None or known.fingerprint != fingerprint:
+            return False
+        known.seen_s = now_s
+        return True
+
+    def leave(self, client_id: str, group: str) -> None:
+        """A consumer is gone; no error if it was not there."""
+        members = self._groups.get(group, {})
+        if members.pop(client_id, None) is None:
+            return
+        self._count -= 1
+        if not members:
+            del self._groups[group]
+        self._tell_others(group, client_id)
+
+    def connection_closed(self, connection: Connection) -> None:
+        """All consumers of a connection are gone."""
+        self._leave_where(lambda consumer: consumer.connection is connection)
+
+    def expire(self, now_s: float) -> None:
+        """Consumers that were not heard of are gone; looks every `_EXPIRY_INTERVAL_S` however often it is called."""
+        if now_s < self._next_expiry_s:
+            return
+        self._next_expiry_s = now_s + _EXPIRY_INTERVAL_S
+        self._leave_where(lambda consumer: consumer.seen_s < now_s - CONSUMER_LIMIT_S)
+
+    def _leave_where(self, is_gone: Callable[[_Consumer], bool]) -> None:
+        gone = [
+            (client_id, group)
+            for group, members in self._groups.items()
+            for client_id, consumer in members.items()
+            if is_gone(consumer)
+        ]
+        for client_id, group in gone:
+            self.leave(client_id, group)
+
+    def _tell_others(self, group: str, client_id: str) -> None:
+        for other, consumer in self._groups.get(group, {}).items():
+            if other != client_id:
+                notice = RemotingCommand(
+                    RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group}, flag=FLAG_ONEWAY
+                )
+                consumer.connection.send(notice)
+
+
+class ClientHandlers:
+    """Codes 34, 35 and 38."""
+
+    def __init__(self, broker: Broker, consumers: ConsumerRegistry) -> None:
+        self._broker = broker
+        self._consumers = consumers
+
+    def heartbeat(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """Keep what the client says; a group that it names is created with its retry topic."""
+        data = decode_body(HeartbeatData, command.body)
+        if len(data.consumer_data_set) > MAX_HEARTBEAT_GROUPS:
+            raise ConsumeRefused("TOO_MANY_REQUESTS", f"A client has at most {MAX_HEARTBEAT_GROUPS} consumer groups.")
+        now_s = self._broker.clock.monotonic_s()
+        self._consumers.expire(now_s)
+        if self._consumers.connection_closed not in connection.on_close:
+            connection.on_close.append(self._consumers.connection_closed)
+        is_known = True
+        for consumer in data.consumer_data_set:
+            group = consumer.group_name
+            if data.without_sub and data.heartbeat_fingerprint:
+                is_known &= self._consumers.refresh(data.client_id, group, data.heartbeat_fingerprint, now_s)
+            elif self._prepare(group):
+                self._consumers.hear(data.client_id, consumer, connection, data.heartbeat_fingerprint, now_s)
+        ext = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "false" if is_known else "true"}
+        return command.response(ext=ext)
+
+    def unregister(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        group = command.ext.get("consumerGroup")
+        if group:
+            self._consumers.leave(text(command.ext, "clientID"), group)
+        return command.response()
+
+    def consumer_list(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        group = text(command.ext, "consumerGroup")
+        self._consumers.expire(self._broker.clock.monotonic_s())
+        clients = self._consumers.clients(group)
+        if not clients:
+            return command.response(ResponseCode.SYSTEM_ERROR, remark=f"Group {group} has no consumer here.")
+        return command.response(body=encode_body(ConsumerList(clients)))
+
+    def _prepare(self, group: str) -> bool:
+        """Whether the group is there; a heartbeat tells of many, so one that may not be created fails alone."""
+        try:
+            self._broker.groups.ensure(group)
+            retry_topic = RETRY_PREFIX + group
+            if self._broker.topics.find(retry_topic) is None:
+                self._broker.topics.create(TopicConfig(retry_topic, read_queues=1, write_queues=1))
+        except NameRefused as error:
+            _log.warning("A heartbeat names a group that cannot be used: %s", error)
+            return False
+        return True

@@ -1,0 +1,84 @@
+"""Reading a queue by offset, with long polling."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from functools import lru_cache
+from typing import Final
+
+from millstream.broker.broker import Broker
+from millstream.broker.remoting.clients import ConsumerRegistry
+from millstream.model.errors import MessageRefused
+from millstream.model.filter import TagFilter, parse_tag_filter
+from millstream.model.operations import PullRequest, PullStatus
+from millstream.protocol.remoting.codes import ResponseCode
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.fields import integer, optional_integer, text
+from millstream.transport.remoting_server import Connection
+
+__all__ = ["DEFAULT_PULL_BYTES", "PullHandlers"]
+
+DEFAULT_PULL_BYTES: Final = 256 * 1024
+"""Bytes of a pull that names no limit of its own; RocketMQ's limit for messages in memory."""
+
+_COMMIT_OFFSET, _SUSPEND, _SUBSCRIPTION = 1, 2, 4
+_TAG = "TAG"
+
+_CODES: Final = {
+    PullStatus.FOUND: ResponseCode.SUCCESS,
+    PullStatus.NOTHING_NEW: ResponseCode.PULL_NOT_FOUND,
+    PullStatus.ALL_FILTERED: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    PullStatus.OFFSET_ILLEGAL: ResponseCode.PULL_OFFSET_MOVED,
+}
+
+
+class PullHandlers:
+    """Codes 11 and 361."""
+
+    def __init__(self, broker: Broker, consumers: ConsumerRegistry) -> None:
+        self._broker = broker
+        self._consumers = consumers
+
+    def pull(self, command: RemotingCommand, connection: Connection) -> Awaitable[RemotingCommand] | RemotingCommand:
+        """Answer with records, or after the suspend time without."""
+        ext = command.ext
+        group, topic, queue_id = text(ext, "consumerGroup"), text(ext, "topic"), integer(ext, "queueId")
+        flags = integer(ext, "sysFlag")
+        if flags & _SUBSCRIPTION:
+            kind, expression = ext.get("expressionType") or _TAG, ext.get("subscription", "")
+        else:
+            subscription = self._consumers.subscription(group, topic)
+            if subscription is None:
+                remark = f"Group {group} has no subscription to topic {topic}."
+                return command.response(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark=remark)
+            kind, expression = subscription.expression_type or _TAG, subscription.sub_string or ""
+        request = PullRequest(
+            group=group,
+            topic=topic,
+            queue_id=queue_id,
+            queue_offset=integer(ext, "queueOffset"),
+            max_messages=integer(ext, "maxMsgNums"),
+            max_bytes=optional_integer(ext, "maxMsgBytes", DEFAULT_PULL_BYTES),
+            filter=_filter(kind, expression),
+            wait_ms=optional_integer(ext, "suspendTimeoutMillis", 0) if flags & _SUSPEND else 0,
+        )
+        if flags & _COMMIT_OFFSET:
+            self._broker.commit_offset(group, topic, queue_id, optional_integer(ext, "commitOffset", -1))
+        return self._answer(command, request)
+
+    async def _answer(self, command: RemotingCommand, request: PullRequest) -> RemotingCommand:
+        result = await self._broker.pull(request)
+        ext = {
+            "suggestWhichBrokerId": "0",
+            "nextBeginOffset": str(result.next_offset),
+            "minOffset": str(result.min_offset),
+            "maxOffset": str(result.max_offset),
+        }
+        return command.response(_CODES[result.status], ext=ext, body_parts=result.records)
+
+
+@lru_cache(maxsize=4096)
+def _filter(kind: str, expression: str) -> TagFilter:
+    if kind != _TAG:
+        raise MessageRefused("ILLEGAL_FILTER", f"Filters of type {kind[:40]!r} are not supported; {_TAG} is.")
+    return parse_tag_filter(expression)

@@ -1,0 +1,125 @@
+"""Storing messages: one per request, or a batch that is expanded to one record per message."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from millstream.broker.broker import Broker
+from millstream.broker.remoting.gathering import Gathering
+from millstream.model.errors import MessageRefused
+from millstream.model.message import OutgoingMessage, SystemFlag
+from millstream.model.operations import SendReceipt
+from millstream.model.properties import decode_properties
+from millstream.model.topic import MessageType
+from millstream.protocol.remoting.batch import decode_batch
+from millstream.protocol.remoting.codes import RequestCode
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.transport.remoting_server import Connection
+
+__all__ = ["REGION", "SendHandlers"]
+
+REGION: Final = "DefaultRegion"
+"""The region that answers name; Java clients need the field, nobody needs its value."""
+
+_INT32_LIMIT = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What the fields of a send are called; code 310 shortens them to one letter."""
+
+    topic: str
+    queue_id: str
+    system_flag: str
+    born_timestamp: str
+    flag: str
+    properties: str
+    reconsume_times: str
+    batch: str
+
+
+_LONG: Final = _Names("topic", "queueId", "sysFlag", "bornTimestamp", "flag", "properties", "reconsumeTimes", "batch")
+_SHORT: Final = _Names("b", "e", "f", "g", "h", "i", "j", "m")
+
+
+class SendHandlers:
+    """Codes 10, 310 and 320."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._gathering = Gathering(broker)
+
+    def send(self, command: RemotingCommand, connection: Connection) -> Awaitable[RemotingCommand]:
+        """Code 10."""
+        return self._send(command, connection, _LONG)
+
+    def send_v2(self, command: RemotingCommand, connection: Connection) -> Awaitable[RemotingCommand]:
+        """Codes 310 and 320."""
+        return self._send(command, connection, _SHORT)
+
+    def _send(self, command: RemotingCommand, connection: Connection, names: _Names) -> Awaitable[RemotingCommand]:
+        is_batch = command.code == RequestCode.SEND_BATCH_MESSAGE or command.ext.get(names.batch) == "true"
+        first = _message(command, connection, names)
+        if not is_batch:
+            return self._gathering.add(first, partial(_answer, command))
+        messages = [
+            OutgoingMessage(
+                first.topic, body, properties, queue_id=first.queue_id, system_flag=first.system_flag, flag=flag,
+                born_timestamp_ms=first.born_timestamp_ms, born_host=first.born_host,
+            )
+            for body, properties, flag in decode_batch(command.body)
+        ]  # fmt: skip
+        return self._gathering.add_batch(messages, partial(_batch_answer, command))
+
+
+def _answer(command: RemotingCommand, receipts: list[SendReceipt]) -> RemotingCommand:
+    ext = _answer_fields(receipts[0], receipts[0].offset_message_id)
+    if receipts[0].message_id:
+        ext["transactionId"] = receipts[0].message_id
+    return command.response(ext=ext)
+
+
+def _batch_answer(command: RemotingCommand, receipts: list[SendReceipt]) -> RemotingCommand:
+    ids = ",".join([receipt.offset_message_id for receipt in receipts])
+    return command.response(ext=_answer_fields(receipts[0], ids))
+
+
+def _answer_fields(first: SendReceipt, ids: str) -> dict[str, str]:
+    """Never empty: the Java client reads MSG_REGION and TRACE_ON without looking whether there are fields at all."""
+    return {
+        "msgId": ids,
+        "queueId": str(first.queue_id),
+        "queueOffset": str(first.queue_offset),
+        "MSG_REGION": REGION,
+        "TRACE_ON": "true",
+    }
+
+
+def _message(command: RemotingCommand, connection: Connection, names: _Names) -> OutgoingMessage:
+    ext = command.ext
+    topic = ext.get(names.topic)
+    try:
+        queue_id = int(ext[names.queue_id])
+        system_flag = int(ext.get(names.system_flag) or 0)
+        flag = int(ext.get(names.flag) or 0)
+        born_timestamp_ms = int(ext.get(names.born_timestamp) or 0)
+        reconsume_times = int(ext.get(names.reconsume_times) or 0)
+    except (KeyError, ValueError) as error:
+        raise MessageRefused("MESSAGE_MALFORMED", f"A field of the send is missing or no number: {error}.") from None
+    if not topic or not 0 <= system_flag < _INT32_LIMIT:
+        raise MessageRefused("MESSAGE_MALFORMED", f"The send has topic {topic!r} and system flag {system_flag}.")
+    properties = ext.get(names.properties)
+    return OutgoingMessage(
+        topic,
+        command.body,
+        decode_properties(properties.encode()) if properties else {},
+        MessageType.NORMAL,
+        queue_id if queue_id >= 0 else None,
+        SystemFlag(system_flag) if system_flag else SystemFlag.NONE,
+        flag,
+        born_timestamp_ms,
+        connection.peer,
+        reconsume_times,
+    )

@@ -1,0 +1,114 @@
+"""The broker's topics, kept in memory and saved whole at every change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from millstream.broker.document import Document, SavedDocument
+from millstream.model.errors import NameRefused
+from millstream.model.topic import MAX_QUEUES, TopicConfig, check_topic_name, is_system_topic
+from millstream.store.snapshot import Snapshot
+
+__all__ = ["DEAD_LETTER_PREFIX", "MAX_TOPICS", "TopicRegistry"]
+
+MAX_TOPICS = 10_000
+"""Topics of one broker at most: every change writes all of them."""
+
+DEAD_LETTER_PREFIX = "%DLQ%"
+"""Before a group's name: the topic of the messages that the group could not consume."""
+
+_VERSION = 1
+
+
+class _Document(Document):
+    topics: list[TopicConfig]
+
+
+class TopicRegistry:
+    """The topics by name. Changes are on disk before the call returns.
+
+    `before_delete` is called with the name while the topic is still there, so that what belongs to it goes first.
+    `on_change` is called with the name and the new configuration, None for a deleted topic.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._saved = SavedDocument(snapshot, _Document, noun="topics", version=_VERSION)
+        self._topics: dict[str, TopicConfig] = {}
+        self.before_delete: list[Callable[[str], None]] = []
+        self.on_change: list[Callable[[str, TopicConfig | None], None]] = []
+
+    def load(self) -> None:
+        """Read the saved topics. Raises STORE_FORMAT where the file is of another format."""
+        document = self._saved.load()
+        if document is not None:
+            self._topics = {topic.name: topic for topic in document.topics}
+
+    def find(self, name: str) -> TopicConfig | None:
+        """The topic, or None."""
+        return self._topics.get(name)
+
+    def get(self, name: str) -> TopicConfig:
+        """The topic. Raises TOPIC_NOT_FOUND."""
+        topic = self._topics.get(name)
+        if topic is None:
+            raise NameRefused("TOPIC_NOT_FOUND", f"The topic {name[:200]!r} does not exist.")
+        return topic
+
+    def all(self) -> list[TopicConfig]:
+        """All topics, by name."""
+        return [self._topics[name] for name in sorted(self._topics)]
+
+    def create(self, topic: TopicConfig) -> bool:
+        """Add a topic; True if it is new, False if it was there with equal settings.
+
+        Raises ILLEGAL_TOPIC (name, or queues not 1 to 1,024), TOPIC_EXISTS (with other settings).
+        """
+        check_topic_name(topic.name)
+        if is_system_topic(topic.name):
+            raise NameRefused("ILLEGAL_TOPIC", f"The topic name {topic.name!r} is the system's own.")
+        if not (1 <= topic.read_queues <= MAX_QUEUES and 1 <= topic.write_queues <= MAX_QUEUES):
+            raise NameRefused(
+                "ILLEGAL_TOPIC",
+                f"The topic {topic.name!r} asks for {topic.read_queues} readable, {topic.write_queues} writable ones.",
+                remedy=f"Ask for 1 to {MAX_QUEUES} of each.",
+            )
+        present = self._topics.get(topic.name)
+        if present is not None:
+            if present == topic:
+                return False
+            raise NameRefused(
+                "TOPIC_EXISTS", f"The topic {topic.name!r} exists with other settings: {_words(present)}."
+            )
+        if len(self._topics) >= MAX_TOPICS:
+            raise NameRefused(
+                "TOO_MANY_REQUESTS",
+                f"The broker has {MAX_TOPICS} topics, which is its limit.",
+                remedy="Delete a topic.",
+            )
+        self._replace({**self._topics, topic.name: topic})
+        self._announce(topic.name, topic)
+        return True
+
+    def delete(self, name: str) -> None:
+        """Remove a topic and all that belongs to it. Raises TOPIC_NOT_FOUND."""
+        self.get(name)
+        for forget in self.before_delete:
+            forget(name)
+        self._replace({other: topic for other, topic in self._topics.items() if other != name})
+        self._announce(name, None)
+
+    def _replace(self, topics: dict[str, TopicConfig]) -> None:
+        """Save first: a topic that could not be saved is not there, so that it does not vanish with a restart."""
+        self._saved.save(_Document(version=_VERSION, topics=list(topics.values())))
+        self._topics = topics
+
+    def _announce(self, name: str, topic: TopicConfig | None) -> None:
+        for listener in self.on_change:
+            listener(name, topic)
+
+
+def _words(topic: TopicConfig) -> str:
+    return (
+        f"type {topic.message_type.value}, {topic.read_queues} readable and {topic.write_queues} writable queues, "
+        f"permission {int(topic.permission)}"
+    )

@@ -1,0 +1,141 @@
+"""`millstream consume`: show the messages of a topic, with or without a consumer group."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from millstream.cli.options import Common, ExitCode
+from millstream.cli.printer import Printer
+from millstream.client.blocking import BlockingClient
+from millstream.client.values import QueueAddress
+from millstream.model.filter import TagFilter, parse_tag_filter
+from millstream.model.message import StoredMessage
+from millstream.model.operations import PullStatus
+
+__all__ = ["consume"]
+
+_IDLE_WAIT_MS = 200
+"""How long one queue is asked to wait for new messages, shared by all queues of the topic."""
+
+
+def consume(
+    topic: str,
+    *,
+    group: Annotated[str | None, Parameter(name=["--group", "-g"])] = None,
+    start: Annotated[Literal["earliest", "latest"], Parameter(name="--from")] = "earliest",
+    filter: str = "*",
+    count: Annotated[int | None, Parameter(name=["--count", "-n"], validator=Number(gte=1))] = None,
+    until_end: Annotated[bool, Parameter(negative="")] = False,
+    wait: Annotated[float | None, Parameter(validator=Number(gt=0))] = None,
+    common: Common = Common(),
+) -> int:
+    """Show messages as they come.
+
+    Parameters
+    ----------
+    topic
+        The topic.
+    group
+        Go on where this group stopped, and commit what was shown; without a group nothing is committed.
+    start
+        Where to begin when the group has no position yet.
+    filter
+        Tags joined by ||; * for all.
+    count
+        End after so many messages.
+    until_end
+        End when everything that is there now was shown.
+    wait
+        End after so many seconds without a new message: exit code 4 if --count was not reached.
+    """
+    wanted = parse_tag_filter(filter)
+    with BlockingClient(common.nameserver, timeout_s=common.timeout_s, group=group or "millstream-cli") as client:
+        view = _View(client, group, wanted, Printer(common.output), count, wait)
+        view.open(topic, from_earliest=start == "earliest")
+        return view.run(until_end=until_end)
+
+
+@dataclass
+class _View:
+    client: BlockingClient
+    group: str | None
+    wanted: TagFilter
+    printer: Printer
+    count: int | None
+    wait_s: float | None
+    shown: int = 0
+    positions: dict[QueueAddress, int] = field(default_factory=dict)
+    ends: dict[QueueAddress, int] = field(default_factory=dict)
+
+    def open(self, topic: str, *, from_earliest: bool) -> None:
+        for item in self.client.queue_ranges(topic):
+            committed = self.client.query_offset(self.group, item.queue) if self.group else None
+            default = item.range.min_offset if from_earliest else item.range.max_offset
+            self.positions[item.queue] = max(default if committed is None else committed, item.range.min_offset)
+            self.ends[item.queue] = item.range.max_offset
+
+    def run(self, *, until_end: bool) -> int:
+        last_s = time.monotonic()
+        while not self._is_complete():
+            waiting = [queue for queue in self.positions if not until_end or self.positions[queue] < self.ends[queue]]
+            if not waiting:
+                break
+            found = sum(self._pull(queue, 0 if until_end else _IDLE_WAIT_MS // len(waiting)) for queue in waiting)
+            if found:
+                last_s = time.monotonic()
+            elif self.wait_s is not None and time.monotonic() - last_s > self.wait_s:
+                print(f"nothing new for {self.wait_s:g} s; {self.shown:,} messages shown", file=sys.stderr)
+                return ExitCode.DONE if self.count is None else ExitCode.TIMED_OUT
+        return ExitCode.DONE
+
+    def _is_complete(self) -> bool:
+        return self.count is not None and self.shown >= self.count
+
+    def _pull(self, queue: QueueAddress, wait_ms: int) -> int:
+        if self._is_complete():
+            return 0
+        batch = self.client.pull(queue, self.positions[queue], wait_ms=wait_ms, filter=self.wanted)
+        position, found = batch.next_offset, 0
+        if batch.status is PullStatus.FOUND:
+            for message in batch.messages(verify=True):
+                if self.wanted.matches(message.tag):
+                    self._show(message)
+                    found += 1
+                if self._is_complete():
+                    position = message.queue_offset + 1
+                    break
+        if position != self.positions[queue]:
+            self.positions[queue] = position
+            if self.group:
+                self.client.commit_offset(self.group, queue, position)
+        return found
+
+    def _show(self, message: StoredMessage) -> None:
+        self.shown += 1
+        body = message.body.decode("utf-8", "replace")
+        if self.printer.format == "plain":
+            print(body, flush=True)
+            return
+        if self.printer.format == "json":
+            values = {
+                "topic": message.topic,
+                "queue": message.queue_id,
+                "offset": message.queue_offset,
+                "message_id": message.message_id,
+                "tag": message.tag,
+                "keys": list(message.keys),
+                "properties": message.user_properties,
+                "stored_ms": message.store_timestamp_ms,
+                "body": body,
+            }
+            print(json.dumps(values, ensure_ascii=False), flush=True)
+            return
+        tag = f"  [{message.tag}]" if message.tag else ""
+        print(f"{message.queue_id}:{message.queue_offset}{tag}  {body}", flush=True)

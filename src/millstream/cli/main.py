@@ -1,0 +1,74 @@
+"""The command's entry: wires the commands, turns errors into words and exit codes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+from cyclopts import App, CycloptsError
+
+from millstream import __version__
+from millstream.cli.options import ExitCode
+from millstream.cli.printer import print_error
+from millstream.model.errors import MillstreamError
+
+__all__ = ["app", "main", "run"]
+
+app = App(
+    name="millstream",
+    help="Messages and streams: a RocketMQ-5-compatible broker and Flink SQL on Spark.",
+    version=__version__,
+    result_action="return_value",
+)
+topic = App(name="topic", help="Create, list, describe and delete topics.", result_action="return_value")
+group = App(name="group", help="Create, list and delete consumer groups.", result_action="return_value")
+error = App(name="error", help="Look up errors by number.", result_action="return_value")
+
+app.command("millstream.cli.quickstart:quickstart", name="quickstart")
+app.command(topic)
+app.command(group)
+app.command("millstream.cli.produce:produce", name="produce")
+app.command("millstream.cli.consume:consume", name="consume")
+app.command("millstream.cli.sql:sql", name="sql")
+app.command(error)
+topic.command("millstream.cli.topic:create", name="create")
+topic.command("millstream.cli.topic:list_topics", name="list")
+topic.command("millstream.cli.topic:describe", name="describe")
+topic.command("millstream.cli.topic:delete", name="delete")
+group.command("millstream.cli.group:create", name="create")
+group.command("millstream.cli.group:list_groups", name="list")
+group.command("millstream.cli.group:delete", name="delete")
+error.command("millstream.cli.error:explain", name="explain")
+error.command("millstream.cli.error:list_errors", name="list")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; the answer is its exit code. `MILLSTREAM_DEBUG=1` shows stack traces."""
+    debug = os.environ.get("MILLSTREAM_DEBUG") == "1"
+    logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        result = app(sys.argv[1:] if arguments is None else arguments, exit_on_error=False)
+    except CycloptsError:
+        return ExitCode.USAGE
+    except MillstreamError as refused:
+        if debug:
+            raise
+        print_error(refused)
+        return refused.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.DONE
+    except Exception as unexpected:  # the edge: nothing above prints for the user
+        if debug:
+            raise
+        print_error(MillstreamError("INTERNAL_ERROR", f"{type(unexpected).__name__}: {unexpected}."))
+        return ExitCode.REFUSED
+    return int(result) if isinstance(result, int) else ExitCode.DONE
+
+
+def run() -> None:
+    """The console script."""
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""What commands print: results on standard output as table, JSON or plain text; everything else on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+
+from millstream.cli.options import OutputFormat
+from millstream.model.errors import MillstreamError
+
+__all__ = ["Printer", "print_error"]
+
+Value = str | int | float | bool | None
+
+
+class Printer:
+    """Prints results in one format. JSON: one object per line, or one array for a listing. Plain: words by tabs."""
+
+    def __init__(self, output: OutputFormat | None) -> None:
+        self.format: OutputFormat = output or ("table" if sys.stdout.isatty() else "plain")
+
+    def record(self, values: Mapping[str, Value | Sequence[Value]], *, sentence: str) -> None:
+        """One result: the sentence for people, the values for JSON, the bare values for plain."""
+        if self.format == "json":
+            self._line(json.dumps(values, ensure_ascii=False, default=str))
+        elif self.format == "plain":
+            self._line("\t".join(_text(value) for value in values.values()))
+        else:
+            self._line(sentence)
+
+    def listing(self, columns: Sequence[str], rows: Sequence[Sequence[Value]], *, empty: str) -> None:
+        """A table of rows; `empty` is said (on standard error) where there are none."""
+        if self.format == "json":
+            self._line(json.dumps([dict(zip(columns, row, strict=True)) for row in rows], ensure_ascii=False))
+            return
+        if not rows:
+            print(empty, file=sys.stderr)
+            return
+        if self.format == "plain":
+            for row in rows:
+                self._line("\t".join(_text(value) for value in row))
+            return
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for column in columns:
+            table.add_column(column.replace("_", " "), overflow="fold")
+        for row in rows:
+            table.add_row(*(_text(value) for value in row))
+        Console(markup=False).print(table)
+
+    def _line(self, text: str) -> None:
+        print(text, flush=True)
+
+
+def _text(value: Value | Sequence[Value]) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(_text, value))
+    return str(value)
+
+
+def print_error(error: MillstreamError) -> None:
+    """The error's words, remedy and number on standard error."""
+    print(f"error: {error}", file=sys.stderr, flush=True)

@@ -1,0 +1,129 @@
+"""`millstream quickstart`: all roles in one process, in the foreground until a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+from cyclopts import Parameter
+
+from millstream import __version__
+from millstream.cli.options import DEFAULT_NAMESERVER, ExitCode, OutputFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from millstream.server.all_in_one import AllInOneOptions, Endpoints
+
+__all__ = ["quickstart"]
+
+_started_s = time.monotonic()
+
+
+def quickstart(
+    *,
+    directory: Annotated[Path, Parameter(name="--dir")] = Path("millstream-data"),
+    host: str = "127.0.0.1",
+    grpc_port: int = 8081,
+    remoting_port: int = 10911,
+    nameserver_port: int = 9876,
+    sync_flush: bool = False,
+    advertised_host: str | None = None,
+    output: Annotated[OutputFormat | None, Parameter(name=["--output", "-o"])] = None,
+) -> int:
+    """Run nameserver, broker and proxy in one process until Ctrl-C.
+
+    Parameters
+    ----------
+    directory
+        Where messages are kept; made if it is missing.
+    host
+        Address to listen on; 0.0.0.0 for all.
+    grpc_port
+        Port of the gRPC proxy (RocketMQ 5 clients); 0 takes a free one, as for the other ports.
+    remoting_port
+        Port of the broker (remoting clients, stream jobs).
+    nameserver_port
+        Port of the nameserver.
+    sync_flush
+        Acknowledge a message only when it is on disk; without it, when it is in the page cache.
+    advertised_host
+        Host name or address that clients are told; default: --host.
+    output
+        json prints the addresses as one JSON object; the ready line stays text.
+    """
+    from millstream.server.all_in_one import AllInOneOptions
+
+    options = AllInOneOptions(
+        directory=directory,
+        host=host,
+        grpc_port=grpc_port,
+        remoting_port=remoting_port,
+        nameserver_port=nameserver_port,
+        sync_flush=sync_flush,
+        advertised_host=advertised_host,
+    )
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(options, output))
+    return ExitCode.DONE
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's loop where it is installed, else the standard one."""
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        return cast("Callable[[], asyncio.AbstractEventLoop]", uvloop.new_event_loop)
+    return None
+
+
+async def _serve(options: AllInOneOptions, output: OutputFormat | None) -> None:
+    from millstream.server.all_in_one import AllInOne
+
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    server = AllInOne(options)
+    endpoints = await server.start()
+    try:
+        _announce(endpoints, options, output)
+        await stopped.wait()
+    finally:
+        await server.close()
+    print(f"stopped cleanly; messages are kept in {options.directory}", flush=True)
+
+
+def _announce(endpoints: Endpoints, options: AllInOneOptions, output: OutputFormat | None) -> None:
+    nameserver, broker, grpc = (
+        f"{address.host}:{address.port}" for address in (endpoints.nameserver, endpoints.broker, endpoints.grpc)
+    )
+    level = (
+        "on disk before the answer" if options.sync_flush else "page cache (survives kill -9; --sync-flush for disk)"
+    )
+    if output == "json":
+        addresses = {"nameserver": nameserver, "broker": broker, "grpc": grpc, "directory": str(options.directory)}
+        print(json.dumps(addresses), flush=True)
+    else:
+        option = "" if nameserver == DEFAULT_NAMESERVER else f" --nameserver {nameserver}"
+        print(
+            f"""Millstream {__version__}
+  gRPC proxy   {grpc}    RocketMQ 5 clients
+  broker       {broker}   remoting clients, stream jobs
+  nameserver   {nameserver}
+  data         {options.directory.resolve()}
+  acknowledged {level}
+
+try, in another terminal:
+  millstream topic create hello{option}
+  millstream produce hello "first message"{option}
+  millstream consume hello --count 1{option}
+""",
+            flush=True,
+        )
+    print(f"ready in {time.monotonic() - _started_s:.2f} s", flush=True)

@@ -1,0 +1,94 @@
+"""`millstream topic`: create, list, describe and delete topics."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from millstream.cli.options import Common, ExitCode
+from millstream.cli.printer import Printer
+from millstream.client.blocking import BlockingClient
+from millstream.model.topic import MAX_QUEUES, MessageType, TopicConfig
+
+__all__ = ["TopicType", "create", "delete", "describe", "list_topics"]
+
+
+class TopicType(Enum):
+    """The types that a topic can be created with; case does not matter."""
+
+    NORMAL = "normal"
+    FIFO = "fifo"
+    DELAY = "delay"
+    TRANSACTION = "transaction"
+
+
+def create(
+    name: str,
+    *,
+    type: TopicType = TopicType.NORMAL,
+    queues: Annotated[int, Parameter(validator=Number(gte=1, lte=MAX_QUEUES))] = 4,
+    common: Common = Common(),
+) -> int:
+    """Create a topic.
+
+    Parameters
+    ----------
+    name
+        Letters, digits, _ - % |, at most 127 characters.
+    type
+        The messages that it accepts.
+    queues
+        How many queues it has.
+    """
+    config = TopicConfig(name, MessageType(type.name), read_queues=queues, write_queues=queues)
+    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+        client.create_topic(config)
+    Printer(common.output).record(
+        {"topic": name, "type": type.value, "queues": queues},
+        sentence=f"topic {name} is there: {type.value}, {queues} queues",
+    )
+    return ExitCode.DONE
+
+
+def list_topics(*, common: Common = Common()) -> int:
+    """List the topics with their type and queues."""
+    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+        topics = client.topics()
+    rows = [(topic.name, topic.message_type.value.lower(), topic.queues) for topic in topics]
+    Printer(common.output).listing(
+        ("topic", "type", "queues"),
+        sorted(rows),
+        empty="There are no topics. Create one: millstream topic create NAME.",
+    )
+    return ExitCode.DONE
+
+
+def describe(name: str, *, common: Common = Common()) -> int:
+    """Show what each queue of a topic holds."""
+    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+        ranges = client.queue_ranges(name)
+    rows = [
+        (
+            item.broker_name,
+            item.range.queue_id,
+            item.range.min_offset,
+            item.range.max_offset,
+            item.range.max_offset - item.range.min_offset,
+        )
+        for item in ranges
+    ]
+    Printer(common.output).listing(
+        ("broker", "queue", "first_offset", "next_offset", "messages"), rows, empty=f"Topic {name} has no queues."
+    )
+    return ExitCode.DONE
+
+
+def delete(name: str, *, common: Common = Common()) -> int:
+    """Delete a topic and its messages."""
+    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+        client.delete_topic(name)
+    Printer(common.output).record({"topic": name, "deleted": True}, sentence=f"topic {name} is deleted")
+    return ExitCode.DONE

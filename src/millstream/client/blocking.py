@@ -1,0 +1,207 @@
+"""The same client for synchronous callers, on plain blocking sockets: no event loop, no threads, safe after a fork.
+
+Meant for command lines and for worker processes, so importing it stays cheap.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Self, TypeVar
+
+from millstream.client import requests
+from millstream.client.blocking_connection import BlockingConnection
+from millstream.client.conversations import Ask, Conversation, Conversations, parse_addresses
+from millstream.client.placement import Placement
+from millstream.client.values import BrokerQueueRange, PullBatch, QueueAddress, Sent, range_is_gone
+from millstream.model.errors import MillstreamError
+from millstream.model.filter import ALL, TagFilter
+from millstream.model.group import GroupConfig
+from millstream.model.message import Message
+from millstream.model.operations import PullStatus
+from millstream.model.topic import Permission, TopicConfig
+from millstream.protocol.remoting.bodies import TopicRouteData
+from millstream.protocol.remoting.command import RemotingCommand
+
+__all__ = ["DEFAULT_NAMESERVER", "BlockingClient"]
+
+DEFAULT_NAMESERVER = "127.0.0.1:9876"
+
+_T = TypeVar("_T")
+
+
+class BlockingClient:
+    """One thread's access to a cluster; a context manager.
+
+    `nameserver` is `host:port`, several separated by `;`. Every call raises Unreachable or TimedOut (after
+    `timeout_s`), or the server's refusal. `group` names the application where a request must name one.
+    """
+
+    def __init__(
+        self, nameserver: str = DEFAULT_NAMESERVER, *, timeout_s: float = 3.0, group: str = requests.DEFAULT_GROUP
+    ) -> None:
+        self._timeout_s = timeout_s
+        self._group = group
+        self._conversations = Conversations(parse_addresses(nameserver), group=group)
+        self._placement = Placement()
+        self._connections: dict[str, BlockingConnection] = {}
+        self._process = os.getpid()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        connections, self._connections = self._connections, {}
+        for connection in connections.values():
+            connection.close()
+
+    # topics and queues
+
+    def route(self, topic: str) -> TopicRouteData:
+        """Where the topic lies; TOPIC_NOT_FOUND."""
+        return self._run(self._conversations.route(topic))
+
+    def queues(self, topic: str, permission: Permission = Permission.READ) -> list[QueueAddress]:
+        """The topic's queues with that permission, sorted."""
+        return self._run(self._conversations.queues(topic, permission))
+
+    def queue_ranges(self, topic: str) -> list[BrokerQueueRange]:
+        """What can be read of each queue; one atomic look per broker."""
+        return self._run(self._conversations.queue_ranges(topic))
+
+    def offset_by_time(self, queue: QueueAddress, timestamp_ms: int, *, upper: bool = False) -> int:
+        """The first offset stored at `timestamp_ms` or later; `upper`: the last one stored then or earlier."""
+        return self._run(self._conversations.offset_by_time(queue, timestamp_ms, upper=upper))
+
+    # messages
+
+    def pull(
+        self,
+        queue: QueueAddress,
+        offset: int,
+        *,
+        max_messages: int = requests.DEFAULT_PULL_MESSAGES,
+        max_bytes: int = requests.DEFAULT_PULL_BYTES,
+        wait_ms: int = 0,
+        filter: TagFilter = ALL,
+    ) -> PullBatch:
+        """One batch from `offset` on; after `wait_ms` with nothing new, a batch without records."""
+        return self._run(
+            self._conversations.pull(
+                queue, offset, max_messages=max_messages, max_bytes=max_bytes, wait_ms=wait_ms, filter=filter
+            )
+        )
+
+    def read(
+        self, queue: QueueAddress, begin: int, end: int, *, max_bytes: int = requests.DEFAULT_PULL_BYTES
+    ) -> Iterator[PullBatch]:
+        """All records with `begin <= offset < end`, batch by batch; ILLEGAL_OFFSET where some are not there."""
+        offset = begin
+        while offset < end:
+            limit = min(end - offset, requests.DEFAULT_PULL_MESSAGES)
+            batch = self.pull(queue, offset, max_messages=limit, max_bytes=max_bytes)
+            if batch.status is not PullStatus.FOUND:
+                raise range_is_gone(queue, offset, end, batch)
+            yield batch
+            offset = batch.next_offset
+
+    def send_many(self, messages: Sequence[Message], *, ordered: bool = False) -> list[Sent]:
+        """Store messages in batch requests, one after the other; the receipts stand in the order of the messages.
+
+        With `ordered`, the store times of all queues together follow the order of the messages.
+        """
+        queues = {
+            topic: self.queues(topic, Permission.WRITE)
+            for topic in dict.fromkeys(message.topic for message in messages)
+        }
+        receipts: list[Sent | None] = [None] * len(messages)
+        if ordered:
+            batches = self._placement.ordered_batches(messages, queues.__getitem__)
+        else:
+            lists = self._placement.batches(messages, queues.__getitem__)
+            batches = (batch for one_queue in lists for batch in one_queue)
+        for batch in batches:
+            request = batch.request(self._group)
+            sent = self._run(self._conversations.send(batch.queue, request, batch.message_ids))
+            for position, receipt in zip(batch.positions, sent, strict=True):
+                receipts[position] = receipt
+        return [receipt for receipt in receipts if receipt is not None]
+
+    # consumer offsets
+
+    def query_offset(self, group: str, queue: QueueAddress) -> int | None:
+        """The group's committed offset, or None."""
+        return self._run(self._conversations.query_offset(group, queue))
+
+    def commit_offset(self, group: str, queue: QueueAddress, offset: int) -> None:
+        """Keep the group's offset in the broker."""
+        self._run(self._conversations.commit_offset(group, queue, offset))
+
+    # administration
+
+    def create_topic(self, config: TopicConfig) -> None:
+        """Create a topic; nothing happens if it is there with the same settings, else TOPIC_EXISTS."""
+        self._run(self._conversations.create_topic(config))
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic and its messages; TOPIC_NOT_FOUND."""
+        self._run(self._conversations.delete_topic(name))
+
+    def topics(self) -> list[TopicConfig]:
+        """All topics, by name."""
+        return self._run(self._conversations.topics())
+
+    def describe_topic(self, name: str) -> TopicConfig:
+        """One topic's settings; TOPIC_NOT_FOUND."""
+        return self._run(self._conversations.describe_topic(name))
+
+    def create_group(self, config: GroupConfig) -> None:
+        """Create a consumer group; nothing happens if it is there with the same settings, else GROUP_EXISTS."""
+        self._run(self._conversations.create_group(config))
+
+    def delete_group(self, name: str) -> None:
+        """Delete a consumer group and its offsets; GROUP_NOT_FOUND."""
+        self._run(self._conversations.delete_group(name))
+
+    def groups(self) -> list[GroupConfig]:
+        """All consumer groups, by name."""
+        return self._run(self._conversations.groups())
+
+    # inside
+
+    def _run(self, conversation: Conversation[_T]) -> _T:
+        try:
+            ask = next(conversation)
+            while True:
+                try:
+                    answer = self._ask(ask)
+                except MillstreamError as error:
+                    ask = conversation.throw(error)
+                else:
+                    ask = conversation.send(answer)
+        except StopIteration as end:
+            result: _T = end.value
+            return result
+
+    def _ask(self, ask: Ask) -> RemotingCommand:
+        if ask.delay_s:
+            time.sleep(ask.delay_s)
+        if os.getpid() != self._process:
+            # A fork shares the sockets; the child closes its copies and connects for itself.
+            self.close()
+            self._process = os.getpid()
+        connection = self._connections.get(ask.address)
+        if connection is None or not connection.is_open:
+            if connection is not None:
+                connection.close()
+            connection = BlockingConnection(ask.address, timeout_s=self._timeout_s)
+            self._connections[ask.address] = connection
+        return connection.request(ask.command, self._timeout_s + ask.extra_wait_s)

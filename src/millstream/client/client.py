@@ -1,0 +1,145 @@
+"""The asyncio client: routes, queues, pulls and admin calls over connections that it keeps."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Self, TypeVar
+
+from millstream.client import requests
+from millstream.client.conversations import Ask, Conversation, Conversations, parse_addresses
+from millstream.client.values import BrokerQueueRange, QueueAddress
+from millstream.model.errors import MillstreamError
+from millstream.model.group import GroupConfig
+from millstream.model.message import Address
+from millstream.model.topic import Permission, TopicConfig
+from millstream.protocol.remoting.bodies import TopicRouteData
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.transport.remoting_client import RemotingConnection
+
+__all__ = ["DEFAULT_NAMESERVER", "Client"]
+
+DEFAULT_NAMESERVER = "127.0.0.1:9876"
+
+_T = TypeVar("_T")
+
+
+class Client:
+    """One application's access to a cluster, for the event loop in which it is used; an async context manager.
+
+    `nameserver` is `host:port`, several separated by `;`. Every call raises Unreachable or TimedOut (after
+    `timeout_s`), or the server's refusal. `group` names the application where a request must name one.
+    """
+
+    def __init__(
+        self, nameserver: str = DEFAULT_NAMESERVER, *, timeout_s: float = 3.0, group: str = requests.DEFAULT_GROUP
+    ) -> None:
+        self.timeout_s = timeout_s
+        self.group = group
+        self.conversations = Conversations(parse_addresses(nameserver), group=group)
+        self._connections: dict[str, asyncio.Task[RemotingConnection]] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        openings, self._connections = self._connections, {}
+        for opening in openings.values():
+            if opening.done() and not opening.cancelled() and opening.exception() is None:
+                await opening.result().close()
+            opening.cancel()
+
+    async def route(self, topic: str) -> TopicRouteData:
+        """Where the topic lies; TOPIC_NOT_FOUND."""
+        return await self.run(self.conversations.route(topic))
+
+    async def queues(self, topic: str, permission: Permission = Permission.READ) -> list[QueueAddress]:
+        """The topic's queues with that permission, sorted."""
+        return await self.run(self.conversations.queues(topic, permission))
+
+    async def queue_ranges(self, topic: str) -> list[BrokerQueueRange]:
+        """What can be read of each queue; one atomic look per broker."""
+        return await self.run(self.conversations.queue_ranges(topic))
+
+    async def offset_by_time(self, queue: QueueAddress, timestamp_ms: int, *, upper: bool = False) -> int:
+        """The first offset stored at `timestamp_ms` or later; `upper`: the last one stored then or earlier."""
+        return await self.run(self.conversations.offset_by_time(queue, timestamp_ms, upper=upper))
+
+    async def query_offset(self, group: str, queue: QueueAddress) -> int | None:
+        """The group's committed offset, or None."""
+        return await self.run(self.conversations.query_offset(group, queue))
+
+    async def commit_offset(self, group: str, queue: QueueAddress, offset: int) -> None:
+        """Keep the group's offset in the broker."""
+        await self.run(self.conversations.commit_offset(group, queue, offset))
+
+    async def create_topic(self, config: TopicConfig) -> None:
+        """Create a topic; nothing happens if it is there with the same settings, else TOPIC_EXISTS."""
+        await self.run(self.conversations.create_topic(config))
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic and its messages; TOPIC_NOT_FOUND."""
+        await self.run(self.conversations.delete_topic(name))
+
+    async def topics(self) -> list[TopicConfig]:
+        """All topics, by name."""
+        return await self.run(self.conversations.topics())
+
+    async def describe_topic(self, name: str) -> TopicConfig:
+        """One topic's settings; TOPIC_NOT_FOUND."""
+        return await self.run(self.conversations.describe_topic(name))
+
+    async def create_group(self, config: GroupConfig) -> None:
+        """Create a consumer group; nothing happens if it is there with the same settings, else GROUP_EXISTS."""
+        await self.run(self.conversations.create_group(config))
+
+    async def delete_group(self, name: str) -> None:
+        """Delete a consumer group and its offsets; GROUP_NOT_FOUND."""
+        await self.run(self.conversations.delete_group(name))
+
+    async def groups(self) -> list[GroupConfig]:
+        """All consumer groups, by name."""
+        return await self.run(self.conversations.groups())
+
+    async def run(self, conversation: Conversation[_T]) -> _T:
+        """Carry out a conversation; its result."""
+        try:
+            ask = next(conversation)
+            while True:
+                try:
+                    answer = await self.ask(ask)
+                except MillstreamError as error:
+                    ask = conversation.throw(error)
+                else:
+                    ask = conversation.send(answer)
+        except StopIteration as end:
+            result: _T = end.value
+            return result
+
+    async def ask(self, ask: Ask) -> RemotingCommand:
+        """The answer to one request, whatever its code."""
+        if ask.delay_s:
+            await asyncio.sleep(ask.delay_s)
+        connection = await self._connection(ask.address)
+        return await connection.request(ask.command, self.timeout_s + ask.extra_wait_s)
+
+    async def _connection(self, address: str) -> RemotingConnection:
+        """The open connection to `address`; callers that come while it is being opened share the attempt."""
+        opening = self._connections.get(address)
+        if opening is None or (opening.done() and not _is_open(opening)):
+            host, _, port = address.rpartition(":")
+            opening = asyncio.ensure_future(
+                RemotingConnection.open(Address(host.strip("[]"), int(port)), timeout_s=self.timeout_s)
+            )
+            self._connections[address] = opening
+        return await asyncio.shield(opening)
+
+
+def _is_open(opening: asyncio.Task[RemotingConnection]) -> bool:
+    return not opening.cancelled() and opening.exception() is None and opening.result().is_open

@@ -1,0 +1,322 @@
+"""What the client asks of nameservers and brokers, sans-io: one generator per operation.
+
+A conversation yields an `Ask` and is sent the answer, or has the failure thrown in; its return value is the result. The
+asyncio client and the blocking client only differ in how they carry out an `Ask`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from millstream.client import requests
+from millstream.client.values import BrokerQueueRange, PullBatch, QueueAddress, Sent
+from millstream.model.errors import ConnectionFailed, MillstreamError, NameRefused, Unreachable
+from millstream.model.filter import ALL, TagFilter
+from millstream.model.group import GroupConfig
+from millstream.model.topic import Permission, TopicConfig
+from millstream.protocol.remoting.bodies import (
+    ClusterInfo,
+    TopicRouteData,
+    decode_body,
+    decode_topic_statistics,
+)
+from millstream.protocol.remoting.codes import RequestCode, ResponseCode
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.refusals import error_of
+from millstream.protocol.remoting.settings import (
+    decode_group_table,
+    decode_topic_table,
+    encode_group,
+    topic_fields,
+)
+
+__all__ = [
+    "RETRY_DELAY_S",
+    "ROUTE_LIFETIME_S",
+    "SEND_RETRIES",
+    "Ask",
+    "Conversation",
+    "Conversations",
+    "parse_addresses",
+]
+
+ROUTE_LIFETIME_S: Final = 30.0
+"""Seconds that a route is believed before the nameserver is asked again."""
+
+SEND_RETRIES: Final = 2
+"""Times that a failed send is repeated, as in RocketMQ's clients."""
+
+RETRY_DELAY_S: Final = 0.1
+"""Seconds before the first repetition of a send; the second one waits twice as long."""
+
+_MASTER_ID = 0
+_OFFSET_FIELDS = ("consumerGroup", "topic", "queueId", "commitOffset")
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Send `command` to `address` (`host:port`) and wait for the answer, `extra_wait_s` longer than usual.
+
+    `delay_s` is to pass before it is sent.
+    """
+
+    address: str
+    command: RemotingCommand
+    extra_wait_s: float = 0.0
+    delay_s: float = 0.0
+
+
+Conversation = Generator[Ask, RemotingCommand, _T]
+
+
+def parse_addresses(text: str) -> tuple[str, ...]:
+    """The `host:port` addresses of a text, separated by `;` or `,`. ValueError for one without a port."""
+    addresses = tuple(filter(None, (part.strip() for part in text.replace(",", ";").split(";"))))
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ValueError(f"{address!r} is no address of the form host:port")
+    if not addresses:
+        raise ValueError("no nameserver is named")
+    return addresses
+
+
+class Conversations:
+    """The operations. It keeps the routes it has learned; one instance belongs to one client."""
+
+    def __init__(self, nameservers: Sequence[str], *, group: str = requests.DEFAULT_GROUP) -> None:
+        self._nameservers = list(nameservers)
+        self._group = group
+        self._routes: dict[str, tuple[float, TopicRouteData]] = {}
+
+    # topics and queues
+
+    def route(self, topic: str) -> Conversation[TopicRouteData]:
+        """The topic's route, at most `ROUTE_LIFETIME_S` old; TOPIC_NOT_FOUND."""
+        known = self._routes.get(topic)
+        if known is not None and time.monotonic() - known[0] < ROUTE_LIFETIME_S:
+            return known[1]
+        command = RemotingCommand(RequestCode.GET_ROUTE_BY_TOPIC, {"topic": topic, "acceptStandardJsonOnly": "true"})
+        route = decode_body(TopicRouteData, (yield from self._ask_nameserver(command)).body)
+        self._routes[topic] = (time.monotonic(), route)
+        return route
+
+    def forget_route(self, topic: str) -> None:
+        """Ask the nameserver again before the next use of the topic."""
+        self._routes.pop(topic, None)
+
+    def queues(self, topic: str, permission: Permission = Permission.READ) -> Conversation[list[QueueAddress]]:
+        """The queues with that permission on brokers that have a master, sorted; may be empty."""
+        route = yield from self.route(topic)
+        masters = {broker.broker_name: broker.broker_addrs.get(_MASTER_ID) for broker in route.broker_datas}
+        found = []
+        for data in route.queue_datas:
+            address = masters.get(data.broker_name)
+            if address and data.perm & permission:
+                count = data.write_queue_nums if permission is Permission.WRITE else data.read_queue_nums
+                found += [QueueAddress(topic, data.broker_name, number, address) for number in range(count)]
+        return sorted(found)
+
+    def queue_ranges(self, topic: str) -> Conversation[list[BrokerQueueRange]]:
+        """What can be read of each queue, sorted by broker and queue; one atomic look per broker."""
+        route = yield from self.route(topic)
+        found = []
+        for broker in route.broker_datas:
+            address = broker.broker_addrs.get(_MASTER_ID)
+            if address is None:
+                continue
+            command = RemotingCommand(RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic})
+            answer = yield from self._ask_broker(topic, address, command)
+            for item in decode_topic_statistics(answer.body):
+                queue = QueueAddress(topic, broker.broker_name, item.range.queue_id, address)
+                found.append(BrokerQueueRange(broker.broker_name, item.range, queue))
+        return sorted(found, key=lambda item: item.queue)
+
+    def offset_by_time(self, queue: QueueAddress, timestamp_ms: int, *, upper: bool = False) -> Conversation[int]:
+        """The first offset stored at `timestamp_ms` or later; `upper`: the last one stored then or earlier."""
+        ext = {
+            "topic": queue.topic,
+            "queueId": str(queue.queue_id),
+            "timestamp": str(timestamp_ms),
+            "boundaryType": "UPPER" if upper else "LOWER",
+        }
+        command = RemotingCommand(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, ext)
+        answer = yield from self._ask_broker(queue.topic, queue.broker_address, command)
+        return requests.answered_integer(answer, "offset", queue.broker_address)
+
+    # messages
+
+    def pull(
+        self,
+        queue: QueueAddress,
+        offset: int,
+        *,
+        max_messages: int = requests.DEFAULT_PULL_MESSAGES,
+        max_bytes: int = requests.DEFAULT_PULL_BYTES,
+        wait_ms: int = 0,
+        filter: TagFilter = ALL,
+    ) -> Conversation[PullBatch]:
+        """Records from `offset` on; after `wait_ms` without any, a batch without records."""
+        command = requests.pull(
+            queue, offset, group=self._group, max_messages=max_messages, max_bytes=max_bytes, wait_ms=wait_ms,
+            filter=filter,
+        )  # fmt: skip
+        answer = yield Ask(queue.broker_address, command, wait_ms / 1000)
+        if answer.code not in requests.PULL_STATUSES:
+            self.forget_route(queue.topic)
+        return requests.pulled(answer, queue.broker_address)
+
+    def send(
+        self, queue: QueueAddress, command: RemotingCommand, message_ids: Sequence[str], *, retries: int = SEND_RETRIES
+    ) -> Conversation[list[Sent]]:
+        """Store the messages of a send request in that queue, all or none.
+
+        Sends again up to `retries` times where the broker cannot be reached or is busy; a message may be stored twice
+        then. Not after TimedOut: the request may still be under way.
+        """
+        for attempt in range(retries + 1):
+            ask = Ask(queue.broker_address, command, delay_s=RETRY_DELAY_S * attempt)
+            try:
+                return requests.sent((yield ask), queue, message_ids)
+            except MillstreamError as error:
+                self.forget_route(queue.topic)
+                if attempt == retries or not _may_pass(error):
+                    raise
+            queue = yield from self._moved(queue)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _moved(self, queue: QueueAddress) -> Conversation[QueueAddress]:
+        """The same queue at its broker's present address, as far as a nameserver can be asked."""
+        try:
+            present = yield from self.queues(queue.topic, Permission.WRITE)
+        except MillstreamError:
+            return queue
+        same = (item for item in present if (item.broker_name, item.queue_id) == (queue.broker_name, queue.queue_id))
+        return next(same, queue)
+
+    # consumer offsets
+
+    def query_offset(self, group: str, queue: QueueAddress) -> Conversation[int | None]:
+        """The group's committed offset, or None."""
+        ext = dict(zip(_OFFSET_FIELDS, (group, queue.topic, str(queue.queue_id)), strict=False))
+        command = RemotingCommand(RequestCode.QUERY_CONSUMER_OFFSET, {**ext, "setZeroIfNotFound": "false"})
+        answer = yield Ask(queue.broker_address, command)
+        if answer.code == ResponseCode.QUERY_NOT_FOUND:
+            return None
+        _check(answer, queue.broker_address)
+        return requests.answered_integer(answer, "offset", queue.broker_address)
+
+    def commit_offset(self, group: str, queue: QueueAddress, offset: int) -> Conversation[None]:
+        """Keep the group's offset in the broker."""
+        ext = dict(zip(_OFFSET_FIELDS, (group, queue.topic, str(queue.queue_id), str(offset)), strict=True))
+        command = RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, ext)
+        yield from self._ask_broker(queue.topic, queue.broker_address, command)
+
+    # administration
+
+    def create_topic(self, config: TopicConfig) -> Conversation[None]:
+        """Create the topic on every master; TOPIC_EXISTS where it is there with other settings."""
+        self.forget_route(config.name)
+        ext = topic_fields(config)
+        for address in (yield from self._masters()):
+            yield from self._ask(address, RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC, dict(ext)))
+
+    def delete_topic(self, name: str) -> Conversation[None]:
+        """Delete the topic on every broker that holds it; TOPIC_NOT_FOUND."""
+        self.forget_route(name)
+        route = yield from self.route(name)
+        self.forget_route(name)
+        for broker in route.broker_datas:
+            for address in broker.broker_addrs.values():
+                command = RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": name})
+                yield from self._ask(address, command)
+        for address in list(self._nameservers):
+            yield from self._ask(address, RemotingCommand(RequestCode.DELETE_TOPIC_IN_NAMESERVER, {"topic": name}))
+
+    def topics(self) -> Conversation[list[TopicConfig]]:
+        """All topics of all masters, by name."""
+        found: dict[str, TopicConfig] = {}
+        for address in (yield from self._masters()):
+            answer = yield from self._ask(address, RemotingCommand(RequestCode.GET_ALL_TOPIC_CONFIG))
+            for topic in decode_topic_table(answer.body):
+                found.setdefault(topic.name, topic)
+        return [found[name] for name in sorted(found)]
+
+    def describe_topic(self, name: str) -> Conversation[TopicConfig]:
+        """One topic's settings; TOPIC_NOT_FOUND."""
+        for topic in (yield from self.topics()):
+            if topic.name == name:
+                return topic
+        raise NameRefused("TOPIC_NOT_FOUND", f"The topic {name[:200]!r} does not exist.")
+
+    def create_group(self, config: GroupConfig) -> Conversation[None]:
+        """Create the consumer group on every master; GROUP_EXISTS where it is there with other settings."""
+        body = encode_group(config)
+        for address in (yield from self._masters()):
+            command = RemotingCommand(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTION_GROUP, body=body)
+            yield from self._ask(address, command)
+
+    def delete_group(self, name: str) -> Conversation[None]:
+        """Delete the consumer group and its offsets on every master; GROUP_NOT_FOUND."""
+        for address in (yield from self._masters()):
+            ext = {"groupName": name, "cleanOffset": "true"}
+            yield from self._ask(address, RemotingCommand(RequestCode.DELETE_SUBSCRIPTION_GROUP, ext))
+
+    def groups(self) -> Conversation[list[GroupConfig]]:
+        """All consumer groups of all masters, by name."""
+        found: dict[str, GroupConfig] = {}
+        for address in (yield from self._masters()):
+            answer = yield from self._ask(address, RemotingCommand(RequestCode.GET_ALL_SUBSCRIPTION_GROUP_CONFIG))
+            for group in decode_group_table(answer.body):
+                found.setdefault(group.name, group)
+        return [found[name] for name in sorted(found)]
+
+    # inside
+
+    def _masters(self) -> Conversation[list[str]]:
+        answer = yield from self._ask_nameserver(RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO))
+        brokers = decode_body(ClusterInfo, answer.body).broker_addr_table.values()
+        addresses = sorted(broker.broker_addrs[_MASTER_ID] for broker in brokers if _MASTER_ID in broker.broker_addrs)
+        if not addresses:
+            raise Unreachable(f"The nameserver {self._nameservers[0]} knows no broker.")
+        return addresses
+
+    def _ask_nameserver(self, command: RemotingCommand) -> Conversation[RemotingCommand]:
+        """The first nameserver that answers; the ones that failed are asked last from then on."""
+        failure: ConnectionFailed | None = None
+        for address in list(self._nameservers):
+            try:
+                return (yield from self._ask(address, command))
+            except ConnectionFailed as error:
+                failure = failure or error
+                self._nameservers.remove(address)
+                self._nameservers.append(address)
+        assert failure is not None
+        raise failure
+
+    def _ask_broker(self, topic: str, address: str, command: RemotingCommand) -> Conversation[RemotingCommand]:
+        """As `_ask`; a failure also drops the topic's route, which may have led to the wrong place."""
+        try:
+            return (yield from self._ask(address, command))
+        except (ConnectionFailed, NameRefused):
+            self.forget_route(topic)
+            raise
+
+    def _ask(self, address: str, command: RemotingCommand) -> Conversation[RemotingCommand]:
+        answer = yield Ask(address, command)
+        _check(answer, address)
+        return answer
+
+
+def _check(answer: RemotingCommand, address: str) -> None:
+    if answer.code != ResponseCode.SUCCESS:
+        raise error_of(answer, address)
+
+
+def _may_pass(error: MillstreamError) -> bool:
+    return isinstance(error, Unreachable) or error.name == "TOO_MANY_REQUESTS"

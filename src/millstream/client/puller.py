@@ -1,0 +1,52 @@
+"""Reading queues by offset, without a consumer group's bookkeeping."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from millstream.client import requests
+from millstream.client.client import Client
+from millstream.client.values import PullBatch, QueueAddress, range_is_gone
+from millstream.model.filter import ALL, TagFilter
+from millstream.model.operations import PullStatus
+
+__all__ = ["Puller"]
+
+
+class Puller:
+    """Pulls batches of records from queues of one client's cluster."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def pull(
+        self,
+        queue: QueueAddress,
+        offset: int,
+        *,
+        max_messages: int = requests.DEFAULT_PULL_MESSAGES,
+        max_bytes: int = requests.DEFAULT_PULL_BYTES,
+        wait_ms: int = 0,
+        filter: TagFilter = ALL,
+    ) -> PullBatch:
+        """One batch from `offset` on; after `wait_ms` with nothing new, a batch without records.
+
+        A single record is given whatever its size. OFFSET_ILLEGAL is a status here, not an error.
+        """
+        conversation = self._client.conversations.pull(
+            queue, offset, max_messages=max_messages, max_bytes=max_bytes, wait_ms=wait_ms, filter=filter
+        )
+        return await self._client.run(conversation)
+
+    async def read(
+        self, queue: QueueAddress, begin: int, end: int, *, max_bytes: int = requests.DEFAULT_PULL_BYTES
+    ) -> AsyncIterator[PullBatch]:
+        """All records with `begin <= offset < end`, batch by batch; ILLEGAL_OFFSET where some are not there."""
+        offset = begin
+        while offset < end:
+            limit = min(end - offset, requests.DEFAULT_PULL_MESSAGES)
+            batch = await self.pull(queue, offset, max_messages=limit, max_bytes=max_bytes)
+            if batch.status is not PullStatus.FOUND:
+                raise range_is_gone(queue, offset, end, batch)
+            yield batch
+            offset = batch.next_offset

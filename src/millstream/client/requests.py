@@ -1,0 +1,152 @@
+"""The requests that carry messages, and what their answers mean."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from millstream.client.values import PullBatch, QueueAddress, Sent
+from millstream.model.errors import ConnectionFailed
+from millstream.model.filter import TagFilter
+from millstream.model.operations import PullStatus
+from millstream.model.properties import encode_properties
+from millstream.protocol.remoting.codes import RequestCode, ResponseCode
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.refusals import error_of
+
+__all__ = [
+    "DEFAULT_GROUP",
+    "DEFAULT_PULL_BYTES",
+    "DEFAULT_PULL_MESSAGES",
+    "MAX_BATCH_BYTES",
+    "MAX_BATCH_MESSAGES",
+    "PULL_STATUSES",
+    "answered_integer",
+    "pull",
+    "pulled",
+    "send_batch",
+    "send_one",
+    "sent",
+]
+
+DEFAULT_GROUP: Final = "MILLSTREAM_CLIENT"
+"""The producer and consumer group of requests for which the application names none."""
+
+DEFAULT_PULL_MESSAGES: Final = 4096
+DEFAULT_PULL_BYTES: Final = 2 * 1024 * 1024
+"""What one pull asks for at most; a RocketMQ broker gives 32 messages and 256 KiB whatever is asked."""
+
+MAX_BATCH_MESSAGES: Final = 1000
+MAX_BATCH_BYTES: Final = 1024 * 1024
+"""Messages and body bytes of one batch request at most. A batch of one message may be larger."""
+
+PULL_STATUSES: Final[dict[int, PullStatus]] = {
+    ResponseCode.SUCCESS: PullStatus.FOUND,
+    ResponseCode.PULL_NOT_FOUND: PullStatus.NOTHING_NEW,
+    ResponseCode.PULL_RETRY_IMMEDIATELY: PullStatus.ALL_FILTERED,
+    ResponseCode.PULL_OFFSET_MOVED: PullStatus.OFFSET_ILLEGAL,
+}
+
+_SUSPEND, _SUBSCRIPTION = 2, 4
+
+
+def _send_fields(queue: QueueAddress, group: str, properties: str, *, batch: bool) -> dict[str, str]:
+    return {
+        "a": group,
+        "b": queue.topic,
+        "c": "TBW102",
+        "d": "4",
+        "e": str(queue.queue_id),
+        "f": "0",
+        "g": str(time.time_ns() // 1_000_000),
+        "h": "0",
+        "i": properties,
+        "j": "0",
+        "k": "false",
+        "l": "0",
+        "m": "true" if batch else "false",
+        "n": queue.broker_name,
+    }
+
+
+def send_one(queue: QueueAddress, body: bytes, properties: Mapping[str, str], *, group: str) -> RemotingCommand:
+    """The request that stores one message."""
+    fields = _send_fields(queue, group, encode_properties(properties).decode(), batch=False)
+    return RemotingCommand(RequestCode.SEND_MESSAGE_V2, fields, body)
+
+
+def send_batch(queue: QueueAddress, items: Sequence[bytes], *, group: str) -> RemotingCommand:
+    """The request that stores the items of a batch body in one queue."""
+    return RemotingCommand(RequestCode.SEND_BATCH_MESSAGE, _send_fields(queue, group, "", batch=True), b"".join(items))
+
+
+def sent(answer: RemotingCommand, queue: QueueAddress, message_ids: Sequence[str]) -> list[Sent]:
+    """The receipts of a send, one per message; the error of the answer otherwise."""
+    if answer.code != ResponseCode.SUCCESS:
+        raise error_of(answer, queue.broker_address)
+    first = answered_integer(answer, "queueOffset", queue.broker_address)
+    number = answered_integer(answer, "queueId", queue.broker_address)
+    place = (
+        queue
+        if number == queue.queue_id
+        else QueueAddress(queue.topic, queue.broker_name, number, queue.broker_address)
+    )
+    offset_ids = answer.ext.get("msgId", "").split(",")
+    if len(offset_ids) != len(message_ids):
+        offset_ids = [""] * len(message_ids)
+    pairs = zip(message_ids, offset_ids, strict=True)
+    return [Sent(message_id, place, first + index, offset_id) for index, (message_id, offset_id) in enumerate(pairs)]
+
+
+def pull(
+    queue: QueueAddress,
+    offset: int,
+    *,
+    group: str,
+    max_messages: int,
+    max_bytes: int,
+    wait_ms: int,
+    filter: TagFilter,
+) -> RemotingCommand:
+    """The request that reads a queue; `wait_ms` 0 answers at once."""
+    fields = {
+        "consumerGroup": group,
+        "topic": queue.topic,
+        "queueId": str(queue.queue_id),
+        "queueOffset": str(offset),
+        "maxMsgNums": str(max_messages),
+        "maxMsgBytes": str(max_bytes),
+        "sysFlag": str(_SUBSCRIPTION | (_SUSPEND if wait_ms > 0 else 0)),
+        "commitOffset": "0",
+        "suspendTimeoutMillis": str(wait_ms),
+        "subscription": "||".join(sorted(filter.tags)) or "*",
+        "subVersion": "0",
+        "expressionType": "TAG",
+        "bname": queue.broker_name,
+    }
+    return RemotingCommand(RequestCode.PULL_MESSAGE, fields)
+
+
+def pulled(answer: RemotingCommand, address: str) -> PullBatch:
+    """The batch of an answer to `pull`; the error of the answer otherwise."""
+    status = PULL_STATUSES.get(answer.code)
+    if status is None:
+        raise error_of(answer, address)
+    return PullBatch(
+        status,
+        answered_integer(answer, "nextBeginOffset", address),
+        answered_integer(answer, "minOffset", address),
+        answered_integer(answer, "maxOffset", address),
+        answer.body,
+    )
+
+
+def answered_integer(answer: RemotingCommand, name: str, address: str) -> int:
+    """A number of the answer; PROTOCOL_VIOLATION where it is missing."""
+    try:
+        return int(answer.ext[name])
+    except (KeyError, ValueError):
+        raise ConnectionFailed(
+            "PROTOCOL_VIOLATION", f"The answer of {address} has no number {name}: {answer.ext.get(name)!r}."
+        ) from None

@@ -1,0 +1,146 @@
+"""The route registry: what each broker has registered, and the routes that follow from it. Pure: no clock, no sockets.
+
+A registration is a lease: a broker that is not heard of for its time is forgotten by `expire`. Source of the rules:
+RocketMQ 5.3's RouteInfoManager (facts only).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Final
+
+from millstream.model.topic import TopicConfig
+from millstream.protocol.remoting.bodies import BrokerData, ClusterInfo, QueueData, TopicRouteData
+
+__all__ = ["LEASE_S", "MASTER_ID", "MAX_BROKERS", "BrokerRegistration", "RouteRegistry"]
+
+LEASE_S: Final = 120.0
+"""Seconds that a registration counts; brokers repeat theirs every 30 s."""
+
+MASTER_ID: Final = 0
+"""The broker id of a master; others are its replicas."""
+
+MAX_BROKERS: Final = 1024
+"""Brokers that one nameserver knows at most; it is a memory bound, not a goal."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistration:
+    """What one broker says of itself. `address` is what clients connect to, as `host:port`."""
+
+    cluster: str
+    broker_name: str
+    address: str
+    topics: tuple[TopicConfig, ...] = ()
+    broker_id: int = MASTER_ID
+
+
+@dataclass(slots=True)
+class _Broker:
+    """All registrations under one broker name: a master and its replicas. The master's topics count."""
+
+    cluster: str
+    addresses: dict[int, str] = field(default_factory=dict)
+    expires_s: dict[int, float] = field(default_factory=dict)
+    topics: dict[str, TopicConfig] = field(default_factory=dict)
+
+
+class RouteRegistry:
+    """Answers where topics lie. Times are seconds of a clock that never goes back, the caller's own."""
+
+    def __init__(self) -> None:
+        self._brokers: dict[str, _Broker] = {}
+        self._next_expiry_s = math.inf
+
+    def register(self, registration: BrokerRegistration, now_s: float = 0.0, *, lease_s: float = LEASE_S) -> bool:
+        """Take a registration in place of the broker's former one; False if there are too many brokers.
+
+        A `lease_s` of `math.inf` is for a broker in the same process, which is unregistered when it stops.
+        """
+        broker = self._brokers.get(registration.broker_name)
+        if broker is None:
+            if len(self._brokers) >= MAX_BROKERS:
+                return False
+            broker = self._brokers[registration.broker_name] = _Broker(registration.cluster)
+        broker.cluster = registration.cluster
+        broker.addresses[registration.broker_id] = registration.address
+        expires_s = now_s + lease_s
+        broker.expires_s[registration.broker_id] = expires_s
+        self._next_expiry_s = min(self._next_expiry_s, expires_s)
+        if registration.broker_id == min(broker.addresses):
+            broker.topics = {topic.name: topic for topic in registration.topics}
+        return True
+
+    def update_topic(self, broker_name: str, name: str, topic: TopicConfig | None) -> None:
+        """One topic of a registered broker has changed, or (None) is gone. Fits `TopicRegistry.on_change`."""
+        broker = self._brokers.get(broker_name)
+        if broker is None:
+            return
+        if topic is None:
+            broker.topics.pop(name, None)
+        else:
+            broker.topics[name] = topic
+
+    def unregister(self, broker_name: str, broker_id: int = MASTER_ID) -> None:
+        """Forget one broker; no error if it is not known."""
+        broker = self._brokers.get(broker_name)
+        if broker is None:
+            return
+        broker.addresses.pop(broker_id, None)
+        broker.expires_s.pop(broker_id, None)
+        if not broker.addresses:
+            del self._brokers[broker_name]
+
+    def expire(self, now_s: float) -> list[str]:
+        """Forget the brokers whose lease has ended; their names. Costs nothing while none has."""
+        if now_s < self._next_expiry_s:
+            return []
+        ended = [
+            (name, broker_id)
+            for name, broker in self._brokers.items()
+            for broker_id, expires_s in broker.expires_s.items()
+            if expires_s <= now_s
+        ]
+        for name, broker_id in ended:
+            self.unregister(name, broker_id)
+        leases = (expires_s for broker in self._brokers.values() for expires_s in broker.expires_s.values())
+        self._next_expiry_s = min(leases, default=math.inf)
+        return [name for name, _ in ended]
+
+    def delete_topic(self, name: str) -> None:
+        """Forget a topic until a broker registers it again."""
+        for broker in self._brokers.values():
+            broker.topics.pop(name, None)
+
+    def route(self, topic: str) -> TopicRouteData | None:
+        """The brokers that hold the topic, by name; None if there is none."""
+        holders = [(name, broker) for name, broker in sorted(self._brokers.items()) if topic in broker.topics]
+        if not holders:
+            return None
+        queues = [_queue_data(name, broker.topics[topic]) for name, broker in holders]
+        return TopicRouteData([_broker_data(name, broker) for name, broker in holders], queues)
+
+    def topics(self) -> list[str]:
+        """The names of all topics, sorted."""
+        return sorted({name for broker in self._brokers.values() for name in broker.topics})
+
+    def cluster_info(self) -> ClusterInfo:
+        """All brokers and clusters."""
+        clusters: dict[str, list[str]] = {}
+        for name, broker in sorted(self._brokers.items()):
+            clusters.setdefault(broker.cluster, []).append(name)
+        return ClusterInfo({name: _broker_data(name, broker) for name, broker in self._brokers.items()}, clusters)
+
+    def master_address(self, broker_name: str) -> str | None:
+        """Where the broker's master listens, or None."""
+        broker = self._brokers.get(broker_name)
+        return broker.addresses.get(MASTER_ID) if broker else None
+
+
+def _queue_data(broker_name: str, topic: TopicConfig) -> QueueData:
+    return QueueData(broker_name, topic.read_queues, topic.write_queues, int(topic.permission))
+
+
+def _broker_data(name: str, broker: _Broker) -> BrokerData:
+    return BrokerData(name, dict(sorted(broker.addresses.items())), broker.cluster)

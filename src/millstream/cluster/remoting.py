@@ -1,0 +1,86 @@
+"""The nameserver's answers over remoting: routes, topics, the cluster, and brokers' registrations."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Final
+
+from millstream.cluster.nameserver import BrokerRegistration, RouteRegistry
+from millstream.model.clock import Clock, SystemClock
+from millstream.model.errors import ConsumeRefused, MessageRefused, NameRefused
+from millstream.protocol.remoting.bodies import ClusterInfo, RegisterBrokerBody, TopicList, decode_body, encode_body
+from millstream.protocol.remoting.codes import RequestCode
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.fields import integer, optional_integer, text
+from millstream.protocol.remoting.settings import topics_of
+from millstream.transport.remoting_server import Connection, Handler
+
+__all__ = ["nameserver_handlers"]
+
+_CRC_MASK: Final = 0x7FFF_FFFF
+
+
+def nameserver_handlers(registry: RouteRegistry, *, clock: Clock | None = None) -> dict[int, Handler]:
+    """The handlers of a nameserver's port, by request code."""
+    handlers = _Handlers(registry, clock or SystemClock())
+    return {
+        RequestCode.GET_ROUTE_BY_TOPIC: handlers.route,
+        RequestCode.GET_BROKER_CLUSTER_INFO: handlers.cluster_info,
+        RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: handlers.topics,
+        RequestCode.DELETE_TOPIC_IN_NAMESERVER: handlers.delete_topic,
+        RequestCode.REGISTER_BROKER: handlers.register_broker,
+        RequestCode.UNREGISTER_BROKER: handlers.unregister_broker,
+    }
+
+
+class _Handlers:
+    def __init__(self, registry: RouteRegistry, clock: Clock) -> None:
+        self._registry = registry
+        self._clock = clock
+
+    def _current(self) -> RouteRegistry:
+        self._registry.expire(self._clock.monotonic_s())
+        return self._registry
+
+    def route(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        topic = command.ext.get("topic", "")
+        route = self._current().route(topic)
+        if route is None:
+            raise NameRefused("TOPIC_NOT_FOUND", f"The topic {topic[:200]!r} does not exist.")
+        return command.response(body=encode_body(route))
+
+    def cluster_info(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        info: ClusterInfo = self._current().cluster_info()
+        return command.response(body=encode_body(info))
+
+    def topics(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        return command.response(body=encode_body(TopicList(self._current().topics())))
+
+    def delete_topic(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        self._registry.delete_topic(command.ext.get("topic", ""))
+        return command.response()
+
+    def register_broker(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        ext = command.ext
+        if ext.get("compressed", "false") == "true":
+            raise ConsumeRefused("UNSUPPORTED_FEATURE", "Compressed registrations of brokers cannot be read.")
+        expected = optional_integer(ext, "bodyCrc32", 0)
+        if expected and zlib.crc32(command.body) & _CRC_MASK != expected & _CRC_MASK:
+            raise MessageRefused("MESSAGE_MALFORMED", "The registration's body fails its checksum.")
+        body = decode_body(RegisterBrokerBody, command.body) if command.body else RegisterBrokerBody()
+        registration = BrokerRegistration(
+            cluster=text(ext, "clusterName"),
+            broker_name=text(ext, "brokerName"),
+            address=text(ext, "brokerAddr"),
+            topics=tuple(topics_of(body.topic_config_serialize_wrapper)),
+            broker_id=integer(ext, "brokerId"),
+        )
+        if not self._current().register(registration, self._clock.monotonic_s()):
+            raise ConsumeRefused("TOO_MANY_REQUESTS", "The nameserver knows as many brokers as it can.")
+        master = self._registry.master_address(registration.broker_name)
+        answer = {} if master is None or registration.broker_id == 0 else {"masterAddr": master, "haServerAddr": ""}
+        return command.response(ext=answer, body=b'{"table":{}}')
+
+    def unregister_broker(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        self._registry.unregister(text(command.ext, "brokerName"), integer(command.ext, "brokerId"))
+        return command.response()

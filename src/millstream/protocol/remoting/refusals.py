@@ -1,0 +1,102 @@
+"""Errors on the wire: which response code a refusal travels under, and the error that an answer stands for.
+
+The remark carries the error's text with its number, as in `Topic a does not exist. ... [MS-2101]`, so that our client
+raises the very error that the server raised; of other servers' answers the code alone decides.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from millstream.model.catalogue import CATALOGUE, ErrorEntry, find_entry
+from millstream.model.errors import (
+    ConnectionFailed,
+    ConsumeRefused,
+    MessageRefused,
+    MillstreamError,
+    NameRefused,
+    Refused,
+    StoreError,
+)
+from millstream.protocol.remoting.codes import ResponseCode
+from millstream.protocol.remoting.command import RemotingCommand
+
+__all__ = ["error_of", "response_code_of"]
+
+_CODES: Final[dict[str, ResponseCode]] = {
+    "TOPIC_NOT_FOUND": ResponseCode.TOPIC_NOT_EXIST,
+    "TOPIC_EXISTS": ResponseCode.TOPIC_EXIST_ALREADY,
+    "ILLEGAL_TOPIC": ResponseCode.MESSAGE_ILLEGAL,
+    "QUEUE_NOT_FOUND": ResponseCode.INVALID_PARAMETER,
+    "FORBIDDEN": ResponseCode.NO_PERMISSION,
+    "GROUP_NOT_FOUND": ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+    "ILLEGAL_GROUP": ResponseCode.MESSAGE_ILLEGAL,
+    "GROUP_EXISTS": ResponseCode.INVALID_PARAMETER,
+    "BODY_EMPTY": ResponseCode.MESSAGE_ILLEGAL,
+    "BODY_TOO_LARGE": ResponseCode.MESSAGE_ILLEGAL,
+    "PROPERTIES_TOO_LARGE": ResponseCode.MESSAGE_ILLEGAL,
+    "ILLEGAL_TAG": ResponseCode.MESSAGE_ILLEGAL,
+    "ILLEGAL_KEY": ResponseCode.MESSAGE_ILLEGAL,
+    "ILLEGAL_MESSAGE_GROUP": ResponseCode.MESSAGE_ILLEGAL,
+    "ILLEGAL_PROPERTY": ResponseCode.MESSAGE_ILLEGAL,
+    "MESSAGE_TYPE_MISMATCH": ResponseCode.MESSAGE_ILLEGAL,
+    "MESSAGE_MALFORMED": ResponseCode.MESSAGE_ILLEGAL,
+    "ILLEGAL_MESSAGE_ID": ResponseCode.MESSAGE_ILLEGAL,
+    "ILLEGAL_DELIVERY_TIME": ResponseCode.MESSAGE_ILLEGAL,
+    "ILLEGAL_FILTER": ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+    "INVALID_RECEIPT_HANDLE": ResponseCode.INVALID_PARAMETER,
+    "ILLEGAL_INVISIBLE_TIME": ResponseCode.INVALID_PARAMETER,
+    "ILLEGAL_POLLING_TIME": ResponseCode.INVALID_PARAMETER,
+    "ILLEGAL_OFFSET": ResponseCode.INVALID_PARAMETER,
+    "CLIENT_ID_REQUIRED": ResponseCode.INVALID_PARAMETER,
+    "TOO_MANY_REQUESTS": ResponseCode.SYSTEM_BUSY,
+    "STORE_FAILED": ResponseCode.SERVICE_NOT_AVAILABLE,
+    "DISK_FULL": ResponseCode.SERVICE_NOT_AVAILABLE,
+    "FLUSH_TIMEOUT": ResponseCode.FLUSH_DISK_TIMEOUT,
+    "REQUEST_NOT_SUPPORTED": ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+    "UNSUPPORTED_FEATURE": ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+}
+
+_NAMES_OF_CODES: Final[dict[int, str]] = {
+    ResponseCode.SYSTEM_BUSY: "TOO_MANY_REQUESTS",
+    ResponseCode.REQUEST_CODE_NOT_SUPPORTED: "REQUEST_NOT_SUPPORTED",
+    ResponseCode.FLUSH_DISK_TIMEOUT: "FLUSH_TIMEOUT",
+    ResponseCode.NO_PERMISSION: "FORBIDDEN",
+    ResponseCode.TOPIC_NOT_EXIST: "TOPIC_NOT_FOUND",
+    ResponseCode.TOPIC_EXIST_ALREADY: "TOPIC_EXISTS",
+    ResponseCode.SUBSCRIPTION_PARSE_FAILED: "ILLEGAL_FILTER",
+    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: "GROUP_NOT_FOUND",
+}
+"""What the codes of a server without error numbers mean to us."""
+
+_LABEL = re.compile(r"\s*\[MS-(\d{4})\]\s*$")
+
+
+def response_code_of(error: MillstreamError) -> ResponseCode:
+    """The code that an error travels under; SYSTEM_ERROR for those that have none of their own."""
+    return _CODES.get(error.name, ResponseCode.SYSTEM_ERROR)
+
+
+def error_of(answer: RemotingCommand, address: str) -> MillstreamError:
+    """The error that an answer other than SUCCESS stands for, with the address of the server that said it."""
+    remark = answer.remark or ""
+    label = _LABEL.search(remark)
+    entry = find_entry(int(label[1])) if label else None
+    if label and entry:
+        message = remark[: label.start()].removesuffix(entry.remedy).rstrip()
+        return _class_of(entry)(entry.name, message)
+    entry = CATALOGUE[_NAMES_OF_CODES.get(answer.code, "REFUSED_BY_SERVER")]
+    return _class_of(entry)(entry.name, f"{address} answered code {answer.code}: {remark or 'no reason given'}")
+
+
+def _class_of(entry: ErrorEntry) -> type[MillstreamError]:
+    if entry.name == "FLUSH_TIMEOUT" or 4000 <= entry.number < 5000:
+        return StoreError
+    if 2000 <= entry.number < 3000:
+        return NameRefused
+    if 3000 <= entry.number < 3200:
+        return MessageRefused
+    if 3200 <= entry.number < 4000:
+        return ConsumeRefused
+    return ConnectionFailed if entry.name == "PROTOCOL_VIOLATION" else Refused

@@ -1,0 +1,183 @@
+"""Topic and group settings on the wire: the ext fields of code 17, and the JSON of codes 21, 200 and 201.
+
+A topic's attributes travel as `+name=value` joined by commas (code 17) or as a map (code 21). Groups use the fields of
+RocketMQ's SubscriptionGroupConfig; its `retryMaxTimes` counts the deliveries after the first one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from millstream.model.errors import MessageRefused, NameRefused
+from millstream.model.group import DEFAULT_BACKOFF_S, DEFAULT_MAX_ATTEMPTS, GroupConfig
+from millstream.model.topic import MAX_QUEUES, MessageType, Permission, TopicConfig
+from millstream.protocol.remoting.bodies import (
+    CamelBody,
+    TopicConfigData,
+    TopicConfigTable,
+    decode_body,
+    encode_body,
+)
+
+__all__ = [
+    "decode_group",
+    "decode_group_table",
+    "decode_topic_table",
+    "encode_group",
+    "encode_group_table",
+    "encode_topic_table",
+    "parse_topic_fields",
+    "topic_data",
+    "topic_fields",
+    "topics_of",
+]
+
+_MESSAGE_TYPE: Final = "message.type"
+_UNSPECIFIED: Final = "UNSPECIFIED"
+_CUSTOMIZED: Final = "CUSTOMIZED"
+
+
+class _CustomizedRetry(CamelBody):
+    next: list[int] = msgspec.field(default_factory=list)
+
+
+class _RetryPolicy(CamelBody):
+    type: str = _CUSTOMIZED
+    customized_retry_policy: _CustomizedRetry | None = None
+
+
+class _GroupData(CamelBody):
+    group_name: str
+    consume_message_orderly: bool = False
+    retry_max_times: int = DEFAULT_MAX_ATTEMPTS - 1
+    group_retry_policy: _RetryPolicy | None = None
+    consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    consume_broadcast_enable: bool = True
+    retry_queue_nums: int = 1
+    broker_id: int = 0
+    which_broker_when_consume_slowly: int = 1
+    notify_consumer_ids_changed_enable: bool = True
+    group_sys_flag: int = 0
+    consume_timeout_minute: int = 15
+
+
+class _GroupTable(CamelBody):
+    subscription_group_table: dict[str, _GroupData] = msgspec.field(default_factory=dict)
+
+
+def topic_fields(config: TopicConfig) -> dict[str, str]:
+    """The ext fields of a request that creates the topic."""
+    attributes = {_MESSAGE_TYPE: config.message_type.value, **config.attributes}
+    return {
+        "topic": config.name,
+        "defaultTopic": "TBW102",
+        "readQueueNums": str(config.read_queues),
+        "writeQueueNums": str(config.write_queues),
+        "perm": str(int(config.permission)),
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": "0",
+        "order": "false",
+        "attributes": ",".join(f"+{name}={value}" for name, value in attributes.items()),
+    }
+
+
+def parse_topic_fields(ext: dict[str, str]) -> TopicConfig:
+    """The topic of those ext fields; ILLEGAL_TOPIC for a blank name, MESSAGE_MALFORMED for bad numbers or types."""
+    name = ext.get("topic", "").strip()
+    if not name:
+        raise NameRefused("ILLEGAL_TOPIC", "The request names no topic.")
+    attributes: dict[str, str] = {}
+    for item in filter(None, ext.get("attributes", "").split(",")):
+        key, _, value = item.partition("=")
+        if item.startswith("+"):
+            attributes[key[1:].strip()] = value.strip()
+    try:
+        read, write = int(ext.get("readQueueNums", "4")), int(ext.get("writeQueueNums", "4"))
+        permission = int(ext.get("perm", "6"))
+    except ValueError as error:
+        raise MessageRefused("MESSAGE_MALFORMED", f"The settings of topic {name} cannot be read: {error}.") from None
+    return _topic(name, read, write, permission, attributes)
+
+
+def topic_data(config: TopicConfig) -> TopicConfigData:
+    """The topic as brokers tell it to nameservers and tools."""
+    return TopicConfigData(
+        config.name,
+        config.read_queues,
+        config.write_queues,
+        int(config.permission),
+        attributes={_MESSAGE_TYPE: config.message_type.value, **config.attributes},
+    )
+
+
+def encode_topic_table(topics: Iterable[TopicConfig]) -> bytes:
+    """The body that tells all topics of a broker."""
+    table = TopicConfigTable({config.name: topic_data(config) for config in topics}, {"counter": 0, "timestamp": 0})
+    return encode_body(table)
+
+
+def decode_topic_table(body: bytes) -> list[TopicConfig]:
+    """The topics of such a body."""
+    return topics_of(decode_body(TopicConfigTable, body))
+
+
+def topics_of(table: TopicConfigTable) -> list[TopicConfig]:
+    """The topics that a broker tells. Those with settings that we do not know are passed over."""
+    found = []
+    for data in table.topic_config_table.values():
+        attributes = dict(data.attributes or {})
+        try:
+            found.append(_topic(data.topic_name, data.read_queue_nums, data.write_queue_nums, data.perm, attributes))
+        except MessageRefused:
+            continue
+    return found
+
+
+def encode_group(config: GroupConfig) -> bytes:
+    """The body that creates the group."""
+    return encode_body(_group_data(config))
+
+
+def decode_group(body: bytes) -> GroupConfig:
+    """The group of such a body."""
+    return _group(decode_body(_GroupData, body))
+
+
+def encode_group_table(groups: Iterable[GroupConfig]) -> bytes:
+    """The body that tells all groups of a broker."""
+    return encode_body(_GroupTable({config.name: _group_data(config) for config in groups}))
+
+
+def decode_group_table(body: bytes) -> list[GroupConfig]:
+    """The groups of such a body."""
+    return [_group(data) for data in decode_body(_GroupTable, body).subscription_group_table.values()]
+
+
+def _topic(name: str, read: int, write: int, permission: int, attributes: dict[str, str]) -> TopicConfig:
+    if not 0 <= read <= MAX_QUEUES or not 0 <= write <= MAX_QUEUES or not read + write:
+        raise MessageRefused(
+            "MESSAGE_MALFORMED",
+            f"Topic {name} asks for {read} readable and {write} writable queues (1 to {MAX_QUEUES}).",
+        )
+    kind = attributes.pop(_MESSAGE_TYPE, _UNSPECIFIED).upper()
+    try:
+        message_type = MessageType.NORMAL if kind == _UNSPECIFIED else MessageType(kind)
+        return TopicConfig(name, message_type, read, write, Permission(permission & 7), attributes)
+    except ValueError as error:
+        raise MessageRefused("MESSAGE_MALFORMED", f"The settings of topic {name} cannot be read: {error}.") from None
+
+
+def _group_data(config: GroupConfig) -> _GroupData:
+    steps = _CustomizedRetry([step * 1000 for step in config.backoff_s])
+    return _GroupData(config.name, config.fifo, config.max_attempts - 1, _RetryPolicy(customized_retry_policy=steps))
+
+
+def _group(data: _GroupData) -> GroupConfig:
+    policy = data.group_retry_policy
+    steps = policy.customized_retry_policy.next if policy and policy.customized_retry_policy else []
+    backoff_s = tuple(max(0, step // 1000) for step in steps) or DEFAULT_BACKOFF_S
+    return GroupConfig(data.group_name, data.consume_message_orderly, max(1, data.retry_max_times + 1), backoff_s)

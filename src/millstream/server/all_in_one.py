@@ -1,0 +1,133 @@
+"""All roles in one process: nameserver, broker and proxy ("merged" deployment)."""
+
+from __future__ import annotations
+
+import math
+import socket
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from millstream.broker.broker import Broker, BrokerOptions
+from millstream.broker.remoting import broker_handlers
+from millstream.cluster.nameserver import BrokerRegistration, RouteRegistry
+from millstream.cluster.remoting import nameserver_handlers
+from millstream.model.clock import Clock, SystemClock
+from millstream.model.message import Address
+from millstream.proxy.grpc.server import GrpcServer
+from millstream.proxy.local import LocalBackend
+from millstream.proxy.processor import Processor
+from millstream.store.message_store import StoreOptions
+from millstream.transport.remoting_server import RemotingServer
+
+__all__ = ["AllInOne", "AllInOneOptions", "Endpoints"]
+
+_WILDCARDS = ("", "0.0.0.0", "::")
+
+
+@dataclass(frozen=True, slots=True)
+class AllInOneOptions:
+    """Where the roles listen and keep their data; port 0 takes a free one. `sync_flush` is the ack level.
+
+    `advertised_host` is what clients are told to connect to; by default `host`, or this machine's own name where
+    `host` stands for all addresses.
+    """
+
+    directory: Path
+    host: str = "127.0.0.1"
+    grpc_port: int = 8081
+    remoting_port: int = 10911
+    nameserver_port: int = 9876
+    sync_flush: bool = False
+    advertised_host: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """The addresses that clients reach, with the ports that were taken."""
+
+    nameserver: Address
+    broker: Address
+    grpc: Address
+
+
+class AllInOne:
+    """Starts and stops all roles in the right order; all calls from one event loop."""
+
+    def __init__(self, options: AllInOneOptions, *, clock: Clock | None = None) -> None:
+        self._options = options
+        self._clock = clock or SystemClock()
+        self._resources = AsyncExitStack()
+
+    async def start(self) -> Endpoints:
+        """Listen and recover the log; raises StartRefused or StoreError and leaves nothing open then."""
+        try:
+            return await self._start()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Take no more requests, answer what is under way, write what is to be kept."""
+        await self._resources.aclose()
+
+    async def _start(self) -> Endpoints:
+        options = self._options
+        host = options.advertised_host or _reachable_host(options.host)
+        # The broker's port is taken before its log is opened: the records carry the port, and a port in use is
+        # found before any file is touched. Nobody finds the broker until the nameserver listens, which comes last.
+        broker_server = RemotingServer({}, options.host, options.remoting_port, clock=self._clock)
+        broker_address = Address(host, await broker_server.start())
+        self._resources.push_async_callback(broker_server.close)
+        broker = await self._open_broker(broker_address)
+        broker_server.handlers = broker_handlers(broker)
+        grpc_port = await self._open_proxy(broker, host)
+        nameserver_port = await self._open_nameserver(broker)
+        return Endpoints(Address(host, nameserver_port), broker_address, Address(host, grpc_port))
+
+    async def _open_broker(self, advertised: Address) -> Broker:
+        store = StoreOptions(sync_flush=self._options.sync_flush)
+        broker = Broker(
+            self._options.directory, options=BrokerOptions(store=store), clock=self._clock, advertised=advertised
+        )
+        await broker.start()
+        self._resources.push_async_callback(broker.close)
+        return broker
+
+    async def _open_proxy(self, broker: Broker, host: str) -> int:
+        processor = Processor(LocalBackend(broker), clock=self._clock)
+        await processor.start()
+        self._resources.push_async_callback(processor.close)
+        told = self._options.advertised_host
+        advertised = None if told is None else Address(told, 0)
+        server = GrpcServer(processor, self._options.host, self._options.grpc_port, advertised=advertised)
+        port = await server.start()
+        self._resources.push_async_callback(server.close)
+        return port
+
+    async def _open_nameserver(self, broker: Broker) -> int:
+        registry = RouteRegistry()
+        address = f"{broker.advertised.host}:{broker.advertised.port}"
+        topics = tuple(broker.topics.all())
+        registration = BrokerRegistration(broker.cluster, broker.name, address, topics)
+        registry.register(registration, lease_s=math.inf)
+        broker.topics.on_change.append(lambda name, topic: registry.update_topic(broker.name, name, topic))
+        server = RemotingServer(
+            nameserver_handlers(registry, clock=self._clock),
+            self._options.host,
+            self._options.nameserver_port,
+            clock=self._clock,
+        )
+        port = await server.start()
+        self._resources.push_async_callback(server.close)
+        return port
+
+
+def _reachable_host(host: str) -> str:
+    """What clients can connect to when the server listens on `host`."""
+    if host not in _WILDCARDS:
+        return host
+    try:
+        return socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return "127.0.0.1"

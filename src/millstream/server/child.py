@@ -1,0 +1,83 @@
+"""A server as a child process: for tests, examples and benchmarks, of this project and of its users."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from millstream.model.errors import StartRefused
+
+__all__ = ["ServerAddresses", "ServerProcess"]
+
+_READY_TIMEOUT_S = 30.0
+_STOP_TIMEOUT_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAddresses:
+    """`host:port` of each role."""
+
+    nameserver: str
+    broker: str
+    grpc: str
+
+
+class ServerProcess:
+    """`millstream quickstart` on free ports over `directory`, ready when the constructor returns.
+
+    Use it as a context manager; leaving it stops the server cleanly. `options` are further command-line options.
+    Raises StartRefused with the server's words if it does not become ready in 30 s.
+    """
+
+    def __init__(self, directory: Path, *, options: Sequence[str] = ()) -> None:
+        ports = ("--grpc-port", "0", "--remoting-port", "0", "--nameserver-port", "0")
+        command = [sys.executable, "-m", "millstream", "quickstart", "--dir", str(directory), "-o", "json"]
+        self._process = subprocess.Popen(
+            [*command, *ports, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert self._process.stdout is not None
+        watchdog = threading.Timer(_READY_TIMEOUT_S, self._process.kill)
+        watchdog.start()
+        try:
+            first, self.ready_line = self._process.stdout.readline(), self._process.stdout.readline().strip()
+        finally:
+            watchdog.cancel()
+        if not self.ready_line.startswith("ready"):
+            said = self._process.communicate()[1].strip().removeprefix("error: ")
+            raise StartRefused("BAD_CONFIGURATION", f"The server did not become ready: {said or 'it said nothing.'}")
+        addresses = json.loads(first)
+        self.addresses = ServerAddresses(addresses["nameserver"], addresses["broker"], addresses["grpc"])
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def __enter__(self) -> ServerProcess:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.stop()
+
+    def kill(self) -> None:
+        """End it as kill -9 does."""
+        self._process.kill()
+        self._end()
+
+    def stop(self) -> None:
+        """End it cleanly; does nothing if it has ended."""
+        self._process.terminate()
+        self._end()
+
+    def _end(self) -> None:
+        try:
+            self._process.communicate(timeout=_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+        except ValueError:
+            self._process.wait()

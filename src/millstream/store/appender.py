@@ -1,0 +1,215 @@
+"""The asynchronous edge of the store: what arrives in one turn of the event loop is appended by one write.
+
+Under async flush a sender is answered after the write, and a thread flushes every `flush_interval_ms`. Under sync flush
+it is answered after one fdatasync in that thread; what is written meanwhile waits for the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from millstream.model.errors import MessageRefused, StoreError
+from millstream.store.message_store import MessageStore
+from millstream.store.write_batch import AppendedRecord, PendingRecord
+
+__all__ = ["FLUSH_TIMEOUT_S", "MAX_WAITING_BYTES", "Appender"]
+
+MAX_WAITING_BYTES = 256 * 1024 * 1024
+"""Bodies that wait to be written or flushed; more is refused with TOO_MANY_REQUESTS."""
+
+FLUSH_TIMEOUT_S = 5.0
+"""How long a sender waits for a sync flush before it hears FLUSH_TIMEOUT; RocketMQ's `syncFlushTimeout`."""
+
+RECORD_OVERHEAD_BYTES = 512
+"""What a waiting record counts beside its body."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """One call of `append` or `append_many` that has no answer yet."""
+
+    records: Sequence[PendingRecord]
+    size_bytes: int
+    is_many: bool
+    future: asyncio.Future[Any]
+    appended: list[AppendedRecord]
+
+    def resolve(self) -> None:
+        if not self.future.done():
+            self.future.set_result(self.appended if self.is_many else self.appended[0])
+
+    def refuse(self, error: BaseException) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """What one write has stored and one flush will confirm."""
+
+    log_end: int
+    waiting: list[_Waiting]
+
+
+class Appender:
+    """Appends for senders of one event loop, all of whose calls come from that loop.
+
+    `on_visible` is called in the loop with each (topic, queue number) that has new readable records. A failed write or
+    sync is final: what waits and what comes later fails with STORE_FAILED. A full disk is not: DISK_FULL for those that
+    met it.
+    """
+
+    def __init__(self, store: MessageStore, *, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self.on_visible: Callable[[Sequence[tuple[str, int]]], None] | None = None
+        self._store = store
+        self._loop = loop or asyncio.get_running_loop()
+        self._sync_flush = store.options.sync_flush
+        self._arrived: list[_Waiting] = []
+        self._written: deque[_Group] = deque()
+        self._waiting_bytes = 0
+        self._failure: StoreError | None = None
+        self._is_closed = False
+        # One thread for flushes, and one for checkpoints, which must not hold them up.
+        self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="millstream-flush")
+        self._flush: asyncio.Future[None] | None = None
+        self._upkeep = self._loop.create_task(self._keep_up())
+
+    def append(self, record: PendingRecord) -> asyncio.Future[AppendedRecord]:
+        """Where the message was stored, once the flush policy's promise holds. Refusals are raised at once."""
+        size_bytes = len(record.message.body) + RECORD_OVERHEAD_BYTES
+        return self._enter((record,), size_bytes, is_many=False)
+
+    def append_many(self, records: Sequence[PendingRecord]) -> asyncio.Future[list[AppendedRecord]]:
+        """As `append`, for records that are stored together or not at all."""
+        size_bytes = sum(len(record.message.body) + RECORD_OVERHEAD_BYTES for record in records)
+        return self._enter(records, size_bytes, is_many=True)
+
+    def _enter(self, records: Sequence[PendingRecord], size_bytes: int, *, is_many: bool) -> asyncio.Future[Any]:
+        if self._failure is not None:
+            raise StoreError("STORE_FAILED", self._failure.message)
+        if self._is_closed:
+            raise StoreError("STORE_FAILED", "The store is closing.")
+        if self._waiting_bytes + size_bytes > MAX_WAITING_BYTES:
+            raise MessageRefused(
+                "TOO_MANY_REQUESTS", f"{self._waiting_bytes} bytes wait for the disk; the limit is {MAX_WAITING_BYTES}."
+            )
+        self._waiting_bytes += size_bytes
+        future = self._loop.create_future()
+        if not self._arrived:
+            self._loop.call_soon(self._write_arrived)
+        self._arrived.append(_Waiting(records, size_bytes, is_many, future, []))
+        return future
+
+    def _write_arrived(self) -> None:
+        arrived, self._arrived = self._arrived, []
+        if arrived:
+            self._write(arrived)
+
+    def _write(self, arrived: list[_Waiting]) -> None:
+        try:
+            appended = iter(self._store.put([record for waiting in arrived for record in waiting.records]))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the senders' answer
+            self._write_apart(arrived, error)
+            return
+        for waiting in arrived:
+            waiting.appended = list(itertools.islice(appended, len(waiting.records)))
+        self._stored(arrived)
+
+    def _write_apart(self, arrived: list[_Waiting], error: Exception) -> None:
+        """Store each call by itself after the write of all has failed, so that one bad message fails no other."""
+        if isinstance(error, StoreError) and error.name == "STORE_FAILED":
+            self._refuse(arrived, error)
+            self._fail(error)
+        elif len(arrived) == 1:
+            self._refuse(arrived, error)
+        else:
+            for waiting in arrived:
+                self._write([waiting])
+
+    def _refuse(self, refused: Sequence[_Waiting], error: BaseException) -> None:
+        for waiting in refused:
+            self._waiting_bytes -= waiting.size_bytes
+            waiting.refuse(error)
+
+    def _stored(self, stored: list[_Waiting]) -> None:
+        if self._sync_flush:
+            self._written.append(_Group(self._store.written_log_offset, stored))
+            self._start_flush()
+        else:
+            self._answer(stored)
+
+    def _answer(self, stored: list[_Waiting]) -> None:
+        for waiting in stored:
+            self._waiting_bytes -= waiting.size_bytes
+            waiting.resolve()
+        if self.on_visible is not None:
+            pairs = {(record.message.topic, record.queue_id) for waiting in stored for record in waiting.records}
+            self.on_visible(list(pairs))
+
+    def _start_flush(self) -> None:
+        if self._flush is None and self._written:
+            self._flush = self._loop.run_in_executor(self._threads, self._store.flush_log)
+            late = self._loop.call_later(FLUSH_TIMEOUT_S, self._flush_is_late)
+            self._flush.add_done_callback(lambda flush: self._flushed(flush, late))
+
+    def _flushed(self, flush: asyncio.Future[None], late: asyncio.TimerHandle) -> None:
+        late.cancel()
+        self._flush = None
+        error = flush.exception()
+        if error is not None:
+            self._fail(error)
+            return
+        stored: list[_Waiting] = []
+        while self._written and self._written[0].log_end <= self._store.flushed_log_offset:
+            stored += self._written.popleft().waiting
+        self._start_flush()
+        self._answer(stored)
+
+    def _flush_is_late(self) -> None:
+        error = StoreError("FLUSH_TIMEOUT", f"The disk did not confirm the write within {FLUSH_TIMEOUT_S:g} s.")
+        for group in self._written:
+            for waiting in group.waiting:
+                waiting.refuse(error)
+
+    def _fail(self, error: BaseException) -> None:
+        if self._failure is None:
+            _log.error("The store takes no more messages: %s", error)
+        self._failure = error if isinstance(error, StoreError) else StoreError("STORE_FAILED", str(error))
+        while self._written:
+            self._refuse(self._written.popleft().waiting, self._failure)
+
+    async def _keep_up(self) -> None:
+        """Flush in the background, and write checkpoints, until cancelled or failed."""
+        store = self._store
+        while self._failure is None:
+            await asyncio.sleep(store.options.flush_interval_ms / 1000)
+            try:
+                if not self._sync_flush and store.flushed_log_offset < store.written_log_offset:
+                    await self._loop.run_in_executor(self._threads, store.flush_log)
+                if store.checkpoint_is_due:
+                    await self._loop.run_in_executor(self._threads, store.write_checkpoint)
+            except StoreError as error:
+                if error.name == "DISK_FULL":
+                    _log.warning("The checkpoint has to wait: %s", error)
+                else:
+                    self._fail(error)
+
+    async def close(self) -> None:
+        """Write and answer what waits, and end the threads. The store stays open. Closing twice is no error."""
+        self._is_closed = True
+        self._write_arrived()
+        while self._flush is not None:
+            await asyncio.wait([self._flush])
+            await asyncio.sleep(0)
+        self._upkeep.cancel()
+        await asyncio.gather(self._upkeep, return_exceptions=True)
+        await self._loop.run_in_executor(None, self._threads.shutdown)

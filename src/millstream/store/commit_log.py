@@ -1,0 +1,257 @@
+"""The log: every record of every topic in the order of arrival, in segments of a fixed size.
+
+A segment is a file named by the 20 digits of the log offset it starts at. A record never spans segments: where it and
+the 8 bytes of an end mark do not fit any more, `int32 remaining | int32 MAGIC_BLANK` closes the segment. Behind the
+last record are zeros. Source of the layout: RocketMQ 5.3 (facts only).
+
+Room on the disk is reserved ahead of writing, so a full disk is met before a byte is written and is not final; a
+write or sync that fails is (the owner of the log stops using it).
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from millstream.model.errors import StoreError
+from millstream.protocol.record import MAGIC_BLANK
+from millstream.store.files import FileLayer, is_disk_full
+
+__all__ = ["BLANK_BYTES", "MIN_SEGMENT_BYTES", "CommitLog", "Run", "Segment"]
+
+BLANK_BYTES = 8
+"""Bytes of the mark that closes a segment; every record leaves room for it."""
+
+MIN_SEGMENT_BYTES = 1024
+"""A segment must hold at least a small record."""
+
+ALLOCATION_BYTES = 64 * 1024 * 1024
+"""Room reserved on the disk at a time; a segment's full size would be taken from an idle broker as well."""
+
+_BLANK = struct.Struct(">ii")
+_NAME_DIGITS = 20
+
+
+@dataclass(slots=True)
+class Segment:
+    """One file of the log: the offsets from `start` up to but without `end`."""
+
+    path: Path
+    start: int
+    end: int
+    allocated_end: int
+    is_named_on_disk: bool = False
+    descriptor: int | None = None
+    view: memoryview | None = None
+
+
+@dataclass(slots=True)
+class Run:
+    """Records that follow one another without a gap, on their way to the log offset `start`."""
+
+    start: int
+    records: list[bytes]
+
+
+class CommitLog:
+    """The segments of one directory. `end` is the log offset that the next record gets, unless it has to roll.
+
+    One thread writes; what `take_unsynced` gave may be synced by another one meanwhile. Errors of the disk are
+    `OSError`, but for a full one, which is DISK_FULL.
+    """
+
+    def __init__(self, directory: Path, segment_bytes: int, files: FileLayer) -> None:
+        if segment_bytes < MIN_SEGMENT_BYTES:
+            raise ValueError(f"a segment has at least {MIN_SEGMENT_BYTES} bytes, not {segment_bytes}")
+        self._directory = directory
+        self._segment_bytes = segment_bytes
+        self._files = files
+        self._segments: list[Segment] = []
+        self._starts: list[int] = []
+        self._unsynced: list[Segment] = []
+        files.make_directory(directory)
+        self._load()
+        self.end = self.start
+
+    @property
+    def start(self) -> int:
+        """The log offset of the first segment; 0 for an empty log."""
+        return self._starts[0] if self._starts else 0
+
+    @property
+    def end_of_segments(self) -> int:
+        """The log offset behind the last segment, whether it is filled or not."""
+        return self._segments[-1].end if self._segments else 0
+
+    @property
+    def segment_bytes(self) -> int:
+        """The size of the segments to come."""
+        return self._segment_bytes
+
+    def _load(self) -> None:
+        paths = [path for path in self._files.entries(self._directory) if _is_segment_name(path.name)]
+        for number, path in enumerate(paths):
+            start = int(path.name)
+            with self._files.opened(path) as descriptor:
+                size = self._files.size(descriptor)
+                following = int(paths[number + 1].name) if number + 1 < len(paths) else None
+                full = max(size, self._segment_bytes) if following is None else following - start
+                if size < full:
+                    # Cut short by a crash or by somebody: reading a map beyond the file's end would end the process.
+                    self._files.truncate(descriptor, full)
+            self._add(Segment(path, start, start + full, allocated_end=start, is_named_on_disk=True))
+
+    def _add(self, segment: Segment) -> None:
+        self._segments.append(segment)
+        self._starts.append(segment.start)
+
+    def segment_at(self, log_offset: int) -> Segment | None:
+        """The segment that holds the offset, or None where the log has none."""
+        number = bisect_right(self._starts, log_offset) - 1
+        if number < 0:
+            return None
+        segment = self._segments[number]
+        return segment if log_offset < segment.end else None
+
+    def next_start(self, log_offset: int) -> int | None:
+        """The start of the first segment that begins behind the offset."""
+        number = bisect_right(self._starts, log_offset)
+        return self._starts[number] if number < len(self._starts) else None
+
+    def limit(self, log_offset: int) -> int:
+        """The end of the segment that has or will have the offset."""
+        segment = self.segment_at(log_offset)
+        return segment.end if segment is not None else log_offset + self._segment_bytes
+
+    def view(self, segment: Segment) -> memoryview:
+        """The whole segment, mapped read-only."""
+        if segment.view is None:
+            with self._files.opened(segment.path) as descriptor:
+                segment.view = self._files.map(descriptor)[: segment.end - segment.start]
+        return segment.view
+
+    def slice(self, log_offset: int, size_bytes: int) -> memoryview | None:
+        """The bytes at an offset without a copy, or None where the log does not have them all."""
+        segment = self.segment_at(log_offset)
+        if segment is None or log_offset + size_bytes > segment.end:
+            return None
+        position = log_offset - segment.start
+        return self.view(segment)[position : position + size_bytes]
+
+    def write(self, runs: Sequence[Run]) -> None:
+        """Append the runs, the first at `end` and each other one at the start of a segment; one write for each.
+
+        Raises DISK_FULL with nothing written and nothing changed, OSError with the log in an unknown state.
+        """
+        prepared = []
+        for number, run in enumerate(runs):
+            data = b"".join(run.records)
+            end = run.start + len(data)
+            try:
+                segment = self.segment_at(run.start) or self._create(run.start)
+                if number + 1 < len(runs):
+                    data += _BLANK.pack(segment.end - end, MAGIC_BLANK)
+                self._reserve(segment, run.start + len(data))
+            except OSError as error:
+                if not is_disk_full(error):
+                    raise
+                raise StoreError("DISK_FULL", f"The disk of {self._directory} has no room for the log.") from error
+            prepared.append((segment, run.start, data))
+        for segment, start, data in prepared:
+            if data:
+                self._files.pwrite(self._writable(segment), data, start - segment.start)
+                if segment not in self._unsynced:
+                    self._unsynced.append(segment)
+        self.end = end
+
+    def _create(self, start: int) -> Segment:
+        path = self._directory / f"{start:0{_NAME_DIGITS}}"
+        descriptor = self._files.open(path, create=True)
+        try:
+            self._files.truncate(descriptor, self._segment_bytes)
+        except OSError:
+            self._files.close(descriptor)
+            raise
+        segment = Segment(path, start, start + self._segment_bytes, allocated_end=start, descriptor=descriptor)
+        self._add(segment)
+        return segment
+
+    def _writable(self, segment: Segment) -> int:
+        if segment.descriptor is None:
+            segment.descriptor = self._files.open(segment.path)
+        return segment.descriptor
+
+    def _reserve(self, segment: Segment, end: int) -> None:
+        if end <= segment.allocated_end:
+            return
+        start, descriptor = segment.allocated_end, self._writable(segment)
+        ample_end = min(max(end, start + ALLOCATION_BYTES), segment.end)
+        try:
+            self._files.preallocate(descriptor, start - segment.start, ample_end - start)
+            segment.allocated_end = ample_end
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            self._files.preallocate(descriptor, start - segment.start, end - start)
+            segment.allocated_end = end
+
+    def take_unsynced(self) -> list[Segment]:
+        """The segments written since the last call, for `sync`; the caller answers for them from here on."""
+        taken, self._unsynced = self._unsynced, []
+        return taken
+
+    def sync(self, segments: Sequence[Segment]) -> None:
+        """Return when what was written to the segments before is on the disk."""
+        for segment in segments:
+            if segment.is_named_on_disk:
+                self._files.fdatasync(self._writable(segment))
+            else:
+                self._files.fsync(self._writable(segment))
+                self._files.sync_directory(self._directory)
+                segment.is_named_on_disk = True
+            if segment.end <= self.end:
+                self._close_descriptor(segment)
+
+    def sync_from(self, log_offset: int) -> None:
+        """Return when every segment that reaches beyond the offset is on the disk, whoever wrote it."""
+        for segment in self._segments:
+            if segment.end > log_offset:
+                self._files.fdatasync(self._writable(segment))
+        self._files.sync_directory(self._directory)
+
+    def cut(self, log_offset: int) -> None:
+        """Make `log_offset` the end: zeros behind it, and no segment that starts behind it. It is on the disk then."""
+        while self._segments and self._segments[-1].start > log_offset:
+            segment = self._segments.pop()
+            self._starts.pop()
+            self._close_segment(segment)
+            self._files.remove(segment.path)
+        segment_at_end = self.segment_at(log_offset)
+        if segment_at_end is not None:
+            descriptor = self._writable(segment_at_end)
+            self._files.truncate(descriptor, log_offset - segment_at_end.start)
+            self._files.truncate(descriptor, segment_at_end.end - segment_at_end.start)
+            self._files.fsync(descriptor)
+            segment_at_end.allocated_end = log_offset
+        self.end = log_offset
+
+    def _close_segment(self, segment: Segment) -> None:
+        segment.view = None
+        self._close_descriptor(segment)
+
+    def _close_descriptor(self, segment: Segment) -> None:
+        if segment.descriptor is not None:
+            self._files.close(segment.descriptor)
+            segment.descriptor = None
+
+    def close(self) -> None:
+        """Close the files. Slices that were handed out stay readable."""
+        for segment in self._segments:
+            self._close_segment(segment)
+
+
+def _is_segment_name(name: str) -> bool:
+    return len(name) == _NAME_DIGITS and name.isascii() and name.isdigit()

@@ -1,0 +1,173 @@
+"""The narrow file layer: every open, write, sync, rename and map of the store goes through one `FileLayer`.
+
+Tests put a recording or a faulty twin in its place; nothing else of the store calls `os` for files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+import shutil
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["FileLayer", "OpenFiles", "is_disk_full"]
+
+_FILE_MODE = 0o644
+_PARTIAL_SUFFIX = ".tmp"
+
+
+def is_disk_full(error: OSError) -> bool:
+    """Whether the error says that there is no room, which can pass, and not that the disk has failed."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+class FileLayer:
+    """The operating system's files. Errors are `OSError`; positions and lengths are bytes."""
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        """A descriptor for reading and writing; `create` makes the file if it is not there."""
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), _FILE_MODE)
+
+    def close(self, descriptor: int) -> None:
+        os.close(descriptor)
+
+    def size(self, descriptor: int) -> int:
+        return os.fstat(descriptor).st_size
+
+    def pwrite(self, descriptor: int, data: bytes | bytearray | memoryview, position: int) -> None:
+        """Write all of `data` at `position`."""
+        written = os.pwrite(descriptor, data, position)
+        view = memoryview(data)
+        while written < len(view):
+            written += os.pwrite(descriptor, view[written:], position + written)
+
+    def pread(self, descriptor: int, length: int, position: int) -> bytes:
+        """The bytes at `position`, fewer than `length` at the file's end."""
+        return os.pread(descriptor, length, position)
+
+    def fdatasync(self, descriptor: int) -> None:
+        """Return when the file's data is on the disk."""
+        getattr(os, "fdatasync", os.fsync)(descriptor)
+
+    def fsync(self, descriptor: int) -> None:
+        """Return when the file's data, size and other metadata are on the disk."""
+        os.fsync(descriptor)
+
+    def truncate(self, descriptor: int, length: int) -> None:
+        """Make the file `length` bytes long, with zeros where it grows."""
+        os.ftruncate(descriptor, length)
+
+    def preallocate(self, descriptor: int, position: int, length: int) -> None:
+        """Reserve room on the disk, so that writing there later neither fails for want of room nor moves the size.
+
+        Where the system has no such call nothing is reserved.
+        """
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(descriptor, position, length)
+
+    def map(self, descriptor: int) -> memoryview:
+        """The whole file (not empty), read-only and not copied. What is written to the file later shows in it."""
+        return memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Give the file another name; a file of that name is replaced in one step."""
+        source.replace(target)
+
+    def sync_directory(self, path: Path) -> None:
+        """Return when the directory's entries are on the disk."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def make_directory(self, path: Path) -> None:
+        """Make the directory and those above it, and return when its entry is on the disk. It may be there already."""
+        if path.is_dir():
+            return
+        self.make_directory(path.parent)
+        path.mkdir(exist_ok=True)
+        self.sync_directory(path.parent)
+
+    def entries(self, path: Path) -> list[Path]:
+        """What is in the directory, sorted by name; nothing if there is no such directory."""
+        return sorted(path.iterdir()) if path.is_dir() else []
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def read_all(self, path: Path) -> bytes:
+        """The whole of a small file."""
+        return path.read_bytes()
+
+    def remove(self, path: Path) -> None:
+        """Remove the file if it is there, and return when that is on the disk."""
+        path.unlink(missing_ok=True)
+        self.sync_directory(path.parent)
+
+    def remove_tree(self, path: Path) -> None:
+        """Remove the directory with all that is in it, if it is there, and return when that is on the disk."""
+        if path.is_dir():
+            shutil.rmtree(path)
+            self.sync_directory(path.parent)
+
+    @contextlib.contextmanager
+    def opened(self, path: Path, *, create: bool = False) -> Iterator[int]:
+        """A descriptor that is closed at the end of the block."""
+        descriptor = self.open(path, create=create)
+        try:
+            yield descriptor
+        finally:
+            self.close(descriptor)
+
+    def replace(self, path: Path, content: bytes, *, backup: Path | None = None) -> None:
+        """Put a file with `content` at `path` so that a crash leaves the old file or the new one, never a mixture.
+
+        The old file is kept as `backup` if one is named; a crash may then leave the backup alone.
+        """
+        partial = path.with_name(path.name + _PARTIAL_SUFFIX)
+        with self.opened(partial, create=True) as descriptor:
+            self.truncate(descriptor, 0)
+            self.pwrite(descriptor, content, 0)
+            self.fsync(descriptor)
+        if backup is not None and self.exists(path):
+            self.rename(path, backup)
+        self.rename(partial, path)
+        self.sync_directory(path.parent)
+
+
+class OpenFiles:
+    """Descriptors of files that are read again and again; the least recently used is closed beyond `limit`.
+
+    Not safe for use by several threads at once.
+    """
+
+    def __init__(self, files: FileLayer, limit: int) -> None:
+        self._files = files
+        self._limit = limit
+        self._descriptors: OrderedDict[Path, int] = OrderedDict()
+
+    def descriptor(self, path: Path) -> int:
+        """The descriptor of an existing file; it stays open until others push it out or it is forgotten."""
+        found = self._descriptors.get(path)
+        if found is not None:
+            self._descriptors.move_to_end(path)
+            return found
+        opened = self._descriptors[path] = self._files.open(path)
+        if len(self._descriptors) > self._limit:
+            self._files.close(self._descriptors.popitem(last=False)[1])
+        return opened
+
+    def forget(self, directory: Path) -> None:
+        """Close what is open under `directory`."""
+        for path in [path for path in self._descriptors if path.is_relative_to(directory)]:
+            self._files.close(self._descriptors.pop(path))
+
+    def close(self) -> None:
+        """Close everything."""
+        while self._descriptors:
+            self._files.close(self._descriptors.popitem()[1])

@@ -1,0 +1,114 @@
+"""Reading the log record by record, when the files derived from it are not enough.
+
+Two ways to meet bytes that are no record: behind the checkpoint they are the torn end of what was written last, and the
+scan stops there; before it they are damage in the middle of records that are on the disk, and the scan goes on at the
+next record.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+
+from millstream.protocol.record import (
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD_BYTES,
+    RecordOutline,
+    outline_record,
+    verify_record,
+)
+from millstream.store.commit_log import BLANK_BYTES, CommitLog, Segment
+from millstream.store.consume_queue import IndexEntry
+
+__all__ = ["LogScan", "is_named_by", "record_at"]
+
+_SIZE_AND_MAGIC = struct.Struct(">ii")
+_SIZE_BYTES = 4
+_MAGIC = re.compile(b"|".join(re.escape(struct.pack(">i", magic)) for magic in (MAGIC_V1, MAGIC_V2)))
+_PLACE = struct.Struct(">ii4xi4xqq")
+"""Size, magic, queue number, queue offset and log offset at the head of a record."""
+
+
+def record_at(view: memoryview, position: int, log_offset: int) -> memoryview | None:
+    """The record at a position of a segment, or None if there is none, it is damaged, or it is of another place."""
+    if position + MIN_RECORD_BYTES > len(view):
+        return None
+    size, magic, _, _, own_log_offset = _PLACE.unpack_from(view, position)
+    if magic not in (MAGIC_V1, MAGIC_V2) or not MIN_RECORD_BYTES <= size <= len(view) - position:
+        return None
+    if own_log_offset != log_offset:
+        return None
+    record = view[position : position + size]
+    return record if verify_record(record) else None
+
+
+def is_named_by(record: memoryview, entry: IndexEntry) -> bool:
+    """Whether the entry leads to this record. The record's checksum is not looked at."""
+    size, _, _, queue_offset, log_offset = _PLACE.unpack_from(record)
+    return bool(size == entry.size_bytes and queue_offset == entry.queue_offset and log_offset == entry.log_offset)
+
+
+class LogScan:
+    """The whole records from `start` on, in order.
+
+    After the loop `position` is the log offset where it ended and `end_of_records` the one behind the last record.
+    Without `durable_end` the scan ends at the first bytes that are no record. With it, it goes on over such bytes to
+    the next record and ends at that log offset; `damaged` counts the places.
+    """
+
+    def __init__(self, log: CommitLog, start: int, *, durable_end: int | None = None) -> None:
+        self._log = log
+        self._durable_end = durable_end
+        self.position = start
+        self.end_of_records = start
+        self.damaged = 0
+
+    def __iter__(self) -> Iterator[tuple[RecordOutline, int]]:
+        """The outline and the size of each record."""
+        while not self._is_done():
+            segment = self._log.segment_at(self.position)
+            if segment is None:
+                if self._durable_end is None:
+                    return
+                self._enter_next_segment()
+                continue
+            view = self._log.view(segment)
+            record = record_at(view, self.position - segment.start, self.position)
+            if record is not None:
+                yield outline_record(record), len(record)
+                self.position += len(record)
+                self.end_of_records = self.position
+            elif _is_blank(view, self.position - segment.start):
+                self.position = segment.end
+            elif self._durable_end is None:
+                return
+            else:
+                self.damaged += 1
+                self.position = self._next_record(segment, view)
+
+    def _is_done(self) -> bool:
+        return self._durable_end is not None and self.position >= self._durable_end
+
+    def _enter_next_segment(self) -> None:
+        following = self._log.next_start(self.position)
+        assert self._durable_end is not None
+        self.damaged += 1
+        self.position = self._durable_end if following is None else following
+
+    def _next_record(self, segment: Segment, view: memoryview) -> int:
+        """The log offset of the next record of the segment, or the segment's end."""
+        for found in _MAGIC.finditer(view, self.position - segment.start + 1 + _SIZE_BYTES):
+            position = found.start() - _SIZE_BYTES
+            if record_at(view, position, segment.start + position) is not None:
+                return segment.start + position
+        return segment.end
+
+
+def _is_blank(view: memoryview, position: int) -> bool:
+    if position + BLANK_BYTES > len(view):
+        return False
+    remaining, magic = _SIZE_AND_MAGIC.unpack_from(view, position)
+    return bool(magic == MAGIC_BLANK and remaining == len(view) - position)

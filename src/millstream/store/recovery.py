@@ -1,0 +1,149 @@
+"""Making log and consume queues agree after a start, whatever ended the run before.
+
+1. The checkpoint says what the consume queues had; one that is missing or does not fit the log is made again from it.
+2. The log is scanned from the checkpoint on, the entries are added, and the torn end is cut off at the first bytes that
+   are no whole record.
+
+The time is bounded by what was written since the checkpoint, unless a consume queue has to be made again.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from millstream.model.errors import StoreError
+from millstream.protocol.record import MIN_RECORD_BYTES, outline_record, verify_record
+from millstream.store.checkpoint import Checkpoint
+from millstream.store.commit_log import CommitLog
+from millstream.store.consume_queue import LOST_TAGS_CODE, ConsumeQueue, IndexEntry, tags_code
+from millstream.store.deleted_topics import DeletedTopics
+from millstream.store.log_scan import LogScan, is_named_by
+from millstream.store.queue_table import QueueTable
+
+__all__ = ["Recovery", "RecoveryReport"]
+
+_CHECKED_ENTRIES = 8
+"""Last entries of each consume queue that are compared with the log at a start."""
+
+MAX_ENTRIES_IN_MEMORY = 500_000
+"""Entries that a scan gathers before it writes them to the consume queues' files."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryReport:
+    """What a start found: records behind the checkpoint, consume queues made again, damaged places met in the log."""
+
+    scanned_records: int
+    rebuilt_queues: int
+    damaged_places: int
+    store_timestamp_ms: int
+
+
+class Recovery:
+    """One start of a store. `checkpoint` is None where there was none that can be read."""
+
+    def __init__(
+        self, log: CommitLog, queues: QueueTable, deleted: DeletedTopics, checkpoint: Checkpoint | None
+    ) -> None:
+        self._log = log
+        self._queues = queues
+        self._deleted = deleted
+        self._checkpoint = checkpoint
+        self._store_timestamp_ms = checkpoint.store_timestamp_ms if checkpoint is not None else 0
+        self._entries_in_memory = 0
+        self._damaged_places = 0
+
+    def run(self, entries_per_file: int) -> RecoveryReport:
+        """Recover; afterwards the log is cut behind its last whole record, on the disk, and all of it is visible."""
+        checkpoint = self._checkpoint
+        rebuilt = self._restore_queues(checkpoint, entries_per_file) if checkpoint is not None else 0
+        if checkpoint is not None:
+            scan = LogScan(self._log, checkpoint.log_offset)
+        else:
+            # Nothing says how far the log was on the disk, so damage must not cost what follows it.
+            self._queues.remove_unlisted_files()
+            scan = LogScan(self._log, self._log.start, durable_end=self._log.end_of_segments)
+        records = self._apply(scan, None)
+        end = scan.position if checkpoint is not None else scan.end_of_records
+        self._log.sync_from(checkpoint.log_offset if checkpoint is not None else 0)
+        self._log.cut(end)
+        self._deleted.limit(end)
+        for queue in self._queues:
+            queue.visible_offset = queue.next_offset
+        report = RecoveryReport(records, rebuilt, self._damaged_places, self._store_timestamp_ms)
+        _log.info("The store is open at log offset %d: %s", end, report)
+        return report
+
+    def _restore_queues(self, checkpoint: Checkpoint, entries_per_file: int) -> int:
+        """Take over the consume queues that the checkpoint names; the number of those that had to be made again."""
+        unfit: dict[ConsumeQueue, int] = {}
+        for topic, numbers in checkpoint.queues.items():
+            if self._deleted.log_offset(topic) >= checkpoint.log_offset:
+                continue
+            for queue_id, (min_offset, next_offset) in numbers.items():
+                queue = self._queues.obtain(topic, queue_id)
+                queue.start_at(min_offset, next_offset)
+                if checkpoint.entries_per_file != entries_per_file or not self._fits(queue, checkpoint.log_offset):
+                    unfit[queue] = next_offset
+        self._queues.remove_unlisted_files()
+        if unfit:
+            self._rebuild(unfit, checkpoint.log_offset)
+        return len(unfit)
+
+    def _fits(self, queue: ConsumeQueue, log_end: int) -> bool:
+        """Whether the queue's last entries are there and lead to its records."""
+        try:
+            entries = queue.entries(queue.next_offset - _CHECKED_ENTRIES, _CHECKED_ENTRIES)
+        except StoreError:
+            return False
+        return all(
+            0 <= entry.log_offset <= entry.log_offset + entry.size_bytes <= log_end and self._leads_to_record(entry)
+            for entry in entries
+        )
+
+    def _leads_to_record(self, entry: IndexEntry) -> bool:
+        if not entry.size_bytes:
+            return entry.tags_code == LOST_TAGS_CODE
+        if entry.size_bytes < MIN_RECORD_BYTES:
+            return False
+        record = self._log.slice(entry.log_offset, entry.size_bytes)
+        if record is None or not is_named_by(record, entry):
+            return False
+        # A damaged record is the readers' matter; making the queue again would not mend it.
+        return not verify_record(record) or tags_code(outline_record(record).tag) == entry.tags_code
+
+    def _rebuild(self, unfit: dict[ConsumeQueue, int], log_end: int) -> None:
+        _log.warning("Consume queues that are missing or do not fit the log are made again: %d", len(unfit))
+        for queue in unfit:
+            self._queues.remove_queue_files(queue.topic, queue.queue_id)
+            queue.start_at(0, 0)
+        self._apply(LogScan(self._log, self._log.start, durable_end=log_end), {*unfit})
+        for queue, next_offset in unfit.items():
+            queue.skip_to(next_offset, log_end)
+
+    def _apply(self, scan: LogScan, wanted: set[ConsumeQueue] | None) -> int:
+        """Add the scan's records to their queues, or to the `wanted` ones only; the number of records seen."""
+        count = 0
+        for (topic, queue_id, queue_offset, log_offset, stored_ms, tag), size_bytes in scan:
+            count += 1
+            if stored_ms > self._store_timestamp_ms:
+                self._store_timestamp_ms = stored_ms
+            if log_offset < self._deleted.log_offset(topic):
+                continue
+            queue = self._queues.obtain(topic, queue_id)
+            if wanted is None or queue in wanted:
+                queue.add(queue_offset, log_offset, size_bytes, tags_code(tag))
+                self._bound_memory()
+        self._damaged_places += scan.damaged
+        return count
+
+    def _bound_memory(self) -> None:
+        self._entries_in_memory += 1
+        if self._entries_in_memory >= MAX_ENTRIES_IN_MEMORY:
+            for queue in self._queues:
+                queue.write(queue.tail_offset, bytes(queue.tail))
+                queue.forget_written(len(queue.tail))
+            self._entries_in_memory = 0

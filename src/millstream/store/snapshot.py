@@ -1,0 +1,53 @@
+"""Small documents that are replaced as a whole: topics, groups, offsets, positions.
+
+Format: the line `millstream-snapshot 1 LENGTH CRC32\\n`, then the document.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from zlib import crc32
+
+from millstream.model.errors import StoreError
+from millstream.store.files import FileLayer
+
+__all__ = ["Snapshot"]
+
+_MARK = b"millstream-snapshot 1"
+
+
+class Snapshot:
+    """One document in a checksummed file at `path`, with the one before it in `path` + `.bak`.
+
+    Errors of the disk are raised as `OSError`.
+    """
+
+    def __init__(self, path: Path, files: FileLayer | None = None) -> None:
+        self._path = path
+        self._backup = path.with_name(path.name + ".bak")
+        self._files = files or FileLayer()
+
+    def save(self, document: bytes) -> None:
+        """Replace the document; it is on the disk when this returns, and a crash on the way leaves the old one."""
+        head = b"%s %d %08x\n" % (_MARK, len(document), crc32(document))
+        self._files.make_directory(self._path.parent)
+        self._files.replace(self._path, head + document, backup=self._backup)
+
+    def load(self) -> bytes | None:
+        """The document last saved, or None if there was none. A damaged file gives way to the one before it.
+
+        Raises STORE_FORMAT where files are there but none of them can be read.
+        """
+        there = [path for path in (self._path, self._backup) if self._files.exists(path)]
+        for path in there:
+            document = _document(self._files.read_all(path))
+            if document is not None:
+                return document
+        if not there:
+            return None
+        raise StoreError("STORE_FORMAT", f"{self._path} is damaged or of an unknown format, and so is its copy.")
+
+
+def _document(content: bytes) -> bytes | None:
+    head, _, document = content.partition(b"\n")
+    return document if head == b"%s %d %08x" % (_MARK, len(document), crc32(document)) else None

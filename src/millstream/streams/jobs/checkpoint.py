@@ -1,0 +1,122 @@
+"""The directory of one job: its identity, where it started reading, Spark's checkpoint and the malformed spool."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from millstream.streams.errors import JobError
+from millstream.streams.plan.nodes import Node
+from millstream.streams.plan.tables import Table
+from millstream.streams.spark.source.position import Position
+
+__all__ = ["Checkpoint", "fingerprint"]
+
+_IDENTITY_FILE = "job.json"
+_ID_CHARACTERS = 12
+
+_OPTIONS_THAT_MATTER = ("connector", "topic", "tag", "path", "format")
+"""Table options whose change makes another query; the others (limits, addresses) may change between runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Identity:
+    id: str
+    fingerprint: str
+    start: Position
+
+
+class Checkpoint:
+    """One directory. The identity is written once, before Spark's first micro-batch."""
+
+    def __init__(self, directory: Path, identity: _Identity) -> None:
+        self.directory = directory
+        self._identity = identity
+
+    @classmethod
+    def open(cls, directory: Path, plan_fingerprint: str, start: Callable[[], Position]) -> Checkpoint:
+        """The checkpoint in `directory`; a fresh one begins at `start()`.
+
+        Raises JobError CHECKPOINT_MISMATCH if the directory belongs to another plan.
+        """
+        file = directory / _IDENTITY_FILE
+        if file.exists():
+            identity = msgspec.json.decode(file.read_bytes(), type=_Identity)
+            if identity.fingerprint != plan_fingerprint:
+                raise JobError("CHECKPOINT_MISMATCH", f"The checkpoint {directory} belongs to another query.")
+            return cls(directory, identity)
+        directory.mkdir(parents=True, exist_ok=True)
+        identity = _Identity(uuid.uuid4().hex[:_ID_CHARACTERS], plan_fingerprint, start())
+        unfinished = directory / f".{_IDENTITY_FILE}"
+        unfinished.write_bytes(msgspec.json.encode(identity))
+        unfinished.replace(file)
+        return cls(directory, identity)
+
+    @property
+    def job_id(self) -> str:
+        """Twelve hexadecimal digits that stay the same over restarts."""
+        return self._identity.id
+
+    @property
+    def start(self) -> Position:
+        """Where the first run began to read."""
+        return self._identity.start
+
+    @property
+    def spark(self) -> Path:
+        """Spark's own checkpoint."""
+        return self.directory / "spark"
+
+    @property
+    def spool(self) -> Path:
+        """Where workers leave malformed messages."""
+        return self.directory / "malformed"
+
+    @property
+    def decoded(self) -> Path:
+        """Where the passes of a micro-batch share decoded rows."""
+        return self.directory / "decoded"
+
+    def clear_scratch(self) -> None:
+        """Remove what an attempt that ended left to its own micro-batch: it is read again."""
+        for directory in (self.spool, self.decoded):
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def has_ended(self) -> bool:
+        """Whether a bounded run on this checkpoint has sent its final tick: event time is over."""
+        return self.position().ended
+
+    def position(self) -> Position:
+        """The end of the latest micro-batch that was planned; the start where there is none."""
+        files = [file for file in (self.spark / "offsets").glob("*") if file.name.isdigit()]
+        if not files:
+            return self.start
+        lines = max(files, key=lambda file: int(file.name)).read_text().splitlines()
+        # A version line, a line of metadata, then one line per source; a dash where a source had nothing.
+        offset = lines[2] if len(lines) > 2 else "-"
+        return self.start if offset == "-" else Position.from_json(msgspec.json.decode(offset))
+
+
+def fingerprint(outputs: list[tuple[str, Node]]) -> str:
+    """A digest of what the outputs compute; equal plans have equal digests in every process."""
+    plain = msgspec.to_builtins([(name, _tagged(node)) for name, node in outputs], order="sorted")
+    return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()
+
+
+def _tagged(value: Any) -> Any:
+    """Dataclasses as lists that begin with the class's name, so that two kinds with equal fields stay apart."""
+    if isinstance(value, Table):
+        options = {name: value.options[name] for name in _OPTIONS_THAT_MATTER if name in value.options}
+        return ["Table", value.name, _tagged(value.columns), options, _tagged(value.watermark)]
+    if hasattr(value, "__dataclass_fields__"):
+        return [type(value).__name__, *(_tagged(getattr(value, name)) for name in value.__dataclass_fields__)]
+    if isinstance(value, tuple):
+        return [_tagged(item) for item in value]
+    return value

@@ -1,0 +1,64 @@
+"""A started job."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+from millstream.streams.jobs.pipeline import Pipeline
+from millstream.streams.jobs.progress import JobProgress, JobState
+
+__all__ = ["JobHandle"]
+
+
+class JobHandle:
+    """A started job: one pipeline per source table. If one fails the others are stopped."""
+
+    def __init__(self, name: str, pipelines: Sequence[Pipeline]) -> None:
+        self.name = name
+        self._pipelines = tuple(pipelines)
+
+    def progress(self) -> JobProgress:
+        """The counts of all pipelines together; the watermark is the earliest one."""
+        parts = [pipeline.progress() for pipeline in self._pipelines]
+        rows_out: Counter[str] = Counter()
+        for part in parts:
+            rows_out.update(part.rows_out)
+        watermarks = [part.watermark_ms for part in parts if part.watermark_ms is not None]
+        lags = [part.behind for part in parts if part.behind is not None]
+        return JobProgress(
+            rows_in=sum(part.rows_in for part in parts),
+            malformed=sum(part.malformed for part in parts),
+            late=sum(part.late for part in parts),
+            rows_out=dict(rows_out),
+            batches=sum(part.batches for part in parts),
+            rows_per_s=sum(part.rows_per_s for part in parts),
+            watermark_ms=min(watermarks, default=None),
+            behind=sum(lags) if lags else None,
+            state=_state([part.state for part in parts]),
+        )
+
+    def stop(self) -> None:
+        """End the job; its checkpoint stays. Stopping twice is no error."""
+        for pipeline in self._pipelines:
+            pipeline.stop()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether the job has ended within `timeout_s`. Raises JobError JOB_FAILED (or the sink's own) if it failed."""
+        deadline_s = time.monotonic() + timeout_s
+        ended = True
+        for pipeline in self._pipelines:
+            ended = pipeline.wait(max(0.0, deadline_s - time.monotonic())) and ended
+        for pipeline in self._pipelines:
+            failure = pipeline.failure()
+            if failure is not None:
+                self.stop()
+                raise failure
+        return ended
+
+
+def _state(states: Sequence[JobState]) -> JobState:
+    if "failed" in states:
+        return "failed"
+    return "running" if "running" in states else "ended"

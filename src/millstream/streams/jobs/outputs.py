@@ -1,0 +1,78 @@
+"""The outputs of a plan: the node that makes the rows, and the sink that takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+from millstream.streams.errors import JobError
+from millstream.streams.jobs.progress import ResultRows
+from millstream.streams.jobs.settings import JobSettings
+from millstream.streams.plan.nodes import JobPlan, Node, QueryPlan
+from millstream.streams.plan.tables import Table
+from millstream.streams.plan.types import Schema
+from millstream.streams.spark.sinks.console import BlackholeSink, PrintSink
+from millstream.streams.spark.sinks.files import FileSink
+from millstream.streams.spark.sinks.sink import Sink
+from millstream.streams.spark.sinks.topic import MessageMaker, TopicSink
+
+__all__ = ["QUERY_SINK", "Output", "outputs_of"]
+
+QUERY_SINK = "result"
+"""Name of the rows of an interactive query."""
+
+SEND_TIMEOUT_S = 10.0
+"""How long the acknowledgement of one send may take."""
+
+OnRows = Callable[[ResultRows], None]
+
+
+@dataclass(frozen=True)
+class Output:
+    """One INSERT or query."""
+
+    node: Node
+    sink: Sink
+
+
+def outputs_of(plan: JobPlan | QueryPlan, settings: JobSettings, on_rows: OnRows | None) -> list[Output]:
+    """The outputs of `plan` in its order. Raises JobError SINK_FAILED for a table that cannot be written."""
+    if isinstance(plan, QueryPlan):
+        return [Output(plan.query, _print_sink(QUERY_SINK, QUERY_SINK, plan.query.schema, on_rows))]
+    return [Output(sink.input, _sink(sink.table, sink.input.schema, settings, on_rows)) for sink in plan.sinks]
+
+
+def _sink(table: Table, schema: Schema, settings: JobSettings, on_rows: OnRows | None) -> Sink:
+    match table.connector:
+        case "print":
+            label = table.options.get("print-identifier") or table.name
+            return _print_sink(table.name, label, schema, on_rows)
+        case "blackhole":
+            return BlackholeSink(table.name, schema)
+        case "filesystem":
+            directory = _local_directory(table.options["path"])
+            return FileSink(table.name, schema, directory, table.options.get("format", "json"))
+        case "rocketmq":
+            nameserver = table.options.get("nameserver", settings.nameserver)
+            return TopicSink(table.name, MessageMaker.of(table), nameserver, timeout_s=SEND_TIMEOUT_S)
+        case connector:
+            raise JobError("SINK_FAILED", f"The table {table.name} cannot be written: its connector is {connector!r}.")
+
+
+def _print_sink(name: str, label: str, schema: Schema, on_rows: OnRows | None) -> PrintSink:
+    if on_rows is None:
+        return PrintSink(name, schema, None)
+    show = on_rows
+    return PrintSink(name, schema, lambda columns, rows: show(ResultRows(label, columns, rows)))
+
+
+def _local_directory(path: str) -> Path:
+    """The directory of a path or a file: URL."""
+    parts = urlparse(path)
+    if parts.scheme == "file":
+        return Path(unquote(parts.path))
+    if "://" in path:
+        raise JobError("SINK_FAILED", f"{path!r} is no local directory.", remedy="Use a path or a file: URL.")
+    return Path(path)

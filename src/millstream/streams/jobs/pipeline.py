@@ -1,0 +1,221 @@
+"""One Spark query: a source, its outputs, and what happens at the end of each micro-batch."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming import StreamingQuery
+
+from millstream.model.errors import MillstreamError
+from millstream.streams.errors import JobError
+from millstream.streams.jobs.cause import first_cause
+from millstream.streams.jobs.checkpoint import Checkpoint
+from millstream.streams.jobs.dead_letter import DeadLetters
+from millstream.streams.jobs.outputs import Output
+from millstream.streams.jobs.progress import JobProgress
+from millstream.streams.jobs.tally import Tally
+from millstream.streams.spark.sinks.router import deliver
+from millstream.streams.spark.source.spec import SourceSpec
+
+__all__ = ["BatchPipeline", "Pipeline", "StreamPipeline"]
+
+
+class Pipeline(Protocol):
+    """A running query over one source."""
+
+    def progress(self) -> JobProgress:
+        """The counts now."""
+        ...
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether it has ended within that time."""
+        ...
+
+    def failure(self) -> JobError | None:
+        """Why it failed; None while it runs or if it did not."""
+        ...
+
+    def stop(self) -> None:
+        """End it; returns when it has ended."""
+        ...
+
+
+class _Delivery:
+    """The end of a micro-batch: rows to the sinks, malformed messages to the dead letters, counts to the tally."""
+
+    def __init__(self, outputs: Sequence[Output], checkpoint: Checkpoint, letters: DeadLetters) -> None:
+        self._sinks = [output.sink for output in outputs]
+        self._job_id = checkpoint.job_id
+        self._letters = letters
+        self._checkpoint = checkpoint
+        self.tally = Tally(checkpoint.position())
+        checkpoint.clear_scratch()
+
+    def run(self, batch: DataFrame, batch_id: int) -> None:
+        counts = deliver(batch, self._sinks, job_id=self._job_id, batch_id=batch_id)
+        malformed = self._letters.deliver()
+        self._checkpoint.clear_scratch()
+        rows_out: Counter[str] = Counter()
+        for sink, count in zip(self._sinks, counts, strict=True):
+            rows_out[sink.name] += count
+        self.tally.delivered(rows_out, malformed)
+
+
+class StreamPipeline:
+    """Micro-batches, for ever or until what was there at the start is read."""
+
+    def __init__(self, delivery: _Delivery) -> None:
+        self._delivery = delivery
+        self._query: StreamingQuery | None = None
+        self._error: BaseException | None = None
+
+    @classmethod
+    def run(
+        cls,
+        frame: DataFrame,
+        outputs: Sequence[Output],
+        checkpoint: Checkpoint,
+        letters: DeadLetters,
+        *,
+        bounded: bool,
+        interval_ms: int,
+    ) -> StreamPipeline:
+        """Start the query on the checkpoint."""
+        pipeline = cls(_Delivery(outputs, checkpoint, letters))
+        writer = (
+            frame.writeStream.outputMode("append")
+            .option("checkpointLocation", str(checkpoint.spark))
+            .foreachBatch(pipeline._deliver)
+        )
+        writer = writer.trigger(availableNow=True) if bounded else writer.trigger(
+            processingTime=f"{interval_ms} milliseconds"
+        )
+        try:
+            pipeline._query = writer.start()
+        except PySparkException as error:
+            raise JobError("JOB_FAILED", f"The job did not start: {first_cause(error)}") from error
+        return pipeline
+
+    def progress(self) -> JobProgress:
+        """The counts up to the latest micro-batch that Spark has reported."""
+        self._absorb()
+        tally = self._delivery.tally
+        if self._running():
+            return tally.progress("running")
+        tally.ended()
+        return tally.progress("failed" if self.failure() else "ended")
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether the query has ended within `timeout_s`."""
+        query = self._query
+        assert query is not None
+        with contextlib.suppress(PySparkException):
+            # A failed query raises here; `failure` tells why.
+            query.awaitTermination(max(timeout_s, 1e-3))
+        return not self._running()
+
+    def failure(self) -> JobError | None:
+        """The first useful cause, where the query has failed."""
+        query = self._query
+        assert query is not None
+        error = self._error or query.exception()
+        if error is None or self._running():
+            return None
+        if isinstance(error, JobError):
+            return error
+        return JobError("JOB_FAILED", f"The job failed: {first_cause(error)}")
+
+    def stop(self) -> None:
+        """End the query; the micro-batch under way is abandoned and replayed at the next start."""
+        if self._query is not None:
+            self._query.stop()
+
+    def _deliver(self, batch: DataFrame, batch_id: int) -> None:
+        try:
+            self._absorb()
+            self._delivery.run(batch, batch_id)
+        except BaseException as error:
+            self._error = error
+            raise
+
+    def _running(self) -> bool:
+        return self._query is not None and self._query.isActive
+
+    def _absorb(self) -> None:
+        query = self._query
+        if query is None:
+            return
+        with contextlib.suppress(Py4JError):
+            report = query.lastProgress
+            if report is not None:
+                self._delivery.tally.absorb(msgspec.json.decode(report.json))
+
+
+class BatchPipeline:
+    """All rows between two positions in one pass, in a thread of its own."""
+
+    def __init__(self, delivery: _Delivery) -> None:
+        self._delivery = delivery
+        self._error: BaseException | None = None
+        self._thread: threading.Thread | None = None
+
+    @classmethod
+    def run(
+        cls,
+        frame: DataFrame,
+        spec: SourceSpec,
+        outputs: Sequence[Output],
+        checkpoint: Checkpoint,
+        letters: DeadLetters,
+    ) -> BatchPipeline:
+        """Start the pass."""
+        pipeline = cls(_Delivery(outputs, checkpoint, letters))
+        pipeline._thread = threading.Thread(target=pipeline._work, args=(frame, spec), name="millstream-batch")
+        pipeline._thread.daemon = True
+        pipeline._thread.start()
+        return pipeline
+
+    def progress(self) -> JobProgress:
+        """The counts; all of them come at the end."""
+        tally = self._delivery.tally
+        if self._running():
+            return tally.progress("running")
+        tally.ended()
+        return tally.progress("failed" if self._error else "ended")
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether the pass has ended within `timeout_s`."""
+        assert self._thread is not None
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def failure(self) -> JobError | None:
+        """The first useful cause, where the pass has failed."""
+        if self._error is None or isinstance(self._error, JobError):
+            return self._error
+        return JobError("JOB_FAILED", f"The job failed: {first_cause(self._error)}")
+
+    def stop(self) -> None:
+        """Wait for the pass: a batch cannot be left half done."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def _running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _work(self, frame: DataFrame, spec: SourceSpec) -> None:
+        began_s = time.monotonic()
+        try:
+            self._delivery.run(frame, 0)
+            self._delivery.tally.read_to(spec.end or spec.start, time.monotonic() - began_s)
+        except (MillstreamError, PySparkException, Py4JError, OSError, RuntimeError) as error:
+            self._error = error

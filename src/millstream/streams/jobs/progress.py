@@ -1,0 +1,43 @@
+"""What a job tells about itself while it runs, and the rows that it shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+__all__ = ["JobProgress", "JobState", "ResultRows"]
+
+JobState = Literal["running", "ended", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRows:
+    """Rows of a `print` sink or of an interactive query, in the order of `columns`.
+
+    `sink` is the print identifier, else the table's name; "result" for a query.
+    """
+
+    sink: str
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class JobProgress:
+    """Counts since this start of the job (not since its checkpoint began).
+
+    `rows_in` counts each source row once, however many outputs read it; `malformed` ones are among them. `late` rows
+    came after their window was closed; rows that Spark adds up before the check count as one. `rows_out` is by sink.
+    `rows_per_s` is the speed of the latest micro-batch while running, of the whole run afterwards. `watermark_ms` is
+    None until the first event time; `behind` counts rows that are stored and not read yet, None if unknown.
+    """
+
+    rows_in: int = 0
+    malformed: int = 0
+    late: int = 0
+    rows_out: dict[str, int] = field(default_factory=dict)
+    batches: int = 0
+    rows_per_s: float = 0.0
+    watermark_ms: int | None = None
+    behind: int | None = None
+    state: JobState = "running"

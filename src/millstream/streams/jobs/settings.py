@@ -1,0 +1,95 @@
+"""The settings of SET and the options of a source table, as the runner needs them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from millstream.streams.errors import JobError
+from millstream.streams.plan.tables import Table
+
+__all__ = ["JobSettings", "SourceSettings"]
+
+DEFAULT_MAX_ROWS = 200_000
+"""Rows of a micro-batch where nothing else is set: bounds the driver's memory for `print`, and a replay's work."""
+
+_DURATION = re.compile(r"\s*(\d+)\s*([a-z]*)\s*", re.IGNORECASE)
+_UNITS_MS = {
+    "": 1,
+    "ms": 1,
+    "milli": 1,
+    "millis": 1,
+    "millisecond": 1,
+    "milliseconds": 1,
+    "s": 1_000,
+    "sec": 1_000,
+    "second": 1_000,
+    "seconds": 1_000,
+    "m": 60_000,
+    "min": 60_000,
+    "minute": 60_000,
+    "minutes": 60_000,
+    "h": 3_600_000,
+    "hour": 3_600_000,
+    "hours": 3_600_000,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class JobSettings:
+    """`batch` runs over what is there, without Spark's streaming; `interval_ms` between micro-batches, 0 for none."""
+
+    batch: bool
+    interval_ms: int
+    nameserver: str
+    max_rows: int
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str], nameserver: str) -> JobSettings:
+        """The values of SET, else the defaults."""
+        return cls(
+            batch=settings.get("execution.runtime-mode", "streaming").lower() == "batch",
+            interval_ms=_duration_ms(settings.get("execution.checkpointing.interval", "0 s")),
+            nameserver=settings.get("millstream.nameserver", nameserver),
+            max_rows=int(settings.get("millstream.max-rows-per-trigger", DEFAULT_MAX_ROWS)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    """How a table is read. `dead_letter_topic` None: malformed messages are only counted."""
+
+    nameserver: str
+    topic: str
+    tag: str
+    startup: str
+    startup_timestamp_ms: int
+    max_rows: int
+    group: str
+    dead_letter_topic: str | None
+
+    @classmethod
+    def of(cls, table: Table, job: JobSettings) -> SourceSettings:
+        """The values of the WITH clause, else the job's."""
+        options = table.options
+        topic = options["topic"]
+        ignored = options.get("json.ignore-parse-errors", "false").lower() == "true"
+        return cls(
+            nameserver=options.get("nameserver", job.nameserver),
+            topic=topic,
+            tag=options.get("tag", "*"),
+            startup=options.get("scan.startup.mode", "earliest-offset"),
+            startup_timestamp_ms=int(options.get("scan.startup.timestamp-millis", "0")),
+            max_rows=int(options.get("scan.max-rows-per-trigger", job.max_rows)),
+            group=options.get("consumer.group", ""),
+            dead_letter_topic=None if ignored else options.get("dead-letter.topic", f"{topic}_dead_letter"),
+        )
+
+
+def _duration_ms(text: str) -> int:
+    found = _DURATION.fullmatch(text)
+    unit = _UNITS_MS.get(found[2].lower()) if found else None
+    if found is None or unit is None:
+        raise JobError("JOB_FAILED", f"{text!r} is no duration.", remedy="Write it as in '10 s', '500 ms' or '1 min'.")
+    return int(found[1]) * unit

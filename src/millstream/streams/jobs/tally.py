@@ -1,0 +1,103 @@
+"""The counts of one pipeline, gathered from what it delivers and from Spark's progress reports."""
+
+from __future__ import annotations
+
+import datetime
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from millstream.streams.jobs.progress import JobProgress, JobState
+from millstream.streams.spark.source.position import Position
+from millstream.streams.spark.source.reader import END_OF_TIME_MS
+
+__all__ = ["Tally"]
+
+_LONGEST_DELAY_MS = 3_660 * 86_400_000
+"""A watermark closer than this to the end of time is the final tick's."""
+
+
+class Tally:
+    """Counts of one pipeline; safe to use from several threads."""
+
+    def __init__(self, start: Position) -> None:
+        self._lock = threading.Lock()
+        self._started_s = time.monotonic()
+        self._ended_s: float | None = None
+        self._position = start
+        self._rows_in = self._malformed = self._late = self._batches = 0
+        self._rows_out: Counter[str] = Counter()
+        self._speed = 0.0
+        self._watermark_ms: int | None = None
+        self._behind: int | None = None
+        self._seen_batch = -1
+
+    def delivered(self, rows_out: Mapping[str, int], malformed: int) -> None:
+        """A micro-batch was delivered."""
+        with self._lock:
+            self._rows_out.update(rows_out)
+            self._malformed += malformed
+            self._batches += 1
+
+    def read_to(self, end: Position, seconds: float) -> None:
+        """The source was read up to `end` in `seconds`."""
+        with self._lock:
+            self._count_to(end, seconds)
+
+    def absorb(self, report: Mapping[str, Any] | None) -> None:
+        """Take Spark's report on a micro-batch; one that was taken already changes nothing."""
+        if report is None:
+            return
+        with self._lock:
+            if report["batchId"] <= self._seen_batch:
+                return
+            self._seen_batch = report["batchId"]
+            self._late += sum(int(operator.get("numRowsDroppedByWatermark", 0)) for operator in report["stateOperators"])
+            self._take_watermark(report.get("eventTime", {}).get("watermark"))
+            for source in report["sources"]:
+                if source.get("endOffset"):
+                    end = Position.from_json(source["endOffset"])
+                    self._count_to(end, report.get("batchDuration", 0) / 1000)
+                    latest = source.get("latestOffset")
+                    self._behind = Position.from_json(latest).rows_since(end) if latest else None
+
+    def ended(self) -> None:
+        """Nothing more comes."""
+        with self._lock:
+            if self._ended_s is None:
+                self._ended_s = time.monotonic()
+
+    def progress(self, state: JobState) -> JobProgress:
+        """The counts now."""
+        with self._lock:
+            speed = self._speed
+            if self._ended_s is not None:
+                speed = self._rows_in / max(self._ended_s - self._started_s, 1e-3)
+            return JobProgress(
+                self._rows_in,
+                self._malformed,
+                self._late,
+                dict(self._rows_out),
+                self._batches,
+                speed,
+                self._watermark_ms,
+                self._behind,
+                state,
+            )
+
+    def _count_to(self, end: Position, seconds: float) -> None:
+        rows = end.rows_since(self._position)
+        self._position = end
+        self._rows_in += rows
+        if seconds > 0 and rows:
+            self._speed = rows / seconds
+
+    def _take_watermark(self, text: str | None) -> None:
+        if text is None:
+            return
+        moment = datetime.datetime.fromisoformat(text)
+        watermark_ms = int(moment.timestamp() * 1000)
+        if 0 < watermark_ms < END_OF_TIME_MS - _LONGEST_DELAY_MS:
+            self._watermark_ms = watermark_ms

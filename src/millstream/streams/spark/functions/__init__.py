@@ -1,0 +1,19 @@
+"""Spark columns for every function of the registry, with Flink's semantics where Spark's differ.
+
+`FUNCTIONS` maps the registry's name to a builder: it gets the call (types and literal arguments) and the columns of
+its arguments. No builder raises for a row: a value that cannot be computed is NULL.
+"""
+
+from __future__ import annotations
+
+from millstream.streams.spark.functions.builder import Builder
+from millstream.streams.spark.functions.conditions import CONDITIONS
+from millstream.streams.spark.functions.digests import DIGESTS
+from millstream.streams.spark.functions.numbers import NUMBERS
+from millstream.streams.spark.functions.patterns import PATTERNS
+from millstream.streams.spark.functions.text import TEXT
+from millstream.streams.spark.functions.times import TIMES
+
+__all__ = ["FUNCTIONS", "Builder"]
+
+FUNCTIONS: dict[str, Builder] = {**CONDITIONS, **DIGESTS, **NUMBERS, **PATTERNS, **TEXT, **TIMES}

@@ -1,0 +1,137 @@
+"""Patterns: LIKE, SIMILAR TO and regular expressions. A wrong pattern never ends a query."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pyspark.errors import IllegalArgumentException
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
+
+from millstream.streams.plan.expressions import Call, Literal
+from millstream.streams.spark.functions.arrow import matched_group
+from millstream.streams.spark.functions.builder import Builder, literal
+
+__all__ = ["PATTERNS", "quoted"]
+
+_ESCAPE = "\x01"
+"""The escape of the patterns handed to Spark, whose own default (a backslash) is a plain character in Flink."""
+
+_MAYBE_UNUSED_GROUP = re.compile(r"\||\)[?*]|\)\{0")
+"""What a pattern has if one of its groups can stay unused."""
+
+_SIMILAR_SPECIAL = {"%": "(?s:.*)", "_": "(?s:.)"}
+_SIMILAR_OPERATORS = frozenset("|*+?{}()[]-^,0123456789")
+
+
+def quoted(text: Column) -> Column:
+    """A pattern that matches exactly `text`."""
+    return F.concat(F.lit(r"\Q"), F.replace(text, F.lit(r"\E"), F.lit(r"\E\\E\Q")), F.lit(r"\E"))
+
+
+def _like(call: Call, columns: Sequence[Column]) -> Column:
+    pattern = literal(call, 1, str)
+    escape = literal(call, 2, str)
+    if pattern is None:
+        return F.like(columns[0], columns[1], F.lit(escape or _ESCAPE))
+    rewritten = _with_own_escape(pattern, escape)
+    return F.lit(None).cast("boolean") if rewritten is None else F.like(columns[0], F.lit(rewritten), F.lit(_ESCAPE))
+
+
+def _with_own_escape(pattern: str, escape: str | None) -> str | None:
+    """The pattern with `_ESCAPE` in place of `escape`; None where an escape stands before an ordinary character."""
+    parts: list[str] = []
+    characters = iter(pattern)
+    for character in characters:
+        if character == escape:
+            following = next(characters, None)
+            if following not in ("%", "_", escape):
+                return None
+            parts.append(following if following == escape else _ESCAPE + str(following))
+        else:
+            parts.append(_ESCAPE + character if character == _ESCAPE else character)
+    return "".join(map(str, parts))
+
+
+def _similar(call: Call, columns: Sequence[Column]) -> Column:
+    pattern = literal(call, 1, str)
+    if pattern is None:
+        return F.lit(None).cast("boolean")
+    expression = _similar_expression(pattern, literal(call, 2, str))
+    return columns[0].rlike(expression) if _groups(expression) is not None else F.lit(None).cast("boolean")
+
+
+def _similar_expression(pattern: str, escape: str | None) -> str:
+    """The regular expression of a SIMILAR TO pattern, over the whole text."""
+    parts: list[str] = []
+    characters = iter(pattern)
+    for character in characters:
+        if character == escape:
+            parts.append(re.escape(next(characters, "")))
+        elif character in _SIMILAR_SPECIAL:
+            parts.append(_SIMILAR_SPECIAL[character])
+        else:
+            parts.append(character if character in _SIMILAR_OPERATORS else re.escape(character))
+    return rf"\A(?:{''.join(parts)})\z"
+
+
+def _regexp(call: Call, columns: Sequence[Column]) -> Column:
+    pattern = call.arguments[1]
+    if not isinstance(pattern, Literal):
+        found = matched_group(columns[0], columns[1], F.lit(0)).isNotNull() & (F.length(columns[1]) > 0)
+        return F.when(columns[0].isNotNull() & columns[1].isNotNull(), found)
+    if pattern.value is None:
+        return F.lit(None).cast("boolean")
+    text = str(pattern.value)
+    if not text or _groups(text) is None:
+        return F.when(columns[0].isNotNull(), F.lit(False))
+    return columns[0].rlike(text)
+
+
+def _regexp_extract(call: Call, columns: Sequence[Column]) -> Column:
+    text = columns[0]
+    pattern, group = literal(call, 1, str), 0 if len(columns) < 3 else literal(call, 2, int)
+    if pattern is None or group is None:
+        return matched_group(text, columns[1], columns[2] if len(columns) > 2 else F.lit(0))
+    groups = _groups(pattern)
+    if groups is None or not 0 <= group <= groups:
+        return F.lit(None).cast("string")
+    if group and _MAYBE_UNUSED_GROUP.search(pattern) and _same_in_python(pattern, groups):
+        return matched_group(text, columns[1], F.lit(group))
+    return F.when(text.rlike(pattern), F.regexp_extract(text, pattern, group))
+
+
+def _regexp_replace(call: Call, columns: Sequence[Column]) -> Column:
+    pattern = literal(call, 1, str)
+    if pattern is None or _groups(pattern) is None:
+        return F.lit(None).cast("string")
+    # Spark would expand $1 and \ in the replacement; Flink takes them as they are.
+    escaped = F.replace(columns[2], F.lit("\\"), F.lit("\\\\"))
+    return F.regexp_replace(columns[0], F.lit(pattern), F.replace(escaped, F.lit("$"), F.lit("\\$")))
+
+
+def _groups(pattern: str) -> int | None:
+    """How many groups a pattern has in Java; None if it is wrong."""
+    session = SparkSession.active()
+    compiler = session._jvm.java.util.regex.Pattern  # type: ignore[union-attr]
+    try:
+        return int(compiler.compile(pattern).matcher("").groupCount())
+    except IllegalArgumentException:
+        return None
+
+
+def _same_in_python(pattern: str, groups: int) -> bool:
+    try:
+        return re.compile(pattern, re.ASCII).groups == groups
+    except re.error:
+        return False
+
+
+PATTERNS: dict[str, Builder] = {
+    "LIKE": _like,
+    "SIMILAR": _similar,
+    "REGEXP": _regexp,
+    "REGEXP_EXTRACT": _regexp_extract,
+    "REGEXP_REPLACE": _regexp_replace,
+}

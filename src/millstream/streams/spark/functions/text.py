@@ -1,0 +1,132 @@
+"""Text. Positions count from 1 and characters are code points, as in Flink."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
+
+from millstream.streams.plan.expressions import Call
+from millstream.streams.plan.types import TypeKind
+from millstream.streams.spark.functions.arrow import capitalised, json_value
+from millstream.streams.spark.functions.builder import Builder, literal, null_unless_all
+from millstream.streams.spark.functions.patterns import quoted
+
+__all__ = ["TEXT"]
+
+_WHOLE = 2**31 - 1
+"""Length that takes the rest of any text."""
+
+_WHITE_SPACE = r"\s"
+
+
+def _trim(call: Call, columns: Sequence[Column]) -> Column:
+    """TRIM(text[, characters[, BOTH | LEADING | TRAILING]])."""
+    side = (literal(call, 2, str) or "BOTH").upper()
+    cut = {"BOTH": F.trim, "LEADING": F.ltrim, "TRAILING": F.rtrim}[side]
+    return _cut(cut, columns)
+
+
+def _cut(cut: Callable[..., Column], columns: Sequence[Column]) -> Column:
+    return cut(columns[0], columns[1]) if len(columns) > 1 else cut(columns[0])
+
+
+def _substring(call: Call, columns: Sequence[Column]) -> Column:
+    text, start = columns[0], columns[1]
+    length = columns[2] if len(columns) > 2 else F.lit(_WHOLE)
+    taken = F.substring(text, start, length)
+    first = literal(call, 1, int)
+    if first is None or first < 0:
+        # Spark cuts off what lies before the text; in Flink such a part is blank.
+        taken = F.when(-start > F.char_length(text), F.lit("")).otherwise(taken)
+    count = literal(call, 2, int)
+    if len(columns) > 2 and (count is None or count < 0):
+        taken = F.when(length >= 0, taken)
+    return null_unless_all(columns, taken)
+
+
+def _padded(pad: Callable[..., Column]) -> Builder:
+    def build(_call: Call, columns: Sequence[Column]) -> Column:
+        text, length, filler = columns
+        return F.when((length >= 0) & (filler != ""), pad(text, length, filler))
+
+    return build
+
+
+def _split_index(call: Call, columns: Sequence[Column]) -> Column:
+    text, separator, index = columns
+    if call.arguments[1].type.is_integer:
+        separator = F.chr(separator)
+    given = literal(call, 1, str)
+    if given is not None:
+        pattern = F.lit(_WHITE_SPACE if not given else "\\Q" + given.replace("\\E", "\\E\\\\E\\Q") + "\\E")
+    else:
+        pattern = F.when(separator == "", F.lit(_WHITE_SPACE)).otherwise(quoted(separator))
+    part = F.try_element_at(F.split(text, pattern, -1), index + 1)
+    return F.when((index >= 0) & (text != ""), part)
+
+
+def _instr(_call: Call, columns: Sequence[Column]) -> Column:
+    text, part = columns[0], columns[1]
+    if len(columns) < 3:
+        return F.call_function("instr", text, part)
+    return F.instr(text, part, *columns[2:])
+
+
+def _is_digit(call: Call, columns: Sequence[Column]) -> Column:
+    if call.arguments[0].type.is_integer:
+        return columns[0].isNotNull()
+    return _matches(columns[0], r"\A\p{Nd}+\z")
+
+
+def _matches(text: Column, pattern: str) -> Column:
+    return F.coalesce(text.cast("string").rlike(pattern), F.lit(False))
+
+
+def _is_alpha(call: Call, columns: Sequence[Column]) -> Column:
+    if call.arguments[0].type.kind is not TypeKind.STRING:
+        return F.lit(False)
+    return _matches(columns[0], r"\A\p{L}+\z")
+
+
+def _parse_url(_call: Call, columns: Sequence[Column]) -> Column:
+    return F.try_parse_url(*columns)
+
+
+def _char_length(_call: Call, columns: Sequence[Column]) -> Column:
+    return F.char_length(columns[0])
+
+
+TEXT: dict[str, Builder] = {
+    "||": lambda _call, columns: F.concat(*columns),
+    "UPPER": lambda _call, columns: F.upper(columns[0]),
+    "LOWER": lambda _call, columns: F.lower(columns[0]),
+    "INITCAP": lambda _call, columns: capitalised(columns[0]),
+    "TRIM": _trim,
+    "LTRIM": lambda _call, columns: _cut(F.ltrim, columns),
+    "RTRIM": lambda _call, columns: _cut(F.rtrim, columns),
+    "CHAR_LENGTH": _char_length,
+    "CHARACTER_LENGTH": _char_length,
+    "SUBSTRING": _substring,
+    "SUBSTR": _substring,
+    "CONCAT": lambda _call, columns: F.concat(*columns),
+    "CONCAT_WS": lambda _call, columns: F.call_function("concat_ws", *columns),
+    "REPLACE": lambda _call, columns: F.replace(*columns),
+    "LPAD": _padded(F.lpad),
+    "RPAD": _padded(F.rpad),
+    "REVERSE": lambda _call, columns: F.reverse(columns[0]),
+    "REPEAT": lambda _call, columns: F.repeat(columns[0], columns[1]),
+    "POSITION": lambda _call, columns: F.position(columns[0], columns[1]),
+    "LOCATE": lambda _call, columns: F.position(*columns),
+    "INSTR": _instr,
+    "LEFT": lambda _call, columns: F.left(columns[0], columns[1]),
+    "RIGHT": lambda _call, columns: F.right(columns[0], columns[1]),
+    "SPLIT_INDEX": _split_index,
+    "PARSE_URL": _parse_url,
+    "JSON_VALUE": lambda _call, columns: json_value(columns[0], columns[1]),
+    "IS_ALPHA": _is_alpha,
+    "IS_DIGIT": _is_digit,
+    "ASCII": lambda _call, columns: F.ascii(columns[0]),
+    "CHR": lambda _call, columns: F.chr(columns[0]),
+}

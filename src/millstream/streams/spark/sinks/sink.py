@@ -1,0 +1,58 @@
+"""What a sink is: a part that travels to the tasks, and a part that the driver runs when all tasks have succeeded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from millstream.streams.plan.types import Schema
+
+__all__ = ["Sink", "SinkTask", "SinkWriter", "Written"]
+
+
+@dataclass(frozen=True, slots=True)
+class SinkTask:
+    """Which part of which micro-batch a writer writes; a replay has the same values and the same rows."""
+
+    job_id: str
+    batch_id: int
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What one task wrote to one sink: rows, and the sink's own message to its commit."""
+
+    task: SinkTask
+    rows: int
+    message: bytes = b""
+
+
+class SinkWriter(Protocol):
+    """Writes the rows of one task; lives in a worker."""
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Take rows of the sink's schema."""
+        ...
+
+    def finish(self) -> bytes:
+        """Make everything durable that was taken, not yet visible if the sink can do that; the commit's message."""
+        ...
+
+
+class Sink(Protocol):
+    """One output of a job."""
+
+    name: str
+    schema: Schema
+
+    def writer(self, task: SinkTask) -> SinkWriter:
+        """A writer for one task. Runs in a worker, on a copy of the sink."""
+        ...
+
+    def commit(self, batch_id: int, written: Sequence[Written]) -> None:
+        """Make a batch visible; runs in the driver after all tasks, and again if the batch is replayed."""
+        ...

@@ -1,0 +1,98 @@
+"""The topic sink: each row is one message with a JSON body. At least once: a replayed batch is sent again."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.model.message import Message
+from millstream.streams.plan.tables import MetadataColumn, Table
+from millstream.streams.plan.types import Schema
+from millstream.streams.spark.sinks.json_rows import encode_rows
+from millstream.streams.spark.sinks.sink import SinkTask, SinkWriter, Written
+from millstream.streams.spark.source.topic_log import TopicLog, open_log
+
+__all__ = ["MessageMaker", "TopicSink"]
+
+_MESSAGES_PER_SEND = 1_000
+"""Messages handed to the client at once; it makes requests of its own size of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageMaker:
+    """Makes messages of rows: physical columns are the body, metadata columns and options set tag, keys, properties."""
+
+    topic: str
+    schema: Schema
+    metadata: tuple[tuple[str, str], ...] = ()
+    tag: str | None = None
+    key_column: str | None = None
+
+    @classmethod
+    def of(cls, table: Table) -> MessageMaker:
+        """The maker that a table's declaration asks for."""
+        metadata = tuple((column.name, column.key) for column in table.writable if isinstance(column, MetadataColumn))
+        schema = Schema(tuple(field for field in table.schema.fields if field.name in {c.name for c in table.writable}))
+        options = table.options
+        return cls(options["topic"], schema, metadata, options.get("sink.tag"), options.get("sink.key-column"))
+
+    def messages(self, rows: pa.RecordBatch) -> Iterator[Message]:
+        """One message per row, in order."""
+        keys_of = dict(self.metadata)
+        body = Schema(tuple(field for field in self.schema.fields if field.name not in keys_of))
+        places = {name: position for position, name in enumerate(self.schema.names)}
+        bodies = encode_rows(rows.select([places[name] for name in body.names]), body)
+        extra = {key: rows.column(places[name]).to_pylist() for name, key in self.metadata}
+        keys = extra.get("keys") or (
+            rows.column(places[self.key_column]).to_pylist() if self.key_column in places else itertools.repeat(None)
+        )
+        tags = extra.get("tag") or itertools.repeat(self.tag)
+        properties = extra.get("properties") or itertools.repeat(None)
+        for text, key, tag, named in zip(bodies, keys, tags, properties, strict=False):
+            yield Message(self.topic, text, tag or None, _keys(key), None, dict(named or ()))
+
+
+def _keys(value: Any) -> tuple[str, ...]:
+    if value is None or value == "":
+        return ()
+    return tuple(map(str, value)) if isinstance(value, list) else (str(value),)
+
+
+class TopicSink:
+    """Sends rows to a topic while the tasks run."""
+
+    def __init__(self, name: str, maker: MessageMaker, nameserver: str, *, timeout_s: float) -> None:
+        self.name = name
+        self.schema = maker.schema
+        self._maker = maker
+        self._nameserver = nameserver
+        self._timeout_s = timeout_s
+
+    def writer(self, task: SinkTask) -> SinkWriter:
+        """A writer with a connection of its own."""
+        return _Sender(self._maker, open_log(self._nameserver, timeout_s=self._timeout_s))
+
+    def commit(self, batch_id: int, written: Sequence[Written]) -> None:
+        """Nothing to do: what was acknowledged is visible."""
+
+
+class _Sender:
+    def __init__(self, maker: MessageMaker, log: TopicLog) -> None:
+        self._maker = maker
+        self._log = log
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Send rows; returns when they are acknowledged."""
+        for start in range(0, rows.num_rows, _MESSAGES_PER_SEND):
+            self._log.send(list(self._maker.messages(rows.slice(start, _MESSAGES_PER_SEND))))
+
+    def finish(self) -> bytes:
+        """Close the connection."""
+        self._log.close()
+        return b""
+
+

@@ -1,0 +1,1 @@
+"""The Spark data source `rocketmq`: topics read as micro-batches or as one batch, and written."""

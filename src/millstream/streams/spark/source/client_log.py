@@ -1,0 +1,94 @@
+"""The topic log of a real cluster, through the client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from millstream.client.blocking import BlockingClient
+from millstream.client.values import PullBatch, QueueAddress, range_is_gone
+from millstream.model.errors import ConsumeRefused, NameRefused
+from millstream.model.filter import TagFilter, parse_tag_filter
+from millstream.model.message import Message
+from millstream.model.operations import PullStatus
+from millstream.model.topic import TopicConfig
+from millstream.protocol.record import RecordParts, split_record
+from millstream.streams.spark.source.cut import QueueSpan
+from millstream.streams.spark.source.partition import Slice
+
+__all__ = ["ClientLog"]
+
+_PULL_MESSAGES = 4096
+_PULL_BYTES = 4 * 1024 * 1024
+
+
+class ClientLog:
+    """A `TopicLog` over one `BlockingClient`. Not for several threads at once."""
+
+    def __init__(self, nameserver: str, *, timeout_s: float) -> None:
+        self._client = BlockingClient(nameserver, timeout_s=timeout_s)
+        self._queues: dict[tuple[str, str], QueueAddress] = {}
+
+    def spans(self, topic: str) -> dict[str, QueueSpan]:
+        """What each queue holds, in one look per broker; TOPIC_NOT_FOUND."""
+        spans = {}
+        for held in self._client.queue_ranges(topic):
+            name = f"{held.broker_name}/{held.range.queue_id}"
+            self._queues[topic, name] = held.queue
+            spans[name] = QueueSpan(held.range.min_offset, held.range.max_offset, held.range.last_store_timestamp_ms)
+        return spans
+
+    def offset_at(self, topic: str, queue: str, timestamp_ms: int) -> int:
+        """The first offset whose store time is at or after `timestamp_ms`; the end if there is none."""
+        return self._client.offset_by_time(self._queue(topic, queue), timestamp_ms)
+
+    def read(self, topic: str, part: Slice, tag: str = "*") -> Iterator[Sequence[RecordParts]]:
+        """The records of a slice with one of the tags, in order; those that retention removed are passed over."""
+        wanted = parse_tag_filter(tag)
+        queue = self._queue(topic, part.queue)
+        offset = part.start
+        while offset < part.end:
+            batch = self._pull(queue, offset, part.end, wanted)
+            if batch.status is PullStatus.OFFSET_ILLEGAL and batch.min_offset > offset:
+                offset = batch.min_offset
+                continue
+            if batch.next_offset <= offset:
+                raise range_is_gone(queue, offset, part.end, batch)
+            records = [split_record(record) for record in batch.records()]
+            while records and records[-1].queue_offset >= part.end:
+                records.pop()
+            if records:
+                yield records
+            offset = batch.next_offset
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """Store messages; returns when all are acknowledged."""
+        self._client.send_many(messages)
+
+    def ensure_topic(self, topic: str) -> None:
+        """Create the topic if it does not exist."""
+        try:
+            self._client.describe_topic(topic)
+        except NameRefused:
+            self._client.create_topic(TopicConfig(topic))
+
+    def show_progress(self, group: str, topic: str, offsets: Mapping[str, int]) -> None:
+        """Tell the broker how far `group` is; for display only."""
+        for queue, offset in offsets.items():
+            self._client.commit_offset(group, self._queue(topic, queue), offset)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._client.close()
+
+    def _pull(self, queue: QueueAddress, offset: int, end: int, wanted: TagFilter) -> PullBatch:
+        limit = min(end - offset, _PULL_MESSAGES)
+        return self._client.pull(queue, offset, max_messages=limit, max_bytes=_PULL_BYTES, filter=wanted)
+
+    def _queue(self, topic: str, queue: str) -> QueueAddress:
+        if (topic, queue) not in self._queues:
+            for address in self._client.queues(topic):
+                self._queues[topic, f"{address.broker_name}/{address.queue_id}"] = address
+        try:
+            return self._queues[topic, queue]
+        except KeyError:
+            raise ConsumeRefused("ILLEGAL_OFFSET", f"The topic {topic} has no queue {queue} any more.") from None

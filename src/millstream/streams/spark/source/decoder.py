@@ -1,0 +1,160 @@
+"""JSON bodies to Arrow columns: only the wanted fields are built, a body that does not fit never stops the others.
+
+Flink's JSON format is the model: a STRING column takes any JSON value (objects and arrays as compact text), numbers
+are accepted as text, a missing field is NULL. The bodies are read by msgspec into a generated Struct of the wanted
+fields, then each column is converted at once; only a column with an odd value goes value by value.
+"""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.streams.plan.types import DataType, TypeKind
+from millstream.streams.spark.source.values import Converter, converter
+from millstream.streams.spark.types import arrow_schema, spark_type
+
+__all__ = ["DecodedRows", "JsonDecoder", "Malformed"]
+
+_MAX_REASON_CHARACTERS = 200
+_MILLISECOND_PRECISION = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """A body that is no row: its place among the bodies and why."""
+
+    position: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedRows:
+    """Columns of the rows that could be read. `kept` holds their places among the bodies, None where all were."""
+
+    columns: tuple[pa.Array, ...]
+    malformed: tuple[Malformed, ...]
+    kept: pa.Array | None
+
+
+class JsonDecoder:
+    """Decodes bodies to the columns of `fields`, in that order. Holds no state between calls."""
+
+    def __init__(self, fields: Sequence[tuple[str, DataType]]) -> None:
+        names = [f"f{number}" for number in range(len(fields))]
+        self._columns = tuple(
+            _ColumnBuilder(attribute, name, data_type)
+            for attribute, (name, data_type) in zip(names, fields, strict=True)
+        )
+        row_type = msgspec.defstruct(
+            "JsonRow",
+            [(column.attribute, column.annotation, None) for column in self._columns],
+            rename={column.attribute: column.name for column in self._columns},
+            gc=False,
+        )
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(row_type)
+        self._blank = row_type()
+
+    def decode(self, bodies: Sequence[bytes | memoryview]) -> DecodedRows:
+        """The rows of `bodies`, in their order, without the malformed ones."""
+        reasons: dict[int, str] = {}
+        rows = self._rows(bodies, reasons)
+        columns = [column.build(rows, reasons) for column in self._columns]
+        if not reasons:
+            return DecodedRows(tuple(columns), (), None)
+        kept = pa.array([position for position in range(len(rows)) if position not in reasons], pa.int32())
+        malformed = tuple(Malformed(position, reasons[position]) for position in sorted(reasons))
+        return DecodedRows(tuple(column.take(kept) for column in columns), malformed, kept)
+
+    def _rows(self, bodies: Sequence[bytes | memoryview], reasons: dict[int, str]) -> list[Any]:
+        decode = self._decoder.decode
+        try:
+            return [decode(body) for body in bodies]
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            pass
+        rows = []
+        for position, body in enumerate(bodies):
+            try:
+                rows.append(decode(body))
+            except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+                reasons[position] = str(error)[:_MAX_REASON_CHARACTERS]
+                rows.append(self._blank)
+        return rows
+
+
+class _ColumnBuilder:
+    """One column: how the JSON value is read and how a list of values becomes an Arrow array."""
+
+    def __init__(self, attribute: str, name: str, data_type: DataType) -> None:
+        self.attribute = attribute
+        self.name = name
+        # A Decimal is read from the digits; by way of a float it would lose some.
+        self.annotation: Any = decimal.Decimal | None if data_type.kind is TypeKind.DECIMAL else Any
+        self._type = _arrow_type(data_type)
+        self._fast = _FAST.get(data_type.kind)
+        self._truncate = (data_type.precision or _MILLISECOND_PRECISION) <= _MILLISECOND_PRECISION
+        self._convert: Converter = converter(data_type)
+
+    def build(self, rows: list[Any], reasons: dict[int, str]) -> pa.Array:
+        """The column's values; a place with a value that does not fit gets a reason and NULL."""
+        attribute = self.attribute
+        values = [getattr(row, attribute) for row in rows]
+        if self._fast is not None:
+            try:
+                return self._fast(values, self._type, self._truncate)
+            except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+                pass
+        return self._one_by_one(values, reasons)
+
+    def _one_by_one(self, values: list[Any], reasons: dict[int, str]) -> pa.Array:
+        convert = self._convert
+        converted: list[Any] = []
+        for position, value in enumerate(values):
+            try:
+                converted.append(None if value is None else convert(value))
+            except (ValueError, TypeError, ArithmeticError, LookupError) as error:
+                reasons.setdefault(position, f"{self.name}: {error}"[:_MAX_REASON_CHARACTERS])
+                converted.append(None)
+        return pa.array(converted, self._type)
+
+
+def _arrow_type(data_type: DataType) -> pa.DataType:
+    from pyspark.sql.types import StructField, StructType
+
+    return arrow_schema(StructType([StructField("value", spark_type(data_type))])).field(0).type
+
+
+def _plain(values: list[Any], arrow_type: pa.DataType, _truncate: bool) -> pa.Array:
+    return pa.array(values, arrow_type)
+
+
+def _timestamps(values: list[Any], arrow_type: pa.DataType, truncate: bool) -> pa.Array:
+    texts = pa.array(values, pa.string())
+    try:
+        instants = texts.cast(pa.timestamp("us"))
+    except pa.ArrowInvalid:
+        instants = texts.cast(pa.timestamp("us", "UTC"))
+    if truncate:
+        instants = pc.multiply(pc.divide(instants.cast(pa.int64()), 1000), 1000)
+    return instants.cast(pa.int64()).cast(arrow_type)
+
+
+_FAST: dict[TypeKind, Callable[[list[Any], pa.DataType, bool], pa.Array]] = {
+    TypeKind.STRING: _plain,
+    TypeKind.BOOLEAN: _plain,
+    TypeKind.TINYINT: _plain,
+    TypeKind.SMALLINT: _plain,
+    TypeKind.INT: _plain,
+    TypeKind.BIGINT: _plain,
+    TypeKind.FLOAT: _plain,
+    TypeKind.DOUBLE: _plain,
+    TypeKind.TIMESTAMP: _timestamps,
+    TypeKind.TIMESTAMP_LTZ: _timestamps,
+}
+"""Columns that Arrow converts in one call, and refuses where a value needs a closer look."""

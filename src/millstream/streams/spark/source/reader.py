@@ -1,0 +1,188 @@
+"""The readers of a topic: micro-batches by position, and one batch of a fixed range. Both yield the same rows."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from millstream.model.errors import ConnectionFailed, Refused
+from millstream.protocol.record import RecordParts
+from millstream.streams.spark.source.body import plain_body
+from millstream.streams.spark.source.cut import QueueSpan, next_cut
+from millstream.streams.spark.source.decoded import DecodedSlices
+from millstream.streams.spark.source.malformed import SpoolWriter
+from millstream.streams.spark.source.partition import Slice, TopicPartition, divide
+from millstream.streams.spark.source.position import Position
+from millstream.streams.spark.source.rows import RowBuilder
+from millstream.streams.spark.source.spec import SourceSpec
+from millstream.streams.spark.source.topic_log import TopicLog, open_log
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["END_OF_TIME_MS", "TopicBatchReader", "TopicStreamReader", "read_partition"]
+
+END_OF_TIME_MS = 253_370_764_800_000
+"""Event time of the final tick: the year 9999, later than any window's end."""
+
+_ROWS_PER_RECORD_BATCH = 5_000
+
+
+class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Micro-batches of one topic. Spark calls the planning methods in one process that lives as long as the query."""
+
+    def __init__(self, spec: SourceSpec) -> None:
+        self._spec = spec
+        self._log: TopicLog | None = None
+        self._target: dict[str, QueueSpan] | None = None
+        self._latest: dict[str, QueueSpan] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Workers get a copy; a connection belongs to the process that made it.
+        return {"_spec": self._spec, "_log": None, "_target": None, "_latest": {}}
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """The positions that were fixed when the job's checkpoint was made."""
+        return self._spec.start.to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """At most `max_rows`, where the spec sets it."""
+        return ReadMaxRows(self._spec.max_rows) if self._spec.max_rows else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Fix the end of a bounded run: what the queues hold now."""
+        self._target = self._cluster().spans(self._spec.topic)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """The end of the next micro-batch; `start` itself where there is nothing to read."""
+        spec, log, begin = self._spec, self._cluster(), Position.from_json(start)
+        if begin.ended:
+            return start
+        self._latest = log.spans(spec.topic)
+        spans = self._latest if self._target is None else self._target
+        max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
+        end = next_cut(
+            begin,
+            spans,
+            max_rows,
+            lambda queue, time_ms: log.offset_at(spec.topic, queue, time_ms),
+            lambda: _first_store_ms(log, spec, begin, spans),
+        )
+        if end.rows_since(begin):
+            return end.to_json()
+        if self._target is not None and spec.final_tick:
+            return Position(begin.queues, begin.cut_ms, ended=True).to_json()
+        return start
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        """The ends of the queues as last seen, from which the progress tells how far behind a job is."""
+        spans = self._latest
+        return Position({queue: span.max_offset for queue, span in spans.items()}).to_json() if spans else None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The tasks of a micro-batch."""
+        begin, until = Position.from_json(start), Position.from_json(end)
+        tasks = [TopicPartition(slices) for slices in divide(begin, until, self._spec.parallelism)]
+        if until.ended and not begin.ended:
+            tasks.append(TopicPartition((), END_OF_TIME_MS))
+        return tasks
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task; runs in a worker."""
+        return read_partition(self._spec, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Show the progress in the broker; the truth is the checkpoint."""
+        if self._spec.group:
+            with contextlib.suppress(ConnectionFailed, Refused):
+                self._cluster().show_progress(self._spec.group, self._spec.topic, Position.from_json(end).queues)
+
+    def stop(self) -> None:
+        """Close the connection; Spark calls this when the query ends."""
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    def _cluster(self) -> TopicLog:
+        if self._log is None:
+            self._log = open_log(self._spec.nameserver, timeout_s=self._spec.timeout_s)
+        return self._log
+
+
+class TopicBatchReader(DataSourceReader):
+    """The rows between the spec's start and end, once."""
+
+    def __init__(self, spec: SourceSpec) -> None:
+        self._spec = spec
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The tasks, cut as those of a micro-batch over the same range; at least one, which may be empty."""
+        groups = divide(self._spec.start, self._spec.end or self._spec.start, self._spec.parallelism)
+        return [TopicPartition(slices) for slices in groups] or [TopicPartition(())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task; runs in a worker."""
+        return read_partition(self._spec, partition)
+
+
+def read_partition(spec: SourceSpec, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """The record batches of one task, at most 5,000 rows each."""
+    if not isinstance(partition, TopicPartition):
+        raise TypeError(f"{partition!r} is no partition of a topic")
+    builder = RowBuilder(spec)
+    if partition.slices:
+        log = open_log(spec.nameserver, timeout_s=spec.timeout_s)
+        try:
+            for part in partition.slices:
+                yield from _shared_slice(spec, log, builder, part)
+        finally:
+            log.close()
+    if partition.tick_ms is not None:
+        yield builder.tick(partition.tick_ms)
+
+
+def _shared_slice(spec: SourceSpec, log: TopicLog, builder: RowBuilder, part: Slice) -> Iterator[pa.RecordBatch]:
+    if not spec.decoded:
+        return _read_slice(spec, log, builder, part)
+    decoded = DecodedSlices(spec.decoded, builder.schema)
+    found = decoded.find(part)
+    return found if found is not None else decoded.keep(part, _read_slice(spec, log, builder, part))
+
+
+def _read_slice(spec: SourceSpec, log: TopicLog, builder: RowBuilder, part: Slice) -> Iterator[pa.RecordBatch]:
+    spool = SpoolWriter(spec.spool, part, keep_bodies=spec.keep_malformed)
+    for records in _gathered(log.read(spec.topic, part, spec.tag)):
+        batch, malformed = builder.build(records)
+        for refused in malformed:
+            record = records[refused.position]
+            spool.add(record.queue_offset, refused.reason, plain_body(record))
+        if batch.num_rows:
+            yield batch
+    spool.flush()
+
+
+def _gathered(pulls: Iterator[Sequence[RecordParts]]) -> Iterator[list[RecordParts]]:
+    """Answers of several pulls put together: a record batch of a few rows costs as much as a large one."""
+    gathered: list[RecordParts] = []
+    for records in pulls:
+        gathered.extend(records)
+        if len(gathered) >= _ROWS_PER_RECORD_BATCH:
+            yield gathered
+            gathered = []
+    if gathered:
+        yield gathered
+
+
+def _first_store_ms(log: TopicLog, spec: SourceSpec, begin: Position, spans: dict[str, QueueSpan]) -> int:
+    """The store time of the oldest row from `begin` on; 0 if none is there any more."""
+    times = []
+    for queue, span in spans.items():
+        offset = max(begin.offset(queue), span.min_offset)
+        if offset < span.max_offset:
+            first = next(iter(log.read(spec.topic, Slice(queue, offset, offset + 1))), ())
+            times.extend(record.store_timestamp_ms for record in first)
+    return min(times, default=0)

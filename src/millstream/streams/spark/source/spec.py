@@ -1,0 +1,67 @@
+"""What a source reads, as one JSON text: it travels through Spark's options to every Python process of a query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+from pyspark.sql import types as spark
+
+from millstream.streams.plan.types import DataType, Field, Schema
+from millstream.streams.spark.source.position import Position
+from millstream.streams.spark.types import spark_schema
+
+__all__ = ["TICK_COLUMN", "SourceColumn", "SourceSpec"]
+
+TICK_COLUMN = "__tick"
+"""Name of the hidden column: NULL in every row of data, the event time in a tick."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceColumn:
+    """One column: a field of the JSON body, or metadata of the message where `metadata` names it."""
+
+    name: str
+    type: DataType
+    metadata: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSpec:
+    """One read of one topic.
+
+    `start` are the positions of a fresh checkpoint, `end` those where a batch ends. `parallelism` is how many
+    partitions a large micro-batch is cut into. `max_rows` of a micro-batch, 0 for no limit. `final_tick` closes all
+    windows when a bounded run has read everything. `spool` is the directory for malformed bodies, whose content is
+    kept only if `keep_malformed`. `decoded` is the directory for rows that several passes share; blank for a single pass.
+    `group` is where progress is shown in the broker; blank for nowhere.
+    """
+
+    nameserver: str
+    topic: str
+    columns: tuple[SourceColumn, ...]
+    start: Position
+    end: Position | None = None
+    tag: str = "*"
+    group: str = ""
+    max_rows: int = 0
+    parallelism: int = 1
+    final_tick: bool = False
+    spool: str = ""
+    keep_malformed: bool = True
+    decoded: str = ""
+    timeout_s: float = field(default=10.0)
+
+    def schema(self) -> spark.StructType:
+        """Spark's schema of the rows: the columns, then the hidden tick."""
+        declared = spark_schema(Schema(tuple(Field(column.name, column.type) for column in self.columns)))
+        return declared.add(TICK_COLUMN, spark.TimestampType())
+
+    def encode(self) -> str:
+        """The JSON text."""
+        return msgspec.json.encode(self).decode()
+
+    @classmethod
+    def decode(cls, text: str) -> SourceSpec:
+        """The value of a text made by `encode`."""
+        return msgspec.json.decode(text, type=cls)

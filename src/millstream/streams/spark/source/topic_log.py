@@ -1,0 +1,52 @@
+"""What the stream engine asks of a messaging system: spans, offsets by time, rows of a range, and sends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+from millstream.model.message import Message
+from millstream.protocol.record import RecordParts
+from millstream.streams.spark.source.cut import QueueSpan
+from millstream.streams.spark.source.partition import Slice
+
+__all__ = ["TopicLog", "open_log"]
+
+
+class TopicLog(Protocol):
+    """One connection to a cluster. A queue's name is `broker/queue id`."""
+
+    def spans(self, topic: str) -> dict[str, QueueSpan]:
+        """What each queue holds, in one look."""
+        ...
+
+    def offset_at(self, topic: str, queue: str, timestamp_ms: int) -> int:
+        """The first offset whose store time is at or after `timestamp_ms`; the end if there is none."""
+        ...
+
+    def read(self, topic: str, part: Slice, tag: str = "*") -> Iterator[Sequence[RecordParts]]:
+        """The records of a slice with one of the tags, in order; those that retention removed are passed over."""
+        ...
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """Store messages of one topic; returns when all are acknowledged."""
+        ...
+
+    def ensure_topic(self, topic: str) -> None:
+        """Create the topic if it does not exist."""
+        ...
+
+    def show_progress(self, group: str, topic: str, offsets: Mapping[str, int]) -> None:
+        """Tell the broker how far `group` is; for display only."""
+        ...
+
+    def close(self) -> None:
+        """End the connection."""
+        ...
+
+
+def open_log(nameserver: str, *, timeout_s: float) -> TopicLog:
+    """A connection to the cluster of `nameserver`; `timeout_s` bounds each call."""
+    from millstream.streams.spark.source.client_log import ClientLog
+
+    return ClientLog(nameserver, timeout_s=timeout_s)

@@ -1,0 +1,1 @@
+"""What the product says about itself: the memory and processor time of its processes."""

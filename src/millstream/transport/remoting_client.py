@@ -1,0 +1,153 @@
+"""The client's side of remoting: one connection, any number of requests in flight, answers matched by opaque."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Final, cast
+
+from millstream.model.errors import ConnectionFailed, MillstreamError, TimedOut, Unreachable
+from millstream.model.message import Address
+from millstream.protocol.remoting.codes import ResponseCode
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.frame import MAX_ANSWER_HEADER_BYTES, FrameDecoder, encode_frame
+
+__all__ = ["WRITE_HIGH_WATER_BYTES", "RemotingConnection"]
+
+WRITE_HIGH_WATER_BYTES: Final = 8 * 1024 * 1024
+"""Unsent bytes over which `request` waits before it sends."""
+
+_OPAQUE_LIMIT = 0x7FFF_FFFF
+
+
+class RemotingConnection(asyncio.Protocol):
+    """A connection to one server. It is not opened again once it is closed; its owner opens another one."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._decoder = FrameDecoder(max_header_bytes=MAX_ANSWER_HEADER_BYTES)
+        self._waiting: dict[int, tuple[asyncio.Future[RemotingCommand], asyncio.TimerHandle]] = {}
+        self._opaque = 0
+        self._outgoing: list[bytes | memoryview] = []
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._failure: MillstreamError | None = None
+
+    @classmethod
+    async def open(cls, address: Address, *, timeout_s: float = 3.0) -> RemotingConnection:
+        """A connection to `address`; Unreachable where nothing answers in time."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(timeout_s):
+                _, connection = await loop.create_connection(lambda: cls(address), address.host, address.port)
+        except TimeoutError:
+            raise Unreachable(f"{address.host}:{address.port} does not answer within {timeout_s:g} s.") from None
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+            raise Unreachable(f"{address.host}:{address.port} cannot be reached: {reason}.") from None
+        return connection
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can be sent."""
+        return self._failure is None and self._transport is not None and not self._transport.is_closing()
+
+    async def request(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        """The answer to `command`, whatever its code. Raises TimedOut, Unreachable, PROTOCOL_VIOLATION."""
+        if not self._writable.is_set():
+            await self._wait_until_writable(timeout_s)
+        return await self.submit(command, timeout_s)
+
+    def submit(self, command: RemotingCommand, timeout_s: float) -> asyncio.Future[RemotingCommand]:
+        """Send `command` at the end of this turn; its answer is the future's result. Never waits for room."""
+        future = self._loop.create_future()
+        if not self.is_open:
+            future.set_exception(self._failure or self._gone())
+            return future
+        command.opaque = self._opaque = (self._opaque + 1) & _OPAQUE_LIMIT
+        self._send(command)
+        deadline = self._loop.call_later(timeout_s, self._expire, command.opaque, timeout_s)
+        self._waiting[command.opaque] = (future, deadline)
+        return future
+
+    async def close(self) -> None:
+        """Close; requests under way fail as Unreachable."""
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports have the methods but are no subclass.
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for command in self._decoder.feed(data):
+                self._received(command)
+        except ConnectionFailed as error:
+            self._failure = ConnectionFailed(
+                error.name, f"{self.address.host}:{self.address.port} does not speak remoting: {error.message}"
+            )
+            assert self._transport is not None
+            self._transport.abort()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        failure = self._failure
+        self._failure = failure or self._gone()
+        self._writable.set()
+        self._outgoing.clear()
+        waiting, self._waiting = self._waiting, {}
+        for future, deadline in waiting.values():
+            deadline.cancel()
+            if not future.done():
+                future.set_exception(failure or self._gone())
+
+    # inside
+
+    def _received(self, command: RemotingCommand) -> None:
+        if command.is_response:
+            future, deadline = self._waiting.pop(command.opaque, (None, None))
+            if future is not None and deadline is not None:
+                deadline.cancel()
+                if not future.done():
+                    future.set_result(command)
+        elif not command.is_oneway:
+            self._send(command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark="Not known to this client."))
+
+    def _send(self, command: RemotingCommand) -> None:
+        if not self._outgoing:
+            self._loop.call_soon(self._flush)
+        self._outgoing += encode_frame(command)
+
+    def _flush(self) -> None:
+        if self._outgoing and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(b"".join(self._outgoing))
+        self._outgoing.clear()
+
+    def _expire(self, opaque: int, timeout_s: float) -> None:
+        future, _ = self._waiting.pop(opaque, (None, None))
+        if future is not None and not future.done():
+            future.set_exception(
+                TimedOut(f"{self.address.host}:{self.address.port} did not answer within {timeout_s:g} s.")
+            )
+
+    async def _wait_until_writable(self, timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._writable.wait()
+        except TimeoutError:
+            raise TimedOut(f"{self.address.host}:{self.address.port} took no request within {timeout_s:g} s.") from None
+
+    def _gone(self) -> Unreachable:
+        return Unreachable(f"{self.address.host}:{self.address.port} closed the connection.")

@@ -1,0 +1,299 @@
+"""The server's side of remoting: one asyncio protocol per connection, any number of requests in flight.
+
+All frames of one chunk are handled in the turn in which it arrived, and all answers of one turn leave in one write:
+the system calls, not the codec, set the cost of a small message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Final, cast
+
+from millstream.model.clock import Clock, SystemClock
+from millstream.model.errors import ConnectionFailed, MillstreamError
+from millstream.model.message import Address
+from millstream.protocol.remoting.codes import ResponseCode
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.frame import FrameDecoder, encode_frame
+from millstream.protocol.remoting.refusals import response_code_of
+from millstream.transport.listening import listen_refused
+
+__all__ = [
+    "CLOSE_GRACE_S",
+    "IDLE_LIMIT_S",
+    "MAX_CONNECTIONS",
+    "MAX_IN_FLIGHT",
+    "WRITE_HIGH_WATER_BYTES",
+    "Connection",
+    "Handler",
+    "RemotingServer",
+]
+
+_log = logging.getLogger(__name__)
+
+MAX_CONNECTIONS: Final = 10_000
+"""Connections of one server at most; the next one is closed at once."""
+
+MAX_IN_FLIGHT: Final = 8192
+"""Unanswered requests of one connection at most; over it nothing more is read from the connection."""
+
+IDLE_LIMIT_S: Final = 120.0
+"""Seconds without a byte from the peer and without a waiting request, after which a connection is closed."""
+
+WRITE_HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
+"""Unsent bytes of a connection over which nothing more is read from it, so that a peer that does not read cannot
+make the server hold its answers."""
+
+CLOSE_GRACE_S: Final = 0.25
+"""Seconds that requests under way get to end when the server closes; long polls are cut off then."""
+
+_IDLE_CHECK_S = 10.0
+_REMARK_LIMIT = 4096
+
+Handler = Callable[[RemotingCommand, "Connection"], "Awaitable[RemotingCommand | None] | RemotingCommand | None"]
+"""Answers one request. An answer that needs no waiting is returned as it is, and one that somebody else will set as a
+future, both of which save a task; None answers nothing (the peer is answered in another way)."""
+
+
+class Connection(asyncio.Protocol):
+    """One client's connection as handlers see it. `peer` is its address; `on_close` is called once it is gone."""
+
+    def __init__(self, server: RemotingServer, clock: Clock) -> None:
+        self.peer = Address("0.0.0.0", 0)
+        self.on_close: list[Callable[[Connection], None]] = []
+        self.last_read_s = 0.0
+        self._server = server
+        self._clock = clock
+        self._transport: asyncio.Transport | None = None
+        self._decoder = FrameDecoder()
+        self._outgoing: list[bytes | memoryview] = []
+        self._flush_is_due = False
+        self._waiting: set[asyncio.Future[RemotingCommand | None]] = set()
+        self._unsent = False
+        self._reads = True
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something sent now can still reach the peer."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def waiting(self) -> tuple[asyncio.Future[RemotingCommand | None], ...]:
+        """The requests that wait for their answer."""
+        return tuple(self._waiting)
+
+    def send(self, command: RemotingCommand) -> None:
+        """Send a request of the server's own, or an answer; it leaves at the end of this turn."""
+        if not self.is_open:
+            return
+        try:
+            self._outgoing += encode_frame(command)
+        except (ValueError, UnicodeEncodeError):
+            _log.exception("An answer to %s cannot be encoded.", self.peer)
+            self._outgoing += encode_frame(
+                RemotingCommand(
+                    ResponseCode.SYSTEM_ERROR, {}, b"", command.opaque, command.flag, "The answer cannot be encoded.",
+                    header_type=command.header_type,
+                )
+            )  # fmt: skip
+        if not self._flush_is_due:
+            self._flush_is_due = True
+            self._loop.call_soon(self._flush)
+
+    def close(self) -> None:
+        """Close after what was sent; requests under way are cut off."""
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # Not isinstance: uvloop's transports are none of asyncio's classes.
+        transport = cast("asyncio.Transport", transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        name = transport.get_extra_info("peername")
+        if name:
+            self.peer = Address(str(name[0]).partition("%")[0], int(name[1]))
+        self.last_read_s = self._clock.monotonic_s()
+        self._server.joined(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.last_read_s = self._clock.monotonic_s()
+        # Answers made here wait for the end of the chunk: a turn's answers are one write.
+        self._flush_is_due = True
+        try:
+            for command in self._decoder.feed(data):
+                self._handle(command)
+        except ConnectionFailed as error:
+            _log.warning("Closing the connection from %s:%d. %s", self.peer.host, self.peer.port, error.message)
+            self._flush()
+            self.abort()
+            return
+        self._flush()
+        self._throttle()
+
+    def pause_writing(self) -> None:
+        self._unsent = True
+        self._throttle()
+
+    def resume_writing(self) -> None:
+        self._unsent = False
+        self._throttle()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._outgoing.clear()
+        for waiting in self.waiting:
+            waiting.cancel()
+        self._server.left(self)
+        for listener in self.on_close:
+            listener(self)
+        self.on_close.clear()
+
+    # inside
+
+    def _handle(self, command: RemotingCommand) -> None:
+        if command.is_response:
+            return  # The server asks its clients oneway only.
+        handler = self._server.handlers.get(command.code)
+        if handler is None:
+            remark = f"The server does not know request code {command.code}."
+            self._answer(command, command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark))
+            return
+        try:
+            result = handler(command, self)
+        except Exception as error:  # noqa: BLE001 - the connection's edge: every failure becomes an answer
+            result = _failure_answer(command, error)
+        if result is None or isinstance(result, RemotingCommand):
+            self._answer(command, result)
+            return
+        future = asyncio.ensure_future(result)
+        self._waiting.add(future)
+        future.add_done_callback(partial(self._ended, command))
+
+    def _ended(self, command: RemotingCommand, future: asyncio.Future[RemotingCommand | None]) -> None:
+        self._waiting.discard(future)
+        if not self._reads:
+            self._throttle()
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is None:
+            self._answer(command, future.result())
+        elif isinstance(error, Exception):
+            self._answer(command, _failure_answer(command, error))
+
+    def _answer(self, command: RemotingCommand, answer: RemotingCommand | None) -> None:
+        if answer is not None and not command.is_oneway:
+            self.send(answer)
+
+    def _flush(self) -> None:
+        self._flush_is_due = False
+        if self._outgoing and self.is_open:
+            assert self._transport is not None
+            self._transport.write(b"".join(self._outgoing))
+        self._outgoing.clear()
+
+    def _throttle(self) -> None:
+        """Read only while the peer takes its answers and does not ask faster than it can be answered."""
+        wanted = not self._unsent and len(self._waiting) < (MAX_IN_FLIGHT if self._reads else MAX_IN_FLIGHT // 2)
+        if wanted is self._reads or not self.is_open:
+            return
+        assert self._transport is not None
+        self._reads = wanted
+        if wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+
+def _failure_answer(command: RemotingCommand, error: Exception) -> RemotingCommand:
+    """The answer for a handler's error: refusals by their table, anything else SYSTEM_ERROR with a line in the log."""
+    if isinstance(error, MillstreamError):
+        return command.response(response_code_of(error), remark=str(error)[:_REMARK_LIMIT])
+    _log.error("Request code %d failed.", command.code, exc_info=error)
+    return command.response(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__} in the server; see its log.")
+
+
+class RemotingServer:
+    """Listens on one address and hands requests to the handler of their code."""
+
+    def __init__(
+        self, handlers: Mapping[int, Handler], host: str = "127.0.0.1", port: int = 0, *, clock: Clock | None = None
+    ) -> None:
+        self.handlers = handlers
+        self._host = host
+        self._port = port
+        self._clock = clock or SystemClock()
+        self._server: asyncio.Server | None = None
+        self._connections: set[Connection] = set()
+        self._idle_check: asyncio.TimerHandle | None = None
+
+    @property
+    def connections(self) -> int:
+        """Connections that are open."""
+        return len(self._connections)
+
+    async def start(self) -> int:
+        """Listen; the port that was bound. Raises StartRefused: PORT_IN_USE, ADDRESS_NOT_LOCAL."""
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(
+                lambda: Connection(self, self._clock), self._host, self._port, backlog=1024
+            )
+        except OSError as error:
+            raise listen_refused(self._host, self._port, error) from None
+        self._idle_check = loop.call_later(_IDLE_CHECK_S, self._repeat_idle_check)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def close(self) -> None:
+        """Stop listening, let requests under way end for `CLOSE_GRACE_S`, then close every connection."""
+        if self._idle_check is not None:
+            self._idle_check.cancel()
+        if self._server is None:
+            return
+        self._server.close()
+        waiting = [future for connection in self._connections for future in connection.waiting]
+        if waiting:
+            await asyncio.wait(waiting, timeout=CLOSE_GRACE_S)
+            # Their answers are made in callbacks, which run after this turn at the latest.
+            await asyncio.sleep(0)
+        for connection in list(self._connections):
+            connection.close()
+        for future in waiting:
+            future.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        self._server = None
+
+    def close_idle(self) -> None:
+        """Close the connections whose peer said nothing for `IDLE_LIMIT_S` and waits for nothing."""
+        limit_s = self._clock.monotonic_s() - IDLE_LIMIT_S
+        for connection in list(self._connections):
+            if connection.last_read_s < limit_s and not connection.waiting:
+                connection.close()
+
+    def joined(self, connection: Connection) -> None:
+        """A connection says that it is there."""
+        if len(self._connections) >= MAX_CONNECTIONS:
+            _log.warning("Refusing the connection from %s: %d are open.", connection.peer.host, MAX_CONNECTIONS)
+            connection.abort()
+            return
+        self._connections.add(connection)
+
+    def left(self, connection: Connection) -> None:
+        """A connection says that it is gone."""
+        self._connections.discard(connection)
+
+    def _repeat_idle_check(self) -> None:
+        self.close_idle()
+        self._idle_check = asyncio.get_running_loop().call_later(_IDLE_CHECK_S, self._repeat_idle_check)

@@ -1,0 +1,282 @@
+"""Sends, pulls and offsets over a real connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from millstream.model.errors import StoreError
+from millstream.model.message import Address
+from millstream.model.topic import MessageType, Permission, TopicConfig
+from millstream.protocol.record import decode_record, iterate_records
+from millstream.protocol.remoting.batch import encode_batch_item
+from millstream.protocol.remoting.bodies import decode_topic_statistics
+from millstream.protocol.remoting.command import FLAG_ONEWAY, HeaderType, RemotingCommand
+from millstream.transport.remoting_client import RemotingConnection
+from servers import Servers
+
+SHORT = {"a": "g", "b": "t", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1700000000000", "h": "0"}
+PULL = {
+    "consumerGroup": "g",
+    "topic": "t",
+    "queueId": "0",
+    "queueOffset": "0",
+    "maxMsgNums": "32",
+    "sysFlag": "4",
+    "commitOffset": "0",
+    "suspendTimeoutMillis": "0",
+    "subscription": "*",
+    "subVersion": "0",
+}
+QUEUE = {"topic": "t", "queueId": "0"}
+GROUP = {**QUEUE, "consumerGroup": "g"}
+
+
+@pytest_asyncio.fixture
+async def connection(servers: Servers) -> AsyncIterator[RemotingConnection]:
+    servers.broker.topics.create(TopicConfig("t"))
+    host, _, port = servers.broker_address.rpartition(":")
+    opened = await RemotingConnection.open(Address(host, int(port)))
+    yield opened
+    await opened.close()
+
+
+async def ask(
+    connection: RemotingConnection, code: int, ext: dict[str, str], body: bytes = b"", timeout_s: float = 5
+) -> RemotingCommand:
+    return await connection.request(RemotingCommand(code, ext, body), timeout_s)
+
+
+async def bodies(connection: RemotingConnection, **changed: str) -> list[bytes]:
+    answer = await ask(connection, 11, {**PULL, **changed})
+    return [decode_record(record).body for record in iterate_records(answer.body)]
+
+
+@pytest.mark.parametrize("kind", list(HeaderType))
+async def test_a_message_sent_with_310_is_pulled_as_it_was_sent(
+    connection: RemotingConnection, servers: Servers, kind: HeaderType
+) -> None:
+    ext = {**SHORT, "i": "TAGS\x01blue\x02UNIQ_KEY\x01ID7\x02mine\x01ä\x02", "h": "5"}
+    answer = await connection.request(RemotingCommand(310, ext, b"hello", header_type=kind), 5)
+    assert (answer.code, answer.ext["queueId"], answer.ext["queueOffset"]) == (0, "0", "0")
+    assert answer.ext["transactionId"] == "ID7"
+    assert len(answer.ext["msgId"]) == 32
+    assert {"MSG_REGION", "TRACE_ON"} <= answer.ext.keys()
+    pulled = await ask(connection, 11, PULL)
+    assert pulled.ext.items() >= {"nextBeginOffset": "1", "minOffset": "0", "maxOffset": "1"}.items()
+    assert pulled.ext["suggestWhichBrokerId"] == "0"
+    [record] = iterate_records(pulled.body)
+    message = decode_record(record)
+    assert (message.body, message.tag, message.message_id, message.flag) == (b"hello", "blue", "ID7", 5)
+    assert (message.user_properties, message.born_timestamp_ms) == ({"mine": "ä"}, 1700000000000)
+    assert message.born_host.host == "127.0.0.1"
+
+
+async def test_code_10_takes_the_long_names(connection: RemotingConnection) -> None:
+    ext = {
+        "producerGroup": "g", "topic": "t", "defaultTopic": "TBW102", "defaultTopicQueueNums": "4", "queueId": "0",
+        "sysFlag": "0", "bornTimestamp": "1", "flag": "0", "properties": "TAGS\x01a\x02", "reconsumeTimes": "3",
+    }  # fmt: skip
+    assert (await ask(connection, 10, ext, b"old")).code == 0
+    [record] = iterate_records((await ask(connection, 11, PULL)).body)
+    assert (decode_record(record).body, decode_record(record).reconsume_times) == (b"old", 3)
+
+
+async def test_queue_minus_one_lets_the_broker_choose_in_turn(connection: RemotingConnection) -> None:
+    answers = [await ask(connection, 310, {**SHORT, "e": "-1"}, b"x") for _ in range(4)]
+    assert sorted(answer.ext["queueId"] for answer in answers) == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize("code", [320, 310])
+async def test_a_batch_becomes_one_record_per_message_with_consecutive_offsets(
+    connection: RemotingConnection, code: int
+) -> None:
+    body = b"".join(encode_batch_item(b"m%d" % n, {"UNIQ_KEY": f"K{n}"}, flag=n) for n in range(5))
+    answer = await ask(connection, code, {**SHORT, "m": "true"}, body)
+    assert (answer.code, answer.ext["queueOffset"]) == (0, "0")
+    assert len(answer.ext["msgId"].split(",")) == 5
+    records = [decode_record(record) for record in iterate_records((await ask(connection, 11, PULL)).body)]
+    assert [(r.body, r.queue_offset, r.message_id, r.flag) for r in records] == [
+        (b"m%d" % n, n, f"K{n}", n) for n in range(5)
+    ]
+    assert len({record.store_timestamp_ms for record in records}) == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "body", "code"),
+    [
+        ({"b": "nowhere"}, b"x", 17),
+        ({"b": ""}, b"x", 13),
+        ({"e": "99"}, b"x", 29),
+        ({"e": "first"}, b"x", 13),
+        ({}, b"", 13),
+        ({"f": str(2**40)}, b"x", 13),
+        ({"f": "-1"}, b"x", 13),
+        ({"g": "9" * 30}, b"x", 13),
+        ({"i": "TAGS\x01a|b\x02"}, b"x", 13),
+        ({"i": "DELAY\x013\x02"}, b"x", 13),
+        ({"b": "reading"}, b"x", 16),
+        ({"b": "fifo"}, b"x", 13),
+        ({"m": "true"}, b"no batch", 13),
+        ({"m": "true"}, b"", 13),
+    ],
+)
+async def test_a_send_that_is_not_acceptable_is_refused_and_stores_nothing(
+    connection: RemotingConnection, servers: Servers, changed: dict[str, str], body: bytes, code: int
+) -> None:
+    servers.broker.topics.create(TopicConfig("reading", permission=Permission.READ))
+    servers.broker.topics.create(TopicConfig("fifo", MessageType.FIFO))
+    answer = await ask(connection, 310, {**SHORT, **changed}, body)
+    assert answer.code == code
+    assert "[MS-" in str(answer.remark)
+    assert await bodies(connection) == []
+
+
+async def test_a_topic_that_is_unknown_is_not_created_by_sending(
+    connection: RemotingConnection, servers: Servers
+) -> None:
+    await ask(connection, 310, {**SHORT, "b": "unknown"}, b"x")
+    assert servers.broker.topics.find("unknown") is None
+
+
+async def test_pipelined_sends_keep_their_order(connection: RemotingConnection) -> None:
+    requests = [RemotingCommand(310, dict(SHORT), b"%d" % n) for n in range(300)]
+    answers = await asyncio.gather(*(connection.request(request, 5) for request in requests))
+    assert [answer.ext["queueOffset"] for answer in answers] == [str(n) for n in range(300)]
+    assert await bodies(connection, maxMsgNums="1000") == [b"%d" % n for n in range(300)]
+
+
+async def test_a_refused_send_among_others_of_its_turn_is_refused_alone(connection: RemotingConnection) -> None:
+    sends = [b"0", b"1", b"", b"3", b"4"]
+    requests = [RemotingCommand(310, dict(SHORT), body) for body in sends]
+    answers = await asyncio.gather(*(connection.request(request, 5) for request in requests))
+    assert [answer.code for answer in answers] == [0, 0, 13, 0, 0]
+    assert await bodies(connection) == [b"0", b"1", b"3", b"4"]
+
+
+async def test_single_sends_and_batches_of_one_turn_are_stored_in_the_order_of_arrival(
+    connection: RemotingConnection,
+) -> None:
+    batch = encode_batch_item(b"2", {}) + encode_batch_item(b"3", {})
+    requests = [
+        RemotingCommand(310, dict(SHORT), b"0"),
+        RemotingCommand(310, dict(SHORT), b"1"),
+        RemotingCommand(320, {**SHORT, "m": "true"}, batch),
+        RemotingCommand(310, dict(SHORT), b"4"),
+        RemotingCommand(310, {**SHORT, "b": "nowhere"}, b"x"),
+        RemotingCommand(310, dict(SHORT), b"5"),
+    ]
+    answers = await asyncio.gather(*(connection.request(request, 5) for request in requests))
+    assert [answer.ext.get("queueOffset") for answer in answers] == ["0", "1", "2", "4", None, "5"]
+    assert await bodies(connection) == [b"%d" % n for n in range(6)]
+
+
+async def test_a_failure_of_the_store_is_told_to_every_sender(
+    connection: RemotingConnection, servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(records: object) -> None:
+        raise StoreError("STORE_FAILED", "The disk is gone.")
+
+    monkeypatch.setattr(servers.broker.store, "put", fail)
+    requests = [RemotingCommand(310, dict(SHORT), b"x") for _ in range(5)]
+    answers = await asyncio.gather(*(connection.request(request, 5) for request in requests))
+    assert [answer.code for answer in answers] == [14] * 5
+
+
+async def test_a_oneway_send_is_stored(connection: RemotingConnection) -> None:
+    connection.submit(RemotingCommand(310, dict(SHORT), b"unheard", flag=FLAG_ONEWAY), 0.01).cancel()
+    await ask(connection, 310, SHORT, b"heard")
+    assert await bodies(connection) == [b"unheard", b"heard"]
+
+
+async def test_a_pull_filters_by_tag_and_says_where_to_go_on(connection: RemotingConnection) -> None:
+    for tag in ("a", "b", "a"):
+        await ask(connection, 310, {**SHORT, "i": f"TAGS\x01{tag}\x02"}, tag.encode())
+    assert await bodies(connection, subscription="a") == [b"a", b"a"]
+    answer = await ask(connection, 11, {**PULL, "subscription": "none"})
+    assert (answer.code, answer.ext["nextBeginOffset"], answer.body) == (20, "3", b"")
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        ({}, 19),
+        ({"queueOffset": "1"}, 21),
+        ({"queueOffset": "-5"}, 21),
+        ({"queueId": "77"}, 29),
+        ({"topic": "nowhere"}, 17),
+        ({"subscription": "||"}, 23),
+        ({"expressionType": "SQL92", "subscription": "a > 5"}, 23),
+        ({"sysFlag": "0"}, 24),
+        ({"maxMsgNums": "all"}, 13),
+        ({"consumerGroup": ""}, 13),
+    ],
+)
+async def test_a_pull_without_messages_says_why(
+    connection: RemotingConnection, changed: dict[str, str], code: int
+) -> None:
+    assert (await ask(connection, 11, {**PULL, **changed})).code == code
+
+
+async def test_a_long_poll_is_answered_as_soon_as_a_message_arrives(connection: RemotingConnection) -> None:
+    ext = {**PULL, "sysFlag": "6", "suspendTimeoutMillis": "30000"}
+    polling = asyncio.ensure_future(ask(connection, 11, ext, timeout_s=35))
+    assert (await ask(connection, 30, QUEUE)).ext == {"offset": "0"}
+    assert not polling.done()
+    await ask(connection, 310, SHORT, b"fresh")
+    answer = await asyncio.wait_for(polling, 5)
+    assert [decode_record(record).body for record in iterate_records(answer.body)] == [b"fresh"]
+
+
+async def test_a_long_poll_ends_empty_after_its_time(connection: RemotingConnection) -> None:
+    assert (await ask(connection, 361, {**PULL, "sysFlag": "6", "suspendTimeoutMillis": "20"})).code == 19
+
+
+async def test_a_pull_is_bounded_by_messages_and_bytes_but_never_empty(connection: RemotingConnection) -> None:
+    for _ in range(4):
+        await ask(connection, 310, SHORT, bytes(1000))
+    assert len(await bodies(connection, maxMsgNums="3")) == 3
+    assert len(await bodies(connection, maxMsgBytes="2500")) == 2
+    assert len(await bodies(connection, maxMsgBytes="1")) == 1
+
+
+async def test_offsets_of_queues_are_told(connection: RemotingConnection) -> None:
+    for _ in range(3):
+        await ask(connection, 310, SHORT, b"x")
+    assert (await ask(connection, 30, QUEUE)).ext == {"offset": "3"}
+    assert (await ask(connection, 31, QUEUE)).ext == {"offset": "0"}
+    assert (await ask(connection, 30, {**QUEUE, "queueId": "9"})).code == 29
+    assert (await ask(connection, 29, {**QUEUE, "timestamp": "0"})).ext == {"offset": "0"}
+    assert (await ask(connection, 29, {**QUEUE, "timestamp": str(2**50)})).ext == {"offset": "3"}
+    upper = {**QUEUE, "timestamp": str(2**50), "boundaryType": "UPPER"}
+    assert (await ask(connection, 29, upper)).ext == {"offset": "2"}
+
+
+async def test_topic_statistics_tell_every_queue(connection: RemotingConnection) -> None:
+    await ask(connection, 310, {**SHORT, "e": "2"}, b"x")
+    answer = await ask(connection, 202, {"topic": "t"})
+    assert b'{{"brokerName":"broker-a","queueId":0,"topic":"t"}:' in answer.body
+    found = decode_topic_statistics(answer.body)
+    assert [(item.range.queue_id, item.range.max_offset) for item in found] == [(0, 0), (1, 0), (2, 1), (3, 0)]
+    assert found[2].range.last_store_timestamp_ms > 0
+    assert (await ask(connection, 202, {"topic": "nowhere"})).code == 17
+
+
+async def test_a_groups_offset_is_kept_and_negative_ones_are_passed_over(connection: RemotingConnection) -> None:
+    await ask(connection, 310, SHORT, b"x")
+    assert (await ask(connection, 14, {**GROUP, "setZeroIfNotFound": "false"})).code == 22
+    assert (await ask(connection, 14, GROUP)).ext == {"offset": "0"}
+    assert (await ask(connection, 15, {**GROUP, "commitOffset": "1"})).code == 0
+    assert (await ask(connection, 15, {**GROUP, "commitOffset": "-1"})).code == 0
+    assert (await ask(connection, 14, GROUP)).ext == {"offset": "1"}
+    assert (await ask(connection, 15, {**GROUP, "topic": "nowhere", "commitOffset": "1"})).code == 17
+
+
+async def test_a_pull_can_commit_the_offset_that_was_consumed(connection: RemotingConnection) -> None:
+    for _ in range(2):
+        await ask(connection, 310, SHORT, b"x")
+    await ask(connection, 11, {**PULL, "sysFlag": "5", "commitOffset": "2"})
+    assert (await ask(connection, 14, GROUP)).ext == {"offset": "2"}

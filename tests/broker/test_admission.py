@@ -1,0 +1,190 @@
+"""What may be stored, as a table: each refusal has its error and names the value."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from millstream.broker.admission import (
+    MAX_SEND_MESSAGES,
+    check_keys,
+    check_message,
+    check_messages,
+    check_user_properties,
+    type_of,
+)
+from millstream.model.errors import MessageRefused, NameRefused, Refused
+from millstream.model.message import MAX_BODY_BYTES, Address, OutgoingMessage, SystemFlag
+from millstream.model.topic import MessageType, Permission, TopicConfig
+from millstream.protocol.record import encode_record
+
+TOPIC = TopicConfig("orders")
+MIXED = TopicConfig("orders", MessageType.MIXED)
+GOOD = OutgoingMessage("orders", b"x", {"UNIQ_KEY": "id", "TAGS": "a", "KEYS": "k1 k2", "colour": "red"})
+
+
+def with_properties(**held: str) -> OutgoingMessage:
+    return replace(GOOD, properties=held)
+
+
+ACCEPTED = {
+    "an ordinary message": GOOD,
+    "no properties at all": with_properties(),
+    "the largest body": replace(GOOD, body=bytes(MAX_BODY_BYTES)),
+    "128 user properties": replace(GOOD, properties={f"p{n}": "" for n in range(128)}),
+    "16 KiB of user properties": with_properties(p="x" * (16 * 1024 - 1)),
+    "text of any language": with_properties(TAGS="été", colour="红色", KEYS="ключ"),
+    "no delay": with_properties(DELAY="0"),
+    "an IPv6 born host": replace(GOOD, born_host=Address("::1", 1)),
+    "the last queue": replace(GOOD, queue_id=3),
+}
+
+REFUSED = {
+    "another topic": (replace(GOOD, topic="other"), "MESSAGE_MALFORMED", "'other'"),
+    "an empty body": (replace(GOOD, body=b""), "BODY_EMPTY", "'orders'"),
+    "a body over the limit": (replace(GOOD, body=bytes(MAX_BODY_BYTES + 1)), "BODY_TOO_LARGE", "4194305"),
+    "129 user properties": (
+        replace(GOOD, properties={f"p{n}": "" for n in range(129)}), "PROPERTIES_TOO_LARGE", "129"),
+    "over 16 KiB of user properties": (with_properties(p="x" * 16 * 1024), "PROPERTIES_TOO_LARGE", "16385"),
+    "over 16 KiB in UTF-8": (with_properties(p="é" * 8192), "PROPERTIES_TOO_LARGE", "16385"),
+    "tag and keys count": (with_properties(TAGS="t" * 8192, KEYS="k" * 8193), "PROPERTIES_TOO_LARGE", "16385"),
+    "reserved properties over what a record holds": (
+        with_properties(TRACE_CONTEXT="x" * 32767), "PROPERTIES_TOO_LARGE", "32782"),
+    "a blank tag": (with_properties(TAGS=" "), "ILLEGAL_TAG", "' '"),
+    "a tag with |": (with_properties(TAGS="a|b"), "ILLEGAL_TAG", "'a|b'"),
+    "a tag with a control character": (with_properties(TAGS="a\x7f"), "ILLEGAL_TAG", "x7f"),
+    "blank keys": (with_properties(KEYS=""), "ILLEGAL_KEY", "''"),
+    "a key with a control character": (with_properties(KEYS="a\tb"), "ILLEGAL_KEY", "a.tb"),
+    "a control character in a name": (with_properties(**{"col\nour": "red"}), "ILLEGAL_PROPERTY", "col"),
+    "a control character in a value": (with_properties(size="1", colour="r\x85"), "ILLEGAL_PROPERTY", "'colour'"),
+    "a blank name": (with_properties(**{" ": "red"}), "ILLEGAL_PROPERTY", "blank name"),
+    "an empty name": (with_properties(**{"": "red"}), "ILLEGAL_PROPERTY", "blank name"),
+    "a blank name beside other languages": (with_properties(**{" ": "é"}), "ILLEGAL_PROPERTY", "' '"),
+    "a separator in a reserved property": (with_properties(UNIQ_KEY="a\x02b"), "ILLEGAL_PROPERTY", "x02"),
+    "half of a surrogate pair": (with_properties(colour="\ud800"), "ILLEGAL_PROPERTY", "Unicode"),
+    "a queue beyond the last": (replace(GOOD, queue_id=4), "QUEUE_NOT_FOUND", "4"),
+    "a negative queue": (replace(GOOD, queue_id=-1), "QUEUE_NOT_FOUND", "-1"),
+    "a born host that is a name": (replace(GOOD, born_host=Address("pc", 1)), "MESSAGE_MALFORMED", "'pc'"),
+    "a flag beyond 32 bits": (replace(GOOD, flag=1 << 31), "MESSAGE_MALFORMED", "2147483648"),
+    "a born time beyond 64 bits": (
+        replace(GOOD, born_timestamp_ms=1 << 63), "MESSAGE_MALFORMED", "9223372036854775808"),
+    "negative reconsume times": (replace(GOOD, reconsume_times=-1), "MESSAGE_MALFORMED", "-1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", ACCEPTED.values(), ids=ACCEPTED.keys())
+def test_accepted_and_then_storable(message: OutgoingMessage) -> None:
+    check_message(message, TOPIC)
+    encode_record(
+        message, queue_id=0, queue_offset=0, log_offset=0, store_timestamp_ms=0, store_host=Address("127.0.0.1", 1)
+    )
+
+
+@pytest.mark.parametrize(("message", "error", "named"), REFUSED.values(), ids=REFUSED.keys())
+def test_refused_with_the_value(message: OutgoingMessage, error: str, named: str) -> None:
+    with pytest.raises(Refused, match=named) as refused:
+        check_message(message, TOPIC)
+    assert refused.value.name == error
+
+
+FIFO = {"__SHARDINGKEY": "customer-7"}
+TYPES = [
+    ({}, SystemFlag.NONE, MessageType.NORMAL),
+    (FIFO, SystemFlag.NONE, MessageType.FIFO),
+    ({**FIFO, "TIMER_DELAY_SEC": "5"}, SystemFlag.NONE, MessageType.DELAY),
+    ({"TIMER_DELIVER_MS": "5"}, SystemFlag.NONE, MessageType.DELAY),
+    ({"TIMER_DELAY_MS": "5"}, SystemFlag.NONE, MessageType.DELAY),
+    ({"DELAY": "3"}, SystemFlag.NONE, MessageType.DELAY),
+    ({"DELAY": "0"}, SystemFlag.NONE, MessageType.NORMAL),
+    ({"DELAY": "3", "TRAN_MSG": "true"}, SystemFlag.NONE, MessageType.TRANSACTION),
+    ({}, SystemFlag.TRANSACTION_PREPARED, MessageType.TRANSACTION),
+    ({}, SystemFlag.COMPRESSED, MessageType.NORMAL),
+]
+
+
+@pytest.mark.parametrize(("held", "flag", "kind"), TYPES)
+def test_the_type_is_what_the_properties_say(held: dict[str, str], flag: SystemFlag, kind: MessageType) -> None:
+    assert type_of(OutgoingMessage("orders", b"x", held, system_flag=flag)) is kind
+
+
+@pytest.mark.parametrize("topic_type", list(MessageType))
+@pytest.mark.parametrize(("held", "flag", "kind"), TYPES)
+def test_a_topic_takes_its_type_only_and_types_that_are_not_built_are_never_stored(
+    topic_type: MessageType, held: dict[str, str], flag: SystemFlag, kind: MessageType
+) -> None:
+    message = OutgoingMessage("orders", b"x", held, system_flag=flag)
+    topic = TopicConfig("orders", topic_type)
+    if topic_type is not kind and topic_type is not MessageType.MIXED:
+        expected = "MESSAGE_TYPE_MISMATCH"
+    elif kind in (MessageType.NORMAL, MessageType.FIFO):
+        check_message(message, topic)
+        return
+    else:
+        expected = "UNSUPPORTED_FEATURE"
+    with pytest.raises(MessageRefused, match=kind.value) as refused:
+        check_message(message, topic)
+    assert refused.value.name == expected
+
+
+@pytest.mark.parametrize("kind", [MessageType.DELAY, MessageType.TRANSACTION, MessageType.LITE, MessageType.PRIORITY])
+def test_a_type_that_only_the_sender_names_counts_too(kind: MessageType) -> None:
+    with pytest.raises(MessageRefused) as refused:
+        check_message(replace(GOOD, message_type=kind), TopicConfig("orders", kind))
+    assert refused.value.name == "UNSUPPORTED_FEATURE"
+
+
+@pytest.mark.parametrize("group", ["", " ", "a\x1fb", "x" * 65, "é" * 33])
+def test_illegal_message_groups_are_refused(group: str) -> None:
+    with pytest.raises(MessageRefused) as refused:
+        check_message(with_properties(__SHARDINGKEY=group), MIXED)
+    assert refused.value.name == "ILLEGAL_MESSAGE_GROUP"
+
+
+def test_a_message_group_of_64_bytes_is_accepted() -> None:
+    check_message(with_properties(__SHARDINGKEY="x" * 64), MIXED)
+
+
+def test_a_fifo_message_needs_a_message_group() -> None:
+    with pytest.raises(MessageRefused) as refused:
+        check_message(replace(GOOD, message_type=MessageType.FIFO), MIXED)
+    assert refused.value.name == "ILLEGAL_MESSAGE_GROUP"
+
+
+@pytest.mark.parametrize(
+    "topic", [TopicConfig("orders", permission=Permission.READ), TopicConfig("orders", write_queues=0)]
+)
+def test_a_topic_without_a_writable_queue_is_forbidden(topic: TopicConfig) -> None:
+    with pytest.raises(NameRefused) as refused:
+        check_messages([GOOD], topic)
+    assert refused.value.name == "FORBIDDEN"
+
+
+def test_a_system_topic_cannot_be_written() -> None:
+    message = replace(GOOD, topic="SCHEDULE_TOPIC_XXXX")
+    with pytest.raises(NameRefused) as refused:
+        check_messages([message], TopicConfig("SCHEDULE_TOPIC_XXXX"))
+    assert refused.value.name == "ILLEGAL_TOPIC"
+
+
+def test_a_send_has_one_to_32768_messages_of_one_topic() -> None:
+    check_messages([GOOD, GOOD], TOPIC)
+    for messages in ([], [GOOD] * (MAX_SEND_MESSAGES + 1), [GOOD, replace(GOOD, topic="other")]):
+        with pytest.raises(MessageRefused) as refused:
+            check_messages(messages, TOPIC)
+        assert refused.value.name == "MESSAGE_MALFORMED"
+
+
+def test_user_properties_may_not_take_reserved_names() -> None:
+    check_user_properties({"colour": "red"})
+    with pytest.raises(MessageRefused, match="UNIQ_KEY") as refused:
+        check_user_properties({"UNIQ_KEY": "mine"})
+    assert refused.value.name == "ILLEGAL_PROPERTY"
+
+
+@pytest.mark.parametrize("key", ["", " ", "two words", "a\x00"])
+def test_keys_are_single_printable_words(key: str) -> None:
+    check_keys(["one", "two"])
+    with pytest.raises(MessageRefused) as refused:
+        check_keys(["one", key])
+    assert refused.value.name == "ILLEGAL_KEY"

@@ -1,0 +1,66 @@
+"""The command itself: help, errors and exit codes without a server."""
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import run
+
+from millstream.server.child import ServerProcess
+
+
+def test_help_lists_the_commands_of_the_contract() -> None:
+    shown = run("--help")
+    assert shown.code == 0
+    for command in ("quickstart", "topic", "group", "produce", "consume", "sql"):
+        assert command in shown.out
+
+
+def test_a_mistyped_command_is_a_usage_error_with_the_nearest_one() -> None:
+    wrong = run("topic", "creat", "x")
+    assert wrong.code == 2
+    assert "create" in wrong.err
+
+
+def test_a_server_that_is_not_there_is_unreachable_with_the_remedy() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        gone = run("topic", "list", "--nameserver", address)
+    assert gone.code == 3
+    assert address in gone.err
+    assert "millstream quickstart" in gone.err
+    assert "Traceback" not in gone.err
+
+
+def test_a_server_that_does_not_answer_times_out() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        late = run("topic", "list", "--nameserver", f"127.0.0.1:{silent.getsockname()[1]}", "--timeout", "0.3")
+    assert late.code == 4
+    assert "MS-5002" in late.err
+
+
+def test_the_nameserver_is_found_by_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ServerProcess(tmp_path / "data") as server:
+        monkeypatch.setenv("MILLSTREAM_NAMESERVER", server.addresses.nameserver)
+        assert run("topic", "list").code == 0
+
+
+def test_errors_are_explained_by_number() -> None:
+    explained = run("error", "explain", "MS-2101")
+    assert explained.code == 0
+    assert "topic create" in explained.out
+    assert run("error", "explain", "9999").code == 1
+
+
+def test_the_core_starts_without_spark_and_arrow() -> None:
+    script = (
+        "import sys; import millstream.cli.main, millstream.server.all_in_one; "
+        "print([name for name in ('pyspark', 'pyarrow', 'pandas', 'numpy', 'sqlglot') if name in sys.modules])"
+    )
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "[]"

@@ -1,0 +1,73 @@
+"""`millstream produce` and `millstream consume`, as scripts use them."""
+
+import json
+from collections.abc import Callable
+
+from commands import Ran
+
+Command = Callable[..., Ran]
+
+
+def test_what_was_produced_is_consumed(millstream: Command) -> None:
+    millstream("topic", "create", "hello")
+    sent = millstream("produce", "hello", "first message", "--tag", "a", "--key", "k1", "-o", "json").json()
+    assert sent["topic"] == "hello"
+    read = millstream("consume", "hello", "--until-end", "-o", "json").json()
+    assert (read["body"], read["tag"], read["keys"]) == ("first message", "a", ["k1"])
+    assert read["message_id"] == sent["message_id"]
+
+
+def test_lines_of_standard_input_become_messages(millstream: Command) -> None:
+    millstream("topic", "create", "lines", "--queues", "1")
+    assert millstream("produce", "lines", "-", stdin="one\n\ntwo\nthree ü\n").code == 0
+    assert millstream("consume", "lines", "--until-end").out.splitlines() == ["one", "two", "three ü"]
+
+
+def test_a_group_goes_on_where_it_stopped(millstream: Command) -> None:
+    millstream("topic", "create", "resumed", "--queues", "1")
+    millstream("produce", "resumed", "-", stdin="1\n2\n3\n")
+    assert millstream("consume", "resumed", "-g", "g1", "--count", "2").out.splitlines() == ["1", "2"]
+    assert millstream("consume", "resumed", "-g", "g1", "--until-end").out.splitlines() == ["3"]
+    assert millstream("consume", "resumed", "-g", "g2", "--until-end").out.splitlines() == ["1", "2", "3"]
+
+
+def test_a_filter_shows_only_its_tags(millstream: Command) -> None:
+    millstream("topic", "create", "tagged", "--queues", "1")
+    for tag in ("a", "b", "c"):
+        millstream("produce", "tagged", f"with {tag}", "--tag", tag)
+    shown = millstream("consume", "tagged", "--filter", "a || c", "--until-end").out
+    assert shown.splitlines() == ["with a", "with c"]
+
+
+def test_waiting_in_vain_for_a_count_has_its_own_exit_code(millstream: Command) -> None:
+    millstream("topic", "create", "quiet")
+    assert millstream("consume", "quiet", "--count", "1", "--wait", "0.3").code == 4
+
+
+def test_an_oversized_body_is_refused_and_the_other_lines_are_sent(millstream: Command) -> None:
+    millstream("topic", "create", "large", "--queues", "1")
+    partly = millstream("produce", "large", "-", stdin="small\n" + "x" * (4 * 1024 * 1024 + 1) + "\nafter\n")
+    assert partly.code == 5
+    assert "MS-3002" in partly.err
+    assert millstream("consume", "large", "--until-end").out.splitlines() == ["small", "after"]
+
+
+def test_an_empty_body_is_refused(millstream: Command) -> None:
+    millstream("topic", "create", "empty")
+    refused = millstream("produce", "empty", "")
+    assert refused.code == 1
+    assert "MS-3001" in refused.err
+
+
+def test_messages_of_another_type_are_refused(millstream: Command) -> None:
+    millstream("topic", "create", "delayed", "--type", "delay")
+    refused = millstream("produce", "delayed", "now")
+    assert refused.code == 1
+    assert "MS-3008" in refused.err
+
+
+def test_properties_travel(millstream: Command) -> None:
+    millstream("topic", "create", "props")
+    millstream("produce", "props", "x", "--property.origin", "unit test")
+    read = json.loads(millstream("consume", "props", "--until-end", "-o", "json").out)
+    assert read["properties"] == {"origin": "unit test"}

@@ -1,0 +1,59 @@
+"""`millstream topic` and `millstream group`, as scripts use them."""
+
+from collections.abc import Callable
+
+from commands import Ran
+
+Command = Callable[..., Ran]
+
+
+def test_a_topic_is_created_listed_described_and_deleted(millstream: Command) -> None:
+    assert millstream("topic", "create", "orders", "--queues", "2").code == 0
+    assert {"topic": "orders", "type": "normal", "queues": 2} in millstream("topic", "list", "-o", "json").json()
+    described = millstream("topic", "describe", "orders", "-o", "json").json()
+    assert [queue["queue"] for queue in described] == [0, 1]
+    assert [queue["messages"] for queue in described] == [0, 0]
+    assert millstream("topic", "delete", "orders").code == 0
+    assert "orders" not in millstream("topic", "list").out
+
+
+def test_creating_a_topic_again_is_no_error_but_with_other_settings_it_is(millstream: Command) -> None:
+    assert millstream("topic", "create", "twice").code == 0
+    assert millstream("topic", "create", "twice").code == 0
+    other = millstream("topic", "create", "twice", "--queues", "9")
+    assert other.code == 1
+    assert "MS-2102" in other.err
+
+
+def test_the_case_of_the_type_does_not_matter(millstream: Command) -> None:
+    assert millstream("topic", "create", "ordered", "--type", "FIFO").code == 0
+    assert millstream("topic", "create", "ordered", "--type", "fifo").code == 0
+
+
+def test_an_unknown_type_is_a_usage_error(millstream: Command) -> None:
+    refused = millstream("topic", "create", "t", "--type", "sometimes")
+    assert refused.code == 2
+    assert "transaction" in refused.err
+
+
+def test_an_illegal_name_is_refused_with_its_number(millstream: Command) -> None:
+    refused = millstream("topic", "create", "no blanks")
+    assert refused.code == 1
+    assert "no blanks" in refused.err
+    assert "MS-2103" in refused.err
+    assert "Traceback" not in refused.err
+
+
+def test_an_unknown_topic_is_refused_with_the_remedy(millstream: Command) -> None:
+    for command in (("topic", "describe"), ("topic", "delete"), ("consume",)):
+        refused = millstream(*command, "missing")
+        assert (refused.code, refused.out) == (1, ""), command
+        assert "missing" in refused.err
+        assert "MS-2101" in refused.err
+
+
+def test_a_group_is_created_listed_and_deleted(millstream: Command) -> None:
+    assert millstream("group", "create", "readers", "--fifo", "--max-attempts", "3").code == 0
+    assert {"group": "readers", "fifo": True, "max_attempts": 3} in millstream("group", "list", "-o", "json").json()
+    assert millstream("group", "delete", "readers").code == 0
+    assert millstream("group", "delete", "readers").code == 1

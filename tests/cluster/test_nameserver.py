@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from millstream.cluster import nameserver
+from millstream.cluster.nameserver import LEASE_S, BrokerRegistration, RouteRegistry
+from millstream.model.topic import Permission, TopicConfig
+
+
+def broker(name: str = "b", *topics: TopicConfig, number: int = 0, cluster: str = "c") -> BrokerRegistration:
+    return BrokerRegistration(cluster, name, f"{name}-{number}:10911", topics, number)
+
+
+def test_a_route_has_the_queues_and_addresses_of_every_broker_that_holds_the_topic() -> None:
+    registry = RouteRegistry()
+    registry.register(broker("b2", TopicConfig("t", read_queues=8, write_queues=2)))
+    registry.register(broker("b1", TopicConfig("t", permission=Permission.READ), TopicConfig("u")))
+    route = registry.route("t")
+    assert route is not None
+    assert [(data.broker_name, data.broker_addrs, data.cluster) for data in route.broker_datas] == [
+        ("b1", {0: "b1-0:10911"}, "c"),
+        ("b2", {0: "b2-0:10911"}, "c"),
+    ]
+    assert [(d.broker_name, d.read_queue_nums, d.write_queue_nums, d.perm) for d in route.queue_datas] == [
+        ("b1", 4, 4, 4),
+        ("b2", 8, 2, 6),
+    ]
+
+
+def test_an_unknown_topic_has_no_route() -> None:
+    assert RouteRegistry().route("t") is None
+
+
+def test_a_new_registration_replaces_the_topics_of_the_old_one() -> None:
+    registry = RouteRegistry()
+    registry.register(broker("b", TopicConfig("t"), TopicConfig("u")))
+    registry.register(broker("b", TopicConfig("u"), TopicConfig("v")))
+    assert registry.topics() == ["u", "v"]
+
+
+def test_a_registration_counts_until_its_lease_ends_and_is_then_forgotten() -> None:
+    registry = RouteRegistry()
+    registry.register(broker("b", TopicConfig("t")), 1000.0)
+    registry.register(broker("b2", TopicConfig("t")), 1050.0)
+    assert registry.expire(1000.0 + LEASE_S - 0.1) == []
+    assert registry.expire(1000.0 + LEASE_S) == ["b"]
+    route = registry.route("t")
+    assert route is not None
+    assert [data.broker_name for data in route.broker_datas] == ["b2"]
+    assert registry.expire(1050.0 + LEASE_S) == ["b2"]
+    assert registry.route("t") is None
+
+
+def test_a_repeated_registration_extends_the_lease() -> None:
+    registry = RouteRegistry()
+    registry.register(broker("b", TopicConfig("t")), 0.0)
+    registry.register(broker("b", TopicConfig("t")), 100.0)
+    assert registry.expire(LEASE_S + 1) == []
+    assert registry.expire(100.0 + LEASE_S) == ["b"]
+
+
+def test_a_broker_of_the_same_process_never_expires() -> None:
+    registry = RouteRegistry()
+    registry.register(broker("b", TopicConfig("t")), lease_s=math.inf)
+    assert registry.expire(1e12) == []
+    assert registry.topics() == ["t"]
+
+
+def test_replicas_share_a_name_and_the_master_decides_the_topics() -> None:
+    registry = RouteRegistry()
+    registry.register(broker("b", TopicConfig("t"), number=0))
+    registry.register(broker("b", TopicConfig("old"), number=1))
+    assert registry.topics() == ["t"]
+    route = registry.route("t")
+    assert route is not None
+    assert route.broker_datas[0].broker_addrs == {0: "b-0:10911", 1: "b-1:10911"}
+    assert registry.master_address("b") == "b-0:10911"
+    registry.unregister("b", 0)
+    assert registry.master_address("b") is None
+    assert registry.topics() == ["t"]
+    registry.unregister("b", 1)
+    assert registry.topics() == []
+
+
+def test_single_topics_change_between_registrations() -> None:
+    registry = RouteRegistry()
+    registry.register(broker("b"))
+    registry.update_topic("b", "t", TopicConfig("t"))
+    registry.update_topic("stranger", "u", TopicConfig("u"))
+    assert registry.topics() == ["t"]
+    registry.update_topic("b", "t", None)
+    assert registry.topics() == []
+
+
+def test_a_deleted_topic_is_gone_from_all_brokers() -> None:
+    registry = RouteRegistry()
+    registry.register(broker("b1", TopicConfig("t")))
+    registry.register(broker("b2", TopicConfig("t"), TopicConfig("u")))
+    registry.delete_topic("t")
+    assert registry.topics() == ["u"]
+
+
+def test_cluster_info_lists_brokers_by_cluster() -> None:
+    registry = RouteRegistry()
+    for name, cluster in (("b2", "east"), ("b1", "east"), ("b3", "west")):
+        registry.register(broker(name, cluster=cluster))
+    info = registry.cluster_info()
+    assert info.cluster_addr_table == {"east": ["b1", "b2"], "west": ["b3"]}
+    assert info.broker_addr_table["b3"].broker_addrs == {0: "b3-0:10911"}
+
+
+def test_unregistering_a_stranger_is_no_error() -> None:
+    RouteRegistry().unregister("b")
+
+
+def test_there_are_only_so_many_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nameserver, "MAX_BROKERS", 2)
+    registry = RouteRegistry()
+    assert [registry.register(broker(name)) for name in ("a", "b", "c", "a")] == [True, True, False, True]

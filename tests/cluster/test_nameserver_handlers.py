@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from millstream.cluster.nameserver import LEASE_S, RouteRegistry
+from millstream.cluster.remoting import nameserver_handlers
+from millstream.model.clock import ManualClock
+from millstream.model.message import Address
+from millstream.model.topic import TopicConfig
+from millstream.protocol.remoting.bodies import RegisterBrokerBody, TopicConfigTable, encode_body
+from millstream.protocol.remoting.codes import RequestCode
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.settings import topic_data
+from millstream.transport.remoting_client import RemotingConnection
+from millstream.transport.remoting_server import RemotingServer
+
+WHO = {"brokerName": "b", "brokerAddr": "h:10911", "clusterName": "c", "brokerId": "0"}
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest_asyncio.fixture
+async def connection(clock: ManualClock) -> AsyncIterator[RemotingConnection]:
+    server = RemotingServer(nameserver_handlers(RouteRegistry(), clock=clock))
+    opened = await RemotingConnection.open(Address("127.0.0.1", await server.start()))
+    yield opened
+    await opened.close()
+    await server.close()
+
+
+def registration(*topics: str, **ext: str) -> RemotingCommand:
+    table = TopicConfigTable({name: topic_data(TopicConfig(name)) for name in topics})
+    body = encode_body(RegisterBrokerBody(table))
+    fields = {**WHO, "haServerAddr": "", "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF), **ext}
+    return RemotingCommand(RequestCode.REGISTER_BROKER, fields, body)
+
+
+async def ask(connection: RemotingConnection, code: int, **ext: str) -> RemotingCommand:
+    return await connection.request(RemotingCommand(code, ext), 5)
+
+
+async def test_a_broker_that_registers_is_in_routes_topics_and_cluster(connection: RemotingConnection) -> None:
+    answer = await connection.request(registration("t", "u"), 5)
+    assert (answer.code, json.loads(answer.body)) == (0, {"table": {}})
+    route = json.loads((await ask(connection, 105, topic="t")).body)
+    assert route["brokerDatas"][0]["brokerAddrs"] == {"0": "h:10911"}
+    assert route["queueDatas"][0]["writeQueueNums"] == 4
+    assert json.loads((await ask(connection, 206)).body)["topicList"] == ["t", "u"]
+    assert json.loads((await ask(connection, 106)).body)["clusterAddrTable"] == {"c": ["b"]}
+
+
+async def test_an_unknown_topic_is_answered_with_17(connection: RemotingConnection) -> None:
+    answer = await ask(connection, 105, topic="nowhere")
+    assert answer.code == 17
+    assert "nowhere" in str(answer.remark)
+
+
+async def test_a_broker_that_falls_silent_is_forgotten_after_its_lease(
+    connection: RemotingConnection, clock: ManualClock
+) -> None:
+    await connection.request(registration("t"), 5)
+    clock.advance_ms(int(LEASE_S * 1000) - 1)
+    assert (await ask(connection, 105, topic="t")).code == 0
+    clock.advance_ms(1)
+    assert (await ask(connection, 105, topic="t")).code == 17
+
+
+async def test_a_broker_that_unregisters_is_gone_at_once(connection: RemotingConnection) -> None:
+    await connection.request(registration("t"), 5)
+    assert (await ask(connection, 104, **WHO)).code == 0
+    assert (await ask(connection, 105, topic="t")).code == 17
+
+
+async def test_a_replica_is_told_its_masters_address(connection: RemotingConnection) -> None:
+    await connection.request(registration("t"), 5)
+    answer = await connection.request(registration("t", brokerId="1", brokerAddr="h:20911"), 5)
+    assert answer.ext["masterAddr"] == "h:10911"
+
+
+async def test_a_topic_is_deleted(connection: RemotingConnection) -> None:
+    await connection.request(registration("t"), 5)
+    assert (await ask(connection, 216, topic="t")).code == 0
+    assert (await ask(connection, 105, topic="t")).code == 17
+
+
+@pytest.mark.parametrize(
+    ("ext", "code"),
+    [
+        ({"bodyCrc32": "5"}, 13),
+        ({"bodyCrc32": "x"}, 13),
+        ({"brokerId": "first"}, 13),
+        ({"brokerName": ""}, 13),
+        ({"compressed": "true"}, 3),
+    ],
+)
+async def test_a_registration_that_cannot_be_read_is_refused(
+    connection: RemotingConnection, ext: dict[str, str], code: int
+) -> None:
+    assert (await connection.request(registration("t", **ext), 5)).code == code
+    assert (await ask(connection, 105, topic="t")).code == 17
