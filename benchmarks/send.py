@@ -7,9 +7,9 @@ import threading
 import time
 from pathlib import Path
 
-from millstream.client.blocking import BlockingClient
 from rocketmq import ClientConfiguration, Credentials, Message, Producer
 
+from millstream.client.blocking import BlockingClient
 from millstream.model.topic import TopicConfig
 from millstream.server.child import ServerProcess
 from millstream.telemetry.process_tree import TreeRecorder

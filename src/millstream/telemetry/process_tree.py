@@ -103,7 +103,7 @@ class TreeRecorder:
         self.take()
 
     def cpu_s(self, kind: str | None = None) -> float:
-        """Processor seconds of the processes seen so far, all or of one kind; ended ones count up to their last sample."""
+        """Processor seconds of the processes seen so far, all or of one kind; ended ones up to their last sample."""
         return sum(seconds for (_, of_kind), seconds in self._cpu_s.items() if kind in (None, of_kind))
 
     def take(self) -> None:

@@ -134,7 +134,8 @@ def _bind_grouped(select: Select, source: _From, script: Script) -> Node:
             replaced[identity(term)] = Column(name, call.type)
     grouped = WindowAggregate(node, window, tuple(bound_keys), tuple(calls))
     _replace_bounds(replaced, grouped, select, source)
-    above = Scope(script, grouped.schema, source.qualifiers, replaced, in_group=True, place="HAVING")
+    # Names are looked up below the grouping, so that an ungrouped column is told from an unknown one.
+    above = Scope(script, source.node.schema, source.qualifiers, replaced, in_group=True, place="HAVING")
     result: Node = grouped
     if select.having is not None:
         result = Filter(result, bind_condition(select.having, above))

@@ -95,12 +95,8 @@ def bind_term(term: Term, scope: Scope) -> Expression:
     match term:
         case NameTerm():
             return _name(term, scope)
-        case LiteralTerm():
+        case LiteralTerm() | IntervalTerm():
             return _literal(term, scope)
-        case IntervalTerm(duration=None):
-            return Literal(term.months, _INTERVAL_YEAR)
-        case IntervalTerm():
-            return Literal(term.duration, _INTERVAL_DAY)
         case Operation():
             return _operation(term, scope)
         case CallTerm():
@@ -109,11 +105,8 @@ def bind_term(term: Term, scope: Scope) -> Expression:
             return _case(term, scope)
         case CastTerm():
             return converted(bind_term(term.operand, scope), term.type, safe=term.safe, explicit=True)
-        case InTerm():
-            return _in(term, scope)
-        case BetweenTerm():
-            parts = [bind_term(part, scope) for part in (term.operand, term.low, term.high)]
-            return Call("BETWEEN", tuple(_aligned(parts, term.span, scope)), BOOLEAN)
+        case InTerm() | BetweenTerm():
+            return _membership(term, scope)
         case IsTerm():
             operand = bind_condition(term.operand, scope)
             known = Call("COALESCE", (operand, Literal(not term.value, BOOLEAN)), BOOLEAN)
@@ -164,7 +157,9 @@ def _unknown_column(name: str, term: NameTerm, scope: Scope) -> Exception:
     )
 
 
-def _literal(term: LiteralTerm, scope: Scope) -> Literal:
+def _literal(term: LiteralTerm | IntervalTerm, scope: Scope) -> Literal:
+    if isinstance(term, IntervalTerm):
+        return Literal(term.months, _INTERVAL_YEAR) if term.duration is None else Literal(term.duration, _INTERVAL_DAY)
     value = term.value
     if value is None:
         return Literal(None, NULL)
@@ -323,9 +318,10 @@ def _common(values: Sequence[Expression], span: Span, scope: Scope) -> DataType:
         raise scope.script.error("SQL_TYPE", f"The results have no common type: {error}.", span) from None
 
 
-def _in(term: InTerm, scope: Scope) -> Expression:
-    parts = [bind_term(part, scope) for part in (term.operand, *term.options)]
-    return Call("IN", tuple(_aligned(parts, term.span, scope)), BOOLEAN)
+def _membership(term: InTerm | BetweenTerm, scope: Scope) -> Expression:
+    function, others = ("IN", term.options) if isinstance(term, InTerm) else ("BETWEEN", (term.low, term.high))
+    parts = [bind_term(part, scope) for part in (term.operand, *others)]
+    return Call(function, tuple(_aligned(parts, term.span, scope)), BOOLEAN)
 
 
 def _call(term: CallTerm, scope: Scope) -> Expression:

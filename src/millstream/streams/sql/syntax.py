@@ -10,11 +10,39 @@ from millstream.streams.plan.types import DataType
 from millstream.streams.sql.script import Span
 
 __all__ = [
-    "BetweenTerm", "CallTerm", "CaseTerm", "CastTerm", "ColumnDefinition", "CreateTable", "CreateView", "Describe", "Drop",
-    "Explain", "InTerm", "Insert", "IntervalTerm", "IsTerm", "LiteralTerm", "NameTerm", "Operation", "Query", "Reset",
-    "Select", "SelectItem", "SetOption", "Show", "Source", "StarTerm", "Statement", "StatementSet", "SubquerySource",
-    "TableSource", "Term", "TumbleSource", "WatermarkDefinition",
-]  # fmt: skip
+    "BetweenTerm",
+    "CallTerm",
+    "CaseTerm",
+    "CastTerm",
+    "ColumnDefinition",
+    "CreateTable",
+    "CreateView",
+    "Describe",
+    "Drop",
+    "Explain",
+    "InTerm",
+    "Insert",
+    "IntervalTerm",
+    "IsTerm",
+    "LiteralTerm",
+    "NameTerm",
+    "Operation",
+    "Query",
+    "Reset",
+    "Select",
+    "SelectItem",
+    "SetOption",
+    "Show",
+    "Source",
+    "StarTerm",
+    "Statement",
+    "StatementSet",
+    "SubquerySource",
+    "TableSource",
+    "Term",
+    "TumbleSource",
+    "WatermarkDefinition",
+]
 
 
 @dataclass(frozen=True, slots=True)
