@@ -80,6 +80,8 @@ class AllInOne:
         broker_address = Address(host, await broker_server.start())
         self._resources.push_async_callback(broker_server.close)
         broker = await self._open_broker(broker_address)
+        # Once more, so that it is closed before the broker: what is under way must not meet a closed log.
+        self._resources.push_async_callback(broker_server.close)
         broker_server.handlers = broker_handlers(broker)
         grpc_port = await self._open_proxy(broker, host)
         nameserver_port = await self._open_nameserver(broker)

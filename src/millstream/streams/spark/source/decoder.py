@@ -134,6 +134,14 @@ def _plain(values: list[Any], arrow_type: pa.DataType, _truncate: bool) -> pa.Ar
     return pa.array(values, arrow_type)
 
 
+def _numbers(values: list[Any], arrow_type: pa.DataType, _truncate: bool) -> pa.Array:
+    # Without a type first: given one, Arrow would take true for 1, and only in batches without text.
+    inferred = pa.array(values)
+    if pa.types.is_boolean(inferred.type):
+        raise pa.ArrowTypeError("booleans are no numbers")
+    return inferred.cast(arrow_type)
+
+
 def _timestamps(values: list[Any], arrow_type: pa.DataType, truncate: bool) -> pa.Array:
     texts = pa.array(values, pa.string())
     try:
@@ -148,12 +156,12 @@ def _timestamps(values: list[Any], arrow_type: pa.DataType, truncate: bool) -> p
 _FAST: dict[TypeKind, Callable[[list[Any], pa.DataType, bool], pa.Array]] = {
     TypeKind.STRING: _plain,
     TypeKind.BOOLEAN: _plain,
-    TypeKind.TINYINT: _plain,
-    TypeKind.SMALLINT: _plain,
-    TypeKind.INT: _plain,
-    TypeKind.BIGINT: _plain,
-    TypeKind.FLOAT: _plain,
-    TypeKind.DOUBLE: _plain,
+    TypeKind.TINYINT: _numbers,
+    TypeKind.SMALLINT: _numbers,
+    TypeKind.INT: _numbers,
+    TypeKind.BIGINT: _numbers,
+    TypeKind.FLOAT: _numbers,
+    TypeKind.DOUBLE: _numbers,
     TypeKind.TIMESTAMP: _timestamps,
     TypeKind.TIMESTAMP_LTZ: _timestamps,
 }

@@ -1,0 +1,67 @@
+"""`millstream sql` against a server and real Spark, as scripts use it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from commands import Ran, run
+
+Command = Callable[..., Ran]
+
+HOT = """
+CREATE TABLE readings (device STRING, celsius DOUBLE) WITH ('connector' = 'rocketmq', 'topic' = 'readings');
+SELECT device, celsius FROM readings WHERE celsius > 40
+"""
+
+
+@pytest.mark.spark
+def test_a_query_shows_its_rows_and_sets_malformed_messages_aside(millstream: Command, tmp_path: Path) -> None:
+    good = ['{"device":"a","celsius":21.5}', '{"device":"b","celsius":"48"}']
+    bad = ["not json", '{"device":"c","celsius":true}']
+    millstream("topic", "create", "readings", "--queues", "2")
+    assert millstream("produce", "readings", "-", stdin="\n".join(good + bad)).code == 0
+    script = tmp_path / "hot.sql"
+    script.write_text(HOT)
+    done = millstream("sql", "--bounded", "-f", str(script), "-o", "json")
+    assert done.code == 0, done.err
+    assert [json.loads(line) for line in done.out.splitlines()] == [
+        {"sink": "result", "row": {"device": "b", "celsius": 48.0}}
+    ]
+    progress = json.loads(done.err.splitlines()[-1])["progress"]
+    assert (progress["state"], progress["rows_in"], progress["malformed"]) == ("ended", 4, 2)
+    dead = millstream("consume", "readings_dead_letter", "--until-end").out.splitlines()
+    assert sorted(dead) == sorted(bad)
+
+
+def test_a_typo_is_shown_before_anything_starts() -> None:
+    refused = run(
+        "sql", "-e", HOT.replace("device, celsius FROM", "devise, celsius FROM"), "--nameserver", "127.0.0.1:1"
+    )
+    assert refused.code == 1
+    assert 'Did you mean "device"?' in refused.err
+    assert "^^^^^^" in refused.err
+    assert "MS-7004" in refused.err
+    assert "Spark" not in refused.err
+
+
+def test_an_unknown_topic_is_refused_before_spark_starts(millstream: Command) -> None:
+    refused = millstream("sql", "--bounded", "-e", HOT.replace("'readings')", "'missing')"))
+    assert refused.code == 1
+    assert "MS-2101" in refused.err
+    assert "Spark" not in refused.err
+
+
+def test_statements_that_only_show_need_no_server() -> None:
+    shown = run("sql", "-e", HOT.split(";")[0] + "; DESCRIBE readings", "-o", "json")
+    assert shown.code == 0
+    assert json.loads(shown.out)[1] == {"column": "celsius", "type": "DOUBLE", "note": ""}
+
+
+def test_no_script_or_two_is_a_usage_error_and_an_unreadable_one_is_refused() -> None:
+    assert run("sql").code == 2
+    assert run("sql", "-e", "SHOW TABLES", "-f", "x.sql").code == 2
+    missing = run("sql", "-f", "no-such-file.sql")
+    assert (missing.code, "MS-7010" in missing.err) == (1, True)
