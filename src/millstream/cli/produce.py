@@ -14,8 +14,8 @@ from millstream.cli.options import Common, ExitCode
 from millstream.cli.printer import Printer, print_error
 from millstream.client.blocking import BlockingClient
 from millstream.client.values import Sent
-from millstream.model.errors import MessageRefused
-from millstream.model.message import Message
+from millstream.model.errors import MessageRefused, Refused
+from millstream.model.message import MAX_BODY_BYTES, Message
 
 __all__ = ["produce"]
 
@@ -60,21 +60,26 @@ def produce(
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
         while batch := list(islice(texts, _LINES_PER_CALL)):
             messages = [Message(topic, text.encode(), tag, key, None, dict(property or {})) for text in batch]
+            if from_lines:
+                accepted = [message for message in messages if not _is_too_large(message)]
+                refused_count += len(messages) - len(accepted)
+                messages = accepted
             try:
                 receipts = client.send_many(messages)
-            except MessageRefused as refused:
-                if not from_lines:
+            except Refused as refused:
+                if not sent_count:
                     raise
-                receipts = _one_by_one(client, messages)
-                refused_count += len(messages) - len(receipts)
+                # What was sent before stays sent, and the exit code has to say so.
                 print_error(refused)
+                refused_count += len(messages)
+                break
             sent_count += len(receipts)
             for receipt in receipts if len(receipts) == 1 or printer.format == "json" else ():
                 _show(printer, topic, receipt)
     if sent_count != 1 and printer.format != "json":
         print(f"sent {sent_count:,} messages to {topic}", file=sys.stderr)
     if refused_count:
-        print(f"refused {refused_count:,} messages", file=sys.stderr)
+        print(f"{refused_count:,} messages were not sent", file=sys.stderr)
         return ExitCode.PARTLY_DONE if sent_count else ExitCode.REFUSED
     return ExitCode.DONE
 
@@ -83,15 +88,13 @@ def _lines() -> Iterator[str]:
     return (line.rstrip("\r\n") for line in sys.stdin if line.strip())
 
 
-def _one_by_one(client: BlockingClient, messages: list[Message]) -> list[Sent]:
-    """A batch was refused for one of its messages: send those that are accepted."""
-    receipts = []
-    for message in messages:
-        try:
-            receipts.extend(client.send_many([message]))
-        except MessageRefused:
-            continue
-    return receipts
+def _is_too_large(message: Message) -> bool:
+    """Whether a line is over the limit, which is said; the lines around it are sent all the same."""
+    if len(message.body) <= MAX_BODY_BYTES:
+        return False
+    words = f"A line of {len(message.body):,} bytes is over the limit of {MAX_BODY_BYTES:,}."
+    print_error(MessageRefused("BODY_TOO_LARGE", words))
+    return True
 
 
 def _show(printer: Printer, topic: str, receipt: Sent) -> None:
