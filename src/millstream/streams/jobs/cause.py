@@ -9,7 +9,9 @@ from millstream.model.errors import MillstreamError
 __all__ = ["first_cause"]
 
 _MAX_CHARACTERS = 500
-_PYTHON_ERROR = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*(?:Error|Exception|Refused|Failed|Unreachable|TimedOut)): (.+)$")
+_PYTHON_ERROR = re.compile(
+    r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*(?:Error|Exception|Refused|Failed|Unreachable|TimedOut)): (.+)$"
+)
 _JAVA_CAUSE = re.compile(r"^(?:Caused by: )?(?:[a-z][\w$]*\.)+([A-Z][\w$]*): (.+)$")
 _WRAPPERS = frozenset(("SparkException", "StreamingQueryException", "PythonException", "PySparkRuntimeError"))
 

@@ -13,7 +13,7 @@ import msgspec
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from millstream.model.errors import MillstreamError
 from millstream.streams.errors import JobError
@@ -96,8 +96,10 @@ class StreamPipeline:
             .option("checkpointLocation", str(checkpoint.spark))
             .foreachBatch(pipeline._deliver)
         )
-        writer = writer.trigger(availableNow=True) if bounded else writer.trigger(
-            processingTime=f"{interval_ms} milliseconds"
+        writer = (
+            writer.trigger(availableNow=True)
+            if bounded
+            else writer.trigger(processingTime=f"{interval_ms} milliseconds")
         )
         try:
             pipeline._query = writer.start()
@@ -119,8 +121,8 @@ class StreamPipeline:
         query = self._query
         assert query is not None
         with contextlib.suppress(PySparkException):
-            # A failed query raises here; `failure` tells why.
-            query.awaitTermination(max(timeout_s, 1e-3))
+            # A failed query raises here; `failure` tells why. Fractions of seconds are taken, whatever its hint says.
+            query.awaitTermination(max(timeout_s, 1e-3))  # type: ignore[arg-type]
         return not self._running()
 
     def failure(self) -> JobError | None:

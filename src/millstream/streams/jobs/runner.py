@@ -72,7 +72,8 @@ class JobRunner:
         self, directory: Path, table: Table, outputs: list[Output], settings: JobSettings, *, bounded: bool
     ) -> Pipeline:
         if table.connector != "rocketmq":
-            raise JobError("JOB_FAILED", f"The table {table.name} cannot be read: its connector is {table.connector!r}.")
+            words = f"The table {table.name} cannot be read: its connector is {table.connector!r}."
+            raise JobError("JOB_FAILED", words)
         source = SourceSettings.of(table, settings)
         log = open_log(source.nameserver, timeout_s=TIMEOUT_S)
         try:
@@ -154,8 +155,6 @@ def _start(log: TopicLog, source: SourceSettings) -> Position:
         case "latest-offset":
             return Position({queue: span.max_offset for queue, span in spans.items()})
         case "timestamp":
-            return Position(
-                {queue: log.offset_at(source.topic, queue, source.startup_timestamp_ms) for queue in spans}
-            )
+            return Position({queue: log.offset_at(source.topic, queue, source.startup_timestamp_ms) for queue in spans})
         case _:
             return Position({queue: span.min_offset for queue, span in spans.items()})

@@ -54,7 +54,8 @@ class Tally:
             if report["batchId"] <= self._seen_batch:
                 return
             self._seen_batch = report["batchId"]
-            self._late += sum(int(operator.get("numRowsDroppedByWatermark", 0)) for operator in report["stateOperators"])
+            operators = report["stateOperators"]
+            self._late += sum(int(operator.get("numRowsDroppedByWatermark", 0)) for operator in operators)
             self._take_watermark(report.get("eventTime", {}).get("watermark"))
             for source in report["sources"]:
                 if source.get("endOffset"):

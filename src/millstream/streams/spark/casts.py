@@ -20,7 +20,7 @@ _MICROSECOND_DIGITS = 6
 
 def cast(value: Column, source: DataType, target: DataType) -> Column:
     """`value` of type `source` as `target`."""
-    if source.kind is target.kind and source.kind is not TypeKind.STRING and source == target.as_nullable(source.nullable):
+    if source.kind is not TypeKind.STRING and source == target.as_nullable(source.nullable):
         return value
     if target.kind is TypeKind.STRING:
         text = _text(value, source)

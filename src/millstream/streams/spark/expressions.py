@@ -82,7 +82,7 @@ def aggregate(call: AggregateCall, inputs: Mapping[str, SparkColumn]) -> SparkCo
     if call.distinct and call.function == "COUNT":
         return F.size(F.collect_set(value)).cast("bigint")
     build = _AGGREGATES.get(call.function)
-    if build is None or call.distinct and call.function not in ("MIN", "MAX"):
+    if build is None or (call.distinct and call.function not in ("MIN", "MAX")):
         raise JobError("JOB_FAILED", f"The aggregate {call} has no translation.")
     integers = call.argument is not None and call.argument.type.is_integer
     if call.function == "AVG" and integers:

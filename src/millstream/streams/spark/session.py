@@ -77,7 +77,7 @@ def start_session(options: SessionOptions = SessionOptions()) -> SparkSession:
         session = _start(SparkSession.builder, options)
         if options.self_test:
             _ask_a_worker(session)
-    except Exception as error:  # noqa: BLE001 - Py4J and PySpark raise bare RuntimeErrors of many kinds here
+    except Exception as error:
         raise JobError("SPARK_START_FAILED", f"Spark did not start on {_words(java)}: {_first_line(error)}") from error
     return session
 

@@ -67,9 +67,7 @@ def _with_watermark(table: Table, source: DataFrame, columns: dict[str, SparkCol
     watermark = table.watermark
     assert watermark is not None
     event_time = F.coalesce(F.col(TICK_COLUMN), columns[watermark.column])
-    frame = source.withColumn(_EVENT_TIME, event_time).withWatermark(
-        _EVENT_TIME, f"{watermark.delay_ms} milliseconds"
-    )
+    frame = source.withColumn(_EVENT_TIME, event_time).withWatermark(_EVENT_TIME, f"{watermark.delay_ms} milliseconds")
     attribute = F.col(_EVENT_TIME)
     named = {**columns, watermark.column: attribute}
     return Rows(frame, named, F.col(TICK_COLUMN).isNull(), {watermark.column: attribute})

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
+from pyspark.sql.pandas.functions import arrow_udf
 
 from millstream.model.filter import java_hash_code
 
@@ -27,7 +27,7 @@ def hash_code(text: Column) -> Column:
     def compute(values: pa.Array) -> pa.Array:
         return _each(values, java_hash_code, pa.int32())
 
-    return F.arrow_udf(compute, "int")(text)
+    return _vectorised(compute, "int")(text)
 
 
 def capitalised(text: Column) -> Column:
@@ -36,7 +36,7 @@ def capitalised(text: Column) -> Column:
     def compute(values: pa.Array) -> pa.Array:
         return _each(values, lambda value: _WORD.sub(lambda word: word[0].capitalize(), value), pa.string())
 
-    return F.arrow_udf(compute, "string")(text)
+    return _vectorised(compute, "string")(text)
 
 
 def json_value(document: Column, path: Column) -> Column:
@@ -45,7 +45,7 @@ def json_value(document: Column, path: Column) -> Column:
     def compute(documents: pa.Array, paths: pa.Array) -> pa.Array:
         return _pairs(documents, paths, _scalar_at, pa.string())
 
-    return F.arrow_udf(compute, "string")(document, path)
+    return _vectorised(compute, "string")(document, path)
 
 
 def matched_group(text: Column, pattern: Column, group: Column) -> Column:
@@ -58,7 +58,13 @@ def matched_group(text: Column, pattern: Column, group: Column) -> Column:
         rows = zip(texts.to_pylist(), patterns.to_pylist(), groups.to_pylist(), strict=True)
         return pa.array([_group(*row) for row in rows], pa.string())
 
-    return F.arrow_udf(compute, "string")(text, pattern, group)
+    return _vectorised(compute, "string")(text, pattern, group)
+
+
+def _vectorised(compute: Callable[..., pa.Array], result: str) -> Callable[..., Column]:
+    """`compute` as a function of columns. PySpark's own hints do not know a plain function of arrays."""
+    wrap: Callable[..., Callable[..., Column]] = arrow_udf
+    return wrap(compute, result)
 
 
 def _each(values: pa.Array, function: Callable[[Any], Any], arrow_type: pa.DataType) -> pa.Array:

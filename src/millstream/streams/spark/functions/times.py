@@ -104,11 +104,11 @@ def _to_timestamp_ltz(call: Call, columns: Sequence[Column]) -> Column:
 def _date_format(call: Call, columns: Sequence[Column]) -> Column:
     text = call.arguments[0].type.kind is TypeKind.STRING
     time = columns[0].try_cast("timestamp") if text else columns[0]
-    return F.date_format(time, _format_argument(columns, 1))
+    return F.call_function("date_format", time, _format_argument(columns, 1))
 
 
 def _from_unixtime(_call: Call, columns: Sequence[Column]) -> Column:
-    return F.date_format(F.timestamp_seconds(columns[0]), _format_argument(columns, 1))
+    return F.call_function("date_format", F.timestamp_seconds(columns[0]), _format_argument(columns, 1))
 
 
 def _unix_timestamp(_call: Call, columns: Sequence[Column]) -> Column:

@@ -27,7 +27,8 @@ class FileSink:
 
     def __init__(self, name: str, schema: Schema, directory: Path, file_format: str) -> None:
         if file_format not in FORMATS:
-            raise JobError("SINK_FAILED", f"The table {name} has the format {file_format!r}; known are {list(FORMATS)}.")
+            words = f"The table {name} has the format {file_format!r}; known are {list(FORMATS)}."
+            raise JobError("SINK_FAILED", words)
         self.name = name
         self.schema = schema
         self._directory = directory
@@ -108,9 +109,7 @@ class _Csv:
             _csv_column(column, Schema((field,)))
             for column, field in zip(rows.columns, self._schema.fields, strict=True)
         ]
-        pa.csv.write_csv(
-            pa.RecordBatch.from_arrays(columns, names=list(self._schema.names)), self._file, self._options
-        )
+        pa.csv.write_csv(pa.RecordBatch.from_arrays(columns, names=list(self._schema.names)), self._file, self._options)
 
     def close(self) -> None:
         """Nothing is held back."""

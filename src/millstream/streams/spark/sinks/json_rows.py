@@ -18,9 +18,7 @@ _ENCODER = msgspec.json.Encoder(decimal_format="number")
 
 def encode_rows(rows: pa.RecordBatch, schema: Schema) -> list[bytes]:
     """One JSON text per row."""
-    columns = [
-        _values(column, field.type) for column, field in zip(rows.columns, schema.fields, strict=True)
-    ]
+    columns = [_values(column, field.type) for column, field in zip(rows.columns, schema.fields, strict=True)]
     names = schema.names
     encode = _ENCODER.encode
     return [encode(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]

@@ -94,5 +94,3 @@ class _Sender:
         """Close the connection."""
         self._log.close()
         return b""
-
-

@@ -69,7 +69,8 @@ def _search(
     rows_low, rows_high = 0, _rows(start, at(high), spans)
     interpolate = True
     while high - low > 1:
-        step = (high - low) * (max_rows - rows_low) // max(1, rows_high - rows_low) if interpolate else (high - low) // 2
+        span = high - low
+        step = span * (max_rows - rows_low) // max(1, rows_high - rows_low) if interpolate else span // 2
         interpolate = not interpolate
         middle = min(max(low + step, low + 1), high - 1)
         found = at(middle)
@@ -87,6 +88,4 @@ def _search(
 
 def _rows(start: Position, end: Position, spans: Mapping[str, QueueSpan]) -> int:
     """Rows between, without those that retention has already removed."""
-    return sum(
-        max(0, end.offset(queue) - max(start.offset(queue), span.min_offset)) for queue, span in spans.items()
-    )
+    return sum(max(0, end.offset(queue) - max(start.offset(queue), span.min_offset)) for queue, span in spans.items())

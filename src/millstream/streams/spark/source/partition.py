@@ -1,4 +1,4 @@
-"""How a range of positions is divided among Spark's tasks: a function of the range alone, so that a replay repeats it."""
+"""How a range of positions is divided among tasks: a function of the range alone, so that a replay repeats it."""
 
 from __future__ import annotations
 

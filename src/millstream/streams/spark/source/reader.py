@@ -179,7 +179,7 @@ def _gathered(pulls: Iterator[Sequence[RecordParts]]) -> Iterator[list[RecordPar
 
 def _first_store_ms(log: TopicLog, spec: SourceSpec, begin: Position, spans: dict[str, QueueSpan]) -> int:
     """The store time of the oldest row from `begin` on; 0 if none is there any more."""
-    times = []
+    times: list[int] = []
     for queue, span in spans.items():
         offset = max(begin.offset(queue), span.min_offset)
         if offset < span.max_offset:

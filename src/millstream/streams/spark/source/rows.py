@@ -30,9 +30,7 @@ _FROM_PROPERTIES: dict[str, Callable[[dict[str, str]], Any]] = {
     "message-id": lambda properties: properties.get(names.UNIQUE_KEY),
     "keys": lambda properties: tuple(properties.get(names.KEYS, "").split()) or None,
     "tag": lambda properties: properties.get(names.TAGS),
-    "properties": lambda properties: {
-        name: value for name, value in properties.items() if name not in names.RESERVED
-    },
+    "properties": lambda properties: {name: value for name, value in properties.items() if name not in names.RESERVED},
 }
 
 METADATA_KEYS = frozenset((*_FROM_RECORD, *_FROM_PROPERTIES, "topic"))

@@ -33,7 +33,7 @@ class SourceSpec:
     `start` are the positions of a fresh checkpoint, `end` those where a batch ends. `parallelism` is how many
     partitions a large micro-batch is cut into. `max_rows` of a micro-batch, 0 for no limit. `final_tick` closes all
     windows when a bounded run has read everything. `spool` is the directory for malformed bodies, whose content is
-    kept only if `keep_malformed`. `decoded` is the directory for rows that several passes share; blank for a single pass.
+    kept only if `keep_malformed`. `decoded` is the directory for rows that several passes share; blank for one pass.
     `group` is where progress is shown in the broker; blank for nowhere.
     """
 
