@@ -1,0 +1,64 @@
+"""JSON bodies to columns, as Flink's JSON format reads them."""
+
+from __future__ import annotations
+
+import datetime
+import json
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs the extra streams")
+
+from millstream.streams.plan.types import DOUBLE, INT, STRING, DataType, TypeKind
+from millstream.streams.spark.source.decoder import JsonDecoder
+
+_TIME = DataType(TypeKind.TIMESTAMP, precision=3)
+
+
+def decoded(data_type: DataType, *values: object) -> tuple[list[object], list[int]]:
+    """The values that one column takes of JSON values, and the places of the malformed ones."""
+    bodies = [json.dumps({"x": value}).encode() for value in values]
+    rows = JsonDecoder([("x", data_type)]).decode(bodies)
+    return rows.columns[0].to_pylist(), [malformed.position for malformed in rows.malformed]
+
+
+def test_a_string_takes_any_value_as_text() -> None:
+    taken, malformed = decoded(STRING, "a", 1, 2.5, True, None, {"b": [1]}, ["c"])
+    assert taken == ["a", "1", "2.5", "true", None, '{"b":[1]}', '["c"]']
+    assert malformed == []
+
+
+def test_numbers_are_taken_from_text_too() -> None:
+    assert decoded(INT, 1, "2", None) == ([1, 2, None], [])
+    assert decoded(DOUBLE, 1, "2.5") == ([1.0, 2.5], [])
+
+
+@pytest.mark.parametrize("value", [True, "x", {"a": 1}, [1], 2**31])
+@pytest.mark.parametrize("neighbours", [(), (1,), ("1",)])
+def test_what_is_no_integer_is_malformed_whatever_stands_beside_it(
+    value: object, neighbours: tuple[object, ...]
+) -> None:
+    taken, malformed = decoded(INT, *neighbours, value)
+    assert taken == [1] * len(neighbours)
+    assert malformed == [len(neighbours)]
+
+
+def test_times_are_read_in_both_spellings_to_the_millisecond() -> None:
+    taken, malformed = decoded(_TIME, "2026-01-02 03:04:05.678901", "2026-01-02T03:04:05Z")
+    assert [value.replace(tzinfo=None) for value in taken if isinstance(value, datetime.datetime)] == [
+        datetime.datetime(2026, 1, 2, 3, 4, 5, 678000),
+        datetime.datetime(2026, 1, 2, 3, 4, 5),
+    ]
+    assert malformed == []
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[1]", b"7", b'"text"', b"\xff\xfe", b'{"x": nope}', b"null"])
+def test_what_is_no_object_is_malformed_and_costs_its_neighbours_nothing(body: bytes) -> None:
+    rows = JsonDecoder([("x", INT)]).decode([b'{"x": 1}', body, b'{"x": 2, "other": [1, {"deep": null}]}'])
+    assert rows.columns[0].to_pylist() == [1, 2]
+    assert [malformed.position for malformed in rows.malformed] == [1]
+    assert rows.malformed[0].reason
+
+
+def test_a_missing_field_is_null() -> None:
+    assert JsonDecoder([("x", INT)]).decode([b"{}"]).columns[0].to_pylist() == [None]
