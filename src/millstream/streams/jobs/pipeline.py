@@ -70,6 +70,14 @@ class _Delivery:
         self.tally.delivered(rows_out, malformed)
 
 
+STOP_GRACE_S = 60.0
+"""How long a stop waits for the delivery under way."""
+
+
+class _Stopped(Exception):
+    """Ends a micro-batch that has not begun to be delivered when the job is stopped."""
+
+
 class StreamPipeline:
     """Micro-batches, for ever or until what was there at the start is read."""
 
@@ -77,6 +85,8 @@ class StreamPipeline:
         self._delivery = delivery
         self._query: StreamingQuery | None = None
         self._error: BaseException | None = None
+        self._delivering = threading.Lock()
+        self._stopping = False
 
     @classmethod
     def run(
@@ -130,24 +140,32 @@ class StreamPipeline:
         query = self._query
         assert query is not None
         error = self._error or query.exception()
-        if error is None or self._running():
+        if error is None or self._stopping or self._running():
             return None
         if isinstance(error, JobError):
             return error
         return JobError("JOB_FAILED", f"The job failed: {first_cause(error)}")
 
     def stop(self) -> None:
-        """End the query; the micro-batch under way is abandoned and replayed at the next start."""
+        """End the query. A delivery under way may finish; what it had not begun is replayed at the next start."""
+        self._stopping = True
+        # Spark interrupts what it finds: in the middle of a delivery that would leave half a batch in the sinks, and
+        # its thread dies of the long error text.
+        if self._delivering.acquire(timeout=STOP_GRACE_S):
+            self._delivering.release()
         if self._query is not None:
             self._query.stop()
 
     def _deliver(self, batch: DataFrame, batch_id: int) -> None:
-        try:
-            self._absorb()
-            self._delivery.run(batch, batch_id)
-        except BaseException as error:
-            self._error = error
-            raise
+        with self._delivering:
+            if self._stopping:
+                raise _Stopped("the job is stopped")
+            try:
+                self._absorb()
+                self._delivery.run(batch, batch_id)
+            except BaseException as error:
+                self._error = error
+                raise
 
     def _running(self) -> bool:
         return self._query is not None and self._query.isActive
