@@ -41,10 +41,13 @@ def outputs_of(plan: JobPlan | QueryPlan, settings: JobSettings, on_rows: OnRows
     """The outputs of `plan` in its order. Raises JobError SINK_FAILED for a table that cannot be written."""
     if isinstance(plan, QueryPlan):
         return [Output(plan.query, _print_sink(QUERY_SINK, QUERY_SINK, plan.query.schema, on_rows))]
-    return [Output(sink.input, _sink(sink.table, sink.input.schema, settings, on_rows)) for sink in plan.sinks]
+    return [
+        Output(sink.input, _sink(number, sink.table, sink.input.schema, settings, on_rows))
+        for number, sink in enumerate(plan.sinks)
+    ]
 
 
-def _sink(table: Table, schema: Schema, settings: JobSettings, on_rows: OnRows | None) -> Sink:
+def _sink(number: int, table: Table, schema: Schema, settings: JobSettings, on_rows: OnRows | None) -> Sink:
     match table.connector:
         case "print":
             label = table.options.get("print-identifier") or table.name
@@ -53,7 +56,7 @@ def _sink(table: Table, schema: Schema, settings: JobSettings, on_rows: OnRows |
             return BlackholeSink(table.name, schema)
         case "filesystem":
             directory = _local_directory(table.options["path"])
-            return FileSink(table.name, schema, directory, table.options.get("format", "json"))
+            return FileSink(table.name, schema, directory, table.options.get("format", "json"), number=number)
         case "rocketmq":
             nameserver = table.options.get("nameserver", settings.nameserver)
             return TopicSink(table.name, MessageMaker.of(table), nameserver, timeout_s=SEND_TIMEOUT_S)

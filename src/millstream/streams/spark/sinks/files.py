@@ -23,9 +23,12 @@ __all__ = ["FORMATS", "FileSink"]
 
 
 class FileSink:
-    """Writes rows to files of one directory in one of `FORMATS`."""
+    """Writes rows to files of one directory in one of `FORMATS`.
 
-    def __init__(self, name: str, schema: Schema, directory: Path, file_format: str) -> None:
+    `number` is the sink's place in its job: several INSERTs may go to one directory, each with files of its own.
+    """
+
+    def __init__(self, name: str, schema: Schema, directory: Path, file_format: str, *, number: int = 0) -> None:
         if file_format not in FORMATS:
             words = f"The table {name} has the format {file_format!r}; known are {list(FORMATS)}."
             raise JobError("SINK_FAILED", words)
@@ -33,6 +36,7 @@ class FileSink:
         self.schema = schema
         self._directory = directory
         self._format = file_format
+        self._number = number
 
     def writer(self, task: SinkTask) -> SinkWriter:
         """A writer of one hidden file."""
@@ -50,14 +54,17 @@ class FileSink:
                 if hidden.exists():
                     hidden.replace(self._directory / name)
             for task in [part.task for part in written][:1]:
-                for stale in self._directory.glob(f"part-{task.job_id}-{batch_id:08d}-*"):
+                for stale in self._directory.glob(f"{self._prefix(task)}-*"):
                     if stale.name not in names:
                         stale.unlink()
         except OSError as error:
             raise JobError("SINK_FAILED", f"Cannot complete the files of {self.name}: {error}.") from None
 
     def _file_name(self, task: SinkTask) -> str:
-        return f"part-{task.job_id}-{task.batch_id:08d}-{task.partition:05d}.{self._format}"
+        return f"{self._prefix(task)}-{task.partition:05d}.{self._format}"
+
+    def _prefix(self, task: SinkTask) -> str:
+        return f"part-{task.job_id}-{self._number:03d}-{task.batch_id:08d}"
 
 
 class _Output(Protocol):
