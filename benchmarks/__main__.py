@@ -23,7 +23,7 @@ _DEMO = _HERE.parent / "examples" / "security" / "demo.py"
 def measure_demo(source: Path | None) -> dict[str, object]:
     """The demo's own summary."""
     command = [sys.executable, str(_DEMO), *(["--input", str(source)] if source else [])]
-    said = subprocess.run(command, capture_output=True, text=True, check=True)
+    said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     summary: dict[str, object] = json.loads(said.stdout.splitlines()[-1])
     summary["peak_by_process"] = [line.strip() for line in said.stdout.splitlines() if "peak memory" in line]
     return summary

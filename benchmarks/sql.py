@@ -108,7 +108,8 @@ def measure_first_result() -> dict[str, object]:
             ]
             shell = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
             assert shell.stdout is not None
-            shell.stdout.readline()
+            if not shell.stdout.readline():
+                raise RuntimeError(f"millstream sql ended without a row, code {shell.wait()}")
             seconds.append(time.monotonic() - started_s)
             shell.terminate()
             shell.wait()

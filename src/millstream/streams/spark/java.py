@@ -69,7 +69,7 @@ def make_launcher(java: JavaHome) -> Path:
         f'  [ "$argument" = "{_VECTOR_MODULE}" ] || set -- "$@" "$argument"\n'
         "done\n"
         f'set -- {shlex.quote(str(java.path / "bin" / "java"))} "$@"\n'
-        'command -v setsid >/dev/null 2>&1 && exec setsid "$@"\n'
+        'setsid -w true >/dev/null 2>&1 && exec setsid -w "$@"\n'
         'exec "$@"\n'
     )
     launcher.chmod(0o755)

@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -59,7 +60,7 @@ class SessionOptions:
 def start_session(options: SessionOptions = SessionOptions()) -> SparkSession:
     """A running session whose Python workers have answered once; takes 5 to 10 s.
 
-    Sets JAVA_HOME, PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON of this process. One session per process: where one
+    Sets PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON of this process. One session per process: where one
     runs already it is returned with `SQL_SETTINGS` applied. Raises JobError JAVA_MISSING or SPARK_START_FAILED.
     """
     from pyspark.sql import SparkSession
@@ -72,14 +73,28 @@ def start_session(options: SessionOptions = SessionOptions()) -> SparkSession:
     java = find_java()
     # A worker with another interpreter dies with words that name neither.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["JAVA_HOME"] = str(make_launcher(java))
     try:
-        session = _start(SparkSession.builder, options)
+        with _java_home(make_launcher(java)):
+            session = _start(SparkSession.builder, options)
         if options.self_test:
             _ask_a_worker(session)
     except Exception as error:
         raise JobError("SPARK_START_FAILED", f"Spark did not start on {_words(java)}: {_first_line(error)}") from error
     return session
+
+
+@contextmanager
+def _java_home(home: Path) -> Iterator[None]:
+    """JAVA_HOME for the start alone: the launcher goes with this process, but what it starts may live on."""
+    before = os.environ.get("JAVA_HOME")
+    os.environ["JAVA_HOME"] = str(home)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["JAVA_HOME"]
+        else:
+            os.environ["JAVA_HOME"] = before
 
 
 def _start(builder: SparkSession.Builder, options: SessionOptions) -> SparkSession:
