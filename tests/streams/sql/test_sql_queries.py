@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from compiling import explained, job, query
 
+from millstream.streams.plan.expressions import Call, Expression
 from millstream.streams.plan.nodes import Filter, Project, Scan, WindowAggregate, WindowRows
 
 HOURLY = "TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '1' HOUR))"
@@ -94,6 +95,11 @@ def test_views_and_sub_queries_are_inlined_and_keep_event_time() -> None:
         ("id + small", "BIGINT"),
         ("small * 1.5", "DECIMAL(12, 1)"),
         ("price + 1", "DECIMAL(13, 2)"),
+        ("0.908 * id", "DECIMAL(23, 3)"),
+        ("COALESCE(id, price)", "DECIMAL(21, 2)"),
+        ("CAST('x' AS INT)", "INT"),
+        ("TRY_CAST(small AS STRING)", "STRING"),
+        ("CAST(place AS ROW<town STRING, zip BIGINT>)", "ROW<town STRING, zip BIGINT>"),
         ("price / small", "DECIMAL(21, 13)"),
         ("score + price", "DOUBLE"),
         ("-small", "INT"),
@@ -147,6 +153,66 @@ def test_expressions_have_flinks_types(expression: str, data_type: str) -> None:
 def test_aggregates_have_flinks_types(aggregate: str, data_type: str) -> None:
     node = query(f"SELECT {aggregate} AS x FROM {HOURLY} GROUP BY window_start, window_end")
     assert str(node.schema.fields[0].type) == data_type
+
+
+def test_where_may_name_the_bounds_of_the_window() -> None:
+    lines = explained(
+        "SELECT window_end, MAX(window_start) AS latest, COUNT(*) AS n FROM"
+        " TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '1' HOUR)) AS w"
+        " WHERE w.window_start >= TIMESTAMP '2026-01-01 00:00:00' GROUP BY window_start, window_end"
+    )
+    assert lines[:4] == [
+        "Project [window_end, aggregate_0 AS latest, aggregate_1 AS n]",
+        "  WindowAggregate TUMBLE(ts, 3600000 ms) keys=[] aggregates=[MAX(window_start) AS aggregate_0, COUNT(*) AS aggregate_1]",
+        "    Filter >=(window_start, 2026-01-01 00:00:00)",
+        "      WindowRows TUMBLE(ts, 3600000 ms)",
+    ]  # fmt: skip
+
+
+def test_columns_with_the_names_that_a_grouping_gives_keep_apart() -> None:
+    node = query(
+        "SELECT window_start, aggregate_0, COUNT(*) AS n, TUMBLE_START(ts, INTERVAL '1' HOUR) AS s"
+        " FROM (SELECT ts, host AS window_start, small AS aggregate_0 FROM events)"
+        " GROUP BY TUMBLE(ts, INTERVAL '1' HOUR), window_start, aggregate_0"
+    )
+    assert isinstance(node, Project)
+    assert len(set(node.input.schema.names)) == len(node.input.schema.names)
+    assert [str(field.type) for field in node.schema.fields] == [
+        "STRING",
+        "INT",
+        "BIGINT NOT NULL",
+        "TIMESTAMP(3) NOT NULL",
+    ]
+
+
+def test_a_rule_of_a_thousand_terms_is_a_shallow_tree() -> None:
+    many = " OR ".join(f"host = 'host-{number}'" for number in range(1000))
+    node = query(f"SELECT host FROM events WHERE {many}")
+    assert isinstance(node, Project)
+    assert isinstance(node.input, Filter)
+    places = [str(node.input.predicate).index(f"'host-{number}'") for number in range(1000)]
+    assert places == sorted(places)
+    assert depth(node.input.predicate) == 12
+
+
+def depth(expression: Expression) -> int:
+    """How many calls stand inside each other, with the column at the bottom."""
+    return 1 + max(map(depth, expression.arguments)) if isinstance(expression, Call) else 1
+
+
+def test_all_columns_of_a_table_can_be_named_by_its_alias() -> None:
+    assert query("SELECT e.* FROM events AS e") == query("SELECT * FROM events")
+
+
+def test_a_string_may_stand_right_behind_a_key_word() -> None:
+    assert explained("SELECT'a'AS x FROM events WHERE host LIKE'a%'") == explained(
+        "SELECT 'a' AS x FROM events WHERE host LIKE 'a%'"
+    )
+
+
+def test_an_interval_of_several_units_can_be_negative() -> None:
+    lines = explained("SELECT ts + INTERVAL '-1 02:00' DAY TO MINUTE AS x FROM events")
+    assert lines[0] == "Project [+(ts, -2 days, 22:00:00) AS x]"
 
 
 def test_precedence_is_sqls() -> None:

@@ -54,6 +54,10 @@ UNSUPPORTED = [
     "SELECT U&'\\00e4' FROM events",
     "SELECT ${x} FROM events",
     "SELECT host IS DISTINCT FROM 'a' FROM events",
+    "SELECT LISTAGG(host) FROM events",
+    "SELECT CURRENT_DATE FROM events",
+    "SELECT place.* FROM events",
+    "SELECT N'abc' FROM events",
     "SELECT id BETWEEN SYMMETRIC 1 AND 2 FROM events",
     "SELECT host FROM events HAVING host = 'a'",
     "SELECT COUNT(*) FROM events GROUP BY TUMBLE(ts, INTERVAL '1' MONTH)",
@@ -140,12 +144,27 @@ def test_most_of_them_say_unsupported_and_not_that_they_are_no_sql() -> None:
         ("SET 'execution.runtime-mode' = 'fast'", "SQL_OPTION", (1, 1, 37), "streaming or batch"),
         ("SELECT INTERVAL 'x' DAY FROM events", "SQL_SYNTAX", (1, 8, 16), "no interval"),
         ("SELECT 12abc FROM events", "SQL_SYNTAX", (1, 8, 5), "neither a number nor a name"),
+        ("SELECT INTERVAL '999999999' WEEK FROM events", "SQL_SYNTAX", (1, 8, 25), "at most 3660000 days"),
+        (f"SELECT {'9' * 5000} FROM events", "SQL_TYPE", (1, 8, 5000), "more than 400 characters"),
+        (f"SELECT {'9' * 39} FROM events", "SQL_TYPE", (1, 8, 39), "at most 38 digits"),
+        ("SELECT 1e999 FROM events", "SQL_TYPE", (1, 8, 5), "too large for a DOUBLE"),
+        ("SELECT -TRUE FROM events", "SQL_TYPE", (1, 8, 5), "BOOLEAN"),
+        ("SELECT host AS `` FROM events", "SQL_SYNTAX", (1, 16, 2), "name is empty"),
+        ("SELECT evens.* FROM events", "SQL_UNKNOWN_TABLE", (1, 8, 7), "Here is events."),
+        ("SELECT CAST(place AS INT) FROM events", "SQL_TYPE", (1, 8, 18), "ROW<city STRING, zip INT> AS INT"),
+        ("SELECT CAST(ts AS BIGINT) FROM events", "SQL_TYPE", (1, 8, 18), "not possible"),
+        ("SELECT EXTRACT(FORTNIGHT FROM ts) FROM events", "SQL_TYPE", (1, 16, 9), "Use one of YEAR"),
+        ("SELECT FLOOR(ts, host) FROM events", "SQL_TYPE", (1, 18, 4), "unit of time"),
+        ("SELECT host LIKE 'a' ESCAPE 'bc' FROM events", "SQL_TYPE", (1, 29, 4), "one character"),
+        ("CREATE TABLE t (a ROW<x INT, x INT>) WITH ('connector' = 'print')", "SQL_SYNTAX", (1, 30, 1), '"x"'),
+        ("INSERT INTO rows_ SELECT place FROM events", "SQL_TYPE", (1, 26, 5), '"place" of "rows_" is ROW<city STRING, zap INT>'),
     ],
 )  # fmt: skip
 def test_a_mistake_is_shown_at_its_place_with_what_helps(
     statement: str, name: str, place: tuple[int, int, int], said: str
 ) -> None:
     before = EVENTS + "CREATE TABLE out_ (host STRING, n BIGINT) WITH ('connector' = 'print');\n"
+    before += "CREATE TABLE rows_ (place ROW<city STRING, zap INT>) WITH ('connector' = 'print');\n"
     error = refused(statement, after=before)
     assert error.name == name
     assert error.position is not None
@@ -166,6 +185,13 @@ def test_an_empty_script_and_endless_nesting_are_refused() -> None:
     assert refused(f"SELECT {'(' * 60}1{')' * 60} FROM events").name == "SQL_UNSUPPORTED"
     assert refused(f"SELECT {'CASE WHEN ok THEN ' * 2000}1{' END' * 2000} FROM events").name == "SQL_UNSUPPORTED"
     assert refused(f"SELECT {'NOT ' * 3000}ok OR host FROM events").name == "SQL_TYPE"
+    assert refused(f"SELECT {' + '.join('1' * 300)} FROM events").name == "SQL_UNSUPPORTED"
+
+
+def test_too_deep_a_statement_is_shown_at_its_first_word() -> None:
+    position = refused(f"SELECT host FROM events;\n SELECT {' = '.join('1' * 2000)} FROM events").position
+    assert position is not None
+    assert (position.line - EVENTS.count("\n"), position.column) == (2, 2)
 
 
 _VALID = (

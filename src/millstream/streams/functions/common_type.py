@@ -9,7 +9,7 @@ from millstream.streams.plan.types import DOUBLE, NULL, DataType, TypeKind
 __all__ = ["common_type"]
 
 _WIDTH = (TypeKind.TINYINT, TypeKind.SMALLINT, TypeKind.INT, TypeKind.BIGINT)
-_INTEGER_DIGITS = {TypeKind.TINYINT: 3, TypeKind.SMALLINT: 5, TypeKind.INT: 10, TypeKind.BIGINT: 20}
+_INTEGER_DIGITS = {TypeKind.TINYINT: 3, TypeKind.SMALLINT: 5, TypeKind.INT: 10, TypeKind.BIGINT: 19}
 _MAX_DIGITS = 38
 _TIMES = (TypeKind.DATE, TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LTZ)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from millstream.streams.errors import SqlError
+from millstream.streams.functions.casting import same_shape
 from millstream.streams.functions.registry import AGGREGATES, FUNCTIONS
 from millstream.streams.plan.expressions import Column
 from millstream.streams.plan.nodes import JobPlan, Node, Project, QueryPlan, Scan, Sink
@@ -17,7 +18,7 @@ from millstream.streams.sql.queries import bind_select
 from millstream.streams.sql.scalars import converted, nearest
 from millstream.streams.sql.script import Script, Span
 from millstream.streams.sql.settings import SETTINGS, SettingProblem, check_setting
-from millstream.streams.sql.statement_parser import parse_script
+from millstream.streams.sql.statement_parser import parse_script, too_deep
 from millstream.streams.sql.syntax import (
     CreateTable,
     CreateView,
@@ -72,13 +73,16 @@ class SqlSession:
         """One command per statement of the script. Raises SqlError, and nothing of the script has taken effect then."""
         script = Script(text)
         state = self._state.copy()
-        try:
-            statements = parse_script(script)
-            if not statements:
-                raise script.error("SQL_SCRIPT", "The script has no statement.", Span(0, 1))
-            commands = [_Compilation(script, state, self._defaults).command(statement) for statement in statements]
-        except RecursionError:
-            raise script.error("SQL_UNSUPPORTED", "The statement is nested too deeply.", Span(0, 1)) from None
+        statements = parse_script(script)
+        if not statements:
+            raise script.error("SQL_SCRIPT", "The script has no statement.", Span(0, 1))
+        compilation = _Compilation(script, state, self._defaults)
+        commands = []
+        for start, statement in statements:
+            try:
+                commands.append(compilation.command(statement))
+            except RecursionError:
+                raise too_deep(script, start) from None
         self._state = state
         return commands
 
@@ -207,12 +211,12 @@ class _Compilation:
     def _check_fit(self, name: str, wanted: DataType, given: DataType, insert: Insert, place: int) -> None:
         """What Flink casts by itself on the way into a sink: numbers among numbers, times among times, NULL."""
         fits = (
-            given.kind is wanted.kind
+            same_shape(given, wanted)
             or given.kind is TypeKind.NULL
             or (given.is_number and wanted.is_number)
             or (given.is_timestamp and wanted.is_timestamp)
         )
-        if not fits or given.elements != wanted.elements:
+        if not fits:
             items = insert.query.items
             # A * before the place shifts the items; then the whole query is shown.
             starred = any(isinstance(item.value, StarTerm) for item in items)

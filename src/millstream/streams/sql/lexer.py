@@ -12,10 +12,13 @@ from enum import Enum
 from millstream.streams.errors import SqlError
 from millstream.streams.sql.script import Script, Span
 
-__all__ = ["MAX_NESTING", "MAX_SCRIPT_CHARACTERS", "Token", "TokenKind", "tokenize"]
+__all__ = ["MAX_NESTING", "MAX_NUMBER_CHARACTERS", "MAX_SCRIPT_CHARACTERS", "Token", "TokenKind", "tokenize"]
 
 MAX_SCRIPT_CHARACTERS = 4 * 1024 * 1024
 """A longer script is refused; thousands of rules fit many times."""
+
+MAX_NUMBER_CHARACTERS = 400
+"""A longer number fits no type, and Python would refuse to read it."""
 
 MAX_NESTING = 40
 """Brackets inside brackets. The parser and the binder recurse, and so does what translates the plan."""
@@ -94,6 +97,7 @@ def tokenize(script: Script) -> list[Token]:
         if match.lastgroup in ("space", "comment", "line_comment"):
             continue
         token = _token(match, span)
+        _refuse_token(script, token)
         _refuse_glued(script, tokens, token)
         depth += token.is_symbol("(") - token.is_symbol(")")
         if depth > MAX_NESTING:
@@ -113,18 +117,24 @@ def _token(match: re.Match[str], span: Span) -> Token:
     return Token(kind, text, span)
 
 
+def _refuse_token(script: Script, token: Token) -> None:
+    if token.kind is TokenKind.NAME and not token.text:
+        raise script.error("SQL_SYNTAX", "The name is empty.", token.span)
+    if token.kind is TokenKind.NUMBER and len(token.text) > MAX_NUMBER_CHARACTERS:
+        raise script.error("SQL_TYPE", f"The number has more than {MAX_NUMBER_CHARACTERS} characters.", token.span)
+
+
 def _refuse_glued(script: Script, before: list[Token], token: Token) -> None:
-    """U&'..', X'..', 1L and the like would be read as two tokens and mean something else."""
+    """X'..', _UTF8'..', 1L and the like would be read as two tokens and mean something else."""
     if not before or before[-1].span.end != token.span.start:
         return
     last = before[-1]
     span = last.span.to(token.span)
-    if token.kind is TokenKind.STRING and last.kind is TokenKind.WORD:
+    prefixed = last.kind is TokenKind.WORD and (len(last.text) == 1 or last.text.startswith("_"))
+    if token.kind is TokenKind.STRING and prefixed:
         raise script.error("SQL_UNSUPPORTED", f"Strings with the prefix {last.text} are not supported.", span)
     if last.kind is TokenKind.NUMBER and token.kind in (TokenKind.WORD, TokenKind.NUMBER):
         raise script.error("SQL_SYNTAX", f"{script.text[span.start : span.end]} is neither a number nor a name.", span)
-    if last.kind is token.kind is TokenKind.NAME and not token.text:
-        raise script.error("SQL_SYNTAX", "The name is empty.", span)
 
 
 def _stray(script: Script, place: int) -> SqlError:

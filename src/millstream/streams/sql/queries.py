@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from millstream.streams.functions.registry import AGGREGATES
-from millstream.streams.plan.expressions import Column, Expression
+from millstream.streams.plan.expressions import Column, Expression, columns_of
 from millstream.streams.plan.nodes import (
     AggregateCall,
     Filter,
@@ -107,19 +107,19 @@ def _milliseconds(interval: IntervalTerm, script: Script) -> int:
 
 
 def _bind_grouped(select: Select, source: _From, script: Script) -> Node:
-    scope = Scope(script, source.node.schema, source.qualifiers, place="WHERE")
+    rows = source.node if source.window is None else WindowRows(source.node, source.window)
+    scope = Scope(script, rows.schema, source.qualifiers, place="WHERE")
     window, keys = _window_and_keys(select, source, scope)
-    node = source.node
-    if select.where is not None:
-        node = Filter(node, bind_condition(select.where, scope))
+    condition = None if select.where is None else bind_condition(select.where, scope)
     replaced: dict[object, Expression] = {}
     bound_keys: list[tuple[str, Expression]] = []
+    taken = set(_BOUNDS)
     for number, key in enumerate(keys):
         value = bind_term(key, replace(scope, place="GROUP BY"))
-        name = value.name if isinstance(value, Column) else f"key_{number}"
-        if any(name == known for known, _ in bound_keys):
-            continue
-        bound_keys.append((name, value))
+        name = next((known for known, bound in bound_keys if bound == value), "")
+        if not name:
+            name = _fresh(value.name if isinstance(value, Column) else f"key_{number}", taken)
+            bound_keys.append((name, value))
         replaced[identity(key)] = Column(name, value.type)
         if isinstance(value, Column):
             # The same column under its qualified and its plain name.
@@ -128,18 +128,39 @@ def _bind_grouped(select: Select, source: _From, script: Script) -> Node:
     calls: list[tuple[str, AggregateCall]] = []
     for term in _aggregates_of(select):
         if identity(term) not in replaced:
-            name = f"aggregate_{len(calls)}"
+            name = _fresh(f"aggregate_{len(calls)}", taken)
             call = _aggregate(term, scope)
             calls.append((name, call))
             replaced[identity(term)] = Column(name, call.type)
+    read = _columns_read(condition, bound_keys, calls)
+    node = rows if source.window is not None and read & set(_BOUNDS) else source.node
+    if condition is not None:
+        node = Filter(node, condition)
     grouped = WindowAggregate(node, window, tuple(bound_keys), tuple(calls))
     _replace_bounds(replaced, grouped, select, source)
     # Names are looked up below the grouping, so that an ungrouped column is told from an unknown one.
-    above = Scope(script, source.node.schema, source.qualifiers, replaced, in_group=True, place="HAVING")
+    above = Scope(script, rows.schema, source.qualifiers, replaced, in_group=True, place="HAVING")
     result: Node = grouped
     if select.having is not None:
         result = Filter(result, bind_condition(select.having, above))
     return _project(select.items, replace(above, place="SELECT"), result)
+
+
+def _fresh(name: str, taken: set[str]) -> str:
+    """The name, with a number behind it where it is taken already."""
+    found = next(f"{name}{suffix}" for suffix in ("", *range(len(taken) + 1)) if f"{name}{suffix}" not in taken)
+    taken.add(found)
+    return found
+
+
+def _columns_read(
+    condition: Expression | None, keys: list[tuple[str, Expression]], calls: list[tuple[str, AggregateCall]]
+) -> set[str]:
+    """The names of all columns below a grouping that it needs."""
+    parts = [condition, *(key for _, key in keys)]
+    for _, call in calls:
+        parts += [call.argument, call.filter]
+    return {name for part in parts if part is not None for name in columns_of(part)}
 
 
 def _window_and_keys(select: Select, source: _From, scope: Scope) -> tuple[Tumble, list[Term]]:
@@ -244,13 +265,10 @@ def _project(items: tuple[SelectItem, ...], scope: Scope, node: Node) -> Node:
     used: set[str] = set()
     for number, item in enumerate(items):
         for name, value in _item_columns(item, number, scope):
-            if name in used:
-                if item.alias is not None:
-                    message = f'Two columns are called "{name}".'
-                    raise scope.script.error("SQL_SYNTAX", message, item.value.span, remedy="Give one another alias.")
-                name = next(f"{name}{suffix}" for suffix in range(len(used) + 1) if f"{name}{suffix}" not in used)
-            used.add(name)
-            columns.append((name, value))
+            if name in used and item.alias is not None:
+                message = f'Two columns are called "{name}".'
+                raise scope.script.error("SQL_SYNTAX", message, item.value.span, remedy="Give one another alias.")
+            columns.append((_fresh(name, used), value))
     rowtime = frozenset(
         name
         for name, value in columns
@@ -259,11 +277,24 @@ def _project(items: tuple[SelectItem, ...], scope: Scope, node: Node) -> Node:
     return Project(node, tuple(columns), rowtime)
 
 
+def _check_star(term: StarTerm, scope: Scope) -> None:
+    if not term.qualifier or term.qualifier in {(qualifier,) for qualifier in scope.qualifiers}:
+        return
+    name = ".".join(term.qualifier)
+    if scope.schema.find(term.qualifier[0]) is not None:
+        message = f"{name}.* for the fields of a ROW is not supported."
+        raise scope.script.error("SQL_UNSUPPORTED", message, term.span, remedy="Name the fields.")
+    known = f"Here is {', '.join(scope.qualifiers)}." if scope.qualifiers else "Give the sub-query an alias."
+    message = f'There is no table or alias "{name}" in FROM.'
+    raise scope.script.error("SQL_UNKNOWN_TABLE", message, term.span, remedy=known)
+
+
 def _item_columns(item: SelectItem, number: int, scope: Scope) -> Iterator[tuple[str, Expression]]:
     term = item.value
     if isinstance(term, StarTerm):
         if scope.in_group:
             raise scope.script.error("SQL_SYNTAX", "SELECT * is not possible with GROUP BY.", term.span)
+        _check_star(term, scope)
         for field in scope.schema.fields:
             yield field.name, Column(field.name, field.type)
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from millstream.streams.sql.cursor import RESERVED, Cursor
+from millstream.streams.sql.interval_parser import parse_interval
 from millstream.streams.sql.lexer import TokenKind
 from millstream.streams.sql.script import Span
 from millstream.streams.sql.syntax import (
@@ -17,7 +18,7 @@ from millstream.streams.sql.syntax import (
     Term,
     TumbleSource,
 )
-from millstream.streams.sql.term_parser import parse_interval, parse_term
+from millstream.streams.sql.term_parser import parse_term
 
 __all__ = ["parse_select"]
 

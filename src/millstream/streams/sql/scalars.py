@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import datetime
-import decimal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
+from millstream.streams.functions.casting import can_cast
 from millstream.streams.functions.common_type import common_type
+from millstream.streams.functions.elsewhere import FLINK_ONLY, WITHOUT_BRACKETS
 from millstream.streams.functions.registry import AGGREGATES, FUNCTIONS
+from millstream.streams.functions.units import UNIT_ARGUMENTS
 from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expression, Literal
-from millstream.streams.plan.types import BIGINT, BOOLEAN, DOUBLE, INT, NULL, STRING, DataType, Schema, TypeKind
+from millstream.streams.plan.types import BOOLEAN, STRING, DataType, Schema, TypeKind
+from millstream.streams.sql.literals import bind_literal
 from millstream.streams.sql.script import Script, Span
 from millstream.streams.sql.syntax import (
     BetweenTerm,
@@ -30,10 +33,6 @@ from millstream.streams.sql.syntax import (
 
 __all__ = ["WINDOW_CALLS", "Scope", "bind_condition", "bind_term", "converted", "identity", "nearest"]
 
-_INTERVAL_DAY = DataType(TypeKind.INTERVAL_DAY, nullable=False)
-_INTERVAL_YEAR = DataType(TypeKind.INTERVAL_YEAR, nullable=False)
-_INT_LIMIT = 2**31
-_BIGINT_LIMIT = 2**63
 _MAX_DIGITS = 38
 _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 _ORDERED = ("<", "<=", ">", ">=")
@@ -96,7 +95,7 @@ def bind_term(term: Term, scope: Scope) -> Expression:
         case NameTerm():
             return _name(term, scope)
         case LiteralTerm() | IntervalTerm():
-            return _literal(term, scope)
+            return bind_literal(term, scope.script)
         case Operation():
             return _operation(term, scope)
         case CallTerm():
@@ -104,7 +103,7 @@ def bind_term(term: Term, scope: Scope) -> Expression:
         case CaseTerm():
             return _case(term, scope)
         case CastTerm():
-            return converted(bind_term(term.operand, scope), term.type, safe=term.safe, explicit=True)
+            return _cast(term, scope)
         case InTerm() | BetweenTerm():
             return _membership(term, scope)
         case IsTerm():
@@ -115,6 +114,13 @@ def bind_term(term: Term, scope: Scope) -> Expression:
             raise scope.script.error("SQL_SYNTAX", "* stands alone in SELECT or inside COUNT(*).", term.span)
 
 
+def _cast(term: CastTerm, scope: Scope) -> Expression:
+    operand = bind_term(term.operand, scope)
+    if not can_cast(operand.type, term.type):
+        raise scope.script.error("SQL_TYPE", f"CAST of {operand.type} AS {term.type} is not possible.", term.span)
+    return converted(operand, term.type, safe=term.safe, explicit=True)
+
+
 def converted(expression: Expression, wanted: DataType, *, safe: bool = False, explicit: bool = False) -> Expression:
     """The expression in another type; itself where it has that type already."""
     have = expression.type
@@ -123,7 +129,8 @@ def converted(expression: Expression, wanted: DataType, *, safe: bool = False, e
     )  # fmt: skip
     if same and (not explicit or have.precision == wanted.precision):
         return expression
-    return Cast(expression, wanted.as_nullable(have.nullable), safe)
+    # A text that does not fit becomes NULL.
+    return Cast(expression, wanted.as_nullable(have.nullable or safe or have.kind is TypeKind.STRING), safe)
 
 
 def _name(term: NameTerm, scope: Scope) -> Expression:
@@ -149,44 +156,15 @@ def _name(term: NameTerm, scope: Scope) -> Expression:
 
 
 def _unknown_column(name: str, term: NameTerm, scope: Scope) -> Exception:
+    if len(term.parts) == 1 and name.upper() in WITHOUT_BRACKETS:
+        message = f"The function {name.upper()} is not supported."
+        return scope.script.error("SQL_UNSUPPORTED", message, term.span, remedy="Use CURRENT_TIMESTAMP.")
     known = scope.schema.names
     shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
     hint = nearest(name, known)
     return scope.script.error(
         "SQL_UNKNOWN_COLUMN", f'There is no column "{name}" in ({shown}).', term.span, remedy=hint or None
     )
-
-
-def _literal(term: LiteralTerm | IntervalTerm, scope: Scope) -> Literal:
-    if isinstance(term, IntervalTerm):
-        return Literal(term.months, _INTERVAL_YEAR) if term.duration is None else Literal(term.duration, _INTERVAL_DAY)
-    value = term.value
-    if value is None:
-        return Literal(None, NULL)
-    if isinstance(value, bool):
-        return Literal(value, BOOLEAN.as_nullable(False))
-    if isinstance(value, int):
-        if value >= _BIGINT_LIMIT:
-            return Literal(decimal.Decimal(value), _decimal_type(decimal.Decimal(value), term, scope))
-        return Literal(value, (INT if value < _INT_LIMIT else BIGINT).as_nullable(False))
-    if isinstance(value, decimal.Decimal):
-        return Literal(value, _decimal_type(value, term, scope))
-    if isinstance(value, float):
-        return Literal(value, DOUBLE.as_nullable(False))
-    if isinstance(value, datetime.datetime):
-        return Literal(value, DataType(TypeKind.TIMESTAMP, nullable=False, precision=3))
-    if isinstance(value, datetime.date):
-        return Literal(value, DataType(TypeKind.DATE, nullable=False))
-    return Literal(value, STRING.as_nullable(False))
-
-
-def _decimal_type(value: decimal.Decimal, term: LiteralTerm, scope: Scope) -> DataType:
-    _, digits, exponent = value.as_tuple()
-    scale = -exponent if isinstance(exponent, int) else 0
-    precision = max(len(digits), scale)
-    if precision > _MAX_DIGITS:
-        raise scope.script.error("SQL_TYPE", f"A number has at most {_MAX_DIGITS} digits.", term.span)
-    return DataType(TypeKind.DECIMAL, nullable=False, precision=precision, scale=scale)
 
 
 def _operation(term: Operation, scope: Scope) -> Expression:
@@ -202,6 +180,8 @@ def _operation(term: Operation, scope: Scope) -> Expression:
     if operator in ("LIKE", "SIMILAR"):
         for operand, part in zip(operands, term.operands, strict=True):
             _need_text(operand, operator, part.span, scope)
+        if len(operands) == 3 and isinstance(operands[2], Literal) and len(str(operands[2].value)) != 1:
+            raise scope.script.error("SQL_TYPE", "ESCAPE takes one character.", term.operands[2].span)
         return Call(operator, tuple(operands), BOOLEAN)
     if operator == "||":
         return Call("CONCAT", tuple(converted(operand, STRING) for operand in operands), STRING)
@@ -216,7 +196,8 @@ def _need_text(operand: Expression, operator: str, span: Span, scope: Scope) -> 
 
 
 def _negated(operand: Expression, term: Operation, scope: Scope) -> Expression:
-    if isinstance(operand, Literal) and isinstance(operand.value, int | float | decimal.Decimal | datetime.timedelta):
+    numeric = operand.type.is_number or operand.type.kind in (TypeKind.INTERVAL_DAY, TypeKind.INTERVAL_YEAR)
+    if isinstance(operand, Literal) and numeric and not isinstance(operand.value, None | str | bytes | datetime.date):
         return Literal(-operand.value, operand.type)
     if not operand.type.is_number:
         raise scope.script.error("SQL_TYPE", f"A number is needed behind -, but this is {operand.type}.", term.span)
@@ -333,6 +314,11 @@ def _call(term: CallTerm, scope: Scope) -> Expression:
         message = f"{name} needs GROUP BY TUMBLE with the same arguments."
         raise scope.script.error("SQL_UNSUPPORTED", message, term.span)
     spec = FUNCTIONS.get(name)
+    if spec is None and name in FLINK_ONLY:
+        message = f"The function {name} is not supported."
+        raise scope.script.error(
+            "SQL_UNSUPPORTED", message, term.name_span, remedy="See docs/functions.md for those that are."
+        )
     if spec is None:
         known = (*FUNCTIONS, *AGGREGATES)
         hint = nearest(name, known) or "See docs/functions.md for the functions."
@@ -351,7 +337,20 @@ def _call(term: CallTerm, scope: Scope) -> Expression:
         given = ", ".join(str(argument.type) for argument in arguments)
         message = f"{name} wants {error}, not ({given})."
         raise scope.script.error("SQL_TYPE", message, term.span, remedy=f"As in {spec.example}.") from None
+    _check_unit(term, scope)
     return Call(name, _adapted(name, arguments, result), result)
+
+
+def _check_unit(term: CallTerm, scope: Scope) -> None:
+    """The unit of a function that has one must stand there as a word: it decides how the function works."""
+    argument = UNIT_ARGUMENTS.get(term.name)
+    if argument is None or len(term.arguments) <= argument.place:
+        return
+    unit = term.arguments[argument.place]
+    text = unit.value if isinstance(unit, LiteralTerm) else None
+    if not isinstance(text, str) or text.upper().removeprefix("SQL_TSI_") not in argument.units:
+        message = f"{term.name} needs a unit of time here."
+        raise scope.script.error("SQL_TYPE", message, unit.span, remedy=f"Use one of {', '.join(argument.units)}.")
 
 
 def _adapted(name: str, arguments: Sequence[Expression], result: DataType) -> tuple[Expression, ...]:

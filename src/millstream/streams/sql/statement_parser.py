@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
+from millstream.streams.errors import SqlError
 from millstream.streams.sql.cursor import Cursor
 from millstream.streams.sql.lexer import TokenKind, tokenize
 from millstream.streams.sql.query_parser import parse_select
@@ -28,7 +29,7 @@ from millstream.streams.sql.syntax import (
 from millstream.streams.sql.term_parser import parse_term
 from millstream.streams.sql.type_parser import parse_type
 
-__all__ = ["parse_script"]
+__all__ = ["parse_script", "too_deep"]
 
 _STATEMENTS = (
     "CREATE TABLE, CREATE VIEW, DROP, INSERT INTO, SELECT, EXECUTE STATEMENT SET, SET, RESET, EXPLAIN, SHOW, DESCRIBE"
@@ -40,17 +41,26 @@ _KNOWN_ELSEWHERE = (
 _SHOWN = ("TABLES", "VIEWS", "FUNCTIONS")
 
 
-def parse_script(script: Script) -> list[Statement]:
-    """The statements of the script, in order. Raises SqlError."""
+def parse_script(script: Script) -> list[tuple[Span, Statement]]:
+    """The statements of the script with the places of their first words, in order. Raises SqlError."""
     cursor = Cursor(script, tokenize(script))
-    statements: list[Statement] = []
+    statements: list[tuple[Span, Statement]] = []
     while not cursor.at_end:
         if cursor.take_symbol(";"):
             continue
-        statements.append(_statement(cursor))
+        start = cursor.here()
+        try:
+            statements.append((start, _statement(cursor)))
+        except RecursionError:
+            raise too_deep(script, start) from None
         if not cursor.at_end and not cursor.sees_symbol(";"):
             raise cursor.expected("; or the end of the statement")
     return statements
+
+
+def too_deep(script: Script, start: Span) -> SqlError:
+    """The error for a statement that is nested deeper than Python's stack."""
+    return script.error("SQL_UNSUPPORTED", "The statement is nested too deeply.", start)
 
 
 def _statement(cursor: Cursor) -> Statement:
@@ -144,6 +154,8 @@ def _create_table(cursor: Cursor, start: Span) -> Statement:
                 raise cursor.script.error("SQL_SYNTAX", "A table has one WATERMARK.", cursor.here())
             watermark = _watermark(cursor)
         elif cursor.sees("PRIMARY") or cursor.sees("CONSTRAINT") or cursor.sees("UNIQUE"):
+            if key:
+                raise cursor.script.error("SQL_SYNTAX", "A table has one PRIMARY KEY.", cursor.here())
             key = _primary_key(cursor)
         elif cursor.sees("PERIOD"):
             raise cursor.unsupported("PERIOD FOR SYSTEM_TIME is not supported.")

@@ -70,7 +70,10 @@ class IntervalTerm:
 
 @dataclass(frozen=True, slots=True)
 class StarTerm:
+    """All columns, or those of the table that `qualifier` names."""
+
     span: Span
+    qualifier: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

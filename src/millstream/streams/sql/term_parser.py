@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import re
+import math
+from collections.abc import Callable
 
 from millstream.streams.sql.cursor import Cursor
-from millstream.streams.sql.lexer import TokenKind
+from millstream.streams.sql.interval_parser import parse_interval
+from millstream.streams.sql.lexer import Token, TokenKind
 from millstream.streams.sql.script import Span
 from millstream.streams.sql.syntax import (
     BetweenTerm,
@@ -15,7 +17,6 @@ from millstream.streams.sql.syntax import (
     CaseTerm,
     CastTerm,
     InTerm,
-    IntervalTerm,
     IsTerm,
     LiteralTerm,
     NameTerm,
@@ -25,39 +26,42 @@ from millstream.streams.sql.syntax import (
 )
 from millstream.streams.sql.type_parser import parse_type
 
-__all__ = ["parse_interval", "parse_term"]
+__all__ = ["parse_term"]
 
 _COMPARISONS = ("=", "<>", "!=", "<", "<=", ">", ">=")
-_UNITS_S = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86400, "WEEK": 604800}
-_UNITS_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 _WITHOUT_BRACKETS = ("CURRENT_TIMESTAMP",)
 _UNIT_FIRST = ("TIMESTAMPADD", "TIMESTAMPDIFF")
 _UNSUPPORTED_WORDS = ("EXISTS", "ROW", "ARRAY", "MAP", "MULTISET")
 _MAX_CHAIN = 200
-"""Operators of one level in a row; each one nests the tree."""
+"""Arithmetic operators of one level in a row; each one nests the tree."""
+
+_Operand = Callable[[Cursor], Term]
 
 
 def parse_term(cursor: Cursor) -> Term:
     """The expression that comes next."""
-    return _chain(cursor, _conjunction, {"OR": "OR"})
+    return _connected(cursor, _conjunction, "OR")
 
 
 def _conjunction(cursor: Cursor) -> Term:
-    return _chain(cursor, _negation, {"AND": "AND"})
+    return _connected(cursor, _negation, "AND")
 
 
-def _chain(cursor: Cursor, operand: object, operators: dict[str, str]) -> Term:
-    """Operands of the next level joined by these words, grouped from the left."""
-    start = cursor.here()
-    left: Term = operand(cursor)  # type: ignore[operator]
-    for _ in range(_MAX_CHAIN):
-        word = next((word for word in operators if cursor.sees(word)), None)
-        if word is None:
-            return left
-        cursor.advance()
-        right = operand(cursor)  # type: ignore[operator]
-        left = Operation(operators[word], (left, right), cursor.since(start))
-    raise cursor.unsupported(f"More than {_MAX_CHAIN} operators in a row.", remedy="Use brackets or IN.")
+def _connected(cursor: Cursor, operand: _Operand, word: str) -> Term:
+    """Operands of the next level joined by AND or OR, in any number."""
+    operands = [operand(cursor)]
+    while cursor.take(word):
+        operands.append(operand(cursor))
+    return _balanced(word, operands)
+
+
+def _balanced(word: str, operands: list[Term]) -> Term:
+    """The operands grouped in halves: AND and OR do not mind, and a rule of a thousand terms stays a shallow tree."""
+    if len(operands) == 1:
+        return operands[0]
+    middle = (len(operands) + 1) // 2
+    left, right = _balanced(word, operands[:middle]), _balanced(word, operands[middle:])
+    return Operation(word, (left, right), left.span.to(right.span))
 
 
 def _negation(cursor: Cursor) -> Term:
@@ -137,15 +141,15 @@ def _product(cursor: Cursor) -> Term:
     return _symbols(cursor, _signed, ("*", "/", "%"))
 
 
-def _symbols(cursor: Cursor, operand: object, symbols: tuple[str, ...]) -> Term:
+def _symbols(cursor: Cursor, operand: _Operand, symbols: tuple[str, ...]) -> Term:
     start = cursor.here()
-    left: Term = operand(cursor)  # type: ignore[operator]
+    left = operand(cursor)
     for _ in range(_MAX_CHAIN):
         token = cursor.peek()
         if token is None or token.kind is not TokenKind.SYMBOL or token.text not in symbols:
             return left
         cursor.advance()
-        left = Operation(token.text, (left, operand(cursor)), cursor.since(start))  # type: ignore[operator]
+        left = Operation(token.text, (left, operand(cursor)), cursor.since(start))
     raise cursor.unsupported(f"More than {_MAX_CHAIN} operators in a row.", remedy="Use brackets.")
 
 
@@ -165,7 +169,7 @@ def _primary(cursor: Cursor) -> Term:
     if token.kind is TokenKind.STRING:
         return LiteralTerm(cursor.advance().text, token.span)
     if token.kind is TokenKind.NUMBER:
-        return LiteralTerm(_number(cursor.advance().text), token.span)
+        return LiteralTerm(_number(cursor, cursor.advance()), token.span)
     if token.is_symbol("("):
         return _bracketed(cursor)
     if token.kind is TokenKind.WORD:
@@ -175,10 +179,15 @@ def _primary(cursor: Cursor) -> Term:
     return _name_or_call(cursor)
 
 
-def _number(text: str) -> int | float | decimal.Decimal:
-    if text.isdecimal():
-        return int(text)
-    return float(text) if "e" in text.lower() else decimal.Decimal(text)
+def _number(cursor: Cursor, token: Token) -> int | float | decimal.Decimal:
+    if token.text.isdecimal():
+        return int(token.text)
+    if "e" not in token.text.lower():
+        return decimal.Decimal(token.text)
+    value = float(token.text)
+    if math.isinf(value):
+        raise cursor.script.error("SQL_TYPE", f"{token.text} is too large for a DOUBLE.", token.span)
+    return value
 
 
 def _bracketed(cursor: Cursor) -> Term:
@@ -259,38 +268,6 @@ def _cast(cursor: Cursor) -> Term:
     return CastTerm(operand, data_type, token.is_word("TRY_CAST"), cursor.since(token.span))
 
 
-def parse_interval(cursor: Cursor) -> IntervalTerm:
-    """INTERVAL 'n' UNIT, also with fractions of seconds and DAY TO SECOND."""
-    start = cursor.here()
-    cursor.need("INTERVAL")
-    text = cursor.string("a quoted amount, as in INTERVAL '10' SECOND").text.strip()
-    unit_token = cursor.name("a unit such as SECOND")
-    unit = unit_token.text.upper().removesuffix("S")
-    if cursor.take_symbol("("):
-        cursor.advance()
-        cursor.need_symbol(")")
-    if cursor.take("TO"):
-        to = cursor.name("a unit").text.upper()
-        return IntervalTerm(_compound(cursor, text, unit, to, start), 0, cursor.since(start))
-    span = cursor.since(start)
-    if unit in _UNITS_S and re.fullmatch(r"-?\d{1,9}(\.\d{1,6})?", text):
-        return IntervalTerm(datetime.timedelta(seconds=float(decimal.Decimal(text) * _UNITS_S[unit])), 0, span)
-    if unit in _UNITS_MONTHS and re.fullmatch(r"-?\d{1,4}", text):
-        return IntervalTerm(None, int(text) * _UNITS_MONTHS[unit], span)
-    raise cursor.script.error("SQL_SYNTAX", f"INTERVAL '{text}' {unit_token.text} is no interval.", span)
-
-
-def _compound(cursor: Cursor, text: str, unit: str, to: str, start: Span) -> datetime.timedelta:
-    units = ("DAY", "HOUR", "MINUTE", "SECOND")
-    parts = [part for part in re.split(r"[ :]", text) if part]
-    if unit in units and to in units and units.index(unit) < units.index(to):
-        wanted = units[units.index(unit) : units.index(to) + 1]
-        if len(parts) == len(wanted) and all(re.fullmatch(r"\d{1,9}(\.\d{1,6})?", part) for part in parts):
-            seconds = sum(decimal.Decimal(part) * _UNITS_S[name] for part, name in zip(parts, wanted, strict=True))
-            return datetime.timedelta(seconds=float(seconds))
-    raise cursor.script.error("SQL_SYNTAX", f"INTERVAL '{text}' {unit} TO {to} is no interval.", cursor.since(start))
-
-
 def _spoken_call(cursor: Cursor, name: str) -> Term:
     """Calls with words between their arguments: TRIM(BOTH x FROM y), POSITION(x IN y), EXTRACT(DAY FROM x) ..."""
     token = cursor.advance()
@@ -346,7 +323,7 @@ def _name_or_call(cursor: Cursor) -> Term:
     while cursor.take_symbol("."):
         if cursor.sees_symbol("*"):
             cursor.advance()
-            return StarTerm(cursor.since(token.span))
+            return StarTerm(cursor.since(token.span), tuple(parts))
         parts.append(cursor.name("a column's name").text)
     if cursor.sees_symbol("["):
         raise cursor.unsupported("Access to elements with [ ] is not supported.")
@@ -355,7 +332,7 @@ def _name_or_call(cursor: Cursor) -> Term:
 
 def _call(cursor: Cursor, name: str, start: Span) -> Term:
     cursor.need_symbol("(")
-    distinct = cursor.take("DISTINCT")
+    distinct = not cursor.take("ALL") and cursor.take("DISTINCT")
     star = cursor.take_symbol("*")
     arguments = () if star or cursor.sees_symbol(")") else _arguments(cursor)
     cursor.need_symbol(")")

@@ -93,6 +93,8 @@ def _sized(cursor: Cursor, word: str) -> DataType:
     if cursor.take_symbol("("):
         precision = _number(cursor)
         cursor.need_symbol(")")
+    if kind in (TypeKind.STRING, TypeKind.BYTES) and precision == 0:
+        raise cursor.script.error("SQL_TYPE", f"{word} has a length of 1 or more.", cursor.since(start))
     if kind in (TypeKind.TIME, TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LTZ):
         precision = _DEFAULT_FRACTION if precision is None else precision
         if precision > 9:
@@ -112,9 +114,11 @@ def _row(cursor: Cursor) -> DataType:
     closing = ">" if cursor.take_symbol("<") else ")"
     if closing == ")":
         cursor.need_symbol("(")
-    fields = []
+    fields: list[Field] = []
     while True:
         name = cursor.name("a field's name")
+        if any(name.text == field.name for field in fields):
+            raise cursor.script.error("SQL_SYNTAX", f'Two fields are called "{name.text}".', name.span)
         fields.append(Field(name.text, parse_type(cursor)))
         if not cursor.take_symbol(","):
             break

@@ -1,0 +1,48 @@
+"""Which types CAST turns into which others, as in Flink."""
+
+from __future__ import annotations
+
+from itertools import starmap
+
+from millstream.streams.plan.types import DataType, TypeKind
+
+__all__ = ["can_cast", "same_shape"]
+
+_TIMES = (TypeKind.DATE, TypeKind.TIME, TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LTZ)
+_NESTED = (TypeKind.ARRAY, TypeKind.MAP, TypeKind.ROW)
+
+
+def can_cast(source: DataType, target: DataType) -> bool:
+    """Whether CAST is defined. Numbers and times do not become each other: UNIX_TIMESTAMP and TO_TIMESTAMP_LTZ do."""
+    kind, wanted = source.kind, target.kind
+    if kind in (TypeKind.NULL, TypeKind.STRING):
+        return wanted not in _NESTED or kind is TypeKind.NULL
+    if wanted is TypeKind.STRING:
+        return True
+    if kind in _NESTED or wanted in _NESTED:
+        return kind is wanted and _parts_cast(source, target)
+    if wanted is TypeKind.BOOLEAN:
+        return kind is TypeKind.BOOLEAN or source.is_integer
+    if target.is_number:
+        return source.is_number or kind is TypeKind.BOOLEAN
+    if wanted in _TIMES:
+        return kind in _TIMES and {kind, wanted} != {TypeKind.DATE, TypeKind.TIME}
+    return kind is wanted
+
+
+def same_shape(left: DataType, right: DataType) -> bool:
+    """Whether both are the same type down to the last field, whatever may be NULL and however long it may be."""
+    return (
+        left.kind is right.kind
+        and left.scale == right.scale
+        and len(left.elements) == len(right.elements)
+        and all(starmap(same_shape, zip(left.elements, right.elements, strict=True)))
+        and [field.name for field in left.fields] == [field.name for field in right.fields]
+        and all(same_shape(mine.type, other.type) for mine, other in zip(left.fields, right.fields, strict=True))
+    )
+
+
+def _parts_cast(source: DataType, target: DataType) -> bool:
+    mine = (*source.elements, *(field.type for field in source.fields))
+    wanted = (*target.elements, *(field.type for field in target.fields))
+    return len(mine) == len(wanted) and all(starmap(can_cast, zip(mine, wanted, strict=True)))

@@ -1,0 +1,67 @@
+"""INTERVAL literals: amounts of one unit, and the spans such as DAY TO SECOND."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import re
+
+from millstream.streams.errors import SqlError
+from millstream.streams.sql.cursor import Cursor
+from millstream.streams.sql.script import Span
+from millstream.streams.sql.syntax import IntervalTerm
+
+__all__ = ["MAX_INTERVAL", "parse_interval"]
+
+_UNITS_S = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86400, "WEEK": 604800}
+_UNITS_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+_UNITS_OF_SPANS = ("DAY", "HOUR", "MINUTE", "SECOND")
+_MICROSECONDS = 1_000_000
+
+MAX_INTERVAL = datetime.timedelta(days=3_660_000)
+"""About 10,000 years. A time moved by more would leave the range that engines can hold."""
+
+
+def parse_interval(cursor: Cursor) -> IntervalTerm:
+    """INTERVAL 'n' UNIT, also with fractions of seconds and DAY TO SECOND."""
+    start = cursor.here()
+    cursor.need("INTERVAL")
+    text = cursor.string("a quoted amount, as in INTERVAL '10' SECOND").text.strip()
+    unit = cursor.name("a unit such as SECOND").text.upper().removesuffix("S")
+    if cursor.take_symbol("("):
+        cursor.advance()
+        cursor.need_symbol(")")
+    if cursor.take("TO"):
+        to = cursor.name("a unit").text.upper().removesuffix("S")
+        return _span(cursor, text, unit, to, start)
+    if unit in _UNITS_S and re.fullmatch(r"-?\d{1,9}(\.\d{1,6})?", text, re.ASCII):
+        return _of_seconds(cursor, decimal.Decimal(text) * _UNITS_S[unit], start)
+    if unit in _UNITS_MONTHS and re.fullmatch(r"-?\d{1,4}", text, re.ASCII):
+        return IntervalTerm(None, int(text) * _UNITS_MONTHS[unit], cursor.since(start))
+    raise _no_interval(cursor, start)
+
+
+def _span(cursor: Cursor, text: str, unit: str, to: str, start: Span) -> IntervalTerm:
+    """INTERVAL '1 02:03:04' DAY TO SECOND and its shorter kin; a sign in front counts for all parts."""
+    sign = -1 if text.startswith("-") else 1
+    parts = re.split(r"[ :]", text.removeprefix("-"))
+    if unit not in _UNITS_OF_SPANS or to not in _UNITS_OF_SPANS:
+        raise _no_interval(cursor, start)
+    wanted = _UNITS_OF_SPANS[_UNITS_OF_SPANS.index(unit) : _UNITS_OF_SPANS.index(to) + 1]
+    well_formed = all(re.fullmatch(r"\d{1,9}(\.\d{1,6})?", part, re.ASCII) for part in parts)
+    if len(wanted) < 2 or len(parts) != len(wanted) or not well_formed:
+        raise _no_interval(cursor, start)
+    seconds = sum(decimal.Decimal(part) * _UNITS_S[name] for part, name in zip(parts, wanted, strict=True))
+    return _of_seconds(cursor, sign * decimal.Decimal(seconds), start)
+
+
+def _of_seconds(cursor: Cursor, seconds: decimal.Decimal, start: Span) -> IntervalTerm:
+    if abs(seconds) > MAX_INTERVAL.total_seconds():
+        message = f"An interval has at most {MAX_INTERVAL.days} days."
+        raise cursor.script.error("SQL_SYNTAX", message, cursor.since(start))
+    return IntervalTerm(datetime.timedelta(microseconds=int(seconds * _MICROSECONDS)), 0, cursor.since(start))
+
+
+def _no_interval(cursor: Cursor, start: Span) -> SqlError:
+    span = cursor.since(start)
+    return cursor.script.error("SQL_SYNTAX", f"{cursor.script.text[span.start : span.end]} is no interval.", span)
