@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.streams.errors import JobError
+from millstream.streams.jobs.cause import first_cause
 from millstream.streams.jobs.checkpoint import Checkpoint, fingerprint
 from millstream.streams.jobs.dead_letter import DeadLetters
 from millstream.streams.jobs.handle import JobHandle
@@ -108,7 +110,10 @@ class JobRunner:
         letters = DeadLetters(
             Spool(checkpoint.spool), source.topic, source.dead_letter_topic, source.nameserver, TIMEOUT_S
         )
-        frame = envelope([output.node for output in outputs], self._load(spec, batch=settings.batch))
+        try:
+            frame = envelope([output.node for output in outputs], self._load(spec, batch=settings.batch))
+        except PySparkException as error:
+            raise JobError("JOB_FAILED", f"The plan cannot run on Spark: {first_cause(error)}") from error
         if settings.batch:
             return BatchPipeline.run(frame, spec, outputs, checkpoint, letters)
         return StreamPipeline.run(

@@ -12,6 +12,8 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyspark.logger import PySparkLogger
+
 from millstream.streams.errors import JobError
 from millstream.streams.spark.java import JavaHome, find_java, make_launcher
 
@@ -31,6 +33,8 @@ SQL_SETTINGS = {
     "spark.sql.caseSensitive": "true",
     # An overflow wraps and a bad cast is NULL, as in Flink: no expression ends a query.
     "spark.sql.ansi.enabled": "false",
+    # A pattern or text that only older releases took is an error or NULL, never a question about releases.
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     # Parts are small: re-planning each micro-batch costs more than it can save.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.stateStore.providerClass": (
@@ -40,6 +44,8 @@ SQL_SETTINGS = {
     "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
     "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "64",
     "spark.sql.streaming.minBatchesToRetain": "20",
+    # How often an idle job asks the broker: each time costs about 2 ms of processor time.
+    "spark.sql.streaming.pollingDelay": "25ms",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
 }
 """The settings that the translation of plans relies on."""
@@ -95,6 +101,12 @@ def _java_home(home: Path) -> Iterator[None]:
             del os.environ["JAVA_HOME"]
         else:
             os.environ["JAVA_HOME"] = before
+
+
+def _silence_error_logs() -> None:
+    """PySpark prints a JSON line for an error that it also raises; the raised one is told by the job."""
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
 
 
 def _start(builder: SparkSession.Builder, options: SessionOptions) -> SparkSession:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
-from millstream.streams.plan.expressions import Call, Literal
+from millstream.streams.errors import JobError
+from millstream.streams.plan.expressions import Call, Literal, columns_of
 from millstream.streams.plan.types import TypeKind
 from millstream.streams.spark.functions.builder import Builder
 from millstream.streams.spark.functions.times import ceil_time, floor_time
@@ -37,7 +38,9 @@ def _whole(call: Call, columns: Sequence[Column], round_off: object) -> Column:
     return F.floor(columns[0]) if round_off is F.floor else F.ceil(columns[0])
 
 
-def _round(_call: Call, columns: Sequence[Column]) -> Column:
+def _round(call: Call, columns: Sequence[Column]) -> Column:
+    if len(columns) > 1 and list(columns_of(call.arguments[1])):
+        raise JobError("JOB_FAILED", f"The digits of {call} are not a constant.", remedy="Write the number of digits.")
     return F.round(*columns)
 
 

@@ -20,6 +20,9 @@ _WHOLE = 2**31 - 1
 
 _WHITE_SPACE = r"\s"
 
+MAX_MADE_CHARACTERS = 1_000_000
+"""Characters that LPAD, RPAD and REPEAT make at most; a longer text would be NULL, and could take all memory."""
+
 
 def _trim(call: Call, columns: Sequence[Column]) -> Column:
     """TRIM(text[, characters[, BOTH | LEADING | TRAILING]])."""
@@ -49,9 +52,15 @@ def _substring(call: Call, columns: Sequence[Column]) -> Column:
 def _padded(pad: Callable[..., Column]) -> Builder:
     def build(_call: Call, columns: Sequence[Column]) -> Column:
         text, length, filler = columns
-        return F.when((length >= 0) & (filler != ""), pad(text, length, filler))
+        return F.when(length.between(0, MAX_MADE_CHARACTERS) & (filler != ""), pad(text, length, filler))
 
     return build
+
+
+def _repeat(_call: Call, columns: Sequence[Column]) -> Column:
+    text, times = columns
+    made = F.char_length(text).cast("bigint") * times
+    return F.when(made <= MAX_MADE_CHARACTERS, F.repeat(text, times))
 
 
 def _split_index(call: Call, columns: Sequence[Column]) -> Column:
@@ -116,7 +125,7 @@ TEXT: dict[str, Builder] = {
     "LPAD": _padded(F.lpad),
     "RPAD": _padded(F.rpad),
     "REVERSE": lambda _call, columns: F.reverse(columns[0]),
-    "REPEAT": lambda _call, columns: F.repeat(columns[0], columns[1]),
+    "REPEAT": _repeat,
     "POSITION": lambda _call, columns: F.position(columns[0], columns[1]),
     "LOCATE": lambda _call, columns: F.position(*columns),
     "INSTR": _instr,

@@ -11,10 +11,10 @@ from millstream.streams.errors import JobError
 from millstream.streams.plan.expressions import Call
 from millstream.streams.plan.types import TypeKind
 from millstream.streams.spark.functions.builder import Builder, literal
+from millstream.streams.spark.functions.formats import checked_format
 
 __all__ = ["TIMES", "ceil_time", "floor_time", "to_milliseconds"]
 
-_DEFAULT_FORMAT = "yyyy-MM-dd HH:mm:ss"
 _DEFAULT_TIMESTAMP = r"^\s*\d{1,4}-\d{1,2}-\d{1,2}( \d{1,2}:\d{1,2}:\d{1,2}(\.\d+)?)?\s*$"
 """What TO_TIMESTAMP reads without a format; Spark's own cast takes more, and would read a zone."""
 
@@ -22,6 +22,22 @@ _NO_UNIX_TIME = -(2**63)
 """What UNIX_TIMESTAMP answers for a text that is no time."""
 
 _MILLISECOND_PRECISION = 3
+
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+"""The years 1 to 9999, beyond which TO_TIMESTAMP_LTZ answers NULL, as in Flink."""
+
+_MOST_YEARS_ADDED = 10_000
+_UNITS_PER_YEAR = {
+    "YEAR": 1,
+    "QUARTER": 4,
+    "MONTH": 12,
+    "WEEK": 53,
+    "DAY": 366,
+    "HOUR": 366 * 24,
+    "MINUTE": 366 * 24 * 60,
+    "SECOND": 366 * 24 * 3600,
+    "MILLISECOND": 366 * 24 * 3_600_000,
+}
 
 _FIELDS: dict[str, Callable[[Column], Column]] = {
     "YEAR": F.year,
@@ -82,9 +98,9 @@ def _extract(call: Call, columns: Sequence[Column]) -> Column:
     return _FIELDS[unit](columns[1].cast("timestamp") if unit in ("EPOCH", "MILLISECOND") else columns[1])
 
 
-def _to_timestamp(_call: Call, columns: Sequence[Column]) -> Column:
+def _to_timestamp(call: Call, columns: Sequence[Column]) -> Column:
     if len(columns) > 1:
-        return to_milliseconds(F.try_to_timestamp(columns[0], columns[1]))
+        return to_milliseconds(F.try_to_timestamp(columns[0], checked_format(call, 1)))
     return to_milliseconds(F.when(columns[0].rlike(_DEFAULT_TIMESTAMP), columns[0].try_cast("timestamp")))
 
 
@@ -93,43 +109,51 @@ def _to_timestamp_ltz(call: Call, columns: Sequence[Column]) -> Column:
         return _to_timestamp(call, columns)
     precision = literal(call, 1, int) if len(columns) > 1 else _MILLISECOND_PRECISION
     if precision == _MILLISECOND_PRECISION:
-        return F.timestamp_millis(columns[0].cast("bigint"))
+        return _instant(columns[0].cast("bigint"))
     if precision == 0:
-        return F.timestamp_seconds(columns[0])
-    return F.when(columns[1] == _MILLISECOND_PRECISION, F.timestamp_millis(columns[0].cast("bigint"))).when(
-        columns[1] == 0, F.timestamp_seconds(columns[0])
+        return _instant_of_seconds(columns[0])
+    return F.when(columns[1] == _MILLISECOND_PRECISION, _instant(columns[0].cast("bigint"))).when(
+        columns[1] == 0, _instant_of_seconds(columns[0])
     )
+
+
+def _instant(millis: Column) -> Column:
+    """The time of milliseconds since 1970; Spark ends the query at numbers beyond its range."""
+    return F.when(millis.between(_FIRST_MS, _LAST_MS), F.timestamp_millis(millis))
+
+
+def _instant_of_seconds(seconds: Column) -> Column:
+    return F.when(seconds.between(_FIRST_MS // 1000, _LAST_MS // 1000), F.timestamp_seconds(seconds))
 
 
 def _date_format(call: Call, columns: Sequence[Column]) -> Column:
     text = call.arguments[0].type.kind is TypeKind.STRING
     time = columns[0].try_cast("timestamp") if text else columns[0]
-    return F.call_function("date_format", time, _format_argument(columns, 1))
+    return F.call_function("date_format", time, checked_format(call, 1))
 
 
-def _from_unixtime(_call: Call, columns: Sequence[Column]) -> Column:
-    return F.call_function("date_format", F.timestamp_seconds(columns[0]), _format_argument(columns, 1))
+def _from_unixtime(call: Call, columns: Sequence[Column]) -> Column:
+    return F.call_function("date_format", _instant_of_seconds(columns[0]), checked_format(call, 1))
 
 
-def _unix_timestamp(_call: Call, columns: Sequence[Column]) -> Column:
+def _unix_timestamp(call: Call, columns: Sequence[Column]) -> Column:
     if not columns:
         return F.unix_seconds(F.current_timestamp())
-    time = F.try_to_timestamp(columns[0], _format_argument(columns, 1))
+    time = F.try_to_timestamp(columns[0], checked_format(call, 1))
     return F.when(columns[0].isNotNull(), F.coalesce(F.unix_seconds(time), F.lit(_NO_UNIX_TIME)))
 
 
-def _format_argument(columns: Sequence[Column], position: int) -> Column:
-    return columns[position] if len(columns) > position else F.lit(_DEFAULT_FORMAT)
-
-
-def _to_date(_call: Call, columns: Sequence[Column]) -> Column:
+def _to_date(call: Call, columns: Sequence[Column]) -> Column:
     if len(columns) > 1:
-        return F.try_to_timestamp(columns[0], columns[1]).cast("date")
+        return F.try_to_timestamp(columns[0], checked_format(call, 1)).cast("date")
     return columns[0].try_cast("date")
 
 
 def _timestamp_add(call: Call, columns: Sequence[Column]) -> Column:
-    return _as_declared(call, F.timestamp_add(_unit(call, 0), columns[1], columns[2]))
+    unit = _unit(call, 0)
+    most = _MOST_YEARS_ADDED * _UNITS_PER_YEAR.get(unit, 1)
+    moved = F.timestamp_add(unit, columns[1], columns[2])
+    return _as_declared(call, F.when(columns[1].between(-most, most), moved))
 
 
 def _timestamp_diff(call: Call, columns: Sequence[Column]) -> Column:

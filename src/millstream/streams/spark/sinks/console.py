@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import datetime
+import shutil
+import tempfile
+import weakref
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from millstream.streams.plan.types import Schema, TypeKind
 from millstream.streams.spark.sinks.sink import SinkTask, SinkWriter, Written
+from millstream.streams.spark.sinks.values import python_values
 
 __all__ = ["BlackholeSink", "PrintSink"]
 
@@ -43,60 +48,67 @@ class _Nothing:
 class PrintSink:
     """Brings rows to the driver and calls `on_rows(columns, rows)` there, at each batch's commit.
 
-    A replayed batch is shown again. Times without a zone are naive datetimes, instants are in UTC.
+    Rows travel as files of a directory of this process, which takes them record batch by record batch: a micro-batch
+    of any size needs no more memory than one of those. A replayed batch is shown again. Times without a zone are
+    naive datetimes, instants are in UTC.
     """
 
     def __init__(self, name: str, schema: Schema, on_rows: OnRows | None) -> None:
         self.name = name
         self.schema = schema
         self._on_rows = on_rows
+        self._directory = tempfile.mkdtemp(prefix="millstream-print-")
+        weakref.finalize(self, shutil.rmtree, self._directory, ignore_errors=True)
 
     def __getstate__(self) -> dict[str, Any]:
         # The callback stays in the driver.
-        return {"name": self.name, "schema": self.schema, "_on_rows": None}
+        return {"name": self.name, "schema": self.schema, "_on_rows": None, "_directory": self._directory}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
 
     def writer(self, task: SinkTask) -> SinkWriter:
         """A writer that packs rows as an Arrow stream."""
-        return _Packer()
+        return _Packer(Path(self._directory) / f"{task.batch_id}-{task.partition}")
 
     def commit(self, batch_id: int, written: Sequence[Written]) -> None:
         """Show the rows."""
-        if self._on_rows is None:
-            return
         for part in written:
-            with pa.ipc.open_stream(part.message) as stream:
-                rows = _python_rows(stream.read_all(), self.schema)
-            if rows:
-                self._on_rows(self.schema.names, rows)
+            path = Path(part.message.decode())
+            if self._on_rows is not None:
+                self._show(path, self._on_rows)
+            path.unlink(missing_ok=True)
+
+    def _show(self, path: Path, on_rows: OnRows) -> None:
+        with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
+            for batch in stream:
+                on_rows(self.schema.names, _python_rows(batch, self.schema))
 
 
 class _Packer:
-    def __init__(self) -> None:
-        self._buffer = pa.BufferOutputStream()
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self._stream: pa.RecordBatchStreamWriter | None = None
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Add rows to the stream."""
         if self._stream is None:
-            self._stream = pa.ipc.new_stream(self._buffer, rows.schema)
+            self._stream = pa.ipc.new_stream(str(self._path), rows.schema)
         self._stream.write_batch(rows)
 
     def finish(self) -> bytes:
-        """The stream."""
+        """Complete the stream; its path."""
         if self._stream is not None:
             self._stream.close()
-        return bytes(self._buffer.getvalue())
+        return str(self._path).encode()
 
 
-def _python_rows(table: pa.Table, schema: Schema) -> list[tuple[Any, ...]]:
+def _python_rows(batch: pa.RecordBatch, schema: Schema) -> list[tuple[Any, ...]]:
     columns = []
-    for column, field in zip(table.columns, schema.fields, strict=True):
+    for column, field in zip(batch.columns, schema.fields, strict=True):
         if field.type.kind is TypeKind.TIMESTAMP:
             column = column.cast(pa.timestamp("us"))
-        values = column.to_pylist()
+        values = python_values(column)
         if field.type.kind is TypeKind.TIMESTAMP_LTZ:
             values = [None if value is None else value.astimezone(datetime.UTC) for value in values]
         elif field.type.kind is TypeKind.TIME:

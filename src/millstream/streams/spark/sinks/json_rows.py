@@ -10,6 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from millstream.streams.plan.types import DataType, Schema, TypeKind
+from millstream.streams.spark.sinks.values import python_values
 
 __all__ = ["encode_rows"]
 
@@ -25,7 +26,7 @@ def encode_rows(rows: pa.RecordBatch, schema: Schema) -> list[bytes]:
 
 
 def _values(column: pa.Array, data_type: DataType) -> list[Any]:
-    values: list[Any] = column.to_pylist()
+    values: list[Any] = python_values(column)
     convert = _converter(data_type)
     return values if convert is None else [None if value is None else convert(value) for value in values]
 

@@ -1,0 +1,45 @@
+"""Patterns of dates: checked while a plan is translated, because Spark finds a wrong one only when rows have come."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
+
+from millstream.streams.errors import JobError
+from millstream.streams.plan.expressions import Call, columns_of
+from millstream.streams.spark.functions.builder import literal
+
+__all__ = ["DEFAULT_FORMAT", "checked_format"]
+
+DEFAULT_FORMAT = "yyyy-MM-dd HH:mm:ss"
+_REMEDY = "Use yyyy MM dd HH mm ss SSS and quoted text; Spark has no letters of the week year (Y, w, u, e)."
+_CACHED_FORMATS = 1_000
+
+
+def checked_format(call: Call, position: int) -> Column:
+    """The format argument at `position` of `call`, else the default one; JobError for a pattern that Spark refuses."""
+    if position >= len(call.arguments):
+        return F.lit(DEFAULT_FORMAT)
+    pattern = literal(call, position, str)
+    if pattern is None:
+        if list(columns_of(call.arguments[position])):
+            raise JobError("JOB_FAILED", f"The format of {call} is not a constant.", remedy=_REMEDY)
+        return F.lit(None).cast("string")
+    if not _is_known(pattern):
+        raise JobError("JOB_FAILED", f"{call.function} cannot use the format {pattern!r}.", remedy=_REMEDY)
+    return F.lit(pattern)
+
+
+@lru_cache(maxsize=_CACHED_FORMATS)
+def _is_known(pattern: str) -> bool:
+    # A constant row is computed while Spark optimises: no task is started.
+    row = SparkSession.active().sql("SELECT 1")
+    try:
+        row.select(F.date_format(F.lit(0).cast("timestamp"), pattern)).collect()
+        row.select(F.try_to_timestamp(F.lit("2026-01-02"), F.lit(pattern))).collect()
+    except PySparkException:
+        return False
+    return True

@@ -1,0 +1,109 @@
+"""A checkpoint remembers which plan it serves and where reading began."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs the extra streams")
+
+from millstream.streams.errors import JobError
+from millstream.streams.jobs.checkpoint import Checkpoint, fingerprint
+from millstream.streams.plan.expressions import Call, Column, Literal
+from millstream.streams.plan.nodes import AggregateCall, Filter, Node, Project, Scan, Tumble, WindowAggregate
+from millstream.streams.plan.tables import PhysicalColumn, Table, Watermark
+from millstream.streams.plan.types import BIGINT, BOOLEAN, INT, DataType, TypeKind
+from millstream.streams.spark.source.position import Position
+
+TIME = DataType(TypeKind.TIMESTAMP, precision=3)
+TABLE = Table(
+    "t",
+    (PhysicalColumn("id", INT), PhysicalColumn("ts", TIME), PhysicalColumn("ts2", TIME)),
+    {"connector": "rocketmq", "topic": "t", "scan.max-rows-per-trigger": "10"},
+    Watermark("ts", 1000),
+)
+SCAN = Scan(TABLE, ("id", "ts", "ts2"))
+ID = Column("id", INT)
+
+
+def count(node: Node, size_ms: int = 1000, function: str = "COUNT") -> Node:
+    return WindowAggregate(node, Tumble("ts", size_ms), (("id", ID),), (("n", AggregateCall(function, ID, BIGINT)),))
+
+
+def digest(node: Node) -> str:
+    return fingerprint([("out", node)])
+
+
+def more_than(value: int) -> Node:
+    return Filter(SCAN, Call(">", (ID, Literal(value, INT)), BOOLEAN))
+
+
+def test_another_state_or_another_row_is_another_plan() -> None:
+    nodes = [SCAN, count(SCAN), count(SCAN, 2000), count(SCAN, function="SUM"), more_than(1), more_than(2)]
+    assert len({digest(node) for node in nodes}) == len(nodes)
+    slower = replace(TABLE, watermark=Watermark("ts", 2000))
+    assert digest(count(Scan(slower, SCAN.columns))) != digest(count(SCAN))
+
+
+def test_limits_and_addresses_may_change_between_runs() -> None:
+    moved = replace(TABLE, options={**TABLE.options, "nameserver": "h:1", "scan.max-rows-per-trigger": "5"})
+    assert digest(Scan(moved, SCAN.columns)) == digest(SCAN)
+
+
+def test_the_digest_is_the_same_in_a_process_with_another_hash_seed() -> None:
+    node = Project(SCAN, (("a", Column("ts", TIME)), ("b", Column("ts2", TIME))), frozenset({"a", "b"}))
+    program = (
+        "from millstream.streams.jobs.checkpoint import fingerprint\n"
+        "from millstream.streams.plan.nodes import *; from millstream.streams.plan.tables import *\n"
+        "from millstream.streams.plan.expressions import *; from millstream.streams.plan.types import *\n"
+        f"print(fingerprint([('out', {node!r})]))"
+    )
+    for kind in TypeKind:
+        program = program.replace(repr(kind), f"TypeKind.{kind.name}")
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", program], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for seed in ("1", "2")
+    }
+    assert said == {digest(node)}
+
+
+def test_reading_begins_once_and_the_job_keeps_its_identity(tmp_path: Path) -> None:
+    first = Checkpoint.open(tmp_path / "c", "plan", lambda: Position({"q/0": 5}))
+    again = Checkpoint.open(tmp_path / "c", "plan", lambda: pytest.fail("asked twice"))
+    assert (again.start, again.job_id) == (first.start, first.job_id)
+    assert again.position() == Position({"q/0": 5})
+    assert not again.has_ended()
+
+
+def test_a_directory_of_another_plan_is_refused(tmp_path: Path) -> None:
+    Checkpoint.open(tmp_path, "plan", Position)
+    with pytest.raises(JobError, match="another query") as refusal:
+        Checkpoint.open(tmp_path, "other", Position)
+    assert refusal.value.name == "CHECKPOINT_MISMATCH"
+
+
+def test_the_position_is_that_of_the_latest_planned_micro_batch(tmp_path: Path) -> None:
+    checkpoint = Checkpoint.open(tmp_path, "plan", Position)
+    offsets = checkpoint.spark / "offsets"
+    offsets.mkdir(parents=True)
+    for batch, offset in (("9", 90), ("10", 100)):
+        (offsets / batch).write_text(f'v1\n{{}}\n{{"queues":{{"q/0":{offset}}},"cut_ms":7,"ended":true}}')
+    (offsets / ".10.crc").write_text("")
+    assert checkpoint.position() == Position({"q/0": 100}, 7, ended=True)
+    assert checkpoint.has_ended()
+
+
+def test_what_an_abandoned_micro_batch_left_is_cleared(tmp_path: Path) -> None:
+    checkpoint = Checkpoint.open(tmp_path, "plan", Position)
+    for directory in (checkpoint.spool, checkpoint.decoded):
+        directory.mkdir()
+        (directory / "left").touch()
+    checkpoint.clear_scratch()
+    assert not checkpoint.spool.exists()
+    assert not checkpoint.decoded.exists()

@@ -1,0 +1,110 @@
+"""The counts of a job from Spark's reports, the cause of its end, and its settings."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs the extra streams")
+
+from millstream.model.errors import Unreachable
+from millstream.streams.errors import JobError
+from millstream.streams.jobs.cause import first_cause
+from millstream.streams.jobs.settings import DEFAULT_MAX_ROWS, JobSettings, SourceSettings
+from millstream.streams.jobs.tally import Tally
+from millstream.streams.plan.tables import Table
+from millstream.streams.spark.source.position import Position
+
+Report = dict[str, object]
+
+
+def report(batch: int, end: int, *, late: int = 0, watermark: str | None = None, latest: int | None = None) -> Report:
+    """What Spark says of a micro-batch that ended at offset `end` of one queue, read by two passes."""
+    source = {
+        "endOffset": {"queues": {"q/0": end}},
+        "latestOffset": None if latest is None else {"queues": {"q/0": latest}},
+        "numInputRows": 2 * end,
+    }
+    return {
+        "batchId": batch,
+        "batchDuration": 500,
+        "stateOperators": [{"numRowsDroppedByWatermark": late}],
+        "eventTime": {} if watermark is None else {"watermark": watermark},
+        "sources": [source],
+    }
+
+
+def test_rows_in_come_from_positions_and_are_counted_once_however_many_passes_read_them() -> None:
+    tally = Tally(Position({"q/0": 10}))
+    for batch, end in ((0, 40), (0, 40), (1, 70), (2, 70)):
+        tally.absorb(report(batch, end, late=1, latest=100))
+    progress = tally.progress("running")
+    assert (progress.rows_in, progress.late, progress.behind, progress.rows_per_s) == (60, 3, 30, 60.0)
+
+
+def test_the_final_tick_does_not_show_as_the_watermark() -> None:
+    tally = Tally(Position())
+    assert tally.progress("running").watermark_ms is None
+    for batch, text in enumerate(("1970-01-01T00:00:00.000Z", "2026-03-01T12:00:00.000Z", "9998-12-31T23:59:55.000Z")):
+        tally.absorb(report(batch, batch, watermark=text))
+    noon = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
+    assert tally.progress("ended").watermark_ms == int(noon.timestamp() * 1000)
+
+
+def test_rows_out_are_added_up_by_sink() -> None:
+    tally = Tally(Position())
+    tally.delivered({"a": 1, "b": 0}, malformed=2)
+    tally.delivered({"a": 4}, malformed=0)
+    progress = tally.progress("running")
+    assert (progress.rows_out, progress.malformed, progress.batches) == ({"a": 5, "b": 0}, 2, 2)
+
+
+def test_the_cause_is_the_innermost_error_of_python() -> None:
+    text = (
+        "[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted. SQLSTATE: XXKST\n"
+        "Traceback (most recent call last):\n"
+        '  File "reader.py", line 3, in latestOffset\n'
+        "millstream.model.errors.Unreachable: 127.0.0.1:9876 cannot be reached: refused.\n"
+        "\tat org.apache.spark.X.y(X.scala:1)\n"
+        "Caused by: org.apache.spark.SparkException: wrapped\n"
+    )
+    assert first_cause(RuntimeError(text)) == "Unreachable: 127.0.0.1:9876 cannot be reached: refused."
+
+
+def test_the_cause_is_java_s_where_python_has_none_and_always_one_line() -> None:
+    java = "boom\nCaused by: java.io.IOException: No space left on device\n\tat java.base/x"
+    assert first_cause(RuntimeError(java)) == "IOException: No space left on device"
+    assert first_cause(RuntimeError("\n  just this \n and that")) == "just this"
+    assert first_cause(KeyError()) == "KeyError"
+    assert "cannot be reached" in first_cause(Unreachable("h:1 cannot be reached."))
+    assert len(first_cause(RuntimeError("x" * 10_000))) < 600
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [("0 s", 0), ("10 s", 10_000), ("500ms", 500), ("1 min", 60_000), ("2 h", 7_200_000), ("250", 250)],
+)
+def test_durations_are_read_as_flink_writes_them(text: str, milliseconds: int) -> None:
+    assert JobSettings.of({"execution.checkpointing.interval": text}, "n").interval_ms == milliseconds
+
+
+@pytest.mark.parametrize("text", ["soon", "1 fortnight", "-1 s", ""])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(JobError, match="is no duration"):
+        JobSettings.of({"execution.checkpointing.interval": text}, "n")
+
+
+def test_a_table_s_options_come_before_the_job_s_settings() -> None:
+    job = JobSettings.of({"millstream.nameserver": "job:1"}, "runner:1")
+    plain = SourceSettings.of(Table("t", (), {"topic": "orders"}), job)
+    assert (plain.nameserver, plain.max_rows) == ("job:1", DEFAULT_MAX_ROWS)
+    assert (plain.startup, plain.dead_letter_topic) == ("earliest-offset", "orders_dead_letter")
+    options = {
+        "topic": "orders",
+        "nameserver": "table:1",
+        "scan.max-rows-per-trigger": "7",
+        "json.ignore-parse-errors": "true",
+    }
+    own = SourceSettings.of(Table("t", (), options), job)
+    assert (own.nameserver, own.max_rows, own.dead_letter_topic) == ("table:1", 7, None)
