@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from file_twins import FailingFiles, Operation, RecordingFiles
+from crash.file_twins import FailingFiles, Operation, RecordingFiles
 from store_samples import SMALL, bodies, message, pending
 
 from millstream.model.errors import MessageRefused, StoreError
@@ -264,7 +264,7 @@ async def test_closing_answers_what_waits_and_takes_nothing_more(opened: Opener)
 
 
 async def test_checkpoints_are_written_in_the_background(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millstream.store.message_store.CHECKPOINT_LOG_BYTES", 100)
+    monkeypatch.setattr("millstream.store.checkpoint_writer.CHECKPOINT_LOG_BYTES", 100)
     for options in (SYNC, ASYNC):
         files = RecordingFiles()
         appender, store = opened(replace(options, flush_interval_ms=10), files)

@@ -7,7 +7,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from file_twins import FailingFiles, HastyFiles, RecordingFiles
+from crash.file_twins import FailingFiles, HastyFiles, RecordingFiles
 from store_samples import SMALL, bodies, pending, segments
 
 from millstream.model.errors import MessageRefused, StoreError

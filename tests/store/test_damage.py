@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-from file_twins import HastyFiles
+from crash.file_twins import HastyFiles
 from store_samples import SMALL, bodies, crashed_copy, pending, segments
 
 from millstream.model.errors import StoreError

@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from file_twins import FailingFiles, HastyFiles, RecordingFiles
+from crash.file_twins import FailingFiles, HastyFiles, RecordingFiles
 from store_samples import SMALL, bodies, crashed_copy, message, pending, queue_content
 
 from millstream.model.clock import ManualClock
 from millstream.model.errors import StartRefused, StoreError
 from millstream.model.filter import java_hash_code
-from millstream.store import message_store
+from millstream.store import checkpoint_writer
 from millstream.store.message_store import MessageStore
 from millstream.store.snapshot import Snapshot
 from millstream.store.write_batch import PendingRecord
@@ -161,7 +161,7 @@ def test_a_checkpoint_is_due_by_time_or_by_volume_and_only_after_something_was_s
     clock.advance_ms(10_000)
     assert store.checkpoint_is_due
     store.write_checkpoint()
-    monkeypatch.setattr(message_store, "CHECKPOINT_LOG_BYTES", 100)
+    monkeypatch.setattr(checkpoint_writer, "CHECKPOINT_LOG_BYTES", 100)
     store.put([pending()])
     store.flush_log()
     assert store.checkpoint_is_due

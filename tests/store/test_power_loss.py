@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from file_twins import HastyFiles, PowerLossFiles
+from crash.file_twins import HastyFiles, PowerLossFiles
 from store_samples import SMALL, bodies, crashed_copy, pending
 
 from millstream.store.message_store import MessageStore

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from file_twins import HastyFiles, RecordingFiles
+from crash.file_twins import HastyFiles, RecordingFiles
 from store_samples import SMALL, bodies, crashed_copy, pending, segments
 
 from millstream.model.errors import StoreError

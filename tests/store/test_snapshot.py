@@ -6,7 +6,7 @@ import errno
 from pathlib import Path
 
 import pytest
-from file_twins import FailingFiles
+from crash.file_twins import FailingFiles
 
 from millstream.model.errors import StoreError
 from millstream.store.snapshot import Snapshot

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from file_twins import HastyFiles, RecordingFiles
+from crash.file_twins import HastyFiles, RecordingFiles
 
 from millstream.store.files import FileLayer, OpenFiles
 

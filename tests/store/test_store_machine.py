@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from file_twins import HastyFiles
+from crash.file_twins import HastyFiles
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule

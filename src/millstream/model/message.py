@@ -30,6 +30,8 @@ class SystemFlag(IntFlag):
     COMPRESSION_LZ4 = 0x100
     COMPRESSION_ZSTD = 0x200
     COMPRESSION_ZLIB = 0x300
+    ARROW_BATCH = 0x1000
+    """Not RocketMQ's: the body is an Arrow batch of messages. It never leaves the broker but for those who asked."""
 
 
 class Encoding(IntEnum):

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 __all__ = [
     "BORN_HOST",
     "BORN_TIMESTAMP",
+    "INNER_BASE",
+    "INNER_NUMBER",
     "KEYS",
     "MAX_STORED_BYTES",
     "MESSAGE_GROUP",
@@ -31,6 +33,10 @@ PRODUCER_GROUP = "PGROUP"
 BORN_HOST = "__BORNHOST"
 BORN_TIMESTAMP = "BORN_TIMESTAMP"
 TRACE_CONTEXT = "TRACE_CONTEXT"
+INNER_NUMBER = "INNER_NUM"
+"""Messages in a record of a batch queue."""
+INNER_BASE = "INNER_BASE"
+"""The queue offset of the first of them."""
 
 MAX_STORED_BYTES = 32767 - 20
 """Bytes of the text form at most: the record holds its length in a signed int16 and adds a checksum property."""

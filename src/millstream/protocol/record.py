@@ -35,6 +35,7 @@ __all__ = [
     "MAX_PROPERTIES_BYTES",
     "MIN_RECORD_BYTES",
     "STORE_TIMESTAMP_POSITION",
+    "RecordEncoder",
     "RecordOutline",
     "RecordParts",
     "decode_record",
@@ -52,6 +53,7 @@ MAGIC_V2 = 0xDAA320AB - 0x1_0000_0000
 MAGIC_BLANK = 0xCBD43194 - 0x1_0000_0000
 
 _TAG = re.compile(rb"\x02TAGS\x01([^\x02]*)")
+_INNER_NUMBER = re.compile(rb"\x02INNER_NUM\x01(\d{1,9})\x02")
 _CHECKSUM = "__CRC32#"
 _CHECKSUM_START = b"__CRC32#\x01"
 _CHECKSUM_DIGITS = 10
@@ -122,6 +124,63 @@ def _topic_field(topic: str) -> tuple[int, bytes]:
     return MAGIC_V1, struct.pack(">b", len(text)) + text
 
 
+class RecordEncoder:
+    """Encodes the records of one write, which share their store time and store host."""
+
+    def __init__(self, store_timestamp_ms: int, store_host: Address) -> None:
+        self._store_timestamp_ms = store_timestamp_ms
+        self._store = _packed_host(store_host.host, store_host.port)
+        self._born_host: Address | None = None
+        self._born = b""
+        self._fixed = _fixed_part(_HOST_BYTES, len(self._store))
+
+    def encode(
+        self,
+        message: OutgoingMessage,
+        queue_id: int,
+        queue_offset: int,
+        log_offset: int,
+        prepared_transaction_offset: int = 0,
+    ) -> bytes:
+        """The record of `message` at its place. Hosts are IP addresses.
+
+        ValueError for properties over `MAX_PROPERTIES_BYTES`.
+        """
+        properties = encode_properties(message.properties) if message.properties else b""
+        if len(properties) > MAX_PROPERTIES_BYTES:
+            raise ValueError(f"properties of {len(properties)} bytes do not fit a record")
+        if message.born_host is not self._born_host:
+            self._take_born_host(message.born_host)
+        fixed = self._fixed
+        magic, topic = _topic_field(message.topic)
+        body = message.body
+        properties_bytes = len(properties) + _CHECKSUM_BYTES
+        head = fixed.layout.pack(
+            fixed.layout.size + len(body) + len(topic) + 2 + properties_bytes,
+            magic,
+            crc32(body) & _CRC_MASK,
+            queue_id,
+            message.flag,
+            queue_offset,
+            log_offset,
+            int.__and__(message.system_flag, ~_HOST_FLAGS) | fixed.host_flags,
+            message.born_timestamp_ms,
+            self._born,
+            self._store_timestamp_ms,
+            self._store,
+            message.reconsume_times,
+            prepared_transaction_offset,
+            len(body),
+        )
+        record = b"".join((head, body, topic, properties_bytes.to_bytes(2, "big"), properties))
+        return record + _checksum_property(crc32(record))
+
+    def _take_born_host(self, born_host: Address) -> None:
+        self._born_host = born_host
+        self._born = _packed_host(born_host.host, born_host.port)
+        self._fixed = _fixed_part(len(self._born), len(self._store))
+
+
 def encode_record(
     message: OutgoingMessage,
     *,
@@ -132,40 +191,14 @@ def encode_record(
     store_host: Address,
     prepared_transaction_offset: int = 0,
 ) -> bytes:
-    """The record of `message` at its place. Hosts are IP addresses; properties at most `MAX_PROPERTIES_BYTES`."""
-    properties = encode_properties(message.properties)
-    if len(properties) > MAX_PROPERTIES_BYTES:
-        raise ValueError(f"properties of {len(properties)} bytes do not fit a record")
-    born_host = message.born_host
-    born, store = _packed_host(born_host.host, born_host.port), _packed_host(store_host.host, store_host.port)
-    fixed = _fixed_part(len(born), len(store))
-    magic, topic = _topic_field(message.topic)
-    properties_bytes = len(properties) + _CHECKSUM_BYTES
-    body = message.body
-    head = fixed.layout.pack(
-        fixed.layout.size + len(body) + len(topic) + 2 + properties_bytes,
-        magic,
-        crc32(body) & _CRC_MASK,
-        queue_id,
-        message.flag,
-        queue_offset,
-        log_offset,
-        int.__and__(message.system_flag, ~_HOST_FLAGS) | fixed.host_flags,
-        message.born_timestamp_ms,
-        born,
-        store_timestamp_ms,
-        store,
-        message.reconsume_times,
-        prepared_transaction_offset,
-        len(body),
-    )
-    tail = topic + properties_bytes.to_bytes(2, "big") + properties
-    # Three small calls instead of one over the joined record save a copy of the body.
-    return b"".join((head, body, tail, _checksum_property(crc32(tail, crc32(body, crc32(head))))))
+    """One record; see `RecordEncoder.encode`."""
+    encoder = RecordEncoder(store_timestamp_ms, store_host)
+    return encoder.encode(message, queue_id, queue_offset, log_offset, prepared_transaction_offset)
 
 
 def _checksum_property(crc: int) -> bytes:
-    return _CHECKSUM_START + (b"%010d" % (crc & _CRC_MASK))[::-1] + b"\x02"
+    # Written backward as a whole, because the digits stand lowest first.
+    return (b"\x02%010d\x01#23CRC__" % (crc & _CRC_MASK))[::-1]
 
 
 def _damaged(log_offset: int, why: str) -> StoreError:
@@ -249,7 +282,10 @@ def verify_record(record: bytes | memoryview) -> bool:
 
 
 class RecordOutline(NamedTuple):
-    """What of a record the files derived from the log need. `tag` is None for a message without one."""
+    """What of a record the files derived from the log need. `tag` is None for a message without one.
+
+    `batch_count` is the number of messages in a record of a batch queue, None for a record of any other queue.
+    """
 
     topic: str
     queue_id: int
@@ -257,6 +293,7 @@ class RecordOutline(NamedTuple):
     log_offset: int
     store_timestamp_ms: int
     tag: str | None
+    batch_count: int | None
 
 
 def outline_record(record: bytes | memoryview) -> RecordOutline:
@@ -265,9 +302,17 @@ def outline_record(record: bytes | memoryview) -> RecordOutline:
     _, magic, _, queue_id, _, queue_offset, log_offset, _, _, _, stored_ms, _, _, _, body_bytes = fields
     end = bytes(record[position + body_bytes :])
     topic, position = _topic_at(end, 0, magic)
-    tag = _TAG.search(b"\x02" + end[position + 2 :])
+    properties = b"\x02" + end[position + 2 :]
+    tag = _TAG.search(properties)
+    number = _INNER_NUMBER.search(properties)
     return RecordOutline(
-        topic, queue_id, queue_offset, log_offset, stored_ms, tag[1].decode("utf-8", "replace") if tag else None
+        topic,
+        queue_id,
+        queue_offset,
+        log_offset,
+        stored_ms,
+        tag[1].decode("utf-8", "replace") if tag else None,
+        int(number[1]) if number else None,
     )
 
 

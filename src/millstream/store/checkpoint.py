@@ -24,13 +24,15 @@ _log = logging.getLogger(__name__)
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     """Log and consume queues are on the disk up to `log_offset`.
 
-    `queues` holds for each topic and queue number the offsets (minimum, next) that the consume queue has by then.
+    `queues` holds for each topic and queue number the offsets (minimum, next) that the consume queue has by then,
+    `batch_queues` beside them the numbers of the entries (minimum, next), for queues of batches.
     """
 
     log_offset: int
     store_timestamp_ms: int
     entries_per_file: int
     queues: dict[str, dict[int, tuple[int, int]]]
+    batch_queues: dict[str, dict[int, tuple[int, int, int, int]]] = {}
     format_version: int = FORMAT_VERSION
 
 

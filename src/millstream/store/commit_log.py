@@ -69,8 +69,8 @@ class CommitLog:
         self._directory = directory
         self._segment_bytes = segment_bytes
         self._files = files
-        self._segments: list[Segment] = []
-        self._starts: list[int] = []
+        # One value, replaced as a whole, because other threads look segments up while retention removes some.
+        self._table: tuple[list[int], list[Segment]] = ([], [])
         self._unsynced: list[Segment] = []
         files.make_directory(directory)
         self._load()
@@ -79,12 +79,14 @@ class CommitLog:
     @property
     def start(self) -> int:
         """The log offset of the first segment; 0 for an empty log."""
-        return self._starts[0] if self._starts else 0
+        starts, _ = self._table
+        return starts[0] if starts else 0
 
     @property
     def end_of_segments(self) -> int:
         """The log offset behind the last segment, whether it is filled or not."""
-        return self._segments[-1].end if self._segments else 0
+        _, segments = self._table
+        return segments[-1].end if segments else 0
 
     @property
     def segment_bytes(self) -> int:
@@ -105,21 +107,30 @@ class CommitLog:
             self._add(Segment(path, start, start + full, allocated_end=start, is_named_on_disk=True))
 
     def _add(self, segment: Segment) -> None:
-        self._segments.append(segment)
-        self._starts.append(segment.start)
+        self._replace_table([*self._table[1], segment])
+
+    def _replace_table(self, segments: list[Segment]) -> None:
+        self._table = ([segment.start for segment in segments], segments)
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """All segments, oldest first."""
+        return self._table[1]
 
     def segment_at(self, log_offset: int) -> Segment | None:
         """The segment that holds the offset, or None where the log has none."""
-        number = bisect_right(self._starts, log_offset) - 1
+        starts, segments = self._table
+        number = bisect_right(starts, log_offset) - 1
         if number < 0:
             return None
-        segment = self._segments[number]
+        segment = segments[number]
         return segment if log_offset < segment.end else None
 
     def next_start(self, log_offset: int) -> int | None:
         """The start of the first segment that begins behind the offset."""
-        number = bisect_right(self._starts, log_offset)
-        return self._starts[number] if number < len(self._starts) else None
+        starts, _ = self._table
+        number = bisect_right(starts, log_offset)
+        return starts[number] if number < len(starts) else None
 
     def limit(self, log_offset: int) -> int:
         """The end of the segment that has or will have the offset."""
@@ -217,16 +228,17 @@ class CommitLog:
 
     def sync_from(self, log_offset: int) -> None:
         """Return when every segment that reaches beyond the offset is on the disk, whoever wrote it."""
-        for segment in self._segments:
+        for segment in self.segments:
             if segment.end > log_offset:
                 self._files.fdatasync(self._writable(segment))
         self._files.sync_directory(self._directory)
 
     def cut(self, log_offset: int) -> None:
         """Make `log_offset` the end: zeros behind it, and no segment that starts behind it. It is on the disk then."""
-        while self._segments and self._segments[-1].start > log_offset:
-            segment = self._segments.pop()
-            self._starts.pop()
+        kept = list(self.segments)
+        while kept and kept[-1].start > log_offset:
+            segment = kept.pop()
+            self._replace_table(list(kept))
             self._close_segment(segment)
             self._files.remove(segment.path)
         segment_at_end = self.segment_at(log_offset)
@@ -237,6 +249,17 @@ class CommitLog:
             self._files.fsync(descriptor)
             segment_at_end.allocated_end = log_offset
         self.end = log_offset
+
+    def drop_oldest(self) -> Segment:
+        """Let the first segment not count any more; `remove` takes its file away."""
+        dropped, *kept = self.segments
+        self._replace_table(kept)
+        return dropped
+
+    def remove(self, segment: Segment) -> None:
+        """Remove a dropped segment's file. Slices that were handed out stay readable."""
+        self._close_segment(segment)
+        self._files.remove(segment.path)
 
     def _close_segment(self, segment: Segment) -> None:
         segment.view = None
@@ -249,7 +272,7 @@ class CommitLog:
 
     def close(self) -> None:
         """Close the files. Slices that were handed out stay readable."""
-        for segment in self._segments:
+        for segment in self.segments:
             self._close_segment(segment)
 
 

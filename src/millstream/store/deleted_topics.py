@@ -40,6 +40,12 @@ class DeletedTopics:
         if any(log_offset > log_end for log_offset in self._offsets.values()):
             self._save({topic: min(log_offset, log_end) for topic, log_offset in self._offsets.items()})
 
+    def prune(self, log_start: int) -> None:
+        """Forget the topics of which the log has no record from before their deletion any more."""
+        kept = {topic: log_offset for topic, log_offset in self._offsets.items() if log_offset > log_start}
+        if len(kept) < len(self._offsets):
+            self._save(kept)
+
     def _save(self, offsets: dict[str, int]) -> None:
         self._snapshot.save(msgspec.json.encode(offsets))
         self._offsets = offsets

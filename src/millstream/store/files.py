@@ -6,12 +6,14 @@ Tests put a recording or a faulty twin in its place; nothing else of the store c
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import mmap
 import os
 import shutil
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 __all__ = ["FileLayer", "OpenFiles", "is_disk_full"]
@@ -23,6 +25,17 @@ _PARTIAL_SUFFIX = ".tmp"
 def is_disk_full(error: OSError) -> bool:
     """Whether the error says that there is no room, which can pass, and not that the disk has failed."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+@cache
+def _syncfs() -> Callable[[int], int] | None:
+    """Linux's syncfs, for which Python has no call of its own."""
+    try:
+        found = ctypes.CDLL(None, use_errno=True).syncfs
+    except (OSError, AttributeError):
+        return None
+    found.argtypes, found.restype = (ctypes.c_int,), ctypes.c_int
+    return found
 
 
 class FileLayer:
@@ -85,17 +98,43 @@ class FileLayer:
         finally:
             os.close(descriptor)
 
-    def make_directory(self, path: Path) -> None:
-        """Make the directory and those above it, and return when its entry is on the disk. It may be there already."""
+    def sync_file_system(self, path: Path) -> None:
+        """Return when all that was written to the file system of `path` is on the disk.
+
+        For thousands of small files at once; where the system has no such call every file system is synced.
+        """
+        syncfs = _syncfs()
+        if syncfs is None:
+            os.sync()
+            return
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if syncfs(descriptor):
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number), str(path))
+        finally:
+            os.close(descriptor)
+
+    def make_directory(self, path: Path, *, sync: bool = True) -> None:
+        """Make the directory and those above it; it may be there already.
+
+        With `sync` its entry is on the disk when this returns.
+        """
         if path.is_dir():
             return
-        self.make_directory(path.parent)
+        self.make_directory(path.parent, sync=sync)
         path.mkdir(exist_ok=True)
-        self.sync_directory(path.parent)
+        if sync:
+            self.sync_directory(path.parent)
 
     def entries(self, path: Path) -> list[Path]:
         """What is in the directory, sorted by name; nothing if there is no such directory."""
         return sorted(path.iterdir()) if path.is_dir() else []
+
+    def disk(self, path: Path) -> tuple[int, int]:
+        """Bytes of the disk that `path` is on, and those that are free for this process."""
+        found = os.statvfs(path)
+        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
     def exists(self, path: Path) -> bool:
         return path.exists()
@@ -108,6 +147,10 @@ class FileLayer:
         """Remove the file if it is there, and return when that is on the disk."""
         path.unlink(missing_ok=True)
         self.sync_directory(path.parent)
+
+    def discard(self, path: Path) -> None:
+        """Remove the file if it is there; after a crash it may be there again."""
+        path.unlink(missing_ok=True)
 
     def remove_tree(self, path: Path) -> None:
         """Remove the directory with all that is in it, if it is there, and return when that is on the disk."""
@@ -166,6 +209,12 @@ class OpenFiles:
         """Close what is open under `directory`."""
         for path in [path for path in self._descriptors if path.is_relative_to(directory)]:
             self._files.close(self._descriptors.pop(path))
+
+    def forget_file(self, path: Path) -> None:
+        """Close one file if it is open."""
+        descriptor = self._descriptors.pop(path, None)
+        if descriptor is not None:
+            self._files.close(descriptor)
 
     def close(self) -> None:
         """Close everything."""

@@ -1,8 +1,10 @@
-"""The store of one broker: a commit log and the consume queues derived from it, in one locked directory.
+"""The store of one broker: a commit log and the files derived from it, in one locked directory.
 
 lock            held while a process has the directory open
+format          the format of all that is here; a later one is refused before anything is touched
 abort           there while the store is open; found at a start it says that the last run did not end cleanly
-checkpoint      up to which log offset everything is on the disk (recovery.py)
+flushed         up to which log offset the log is on the disk
+checkpoint      up to which log offset the consume queues are on the disk as well (recovery.py)
 deleted-topics  whose records in the log do not count any more
 commitlog/      the log's segments
 consumequeue/   TOPIC/QUEUE/ files of entries
@@ -12,34 +14,35 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.errors import StartRefused, StoreError
 from millstream.model.message import Address
 from millstream.protocol.record import MIN_RECORD_BYTES, store_timestamp_ms, verify_record
-from millstream.store.checkpoint import Checkpoint, CheckpointFile
-from millstream.store.commit_log import CommitLog
-from millstream.store.consume_queue import ConsumeQueue, IndexEntry
+from millstream.store.checkpoint import CheckpointFile
+from millstream.store.checkpoint_writer import CheckpointWriter
+from millstream.store.commit_log import CommitLog, Segment
+from millstream.store.consume_queue import IndexEntry
 from millstream.store.deleted_topics import DeletedTopics
 from millstream.store.directory_lock import DirectoryLock
 from millstream.store.files import FileLayer, is_disk_full
+from millstream.store.flush_mark import FlushMark
+from millstream.store.flusher import Flusher
+from millstream.store.health import Health
 from millstream.store.log_scan import is_named_by
-from millstream.store.queue_table import QueueTable
+from millstream.store.queue_table import AnyQueue, QueueTable
 from millstream.store.recovery import Recovery, RecoveryReport
+from millstream.store.retention import DiskState, RetentionPolicy, SegmentAge, expired_segments
+from millstream.store.store_format import check_format, write_format
+from millstream.store.visibility import Visibility
 from millstream.store.write_batch import AppendedRecord, PendingRecord, WriteBatch
 
-__all__ = ["AppendedRecord", "IndexEntry", "MessageStore", "PendingRecord", "StoreOptions"]
+__all__ = ["AppendedRecord", "IndexEntry", "MessageStore", "PendingRecord", "Retained", "StoreOptions"]
 
-CHECKPOINT_LOG_BYTES = 16 * 1024 * 1024
-"""Log written since the last checkpoint that makes a flush write the next one; bounds a start's scan."""
-
-CHECKPOINT_INTERVAL_S = 10.0
-"""Time since the last checkpoint after which a flush writes the next one."""
 _STORE_HOST = Address("127.0.0.1", 10911)
 
 _log = logging.getLogger(__name__)
@@ -47,13 +50,26 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """How a store keeps its files. `sync_flush`: nothing is visible before it is on the disk."""
+    """How a store keeps its files.
+
+    `sync_flush`: nothing is visible before it is on the disk. `replicated`: nor before `confirm` has named it.
+    """
 
     segment_bytes: int = 1024 * 1024 * 1024
     consume_queue_entries: int = 300_000
     sync_flush: bool = False
+    replicated: bool = False
     flush_interval_ms: int = 500
     store_host: Address = _STORE_HOST
+    retention: RetentionPolicy = field(default_factory=RetentionPolicy)
+
+
+class Retained(NamedTuple):
+    """What one round of retention did."""
+
+    removed_segments: int
+    log_start: int
+    is_disk_full: bool
 
 
 class MessageStore:
@@ -67,13 +83,14 @@ class MessageStore:
         self.options = options
         self._clock = clock
         self._files = files
-        self._mutex = threading.Lock()  # what put and the readers share with a flush in another thread
-        self._flush_mutex = threading.Lock()  # one sync of the log at a time
-        self._checkpoint_mutex = threading.Lock()  # the files of the consume queues; taken before the others
-        self._failure: str | None = None
-        self._is_closed = False
-        self._flushed: int = 0
-        self._unflushed: deque[tuple[int, list[tuple[ConsumeQueue, int]]]] = deque()
+        self._mutex = threading.Lock()  # what put and the readers share with other threads
+        self._health = Health(directory)
+        self._visibility = Visibility()
+        self._confirmed = 0
+        self._is_disk_full = False
+        self.pins: list[Callable[[], int]] = []
+        """Each gives the first log offset that something still needs; retention leaves it and what follows."""
+        check_format(directory, files)
         self._lock = DirectoryLock(directory, files)
         try:
             self._recover()
@@ -101,21 +118,36 @@ class MessageStore:
         return cls(directory, options or StoreOptions(), clock or SystemClock(), files or FileLayer())
 
     def _recover(self) -> None:
-        options, files = self.options, self._files
-        abort = self._directory / "abort"
+        options, files, directory = self.options, self._files, self._directory
+        self._deleted = DeletedTopics(directory / "deleted-topics", files)
+        checkpoint_file = CheckpointFile(directory / "checkpoint", files)
+        checkpoint = checkpoint_file.load()
+        abort = directory / "abort"
         self.was_clean_stop = not files.exists(abort)
         files.replace(abort, b"")
-        self._deleted = DeletedTopics(self._directory / "deleted-topics", files)
-        self._checkpoint_file = CheckpointFile(self._directory / "checkpoint", files)
-        checkpoint = self._checkpoint_file.load()
-        self._log = CommitLog(self._directory / "commitlog", options.segment_bytes, files)
-        self._queues = QueueTable(self._directory / "consumequeue", options.consume_queue_entries, files)
-        recovery = Recovery(self._log, self._queues, self._deleted, checkpoint)
+        write_format(directory, files)
+        self._log = CommitLog(directory / "commitlog", options.segment_bytes, files)
+        self._queues = QueueTable(directory / "consumequeue", options.consume_queue_entries, files)
+        self._mark = FlushMark(directory / "flushed", files)
+        recovery = Recovery(self._log, self._queues, self._deleted, checkpoint, self._mark.load())
         self.recovery: RecoveryReport = recovery.run(options.consume_queue_entries)
+        self._mark.reset(self._log.end)
         self._last_timestamp_ms = self.recovery.store_timestamp_ms
-        self._flushed = self._log.end
-        self._checkpoint_offset = checkpoint.log_offset if checkpoint is not None else 0
-        self._checkpoint_s = self._clock.monotonic_s()
+        self._confirmed = self._log.end
+        self._flusher = Flusher(self._log, self._mark, self._mutex, self._health)
+        self._flusher.on_flushed = self._show
+        self._checkpoints = CheckpointWriter(
+            self._log,
+            self._queues,
+            checkpoint_file,
+            self._flusher,
+            self._health,
+            self._clock,
+            mutex=self._mutex,
+            entries_per_file=options.consume_queue_entries,
+            log_offset=checkpoint.log_offset if checkpoint is not None else 0,
+        )
+        self._checkpoints.changed((), self._last_timestamp_ms)
         if checkpoint is None or self.recovery.rebuilt_queues:
             self.write_checkpoint()
 
@@ -127,12 +159,22 @@ class MessageStore:
     @property
     def flushed_log_offset(self) -> int:
         """Up to where the log is on the disk."""
-        return self._flushed
+        return self._flusher.flushed_log_offset
 
     @property
     def visible_log_offset(self) -> int:
-        """Up to where readers see: what is flushed under `sync_flush`, otherwise what is written."""
-        return self._flushed if self.options.sync_flush else self._log.end
+        """Up to where readers see: what the options ask for among written, flushed and confirmed."""
+        safe = self.flushed_log_offset if self.options.sync_flush else self._log.end
+        return min(safe, self._confirmed) if self.options.replicated else safe
+
+    def confirm(self, log_offset: int) -> None:
+        """Note that the replicas have the log up to `log_offset`; it never goes backward."""
+        with self._mutex:
+            self._confirmed = max(self._confirmed, log_offset)
+            self._show()
+
+    def _show(self) -> None:
+        self._visibility.show(self.visible_log_offset)
 
     def put(self, records: Sequence[PendingRecord]) -> list[AppendedRecord]:
         """Append the records in one write and say where they stand. All of them are stored, or none.
@@ -143,52 +185,32 @@ class MessageStore:
         if not records:
             return []
         with self._mutex:
-            self._check_open()
+            self._health.check()
+            if self._is_disk_full:
+                raise StoreError("DISK_FULL", f"The disk of {self._directory} is filled beyond its watermark.")
             timestamp_ms = max(self._clock.now_ms(), self._last_timestamp_ms)
-            batch = WriteBatch(self._log, self.options.store_host, timestamp_ms)
-            queues: dict[tuple[str, int], ConsumeQueue] = {}
-            for message, queue_id in records:
-                key = (message.topic, queue_id)
-                queue = queues.get(key)
-                if queue is None:
-                    queue = queues[key] = self._queues.find(*key) or self._queues.unlisted(*key)
-                batch.add(message, queue)
+            batch = WriteBatch(self._log, self._queues, self.options.store_host, timestamp_ms)
+            appended = batch.add(records)
             try:
                 self._log.write(batch.runs)
             except OSError as error:
-                raise self._fail("written", error) from error
+                raise self._health.fail("written", error) from error
             self._last_timestamp_ms = timestamp_ms
             self._commit(batch)
-            return batch.appended
+            return appended
 
     def _commit(self, batch: WriteBatch) -> None:
-        ends = []
-        for queue, entries in batch.entries.items():
-            if not queue.next_offset:
-                self._queues.list_queue(queue)
-            queue.tail += b"".join(entries)
-            if self.options.sync_flush:
-                ends.append((queue, queue.next_offset))
-            else:
-                queue.visible_offset = queue.next_offset
-        if ends:
-            self._unflushed.append((batch.end, ends))
-
-    def _fail(self, what: str, error: OSError) -> StoreError:
-        self._failure = f"The log in {self._directory} could not be {what}: {error.strerror or error}."
-        return StoreError("STORE_FAILED", self._failure)
-
-    def _refusal(self, what: str, error: OSError) -> StoreError:
-        """The error for files that the log can do without for a while: a full disk is not final."""
-        if is_disk_full(error):
-            return StoreError("DISK_FULL", f"The log in {self._directory} could not be {what}: {error.strerror}.")
-        return self._fail(what, error)
-
-    def _check_open(self) -> None:
-        if self._failure is not None:
-            raise StoreError("STORE_FAILED", self._failure)
-        if self._is_closed:
-            raise StoreError("STORE_FAILED", f"The store in {self._directory} is closed.")
+        shares = batch.shares.values()
+        is_gated = self.options.sync_flush or self.options.replicated
+        for share in shares:
+            if not share.queue.next_offset:
+                self._queues.list_queue(share.queue)
+            share.commit()
+            if not is_gated:
+                share.queue.visible_offset = share.next_offset
+        if is_gated:
+            self._visibility.hide(batch.end, shares)
+        self._checkpoints.changed((share.queue for share in shares), self._last_timestamp_ms)
 
     def flush(self) -> None:
         """Return when all that was put before is on the disk; now and then a checkpoint is written as well."""
@@ -198,60 +220,19 @@ class MessageStore:
 
     def flush_log(self) -> None:
         """Return when all records that were put before are on the disk."""
-        with self._flush_mutex:
-            with self._mutex:
-                self._check_open()
-                end = self._log.end
-                segments = self._log.take_unsynced()
-            try:
-                self._log.sync(segments)
-            except OSError as error:
-                raise self._fail("flushed", error) from error
-            with self._mutex:
-                self._flushed = end
-                while self._unflushed and self._unflushed[0][0] <= end:
-                    for queue, next_offset in self._unflushed.popleft()[1]:
-                        queue.visible_offset = next_offset
+        self._flusher.flush()
 
     @property
     def checkpoint_is_due(self) -> bool:
         """Whether enough was stored, or enough time has passed, since the last checkpoint."""
-        behind = self._flushed - self._checkpoint_offset
-        waited_s = self._clock.monotonic_s() - self._checkpoint_s
-        return behind >= CHECKPOINT_LOG_BYTES or (behind > 0 and waited_s >= CHECKPOINT_INTERVAL_S)
+        return self._checkpoints.is_due
 
     def write_checkpoint(self) -> None:
-        """Flush, bring the consume queues to the disk and note it, so that the next start begins here.
+        """Flush, bring the derived files to the disk and note it, so that the next start begins here.
 
         Raises DISK_FULL, which is not final and costs a longer start at most, and STORE_FAILED.
         """
-        with self._checkpoint_mutex:
-            with self._mutex:
-                checkpoint = self._checkpoint_now()
-                tails = [(queue, queue.tail_offset, bytes(queue.tail)) for queue in self._queues if queue.tail]
-            self.flush_log()
-            try:
-                for queue, first, packed in tails:
-                    queue.write(first, packed)
-                self._checkpoint_file.save(checkpoint)
-            except OSError as error:
-                raise self._refusal("followed by its consume queues", error) from error
-            with self._mutex:
-                for queue, _, packed in tails:
-                    queue.forget_written(len(packed))
-            self._checkpoint_offset = checkpoint.log_offset
-            self._checkpoint_s = self._clock.monotonic_s()
-
-    def _checkpoint_now(self) -> Checkpoint:
-        queues: dict[str, dict[int, tuple[int, int]]] = {}
-        for queue in self._queues:
-            queues.setdefault(queue.topic, {})[queue.queue_id] = (queue.min_offset, queue.next_offset)
-        return Checkpoint(
-            log_offset=self._log.end,
-            store_timestamp_ms=self._last_timestamp_ms,
-            entries_per_file=self.options.consume_queue_entries,
-            queues=queues,
-        )
+        self._checkpoints.write()
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """The first offset of the queue; 0 for a queue that does not exist."""
@@ -309,24 +290,82 @@ class MessageStore:
                 high = middle
         return max(low - 1, queue.min_offset) if upper else low
 
-    def _store_timestamp_at(self, queue: ConsumeQueue, queue_offset: int) -> int:
+    def _store_timestamp_at(self, queue: AnyQueue, queue_offset: int) -> int:
         with self._mutex:
             entry = queue.entry(queue_offset)
         # The entry of a lost record leads to the next whole one, which keeps the times in order.
         record = self._log.slice(entry.log_offset, MIN_RECORD_BYTES)
         return store_timestamp_ms(record) if record is not None else 0
 
+    def retain(self, time_to_live_ms: Mapping[str, int] | None = None) -> Retained:
+        """Remove what the retention policy lets go, and of the named topics all that is older than their own time.
+
+        Messages refused for a disk filled beyond its watermark are taken again once there is room. Fit for any
+        thread; one at a time. Raises STORE_FAILED.
+        """
+        self._health.check()
+        for topic, keep_ms in (time_to_live_ms or {}).items():
+            self._expire(topic, self._clock.now_ms() - keep_ms)
+        policy = self.options.retention
+        disk = DiskState(*self._files.disk(self._directory))
+        removable = self._removable_segments()
+        ages = [SegmentAge(segment.end - segment.start, self._last_timestamp_of(segment)) for segment in removable]
+        count = expired_segments(ages, self._clock.now_ms(), disk, policy)
+        for segment in removable[:count]:
+            self._remove(segment)
+        if count:
+            self._deleted.prune(self._log.start)
+            disk = DiskState(*self._files.disk(self._directory))
+        self._is_disk_full = disk.is_beyond(policy.full_used_ratio, policy.full_free_bytes)
+        return Retained(count, self._log.start, self._is_disk_full)
+
+    def _removable_segments(self) -> list[Segment]:
+        kept_from = min([self._checkpoints.log_offset, *(pin() for pin in self.pins)])
+        return [segment for segment in self._log.segments if segment.end <= kept_from]
+
+    def _last_timestamp_of(self, segment: Segment) -> int:
+        """When the records of a full segment were stored at the latest: the next segment's first record tells."""
+        following = self._log.slice(segment.end, MIN_RECORD_BYTES)
+        return store_timestamp_ms(following) if following is not None else self._last_timestamp_ms
+
+    def _remove(self, segment: Segment) -> None:
+        for queue in list(self._queues):
+            with self._mutex:
+                self._trim(queue, queue.first_offset_in_log(segment.end))
+        with self._mutex:
+            dropped = self._log.drop_oldest()
+        try:
+            self._log.remove(dropped)
+            for queue in list(self._queues):
+                queue.remove_trimmed_files()
+        except OSError as error:
+            raise self._health.refusal("rid of old messages", error) from error
+        _log.info("Removed the log from %d to %d, whose time is over.", dropped.start, dropped.end)
+
+    def _expire(self, topic: str, before_ms: int) -> None:
+        for queue in [queue for queue in self._queues if queue.topic == topic]:
+            first = self.offset_by_time(topic, queue.queue_id, before_ms)
+            with self._mutex:
+                self._trim(queue, first)
+            queue.remove_trimmed_files()
+
+    def _trim(self, queue: AnyQueue, min_offset: int) -> None:
+        if min_offset > queue.min_offset:
+            queue.trim(min_offset)
+            self._checkpoints.changed((queue,), 0)
+
     def delete_topic(self, topic: str) -> None:
         """Drop the topic's queues for good; its records stay in the log and do not count any more.
 
-        A topic of that name that is made later starts at offset 0. Waits for a flush that is under way.
+        A topic of that name that is made later starts at offset 0. Waits for a checkpoint that is under way.
         """
-        with self._checkpoint_mutex, self._mutex:
-            self._check_open()
+        with self._checkpoints.writing, self._mutex:
+            self._health.check()
             try:
                 self._deleted.add(topic, self._log.end)
             except OSError as error:
-                raise self._refusal("cleared of a topic", error) from error
+                raise self._health.refusal("cleared of a topic", error) from error
+            self._checkpoints.forget(topic)
             try:
                 self._queues.remove_topic(topic)
             except OSError as error:
@@ -337,14 +376,15 @@ class MessageStore:
 
         Raises STORE_FAILED if the disk does not take it; the directory is free then as well.
         """
-        if self._is_closed:
+        if self._health.is_closed:
             return
         try:
-            if self._failure is None:
+            if self._health.failure is None:
                 self.write_checkpoint()
                 self._files.remove(self._directory / "abort")
         finally:
-            self._is_closed = True
+            self._health.is_closed = True
+            self._mark.close()
             self._log.close()
             self._queues.close()
             self._lock.release()

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from millstream.model.errors import NameRefused
+from millstream.store.batch_queue import BatchQueue
 from millstream.store.consume_queue import ConsumeQueue
 from millstream.store.files import FileLayer, OpenFiles
 
-__all__ = ["QueueTable"]
+__all__ = ["AnyQueue", "QueueTable", "QueueTail"]
+
+AnyQueue = ConsumeQueue | BatchQueue
 
 MAX_OPEN_FILES = 256
 """Consume queue files that are kept open for reading."""
 
+MAX_SINGLE_SYNCS = 64
+"""Queues that are brought to the disk file by file; for more of them one sync of the file system is cheaper."""
+
 _MAX_NAME_BYTES = 255
+
+
+class QueueTail(NamedTuple):
+    """Entries of a queue that are in memory alone: the number of the first one, and their bytes."""
+
+    queue: AnyQueue
+    first: int
+    packed: bytes
 
 
 class QueueTable:
@@ -27,35 +42,44 @@ class QueueTable:
         self._entries_per_file = entries_per_file
         self._files = files
         self._opened = OpenFiles(files, MAX_OPEN_FILES)
-        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self._queues: dict[tuple[str, int], AnyQueue] = {}
         files.make_directory(directory)
 
-    def __iter__(self) -> Iterator[ConsumeQueue]:
+    def __iter__(self) -> Iterator[AnyQueue]:
         return iter(self._queues.values())
 
-    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+    def find(self, topic: str, queue_id: int) -> AnyQueue | None:
         """The queue, or None if nothing was ever stored there."""
         return self._queues.get((topic, queue_id))
 
-    def obtain(self, topic: str, queue_id: int) -> ConsumeQueue:
+    def obtain(self, topic: str, queue_id: int, *, holds_batches: bool = False) -> AnyQueue:
         """The queue, made if it is not there. Raises ILLEGAL_TOPIC for a name that cannot name a directory."""
         queue = self._queues.get((topic, queue_id))
         if queue is None:
-            queue = self._queues[topic, queue_id] = self.unlisted(topic, queue_id)
+            queue = self._queues[topic, queue_id] = self.unlisted(topic, queue_id, holds_batches=holds_batches)
         return queue
 
-    def unlisted(self, topic: str, queue_id: int) -> ConsumeQueue:
+    def unlisted(self, topic: str, queue_id: int, *, holds_batches: bool = False) -> AnyQueue:
         """An empty queue that the table does not have yet."""
         if not topic or topic in (".", "..") or "/" in topic or "\0" in topic or len(topic.encode()) > _MAX_NAME_BYTES:
             raise NameRefused("ILLEGAL_TOPIC", f"{topic[:200]!r} cannot name a directory.")
         if queue_id < 0:
             raise NameRefused("QUEUE_NOT_FOUND", f"The topic {topic} has no queue {queue_id}.")
-        directory = self._directory / topic / str(queue_id)
-        return ConsumeQueue(topic, queue_id, directory, self._entries_per_file, self._files, self._opened)
+        kind = BatchQueue if holds_batches else ConsumeQueue
+        directory = f"{self._directory}/{topic}/{queue_id}"
+        return kind(topic, queue_id, directory, self._entries_per_file, self._files, self._opened)
 
-    def list_queue(self, queue: ConsumeQueue) -> None:
+    def list_queue(self, queue: AnyQueue) -> None:
         """Take an unlisted queue into the table."""
         self._queues[queue.topic, queue.queue_id] = queue
+
+    def write_tails(self, tails: Sequence[QueueTail]) -> None:
+        """Put entries into the files of their queues; they are on the disk when this returns."""
+        at_once = len(tails) > MAX_SINGLE_SYNCS
+        for tail in tails:
+            tail.queue.entry_files.write(tail.first, tail.packed, sync=not at_once)
+        if at_once:
+            self._files.sync_file_system(self._directory)
 
     def remove_topic(self, topic: str) -> None:
         """Forget the topic's queues and remove their files."""
@@ -69,14 +93,15 @@ class QueueTable:
 
     def remove_unlisted_files(self) -> None:
         """Remove the directories of queues that the table does not have."""
-        wanted = {queue.directory for queue in self}
-        topics = {directory.parent for directory in wanted}
+        wanted: dict[str, set[str]] = {}
+        for queue in self:
+            wanted.setdefault(queue.topic, set()).add(str(queue.queue_id))
         for topic_directory in self._files.entries(self._directory):
-            if topic_directory not in topics:
+            if topic_directory.name not in wanted:
                 self._remove(topic_directory)
                 continue
             for directory in self._files.entries(topic_directory):
-                if directory not in wanted:
+                if directory.name not in wanted[topic_directory.name]:
                     self._remove(directory)
 
     def _remove(self, directory: Path) -> None:

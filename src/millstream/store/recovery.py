@@ -10,16 +10,17 @@ The time is bounded by what was written since the checkpoint, unless a consume q
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from millstream.model.errors import StoreError
 from millstream.protocol.record import MIN_RECORD_BYTES, outline_record, verify_record
 from millstream.store.checkpoint import Checkpoint
 from millstream.store.commit_log import CommitLog
-from millstream.store.consume_queue import LOST_TAGS_CODE, ConsumeQueue, IndexEntry, tags_code
+from millstream.store.consume_queue import LOST_TAGS_CODE, IndexEntry, QueueExtent, tags_code
 from millstream.store.deleted_topics import DeletedTopics
 from millstream.store.log_scan import LogScan, is_named_by
-from millstream.store.queue_table import QueueTable
+from millstream.store.queue_table import AnyQueue, QueueTable, QueueTail
 
 __all__ = ["Recovery", "RecoveryReport"]
 
@@ -43,15 +44,24 @@ class RecoveryReport:
 
 
 class Recovery:
-    """One start of a store. `checkpoint` is None where there was none that can be read."""
+    """One start of a store. `checkpoint` is None where there was none that can be read.
+
+    `flushed` is a log offset up to which the log is known to have been on the disk, 0 where nothing is known.
+    """
 
     def __init__(
-        self, log: CommitLog, queues: QueueTable, deleted: DeletedTopics, checkpoint: Checkpoint | None
+        self,
+        log: CommitLog,
+        queues: QueueTable,
+        deleted: DeletedTopics,
+        checkpoint: Checkpoint | None,
+        flushed: int,
     ) -> None:
         self._log = log
         self._queues = queues
         self._deleted = deleted
         self._checkpoint = checkpoint
+        self._flushed = min(flushed, log.end_of_segments)
         self._store_timestamp_ms = checkpoint.store_timestamp_ms if checkpoint is not None else 0
         self._entries_in_memory = 0
         self._damaged_places = 0
@@ -59,44 +69,72 @@ class Recovery:
     def run(self, entries_per_file: int) -> RecoveryReport:
         """Recover; afterwards the log is cut behind its last whole record, on the disk, and all of it is visible."""
         checkpoint = self._checkpoint
-        rebuilt = self._restore_queues(checkpoint, entries_per_file) if checkpoint is not None else 0
+        rebuilt = 0
+        start = self._log.start
         if checkpoint is not None:
-            scan = LogScan(self._log, checkpoint.log_offset)
+            rebuilt = self._restore_queues(checkpoint, entries_per_file)
+            start = max(checkpoint.log_offset, start)
         else:
-            # Nothing says how far the log was on the disk, so damage must not cost what follows it.
             self._queues.remove_unlisted_files()
-            scan = LogScan(self._log, self._log.start, durable_end=self._log.end_of_segments)
-        records = self._apply(scan, None)
-        end = scan.position if checkpoint is not None else scan.end_of_records
-        self._log.sync_from(checkpoint.log_offset if checkpoint is not None else 0)
+        records, end = self._read_log(start)
+        self._log.sync_from(start)
         self._log.cut(end)
         self._deleted.limit(end)
         for queue in self._queues:
             queue.visible_offset = queue.next_offset
+            if self._log.start:
+                # A crash may have stopped retention between the log and its queues.
+                queue.trim(queue.first_offset_in_log(self._log.start))
         report = RecoveryReport(records, rebuilt, self._damaged_places, self._store_timestamp_ms)
         _log.info("The store is open at log offset %d: %s", end, report)
         return report
 
+    def _read_log(self, start: int) -> tuple[int, int]:
+        """Take in the log from `start` on: the number of its records, and where it ends.
+
+        What was on the disk may have been damaged since, and damage must not cost what follows it. Behind that the log
+        ends at the first bytes that are no record: they are what a crash made of the last write.
+        """
+        records = 0
+        if self._checkpoint is None and not self._flushed:
+            scan = LogScan(self._log, start, durable_end=self._log.end_of_segments)
+            return self._apply(scan, None), scan.end_of_records
+        if self._flushed > start:
+            records = self._apply(LogScan(self._log, start, durable_end=self._flushed), None)
+            start = self._flushed
+        scan = LogScan(self._log, start)
+        records += self._apply(scan, None)
+        return records, scan.position
+
     def _restore_queues(self, checkpoint: Checkpoint, entries_per_file: int) -> int:
         """Take over the consume queues that the checkpoint names; the number of those that had to be made again."""
-        unfit: dict[ConsumeQueue, int] = {}
-        for topic, numbers in checkpoint.queues.items():
-            if self._deleted.log_offset(topic) >= checkpoint.log_offset:
-                continue
-            for queue_id, (min_offset, next_offset) in numbers.items():
-                queue = self._queues.obtain(topic, queue_id)
-                queue.start_at(min_offset, next_offset)
-                if checkpoint.entries_per_file != entries_per_file or not self._fits(queue, checkpoint.log_offset):
-                    unfit[queue] = next_offset
+        unfit: dict[AnyQueue, QueueExtent] = {}
+        for queue in self._listed_queues(checkpoint):
+            if checkpoint.entries_per_file != entries_per_file or not self._fits(queue, checkpoint.log_offset):
+                unfit[queue] = queue.extent
         self._queues.remove_unlisted_files()
         if unfit:
             self._rebuild(unfit, checkpoint.log_offset)
         return len(unfit)
 
-    def _fits(self, queue: ConsumeQueue, log_end: int) -> bool:
+    def _listed_queues(self, checkpoint: Checkpoint) -> Iterator[AnyQueue]:
+        """The queues that the checkpoint names, but for those of deleted topics."""
+        for topic in {**checkpoint.queues, **checkpoint.batch_queues}:
+            if self._deleted.log_offset(topic) >= checkpoint.log_offset:
+                continue
+            for queue_id, offsets in checkpoint.queues.get(topic, {}).items():
+                queue = self._queues.obtain(topic, queue_id)
+                queue.start_at(QueueExtent(*offsets))
+                yield queue
+            for queue_id, extent in checkpoint.batch_queues.get(topic, {}).items():
+                queue = self._queues.obtain(topic, queue_id, holds_batches=True)
+                queue.start_at(QueueExtent(*extent))
+                yield queue
+
+    def _fits(self, queue: AnyQueue, log_end: int) -> bool:
         """Whether the queue's last entries are there and lead to its records."""
         try:
-            entries = queue.entries(queue.next_offset - _CHECKED_ENTRIES, _CHECKED_ENTRIES)
+            entries = queue.last_entries(_CHECKED_ENTRIES)
         except StoreError:
             return False
         return all(
@@ -115,27 +153,29 @@ class Recovery:
         # A damaged record is the readers' matter; making the queue again would not mend it.
         return not verify_record(record) or tags_code(outline_record(record).tag) == entry.tags_code
 
-    def _rebuild(self, unfit: dict[ConsumeQueue, int], log_end: int) -> None:
+    def _rebuild(self, unfit: dict[AnyQueue, QueueExtent], log_end: int) -> None:
         _log.warning("Consume queues that are missing or do not fit the log are made again: %d", len(unfit))
         for queue in unfit:
             self._queues.remove_queue_files(queue.topic, queue.queue_id)
-            queue.start_at(0, 0)
+            queue.start_at(QueueExtent(0, 0))
         self._apply(LogScan(self._log, self._log.start, durable_end=log_end), {*unfit})
-        for queue, next_offset in unfit.items():
-            queue.skip_to(next_offset, log_end)
+        for queue, extent in unfit.items():
+            queue.skip_to(extent.next_offset, log_end)
+            queue.visible_offset = queue.next_offset
+            queue.trim(extent.min_offset)
 
-    def _apply(self, scan: LogScan, wanted: set[ConsumeQueue] | None) -> int:
+    def _apply(self, scan: LogScan, wanted: set[AnyQueue] | None) -> int:
         """Add the scan's records to their queues, or to the `wanted` ones only; the number of records seen."""
         count = 0
-        for (topic, queue_id, queue_offset, log_offset, stored_ms, tag), size_bytes in scan:
+        for (topic, queue_id, queue_offset, log_offset, stored_ms, tag, batch_count), size_bytes in scan:
             count += 1
             if stored_ms > self._store_timestamp_ms:
                 self._store_timestamp_ms = stored_ms
             if log_offset < self._deleted.log_offset(topic):
                 continue
-            queue = self._queues.obtain(topic, queue_id)
+            queue = self._queues.obtain(topic, queue_id, holds_batches=batch_count is not None)
             if wanted is None or queue in wanted:
-                queue.add(queue_offset, log_offset, size_bytes, tags_code(tag))
+                queue.add(queue_offset, log_offset, size_bytes, tags_code(tag), batch_count or 1)
                 self._bound_memory()
         self._damaged_places += scan.damaged
         return count
@@ -143,7 +183,10 @@ class Recovery:
     def _bound_memory(self) -> None:
         self._entries_in_memory += 1
         if self._entries_in_memory >= MAX_ENTRIES_IN_MEMORY:
-            for queue in self._queues:
-                queue.write(queue.tail_offset, bytes(queue.tail))
-                queue.forget_written(len(queue.tail))
+            tails = [
+                QueueTail(queue, queue.entry_files.tail_number, bytes(queue.entry_files.tail)) for queue in self._queues
+            ]
+            self._queues.write_tails(tails)
+            for tail in tails:
+                tail.queue.entry_files.forget_written(len(tail.packed))
             self._entries_in_memory = 0
