@@ -43,10 +43,15 @@ MAX_MESSAGE_GROUP_BYTES = 64
 MAX_STORED_BYTES = names.MAX_STORED_BYTES - 1024
 """Bytes of all properties as stored at most; the rest is left for what the broker adds, as for a dead letter."""
 
+MAX_BATCH_MESSAGES = 32_767
+"""Messages of one record at most."""
+
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]").search
 _SEPARATOR = re.compile("[\x01\x02]").search
 _TRANSACTION_FLAGS = int(SystemFlag.TRANSACTION_PREPARED | SystemFlag.TRANSACTION_COMMIT)
 _DELAYS = frozenset(("TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS"))
+_BATCH_FLAGS = int(SystemFlag.INNER_BATCH | SystemFlag.NEED_UNWRAP | SystemFlag.ARROW_BATCH)
+_PLACES = frozenset((names.INNER_NUMBER, names.INNER_BASE))
 _WRITE = int(Permission.WRITE)
 _STORABLE = frozenset((MessageType.NORMAL, MessageType.FIFO))
 _INT32, _INT64 = 1 << 31, 1 << 63
@@ -93,6 +98,7 @@ def check_message(message: OutgoingMessage, topic: TopicConfig) -> None:
     if size_bytes > MAX_BODY_BYTES:
         raise MessageRefused("BODY_TOO_LARGE", f"The body has {size_bytes} bytes; the limit is {MAX_BODY_BYTES}.")
     _check_properties(message.properties)
+    _check_batch(message, topic)
     _check_type(message, topic)
     if message.queue_id is not None and not 0 <= message.queue_id < topic.write_queues:
         raise NameRefused(
@@ -192,6 +198,25 @@ def _check_type(message: OutgoingMessage, topic: TopicConfig) -> None:
     group = message.properties.get(names.MESSAGE_GROUP, "")
     if not group.strip() or _CONTROL(group) or _size_bytes((group,)) > MAX_MESSAGE_GROUP_BYTES:
         raise MessageRefused("ILLEGAL_MESSAGE_GROUP", f"{group[:200]!r} is no message group.")
+
+
+def _check_batch(message: OutgoingMessage, topic: TopicConfig) -> None:
+    is_batch = int(message.system_flag) & _BATCH_FLAGS
+    if not is_batch and message.message_count == 1 and _PLACES.isdisjoint(message.properties):
+        return
+    if not topic.holds_batches:
+        raise MessageRefused(
+            "MESSAGE_MALFORMED",
+            f"The topic {topic.name!r} takes no batches that are stored as one record.",
+            remedy="Create the topic with the attribute queue.type=BatchCQ.",
+        )
+    if not is_batch or not 1 <= message.message_count <= MAX_BATCH_MESSAGES:
+        raise MessageRefused(
+            "MESSAGE_MALFORMED",
+            f"The batch says that it has {message.message_count} messages; 1 to {MAX_BATCH_MESSAGES} are allowed.",
+        )
+    if not _PLACES.isdisjoint(message.properties):
+        raise MessageRefused("ILLEGAL_PROPERTY", "INNER_NUM and INNER_BASE are set by the broker alone.")
 
 
 def _check_storable(message: OutgoingMessage) -> None:

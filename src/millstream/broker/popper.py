@@ -244,7 +244,7 @@ class Popper:
         end = self.reader.store.max_offset(topic, queue_id)
         while ledger.cursor < end and not look.is_full and look.entries_left > 0 and ledger.room > 0:
             wanted = _ENTRIES_PER_LOOK if request.filter.tags else look.limit - len(look.taken) - len(look.dead)
-            entries = self.reader.store.entries(topic, queue_id, ledger.cursor, min(wanted, look.entries_left))
+            entries = self.reader.entries(topic, queue_id, ledger.cursor, min(wanted, look.entries_left))
             for entry in entries:
                 look.entries_left -= 1
                 if request.filter.may_match(entry.tags_code):

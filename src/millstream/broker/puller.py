@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+from millstream.broker.batches import is_arrow_batch, record_of
 from millstream.broker.long_poll import LongPolls
 from millstream.broker.reader import MAX_SCANNED_ENTRIES, Reader, check_readable
 from millstream.broker.topics import TopicRegistry
 from millstream.model.filter import TagFilter
 from millstream.model.operations import PullRequest, PullResult, PullStatus
 from millstream.protocol.record import decode_record
+from millstream.store.consume_queue import IndexEntry
 
 __all__ = ["MAX_PULL_BYTES", "MAX_PULL_MESSAGES", "MAX_WAIT_MS", "Puller"]
 
@@ -19,6 +21,12 @@ MAX_PULL_MESSAGES = 16_384
 
 MAX_PULL_BYTES = 8 * 1024 * 1024
 """Bytes of one pull at most, whatever it asks for; the first message is given even if it alone is larger."""
+
+MAX_RAW_BYTES = 15 * 1024 * 1024
+"""Bytes of raw records of one pull at most, so that its answer fits a frame."""
+
+MAX_RAW_RECORDS = 16_384
+"""Raw records of one pull at most."""
 
 MAX_WAIT_MS = 60_000
 """Milliseconds that a request waits for messages at most, whatever it asks for."""
@@ -44,6 +52,9 @@ class Puller:
     async def pull(self, request: PullRequest) -> PullResult:
         """Messages from `queue_offset` on, after at most `wait_ms` where nothing matches.
 
+        A batch of ordinary messages is given as the record it is, RocketMQ's clients take it apart; with a filter, and
+        where it is an Arrow batch, its messages are given as records of their own.
+
         OFFSET_ILLEGAL with the nearest legal offset where the offset is outside of the queue; ALL_FILTERED where
         messages were passed over: go on at `next_offset`. Raises TOPIC_NOT_FOUND, QUEUE_NOT_FOUND, FORBIDDEN,
         TOO_MANY_REQUESTS.
@@ -59,7 +70,7 @@ class Puller:
             if not min_offset <= queue_offset <= max_offset:
                 nearest = min_offset if queue_offset < min_offset else max_offset
                 return PullResult(PullStatus.OFFSET_ILLEGAL, nearest, min_offset, max_offset)
-            scan = self._scan(request, queue_offset)
+            scan = self._scan_raw(request, queue_offset) if request.raw else self._scan(request, queue_offset)
             queue_offset = scan.next_offset
             status = PullStatus.FOUND
             if not scan.records:
@@ -73,6 +84,8 @@ class Puller:
             return PullResult(status, queue_offset, min_offset, max_offset, tuple(scan.records))
 
     def _scan(self, request: PullRequest, queue_offset: int) -> _Scan:
+        if self.reader.store.holds_batches(request.topic, request.queue_id):
+            return self._scan_batches(request, queue_offset)
         max_messages = max(1, min(request.max_messages, MAX_PULL_MESSAGES))
         max_bytes = min(request.max_bytes, MAX_PULL_BYTES)
         tag_filter = request.filter
@@ -89,9 +102,66 @@ class Puller:
             if record is not None and _has_tag(tag_filter, record):
                 records.append(record)
                 size_bytes += entry.size_bytes
+        return self._scanned(request, queue_offset, entries, records)
+
+    def _scan_batches(self, request: PullRequest, queue_offset: int) -> _Scan:
+        """As `_scan`, for a queue of batches."""
+        max_messages = max(1, min(request.max_messages, MAX_PULL_MESSAGES))
+        max_bytes = min(request.max_bytes, MAX_PULL_BYTES)
+        entries = self.reader.store.entries(request.topic, request.queue_id, queue_offset, max_messages)
+        records: list[bytes | memoryview] = []
+        size_bytes = count = 0
+        for entry in entries:
+            if records and (count >= max_messages or size_bytes + entry.size_bytes > max_bytes):
+                return _Scan(entry.queue_offset, records, at_end=False)
+            record = self.reader.record(request.topic, request.queue_id, entry)
+            if record is None:
+                continue
+            if not request.filter.tags and not is_arrow_batch(record):
+                records.append(record)
+                size_bytes += entry.size_bytes
+                count += entry.message_count
+                continue
+            batch = self.reader.batch(request.topic, request.queue_id, entry)
+            first = max(queue_offset, entry.queue_offset)
+            end = entry.queue_offset + (entry.message_count if batch is not None else 0)
+            for offset in range(first, end):
+                if records and (count >= max_messages or size_bytes >= max_bytes):
+                    return _Scan(offset, records, at_end=False)
+                message = batch.message(offset) if batch is not None else None
+                if message is not None and (not request.filter.tags or request.filter.matches(message.tag)):
+                    records.append(record_of(message))
+                    size_bytes += len(records[-1])
+                    count += 1
+        return self._scanned(request, queue_offset, entries, records)
+
+    def _scan_raw(self, request: PullRequest, queue_offset: int) -> _Scan:
+        """Records as they stand in the log, unverified; those that follow one another there are one slice."""
+        max_bytes = min(request.max_bytes, MAX_RAW_BYTES)
+        store = self.reader.store
+        entries = store.entries(request.topic, request.queue_id, queue_offset, MAX_RAW_RECORDS)
+        runs: list[list[int]] = []
+        size_bytes = 0
+        for number, entry in enumerate(entries):
+            if size_bytes and size_bytes + entry.size_bytes > max_bytes:
+                entries = entries[:number]
+                break
+            size_bytes += entry.size_bytes
+            if runs and runs[-1][0] + runs[-1][1] == entry.log_offset:
+                runs[-1][1] += entry.size_bytes
+            elif entry.size_bytes:
+                runs.append([entry.log_offset, entry.size_bytes])
+        slices = [store.raw(log_offset, size) for log_offset, size in runs]
+        records: list[bytes | memoryview] = [piece for piece in slices if piece is not None]
+        return self._scanned(request, queue_offset, entries, records)
+
+    def _scanned(
+        self, request: PullRequest, queue_offset: int, entries: list[IndexEntry], records: list[bytes | memoryview]
+    ) -> _Scan:
+        """What was found after all of the entries were looked at."""
         if not entries:
             return _Scan(queue_offset, records, at_end=True)
-        next_offset = entries[-1].queue_offset + 1
+        next_offset = entries[-1].queue_offset + entries[-1].message_count
         at_end = next_offset >= self.reader.store.max_offset(request.topic, request.queue_id)
         return _Scan(next_offset, records, at_end)
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from millstream.broker.batches import BatchCache, UnpackedBatch, unpack
 from millstream.model.errors import NameRefused, StoreError
 from millstream.model.message import StoredMessage
 from millstream.model.topic import Permission, TopicConfig
 from millstream.protocol.record import decode_record
-from millstream.store.message_store import IndexEntry, MessageStore
+from millstream.store.consume_queue import LOST_TAGS_CODE, IndexEntry, tags_code
+from millstream.store.message_store import MessageStore
 
 __all__ = ["MAX_SCANNED_ENTRIES", "Reader", "check_readable"]
 
@@ -35,9 +37,10 @@ def check_readable(topic: TopicConfig, queue_id: int | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Records of the store, whole or None."""
+    """Records of the store, whole or None; batches as the messages they hold."""
 
     store: MessageStore
+    _batches: BatchCache = field(default_factory=BatchCache)
 
     def record(self, topic: str, queue_id: int, entry: IndexEntry) -> bytes | memoryview | None:
         """The record as stored; None, and an error in the log, if it is damaged."""
@@ -47,17 +50,57 @@ class Reader:
             _log_damage(error, topic, queue_id, entry)
             return None
 
+    def entries(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> list[IndexEntry]:
+        """At most `max_count` entries from `queue_offset` on, one for each message; size 0 for a damaged batch's."""
+        found = self.store.entries(topic, queue_id, queue_offset, max_count)
+        if not found or not self.store.holds_batches(topic, queue_id):
+            return found
+        expanded: list[IndexEntry] = []
+        for entry in found:
+            if len(expanded) >= max_count:
+                break
+            batch = self.batch(topic, queue_id, entry)
+            first = max(entry.queue_offset, queue_offset)
+            last = min(entry.queue_offset + entry.message_count, first + max_count - len(expanded))
+            for offset in range(first, last):
+                if batch is None:
+                    expanded.append(IndexEntry(offset, entry.log_offset, 0, LOST_TAGS_CODE))
+                else:
+                    code = tags_code(batch.message(offset).tag)
+                    expanded.append(IndexEntry(offset, entry.log_offset, entry.size_bytes, code))
+        return expanded
+
+    def batch(self, topic: str, queue_id: int, entry: IndexEntry) -> UnpackedBatch | None:
+        """The messages of a record; None, and an error in the log, if it is damaged."""
+        if not self._batches.has(entry.log_offset):
+            batch = None
+            try:
+                batch = unpack(self.store.read(entry))
+            except StoreError as error:
+                _log_damage(error, topic, queue_id, entry)
+            self._batches.keep(entry.log_offset, batch)
+        return self._batches.find(entry.log_offset)
+
     def message(self, topic: str, queue_id: int, entry: IndexEntry) -> StoredMessage | None:
         """The message; None, and an error in the log, if it is damaged."""
+        if self.store.holds_batches(topic, queue_id):
+            return self._message_of_batch(topic, queue_id, entry)
         try:
             return decode_record(self.store.read(entry), verify=False)
         except StoreError as error:
             _log_damage(error, topic, queue_id, entry)
             return None
 
+    def _message_of_batch(self, topic: str, queue_id: int, entry: IndexEntry) -> StoredMessage | None:
+        batch = self._batches.find(entry.log_offset)
+        if batch is None and entry.size_bytes:
+            found = self.store.entries(topic, queue_id, entry.queue_offset, 1)
+            batch = self.batch(topic, queue_id, found[0]) if found else None
+        return batch.message(entry.queue_offset) if batch is not None else None
+
     def message_at(self, topic: str, queue_id: int, queue_offset: int) -> StoredMessage | None:
         """The message at an offset; None if it is damaged or the queue no longer has it."""
-        for entry in self.store.entries(topic, queue_id, queue_offset, 1):
+        for entry in self.entries(topic, queue_id, queue_offset, 1):
             if entry.queue_offset == queue_offset:
                 return self.message(topic, queue_id, entry)
         return None

@@ -41,7 +41,14 @@ class Sender:
         turn = self._turns.get(topic.name, 0)
         self._turns[topic.name] = turn + 1
         shared_queue = turn % topic.write_queues
-        pending = [PendingRecord(message, _queue_of(message, shared_queue, topic.write_queues)) for message in messages]
+        pending = [
+            PendingRecord(
+                message,
+                _queue_of(message, shared_queue, topic.write_queues),
+                message.message_count if topic.holds_batches else None,
+            )
+            for message in messages
+        ]
         appended = await self.appender.append_many(pending)
         id_prefix = _id_prefix(self.store_host)
         return [

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from millstream.broker.document import Document, SavedDocument
 from millstream.model.errors import NameRefused
-from millstream.model.topic import MAX_QUEUES, TopicConfig, check_topic_name, is_system_topic
+from millstream.model.topic import MAX_QUEUES, TopicConfig, check_attributes, check_topic_name, is_system_topic
 from millstream.store.snapshot import Snapshot
 
 __all__ = ["DEAD_LETTER_PREFIX", "MAX_TOPICS", "TopicRegistry"]
@@ -72,6 +72,7 @@ class TopicRegistry:
                 f"The topic {topic.name!r} asks for {topic.read_queues} readable, {topic.write_queues} writable ones.",
                 remedy=f"Ask for 1 to {MAX_QUEUES} of each.",
             )
+        check_attributes(topic)
         present = self._topics.get(topic.name)
         if present is not None:
             if present == topic:

@@ -78,6 +78,8 @@ class OutgoingMessage:
     born_timestamp_ms: int = 0
     born_host: Address = Address("127.0.0.1", 0)
     reconsume_times: int = 0
+    message_count: int = 1
+    """Messages that the body holds; more than one only where the system flag says what kind of batch it is."""
 
 
 @dataclass(frozen=True, slots=True)

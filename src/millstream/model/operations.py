@@ -59,11 +59,13 @@ class PullRequest:
     max_bytes: int = 256 * 1024
     filter: TagFilter = ALL
     wait_ms: int = 0
+    raw: bool = False
+    """Records as they stand in the log, batches whole, unverified and unfiltered; only `max_bytes` bounds them."""
 
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
-    """Records as stored (RocketMQ layout, one buffer each) and where to go on."""
+    """Records as stored (RocketMQ layout, one buffer each; raw ones several to a buffer) and where to go on."""
 
     status: PullStatus
     next_offset: int

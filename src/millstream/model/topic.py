@@ -14,6 +14,7 @@ __all__ = [
     "MessageType",
     "Permission",
     "TopicConfig",
+    "check_attributes",
     "check_topic_name",
     "is_system_topic",
 ]
@@ -30,6 +31,21 @@ _SYSTEM_TOPICS = frozenset(
     """.split()
 )
 _SYSTEM_PREFIX = "rmq_sys_"
+
+# Names and values are RocketMQ's; the time is in hours.
+_QUEUE_TYPE, _BATCH_QUEUE = "queue.type", "BatchCQ"
+_CLEANUP_POLICY, _COMPACTION = "cleanup.policy", "COMPACTION"
+_RESERVE_TIME = "reserve.time"
+_LEGAL_VALUES = {
+    _QUEUE_TYPE: re.compile("SimpleCQ|BatchCQ"),
+    _CLEANUP_POLICY: re.compile("DELETE|COMPACTION"),
+    _RESERVE_TIME: re.compile("[1-9][0-9]{0,5}"),
+}
+_WORDS = {
+    _QUEUE_TYPE: "SimpleCQ, BatchCQ",
+    _CLEANUP_POLICY: "DELETE, COMPACTION",
+    _RESERVE_TIME: "1 to 999999, in hours",
+}
 
 
 class Permission(IntFlag):
@@ -70,9 +86,43 @@ class TopicConfig:
     attributes: dict[str, str] = field(default_factory=dict)
 
     @property
+    def holds_batches(self) -> bool:
+        """Whether its queues take batches: several messages in one record."""
+        return self.attributes.get(_QUEUE_TYPE) == _BATCH_QUEUE
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether of each key the last message alone is kept."""
+        return self.attributes.get(_CLEANUP_POLICY) == _COMPACTION
+
+    @property
+    def time_to_live_ms(self) -> int | None:
+        """How long its messages are kept; None where the broker's own time holds."""
+        hours = self.attributes.get(_RESERVE_TIME)
+        return int(hours) * 3_600_000 if hours else None
+
+    @property
     def queues(self) -> int:
         """Queues that exist: the larger of the readable and the writable ones."""
         return max(self.read_queues, self.write_queues)
+
+
+def check_attributes(topic: TopicConfig) -> None:
+    """Refuse attributes whose values mean nothing: ILLEGAL_TOPIC. Attributes of other names are kept as they are."""
+    for name, legal in _LEGAL_VALUES.items():
+        value = topic.attributes.get(name)
+        if value is not None and not legal.fullmatch(value):
+            raise NameRefused(
+                "ILLEGAL_TOPIC",
+                f"The topic {topic.name!r} has the attribute {name}={value[:80]!r}.",
+                remedy=f"{name} is one of: {_WORDS[name]}.",
+            )
+    if topic.holds_batches and topic.is_compacted:
+        raise NameRefused(
+            "ILLEGAL_TOPIC",
+            f"The topic {topic.name!r} would be compacted and hold batches.",
+            remedy="Choose one of the two.",
+        )
 
 
 def is_system_topic(name: str) -> bool:

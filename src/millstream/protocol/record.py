@@ -45,6 +45,7 @@ __all__ = [
     "outline_record",
     "split_record",
     "store_timestamp_ms",
+    "system_flag_of",
     "verify_record",
 ]
 
@@ -338,6 +339,12 @@ def split_record(record: memoryview) -> RecordParts:
     return RecordParts(
         queue_id, queue_offset, system_flag, born_ms, stored_ms, record[position:end], record[properties:]
     )
+
+
+def system_flag_of(record: bytes | memoryview) -> int:
+    """The bits of the record's system flag."""
+    flag: int = _INT32.unpack_from(record, _SYSTEM_FLAG_POSITION)[0]
+    return flag
 
 
 def store_timestamp_ms(record: bytes | memoryview) -> int:

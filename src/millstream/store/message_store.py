@@ -259,6 +259,15 @@ class MessageStore:
         with self._mutex:
             return queue.entries(queue_offset, max_count)
 
+    def holds_batches(self, topic: str, queue_id: int) -> bool:
+        """Whether the queue's records may hold several messages each."""
+        queue = self._queues.find(topic, queue_id)
+        return queue is not None and queue.holds_batches
+
+    def raw(self, log_offset: int, size_bytes: int) -> memoryview | None:
+        """Bytes of the log, unverified; None where one segment does not have them all. Fit for any thread."""
+        return self._log.slice(log_offset, size_bytes)
+
     def read(self, entry: IndexEntry) -> memoryview:
         """The whole record of an entry, not copied, its checksum verified. Raises RECORD_DAMAGED. Fit for any thread.
 

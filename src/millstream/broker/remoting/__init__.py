@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from millstream.broker.broker import Broker
 from millstream.broker.remoting.administration import AdministrationHandlers
+from millstream.broker.remoting.bulk import BulkHandlers
 from millstream.broker.remoting.clients import ClientHandlers, ConsumerRegistry
 from millstream.broker.remoting.offsets import OffsetHandlers
 from millstream.broker.remoting.pulling import PullHandlers
@@ -22,12 +23,15 @@ def broker_handlers(broker: Broker) -> dict[int, Handler]:
     offsets = OffsetHandlers(broker)
     clients = ClientHandlers(broker, consumers)
     administration = AdministrationHandlers(broker)
+    bulk = BulkHandlers(broker)
     return {
         RequestCode.SEND_MESSAGE: send.send,
         RequestCode.SEND_MESSAGE_V2: send.send_v2,
         RequestCode.SEND_BATCH_MESSAGE: send.send_v2,
         RequestCode.PULL_MESSAGE: pull.pull,
         RequestCode.LITE_PULL_MESSAGE: pull.pull,
+        RequestCode.BULK_PUT: bulk.put,
+        RequestCode.BULK_FETCH: bulk.fetch,
         RequestCode.GET_MAX_OFFSET: offsets.max_offset,
         RequestCode.GET_MIN_OFFSET: offsets.min_offset,
         RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: offsets.offset_by_time,

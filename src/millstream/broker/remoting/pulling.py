@@ -10,13 +10,13 @@ from millstream.broker.broker import Broker
 from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.model.errors import MessageRefused
 from millstream.model.filter import TagFilter, parse_tag_filter
-from millstream.model.operations import PullRequest, PullStatus
+from millstream.model.operations import PullRequest, PullResult, PullStatus
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import integer, optional_integer, text
 from millstream.transport.remoting_server import Connection
 
-__all__ = ["DEFAULT_PULL_BYTES", "PullHandlers"]
+__all__ = ["DEFAULT_PULL_BYTES", "PullHandlers", "pull_answer"]
 
 DEFAULT_PULL_BYTES: Final = 256 * 1024
 """Bytes of a pull that names no limit of its own; RocketMQ's limit for messages in memory."""
@@ -67,14 +67,18 @@ class PullHandlers:
         return self._answer(command, request)
 
     async def _answer(self, command: RemotingCommand, request: PullRequest) -> RemotingCommand:
-        result = await self._broker.pull(request)
-        ext = {
-            "suggestWhichBrokerId": "0",
-            "nextBeginOffset": str(result.next_offset),
-            "minOffset": str(result.min_offset),
-            "maxOffset": str(result.max_offset),
-        }
-        return command.response(_CODES[result.status], ext=ext, body_parts=result.records)
+        return pull_answer(command, await self._broker.pull(request))
+
+
+def pull_answer(command: RemotingCommand, result: PullResult) -> RemotingCommand:
+    """The answer to a pull or a bulk fetch."""
+    ext = {
+        "suggestWhichBrokerId": "0",
+        "nextBeginOffset": str(result.next_offset),
+        "minOffset": str(result.min_offset),
+        "maxOffset": str(result.max_offset),
+    }
+    return command.response(_CODES[result.status], ext=ext, body_parts=result.records)
 
 
 @lru_cache(maxsize=4096)

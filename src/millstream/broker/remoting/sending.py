@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from millstream.broker.batches import BATCH_FLAGS
 from millstream.broker.broker import Broker
 from millstream.broker.remoting.gathering import Gathering
 from millstream.model.errors import MessageRefused
 from millstream.model.message import OutgoingMessage, SystemFlag
 from millstream.model.operations import SendReceipt
-from millstream.model.properties import decode_properties
+from millstream.model.properties import UNIQUE_KEY, decode_properties
 from millstream.model.topic import MessageType
 from millstream.protocol.remoting.batch import decode_batch
 from millstream.protocol.remoting.codes import RequestCode
@@ -49,6 +50,7 @@ class SendHandlers:
     """Codes 10, 310 and 320."""
 
     def __init__(self, broker: Broker) -> None:
+        self._broker = broker
         self._gathering = Gathering(broker)
 
     def send(self, command: RemotingCommand, connection: Connection) -> Awaitable[RemotingCommand]:
@@ -64,6 +66,8 @@ class SendHandlers:
         first = _message(command, connection, names)
         if not is_batch:
             return self._gathering.add(first, partial(_answer, command))
+        if UNIQUE_KEY in first.properties and self._holds_batches(first.topic):
+            return self._send_whole(command, first)
         messages = [
             OutgoingMessage(
                 first.topic, body, properties, queue_id=first.queue_id, system_flag=first.system_flag, flag=flag,
@@ -72,6 +76,22 @@ class SendHandlers:
             for body, properties, flag in decode_batch(command.body)
         ]  # fmt: skip
         return self._gathering.add_batch(messages, partial(_batch_answer, command))
+
+    def _holds_batches(self, topic: str) -> bool:
+        found = self._broker.topics.find(topic)
+        return found is not None and found.holds_batches
+
+    def _send_whole(self, command: RemotingCommand, first: OutgoingMessage) -> Awaitable[RemotingCommand]:
+        """Store the batch as one record, as RocketMQ does where the batch has an id of its own."""
+        flags = SystemFlag(int(first.system_flag) | SystemFlag.INNER_BATCH | SystemFlag.NEED_UNWRAP)
+        batch = replace(first, system_flag=flags, message_count=len(decode_batch(command.body)))
+        batch_id = first.properties[UNIQUE_KEY]
+
+        def answer(receipts: list[SendReceipt]) -> RemotingCommand:
+            ext = _answer_fields(receipts[0], receipts[0].offset_message_id)
+            return command.response(ext={**ext, "batchUniqId": batch_id})
+
+        return self._gathering.add_batch([batch], answer)
 
 
 def _answer(command: RemotingCommand, receipts: list[SendReceipt]) -> RemotingCommand:
@@ -110,6 +130,10 @@ def _message(command: RemotingCommand, connection: Connection, names: _Names) ->
         raise MessageRefused("MESSAGE_MALFORMED", f"A field of the send is missing or no number: {error}.") from None
     if not topic or not 0 <= system_flag < _INT32_LIMIT:
         raise MessageRefused("MESSAGE_MALFORMED", f"The send has topic {topic!r} and system flag {system_flag}.")
+    if system_flag & BATCH_FLAGS:
+        raise MessageRefused(
+            "MESSAGE_MALFORMED", f"The system flag {system_flag} calls the message a batch, which is not its to say."
+        )
     properties = ext.get(names.properties)
     return OutgoingMessage(
         topic,

@@ -37,6 +37,10 @@ class RequestCode(IntEnum):
     SEND_MESSAGE_V2 = 310
     SEND_BATCH_MESSAGE = 320
     LITE_PULL_MESSAGE = 361
+    BULK_PUT = 9101
+    """Not RocketMQ's, as the next one: one Arrow batch of messages as one record."""
+    BULK_FETCH = 9102
+    """Records of a queue as they are stored, batches whole, checksums left to the reader."""
 
 
 class ResponseCode(IntEnum):

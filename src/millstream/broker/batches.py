@@ -1,0 +1,140 @@
+"""Taking batches apart: a record of several messages, seen as the ordinary messages it holds."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from millstream.model import properties as names
+from millstream.model.errors import MessageRefused, StoreError
+from millstream.model.message import OutgoingMessage, StoredMessage, SystemFlag
+from millstream.model.properties import decode_properties
+from millstream.protocol.arrow import batch as arrow
+from millstream.protocol.record import decode_record, encode_record, system_flag_of
+from millstream.protocol.remoting.batch import decode_batch
+
+__all__ = ["BATCH_FLAGS", "BatchCache", "UnpackedBatch", "is_arrow_batch", "record_of", "unpack"]
+
+BATCH_FLAGS: Final = int(SystemFlag.INNER_BATCH | SystemFlag.NEED_UNWRAP | SystemFlag.ARROW_BATCH)
+"""What the system flag of a batch has and that of an ordinary message has not."""
+
+MAX_CACHED_BATCHES: Final = 8
+"""Batches that are kept unpacked, because a batch is read in many small steps; each has at most 32 MiB of bodies."""
+
+_Item = tuple[bytes, dict[str, str], int]
+
+
+class UnpackedBatch:
+    """The messages of one record, by their position in it."""
+
+    def __init__(self, head: StoredMessage, items: Sequence[_Item] | Sequence[arrow.Row]) -> None:
+        self._head = head
+        self._items = items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def message(self, queue_offset: int) -> StoredMessage:
+        """The message of a queue offset that the batch has."""
+        head = self._head
+        item = self._items[queue_offset - head.queue_offset]
+        if len(item) == 3:
+            body, properties, flag = item
+        else:
+            body, properties, flag = item[0], _properties_of(item), head.flag
+        return replace(
+            head,
+            queue_offset=queue_offset,
+            body=body,
+            properties=properties,
+            flag=flag,
+            system_flag=SystemFlag(int(head.system_flag) & ~BATCH_FLAGS),
+        )
+
+
+def _properties_of(row: arrow.Row) -> dict[str, str]:
+    _, key, tag, text = row
+    properties = decode_properties(text.encode()) if text else {}
+    if key:
+        properties[names.KEYS] = key
+    if tag:
+        properties[names.TAGS] = tag
+    return properties
+
+
+def unpack(record: bytes | memoryview) -> UnpackedBatch:
+    """The messages of a record that its checksum has passed. Raises RECORD_DAMAGED where the batch cannot be read.
+
+    A record that is no batch is one of a single message.
+    """
+    head = decode_record(record, verify=False)
+    flags = int(head.system_flag) & BATCH_FLAGS
+    number = head.properties.pop(names.INNER_NUMBER, "1")
+    head.properties.pop(names.INNER_BASE, None)
+    items: Sequence[_Item] | Sequence[arrow.Row]
+    if flags & SystemFlag.ARROW_BATCH:
+        items = list(arrow.rows(head.body))
+    elif flags:
+        try:
+            items = decode_batch(head.body)
+        except MessageRefused as error:
+            raise StoreError("RECORD_DAMAGED", f"The batch at log offset {head.log_offset}: {error.message}") from None
+    else:
+        items = [(head.body, head.properties, head.flag)]
+    if str(len(items)) != number:
+        raise StoreError(
+            "RECORD_DAMAGED", f"The batch at log offset {head.log_offset} has {len(items)} messages, not {number}."
+        )
+    return UnpackedBatch(head, items)
+
+
+def is_arrow_batch(record: bytes | memoryview) -> bool:
+    """Whether the record's body is an Arrow batch."""
+    return bool(system_flag_of(record) & SystemFlag.ARROW_BATCH)
+
+
+class BatchCache:
+    """The batches that were unpacked last, by their log offset."""
+
+    def __init__(self) -> None:
+        self._batches: OrderedDict[int, UnpackedBatch | None] = OrderedDict()
+
+    def has(self, log_offset: int) -> bool:
+        """Whether the record there is known, be it as a damaged one."""
+        return log_offset in self._batches
+
+    def find(self, log_offset: int) -> UnpackedBatch | None:
+        """The batch of the record there, if it is kept and whole."""
+        if log_offset in self._batches:
+            self._batches.move_to_end(log_offset)
+        return self._batches.get(log_offset)
+
+    def keep(self, log_offset: int, batch: UnpackedBatch | None) -> None:
+        """Keep the batch, None for one that cannot be read, until others push it out."""
+        self._batches[log_offset] = batch
+        if len(self._batches) > MAX_CACHED_BATCHES:
+            self._batches.popitem(last=False)
+
+
+def record_of(message: StoredMessage) -> bytes:
+    """The message as a record of its own, for clients that know no batches."""
+    outgoing = OutgoingMessage(
+        topic=message.topic,
+        body=message.body,
+        properties=message.properties,
+        system_flag=message.system_flag,
+        flag=message.flag,
+        born_timestamp_ms=message.born_timestamp_ms,
+        born_host=message.born_host,
+        reconsume_times=message.reconsume_times,
+    )
+    return encode_record(
+        outgoing,
+        queue_id=message.queue_id,
+        queue_offset=message.queue_offset,
+        log_offset=message.log_offset,
+        store_timestamp_ms=message.store_timestamp_ms,
+        store_host=message.store_host,
+    )

@@ -1,0 +1,76 @@
+"""The bulk lane: Arrow batches of messages, stored as one record each and read back as they stand in the log."""
+
+from __future__ import annotations
+
+from typing import Final
+from zlib import crc32
+
+from millstream.broker.broker import Broker
+from millstream.broker.puller import MAX_RAW_BYTES
+from millstream.broker.remoting.pulling import pull_answer
+from millstream.model.errors import MessageRefused
+from millstream.model.message import MAX_BODY_BYTES, OutgoingMessage, SystemFlag
+from millstream.model.operations import PullRequest
+from millstream.model.topic import MessageType
+from millstream.protocol.arrow.batch import outline
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.fields import integer, optional_integer, text
+from millstream.transport.remoting_server import Connection
+
+__all__ = ["BulkHandlers"]
+
+_FLAGS: Final = SystemFlag.INNER_BATCH | SystemFlag.ARROW_BATCH
+
+
+class BulkHandlers:
+    """Codes 9101 and 9102."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def put(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """Store the batch; the answer names the queue offset of its first message."""
+        ext, body = command.ext, command.body
+        topic, queue_id, rows = text(ext, "topic"), integer(ext, "queueId"), integer(ext, "rows")
+        checksum = integer(ext, "crc32")
+        if len(body) > MAX_BODY_BYTES:
+            raise MessageRefused("BODY_TOO_LARGE", f"The batch has {len(body)} bytes; the limit is {MAX_BODY_BYTES}.")
+        if crc32(body) != checksum:
+            raise MessageRefused("MESSAGE_MALFORMED", f"The batch of {len(body)} bytes was altered on the way.")
+        found = outline(body).rows
+        if found != rows:
+            raise MessageRefused("MESSAGE_MALFORMED", f"The batch has {found} rows; its request says {rows}.")
+        message = OutgoingMessage(
+            topic,
+            body,
+            {},
+            MessageType.NORMAL,
+            queue_id if queue_id >= 0 else None,
+            _FLAGS,
+            born_timestamp_ms=optional_integer(ext, "bornTimestamp", 0),
+            born_host=connection.peer,
+            message_count=rows,
+        )
+        receipt = (await self._broker.send([message]))[0]
+        return command.response(
+            ext={
+                "queueId": str(receipt.queue_id),
+                "queueOffset": str(receipt.queue_offset),
+                "rows": str(rows),
+                "storeTimestamp": str(receipt.store_timestamp_ms),
+            }
+        )
+
+    async def fetch(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+        """Answer with records laid end to end, batches whole; the reader verifies their checksums."""
+        ext = command.ext
+        request = PullRequest(
+            group=text(ext, "consumerGroup"),
+            topic=text(ext, "topic"),
+            queue_id=integer(ext, "queueId"),
+            queue_offset=integer(ext, "queueOffset"),
+            max_bytes=optional_integer(ext, "maxBytes", MAX_RAW_BYTES),
+            wait_ms=optional_integer(ext, "suspendTimeoutMillis", 0),
+            raw=True,
+        )
+        return pull_answer(command, await self._broker.pull(request))
