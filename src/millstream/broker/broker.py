@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
@@ -20,8 +18,9 @@ from millstream.broker.puller import Puller
 from millstream.broker.reader import Reader
 from millstream.broker.sender import Sender
 from millstream.broker.topics import TopicRegistry
+from millstream.broker.upkeep import Upkeep
 from millstream.model.clock import Clock, SystemClock
-from millstream.model.errors import MillstreamError, NameRefused
+from millstream.model.errors import NameRefused
 from millstream.model.message import Address, OutgoingMessage
 from millstream.model.operations import (
     AckRequest,
@@ -39,8 +38,6 @@ from millstream.store.message_store import MessageStore, StoreOptions
 from millstream.store.snapshot import Snapshot
 
 __all__ = ["Broker", "BrokerOptions"]
-
-_log = logging.getLogger(__name__)
 
 DEFAULT_ADDRESS = Address("127.0.0.1", 10911)
 
@@ -88,8 +85,7 @@ class Broker:
         self.groups = GroupRegistry(Snapshot(config / "groups.json"), auto_create=self.options.auto_create_groups)
         self.polls = LongPolls(per_key=self.options.max_waiting_per_key, total=self.options.max_waiting)
         self._offsets = OffsetTable(Snapshot(config / "offsets.json"), max_in_flight=self.options.max_in_flight)
-        self._closing = asyncio.Event()
-        self._saving: asyncio.Task[None] | None = None
+        self._upkeep: Upkeep | None = None
         self.topics.before_delete.append(self._forget_topic)
         self.groups.before_delete.append(self._forget_group)
 
@@ -120,16 +116,16 @@ class Broker:
             self.name,
             self.clock,
         )
-        self._saving = asyncio.create_task(self._save_offsets_till_close(), name="save-offsets")
+        self._upkeep = Upkeep(self.store, self.topics, self._offsets)
+        self._upkeep.start(offset_save_interval_s=self.options.offset_save_interval_s)
 
     async def close(self) -> None:
         """End the waiting requests, save the offsets and close the store; nothing if it was not started."""
         self.polls.close()
-        if self._saving is None:
+        if self._upkeep is None:
             return
-        self._closing.set()
-        await self._saving
-        self._saving = None
+        await self._upkeep.close()
+        self._upkeep = None
         try:
             await self._appender.close()
         finally:
@@ -224,18 +220,6 @@ class Broker:
         self._offsets.forget(group=name)
         self._offsets.save()
         self._popper.forget(group=name)
-
-    async def _save_offsets_till_close(self) -> None:
-        while not self._closing.is_set():
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), self.options.offset_save_interval_s)
-            if not self._offsets.is_changed:
-                continue
-            encoded = self._offsets.encode()
-            try:
-                await asyncio.to_thread(self._offsets.save_encoded, encoded)
-            except MillstreamError as error:
-                _log.error("The offsets are not saved and will be tried again: %s", error)
 
 
 def _store_host(advertised: Address, options: StoreOptions) -> Address:

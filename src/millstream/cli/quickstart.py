@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from millstream import __version__
 from millstream.cli.options import DEFAULT_NAMESERVER, ExitCode, OutputFormat
@@ -33,6 +34,7 @@ def quickstart(
     remoting_port: int = 10911,
     nameserver_port: int = 9876,
     sync_flush: bool = False,
+    retention_hours: Annotated[int, Parameter(validator=Number(gte=1))] = 72,
     advertised_host: str | None = None,
     output: Annotated[OutputFormat | None, Parameter(name=["--output", "-o"])] = None,
 ) -> int:
@@ -52,6 +54,8 @@ def quickstart(
         Port of the nameserver.
     sync_flush
         Acknowledge a message only when it is on disk; without it, when it is in the page cache.
+    retention_hours
+        How long messages are kept; the oldest go earlier where the disk runs full.
     advertised_host
         Host name or address that clients are told; default: --host.
     output
@@ -66,6 +70,7 @@ def quickstart(
         remoting_port=remoting_port,
         nameserver_port=nameserver_port,
         sync_flush=sync_flush,
+        retention_hours=retention_hours,
         advertised_host=advertised_host,
     )
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:

@@ -30,6 +30,9 @@ def create(
     *,
     type: TopicType = TopicType.NORMAL,
     queues: Annotated[int, Parameter(validator=Number(gte=1, lte=MAX_QUEUES))] = 4,
+    batches: bool = False,
+    compacted: bool = False,
+    keep_hours: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
     common: Common = Common(),
 ) -> int:
     """Create a topic.
@@ -42,8 +45,21 @@ def create(
         The messages that it accepts.
     queues
         How many queues it has.
+    batches
+        Takes batches that are stored as one record, and the bulk lane (queue.type=BatchCQ).
+    compacted
+        Of each key the last message alone is kept (cleanup.policy=COMPACTION); every message needs a key.
+    keep_hours
+        How long its messages are kept, where that is not the broker's own time (reserve.time).
     """
-    config = TopicConfig(name, MessageType(type.name), read_queues=queues, write_queues=queues)
+    attributes: dict[str, str] = {}
+    if batches:
+        attributes["queue.type"] = "BatchCQ"
+    if compacted:
+        attributes["cleanup.policy"] = "COMPACTION"
+    if keep_hours is not None:
+        attributes["reserve.time"] = str(keep_hours)
+    config = TopicConfig(name, MessageType(type.name), read_queues=queues, write_queues=queues, attributes=attributes)
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
         client.create_topic(config)
     Printer(common.output).record(

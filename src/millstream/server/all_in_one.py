@@ -18,6 +18,7 @@ from millstream.proxy.grpc.server import GrpcServer
 from millstream.proxy.local import LocalBackend
 from millstream.proxy.processor import Processor
 from millstream.store.message_store import StoreOptions
+from millstream.store.retention import RetentionPolicy
 from millstream.transport.remoting_server import RemotingServer
 
 __all__ = ["AllInOne", "AllInOneOptions", "Endpoints"]
@@ -27,7 +28,8 @@ _WILDCARDS = ("", "0.0.0.0", "::")
 
 @dataclass(frozen=True, slots=True)
 class AllInOneOptions:
-    """Where the roles listen and keep their data; port 0 takes a free one. `sync_flush` is the ack level.
+    """Where the roles listen and keep their data; port 0 takes a free one. `sync_flush` is the ack level,
+    `retention_hours` how long messages are kept.
 
     `advertised_host` is what clients are told to connect to; by default `host`, or this machine's own name where
     `host` stands for all addresses.
@@ -39,6 +41,7 @@ class AllInOneOptions:
     remoting_port: int = 10911
     nameserver_port: int = 9876
     sync_flush: bool = False
+    retention_hours: int = 72
     advertised_host: str | None = None
 
 
@@ -88,7 +91,8 @@ class AllInOne:
         return Endpoints(Address(host, nameserver_port), broker_address, Address(host, grpc_port))
 
     async def _open_broker(self, advertised: Address) -> Broker:
-        store = StoreOptions(sync_flush=self._options.sync_flush)
+        retention = RetentionPolicy(keep_ms=self._options.retention_hours * 3_600_000)
+        store = StoreOptions(sync_flush=self._options.sync_flush, retention=retention)
         broker = Broker(
             self._options.directory, options=BrokerOptions(store=store), clock=self._clock, advertised=advertised
         )

@@ -306,6 +306,11 @@ class MessageStore:
         record = self._log.slice(entry.log_offset, MIN_RECORD_BYTES)
         return store_timestamp_ms(record) if record is not None else 0
 
+    @property
+    def is_disk_full(self) -> bool:
+        """Whether messages are refused because the disk is filled beyond its watermark."""
+        return self._is_disk_full
+
     def retain(self, time_to_live_ms: Mapping[str, int] | None = None) -> Retained:
         """Remove what the retention policy lets go, and of the named topics all that is older than their own time.
 

@@ -1,0 +1,68 @@
+"""What a broker does by itself: save the offsets, let old messages go."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Self
+
+from millstream.broker.offsets import OffsetTable
+from millstream.broker.topics import TopicRegistry
+from millstream.model.errors import MillstreamError
+from millstream.store.message_store import MessageStore
+
+__all__ = ["RETENTION_INTERVAL_S", "Upkeep"]
+
+RETENTION_INTERVAL_S = 10.0
+"""Seconds between two looks at what may go and at how full the disk is."""
+
+_log = logging.getLogger(__name__)
+
+
+class Upkeep:
+    """Tasks that run from `start` to `close`. What fails is said in the log and tried again."""
+
+    def __init__(self, store: MessageStore, topics: TopicRegistry, offsets: OffsetTable) -> None:
+        self._store = store
+        self._topics = topics
+        self._offsets = offsets
+        self._closing = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self, *, offset_save_interval_s: float) -> Self:
+        """Begin."""
+        self._tasks = [
+            asyncio.create_task(self._every(offset_save_interval_s, self._save_offsets), name="save-offsets"),
+            asyncio.create_task(self._every(RETENTION_INTERVAL_S, self.retain), name="retention"),
+        ]
+        return self
+
+    async def close(self) -> None:
+        """End the tasks; what is under way is finished."""
+        self._closing.set()
+        await asyncio.gather(*self._tasks)
+
+    async def retain(self) -> None:
+        """Remove what is too old, of topics with a time of their own and of the whole log."""
+        time_to_live_ms = {
+            topic.name: topic.time_to_live_ms for topic in self._topics.all() if topic.time_to_live_ms is not None
+        }
+        was_full = self._store.is_disk_full
+        retained = await asyncio.to_thread(self._store.retain, time_to_live_ms)
+        if retained.is_disk_full and not was_full:
+            _log.error("The disk is filled beyond its watermark; messages are refused until there is room.")
+
+    async def _save_offsets(self) -> None:
+        if self._offsets.is_changed:
+            await asyncio.to_thread(self._offsets.save_encoded, self._offsets.encode())
+
+    async def _every(self, interval_s: float, act: Callable[[], Awaitable[None]]) -> None:
+        while not self._closing.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), interval_s)
+            try:
+                await act()
+            except MillstreamError as error:
+                _log.error("Upkeep failed and will be tried again: %s", error)
