@@ -126,14 +126,23 @@ def _topic_field(topic: str) -> tuple[int, bytes]:
 
 
 class RecordEncoder:
-    """Encodes the records of one write, which share their store time and store host."""
+    """Encodes the records of one write, which share their store time and store host.
+
+    What neighbours share as well (topic, born host) is kept from one record to the next: this is the hot path of every
+    send.
+    """
+
+    __slots__ = (
+        "_born", "_born_host", "_fixed_bytes", "_host_flags", "_magic", "_pack", "_store", "_store_timestamp_ms",
+        "_topic", "_topic_field",
+    )  # fmt: skip
 
     def __init__(self, store_timestamp_ms: int, store_host: Address) -> None:
         self._store_timestamp_ms = store_timestamp_ms
         self._store = _packed_host(store_host.host, store_host.port)
+        self._topic: str | None = None
+        self._magic, self._topic_field = 0, b""
         self._born_host: Address | None = None
-        self._born = b""
-        self._fixed = _fixed_part(_HOST_BYTES, len(self._store))
 
     def encode(
         self,
@@ -152,34 +161,46 @@ class RecordEncoder:
             raise ValueError(f"properties of {len(properties)} bytes do not fit a record")
         if message.born_host is not self._born_host:
             self._take_born_host(message.born_host)
-        fixed = self._fixed
-        magic, topic = _topic_field(message.topic)
-        body = message.body
+        if message.topic is not self._topic:
+            self._topic = message.topic
+            self._magic, self._topic_field = _topic_field(message.topic)
+        body, topic = message.body, self._topic_field
         properties_bytes = len(properties) + _CHECKSUM_BYTES
-        head = fixed.layout.pack(
-            fixed.layout.size + len(body) + len(topic) + 2 + properties_bytes,
-            magic,
-            crc32(body) & _CRC_MASK,
-            queue_id,
-            message.flag,
-            queue_offset,
-            log_offset,
-            int.__and__(message.system_flag, ~_HOST_FLAGS) | fixed.host_flags,
-            message.born_timestamp_ms,
-            self._born,
-            self._store_timestamp_ms,
-            self._store,
-            message.reconsume_times,
-            prepared_transaction_offset,
-            len(body),
+        flag = message.system_flag
+        # Joined once and checked once: a checksum of each part would cost more than a copy of a small body.
+        record = b"".join(
+            (
+                self._pack(
+                    self._fixed_bytes + len(body) + len(topic) + properties_bytes,
+                    self._magic,
+                    crc32(body) & _CRC_MASK,
+                    queue_id,
+                    message.flag,
+                    queue_offset,
+                    log_offset,
+                    int.__and__(flag, ~_HOST_FLAGS) | self._host_flags if flag else self._host_flags,
+                    message.born_timestamp_ms,
+                    self._born,
+                    self._store_timestamp_ms,
+                    self._store,
+                    message.reconsume_times,
+                    prepared_transaction_offset,
+                    len(body),
+                ),
+                body,
+                topic,
+                properties_bytes.to_bytes(2, "big"),
+                properties,
+            )
         )
-        record = b"".join((head, body, topic, properties_bytes.to_bytes(2, "big"), properties))
         return record + _checksum_property(crc32(record))
 
     def _take_born_host(self, born_host: Address) -> None:
         self._born_host = born_host
         self._born = _packed_host(born_host.host, born_host.port)
-        self._fixed = _fixed_part(len(self._born), len(self._store))
+        fixed = _fixed_part(len(self._born), len(self._store))
+        self._pack, self._host_flags = fixed.layout.pack, fixed.host_flags
+        self._fixed_bytes = fixed.layout.size + 2
 
 
 def encode_record(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Final, NamedTuple
 
 from millstream.model.errors import MessageRefused
@@ -30,6 +31,9 @@ class PendingRecord(NamedTuple):
     batch_count: int | None = None
 
 
+_BATCHES = object()
+
+
 class AppendedRecord(NamedTuple):
     """Where a message was stored; of a batch its first one."""
 
@@ -39,15 +43,35 @@ class AppendedRecord(NamedTuple):
     store_timestamp_ms: int
 
 
-class QueueShare:
-    """What one `put` adds to one queue: packed index entries, and the queue offset behind them."""
+_pack_entry = ENTRY.pack
+_appended = partial(tuple.__new__, AppendedRecord)
+"""A named tuple's own constructor takes its fields apart and together again."""
 
-    __slots__ = ("entries", "next_offset", "queue")
+
+class QueueShare:
+    """What one `put` adds to one queue: packed index entries, and the queue offset behind them.
+
+    `batch_count` is None for a queue of single messages, and for a queue of batches something that no count is.
+    """
+
+    __slots__ = ("batch_count", "entries", "next_offset", "queue")
 
     def __init__(self, queue: AnyQueue) -> None:
         self.queue: Final = queue
+        self.batch_count: Final = _BATCHES if queue.holds_batches else None
         self.next_offset = queue.next_offset
         self.entries: list[bytes] = []
+
+    def with_place(self, message: OutgoingMessage, count: int | None) -> OutgoingMessage:
+        """The message with what a record of a batch queue says of itself, so that a scan of the log can tell it."""
+        queue = self.queue
+        if count is None or not queue.holds_batches or not 1 <= count <= MAX_BATCH_COUNT:
+            kind = "batches" if queue.holds_batches else "single messages"
+            raise ValueError(
+                f"queue {queue.queue_id} of {queue.topic!r} holds {kind}; a record of {count} does not fit"
+            )
+        places = {INNER_NUMBER: str(count), INNER_BASE: str(self.next_offset)}
+        return replace(message, properties={**message.properties, **places})
 
     def commit(self) -> None:
         """Let the queue have the entries."""
@@ -75,51 +99,47 @@ class WriteBatch:
         """Lay out the records one behind the other and say where they will stand."""
         appended = []
         shares, encode, timestamp_ms = self.shares, self._encoder.encode, self._timestamp_ms
+        laid_out = self.runs[-1].records
+        end, limit = self.end, self._limit - BLANK_BYTES
         for message, queue_id, batch_count in records:
-            key = (message.topic, queue_id)
-            share = shares.get(key)
-            if share is None:
-                share = shares[key] = self._share(key, holds_batches=batch_count is not None)
+            share = shares.get((message.topic, queue_id)) or self._share(message.topic, queue_id, batch_count)
             queue_offset = share.next_offset
-            if batch_count is not None or share.queue.holds_batches:
-                message = _with_place(message, queue_offset, batch_count, share.queue)
-            record = encode(message, queue_id, queue_offset, self.end)
+            if batch_count is not share.batch_count:
+                message = share.with_place(message, batch_count)
+            record = encode(message, queue_id, queue_offset, end)
             size = len(record)
-            if self.end + size + BLANK_BYTES > self._limit:
-                self._roll(size)
-                record = encode(message, queue_id, queue_offset, self.end)
+            if end + size > limit:
+                end, limit = self._roll(end, size)
+                laid_out = self.runs[-1].records
+                record = encode(message, queue_id, queue_offset, end)
             properties = message.properties
-            code = tags_code(properties[TAGS]) if TAGS in properties else 0
+            code = tags_code(properties[TAGS]) if properties and TAGS in properties else 0
             if batch_count is None:
-                share.entries.append(ENTRY.pack(self.end, size, code))
+                share.entries.append(_pack_entry(end, size, code))
                 share.next_offset = queue_offset + 1
             else:
-                entry = BATCH_ENTRY.pack(self.end, size, code, timestamp_ms, queue_offset, batch_count, 0, 0)
-                share.entries.append(entry)
+                share.entries.append(BATCH_ENTRY.pack(end, size, code, timestamp_ms, queue_offset, batch_count, 0, 0))
                 share.next_offset = queue_offset + batch_count
-            appended.append(AppendedRecord(queue_offset, self.end, size, timestamp_ms))
-            self.runs[-1].records.append(record)
-            self.end += size
+            appended.append(_appended((queue_offset, end, size, timestamp_ms)))
+            laid_out.append(record)
+            end += size
+        self.end = end
         return appended
 
-    def _share(self, key: tuple[str, int], *, holds_batches: bool) -> QueueShare:
-        queue = self._queues.find(*key)
-        return QueueShare(queue or self._queues.unlisted(*key, holds_batches=holds_batches))
+    def _share(self, topic: str, queue_id: int, batch_count: int | None) -> QueueShare:
+        queue = self._queues.find(topic, queue_id) or self._queues.unlisted(
+            topic, queue_id, holds_batches=batch_count is not None
+        )
+        share = self.shares[topic, queue_id] = QueueShare(queue)
+        return share
 
-    def _roll(self, size: int) -> None:
-        start, limit = self._limit, self._log.limit(self._limit)
-        if start + size + BLANK_BYTES > limit:
+    def _roll(self, end: int, size: int) -> tuple[int, int]:
+        """Go on in the next segment: where it starts, and up to where its records may reach."""
+        start = self._limit
+        self._limit = self._log.limit(start)
+        if start + size + BLANK_BYTES > self._limit:
             raise MessageRefused(
-                "BODY_TOO_LARGE", f"A record of {size} bytes does not fit a segment of {limit - start} bytes."
+                "BODY_TOO_LARGE", f"A record of {size} bytes does not fit a segment of {self._limit - start} bytes."
             )
-        self.end, self._limit = start, limit
         self.runs.append(Run(start, []))
-
-
-def _with_place(message: OutgoingMessage, base: int, count: int | None, queue: AnyQueue) -> OutgoingMessage:
-    """The message with what a record of a batch queue says of itself, so that a scan of the log can tell it."""
-    if count is None or not queue.holds_batches or not 1 <= count <= MAX_BATCH_COUNT:
-        kind = "batches" if queue.holds_batches else "single messages"
-        raise ValueError(f"queue {queue.queue_id} of {queue.topic!r} holds {kind}; a record of {count} does not fit")
-    places = {INNER_NUMBER: str(count), INNER_BASE: str(base)}
-    return replace(message, properties={**message.properties, **places})
+        return start, self._limit - BLANK_BYTES
