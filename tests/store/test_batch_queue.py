@@ -88,7 +88,7 @@ def test_a_queue_is_of_the_kind_of_its_first_record(tmp_path: Path) -> None:
         store.put([PendingRecord(message(), 0)])
     with pytest.raises(ValueError, match="holds single messages"):
         store.put([PendingRecord(message(), 1, 4)])
-    with pytest.raises(ValueError, match="not a record of 0"):
+    with pytest.raises(ValueError, match="a record of 0"):
         store.put([batch(0)])
     assert (store.max_offset("orders", 0), store.max_offset("orders", 1)) == (2, 1)
     store.close()

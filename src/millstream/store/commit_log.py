@@ -23,7 +23,7 @@ from millstream.store.files import FileLayer, is_disk_full
 __all__ = ["BLANK_BYTES", "MIN_SEGMENT_BYTES", "CommitLog", "Run", "Segment"]
 
 BLANK_BYTES = 8
-"""Bytes of the mark that closes a segment; every record leaves room for it."""
+"""Bytes of the mark that closes a segment; every record leaves room for it. Fewer bytes at its end need no mark."""
 
 MIN_SEGMENT_BYTES = 1024
 """A segment must hold at least a small record."""
@@ -163,7 +163,7 @@ class CommitLog:
             end = run.start + len(data)
             try:
                 segment = self.segment_at(run.start) or self._create(run.start)
-                if number + 1 < len(runs):
+                if number + 1 < len(runs) and segment.end - end >= BLANK_BYTES:
                     data += _BLANK.pack(segment.end - end, MAGIC_BLANK)
                 self._reserve(segment, run.start + len(data))
             except OSError as error:

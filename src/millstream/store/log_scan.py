@@ -109,6 +109,6 @@ class LogScan:
 
 def _is_blank(view: memoryview, position: int) -> bool:
     if position + BLANK_BYTES > len(view):
-        return False
+        return True
     remaining, magic = _SIZE_AND_MAGIC.unpack_from(view, position)
     return bool(magic == MAGIC_BLANK and remaining == len(view) - position)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from millstream.client.bulk.gathering import GatheredRows, checked_text
 from millstream.model.message import Message
 from millstream.streams.plan.tables import MetadataColumn, Table
 from millstream.streams.plan.types import Schema
@@ -17,6 +18,8 @@ from millstream.streams.spark.sinks.sink import SinkTask, SinkWriter, Written
 from millstream.streams.spark.source.topic_log import TopicLog, open_log
 
 __all__ = ["MessageMaker", "TopicSink"]
+
+_ROWS_PER_BULK_MESSAGE = 10_000
 
 _MESSAGES_PER_SEND = 1_000
 """Messages handed to the client at once; it makes requests of its own size of them."""
@@ -42,6 +45,20 @@ class MessageMaker:
 
     def messages(self, rows: pa.RecordBatch) -> Iterator[Message]:
         """One message per row, in order."""
+        for text, keys, tag, named in self._parts(rows):
+            yield Message(self.topic, text, tag, keys, None, named)
+
+    def bulk_rows(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The same messages as rows of the bulk lane; ILLEGAL_PROPERTY where one cannot be stored."""
+        gathered = GatheredRows(self.topic)
+        for text, keys, tag, named in self._parts(rows):
+            key = " ".join(keys) or None
+            stored = checked_text(key, tag, named) if key or tag or named else None
+            gathered.add(text, key, tag, stored)
+        return gathered.record_batch()
+
+    def _parts(self, rows: pa.RecordBatch) -> Iterator[tuple[bytes, tuple[str, ...], str | None, dict[str, str]]]:
+        """Body, keys, tag and properties of each row."""
         keys_of = dict(self.metadata)
         body = Schema(tuple(field for field in self.schema.fields if field.name not in keys_of))
         places = {name: position for position, name in enumerate(self.schema.names)}
@@ -53,7 +70,7 @@ class MessageMaker:
         tags = extra.get("tag") or itertools.repeat(self.tag)
         properties = extra.get("properties") or itertools.repeat(None)
         for text, key, tag, named in zip(bodies, keys, tags, properties, strict=False):
-            yield Message(self.topic, text, tag or None, _keys(key), None, dict(named or ()))
+            yield text, _keys(key), tag or None, dict(named or ())
 
 
 def _keys(value: Any) -> tuple[str, ...]:
@@ -74,7 +91,8 @@ class TopicSink:
 
     def writer(self, task: SinkTask) -> SinkWriter:
         """A writer with a connection of its own."""
-        return _Sender(self._maker, open_log(self._nameserver, timeout_s=self._timeout_s))
+        log = open_log(self._nameserver, timeout_s=self._timeout_s)
+        return _BulkSender(self._maker, log) if log.takes_bulk(self._maker.topic) else _Sender(self._maker, log)
 
     def commit(self, batch_id: int, written: Sequence[Written]) -> None:
         """Nothing to do: what was acknowledged is visible."""
@@ -94,3 +112,31 @@ class _Sender:
         """Close the connection."""
         self._log.close()
         return b""
+
+
+class _BulkSender:
+    """Gathers the rows of a task to bulk messages of one size."""
+
+    def __init__(self, maker: MessageMaker, log: TopicLog) -> None:
+        self._maker = maker
+        self._log = log
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = 0
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Take rows; a full bulk message is sent at once."""
+        self._waiting.append(rows)
+        self._waiting_rows += rows.num_rows
+        if self._waiting_rows >= _ROWS_PER_BULK_MESSAGE:
+            self._send()
+
+    def finish(self) -> bytes:
+        """Send what is left and close the connection."""
+        self._send()
+        self._log.close()
+        return b""
+
+    def _send(self) -> None:
+        waiting, self._waiting, self._waiting_rows = self._waiting, [], 0
+        if waiting:
+            self._log.send_bulk(self._maker.topic, self._maker.bulk_rows(pa.concat_batches(waiting)))

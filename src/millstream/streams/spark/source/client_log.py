@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from millstream.client.blocking import BlockingClient
+from millstream.client.bulk.blocking_producer import BlockingBulkProducer
+from millstream.client.bulk.fetched import FetchedBatch
+from millstream.client.bulk.puller import BlockingBulkPuller
 from millstream.client.values import PullBatch, QueueAddress, range_is_gone
-from millstream.model.errors import ConsumeRefused, NameRefused
+from millstream.model.errors import ConsumeRefused, NameRefused, Refused
 from millstream.model.filter import TagFilter, parse_tag_filter
 from millstream.model.message import Message
 from millstream.model.operations import PullStatus
@@ -17,8 +24,12 @@ from millstream.streams.spark.source.partition import Slice
 
 __all__ = ["ClientLog"]
 
+_log = logging.getLogger(__name__)
+
 _PULL_MESSAGES = 4096
 _PULL_BYTES = 4 * 1024 * 1024
+_OFFSETS = "queue_offset"
+_BEYOND = 1 << 62
 
 
 class ClientLog:
@@ -26,6 +37,8 @@ class ClientLog:
 
     def __init__(self, nameserver: str, *, timeout_s: float) -> None:
         self._client = BlockingClient(nameserver, timeout_s=timeout_s)
+        self._puller = BlockingBulkPuller(self._client)
+        self._producer = BlockingBulkProducer(self._client)
         self._queues: dict[tuple[str, str], QueueAddress] = {}
 
     def spans(self, topic: str) -> dict[str, QueueSpan]:
@@ -60,6 +73,46 @@ class ClientLog:
                 yield records
             offset = batch.next_offset
 
+    def takes_bulk(self, topic: str) -> bool:
+        """Whether the topic's queues hold batches and its brokers know the bulk lane; False where it does not exist."""
+        try:
+            if not self._client.describe_topic(topic).holds_batches:
+                return False
+            # An offset beyond every queue's end costs no reading and shows whether a broker knows the request.
+            for queue in {queue.broker_address: queue for queue in self._client.queues(topic)}.values():
+                self._puller.fetch(queue, _BEYOND, max_bytes=1)
+        except Refused:
+            return False
+        return True
+
+    def read_bulk(self, topic: str, part: Slice, tag: str = "*") -> Iterator[pa.Table]:
+        """As `read`, by the bulk lane; damaged records are named in the log and passed over."""
+        wanted = parse_tag_filter(tag).tags
+        queue = self._queue(topic, part.queue)
+        offset = part.start
+        while offset < part.end:
+            batch = self._puller.fetch(queue, offset, max_bytes=_PULL_BYTES)
+            if batch.status is PullStatus.OFFSET_ILLEGAL and batch.min_offset > offset:
+                offset = batch.min_offset
+                continue
+            if batch.next_offset <= offset:
+                seen = PullBatch(batch.status, batch.next_offset, batch.min_offset, batch.max_offset)
+                raise range_is_gone(queue, offset, part.end, seen)
+            for damage in batch.damaged:
+                _log.error(
+                    "Queue %s of topic %s, log offset %d: %s", part.queue, topic, damage.log_offset, damage.reason
+                )
+            table = _rows_before(batch, part.end)
+            if wanted:
+                table = table.filter(pc.is_in(table.column("tag"), pa.array(sorted(wanted), pa.utf8())))
+            if table.num_rows:
+                yield table
+            offset = batch.next_offset
+
+    def send_bulk(self, topic: str, rows: pa.RecordBatch) -> None:
+        """Store rows of the bulk lane's columns in one queue; returns when all are acknowledged."""
+        self._producer.send_batch(topic, rows)
+
     def send(self, messages: Sequence[Message]) -> None:
         """Store messages; returns when all are acknowledged."""
         self._client.send_many(messages)
@@ -92,3 +145,10 @@ class ClientLog:
             return self._queues[topic, queue]
         except KeyError:
             raise ConsumeRefused("ILLEGAL_OFFSET", f"The topic {topic} has no queue {queue} any more.") from None
+
+
+def _rows_before(batch: FetchedBatch, end: int) -> pa.Table:
+    """The rows below the offset `end`, which may lie within a bulk message."""
+    if batch.next_offset <= end:
+        return batch.table
+    return batch.table.slice(0, pc.sum(pc.less(batch.table.column(_OFFSETS), end)).as_py() or 0)

@@ -24,12 +24,13 @@ class Slice:
 
 
 class TopicPartition(InputPartition):
-    """What one task reads: slices in order, then a tick where `tick_ms` has its event time."""
+    """What one task reads: slices in order, by the bulk lane or not, then a tick where `tick_ms` has its event time."""
 
-    def __init__(self, slices: tuple[Slice, ...], tick_ms: int | None = None) -> None:
+    def __init__(self, slices: tuple[Slice, ...], tick_ms: int | None = None, *, bulk: bool = False) -> None:
         super().__init__(None)
         self.slices = slices
         self.tick_ms = tick_ms
+        self.bulk = bulk
 
 
 def divide(start: Position, end: Position, parallelism: int) -> list[tuple[Slice, ...]]:

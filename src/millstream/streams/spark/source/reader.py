@@ -11,10 +11,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from millstream.model.errors import ConnectionFailed, Refused
 from millstream.protocol.record import RecordParts
-from millstream.streams.spark.source.body import plain_body
 from millstream.streams.spark.source.cut import QueueSpan, next_cut
 from millstream.streams.spark.source.decoded import DecodedSlices
 from millstream.streams.spark.source.malformed import SpoolWriter
+from millstream.streams.spark.source.messages import Messages, RecordMessages, TableMessages
 from millstream.streams.spark.source.partition import Slice, TopicPartition, divide
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.rows import RowBuilder
@@ -38,12 +38,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, spec: SourceSpec) -> None:
         self._spec = spec
         self._log: TopicLog | None = None
+        self._bulk: bool | None = None
         self._target: dict[str, QueueSpan] | None = None
         self._latest: dict[str, QueueSpan] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         # Workers get a copy; a connection belongs to the process that made it.
-        return {"_spec": self._spec, "_log": None, "_target": None, "_latest": {}}
+        return {"_spec": self._spec, "_log": None, "_bulk": None, "_target": None, "_latest": {}}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The positions that were fixed when the job's checkpoint was made."""
@@ -86,7 +87,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a micro-batch."""
         begin, until = Position.from_json(start), Position.from_json(end)
-        tasks = [TopicPartition(slices) for slices in divide(begin, until, self._spec.parallelism)]
+        if self._bulk is None:
+            self._bulk = self._cluster().takes_bulk(self._spec.topic)
+        groups = divide(begin, until, self._spec.parallelism)
+        tasks = [TopicPartition(slices, bulk=self._bulk) for slices in groups]
         if until.ended and not begin.ended:
             tasks.append(TopicPartition((), END_OF_TIME_MS))
         return tasks
@@ -121,8 +125,16 @@ class TopicBatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks, cut as those of a micro-batch over the same range; at least one, which may be empty."""
-        groups = divide(self._spec.start, self._spec.end or self._spec.start, self._spec.parallelism)
-        return [TopicPartition(slices) for slices in groups] or [TopicPartition(())]
+        spec = self._spec
+        groups = divide(spec.start, spec.end or spec.start, spec.parallelism)
+        if not groups:
+            return [TopicPartition(())]
+        log = open_log(spec.nameserver, timeout_s=spec.timeout_s)
+        try:
+            bulk = log.takes_bulk(spec.topic)
+        finally:
+            log.close()
+        return [TopicPartition(slices, bulk=bulk) for slices in groups]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task; runs in a worker."""
@@ -138,35 +150,50 @@ def read_partition(spec: SourceSpec, partition: InputPartition) -> Iterator[pa.R
         log = open_log(spec.nameserver, timeout_s=spec.timeout_s)
         try:
             for part in partition.slices:
-                yield from _shared_slice(spec, log, builder, part)
+                yield from _shared_slice(spec, _messages(spec, log, part, bulk=partition.bulk), builder, part)
         finally:
             log.close()
     if partition.tick_ms is not None:
         yield builder.tick(partition.tick_ms)
 
 
-def _shared_slice(spec: SourceSpec, log: TopicLog, builder: RowBuilder, part: Slice) -> Iterator[pa.RecordBatch]:
+def _messages(spec: SourceSpec, log: TopicLog, part: Slice, *, bulk: bool) -> Iterator[Messages]:
+    """The messages of a slice, thousands at a time: a record batch of a few rows costs as much as a large one."""
+    if not bulk:
+        return map(RecordMessages, _gathered(log.read(spec.topic, part, spec.tag)))
+    queue_id = int(part.queue.rpartition("/")[2])
+    return (
+        TableMessages(batch, queue_id)
+        for table in log.read_bulk(spec.topic, part, spec.tag)
+        for batch in table.combine_chunks().to_batches(max_chunksize=_ROWS_PER_RECORD_BATCH)
+    )
+
+
+def _shared_slice(
+    spec: SourceSpec, messages: Iterator[Messages], builder: RowBuilder, part: Slice
+) -> Iterator[pa.RecordBatch]:
     if not spec.decoded:
-        return _read_slice(spec, log, builder, part)
-    decoded = DecodedSlices(spec.decoded, builder.schema)
-    found = decoded.find(part)
-    return found if found is not None else decoded.keep(part, _read_slice(spec, log, builder, part))
+        return _decoded(spec, messages, builder, part)
+    slices = DecodedSlices(spec.decoded, builder.schema)
+    found = slices.find(part)
+    return found if found is not None else slices.keep(part, _decoded(spec, messages, builder, part))
 
 
-def _read_slice(spec: SourceSpec, log: TopicLog, builder: RowBuilder, part: Slice) -> Iterator[pa.RecordBatch]:
+def _decoded(
+    spec: SourceSpec, messages: Iterator[Messages], builder: RowBuilder, part: Slice
+) -> Iterator[pa.RecordBatch]:
     spool = SpoolWriter(spec.spool, part, keep_bodies=spec.keep_malformed)
-    for records in _gathered(log.read(spec.topic, part, spec.tag)):
-        batch, malformed = builder.build(records)
+    for several in messages:
+        batch, malformed = builder.rows(several)
         for refused in malformed:
-            record = records[refused.position]
-            spool.add(record.queue_offset, refused.reason, plain_body(record))
+            spool.add(several.queue_offset(refused.position), refused.reason, several.body(refused.position))
         if batch.num_rows:
             yield batch
     spool.flush()
 
 
 def _gathered(pulls: Iterator[Sequence[RecordParts]]) -> Iterator[list[RecordParts]]:
-    """Answers of several pulls put together: a record batch of a few rows costs as much as a large one."""
+    """Answers of several pulls put together."""
     gathered: list[RecordParts] = []
     for records in pulls:
         gathered.extend(records)

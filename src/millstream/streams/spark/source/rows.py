@@ -7,34 +7,20 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from millstream.model import properties as names
-from millstream.model.properties import decode_properties
 from millstream.protocol.record import RecordParts
 from millstream.streams.plan.types import DataType, TypeKind
-from millstream.streams.spark.source.body import plain_body
 from millstream.streams.spark.source.decoder import JsonDecoder, Malformed
+from millstream.streams.spark.source.messages import METADATA_KEYS, Messages, RecordMessages
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
 from millstream.streams.spark.source.values import converter
 from millstream.streams.spark.types import arrow_schema
 
 __all__ = ["METADATA_KEYS", "RowBuilder"]
 
-_FROM_RECORD: dict[str, Callable[[RecordParts], Any]] = {
-    "queue-id": lambda record: record.queue_id,
-    "queue-offset": lambda record: record.queue_offset,
-    "born-timestamp": lambda record: record.born_timestamp_ms,
-    "store-timestamp": lambda record: record.store_timestamp_ms,
-}
-_FROM_PROPERTIES: dict[str, Callable[[dict[str, str]], Any]] = {
-    "message-id": lambda properties: properties.get(names.UNIQUE_KEY),
-    "keys": lambda properties: tuple(properties.get(names.KEYS, "").split()) or None,
-    "tag": lambda properties: properties.get(names.TAGS),
-    "properties": lambda properties: {name: value for name, value in properties.items() if name not in names.RESERVED},
-}
-
-METADATA_KEYS = frozenset((*_FROM_RECORD, *_FROM_PROPERTIES, "topic"))
-"""The keys that METADATA FROM may name."""
+_MICROSECONDS = 1000
+"""In a millisecond; Spark's timestamps count microseconds."""
 
 
 class RowBuilder:
@@ -45,23 +31,24 @@ class RowBuilder:
         self._topic = spec.topic
         self._columns = spec.columns
         self._decoder = JsonDecoder([(column.name, column.type) for column in spec.columns if column.metadata is None])
-        self._needs_properties = any(column.metadata in _FROM_PROPERTIES for column in spec.columns)
 
     def build(self, records: Sequence[RecordParts]) -> tuple[pa.RecordBatch, tuple[Malformed, ...]]:
-        """The rows of `records` in their order, and those that are none (by their place)."""
-        decoded = self._decoder.decode([plain_body(record) for record in records])
+        """The rows of records that were pulled; see `rows`."""
+        return self.rows(RecordMessages(records))
+
+    def rows(self, messages: Messages) -> tuple[pa.RecordBatch, tuple[Malformed, ...]]:
+        """The rows of `messages` in their order, and those that are none (by their place)."""
+        decoded = self._decoder.decode(messages.bodies())
         if decoded.kept is not None:
-            records = [records[position] for position in decoded.kept.to_pylist()]
-        properties = [decode_properties(record.properties) for record in records] if self._needs_properties else []
+            messages = messages.kept(decoded.kept)
         from_body = iter(decoded.columns)
         arrays: list[pa.Array] = []
         for number, column in enumerate(self._columns):
             if column.metadata is None:
                 arrays.append(next(from_body))
             else:
-                values = self._metadata(column.metadata, records, properties)
-                arrays.append(_metadata_array(values, column, self.schema.field(number).type))
-        arrays.append(pa.nulls(len(records), self.schema.field(len(arrays)).type))
+                arrays.append(self._metadata(column.metadata, messages, column, self.schema.field(number).type))
+        arrays.append(pa.nulls(len(messages), self.schema.field(len(arrays)).type))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema), decoded.malformed
 
     def tick(self, time_ms: int) -> pa.RecordBatch:
@@ -71,12 +58,15 @@ class RowBuilder:
         arrays.append(pa.array([moment], self.schema.field(len(arrays)).type))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _metadata(self, key: str, records: Sequence[RecordParts], properties: list[dict[str, str]]) -> Iterable[Any]:
-        if key in _FROM_RECORD:
-            return map(_FROM_RECORD[key], records)
-        if key in _FROM_PROPERTIES:
-            return map(_FROM_PROPERTIES[key], properties)
-        return [self._topic] * len(records)
+    def _metadata(self, key: str, messages: Messages, column: SourceColumn, arrow_type: pa.DataType) -> pa.Array:
+        if key == "topic":
+            return _metadata_array([self._topic] * len(messages), column, arrow_type)
+        numbers = messages.numbers(key)
+        if numbers is not None and column.type.kind is TypeKind.BIGINT:
+            return numbers
+        if numbers is not None and column.type.kind in (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LTZ):
+            return pc.multiply(numbers, _MICROSECONDS).cast(arrow_type)
+        return _metadata_array(messages.metadata(key), column, arrow_type)
 
 
 def _metadata_array(values: Iterable[Any], column: SourceColumn, arrow_type: pa.DataType) -> pa.Array:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from millstream.model.message import Message
 from millstream.protocol.record import RecordParts
 from millstream.streams.spark.source.cut import QueueSpan
 from millstream.streams.spark.source.partition import Slice
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["TopicLog", "open_log"]
 
@@ -26,6 +29,18 @@ class TopicLog(Protocol):
 
     def read(self, topic: str, part: Slice, tag: str = "*") -> Iterator[Sequence[RecordParts]]:
         """The records of a slice with one of the tags, in order; those that retention removed are passed over."""
+        ...
+
+    def takes_bulk(self, topic: str) -> bool:
+        """Whether the topic can be read and written by the bulk lane; False for a topic that does not exist."""
+        ...
+
+    def read_bulk(self, topic: str, part: Slice, tag: str = "*") -> Iterator[pa.Table]:
+        """As `read`, by the bulk lane: tables of `client.bulk.fetched.TABLE_SCHEMA`, without the damaged records."""
+        ...
+
+    def send_bulk(self, topic: str, rows: pa.RecordBatch) -> None:
+        """Store rows of the bulk lane's columns in one queue; returns when all are acknowledged."""
         ...
 
     def send(self, messages: Sequence[Message]) -> None:
