@@ -71,12 +71,12 @@ class EntryFiles:
             parts.append(part)
         return b"".join(parts)
 
-    def _pieces(self, start: int, length: int) -> list[tuple[Path, int, int]]:
-        pieces, directory = [], self.directory
+    def _pieces(self, start: int, length: int) -> list[tuple[str, int, int]]:
+        pieces = []
         while length:
             file_start = start - start % self._file_bytes
             piece = min(length, file_start + self._file_bytes - start)
-            pieces.append((directory / f"{file_start:0{_NAME_DIGITS}}", start - file_start, piece))
+            pieces.append((f"{self._directory}/{file_start:0{_NAME_DIGITS}}", start - file_start, piece))
             start, length = start + piece, length - piece
         return pieces
 
@@ -87,7 +87,8 @@ class EntryFiles:
         """
         self._files.make_directory(self.directory, sync=sync)
         done = 0
-        for path, position, length in self._pieces(first * self._entry_bytes, len(packed)):
+        for name, position, length in self._pieces(first * self._entry_bytes, len(packed)):
+            path = Path(name)
             is_new = sync and not self._files.exists(path)
             with self._files.opened(path, create=True) as descriptor:
                 self._files.pwrite(descriptor, packed[done : done + length], position)

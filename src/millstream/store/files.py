@@ -136,6 +136,13 @@ class FileLayer:
         found = os.statvfs(path)
         return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
+    def names(self, path: Path) -> list[str]:
+        """The names of what is in the directory, in no order; nothing if there is no such directory."""
+        try:
+            return os.listdir(path)
+        except FileNotFoundError:
+            return []
+
     def exists(self, path: Path) -> bool:
         return path.exists()
 
@@ -186,33 +193,35 @@ class FileLayer:
 class OpenFiles:
     """Descriptors of files that are read again and again; the least recently used is closed beyond `limit`.
 
-    Not safe for use by several threads at once.
+    Paths are text here: a store with very many queues looks very many of them up. Not safe for use by several threads
+    at once.
     """
 
     def __init__(self, files: FileLayer, limit: int) -> None:
         self._files = files
         self._limit = limit
-        self._descriptors: OrderedDict[Path, int] = OrderedDict()
+        self._descriptors: OrderedDict[str, int] = OrderedDict()
 
-    def descriptor(self, path: Path) -> int:
+    def descriptor(self, path: str) -> int:
         """The descriptor of an existing file; it stays open until others push it out or it is forgotten."""
         found = self._descriptors.get(path)
         if found is not None:
             self._descriptors.move_to_end(path)
             return found
-        opened = self._descriptors[path] = self._files.open(path)
+        opened = self._descriptors[path] = self._files.open(Path(path))
         if len(self._descriptors) > self._limit:
             self._files.close(self._descriptors.popitem(last=False)[1])
         return opened
 
     def forget(self, directory: Path) -> None:
         """Close what is open under `directory`."""
-        for path in [path for path in self._descriptors if path.is_relative_to(directory)]:
+        start = f"{directory}/"
+        for path in [path for path in self._descriptors if path.startswith(start)]:
             self._files.close(self._descriptors.pop(path))
 
     def forget_file(self, path: Path) -> None:
         """Close one file if it is open."""
-        descriptor = self._descriptors.pop(path, None)
+        descriptor = self._descriptors.pop(str(path), None)
         if descriptor is not None:
             self._files.close(descriptor)
 

@@ -96,13 +96,13 @@ class QueueTable:
         wanted: dict[str, set[str]] = {}
         for queue in self:
             wanted.setdefault(queue.topic, set()).add(str(queue.queue_id))
-        for topic_directory in self._files.entries(self._directory):
-            if topic_directory.name not in wanted:
-                self._remove(topic_directory)
+        for topic in self._files.names(self._directory):
+            directory = self._directory / topic
+            if topic not in wanted:
+                self._remove(directory)
                 continue
-            for directory in self._files.entries(topic_directory):
-                if directory.name not in wanted[topic_directory.name]:
-                    self._remove(directory)
+            for queue_id in set(self._files.names(directory)) - wanted[topic]:
+                self._remove(directory / queue_id)
 
     def _remove(self, directory: Path) -> None:
         self._opened.forget(directory)
