@@ -15,6 +15,7 @@ from pathlib import Path
 from benchmarks.send import measure_send
 from benchmarks.sql import measure_first_result, measure_job, measure_latency
 from benchmarks.start import measure_start
+from benchmarks.store import measure_appends, measure_restart, measure_sync_flush, measure_topics
 
 _HERE = Path(__file__).parent
 _DEMO = _HERE.parent / "examples" / "security" / "demo.py"
@@ -32,13 +33,17 @@ def measure_demo(source: Path | None) -> dict[str, object]:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Measure the product on this machine.")
     parser.add_argument("--input", type=Path, help="events as JSON lines (.jsonl or .jsonl.zst) for sql and demo")
-    parser.add_argument("--only", action="append", help="start, send, sql, first-result, latency or demo")
+    parser.add_argument("--only", action="append", help="the name of one measurement; see benchmarks/README.md")
     arguments = parser.parse_args()
     sys.path.insert(0, str(_DEMO.parent))
     from demo import SYNTHETIC_EVENTS, read_events
 
     measurements: dict[str, Callable[[], dict[str, object]]] = {
         "start": measure_start,
+        "append": measure_appends,
+        "sync-flush": measure_sync_flush,
+        "restart": measure_restart,
+        "topics": measure_topics,
         "send": measure_send,
         "sql": lambda: measure_job(read_events(arguments.input, SYNTHETIC_EVENTS)),
         "first-result": measure_first_result,

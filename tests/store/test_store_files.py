@@ -54,9 +54,9 @@ def test_open_files_close_the_one_not_used_for_longest(tmp_path: Path) -> None:
     for name in "abc":
         (tmp_path / name).write_bytes(name.encode())
     opened = OpenFiles(HastyFiles(), 2)
-    first, second = opened.descriptor(tmp_path / "a"), opened.descriptor(tmp_path / "b")
-    assert opened.descriptor(tmp_path / "a") == first
-    opened.descriptor(tmp_path / "c")
+    first, second = opened.descriptor(f"{tmp_path}/a"), opened.descriptor(f"{tmp_path}/b")
+    assert opened.descriptor(f"{tmp_path}/a") == first
+    opened.descriptor(f"{tmp_path}/c")
     assert os.pread(first, 1, 0) == b"a"
     assert not _is_open_on(second, tmp_path / "b")
     opened.forget(tmp_path)
