@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INPUT ?=
 
-.PHONY: setup demo test lint format bench docs descriptors clean
+.PHONY: setup demo test lint format bench crash docs descriptors clean
 
 setup: $(VENV)/.ready
 
@@ -29,6 +29,9 @@ format: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks $(if $(INPUT),--input "$(INPUT)")
+
+crash: setup
+	$(BIN)/python -m crash --size full
 
 docs: setup
 	$(BIN)/python tools/generate_docs.py

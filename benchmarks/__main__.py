@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.bulk import measure_bulk
 from benchmarks.send import measure_send
 from benchmarks.sql import measure_first_result, measure_job, measure_latency
 from benchmarks.start import measure_start
@@ -45,6 +46,7 @@ def main() -> int:
         "restart": measure_restart,
         "topics": measure_topics,
         "send": measure_send,
+        "bulk": measure_bulk,
         "sql": lambda: measure_job(read_events(arguments.input, SYNTHETIC_EVENTS)),
         "first-result": measure_first_result,
         "latency": measure_latency,

@@ -43,8 +43,8 @@ class BlockingClient:
         self, nameserver: str = DEFAULT_NAMESERVER, *, timeout_s: float = 3.0, group: str = requests.DEFAULT_GROUP
     ) -> None:
         self._timeout_s = timeout_s
-        self._group = group
-        self._conversations = Conversations(parse_addresses(nameserver), group=group)
+        self.group = group
+        self.conversations = Conversations(parse_addresses(nameserver), group=group)
         self._placement = Placement()
         self._connections: dict[str, BlockingConnection] = {}
         self._process = os.getpid()
@@ -67,19 +67,19 @@ class BlockingClient:
 
     def route(self, topic: str) -> TopicRouteData:
         """Where the topic lies; TOPIC_NOT_FOUND."""
-        return self._run(self._conversations.route(topic))
+        return self.run(self.conversations.route(topic))
 
     def queues(self, topic: str, permission: Permission = Permission.READ) -> list[QueueAddress]:
         """The topic's queues with that permission, sorted."""
-        return self._run(self._conversations.queues(topic, permission))
+        return self.run(self.conversations.queues(topic, permission))
 
     def queue_ranges(self, topic: str) -> list[BrokerQueueRange]:
         """What can be read of each queue; one atomic look per broker."""
-        return self._run(self._conversations.queue_ranges(topic))
+        return self.run(self.conversations.queue_ranges(topic))
 
     def offset_by_time(self, queue: QueueAddress, timestamp_ms: int, *, upper: bool = False) -> int:
         """The first offset stored at `timestamp_ms` or later; `upper`: the last one stored then or earlier."""
-        return self._run(self._conversations.offset_by_time(queue, timestamp_ms, upper=upper))
+        return self.run(self.conversations.offset_by_time(queue, timestamp_ms, upper=upper))
 
     # messages
 
@@ -94,8 +94,8 @@ class BlockingClient:
         filter: TagFilter = ALL,
     ) -> PullBatch:
         """One batch from `offset` on; after `wait_ms` with nothing new, a batch without records."""
-        return self._run(
-            self._conversations.pull(
+        return self.run(
+            self.conversations.pull(
                 queue, offset, max_messages=max_messages, max_bytes=max_bytes, wait_ms=wait_ms, filter=filter
             )
         )
@@ -108,9 +108,10 @@ class BlockingClient:
         while offset < end:
             limit = min(end - offset, requests.DEFAULT_PULL_MESSAGES)
             batch = self.pull(queue, offset, max_messages=limit, max_bytes=max_bytes)
-            if batch.status is not PullStatus.FOUND:
+            if batch.status is PullStatus.FOUND:
+                yield batch
+            elif batch.status is not PullStatus.ALL_FILTERED or batch.next_offset <= offset:
                 raise range_is_gone(queue, offset, end, batch)
-            yield batch
             offset = batch.next_offset
 
     def send_many(self, messages: Sequence[Message], *, ordered: bool = False) -> list[Sent]:
@@ -129,8 +130,8 @@ class BlockingClient:
             lists = self._placement.batches(messages, queues.__getitem__)
             batches = (batch for one_queue in lists for batch in one_queue)
         for batch in batches:
-            request = batch.request(self._group)
-            sent = self._run(self._conversations.send(batch.queue, request, batch.message_ids))
+            request = batch.request(self.group)
+            sent = self.run(self.conversations.send(batch.queue, request, batch.message_ids))
             for position, receipt in zip(batch.positions, sent, strict=True):
                 receipts[position] = receipt
         return [receipt for receipt in receipts if receipt is not None]
@@ -139,45 +140,46 @@ class BlockingClient:
 
     def query_offset(self, group: str, queue: QueueAddress) -> int | None:
         """The group's committed offset, or None."""
-        return self._run(self._conversations.query_offset(group, queue))
+        return self.run(self.conversations.query_offset(group, queue))
 
     def commit_offset(self, group: str, queue: QueueAddress, offset: int) -> None:
         """Keep the group's offset in the broker."""
-        self._run(self._conversations.commit_offset(group, queue, offset))
+        self.run(self.conversations.commit_offset(group, queue, offset))
 
     # administration
 
     def create_topic(self, config: TopicConfig) -> None:
         """Create a topic; nothing happens if it is there with the same settings, else TOPIC_EXISTS."""
-        self._run(self._conversations.create_topic(config))
+        self.run(self.conversations.create_topic(config))
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and its messages; TOPIC_NOT_FOUND."""
-        self._run(self._conversations.delete_topic(name))
+        self.run(self.conversations.delete_topic(name))
 
     def topics(self) -> list[TopicConfig]:
         """All topics, by name."""
-        return self._run(self._conversations.topics())
+        return self.run(self.conversations.topics())
 
     def describe_topic(self, name: str) -> TopicConfig:
         """One topic's settings; TOPIC_NOT_FOUND."""
-        return self._run(self._conversations.describe_topic(name))
+        return self.run(self.conversations.describe_topic(name))
 
     def create_group(self, config: GroupConfig) -> None:
         """Create a consumer group; nothing happens if it is there with the same settings, else GROUP_EXISTS."""
-        self._run(self._conversations.create_group(config))
+        self.run(self.conversations.create_group(config))
 
     def delete_group(self, name: str) -> None:
         """Delete a consumer group and its offsets; GROUP_NOT_FOUND."""
-        self._run(self._conversations.delete_group(name))
+        self.run(self.conversations.delete_group(name))
 
     def groups(self) -> list[GroupConfig]:
         """All consumer groups, by name."""
-        return self._run(self._conversations.groups())
+        return self.run(self.conversations.groups())
 
     # inside
 
-    def _run(self, conversation: Conversation[_T]) -> _T:
+    def run(self, conversation: Conversation[_T]) -> _T:
+        """Ask what the conversation wants to know, until it is over; its result."""
         try:
             ask = next(conversation)
             while True:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+import sys
 import tracemalloc
 
 import pyarrow as pa
@@ -12,8 +13,16 @@ from arrow_bodies import CODECS, columns, record_batch, stream_of
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+if sys.version_info >= (3, 14):
+    from compression.zstd import CompressionParameter, ZstdCompressor
+else:
+    from backports.zstd import CompressionParameter, ZstdCompressor
+
 from millstream.model.errors import MessageRefused, StoreError
 from millstream.protocol.arrow.batch import MAX_ROWS, MAX_UNCOMPRESSED_BYTES, BatchOutline, outline, rows
+from millstream.protocol.arrow.buffers import MAX_WINDOW_LOG, plain_bytes
+from millstream.protocol.arrow.flatbuffer import Misfit
+from millstream.protocol.arrow.layout import Buffer
 
 _NAMES = ("body", "key", "tag", "properties")
 
@@ -188,6 +197,14 @@ def test_bytes_after_a_compressed_buffer_are_damage(codec):
     assert tracemalloc.get_traced_memory()[1] < 1_000_000
     tracemalloc.stop()
     assert len(list(rows(body))) == 1
+
+
+def test_a_frame_that_asks_for_a_larger_window_than_any_batch_needs_is_damage():
+    compressor = ZstdCompressor(options={CompressionParameter.window_log: MAX_WINDOW_LOG + 1})
+    frame = compressor.compress(b"x" * 1000) + compressor.flush()
+    place = Buffer(0, len(frame), 1000, packed=True)
+    with pytest.raises(Misfit, match="cannot be decompressed"):
+        plain_bytes(frame, place, "zstd")
 
 
 _SAMPLES = [

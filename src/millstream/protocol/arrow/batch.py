@@ -47,7 +47,7 @@ def outline(body: bytes | memoryview) -> BatchOutline:
     hold what they declare shows in `rows`.
     """
     try:
-        layout = read_layout(bytes(body))
+        layout = read_layout(body)
     except Misfit as error:
         raise MessageRefused(
             "MESSAGE_MALFORMED", f"The Arrow batch of {len(body)} bytes is refused: {error}."

@@ -90,7 +90,7 @@ class StreamLayout:
     columns: tuple[ColumnLayout, ...]
 
 
-def read_layout(stream: bytes) -> StreamLayout:
+def read_layout(stream: bytes | memoryview) -> StreamLayout:
     """The layout of a bulk body that fits the format and the limits; Misfit otherwise."""
     schema, position, end = _message(stream, 0, _SCHEMA)
     if position != end:
@@ -102,7 +102,7 @@ def read_layout(stream: bytes) -> StreamLayout:
     return _batch_layout(stream, batch, names, start, end)
 
 
-def _message(stream: bytes, position: int, kind: int) -> tuple[Table, int, int]:
+def _message(stream: bytes | memoryview, position: int, kind: int) -> tuple[Table, int, int]:
     """The header of the message at `position`, and where its body begins and ends."""
     start = position + _MESSAGE_HEAD.size
     if start > len(stream):
@@ -113,7 +113,7 @@ def _message(stream: bytes, position: int, kind: int) -> tuple[Table, int, int]:
     body = start + metadata_bytes
     if body > len(stream):
         raise Misfit(f"metadata of {metadata_bytes} bytes at {position} of {len(stream)}")
-    message = root_table(stream[start:body])
+    message = root_table(bytes(stream[start:body]))
     if message.int16(0) not in _VERSIONS:
         raise Misfit(f"metadata version number {message.int16(0)}")
     header = message.table(2)
@@ -148,7 +148,7 @@ def _column_names(schema: Table) -> list[str]:
     return names
 
 
-def _batch_layout(stream: bytes, batch: Table, names: list[str], start: int, end: int) -> StreamLayout:
+def _batch_layout(stream: bytes | memoryview, batch: Table, names: list[str], start: int, end: int) -> StreamLayout:
     rows = batch.int64(0)
     if not 1 <= rows <= MAX_ROWS:
         raise Misfit(f"{rows} rows; 1 to {MAX_ROWS} are allowed")
@@ -182,7 +182,7 @@ def _codec(compression: Table | None) -> str | None:
     return CODECS[number]
 
 
-def _buffer(stream: bytes, start: int, end: int, codec: str | None) -> Buffer:
+def _buffer(stream: bytes | memoryview, start: int, end: int, codec: str | None) -> Buffer:
     if codec is None or start == end:
         return Buffer(start, end, end - start, packed=False)
     if end - start < _INT64.size:

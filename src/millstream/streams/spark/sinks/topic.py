@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millstream.client.bulk.gathering import GatheredRows, checked_text
+from millstream.client.bulk.gathering import GatheredRows, checked_text, row_bytes
 from millstream.model.message import Message
 from millstream.streams.plan.tables import MetadataColumn, Table
 from millstream.streams.plan.types import Schema
@@ -54,7 +54,7 @@ class MessageMaker:
         for text, keys, tag, named in self._parts(rows):
             key = " ".join(keys) or None
             stored = checked_text(key, tag, named) if key or tag or named else None
-            gathered.add(text, key, tag, stored)
+            gathered.add(text, key, tag, stored, row_bytes(text, key, tag, stored))
         return gathered.record_batch()
 
     def _parts(self, rows: pa.RecordBatch) -> Iterator[tuple[bytes, tuple[str, ...], str | None, dict[str, str]]]:

@@ -1,0 +1,133 @@
+"""What the bulk lane asks of brokers, sans-io, in the manner of `client.conversations`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+from millstream.client import requests as ordinary
+from millstream.client.bulk import requests
+from millstream.client.bulk.encoding import EncodedBatch
+from millstream.client.bulk.values import BulkReceipt
+from millstream.client.conversations import RETRY_DELAY_S, SEND_RETRIES, Ask, Conversation, Conversations
+from millstream.client.outgoing import MessageIds, outgoing_properties
+from millstream.client.values import PullBatch, QueueAddress
+from millstream.model.errors import MillstreamError, Unreachable
+from millstream.model.message import Message
+from millstream.model.properties import decode_properties
+from millstream.model.topic import Permission
+from millstream.protocol.remoting.batch import encode_batch_item
+
+__all__ = ["BulkConversations"]
+
+_log = logging.getLogger(__name__)
+
+_NO_LANE: Final = frozenset({"REQUEST_NOT_SUPPORTED", "UNSUPPORTED_FEATURE"})
+"""Errors that say that the broker does not know bulk messages."""
+
+
+class BulkConversations:
+    """The operations, over the routes of `conversations`.
+
+    With `fallback`, rows go as ordinary messages where broker or topic take no bulk messages; the log says so once.
+    """
+
+    def __init__(self, conversations: Conversations, *, group: str, fallback: bool = False) -> None:
+        self._conversations = conversations
+        self._group = group
+        self._fallback = fallback
+        self._without_lane: set[tuple[str, str]] = set()
+        self._ids = MessageIds()
+
+    def put(
+        self, queue: QueueAddress, batch: EncodedBatch, *, retries: int = SEND_RETRIES
+    ) -> Conversation[list[BulkReceipt]]:
+        """Store a batch in that queue, all or nothing; one receipt, or several after a fallback.
+
+        Sends again as an ordinary send does, so that a batch may be stored twice. After a fallback the rows before a
+        failed request stay stored.
+        """
+        place = queue.topic, queue.broker_name
+        if place not in self._without_lane:
+            try:
+                return [(yield from self._put(queue, batch, retries))]
+            except MillstreamError as error:
+                if not self._fallback or not (yield from self._has_no_lane(queue.topic, error)):
+                    raise
+                self._without_lane.add(place)
+                _log.warning("Topic %s of %s is sent to as ordinary messages: %s", *place, error.message)
+        return (yield from self._put_ordinary(queue, batch, retries))
+
+    def fetch(self, queue: QueueAddress, offset: int, *, max_bytes: int, wait_ms: int) -> Conversation[PullBatch]:
+        """Records from `offset` on, not verified; after `wait_ms` without any, a batch without records."""
+        command = requests.bulk_fetch(queue, offset, group=self._group, max_bytes=max_bytes, wait_ms=wait_ms)
+        answer = yield Ask(queue.broker_address, command, wait_ms / 1000)
+        if answer.code not in requests.PULL_STATUSES:
+            self._conversations.forget_route(queue.topic)
+        return requests.pulled(answer, queue.broker_address)
+
+    def _put(self, queue: QueueAddress, batch: EncodedBatch, retries: int) -> Conversation[BulkReceipt]:
+        for attempt in range(retries + 1):
+            command = requests.bulk_put(queue, batch.stream, batch.rows)
+            try:
+                answer = yield Ask(queue.broker_address, command, delay_s=RETRY_DELAY_S * attempt)
+                return requests.bulk_sent(answer, queue, batch.rows)
+            except MillstreamError as error:
+                if error.name not in _NO_LANE:
+                    self._conversations.forget_route(queue.topic)
+                if attempt == retries or not (isinstance(error, Unreachable) or error.name == "TOO_MANY_REQUESTS"):
+                    raise
+            queue = yield from self._moved(queue)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _moved(self, queue: QueueAddress) -> Conversation[QueueAddress]:
+        """The same queue at its broker's present address, as far as a nameserver can be asked."""
+        try:
+            present = yield from self._conversations.queues(queue.topic, Permission.WRITE)
+        except MillstreamError:
+            return queue
+        same = (item for item in present if (item.broker_name, item.queue_id) == (queue.broker_name, queue.queue_id))
+        return next(same, queue)
+
+    def _has_no_lane(self, topic: str, error: MillstreamError) -> Conversation[bool]:
+        """Whether a put failed because the broker, or else the topic, takes no bulk messages at all."""
+        if error.name in _NO_LANE:
+            return True
+        if error.name != "MESSAGE_MALFORMED":
+            return False
+        return not (yield from self._conversations.describe_topic(topic)).holds_batches
+
+    def _put_ordinary(self, queue: QueueAddress, batch: EncodedBatch, retries: int) -> Conversation[list[BulkReceipt]]:
+        receipts = []
+        for ids, items in self._requests(queue.topic, batch):
+            command = ordinary.send_batch(queue, items, group=self._group)
+            sent = yield from self._conversations.send(queue, command, ids, retries=retries)
+            receipts.append(BulkReceipt(sent[0].queue, sent[0].queue_offset, len(ids), None))
+        return receipts
+
+    def _requests(self, topic: str, batch: EncodedBatch) -> Iterator[tuple[list[str], list[bytes]]]:
+        ids: list[str] = []
+        items: list[bytes] = []
+        size_bytes = 0
+        for row in batch.batch.to_pylist():
+            message_id = self._ids.next()
+            item = _ordinary_item(topic, row, message_id)
+            if items and (
+                len(items) == ordinary.MAX_BATCH_MESSAGES or size_bytes + len(item) > ordinary.MAX_BATCH_BYTES
+            ):
+                yield ids, items
+                ids, items, size_bytes = [], [], 0
+            ids.append(message_id)
+            items.append(item)
+            size_bytes += len(item)
+        yield ids, items
+
+
+def _ordinary_item(topic: str, row: dict[str, object], message_id: str) -> bytes:
+    body, key, tag, text = row["body"], row.get("key"), row.get("tag"), row.get("properties")
+    assert isinstance(body, bytes)
+    held = outgoing_properties(
+        Message(topic, body, None if tag is None else str(tag), () if key is None else (str(key),)), message_id
+    )
+    return encode_batch_item(body, {**decode_properties(str(text).encode()), **held} if text else held)

@@ -1,0 +1,222 @@
+"""Sending through the bulk lane from an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Final, Self
+
+import pyarrow as pa
+
+from millstream.client.bulk.conversations import BulkConversations
+from millstream.client.bulk.encoding import BulkEncoder, EncodedBatch
+from millstream.client.bulk.gathering import GatheredRows, GatherLimits, checked_text, row_bytes
+from millstream.client.bulk.values import BulkReceipt, MessageReceipt, receipt_of_row
+from millstream.client.client import Client
+from millstream.client.conversations import SEND_RETRIES
+from millstream.client.values import QueueAddress
+from millstream.model.errors import MillstreamError, NameRefused
+from millstream.model.topic import Permission
+
+__all__ = ["BulkProducer", "PendingMessage"]
+
+_DEFAULT_LIMITS: Final = GatherLimits()
+
+
+@dataclass(slots=True)
+class PendingMessage:
+    """A message on its way. Await it for its receipt, or for the error that its batch met."""
+
+    _receipts: asyncio.Future[list[BulkReceipt]]
+    _row: int
+
+    def __await__(self) -> Generator[Any, None, MessageReceipt]:
+        receipts = yield from asyncio.shield(self._receipts).__await__()
+        return receipt_of_row(receipts, self._row)
+
+
+@dataclass(slots=True)
+class _QueueLine:
+    """One queue: one batch is made and one is sent at a time, first come, first served, which keeps the order."""
+
+    encoding: asyncio.Lock = field(default_factory=asyncio.Lock)
+    sending: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+@dataclass(slots=True)
+class _OpenRows:
+    rows: GatheredRows
+    receipts: asyncio.Future[list[BulkReceipt]]
+    timer: asyncio.TimerHandle
+
+
+class BulkProducer:
+    """Sends to topics whose queues take bulk messages, over one client; an async context manager.
+
+    Batches of a topic take its queues in turn; in each queue messages keep the order of the calls. `encoder` sets codec
+    and rows, `limits` how single messages are gathered. With `fallback`, rows go as ordinary messages where the broker
+    or the topic takes no bulk messages. Bytes that wait are bounded by `limits.waiting_bytes`: the calls wait then.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        encoder: BulkEncoder | None = None,
+        limits: GatherLimits = _DEFAULT_LIMITS,
+        retries: int = SEND_RETRIES,
+        fallback: bool = False,
+    ) -> None:
+        self._client = client
+        self._encoder = encoder or BulkEncoder()
+        self._limits = limits
+        self._retries = retries
+        self._conversations = BulkConversations(client.conversations, group=client.group, fallback=fallback)
+        self._open: dict[str, _OpenRows] = {}
+        self._lines: dict[tuple[str, str, int], _QueueLine] = {}
+        self._choosing: dict[str, asyncio.Lock] = {}
+        self._turn = 0
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._waiting_bytes = 0
+        self._wait_for_room: deque[asyncio.Future[None]] = deque()
+        self._failure: MillstreamError | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of rows that are gathered or sent and not yet acknowledged."""
+        return self._waiting_bytes
+
+    async def send(
+        self,
+        topic: str,
+        body: bytes,
+        *,
+        key: str | None = None,
+        tag: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> PendingMessage:
+        """Take one message, to be sent with its neighbours; waits only while too many bytes wait.
+
+        The result is awaited for the receipt. ILLEGAL_PROPERTY at once for what cannot be stored.
+        """
+        text = checked_text(key, tag, properties) if key or tag or properties else None
+        size = row_bytes(body, key, tag, text)
+        if self._waiting_bytes and self._waiting_bytes + size > self._limits.waiting_bytes:
+            await self._room(size)
+        self._waiting_bytes += size
+        gathered = self._open.get(topic) or self._begin(topic)
+        row = gathered.rows.add(body, key, tag, text, size)
+        if gathered.rows.is_full(self._limits):
+            self._release(topic)
+        return PendingMessage(gathered.receipts, row)
+
+    async def send_batch(
+        self, topic: str, rows: pa.RecordBatch | pa.Table | EncodedBatch, *, queue: QueueAddress | None = None
+    ) -> list[BulkReceipt]:
+        """Store rows that are Arrow already, in `queue` or the next one; returns when all are acknowledged.
+
+        More rows than a bulk message holds become several, of which some may be stored where another fails.
+        """
+        size = len(rows.stream) if isinstance(rows, EncodedBatch) else rows.nbytes
+        if self._waiting_bytes and self._waiting_bytes + size > self._limits.waiting_bytes:
+            await self._room(size)
+        self._waiting_bytes += size
+        try:
+            return await self._store(topic, rows, queue)
+        finally:
+            self._give_room(size)
+
+    async def flush(self) -> None:
+        """Send what is gathered and wait until all of it is answered; raises the first failure since the last flush."""
+        for topic in list(self._open):
+            self._release(topic)
+        if self._under_way:
+            await asyncio.wait(set(self._under_way))
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    async def close(self) -> None:
+        """Flush; the client stays open."""
+        await self.flush()
+
+    # inside
+
+    def _begin(self, topic: str) -> _OpenRows:
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(self._limits.hold_s, self._release, topic)
+        gathered = _OpenRows(GatheredRows(topic), loop.create_future(), timer)
+        self._open[topic] = gathered
+        return gathered
+
+    def _release(self, topic: str) -> None:
+        gathered = self._open.pop(topic)
+        gathered.timer.cancel()
+        task = asyncio.get_running_loop().create_task(self._deliver(topic, gathered))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+
+    async def _deliver(self, topic: str, gathered: _OpenRows) -> None:
+        try:
+            gathered.receipts.set_result(await self._store(topic, gathered.rows, None))
+        except MillstreamError as error:
+            self._failure = self._failure or error
+            gathered.receipts.set_exception(error)
+            # Whoever does not ask for the receipt learns of the failure from `flush`.
+            gathered.receipts.exception()
+        finally:
+            gathered.receipts.cancel()
+            self._give_room(gathered.rows.size_bytes)
+
+    async def _store(
+        self, topic: str, rows: pa.RecordBatch | pa.Table | EncodedBatch | GatheredRows, queue: QueueAddress | None
+    ) -> list[BulkReceipt]:
+        # The locks are taken without a pause between them, so that nobody overtakes.
+        async with self._choosing.setdefault(topic, asyncio.Lock()):
+            place = queue or await self._next_queue(topic)
+            line = self._lines.setdefault((topic, place.broker_name, place.queue_id), _QueueLine())
+        async with line.encoding:
+            batches = [rows] if isinstance(rows, EncodedBatch) else await asyncio.to_thread(self._encoded, rows)
+        receipts: list[BulkReceipt] = []
+        async with line.sending:
+            for batch in batches:
+                conversation = self._conversations.put(place, batch, retries=self._retries)
+                receipts += await self._client.run(conversation)
+        return receipts
+
+    def _encoded(self, rows: pa.RecordBatch | pa.Table | GatheredRows) -> list[EncodedBatch]:
+        return list(self._encoder.encode(rows.record_batch() if isinstance(rows, GatheredRows) else rows))
+
+    async def _next_queue(self, topic: str) -> QueueAddress:
+        queues = await self._client.queues(topic, Permission.WRITE)
+        if not queues:
+            raise NameRefused("FORBIDDEN", f"The topic {topic} has no queue that can be written.")
+        self._turn += 1
+        return queues[self._turn % len(queues)]
+
+    async def _room(self, size: int) -> None:
+        while self._waiting_bytes and self._waiting_bytes + size > self._limits.waiting_bytes:
+            # What is gathered may itself be what fills the room.
+            for topic in list(self._open):
+                self._release(topic)
+            turn = asyncio.get_running_loop().create_future()
+            self._wait_for_room.append(turn)
+            await turn
+
+    def _give_room(self, size: int) -> None:
+        self._waiting_bytes -= size
+        waiting, self._wait_for_room = self._wait_for_room, deque()
+        for turn in waiting:
+            if not turn.done():
+                turn.set_result(None)

@@ -1,0 +1,155 @@
+"""The messages that rows are made of, as they came: records one by one, or a table of the bulk lane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+
+from millstream.client.bulk.body import plain_body
+from millstream.model import properties as names
+from millstream.model.properties import decode_properties
+from millstream.protocol.record import RecordParts
+
+__all__ = ["METADATA_KEYS", "Messages", "RecordMessages", "TableMessages"]
+
+_FROM_RECORD: Final[dict[str, Callable[[RecordParts], Any]]] = {
+    "queue-id": lambda record: record.queue_id,
+    "queue-offset": lambda record: record.queue_offset,
+    "born-timestamp": lambda record: record.born_timestamp_ms,
+    "store-timestamp": lambda record: record.store_timestamp_ms,
+}
+_FROM_PROPERTIES: Final[dict[str, Callable[[dict[str, str]], Any]]] = {
+    "message-id": lambda properties: properties.get(names.UNIQUE_KEY),
+    "keys": lambda properties: tuple(properties.get(names.KEYS, "").split()) or None,
+    "tag": lambda properties: properties.get(names.TAGS),
+    "properties": lambda properties: {name: value for name, value in properties.items() if name not in names.RESERVED},
+}
+_NUMBERS: Final = {
+    "queue-offset": "queue_offset",
+    "born-timestamp": "born_timestamp_ms",
+    "store-timestamp": "store_timestamp_ms",
+}
+
+METADATA_KEYS: Final = frozenset((*_FROM_RECORD, *_FROM_PROPERTIES, "topic"))
+"""The keys that METADATA FROM may name."""
+
+
+class Messages(Protocol):
+    """Messages of one queue, in order."""
+
+    def __len__(self) -> int:
+        """How many."""
+        ...
+
+    def bodies(self) -> Sequence[bytes | memoryview]:
+        """Their bodies, unpacked."""
+        ...
+
+    def body(self, position: int) -> bytes | memoryview:
+        """One body, unpacked."""
+        ...
+
+    def queue_offset(self, position: int) -> int:
+        """Where one of them lies."""
+        ...
+
+    def kept(self, positions: pa.Array) -> Messages:
+        """Those at `positions` alone."""
+        ...
+
+    def metadata(self, key: str) -> Iterable[Any]:
+        """The values of a metadata key other than `topic`: numbers, texts, a tuple of keys, a dict of properties."""
+        ...
+
+    def numbers(self, key: str) -> pa.Array | None:
+        """The same as int64 where they are at hand in that form, else None."""
+        ...
+
+
+class RecordMessages:
+    """Messages that were pulled."""
+
+    def __init__(self, records: Sequence[RecordParts]) -> None:
+        self._records = records
+        self._properties: list[dict[str, str]] | None = None
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def bodies(self) -> Sequence[bytes | memoryview]:
+        """Their bodies, unpacked."""
+        return [plain_body(record) for record in self._records]
+
+    def body(self, position: int) -> bytes | memoryview:
+        """One body, unpacked."""
+        return plain_body(self._records[position])
+
+    def queue_offset(self, position: int) -> int:
+        """Where one of them lies."""
+        return self._records[position].queue_offset
+
+    def kept(self, positions: pa.Array) -> RecordMessages:
+        """Those at `positions` alone."""
+        return RecordMessages([self._records[position] for position in positions.to_pylist()])
+
+    def metadata(self, key: str) -> Iterable[Any]:
+        """The values of a metadata key."""
+        if key in _FROM_RECORD:
+            return map(_FROM_RECORD[key], self._records)
+        if self._properties is None:
+            self._properties = [decode_properties(record.properties) for record in self._records]
+        return map(_FROM_PROPERTIES[key], self._properties)
+
+    def numbers(self, key: str) -> pa.Array | None:
+        """Nothing is at hand."""
+        return None
+
+
+class TableMessages:
+    """Messages that were fetched by the bulk lane: rows of `client.bulk.fetched.TABLE_SCHEMA`."""
+
+    def __init__(self, rows: pa.RecordBatch, queue_id: int) -> None:
+        self._rows = rows
+        self._queue_id = queue_id
+
+    def __len__(self) -> int:
+        return int(self._rows.num_rows)
+
+    def bodies(self) -> Sequence[bytes | memoryview]:
+        """Their bodies."""
+        bodies: list[bytes] = self._rows.column("body").to_pylist()
+        return bodies
+
+    def body(self, position: int) -> bytes | memoryview:
+        """One body."""
+        body: bytes = self._rows.column("body")[position].as_py()
+        return body
+
+    def queue_offset(self, position: int) -> int:
+        """Where one of them lies."""
+        return int(self._rows.column("queue_offset")[position].as_py())
+
+    def kept(self, positions: pa.Array) -> TableMessages:
+        """Those at `positions` alone."""
+        return TableMessages(self._rows.take(positions), self._queue_id)
+
+    def metadata(self, key: str) -> Iterable[Any]:
+        """The values of a metadata key."""
+        match key:
+            case "queue-id":
+                return [self._queue_id] * len(self)
+            case "tag":
+                return list(self._rows.column("tag").to_pylist())
+            case "keys":
+                return [tuple((key or "").split()) or None for key in self._rows.column("key").to_pylist()]
+            case _ if key in _NUMBERS:
+                return list(self._rows.column(_NUMBERS[key]).to_pylist())
+        texts = self._rows.column("properties").to_pylist()
+        take = _FROM_PROPERTIES[key]
+        return [take(decode_properties((text or "").encode())) for text in texts]
+
+    def numbers(self, key: str) -> pa.Array | None:
+        """Offsets and times."""
+        return self._rows.column(_NUMBERS[key]) if key in _NUMBERS else None

@@ -1,0 +1,133 @@
+"""Topics read by the bulk lane give the very rows that they give when they are pulled."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs the extra streams")
+
+import pyarrow as pa
+
+from millstream.client.blocking import BlockingClient
+from millstream.client.bulk.blocking_producer import BlockingBulkProducer
+from millstream.client.bulk.encoding import BulkEncoder
+from millstream.model.message import Message
+from millstream.model.topic import TopicConfig
+from millstream.protocol.remoting.codes import RequestCode
+from millstream.streams.plan.types import BIGINT, INT, STRING, DataType, TypeKind
+from millstream.streams.spark.source.client_log import ClientLog
+from millstream.streams.spark.source.cut import next_cut
+from millstream.streams.spark.source.malformed import Spool
+from millstream.streams.spark.source.partition import Slice, TopicPartition
+from millstream.streams.spark.source.position import Position
+from millstream.streams.spark.source.reader import TopicBatchReader, read_partition
+from millstream.streams.spark.source.rows import METADATA_KEYS
+from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
+from servers import Servers
+
+QUEUE = "broker-a/0"
+COLUMNS = (
+    SourceColumn("topic", STRING, "topic"),
+    SourceColumn("queue", INT, "queue-id"),
+    SourceColumn("id", INT),
+    SourceColumn("at", BIGINT, "queue-offset"),
+    SourceColumn("text_at", STRING, "queue-offset"),
+    SourceColumn("message", STRING, "message-id"),
+    SourceColumn("keys", STRING, "keys"),
+    SourceColumn("key_list", DataType(TypeKind.ARRAY, elements=(STRING,)), "keys"),
+    SourceColumn("tag", STRING, "tag"),
+    SourceColumn("born", BIGINT, "born-timestamp"),
+    SourceColumn("stored", DataType(TypeKind.TIMESTAMP_LTZ, precision=3), "store-timestamp"),
+    SourceColumn("stored_plain", DataType(TypeKind.TIMESTAMP, precision=3), "store-timestamp"),
+    SourceColumn("properties", DataType(TypeKind.MAP, elements=(STRING, STRING)), "properties"),
+)
+BULK_ROWS = 1000
+
+
+@pytest.fixture
+def log(servers_in_thread: Servers) -> Iterator[ClientLog]:
+    """A log whose topic `b` holds bulk messages of 1,000 rows, single messages and rows that are no JSON."""
+    with BlockingClient(servers_in_thread.nameserver) as client:
+        client.create_topic(TopicConfig("b", read_queues=1, write_queues=1, attributes={"queue.type": "BatchCQ"}))
+        client.create_topic(TopicConfig("plain", read_queues=1, write_queues=1))
+        producer = BlockingBulkProducer(client, encoder=BulkEncoder(max_rows=BULK_ROWS))
+        for start in (0, 3000):
+            producer.send_batch("b", _rows(start, start + 3000))
+            single = [Message("b", b'{"id": -1}', "x", ("k", "l"), user_properties={"mine": "yes"})] * 3
+            client.send_many(single)
+    opened = ClientLog(servers_in_thread.nameserver, timeout_s=10.0)
+    yield opened
+    opened.close()
+
+
+def _rows(start: int, stop: int) -> pa.RecordBatch:
+    numbers = range(start, stop)
+    return pa.record_batch(
+        {
+            "body": [b"no json" if n % 500 == 7 else json.dumps({"id": n}).encode() for n in numbers],
+            "key": [None if n % 3 else f"k{n}" for n in numbers],
+            "tag": [None if n % 4 == 3 else "abc"[n % 4] for n in numbers],
+            "properties": [None if n % 2 else f"colour\x01c{n}\x02PGROUP\x01hidden\x02" for n in numbers],
+        }
+    )
+
+
+def spec(servers: Servers, directory: Path, tag: str = "*", start: int = 0, end: int = 0) -> SourceSpec:
+    return SourceSpec(
+        servers.nameserver, "b", COLUMNS, Position({QUEUE: start}), Position({QUEUE: end}), tag=tag,
+        spool=str(directory / "spool"), decoded="",
+    )  # fmt: skip
+
+
+def table(spec: SourceSpec, part: Slice, *, bulk: bool) -> pa.Table:
+    batches = list(read_partition(spec, TopicPartition((part,), bulk=bulk)))
+    assert all(batch.num_rows <= 8000 for batch in batches)
+    return pa.Table.from_batches(batches) if batches else pa.table({})
+
+
+@pytest.mark.parametrize("tag", ["*", "a||b", "x", "none"])
+@pytest.mark.parametrize(("start", "end"), [(0, 6006), (1, 999), (999, 1001), (2500, 3002), (3001, 5777), (6005, 6006)])
+def test_both_lanes_give_the_same_rows_of_any_range(
+    servers_in_thread: Servers, log: ClientLog, tmp_path: Path, tag: str, start: int, end: int
+) -> None:
+    part = Slice(QUEUE, start, end)
+    assert {column.metadata for column in COLUMNS} - {None} == METADATA_KEYS
+    bulk = table(spec(servers_in_thread, tmp_path / "bulk", tag), part, bulk=True)
+    ordinary = table(spec(servers_in_thread, tmp_path / "ordinary", tag), part, bulk=False)
+    assert bulk.to_pylist() == ordinary.to_pylist()
+    assert bulk.num_rows > 0 or tag != "*"
+    spools = [Spool(tmp_path / lane / "spool") for lane in ("bulk", "ordinary")]
+    refused = [[message for file in spool.files() for message in spool.read(file)] for spool in spools]
+    assert refused[0] == refused[1]
+
+
+def test_the_topic_says_whether_the_lane_is_taken(servers_in_thread: Servers, log: ClientLog, tmp_path: Path) -> None:
+    assert [log.takes_bulk(topic) for topic in ("b", "plain", "missing")] == [True, False, False]
+    reader = TopicBatchReader(spec(servers_in_thread, tmp_path, end=6006))
+    assert all(isinstance(task, TopicPartition) and task.bulk for task in reader.partitions())
+
+
+def test_a_broker_without_the_lane_is_pulled_from(servers_in_thread: Servers, log: ClientLog) -> None:
+    del servers_in_thread.broker_server.handlers[RequestCode.BULK_FETCH]  # type: ignore[attr-defined]
+    assert not log.takes_bulk("b")
+
+
+def test_a_cut_by_store_time_counts_the_rows_of_bulk_messages(log: ClientLog) -> None:
+    spans = log.spans("b")
+    assert spans[QUEUE].max_offset == 6006
+    position, seen = Position(), 0
+    for _ in range(100):
+        end = next_cut(position, spans, 1500, lambda queue, at: log.offset_at("b", queue, at), lambda: 0)
+        if not end.rows_since(position):
+            break
+        part = Slice(QUEUE, position.offset(QUEUE), end.offset(QUEUE))
+        offsets = [at for rows in log.read_bulk("b", part) for at in rows.column("queue_offset").to_pylist()]
+        assert offsets == list(range(part.start, part.end))
+        assert len(offsets) == end.rows_since(position)
+        seen += len(offsets)
+        position = end
+    assert seen == 6006
