@@ -93,7 +93,9 @@ def check_message(message: OutgoingMessage, topic: TopicConfig) -> None:
             "MESSAGE_MALFORMED", f"A message for the topic {message.topic[:200]!r} is in a send to {topic.name!r}."
         )
     size_bytes = len(message.body)
-    if not size_bytes:
+    if topic.is_compacted:
+        _check_key(message, topic)
+    elif not size_bytes:
         raise MessageRefused("BODY_EMPTY", f"A message for the topic {topic.name!r} has an empty body.")
     if size_bytes > MAX_BODY_BYTES:
         raise MessageRefused("BODY_TOO_LARGE", f"The body has {size_bytes} bytes; the limit is {MAX_BODY_BYTES}.")
@@ -198,6 +200,16 @@ def _check_type(message: OutgoingMessage, topic: TopicConfig) -> None:
     group = message.properties.get(names.MESSAGE_GROUP, "")
     if not group.strip() or _CONTROL(group) or _size_bytes((group,)) > MAX_MESSAGE_GROUP_BYTES:
         raise MessageRefused("ILLEGAL_MESSAGE_GROUP", f"{group[:200]!r} is no message group.")
+
+
+def _check_key(message: OutgoingMessage, topic: TopicConfig) -> None:
+    """A compacted topic keeps the last message of each key; one with an empty body deletes its key."""
+    if not message.properties.get(names.KEYS, "").strip():
+        raise MessageRefused(
+            "ILLEGAL_KEY",
+            f"The topic {topic.name!r} is compacted; a message without a key has no place in it.",
+            remedy="Give the message a key.",
+        )
 
 
 def _check_batch(message: OutgoingMessage, topic: TopicConfig) -> None:

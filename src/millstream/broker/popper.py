@@ -247,6 +247,7 @@ class Popper:
             entries = self.reader.entries(topic, queue_id, ledger.cursor, min(wanted, look.entries_left))
             for entry in entries:
                 look.entries_left -= 1
+                ledger.pass_over(entry.queue_offset)
                 if request.filter.may_match(entry.tags_code):
                     message = self.reader.message(topic, queue_id, entry)
                     if message is not None and request.filter.matches(message.tag):
@@ -257,7 +258,8 @@ class Popper:
                         continue
                 ledger.pass_over(entry.queue_offset + 1)
             if not entries:
-                return
+                # Compaction has left nothing from here on.
+                ledger.pass_over(end)
 
     def _take(self, look: _Look, queue_id: int, ledger: Ledger, delivery: Delivery, message: StoredMessage) -> None:
         handle = self._handle(ledger, delivery, queue_id, message.log_offset)

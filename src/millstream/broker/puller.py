@@ -12,6 +12,7 @@ from millstream.broker.topics import TopicRegistry
 from millstream.model.filter import TagFilter
 from millstream.model.operations import PullRequest, PullResult, PullStatus
 from millstream.protocol.record import decode_record
+from millstream.store.compaction.generation import CompactedEntry
 from millstream.store.consume_queue import IndexEntry
 
 __all__ = ["MAX_PULL_BYTES", "MAX_PULL_MESSAGES", "MAX_WAIT_MS", "Puller"]
@@ -141,18 +142,22 @@ class Puller:
         store = self.reader.store
         entries = store.entries(request.topic, request.queue_id, queue_offset, MAX_RAW_RECORDS)
         runs: list[list[int]] = []
+        compacted: list[bytes | memoryview] = []
         size_bytes = 0
         for number, entry in enumerate(entries):
             if size_bytes and size_bytes + entry.size_bytes > max_bytes:
                 entries = entries[:number]
                 break
             size_bytes += entry.size_bytes
-            if runs and runs[-1][0] + runs[-1][1] == entry.log_offset:
+            if isinstance(entry, CompactedEntry):
+                record = self.reader.record(request.topic, request.queue_id, entry)
+                compacted += [] if record is None else [record]
+            elif runs and runs[-1][0] + runs[-1][1] == entry.log_offset:
                 runs[-1][1] += entry.size_bytes
             elif entry.size_bytes:
                 runs.append([entry.log_offset, entry.size_bytes])
         slices = [store.raw(log_offset, size) for log_offset, size in runs]
-        records: list[bytes | memoryview] = [piece for piece in slices if piece is not None]
+        records = [*compacted, *(piece for piece in slices if piece is not None)]
         return self._scanned(request, queue_offset, entries, records)
 
     def _scanned(
@@ -160,7 +165,8 @@ class Puller:
     ) -> _Scan:
         """What was found after all of the entries were looked at."""
         if not entries:
-            return _Scan(queue_offset, records, at_end=True)
+            # At the end, or where compaction has left nothing from here on.
+            return _Scan(self.reader.store.max_offset(request.topic, request.queue_id), records, at_end=True)
         next_offset = entries[-1].queue_offset + entries[-1].message_count
         at_end = next_offset >= self.reader.store.max_offset(request.topic, request.queue_id)
         return _Scan(next_offset, records, at_end)

@@ -45,10 +45,13 @@ class Upkeep:
         await asyncio.gather(*self._tasks)
 
     async def retain(self) -> None:
-        """Remove what is too old, of topics with a time of their own and of the whole log."""
+        """Compact what is worth it, and remove what is too old, by the topics' own times and of the whole log."""
         time_to_live_ms = {
             topic.name: topic.time_to_live_ms for topic in self._topics.all() if topic.time_to_live_ms is not None
         }
+        compacted = {topic.name for topic in self._topics.all() if topic.is_compacted}
+        if compacted:
+            await asyncio.to_thread(self._store.compact, compacted)
         was_full = self._store.is_disk_full
         retained = await asyncio.to_thread(self._store.retain, time_to_live_ms)
         if retained.is_disk_full and not was_full:

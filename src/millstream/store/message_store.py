@@ -8,24 +8,27 @@ checkpoint      up to which log offset the consume queues are on the disk as wel
 deleted-topics  whose records in the log do not count any more
 commitlog/      the log's segments
 consumequeue/   TOPIC/QUEUE/ files of entries
+compaction/     TOPIC/QUEUE/ what is left of compacted queues
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.errors import StartRefused, StoreError
 from millstream.model.message import Address
-from millstream.protocol.record import MIN_RECORD_BYTES, store_timestamp_ms, verify_record
 from millstream.store.checkpoint import CheckpointFile
 from millstream.store.checkpoint_writer import CheckpointWriter
-from millstream.store.commit_log import CommitLog, Segment
+from millstream.store.commit_log import CommitLog
+from millstream.store.compaction.compacted_queues import CompactedQueues
+from millstream.store.compaction.compaction import CompactionOptions
+from millstream.store.compactor import Compactor, take_up
 from millstream.store.consume_queue import IndexEntry
 from millstream.store.deleted_topics import DeletedTopics
 from millstream.store.directory_lock import DirectoryLock
@@ -33,10 +36,11 @@ from millstream.store.files import FileLayer, is_disk_full
 from millstream.store.flush_mark import FlushMark
 from millstream.store.flusher import Flusher
 from millstream.store.health import Health
-from millstream.store.log_scan import is_named_by
-from millstream.store.queue_table import AnyQueue, QueueTable
+from millstream.store.queue_reader import QueueReader
+from millstream.store.queue_table import QueueTable
 from millstream.store.recovery import Recovery, RecoveryReport
-from millstream.store.retention import DiskState, RetentionPolicy, SegmentAge, expired_segments
+from millstream.store.retainer import Retained, Retainer
+from millstream.store.retention import DiskState, RetentionPolicy
 from millstream.store.store_format import check_format, write_format
 from millstream.store.visibility import Visibility
 from millstream.store.write_batch import AppendedRecord, PendingRecord, WriteBatch
@@ -62,17 +66,10 @@ class StoreOptions:
     flush_interval_ms: int = 500
     store_host: Address = _STORE_HOST
     retention: RetentionPolicy = field(default_factory=RetentionPolicy)
+    compaction: CompactionOptions = field(default_factory=CompactionOptions)
 
 
-class Retained(NamedTuple):
-    """What one round of retention did."""
-
-    removed_segments: int
-    log_start: int
-    is_disk_full: bool
-
-
-class MessageStore:
+class MessageStore(QueueReader):
     """The log and its queues. `put` and the readers are called from one thread, `flush` from any.
 
     A write or sync that fails is final: everything but reading raises STORE_FAILED from then on.
@@ -87,9 +84,6 @@ class MessageStore:
         self._health = Health(directory)
         self._visibility = Visibility()
         self._confirmed = 0
-        self._is_disk_full = False
-        self.pins: list[Callable[[], int]] = []
-        """Each gives the first log offset that something still needs; retention leaves it and what follows."""
         check_format(directory, files)
         self._lock = DirectoryLock(directory, files)
         try:
@@ -128,10 +122,13 @@ class MessageStore:
         write_format(directory, files)
         self._log = CommitLog(directory / "commitlog", options.segment_bytes, files)
         self._queues = QueueTable(directory / "consumequeue", options.consume_queue_entries, files)
+        self._compacted = CompactedQueues(directory / "compaction", files, options.compaction)
+        super().__init__(self._log, self._queues, self._compacted, self._mutex)
         self._mark = FlushMark(directory / "flushed", files)
         recovery = Recovery(self._log, self._queues, self._deleted, checkpoint, self._mark.load())
         self.recovery: RecoveryReport = recovery.run(options.consume_queue_entries)
         self._mark.reset(self._log.end)
+        take_up(self._compacted, self._queues, self._deleted, self._log.end)
         self._last_timestamp_ms = self.recovery.store_timestamp_ms
         self._confirmed = self._log.end
         self._flusher = Flusher(self._log, self._mark, self._mutex, self._health)
@@ -148,6 +145,20 @@ class MessageStore:
             log_offset=checkpoint.log_offset if checkpoint is not None else 0,
         )
         self._checkpoints.changed((), self._last_timestamp_ms)
+        self._compactor = Compactor(self, self._queues, self._compacted, self._flusher, self._clock)
+        self._retainer = Retainer(
+            self,
+            self._log,
+            self._queues,
+            self._deleted,
+            self._checkpoints,
+            self._compactor,
+            self._health,
+            mutex=self._mutex,
+            clock=self._clock,
+            policy=options.retention,
+            disk=lambda: DiskState(*files.disk(directory)),
+        )
         if checkpoint is None or self.recovery.rebuilt_queues:
             self.write_checkpoint()
 
@@ -186,7 +197,7 @@ class MessageStore:
             return []
         with self._mutex:
             self._health.check()
-            if self._is_disk_full:
+            if self._retainer.is_disk_full:
                 raise StoreError("DISK_FULL", f"The disk of {self._directory} is filled beyond its watermark.")
             timestamp_ms = max(self._clock.now_ms(), self._last_timestamp_ms)
             batch = WriteBatch(self._log, self._queues, self.options.store_host, timestamp_ms)
@@ -234,139 +245,23 @@ class MessageStore:
         """
         self._checkpoints.write()
 
-    def min_offset(self, topic: str, queue_id: int) -> int:
-        """The first offset of the queue; 0 for a queue that does not exist."""
-        queue = self._queues.find(topic, queue_id)
-        return queue.min_offset if queue is not None else 0
-
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        """The offset behind the last visible record of the queue; 0 for a queue that does not exist."""
-        queue = self._queues.find(topic, queue_id)
-        return queue.visible_offset if queue is not None else 0
-
-    def last_store_timestamp_ms(self, topic: str, queue_id: int) -> int:
-        """When the last visible record of the queue was stored; 0 for a queue that holds nothing."""
-        queue = self._queues.find(topic, queue_id)
-        if queue is None or queue.visible_offset <= queue.min_offset:
-            return 0
-        return self._store_timestamp_at(queue, queue.visible_offset - 1)
-
-    def entries(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> list[IndexEntry]:
-        """At most `max_count` visible entries from `queue_offset`, or from the queue's first one if that is later."""
-        queue = self._queues.find(topic, queue_id)
-        if queue is None:
-            return []
-        with self._mutex:
-            return queue.entries(queue_offset, max_count)
-
-    def holds_batches(self, topic: str, queue_id: int) -> bool:
-        """Whether the queue's records may hold several messages each."""
-        queue = self._queues.find(topic, queue_id)
-        return queue is not None and queue.holds_batches
-
-    def raw(self, log_offset: int, size_bytes: int) -> memoryview | None:
-        """Bytes of the log, unverified; None where one segment does not have them all. Fit for any thread."""
-        return self._log.slice(log_offset, size_bytes)
-
-    def read(self, entry: IndexEntry) -> memoryview:
-        """The whole record of an entry, not copied, its checksum verified. Raises RECORD_DAMAGED. Fit for any thread.
-
-        The view stays readable as long as it is held, and keeps its segment mapped.
-        """
-        record = self._log.slice(entry.log_offset, entry.size_bytes)
-        if record is None or not verify_record(record) or not is_named_by(record, entry):
-            raise StoreError(
-                "RECORD_DAMAGED",
-                f"The record of {entry.size_bytes} bytes at log offset {entry.log_offset} is damaged or missing.",
-            )
-        return record
-
-    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool = False) -> int:
-        """The first offset stored at `timestamp_ms` or later, or the queue's maximum if there is none.
-
-        `upper` asks for the last offset stored at that time or earlier instead, or the minimum if there is none.
-        """
-        queue = self._queues.find(topic, queue_id)
-        if queue is None:
-            return 0
-        low, high = queue.min_offset, queue.visible_offset
-        while low < high:
-            middle = (low + high) // 2
-            stored_ms = self._store_timestamp_at(queue, middle)
-            if stored_ms < timestamp_ms or (upper and stored_ms == timestamp_ms):
-                low = middle + 1
-            else:
-                high = middle
-        return max(low - 1, queue.min_offset) if upper else low
-
-    def _store_timestamp_at(self, queue: AnyQueue, queue_offset: int) -> int:
-        with self._mutex:
-            entry = queue.entry(queue_offset)
-        # The entry of a lost record leads to the next whole one, which keeps the times in order.
-        record = self._log.slice(entry.log_offset, MIN_RECORD_BYTES)
-        return store_timestamp_ms(record) if record is not None else 0
-
     @property
     def is_disk_full(self) -> bool:
         """Whether messages are refused because the disk is filled beyond its watermark."""
-        return self._is_disk_full
+        return self._retainer.is_disk_full
+
+    @property
+    def pins(self) -> list[Callable[[], int]]:
+        """Each gives the first log offset that something still needs; retention leaves it and what follows."""
+        return self._retainer.pins
 
     def retain(self, time_to_live_ms: Mapping[str, int] | None = None) -> Retained:
-        """Remove what the retention policy lets go, and of the named topics all that is older than their own time.
+        """Let old messages go; see `Retainer.retain`."""
+        return self._retainer.retain(time_to_live_ms or {})
 
-        Messages refused for a disk filled beyond its watermark are taken again once there is room. Fit for any
-        thread; one at a time. Raises STORE_FAILED.
-        """
-        self._health.check()
-        for topic, keep_ms in (time_to_live_ms or {}).items():
-            self._expire(topic, self._clock.now_ms() - keep_ms)
-        policy = self.options.retention
-        disk = DiskState(*self._files.disk(self._directory))
-        removable = self._removable_segments()
-        ages = [SegmentAge(segment.end - segment.start, self._last_timestamp_of(segment)) for segment in removable]
-        count = expired_segments(ages, self._clock.now_ms(), disk, policy)
-        for segment in removable[:count]:
-            self._remove(segment)
-        if count:
-            self._deleted.prune(self._log.start)
-            disk = DiskState(*self._files.disk(self._directory))
-        self._is_disk_full = disk.is_beyond(policy.full_used_ratio, policy.full_free_bytes)
-        return Retained(count, self._log.start, self._is_disk_full)
-
-    def _removable_segments(self) -> list[Segment]:
-        kept_from = min([self._checkpoints.log_offset, *(pin() for pin in self.pins)])
-        return [segment for segment in self._log.segments if segment.end <= kept_from]
-
-    def _last_timestamp_of(self, segment: Segment) -> int:
-        """When the records of a full segment were stored at the latest: the next segment's first record tells."""
-        following = self._log.slice(segment.end, MIN_RECORD_BYTES)
-        return store_timestamp_ms(following) if following is not None else self._last_timestamp_ms
-
-    def _remove(self, segment: Segment) -> None:
-        for queue in list(self._queues):
-            with self._mutex:
-                self._trim(queue, queue.first_offset_in_log(segment.end))
-        with self._mutex:
-            dropped = self._log.drop_oldest()
-        try:
-            self._log.remove(dropped)
-            for queue in list(self._queues):
-                queue.remove_trimmed_files()
-        except OSError as error:
-            raise self._health.refusal("rid of old messages", error) from error
-        _log.info("Removed the log from %d to %d, whose time is over.", dropped.start, dropped.end)
-
-    def _expire(self, topic: str, before_ms: int) -> None:
-        for queue in [queue for queue in self._queues if queue.topic == topic]:
-            first = self.offset_by_time(topic, queue.queue_id, before_ms)
-            with self._mutex:
-                self._trim(queue, first)
-            queue.remove_trimmed_files()
-
-    def _trim(self, queue: AnyQueue, min_offset: int) -> None:
-        if min_offset > queue.min_offset:
-            queue.trim(min_offset)
-            self._checkpoints.changed((queue,), 0)
+    def compact(self, topics: Collection[str]) -> int:
+        """Compact those queues of the topics for which it is worth its work; see `Compactor.compact`."""
+        return self._compactor.compact(topics)
 
     def delete_topic(self, topic: str) -> None:
         """Drop the topic's queues for good; its records stay in the log and do not count any more.
@@ -380,6 +275,7 @@ class MessageStore:
             except OSError as error:
                 raise self._health.refusal("cleared of a topic", error) from error
             self._checkpoints.forget(topic)
+            self._compacted.remove_topic(topic)
             try:
                 self._queues.remove_topic(topic)
             except OSError as error:

@@ -1,0 +1,50 @@
+"""Records in, changes of keys out: what a state store takes from a compacted queue, whoever reads it.
+
+Pure: the broker's own reader uses it over a generation and the log, a client over what its pulls bring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from millstream.protocol.record import split_record
+from millstream.store.compaction.row import KeyOf, key_of_record
+
+__all__ = ["Change", "Changelog", "last_changes"]
+
+
+class Change(NamedTuple):
+    """A key has the value, a slice of the record; None: the key is deleted."""
+
+    key: bytes
+    value: memoryview | None
+    queue_offset: int
+
+
+class Changelog:
+    """Reads one queue from `next_offset` on. Gaps are passed over, and so is what was taken before."""
+
+    def __init__(self, next_offset: int = 0, key_of: KeyOf = key_of_record) -> None:
+        self.next_offset = next_offset
+        self._key_of = key_of
+
+    def changes(self, records: Iterable[memoryview]) -> Iterator[Change]:
+        """The changes of whole, verified records in the order of their offsets. Records without a key are none."""
+        for record in records:
+            parts = split_record(record)
+            if parts.queue_offset < self.next_offset:
+                continue
+            self.next_offset = parts.queue_offset + 1
+            key = self._key_of(parts)
+            if key is not None:
+                yield Change(key, parts.body if len(parts.body) else None, parts.queue_offset)
+
+    def pass_to(self, next_offset: int) -> None:
+        """Go on at `next_offset`, if that is further on: there is nothing before it any more."""
+        self.next_offset = max(self.next_offset, next_offset)
+
+
+def last_changes(changes: Iterable[Change]) -> dict[bytes, Change]:
+    """The last change of each key; one write to a state store instead of several."""
+    return {change.key: change for change in changes}

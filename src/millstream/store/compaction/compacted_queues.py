@@ -1,0 +1,79 @@
+"""The compacted queues of a store, by topic and queue number, with a bound on the files that are kept mapped."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+
+from millstream.store.compaction.compacted_queue import CompactedQueue
+from millstream.store.compaction.compaction import CompactionOptions
+from millstream.store.files import FileLayer
+
+__all__ = ["MAX_MAPPED_QUEUES", "CompactedQueues"]
+
+MAX_MAPPED_QUEUES = 256
+"""Compacted queues whose generation stays mapped: two descriptors each. The least recently used one is let go."""
+
+
+class CompactedQueues:
+    """The directory `TOPIC/QUEUE/` of each compacted queue. Called from one thread."""
+
+    def __init__(
+        self,
+        directory: Path,
+        files: FileLayer,
+        options: CompactionOptions | None = None,
+        *,
+        max_mapped: int = MAX_MAPPED_QUEUES,
+    ) -> None:
+        self._directory = directory
+        self._files = files
+        self._options = options
+        self._max_mapped = max_mapped
+        self._queues: dict[tuple[str, int], CompactedQueue] = {}
+        self._used: OrderedDict[CompactedQueue, None] = OrderedDict()
+
+    def __iter__(self) -> Iterator[CompactedQueue]:
+        return iter(self._queues.values())
+
+    def on_disk(self) -> list[tuple[str, int]]:
+        """Topic and number of every queue that has a directory, whether it was taken up or not."""
+        return [
+            (topic.name, int(path.name))
+            for topic in self._files.entries(self._directory)
+            for path in self._files.entries(topic)
+            if path.name.isdecimal()
+        ]
+
+    def find(self, topic: str, queue_id: int) -> CompactedQueue | None:
+        """The queue, or None if it is not a compacted one. It counts as used."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is not None:
+            self._use(queue)
+        return queue
+
+    def obtain(self, topic: str, queue_id: int, log_min_offset: int) -> CompactedQueue:
+        """The queue, recovered if it was not taken up yet (`CompactedQueue.recover`)."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            directory = self._directory / topic / str(queue_id)
+            queue = CompactedQueue(topic, queue_id, directory, self._files, self._options)
+            queue.recover(log_min_offset)
+            self._queues[topic, queue_id] = queue
+        self._use(queue)
+        return queue
+
+    def _use(self, queue: CompactedQueue) -> None:
+        self._used[queue] = None
+        self._used.move_to_end(queue)
+        if len(self._used) > self._max_mapped:
+            self._used.popitem(last=False)[0].release()
+
+    def remove_topic(self, topic: str) -> None:
+        """Stop the compactions of the topic's queues and remove their files."""
+        for key in [key for key in self._queues if key[0] == topic]:
+            queue = self._queues.pop(key)
+            self._used.pop(queue, None)
+            queue.remove()
+        self._files.remove_tree(self._directory / topic)

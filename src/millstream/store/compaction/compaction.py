@@ -1,0 +1,278 @@
+"""One compaction: the generation before and the log's records behind it become the next generation, in small steps.
+
+1. gather: a row for each record of the log that the generation before does not cover
+2. choose: which rows outlive it (survivors.py)
+3. copy the old records that stay, then the new ones
+4. sync, seal, switch
+
+Nothing that readers use is touched before the switch; a crash or an error on the way leaves only a directory without a
+header, which the next start removes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+
+from millstream.model.errors import StoreError
+from millstream.protocol.record import split_record
+from millstream.store.compaction.generation import Generation, map_file
+from millstream.store.compaction.generation_writer import BUFFER_BYTES, AppendedFile, GenerationWriter
+from millstream.store.compaction.header import GenerationHeader
+from millstream.store.compaction.row import ROW, ROW_BYTES, KeyOf, key_hash, key_of_record, lost_row
+from millstream.store.compaction.source import QueueSource
+from millstream.store.compaction.survivors import MAX_KEYS_IN_MEMORY, Survivors
+from millstream.store.consume_queue import IndexEntry
+from millstream.store.files import FileLayer
+
+__all__ = [
+    "CHUNK_RECORDS",
+    "DEFAULT_RETENTION_MS",
+    "MAX_ROUND_RECORDS",
+    "Assignment",
+    "Compaction",
+    "CompactionOptions",
+]
+
+CHUNK_RECORDS = 1024
+"""Records between two looks at whether a step is over."""
+
+MAX_ROUND_RECORDS = 16 * 1024 * 1024
+"""Records of the log that one compaction takes; it keeps one byte in memory for each. The next one goes on there."""
+
+DEFAULT_RETENTION_MS = 24 * 3600 * 1000
+"""How long a tombstone is kept after a compaction first met it."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionOptions:
+    """How queues are compacted. `key_of` must give the same key for a record for ever."""
+
+    tombstone_retention_ms: int = DEFAULT_RETENTION_MS
+    key_of: KeyOf = key_of_record
+    max_keys: int = MAX_KEYS_IN_MEMORY
+    max_round_records: int = MAX_ROUND_RECORDS
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What to compact and where to: the part of the queue from the end of `before` (None: `start`) up to `end`."""
+
+    number: int
+    topic: str
+    queue_id: int
+    directory: Path
+    before: Generation | None
+    end_offset: int
+    now_ms: int
+
+
+class Compaction:
+    """A compaction under way. `step` and `abandon` may be called from any thread.
+
+    An error ends it: `OSError` of the disk, RECORD_DAMAGED where the log lost a record while it was read. Its files
+    are removed as far as the disk allows, and the generation before stays in use.
+    """
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        source: QueueSource,
+        options: CompactionOptions,
+        files: FileLayer,
+        switch: Callable[[GenerationHeader], None],
+    ) -> None:
+        self.is_over = False
+        self.header: GenerationHeader | None = None
+        self._assignment = assignment
+        self._source = source
+        self._options = options
+        self._files = files
+        self._switch = switch
+        self._mutex = threading.Lock()
+        self._chunk_records = CHUNK_RECORDS
+        self._oldest_mark_ms = 0
+        self._lost = 0
+        self._keyless = 0
+        before = assignment.before
+        self._start = before.header.end_offset if before is not None else source.min_offset()
+        end = min(assignment.end_offset, self._start + options.max_round_records, source.end_offset())
+        self._end = max(end, self._start)
+        self._forgotten_end = before.header.forgotten_end if before is not None else 0
+        self._pieces = self._run()
+
+    def step(self, max_records: int) -> bool:
+        """Go on for about `max_records` records; whether it is over. `header` is the new generation's then."""
+        with self._mutex:
+            self._chunk_records = max(1, min(max_records, CHUNK_RECORDS))
+            try:
+                while not self.is_over and max_records > 0:
+                    max_records -= next(self._pieces)
+            except StopIteration:
+                self.is_over = True
+            except BaseException:
+                self.is_over = True
+                raise
+            return self.is_over
+
+    def abandon(self) -> None:
+        """Give up, after the step that is under way; what was written so far is removed. Nothing if it is over."""
+        with self._mutex:
+            self._pieces.close()
+            self.is_over = True
+
+    def _run(self) -> Generator[int]:
+        writer = GenerationWriter(self._assignment.directory, self._files)
+        try:
+            new_rows = yield from self._gather(writer.directory / "gathered")
+            before = self._assignment.before
+            survivors = Survivors(before.index if before else memoryview(b""), new_rows, self._options.max_keys)
+            yield from survivors.choose(self._chunk_records)
+            if before is not None:
+                yield from self._copy_old(before, survivors.keep_old, writer)
+            yield from self._copy_new(new_rows, survivors.keep_new, writer)
+            self._files.remove(writer.directory / "gathered")
+            header = self._seal(writer)
+        except BaseException:
+            writer.close()
+            with contextlib.suppress(OSError):
+                self._files.remove_tree(writer.directory)
+            raise
+        # An error in here leaves the sealed directory: the disk may name it as the one in use already.
+        self._switch(header)
+        self.header = header
+
+    def _gather(self, path: Path) -> Generator[int, None, memoryview]:
+        gathered = AppendedFile(path, self._files)
+        try:
+            queue_offset = self._start
+            while queue_offset < self._end:
+                entries = self._source.entries(queue_offset, min(self._chunk_records, self._end - queue_offset))
+                entries = [entry for entry in entries if entry.queue_offset < self._end]
+                if not entries:
+                    # The log forgot the rest under our hands; the next compaction names what it lost.
+                    break
+                if entries[0].queue_offset > queue_offset:
+                    self._name_gap(queue_offset, entries[0].queue_offset)
+                for entry in entries:
+                    gathered.append(self._row_of(entry))
+                queue_offset = entries[-1].queue_offset + 1
+                yield len(entries)
+            self._end = min(queue_offset, self._end)
+            gathered.write()
+        finally:
+            gathered.close()
+        if self._lost or self._keyless:
+            _log.error("%s: %d records are damaged, %d have no key", self._name, self._lost, self._keyless)
+        return map_file(path, self._files)
+
+    def _row_of(self, entry: IndexEntry) -> bytes:
+        """A row with the log offset in the place of the position; nothing for a record that does not count."""
+        queue_offset, log_offset, size_bytes, tags_code = entry[:4]
+        try:
+            record = self._source.read(entry) if size_bytes else None
+        except StoreError as error:
+            if error.name != "RECORD_DAMAGED":
+                raise
+            record = None
+        if record is None:
+            self._lost += 1
+            return lost_row(queue_offset, self._assignment.now_ms)
+        parts = split_record(record)
+        key = self._options.key_of(parts)
+        if key is None:
+            self._keyless += 1
+            return b""
+        marked_ms = 0 if len(parts.body) else self._assignment.now_ms
+        return ROW.pack(queue_offset, log_offset, size_bytes, tags_code, marked_ms, key_hash(key))
+
+    @property
+    def _name(self) -> str:
+        return f"compaction of {self._assignment.topic}/{self._assignment.queue_id}"
+
+    def _name_gap(self, start: int, end: int) -> None:
+        _log.error("%s: the log no longer has the queue offsets from %d up to %d", self._name, start, end)
+
+    def _copy_old(self, before: Generation, keep: bytearray, writer: GenerationWriter) -> Generator[int]:
+        """Copy what stays of the generation before, unread: each record carries its own checksum."""
+        first = 0
+        while first < len(keep):
+            chunk = before.index[first * ROW_BYTES : (first + self._chunk_records) * ROW_BYTES]
+            self._copy_rows(chunk, keep[first : first + len(chunk) // ROW_BYTES], before.data, writer)
+            first += len(chunk) // ROW_BYTES
+            yield len(chunk) // ROW_BYTES
+
+    def _copy_rows(self, rows: memoryview, keep: bytearray, data: memoryview, writer: GenerationWriter) -> None:
+        run_start = run_end = 0
+        for (queue_offset, position, size_bytes, tags_code, marked_ms, key), stays in zip(
+            ROW.iter_unpack(rows), keep, strict=True
+        ):
+            if not stays or self._forgets(queue_offset, marked_ms):
+                continue
+            if position + size_bytes > len(data) or not size_bytes:
+                marked_ms = marked_ms or self._assignment.now_ms
+                self._add_row(writer, lost_row(queue_offset, marked_ms), marked_ms)
+                continue
+            if position != run_end or run_end - run_start >= BUFFER_BYTES:
+                writer.data.append(data[run_start:run_end])
+                run_start = position
+            run_end = position + size_bytes
+            new_position = writer.data.size_bytes + position - run_start
+            row = ROW.pack(queue_offset, new_position, size_bytes, tags_code, marked_ms, key)
+            self._add_row(writer, row, marked_ms)
+        writer.data.append(data[run_start:run_end])
+
+    def _forgets(self, queue_offset: int, marked_ms: int) -> bool:
+        if not marked_ms or self._assignment.now_ms - marked_ms < self._options.tombstone_retention_ms:
+            return False
+        self._forgotten_end = max(self._forgotten_end, queue_offset + 1)
+        return True
+
+    def _copy_new(self, rows: memoryview, keep: bytearray, writer: GenerationWriter) -> Generator[int]:
+        first = 0
+        while first < len(keep):
+            chunk = rows[first * ROW_BYTES : (first + self._chunk_records) * ROW_BYTES]
+            for number, (queue_offset, log_offset, size_bytes, tags_code, marked_ms, key) in enumerate(
+                ROW.iter_unpack(chunk), start=first
+            ):
+                if not keep[number]:
+                    continue
+                position = writer.data.size_bytes
+                if size_bytes:
+                    writer.data.append(self._source.read(IndexEntry(queue_offset, log_offset, size_bytes, tags_code)))
+                self._add_row(
+                    writer, ROW.pack(queue_offset, position, size_bytes, tags_code, marked_ms, key), marked_ms
+                )
+            first += len(chunk) // ROW_BYTES
+            yield len(chunk) // ROW_BYTES
+
+    def _add_row(self, writer: GenerationWriter, row: bytes, marked_ms: int) -> None:
+        writer.index.append(row)
+        if marked_ms and (not self._oldest_mark_ms or marked_ms < self._oldest_mark_ms):
+            self._oldest_mark_ms = marked_ms
+
+    def _seal(self, writer: GenerationWriter) -> GenerationHeader:
+        assignment, before = self._assignment, self._assignment.before
+        writer.sync()
+        header = GenerationHeader(
+            number=assignment.number,
+            topic=assignment.topic,
+            queue_id=assignment.queue_id,
+            min_offset=before.header.min_offset if before is not None else self._start,
+            end_offset=self._end,
+            forgotten_end=self._forgotten_end,
+            rows=writer.index.size_bytes // ROW_BYTES,
+            data_bytes=writer.data.size_bytes,
+            index_crc=writer.index.crc,
+            oldest_mark_ms=self._oldest_mark_ms,
+            written_at_ms=assignment.now_ms,
+            read_records=self._end - self._start,
+        )
+        writer.finish(header)
+        return header

@@ -1,0 +1,155 @@
+"""Reading queues: by offset and by time, from the log or, for a compacted queue, from what compaction has left."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from millstream.model.errors import StoreError
+from millstream.protocol.record import MIN_RECORD_BYTES, store_timestamp_ms, verify_record
+from millstream.store.commit_log import CommitLog
+from millstream.store.compaction.compacted_queues import CompactedQueues
+from millstream.store.compaction.generation import CompactedEntry
+from millstream.store.consume_queue import IndexEntry
+from millstream.store.log_scan import is_named_by
+from millstream.store.queue_table import AnyQueue, QueueTable
+
+__all__ = ["LogQueue", "QueueReader"]
+
+
+class QueueReader:
+    """What readers see of a store. `mutex` is what its writer holds while queues change."""
+
+    def __init__(self, log: CommitLog, queues: QueueTable, compacted: CompactedQueues, mutex: threading.Lock) -> None:
+        self._log = log
+        self._queues = queues
+        self._compacted = compacted
+        self._mutex = mutex
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """The first offset of the queue; 0 for a queue that does not exist."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return 0
+        compacted = self._compacted.find(topic, queue_id)
+        return queue.min_offset if compacted is None else compacted.min_offset(self.log_queue(queue))
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """The offset behind the last visible record of the queue; 0 for a queue that does not exist."""
+        queue = self._queues.find(topic, queue_id)
+        return queue.visible_offset if queue is not None else 0
+
+    def last_store_timestamp_ms(self, topic: str, queue_id: int) -> int:
+        """When the last visible record of the queue was stored; 0 for a queue that holds nothing."""
+        last = self.entries(topic, queue_id, self.max_offset(topic, queue_id) - 1, 1)
+        return self.stored_ms(last[0]) if last else 0
+
+    def entries(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> list[IndexEntry]:
+        """At most `max_count` visible entries from `queue_offset`, or from the queue's first one if that is later.
+
+        Of a compacted queue those that are left, at or behind the offset.
+        """
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return []
+        compacted = self._compacted.find(topic, queue_id)
+        if compacted is not None:
+            return compacted.entries(queue_offset, max_count, self.log_queue(queue))
+        with self._mutex:
+            return queue.entries(queue_offset, max_count)
+
+    def log_queue(self, queue: AnyQueue) -> LogQueue:
+        """The queue as the log has it, whether it is compacted or not."""
+        return LogQueue(self, queue, self._mutex)
+
+    def holds_batches(self, topic: str, queue_id: int) -> bool:
+        """Whether the queue's records may hold several messages each."""
+        queue = self._queues.find(topic, queue_id)
+        return queue is not None and queue.holds_batches
+
+    def is_compacted(self, topic: str, queue_id: int) -> bool:
+        """Whether some of the queue's records may be in a generation, and offsets may be missing."""
+        return self._compacted.find(topic, queue_id) is not None
+
+    def raw(self, log_offset: int, size_bytes: int) -> memoryview | None:
+        """Bytes of the log, unverified; None where one segment does not have them all. Fit for any thread."""
+        return self._log.slice(log_offset, size_bytes)
+
+    def read(self, entry: IndexEntry) -> memoryview:
+        """The whole record of an entry, not copied, its checksum verified. Raises RECORD_DAMAGED. Fit for any thread.
+
+        The view stays readable as long as it is held, and keeps its segment mapped.
+        """
+        if isinstance(entry, CompactedEntry):
+            return entry.generation.read(entry)
+        record = self._log.slice(entry.log_offset, entry.size_bytes)
+        if record is None or not verify_record(record) or not is_named_by(record, entry):
+            raise StoreError(
+                "RECORD_DAMAGED",
+                f"The record of {entry.size_bytes} bytes at log offset {entry.log_offset} is damaged or missing.",
+            )
+        return record
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool = False) -> int:
+        """The first offset stored at `timestamp_ms` or later, or the queue's maximum if there is none.
+
+        `upper` asks for the last offset stored at that time or earlier instead, or the minimum if there is none.
+        """
+        before = low = self.min_offset(topic, queue_id)
+        high = self.max_offset(topic, queue_id)
+        while low < high:
+            middle = (low + high) // 2
+            found = self.entries(topic, queue_id, middle, 1)
+            stored_ms = self.stored_ms(found[0]) if found and found[0].queue_offset < high else None
+            if stored_ms is None:
+                high = middle
+            elif stored_ms < timestamp_ms or (upper and stored_ms == timestamp_ms):
+                before = max(found[0].queue_offset, middle)
+                low = before + 1
+            else:
+                high = middle
+        return before if upper else low
+
+    def stored_ms(self, entry: IndexEntry) -> int:
+        """When the entry's record was stored; 0 where that cannot be read."""
+        record: memoryview | None
+        if isinstance(entry, CompactedEntry):
+            try:
+                record = entry.generation.read(entry)
+            except StoreError:
+                return 0
+        else:
+            # The entry of a lost record leads to the next whole one, which keeps the times in order.
+            record = self._log.slice(entry.log_offset, MIN_RECORD_BYTES)
+        return store_timestamp_ms(record) if record is not None else 0
+
+
+@dataclass(frozen=True, slots=True)
+class LogQueue:
+    """One queue as the log has it: what compaction reads from. Fit for any thread."""
+
+    reader: QueueReader
+    queue: AnyQueue
+    mutex: threading.Lock
+
+    def min_offset(self) -> int:
+        """The first queue offset whose record is still in the log."""
+        return self.queue.min_offset
+
+    def end_offset(self) -> int:
+        """The queue offset behind the last visible record."""
+        return self.queue.visible_offset
+
+    def entries(self, queue_offset: int, max_count: int) -> list[IndexEntry]:
+        """At most `max_count` visible entries from `queue_offset`, or from the first one if that is later."""
+        with self.mutex:
+            return self.queue.entries(queue_offset, max_count)
+
+    def first_offset_in_log(self, log_offset: int) -> int:
+        """The first queue offset whose record stands at the log offset or behind it."""
+        with self.mutex:
+            return self.queue.first_offset_in_log(log_offset)
+
+    def read(self, entry: IndexEntry) -> memoryview:
+        """The whole record, verified. Raises RECORD_DAMAGED."""
+        return self.reader.read(entry)

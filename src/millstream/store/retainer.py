@@ -1,0 +1,125 @@
+"""Letting old messages go, in the order that keeps every reader right: queues first, then the log, then files."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from millstream.model.clock import Clock
+from millstream.protocol.record import MIN_RECORD_BYTES, store_timestamp_ms
+from millstream.store.checkpoint_writer import CheckpointWriter
+from millstream.store.commit_log import CommitLog, Segment
+from millstream.store.compactor import Compactor
+from millstream.store.deleted_topics import DeletedTopics
+from millstream.store.health import Health
+from millstream.store.queue_reader import QueueReader
+from millstream.store.queue_table import AnyQueue, QueueTable
+from millstream.store.retention import DiskState, RetentionPolicy, SegmentAge, expired_segments
+
+__all__ = ["Retained", "Retainer"]
+
+_log = logging.getLogger(__name__)
+
+
+class Retained(NamedTuple):
+    """What one round of retention did."""
+
+    removed_segments: int
+    log_start: int
+    is_disk_full: bool
+
+
+class Retainer:
+    """Retention of one store; `retain` is called from one thread at a time. `disk` tells how full it is."""
+
+    def __init__(
+        self,
+        reader: QueueReader,
+        log: CommitLog,
+        queues: QueueTable,
+        deleted: DeletedTopics,
+        checkpoints: CheckpointWriter,
+        compactor: Compactor,
+        health: Health,
+        *,
+        mutex: threading.Lock,
+        clock: Clock,
+        policy: RetentionPolicy,
+        disk: Callable[[], DiskState],
+    ) -> None:
+        self.is_disk_full = False
+        self.pins: list[Callable[[], int]] = []
+        self._reader = reader
+        self._log = log
+        self._queues = queues
+        self._deleted = deleted
+        self._checkpoints = checkpoints
+        self._compactor = compactor
+        self._health = health
+        self._mutex = mutex
+        self._clock = clock
+        self._policy = policy
+        self._disk = disk
+
+    def retain(self, time_to_live_ms: Mapping[str, int]) -> Retained:
+        """Remove what the retention policy lets go, and of the named topics all that is older than their own time.
+
+        Compacted queues keep what compaction leaves of them. Messages refused for a disk filled beyond its watermark
+        are taken again once there is room. Raises STORE_FAILED.
+        """
+        self._health.check()
+        for topic, keep_ms in time_to_live_ms.items():
+            self._expire(topic, self._clock.now_ms() - keep_ms)
+        removable = self._removable_segments()
+        ages = [SegmentAge(segment.end - segment.start, self._last_timestamp_of(segment)) for segment in removable]
+        count = expired_segments(ages, self._clock.now_ms(), self._disk(), self._policy)
+        removed = 0
+        try:
+            for segment in removable[:count]:
+                if not self._compactor.leave(segment.end):
+                    break
+                self._remove(segment)
+                removed += 1
+            if removed:
+                self._deleted.prune(self._log.start)
+        except OSError as error:
+            raise self._health.refusal("rid of old messages", error) from error
+        self.is_disk_full = self._disk().is_beyond(self._policy.full_used_ratio, self._policy.full_free_bytes)
+        return Retained(removed, self._log.start, self.is_disk_full)
+
+    def _removable_segments(self) -> list[Segment]:
+        kept_from = min([self._checkpoints.log_offset, *(pin() for pin in self.pins)])
+        return [segment for segment in self._log.segments if segment.end <= kept_from]
+
+    def _last_timestamp_of(self, segment: Segment) -> int:
+        """When the records of a full segment were stored at the latest: the next segment's first record tells."""
+        following = self._log.slice(segment.end, MIN_RECORD_BYTES)
+        stored_ms = store_timestamp_ms(following) if following is not None else 0
+        return stored_ms or self._clock.now_ms()
+
+    def _remove(self, segment: Segment) -> None:
+        for queue in list(self._queues):
+            with self._mutex:
+                self._trim(queue, queue.first_offset_in_log(segment.end))
+        with self._mutex:
+            dropped = self._log.drop_oldest()
+        self._log.remove(dropped)
+        for queue in list(self._queues):
+            queue.remove_trimmed_files()
+        _log.info("Removed the log from %d to %d, whose time is over.", dropped.start, dropped.end)
+
+    def _expire(self, topic: str, before_ms: int) -> None:
+        for queue in [queue for queue in self._queues if queue.topic == topic]:
+            if self._reader.is_compacted(topic, queue.queue_id):
+                continue
+            first = self._reader.offset_by_time(topic, queue.queue_id, before_ms)
+            with self._mutex:
+                self._trim(queue, first)
+            queue.remove_trimmed_files()
+
+    def _trim(self, queue: AnyQueue, min_offset: int) -> None:
+        if min_offset > queue.min_offset:
+            queue.trim(min_offset)
+            self._checkpoints.changed((queue,), 0)

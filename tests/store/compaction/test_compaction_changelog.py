@@ -1,0 +1,43 @@
+"""Records in, changes of keys out."""
+
+from __future__ import annotations
+
+from compaction_samples import record
+
+from millstream.store.compaction.changelog import Changelog, last_changes
+
+
+def _records(*puts: tuple[int, str | None, bytes]) -> list[memoryview]:
+    return [memoryview(record(*put)) for put in puts]
+
+
+def test_a_body_is_a_value_and_an_empty_one_a_deletion() -> None:
+    changes = list(Changelog().changes(_records((0, "a", b"1"), (2, "a", b""), (5, "b c", b"2"))))
+    assert changes == [(b"a", b"1", 0), (b"a", None, 2), (b"b", b"2", 5)]
+
+
+def test_what_was_taken_before_is_passed_over_so_that_a_pull_may_be_repeated() -> None:
+    changelog = Changelog()
+    first = _records((3, "a", b"1"), (4, "b", b"2"))
+    assert len(list(changelog.changes(first))) == 2
+    assert changelog.next_offset == 5
+    assert list(changelog.changes([*first, *_records((7, "a", b"3"))])) == [(b"a", b"3", 7)]
+    assert changelog.next_offset == 8
+
+
+def test_a_record_without_a_key_changes_nothing() -> None:
+    changelog = Changelog()
+    assert list(changelog.changes(_records((0, None, b"1")))) == []
+    assert changelog.next_offset == 1
+
+
+def test_passing_over_a_gap_never_goes_back() -> None:
+    changelog = Changelog(5)
+    changelog.pass_to(9)
+    changelog.pass_to(7)
+    assert changelog.next_offset == 9
+
+
+def test_the_last_change_of_each_key_is_one_write() -> None:
+    changes = Changelog().changes(_records((0, "a", b"1"), (1, "b", b"2"), (2, "a", b""), (3, "b", b"3")))
+    assert last_changes(changes) == {b"a": (b"a", None, 2), b"b": (b"b", b"3", 3)}
