@@ -35,6 +35,9 @@ class HastyFiles(FileLayer):
     def sync_directory(self, path: Path) -> None:
         pass
 
+    def sync_file_system(self, path: Path) -> None:
+        pass
+
 
 class TracingFiles(FileLayer):
     """Knows which file a descriptor is of."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import random
 import shutil
@@ -11,10 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from crash.file_twins import HastyFiles, RecordingFiles
+from crash.file_twins import FailingFiles, HastyFiles, RecordingFiles
 from store_samples import SMALL, bodies, crashed_copy, pending, segments
 
-from millstream.model.errors import StoreError
+from millstream.model.errors import StartRefused, StoreError
 from millstream.store import recovery
 from millstream.store.commit_log import CommitLog
 from millstream.store.log_scan import LogScan
@@ -204,7 +205,7 @@ def test_without_a_checkpoint_the_whole_log_is_scanned(crashed: tuple[Path, list
     store = _open(directory)
     assert bodies(store) == SENT
     assert bodies(store, "other", 1) == [b"between"] * 15
-    assert store.recovery.scanned_records == 60
+    assert store.recovery.scanned_records == (20 if spoil == "one damaged" else 60)
     assert store.put([pending(b"next")])[0].queue_offset == 30
     store.close()
 
@@ -351,8 +352,9 @@ def test_a_checkpoint_is_replaced_after_all_that_it_speaks_of_is_on_the_disk(scr
         ("sync", "commitlog"),
         ("sync", "consumequeue"),
         ("sync", "consumequeue"),
-        ("sync", "checkpoint.tmp"),
+        ("sync", "checkpoint.bak.tmp"),
         ("rename", "checkpoint.bak"),
+        ("sync", "checkpoint.tmp"),
         ("rename", "checkpoint"),
     ]
     store.close()
@@ -417,3 +419,27 @@ def test_an_end_mark_that_miscounts_the_rest_of_its_segment_ends_the_log(scratch
     assert store.written_log_offset == first.size_bytes
     assert bodies(store) == [b"x" * 1200]
     store.close()
+
+
+def test_the_first_segment_has_its_name_on_the_disk_before_any_record_stands_in_it(scratch: Path) -> None:
+    """Without it a power failure could leave a later segment alone, which a start would take for the log's beginning."""
+    files = RecordingFiles()
+    store = MessageStore.open(scratch, SMALL, files=files)
+    files.operations.clear()
+    store.put([pending(bytes(700)) for _ in range(4)])
+    log = scratch / "commitlog"
+    before = [operation.name for operation in files.operations if operation.path in (log, log / f"{0:020}")]
+    assert before[:2] == ["sync directory", "pwrite"]
+    store.close()
+
+
+@pytest.mark.parametrize(("number", "name"), [(errno.ENOSPC, "DISK_FULL"), (errno.EIO, "DATA_DIRECTORY_NOT_WRITABLE")])
+def test_a_lock_that_cannot_be_written_is_a_refusal_and_leaves_the_directory_free(
+    scratch: Path, number: int, name: str
+) -> None:
+    files = FailingFiles()
+    files.errors["pwrite"] = number
+    with pytest.raises(StartRefused) as refused:
+        MessageStore.open(scratch, SMALL, files=files)
+    assert refused.value.name == name
+    _open(scratch).close()

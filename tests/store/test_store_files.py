@@ -32,16 +32,9 @@ def test_a_map_shows_what_is_written_later(tmp_path: Path) -> None:
 def test_replace_syncs_the_content_before_the_name_and_the_name_before_it_returns(tmp_path: Path) -> None:
     files = RecordingFiles()
     (tmp_path / "f").write_bytes(b"a longer old content")
-    files.replace(tmp_path / "f", b"new", backup=tmp_path / "f.bak")
-    assert [operation.name for operation in files.operations] == [
-        "pwrite",
-        "sync",
-        "rename",
-        "rename",
-        "sync directory",
-    ]
+    files.replace(tmp_path / "f", b"new")
+    assert [operation.name for operation in files.operations] == ["pwrite", "sync", "rename", "sync directory"]
     assert (tmp_path / "f").read_bytes() == b"new"
-    assert (tmp_path / "f.bak").read_bytes() == b"a longer old content"
 
 
 def test_a_new_directory_is_synced_in_the_one_above_it(tmp_path: Path) -> None:

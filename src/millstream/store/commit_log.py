@@ -188,6 +188,9 @@ class CommitLog:
             raise
         segment = Segment(path, start, start + self._segment_bytes, allocated_end=start, descriptor=descriptor)
         self._add(segment)
+        if len(self.segments) == 1:
+            # Later segments are found missing by those before them; the log's start is what its first one says.
+            self._files.sync_directory(self._directory)
         return segment
 
     def _writable(self, segment: Segment) -> int:

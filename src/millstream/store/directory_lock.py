@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from millstream.model.errors import StartRefused
-from millstream.store.files import FileLayer
+from millstream.store.files import FileLayer, is_disk_full
 
 __all__ = ["DirectoryLock"]
 
@@ -26,9 +26,7 @@ class DirectoryLock:
             files.make_directory(directory)
             self._descriptor = files.open(directory / "lock", create=True)
         except OSError as error:
-            raise StartRefused(
-                "DATA_DIRECTORY_NOT_WRITABLE", f"The data directory {directory} cannot be written: {error.strerror}."
-            ) from error
+            raise _refusal(directory, error) from error
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -37,9 +35,18 @@ class DirectoryLock:
             raise StartRefused(
                 "DATA_DIRECTORY_IN_USE", f"The data directory {directory} is in use by the process {holder}."
             ) from None
-        # Padded, so that a shorter number leaves nothing of the one before it.
-        files.pwrite(self._descriptor, b"%-*d\n" % (_PID_BYTES - 1, os.getpid()), 0)
+        try:
+            # Padded, so that a shorter number leaves nothing of the one before it.
+            files.pwrite(self._descriptor, b"%-*d\n" % (_PID_BYTES - 1, os.getpid()), 0)
+        except OSError as error:
+            files.close(self._descriptor)
+            raise _refusal(directory, error) from error
 
     def release(self) -> None:
         """Let others have the directory."""
         self._files.close(self._descriptor)
+
+
+def _refusal(directory: Path, error: OSError) -> StartRefused:
+    name = "DISK_FULL" if is_disk_full(error) else "DATA_DIRECTORY_NOT_WRITABLE"
+    return StartRefused(name, f"The data directory {directory} cannot be written: {error.strerror}.")

@@ -174,18 +174,13 @@ class FileLayer:
         finally:
             self.close(descriptor)
 
-    def replace(self, path: Path, content: bytes, *, backup: Path | None = None) -> None:
-        """Put a file with `content` at `path` so that a crash leaves the old file or the new one, never a mixture.
-
-        The old file is kept as `backup` if one is named; a crash may then leave the backup alone.
-        """
+    def replace(self, path: Path, content: bytes) -> None:
+        """Put a file with `content` at `path` so that a crash leaves the old file or the new one, never a mixture."""
         partial = path.with_name(path.name + _PARTIAL_SUFFIX)
         with self.opened(partial, create=True) as descriptor:
             self.truncate(descriptor, 0)
             self.pwrite(descriptor, content, 0)
             self.fsync(descriptor)
-        if backup is not None and self.exists(path):
-            self.rename(path, backup)
         self.rename(partial, path)
         self.sync_directory(path.parent)
 

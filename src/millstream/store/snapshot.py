@@ -17,7 +17,7 @@ _MARK = b"millstream-snapshot 1"
 
 
 class Snapshot:
-    """One document in a checksummed file at `path`, with the one before it in `path` + `.bak`.
+    """One document in two checksummed files, `path` and `path` + `.bak`, so that damage to one of them costs nothing.
 
     Errors of the disk are raised as `OSError`.
     """
@@ -31,10 +31,12 @@ class Snapshot:
         """Replace the document; it is on the disk when this returns, and a crash on the way leaves the old one."""
         head = b"%s %d %08x\n" % (_MARK, len(document), crc32(document))
         self._files.make_directory(self._path.parent)
-        self._files.replace(self._path, head + document, backup=self._backup)
+        # The copy first: a save that fails on the way leaves the old document where it is looked for first.
+        self._files.replace(self._backup, head + document)
+        self._files.replace(self._path, head + document)
 
     def load(self) -> bytes | None:
-        """The document last saved, or None if there was none. A damaged file gives way to the one before it.
+        """The document last saved, or None if there was none. A damaged file gives way to its copy.
 
         Raises STORE_FORMAT where files are there but none of them can be read.
         """

@@ -1,0 +1,48 @@
+"""The programmes by the ids that plans and reports call them by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from crash.bit_rot import find_every_flip
+from crash.failing_disk import break_the_disk
+from crash.power_loss import cut_the_power
+from crash.programme import ProgrammeRun, Size, scratch_directory
+from crash.torn_tail import tear_every_tail
+from crash.write_order import explore_write_orders
+
+__all__ = ["PROGRAMMES", "Programme", "run_programme"]
+
+
+class Programme(NamedTuple):
+    """What a programme is called and the function that runs it."""
+
+    title: str
+    run: Callable[[ProgrammeRun], None]
+
+
+def _kill_loop(run: ProgrammeRun) -> None:
+    # The official client is needed for this programme alone.
+    from crash.kill_loop import kill_again_and_again
+
+    kill_again_and_again(run)
+
+
+PROGRAMMES = {
+    "S1": Programme("torn-tail", tear_every_tail),
+    "S2": Programme("bit-rot", find_every_flip),
+    "S3": Programme("write-order", explore_write_orders),
+    "S4": Programme("kill-loop", _kill_loop),
+    "S6": Programme("power-loss", cut_the_power),
+    "S7": Programme("failing-disk", break_the_disk),
+}
+
+
+def run_programme(name: str, *, seed: int, size: Size, keep: Path) -> ProgrammeRun:
+    """The finished run of a programme. Failing directories are copied to `keep`."""
+    with scratch_directory() as scratch:
+        run = ProgrammeRun(seed, size, scratch, keep)
+        PROGRAMMES[name].run(run)
+    return run

@@ -1,0 +1,96 @@
+"""What clients did and saw while faults happened: a file of JSON lines for each client, times from one clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+__all__ = ["Event", "HistoryWriter", "Kind", "read_history"]
+
+Kind = Literal["invoke", "ok", "fail", "unknown", "delivered", "ack", "acked", "fault", "healed"]
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line.
+
+    A producer writes `invoke` before it sends and then `ok`, `fail` (surely not stored) or `unknown`. A consumer writes
+    `delivered`, `ack` before it acknowledges and `acked` after the answer. Whoever breaks something writes `fault`, and
+    `healed` once the product should serve again.
+    """
+
+    at_s: float
+    kind: Kind
+    message: str = ""
+    """The message's name, unique in the history; for a fault what was broken."""
+
+    checksum: int = 0
+    """CRC-32 of the body: as it was sent, or as it was delivered."""
+
+    lane: str = ""
+    """The queue or message group within which order is promised; empty where none is."""
+
+    queue: str = ""
+    queue_offset: int = -1
+    """With `ok`: where the message was stored, if the producer was told."""
+
+    due_s: float = 0.0
+    """With `invoke`: not to be delivered before this time."""
+
+
+class HistoryWriter:
+    """Appends one client's lines to its file. Each is written at once, so that a kill of the client loses none."""
+
+    def __init__(self, directory: Path, client: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._file = (directory / f"{client}.jsonl").open("ab", buffering=0)
+        self._clock = clock
+
+    def write(
+        self,
+        kind: Kind,
+        message: str = "",
+        *,
+        checksum: int = 0,
+        lane: str = "",
+        queue: str = "",
+        queue_offset: int = -1,
+        due_s: float = 0.0,
+    ) -> None:
+        """Append one line with the present time. Safe for several threads."""
+        event = Event(
+            at_s=self._clock(),
+            kind=kind,
+            message=message,
+            checksum=checksum,
+            lane=lane,
+            queue=queue,
+            queue_offset=queue_offset,
+            due_s=due_s,
+        )
+        self._file.write(msgspec.json.encode(event) + b"\n")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def read_history(directory: Path) -> list[Event]:
+    """The lines of all clients by time. A last line that a kill has cut short is passed over."""
+    events: list[Event] = []
+    for path in sorted(directory.glob("*.jsonl")):
+        events += _events(path.read_bytes().split(b"\n"))
+    return sorted(events, key=lambda event: event.at_s)
+
+
+def _events(lines: Iterable[bytes]) -> list[Event]:
+    *whole, torn = lines
+    events = [msgspec.json.decode(line, type=Event) for line in whole]
+    if torn:
+        try:
+            events.append(msgspec.json.decode(torn, type=Event))
+        except msgspec.DecodeError:
+            return events
+    return events
