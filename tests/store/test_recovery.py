@@ -422,7 +422,7 @@ def test_an_end_mark_that_miscounts_the_rest_of_its_segment_ends_the_log(scratch
 
 
 def test_the_first_segment_has_its_name_on_the_disk_before_any_record_stands_in_it(scratch: Path) -> None:
-    """Without it a power failure could leave a later segment alone, which a start would take for the log's beginning."""
+    """A power failure could leave a later segment alone otherwise, which a start would take for the log's beginning."""
     files = RecordingFiles()
     store = MessageStore.open(scratch, SMALL, files=files)
     files.operations.clear()
