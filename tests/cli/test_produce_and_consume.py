@@ -71,3 +71,15 @@ def test_properties_travel(millstream: Command) -> None:
     millstream("produce", "props", "x", "--property.origin", "unit test")
     read = json.loads(millstream("consume", "props", "--until-end", "-o", "json").out)
     assert read["properties"] == {"origin": "unit test"}
+
+
+def test_a_message_is_found_by_its_key_and_by_its_id(millstream: Command) -> None:
+    millstream("topic", "create", "keyed")
+    sent = millstream("produce", "keyed", "wanted", "--key", "k1", "-o", "json").json()
+    millstream("produce", "keyed", "other", "--key", "k2")
+    for key in ("k1", sent["message_id"]):
+        [found] = millstream("message", "find", "keyed", key, "-o", "json").json()
+        assert (found["body"], found["message_id"]) == ("wanted", sent["message_id"])
+    nothing = millstream("message", "find", "keyed", "k3")
+    assert (nothing.code, nothing.out) == (0, "")
+    assert "no message with the key 'k3'" in nothing.err

@@ -176,6 +176,17 @@ class Broker:
         self.groups.ensure(group)
         self._offsets.commit(group, topic, queue_id, queue_offset)
 
+    async def find_by_key(
+        self, topic: str, key: str, begin_ms: int, end_ms: int, max_results: int
+    ) -> list[bytes | memoryview]:
+        """Records of the topic with the key or unique key, stored in that time, newest first; 64 at most.
+
+        Raises TOPIC_NOT_FOUND.
+        """
+        self.topics.get(topic)
+        found = await asyncio.to_thread(self.store.find_by_key, topic, key, begin_ms, end_ms, max_results)
+        return list(found)
+
     def queue_ranges(self, topic: str) -> list[QueueRange]:
         """What can be read of each queue, all as of one moment. Raises TOPIC_NOT_FOUND."""
         store = self.store

@@ -19,7 +19,7 @@ from millstream.client.values import BrokerQueueRange, PullBatch, QueueAddress, 
 from millstream.model.errors import MillstreamError
 from millstream.model.filter import ALL, TagFilter
 from millstream.model.group import GroupConfig
-from millstream.model.message import Message
+from millstream.model.message import Message, StoredMessage
 from millstream.model.operations import PullStatus
 from millstream.model.topic import Permission, TopicConfig
 from millstream.protocol.remoting.bodies import TopicRouteData
@@ -135,6 +135,14 @@ class BlockingClient:
             for position, receipt in zip(batch.positions, sent, strict=True):
                 receipts[position] = receipt
         return [receipt for receipt in receipts if receipt is not None]
+
+    def find_by_key(
+        self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = 2**62, max_results: int = 32
+    ) -> list[StoredMessage]:
+        """Messages with the key or unique key, stored in that time, newest first; 64 of a broker at most."""
+        return self.run(
+            self.conversations.find_by_key(topic, key, begin_ms=begin_ms, end_ms=end_ms, max_results=max_results)
+        )
 
     # consumer offsets
 

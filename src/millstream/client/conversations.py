@@ -16,7 +16,9 @@ from millstream.client.values import BrokerQueueRange, PullBatch, QueueAddress, 
 from millstream.model.errors import ConnectionFailed, MillstreamError, NameRefused, Unreachable
 from millstream.model.filter import ALL, TagFilter
 from millstream.model.group import GroupConfig
+from millstream.model.message import StoredMessage
 from millstream.model.topic import Permission, TopicConfig
+from millstream.protocol.record import decode_record, iterate_records
 from millstream.protocol.remoting.bodies import (
     ClusterInfo,
     TopicRouteData,
@@ -170,6 +172,30 @@ class Conversations:
         if answer.code not in requests.PULL_STATUSES:
             self.forget_route(queue.topic)
         return requests.pulled(answer, queue.broker_address)
+
+    def find_by_key(
+        self, topic: str, key: str, *, begin_ms: int, end_ms: int, max_results: int
+    ) -> Conversation[list[StoredMessage]]:
+        """Messages with the key or unique key, newest first, of all brokers that have the topic."""
+        ext = {
+            "topic": topic,
+            "key": key,
+            "maxNum": str(max_results),
+            "beginTimestamp": str(begin_ms),
+            "endTimestamp": str(end_ms),
+        }
+        route = yield from self.route(topic)
+        found: list[StoredMessage] = []
+        for broker in route.broker_datas:
+            address = broker.broker_addrs.get(_MASTER_ID)
+            if address is None:
+                continue
+            answer = yield Ask(address, RemotingCommand(RequestCode.QUERY_MESSAGE, ext))
+            if answer.code == ResponseCode.QUERY_NOT_FOUND:
+                continue
+            _check(answer, address)
+            found += [decode_record(record) for record in iterate_records(answer.body)]
+        return sorted(found, key=lambda message: message.store_timestamp_ms, reverse=True)[:max_results]
 
     def send(
         self, queue: QueueAddress, command: RemotingCommand, message_ids: Sequence[str], *, retries: int = SEND_RETRIES

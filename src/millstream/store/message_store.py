@@ -8,6 +8,7 @@ checkpoint      up to which log offset the consume queues are on the disk as wel
 deleted-topics  whose records in the log do not count any more
 commitlog/      the log's segments
 consumequeue/   TOPIC/QUEUE/ files of entries
+index/          runs of the key index
 compaction/     TOPIC/QUEUE/ what is left of compacted queues
 """
 
@@ -23,6 +24,7 @@ from typing import Self
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.errors import StartRefused, StoreError
 from millstream.model.message import Address
+from millstream.protocol.record import outline_record
 from millstream.store.checkpoint import CheckpointFile
 from millstream.store.checkpoint_writer import CheckpointWriter
 from millstream.store.commit_log import CommitLog
@@ -36,6 +38,8 @@ from millstream.store.files import FileLayer, is_disk_full
 from millstream.store.flush_mark import FlushMark
 from millstream.store.flusher import Flusher
 from millstream.store.health import Health
+from millstream.store.index.key_index import DEFAULT_RESULTS, KeyIndex
+from millstream.store.log_scan import record_at
 from millstream.store.queue_reader import QueueReader
 from millstream.store.queue_table import QueueTable
 from millstream.store.recovery import Recovery, RecoveryReport
@@ -48,6 +52,9 @@ from millstream.store.write_batch import AppendedRecord, PendingRecord, WriteBat
 __all__ = ["AppendedRecord", "IndexEntry", "MessageStore", "PendingRecord", "Retained", "StoreOptions"]
 
 _STORE_HOST = Address("127.0.0.1", 10911)
+
+MAX_INDEXED_BYTES = 256 * 1024 * 1024
+"""Log that one checkpoint brings into the key index at most, where the index has to be made again."""
 
 _log = logging.getLogger(__name__)
 
@@ -145,6 +152,8 @@ class MessageStore(QueueReader):
             log_offset=checkpoint.log_offset if checkpoint is not None else 0,
         )
         self._checkpoints.changed((), self._last_timestamp_ms)
+        self._index = KeyIndex(directory / "index", self._log, files, counts=self._counts)
+        self._checkpoints.following.append(self._extend_index)
         self._compactor = Compactor(self, self._queues, self._compacted, self._flusher, self._clock)
         self._retainer = Retainer(
             self,
@@ -255,9 +264,44 @@ class MessageStore(QueueReader):
         """Each gives the first log offset that something still needs; retention leaves it and what follows."""
         return self._retainer.pins
 
+    def find_by_key(
+        self, topic: str, key: str, begin_ms: int, end_ms: int, max_results: int = DEFAULT_RESULTS
+    ) -> list[memoryview]:
+        """Records of the topic with the key or unique key, stored in that time (both ends included), newest first.
+
+        At most `max_results` and 64. Searches files, so not for the event loop's thread. Fit for any other.
+        """
+        found = self._index.find(topic, key, begin_ms, end_ms, max_results, visible_log_offset=self.visible_log_offset)
+        records = (self.record_at(log_offset) for log_offset in found)
+        return [record for record in records if record is not None and self._is_kept(record)]
+
+    def _is_kept(self, record: memoryview) -> bool:
+        """Whether the record's topic has not let it go before the log does."""
+        outline = outline_record(record)
+        return outline.queue_offset >= self.min_offset(outline.topic, outline.queue_id)
+
+    def record_at(self, log_offset: int) -> memoryview | None:
+        """The record at a log offset, verified; None where no visible record begins."""
+        segment = self._log.segment_at(log_offset)
+        if segment is None or not 0 <= log_offset < self.visible_log_offset:
+            return None
+        return record_at(self._log.view(segment), log_offset - segment.start, log_offset)
+
+    def _counts(self, topic: str, log_offset: int) -> bool:
+        return log_offset >= self._deleted.log_offset(topic)
+
+    def _extend_index(self, log_offset: int) -> None:
+        """The index can wait where the disk does not take it: what it lacks is searched in the log itself."""
+        try:
+            self._index.extend(log_offset, max_log_bytes=MAX_INDEXED_BYTES)
+        except OSError as error:
+            _log.warning("The key index of %s stays behind for now: %s", self._directory, error)
+
     def retain(self, time_to_live_ms: Mapping[str, int] | None = None) -> Retained:
         """Let old messages go; see `Retainer.retain`."""
-        return self._retainer.retain(time_to_live_ms or {})
+        retained = self._retainer.retain(time_to_live_ms or {})
+        self._index.trim(retained.log_start)
+        return retained
 
     def compact(self, topics: Collection[str]) -> int:
         """Compact those queues of the topics for which it is worth its work; see `Compactor.compact`."""
@@ -294,6 +338,7 @@ class MessageStore(QueueReader):
                 self._files.remove(self._directory / "abort")
         finally:
             self._health.is_closed = True
+            self._index.close()
             self._mark.close()
             self._log.close()
             self._queues.close()

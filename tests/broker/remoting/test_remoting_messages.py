@@ -280,3 +280,22 @@ async def test_a_pull_can_commit_the_offset_that_was_consumed(connection: Remoti
         await ask(connection, 310, SHORT, b"x")
     await ask(connection, 11, {**PULL, "sysFlag": "5", "commitOffset": "2"})
     assert (await ask(connection, 14, GROUP)).ext == {"offset": "2"}
+
+
+async def test_messages_are_found_by_key_by_unique_key_and_by_offset_message_id(
+    connection: RemotingConnection,
+) -> None:
+    ext = {**SHORT, "i": "KEYS\x01order-1 order-2\x02UNIQ_KEY\x01ID7\x02"}
+    sent = await ask(connection, 310, ext, b"hello")
+    search = {"topic": "t", "key": "order-2", "maxNum": "32", "beginTimestamp": "0", "endTimestamp": str(2**62)}
+    for fields in (search, {**search, "key": "ID7", "_UNIQUE_KEY_QUERY": "true"}):
+        answer = await ask(connection, 12, fields)
+        assert [decode_record(record).body for record in iterate_records(answer.body)] == [b"hello"]
+        assert {"indexLastUpdateTimestamp", "indexLastUpdatePhyoffset"} <= answer.ext.keys()
+    assert (await ask(connection, 12, {**search, "key": "order"})).code == 22
+    assert (await ask(connection, 12, {**search, "topic": "none"})).code == 17
+    log_offset = int(sent.ext["msgId"][16:], 16)
+    viewed = await ask(connection, 33, {"offset": str(log_offset), "topic": "t"})
+    assert decode_record(viewed.body).body == b"hello"
+    for wrong in (log_offset + 1, -1, 2**60):
+        assert (await ask(connection, 33, {"offset": str(wrong)})).code == 1

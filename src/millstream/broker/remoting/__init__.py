@@ -8,6 +8,7 @@ from millstream.broker.remoting.bulk import BulkHandlers
 from millstream.broker.remoting.clients import ClientHandlers, ConsumerRegistry
 from millstream.broker.remoting.offsets import OffsetHandlers
 from millstream.broker.remoting.pulling import PullHandlers
+from millstream.broker.remoting.searching import SearchHandlers
 from millstream.broker.remoting.sending import SendHandlers
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.transport.remoting_server import Handler
@@ -24,6 +25,7 @@ def broker_handlers(broker: Broker) -> dict[int, Handler]:
     clients = ClientHandlers(broker, consumers)
     administration = AdministrationHandlers(broker)
     bulk = BulkHandlers(broker)
+    search = SearchHandlers(broker)
     return {
         RequestCode.SEND_MESSAGE: send.send,
         RequestCode.SEND_MESSAGE_V2: send.send_v2,
@@ -32,6 +34,8 @@ def broker_handlers(broker: Broker) -> dict[int, Handler]:
         RequestCode.LITE_PULL_MESSAGE: pull.pull,
         RequestCode.BULK_PUT: bulk.put,
         RequestCode.BULK_FETCH: bulk.fetch,
+        RequestCode.QUERY_MESSAGE: search.by_key,
+        RequestCode.VIEW_MESSAGE_BY_ID: search.by_offset,
         RequestCode.GET_MAX_OFFSET: offsets.max_offset,
         RequestCode.GET_MIN_OFFSET: offsets.min_offset,
         RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: offsets.offset_by_time,
