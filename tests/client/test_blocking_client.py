@@ -17,6 +17,9 @@ from millstream.model.group import GroupConfig
 from millstream.model.message import Message
 from millstream.model.operations import PullStatus
 from millstream.model.topic import MessageType, TopicConfig
+from millstream.protocol.remoting.batch import encode_batch_item
+from millstream.protocol.remoting.codes import RequestCode
+from millstream.protocol.remoting.command import RemotingCommand
 from servers import Servers
 
 
@@ -157,3 +160,18 @@ def test_importing_it_brings_in_no_event_loop_and_no_heavy_package() -> None:
     program = "import sys, millstream.client.blocking; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert not {"asyncio", "grpc", "google.protobuf", "pyspark", "pyarrow", "numpy"} & set(modules)
+
+
+def test_batches_in_one_record_are_read_as_the_messages_they_hold(client: BlockingClient) -> None:
+    client.create_topic(TopicConfig("b", read_queues=1, write_queues=1, attributes={"queue.type": "BatchCQ"}))
+    [queue] = client.queues("b")
+    items = [encode_batch_item(b"m%d" % number, {"TAGS": "t"}) for number in range(5)]
+    fields = {"a": "g", "b": "b", "e": "0", "f": "0", "g": "0", "h": "0", "m": "true", "i": "UNIQ_KEY\x01B1\x02"}
+    command = RemotingCommand(RequestCode.SEND_BATCH_MESSAGE, fields, b"".join(items))
+    client.run(client.conversations.send(queue, command, ["B1"]))
+    client.send_many([Message("b", b"m5")])
+    batch = client.pull(queue, 2)
+    assert [(message.queue_offset, message.body) for message in batch.messages(verify=True)] == [
+        (number, b"m%d" % number) for number in range(2, 6)
+    ]
+    assert (batch.messages()[0].tag, batch.next_offset) == ("t", 6)

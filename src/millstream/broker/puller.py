@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from millstream.broker.batches import is_arrow_batch, record_of
 from millstream.broker.long_poll import LongPolls
 from millstream.broker.reader import MAX_SCANNED_ENTRIES, Reader, check_readable
 from millstream.broker.topics import TopicRegistry
 from millstream.model.filter import TagFilter
 from millstream.model.operations import PullRequest, PullResult, PullStatus
+from millstream.protocol.batches import is_arrow_batch, record_of
 from millstream.protocol.record import decode_record
 from millstream.store.compaction.generation import CompactedEntry
 from millstream.store.consume_queue import IndexEntry

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
-from millstream.broker.batches import BatchCache, UnpackedBatch, unpack
 from millstream.model.errors import NameRefused, StoreError
 from millstream.model.message import StoredMessage
 from millstream.model.topic import Permission, TopicConfig
+from millstream.protocol.batches import BatchCache, UnpackedBatch, unpack
 from millstream.protocol.record import decode_record
 from millstream.store.consume_queue import LOST_TAGS_CODE, IndexEntry, tags_code
 from millstream.store.message_store import MessageStore

@@ -171,7 +171,7 @@ class Conversations:
         answer = yield Ask(queue.broker_address, command, wait_ms / 1000)
         if answer.code not in requests.PULL_STATUSES:
             self.forget_route(queue.topic)
-        return requests.pulled(answer, queue.broker_address)
+        return requests.pulled(answer, queue.broker_address, offset=offset)
 
     def find_by_key(
         self, topic: str, key: str, *, begin_ms: int, end_ms: int, max_results: int

@@ -128,8 +128,8 @@ def pull(
     return RemotingCommand(RequestCode.PULL_MESSAGE, fields)
 
 
-def pulled(answer: RemotingCommand, address: str) -> PullBatch:
-    """The batch of an answer to `pull`; the error of the answer otherwise."""
+def pulled(answer: RemotingCommand, address: str, *, offset: int = 0) -> PullBatch:
+    """The batch of an answer to `pull` from `offset` on; the error of the answer otherwise."""
     status = PULL_STATUSES.get(answer.code)
     if status is None:
         raise error_of(answer, address)
@@ -139,6 +139,7 @@ def pulled(answer: RemotingCommand, address: str) -> PullBatch:
         answered_integer(answer, "minOffset", address),
         answered_integer(answer, "maxOffset", address),
         answer.body,
+        offset,
     )
 
 

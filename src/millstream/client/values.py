@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from millstream.model.errors import ConsumeRefused
 from millstream.model.message import StoredMessage
 from millstream.model.operations import PullStatus, QueueRange
-from millstream.protocol.record import decode_record, iterate_records
+from millstream.protocol.batches import BATCH_FLAGS, unpack
+from millstream.protocol.record import decode_record, iterate_records, system_flag_of
 
 __all__ = ["BrokerQueueRange", "PullBatch", "QueueAddress", "Sent", "range_is_gone"]
 
@@ -51,14 +52,27 @@ class PullBatch:
     min_offset: int
     max_offset: int
     buffer: bytes = b""
+    offset: int = 0
+    """What the pull asked for; a batch may begin before it."""
 
     def records(self) -> Iterator[memoryview]:
         """Each record as a slice of `buffer`, nothing copied or decoded."""
         return iterate_records(self.buffer)
 
     def messages(self, *, verify: bool = False) -> list[StoredMessage]:
-        """The records decoded. `verify` checks each body's checksum again, which the broker has done before."""
-        return [decode_record(record, verify=verify) for record in self.records()]
+        """The records decoded, batches as the messages from `offset` on that they hold.
+
+        `verify` checks each body's checksum again, which the broker has done before. Raises RECORD_DAMAGED.
+        """
+        found = []
+        for record in self.records():
+            if not system_flag_of(record) & BATCH_FLAGS:
+                found.append(decode_record(record, verify=verify))
+                continue
+            if verify:
+                decode_record(record)
+            found += unpack(record).messages(self.offset)
+        return found
 
 
 def range_is_gone(queue: QueueAddress, offset: int, end: int, batch: PullBatch) -> ConsumeRefused:

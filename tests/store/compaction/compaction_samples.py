@@ -10,10 +10,10 @@ from crash.file_twins import HastyFiles
 
 from millstream.model.errors import StoreError
 from millstream.model.message import Address, OutgoingMessage
+from millstream.protocol.changelog import key_of_record
 from millstream.protocol.record import RecordParts, encode_record, split_record
 from millstream.store.compaction.compacted_queue import CompactedQueue
 from millstream.store.compaction.compaction import CompactionOptions
-from millstream.store.compaction.row import key_of_record
 from millstream.store.consume_queue import IndexEntry, tags_code
 
 __all__ = ["RETENTION_MS", "CrashingFiles", "LogQueue", "content", "key_and_body", "opened", "readable", "record"]

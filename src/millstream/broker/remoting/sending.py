@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from millstream.broker.batches import BATCH_FLAGS
 from millstream.broker.broker import Broker
 from millstream.broker.remoting.gathering import Gathering
 from millstream.model.errors import MessageRefused
@@ -15,6 +14,7 @@ from millstream.model.message import OutgoingMessage, SystemFlag
 from millstream.model.operations import SendReceipt
 from millstream.model.properties import UNIQUE_KEY, decode_properties
 from millstream.model.topic import MessageType
+from millstream.protocol.batches import BATCH_FLAGS
 from millstream.protocol.remoting.batch import decode_batch
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand

@@ -19,11 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millstream.model.errors import StoreError
+from millstream.protocol.changelog import KeyOf, key_of_record
 from millstream.protocol.record import split_record
 from millstream.store.compaction.generation import Generation, map_file
 from millstream.store.compaction.generation_writer import BUFFER_BYTES, AppendedFile, GenerationWriter
 from millstream.store.compaction.header import GenerationHeader
-from millstream.store.compaction.row import ROW, ROW_BYTES, KeyOf, key_hash, key_of_record, lost_row
+from millstream.store.compaction.row import ROW, ROW_BYTES, key_hash, lost_row
 from millstream.store.compaction.source import QueueSource
 from millstream.store.compaction.survivors import MAX_KEYS_IN_MEMORY, Survivors
 from millstream.store.consume_queue import IndexEntry

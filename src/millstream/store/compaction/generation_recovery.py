@@ -16,6 +16,7 @@ from zlib import crc32
 
 import msgspec
 
+from millstream.protocol.changelog import KeyOf
 from millstream.protocol.record import (
     MAGIC_V1,
     MAGIC_V2,
@@ -26,7 +27,7 @@ from millstream.protocol.record import (
 )
 from millstream.store.compaction.generation import Generation, map_file
 from millstream.store.compaction.header import GenerationHeader, encode_header, load_header
-from millstream.store.compaction.row import ROW, ROW_BYTES, KeyOf, key_hash
+from millstream.store.compaction.row import ROW, ROW_BYTES, key_hash
 from millstream.store.consume_queue import tags_code
 from millstream.store.files import FileLayer
 

@@ -10,12 +10,9 @@ tell keys apart without reading the old data.
 
 from __future__ import annotations
 
-import re
 import struct
-from collections.abc import Callable
 from hashlib import blake2b
 
-from millstream.protocol.record import RecordParts
 from millstream.store.consume_queue import LOST_TAGS_CODE
 
 __all__ = [
@@ -24,9 +21,7 @@ __all__ = [
     "OFFSET_OF_ROW",
     "ROW",
     "ROW_BYTES",
-    "KeyOf",
     "key_hash",
-    "key_of_record",
     "lost_row",
 ]
 
@@ -38,17 +33,6 @@ HASH_OF_ROW = struct.Struct(">36x16s")
 _HASH_BYTES = 16
 LOST_KEY = bytes(_HASH_BYTES)
 """In the place of the hash where a record is lost, and its key with it."""
-
-_KEYS = re.compile(rb"(?:^|\x02)KEYS\x01 *([^\x02 ]+)")
-
-KeyOf = Callable[[RecordParts], bytes | None]
-"""The key of a record; None for one without."""
-
-
-def key_of_record(parts: RecordParts) -> bytes | None:
-    """The first word of the property KEYS."""
-    found = _KEYS.search(parts.properties)
-    return found[1] if found else None
 
 
 def key_hash(key: bytes) -> bytes:

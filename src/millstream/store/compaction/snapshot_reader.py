@@ -15,10 +15,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from millstream.model.errors import StoreError
-from millstream.store.compaction.changelog import Change, Changelog
+from millstream.protocol.changelog import Change, Changelog, KeyOf, key_of_record
 from millstream.store.compaction.compacted_queue import CompactedQueue
 from millstream.store.compaction.generation import Generation
-from millstream.store.compaction.row import KeyOf, key_of_record
 from millstream.store.compaction.source import QueueSource
 from millstream.store.consume_queue import IndexEntry
 

@@ -5,13 +5,24 @@ Pure: the broker's own reader uses it over a generation and the log, a client ov
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from millstream.protocol.record import split_record
-from millstream.store.compaction.row import KeyOf, key_of_record
+from millstream.protocol.record import RecordParts, split_record
 
-__all__ = ["Change", "Changelog", "last_changes"]
+__all__ = ["Change", "Changelog", "KeyOf", "key_of_record", "last_changes"]
+
+_KEYS = re.compile(rb"(?:^|\x02)KEYS\x01 *([^\x02 ]+)")
+
+KeyOf = Callable[[RecordParts], bytes | None]
+"""The key of a record; None for one without."""
+
+
+def key_of_record(parts: RecordParts) -> bytes | None:
+    """The first word of the property KEYS."""
+    found = _KEYS.search(parts.properties)
+    return found[1] if found else None
 
 
 class Change(NamedTuple):

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from compaction_samples import record
+from millstream.model.message import Address, OutgoingMessage
+from millstream.protocol.changelog import Changelog, last_changes
+from millstream.protocol.record import RecordEncoder
 
-from millstream.store.compaction.changelog import Changelog, last_changes
+_HOST = Address("10.0.0.9", 4)
 
 
 def _records(*puts: tuple[int, str | None, bytes]) -> list[memoryview]:
-    return [memoryview(record(*put)) for put in puts]
+    encoder = RecordEncoder(1_700_000_000_000, _HOST)
+    return [
+        memoryview(encoder.encode(OutgoingMessage("prices", body, {"KEYS": key} if key else {}), 0, offset, 0))
+        for offset, key, body in puts
+    ]
 
 
 def test_a_body_is_a_value_and_an_empty_one_a_deletion() -> None:

@@ -36,6 +36,11 @@ class UnpackedBatch:
     def __len__(self) -> int:
         return len(self._items)
 
+    def messages(self, queue_offset: int) -> list[StoredMessage]:
+        """The messages from the queue offset on."""
+        first = self._head.queue_offset
+        return [self.message(offset) for offset in range(max(queue_offset, first), first + len(self._items))]
+
     def message(self, queue_offset: int) -> StoredMessage:
         """The message of a queue offset that the batch has."""
         head = self._head
