@@ -7,7 +7,6 @@ it is answered after one fdatasync in that thread; what is written meanwhile wai
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -41,11 +40,11 @@ class _Waiting:
     size_bytes: int
     is_many: bool
     future: asyncio.Future[Any]
-    appended: list[AppendedRecord]
+    appended: list[AppendedRecord] | AppendedRecord | None = None
 
     def resolve(self) -> None:
         if not self.future.done():
-            self.future.set_result(self.appended if self.is_many else self.appended[0])
+            self.future.set_result(self.appended)
 
     def refuse(self, error: BaseException) -> None:
         if not self.future.done():
@@ -106,7 +105,7 @@ class Appender:
         future = self._loop.create_future()
         if not self._arrived:
             self._loop.call_soon(self._write_arrived)
-        self._arrived.append(_Waiting(records, size_bytes, is_many, future, []))
+        self._arrived.append(_Waiting(records, size_bytes, is_many, future))
         return future
 
     def _write_arrived(self) -> None:
@@ -116,12 +115,18 @@ class Appender:
 
     def _write(self, arrived: list[_Waiting]) -> None:
         try:
-            appended = iter(self._store.put([record for waiting in arrived for record in waiting.records]))
+            appended = self._store.put([record for waiting in arrived for record in waiting.records])
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the senders' answer
             self._write_apart(arrived, error)
             return
+        position = 0
         for waiting in arrived:
-            waiting.appended = list(itertools.islice(appended, len(waiting.records)))
+            if waiting.is_many:
+                waiting.appended = appended[position : position + len(waiting.records)]
+                position += len(waiting.records)
+            else:
+                waiting.appended = appended[position]
+                position += 1
         self._stored(arrived)
 
     def _write_apart(self, arrived: list[_Waiting], error: Exception) -> None:
