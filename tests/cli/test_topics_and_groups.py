@@ -9,7 +9,7 @@ Command = Callable[..., Ran]
 
 def test_a_topic_is_created_listed_described_and_deleted(millstream: Command) -> None:
     assert millstream("topic", "create", "orders", "--queues", "2").code == 0
-    assert {"topic": "orders", "type": "normal", "queues": 2} in millstream("topic", "list", "-o", "json").json()
+    assert {"topic": "orders", "type": "normal", "queues": 2, "attributes": ""} in millstream("topic", "list", "-o", "json").json()
     described = millstream("topic", "describe", "orders", "-o", "json").json()
     assert [queue["queue"] for queue in described] == [0, 1]
     assert [queue["messages"] for queue in described] == [0, 0]
@@ -57,3 +57,15 @@ def test_a_group_is_created_listed_and_deleted(millstream: Command) -> None:
     assert {"group": "readers", "fifo": True, "max_attempts": 3} in millstream("group", "list", "-o", "json").json()
     assert millstream("group", "delete", "readers").code == 0
     assert millstream("group", "delete", "readers").code == 1
+
+
+def test_attributes_are_listed_and_a_difference_in_them_is_named(millstream: Command) -> None:
+    assert millstream("topic", "create", "bulky", "--batches", "--keep-hours", "5").code == 0
+    [listed] = [t for t in millstream("topic", "list", "-o", "json").json() if t["topic"] == "bulky"]
+    assert listed["attributes"] == "queue.type=BatchCQ,reserve.time=5"
+    refused = millstream("topic", "create", "bulky")
+    assert refused.code != 0
+    assert "attributes queue.type=BatchCQ, reserve.time=5" in refused.err
+    both = millstream("topic", "create", "neither", "--batches", "--compacted")
+    assert both.err.count("Choose one of the two.") == 1
+    assert "Use letters" not in both.err

@@ -111,5 +111,6 @@ class TopicRegistry:
 def _words(topic: TopicConfig) -> str:
     return (
         f"type {topic.message_type.value}, {topic.read_queues} readable and {topic.write_queues} writable queues, "
-        f"permission {int(topic.permission)}"
+        f"permission {int(topic.permission)}, "
+        f"attributes {', '.join(f'{name}={value}' for name, value in sorted(topic.attributes.items())) or 'none'}"
     )

@@ -70,12 +70,20 @@ def create(
 
 
 def list_topics(*, common: Common = Common()) -> int:
-    """List the topics with their type and queues."""
+    """List the topics with their type, queues and attributes."""
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
         topics = client.topics()
-    rows = [(topic.name, topic.message_type.value.lower(), topic.queues) for topic in topics]
+    rows = [
+        (
+            topic.name,
+            topic.message_type.value.lower(),
+            topic.queues,
+            ",".join(f"{name}={value}" for name, value in sorted(topic.attributes.items())),
+        )
+        for topic in topics
+    ]
     Printer(common.output).listing(
-        ("topic", "type", "queues"),
+        ("topic", "type", "queues", "attributes"),
         sorted(rows),
         empty="There are no topics. Create one: millstream topic create NAME.",
     )

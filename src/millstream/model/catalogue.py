@@ -62,7 +62,7 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (3207, "UNSUPPORTED_CLIENT_TYPE", "The client type is not supported.", "Use a producer, push consumer or simple consumer."),
     (3208, "UNSUPPORTED_FEATURE", "The server does not offer this yet.", "See CHANGELOG.md for what is there."),
     (4001, "STORE_FAILED", "The log cannot be written any more; nothing is acknowledged.", "Look at the disk, then restart the server."),
-    (4002, "RECORD_DAMAGED", "A stored record fails its checksum and is not served.", "Restore the data directory from a copy if the record is needed."),
+    (4002, "RECORD_DAMAGED", "A stored record fails its checksum and is not served.", "Restore the data directory from a copy if the record is needed, or make the queue's files again (docs/durability.md)."),
     (4003, "STORE_FORMAT", "A file of the data directory has an unknown format.", "Use the release that wrote it, or another --dir."),
     (4004, "DISK_FULL", "The disk has no room for the log.", "Free space or move the data directory."),
     (4005, "FLUSH_TIMEOUT", "The disk did not confirm the write in time; the message is stored but may not be durable.", "Look at the disk's load; the client may send again."),

@@ -34,7 +34,8 @@ __all__ = [
 class MillstreamError(Exception):
     """An error that a user may see: a catalogue name, a sentence with the values, and a remedy.
 
-    `name` must be in the catalogue. `remedy` replaces the catalogue's one where a better one is known.
+    `name` must be in the catalogue. `remedy` replaces the catalogue's one where a better one is known; "" leaves it
+    out, where the sentence has it already.
     """
 
     exit_code = 1
@@ -43,7 +44,7 @@ class MillstreamError(Exception):
         super().__init__(message)
         self.entry: ErrorEntry = CATALOGUE[name]
         self.message = message
-        self.remedy = remedy or self.entry.remedy
+        self.remedy = self.entry.remedy if remedy is None else remedy
 
     @property
     def name(self) -> str:
@@ -56,7 +57,7 @@ class MillstreamError(Exception):
         return f"MS-{self.entry.number}"
 
     def __str__(self) -> str:
-        return f"{self.message} {self.remedy} [{self.label}]"
+        return " ".join(filter(None, (self.message, self.remedy, f"[{self.label}]")))
 
 
 class Refused(MillstreamError):

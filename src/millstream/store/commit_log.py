@@ -138,11 +138,12 @@ class CommitLog:
         return segment.end if segment is not None else log_offset + self._segment_bytes
 
     def view(self, segment: Segment) -> memoryview:
-        """The whole segment, mapped read-only."""
-        if segment.view is None:
+        """The whole segment, mapped read-only. FileNotFoundError where retention has just removed it."""
+        view = segment.view
+        if view is None:
             with self._files.opened(segment.path) as descriptor:
-                segment.view = self._files.map(descriptor)[: segment.end - segment.start]
-        return segment.view
+                view = segment.view = self._files.map(descriptor)[: segment.end - segment.start]
+        return view
 
     def slice(self, log_offset: int, size_bytes: int) -> memoryview | None:
         """The bytes at an offset without a copy, or None where the log does not have them all."""
@@ -150,7 +151,10 @@ class CommitLog:
         if segment is None or log_offset + size_bytes > segment.end:
             return None
         position = log_offset - segment.start
-        return self.view(segment)[position : position + size_bytes]
+        try:
+            return self.view(segment)[position : position + size_bytes]
+        except FileNotFoundError:
+            return None
 
     def write(self, runs: Sequence[Run]) -> None:
         """Append the runs, the first at `end` and each other one at the start of a segment; one write for each.

@@ -285,7 +285,10 @@ class MessageStore(QueueReader):
         segment = self._log.segment_at(log_offset)
         if segment is None or not 0 <= log_offset < self.visible_log_offset:
             return None
-        return record_at(self._log.view(segment), log_offset - segment.start, log_offset)
+        try:
+            return record_at(self._log.view(segment), log_offset - segment.start, log_offset)
+        except FileNotFoundError:
+            return None
 
     def _counts(self, topic: str, log_offset: int) -> bool:
         return log_offset >= self._deleted.log_offset(topic)

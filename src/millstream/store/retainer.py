@@ -107,7 +107,8 @@ class Retainer:
             dropped = self._log.drop_oldest()
         self._log.remove(dropped)
         for queue in list(self._queues):
-            queue.remove_trimmed_files()
+            with self._mutex:
+                queue.remove_trimmed_files()
         _log.info("Removed the log from %d to %d, whose time is over.", dropped.start, dropped.end)
 
     def _expire(self, topic: str, before_ms: int) -> None:
@@ -117,7 +118,7 @@ class Retainer:
             first = self._reader.offset_by_time(topic, queue.queue_id, before_ms)
             with self._mutex:
                 self._trim(queue, first)
-            queue.remove_trimmed_files()
+                queue.remove_trimmed_files()
 
     def _trim(self, queue: AnyQueue, min_offset: int) -> None:
         if min_offset > queue.min_offset:

@@ -63,20 +63,23 @@ def _gather(log: CommitLog, begin: int, end: int, rest: Callable[[], None]) -> _
     walk = RecordWalk(log, begin, end)
     begin_ms, end_ms = _NO_TIMES
     stored_s, last_ms, seed, last_topic = 0, None, 0, None
-    entries, pack = 0, ENTRY.pack
-    for number, (log_offset, size, stored_ms, topic, text) in enumerate(walk, start=1):
-        if stored_ms != last_ms:
-            begin_ms, end_ms = min(begin_ms, stored_ms), max(end_ms, stored_ms)
-            stored_s, last_ms = stored_seconds(stored_ms), stored_ms
-        if topic != last_topic:
-            seed, last_topic = topic_seed(topic), topic
-        keys = keys_of(text)
-        for key in keys:
-            found = crc32(key, seed)
-            buckets[found >> 24].append(pack(found, log_offset, stored_s))
-        entries += len(keys)
-        if entries >= MAX_BUILT_ENTRIES:
-            return _Gathered(buckets, RunSpan(begin, log_offset + size, begin_ms, end_ms))
-        if not number % _RECORDS_BETWEEN_RESTS:
+    entries, records_since_rest, pack = 0, 0, ENTRY.pack
+    for records in walk.pieces():
+        for log_offset, size, stored_ms, topic, text in records:
+            if stored_ms != last_ms:
+                begin_ms, end_ms = min(begin_ms, stored_ms), max(end_ms, stored_ms)
+                stored_s, last_ms = stored_seconds(stored_ms), stored_ms
+            if topic != last_topic:
+                seed, last_topic = topic_seed(topic), topic
+            keys = keys_of(text)
+            for key in keys:
+                found = crc32(key, seed)
+                buckets[found >> 24].append(pack(found, log_offset, stored_s))
+            entries += len(keys)
+            if entries >= MAX_BUILT_ENTRIES:
+                return _Gathered(buckets, RunSpan(begin, log_offset + size, begin_ms, end_ms))
+        records_since_rest += len(records)
+        if records_since_rest >= _RECORDS_BETWEEN_RESTS:
+            records_since_rest = 0
             rest()
     return _Gathered(buckets, RunSpan(begin, walk.position, begin_ms, end_ms))
