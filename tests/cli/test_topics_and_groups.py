@@ -9,7 +9,9 @@ Command = Callable[..., Ran]
 
 def test_a_topic_is_created_listed_described_and_deleted(millstream: Command) -> None:
     assert millstream("topic", "create", "orders", "--queues", "2").code == 0
-    assert {"topic": "orders", "type": "normal", "queues": 2, "attributes": ""} in millstream("topic", "list", "-o", "json").json()
+    assert {"topic": "orders", "type": "normal", "queues": 2, "attributes": ""} in millstream(
+        "topic", "list", "-o", "json"
+    ).json()
     described = millstream("topic", "describe", "orders", "-o", "json").json()
     assert [queue["queue"] for queue in described] == [0, 1]
     assert [queue["messages"] for queue in described] == [0, 0]
