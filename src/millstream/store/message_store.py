@@ -53,7 +53,7 @@ __all__ = ["AppendedRecord", "IndexEntry", "MessageStore", "PendingRecord", "Ret
 
 _STORE_HOST = Address("127.0.0.1", 10911)
 
-MAX_INDEXED_BYTES = 256 * 1024 * 1024
+MAX_INDEXED_BYTES = 32 * 1024 * 1024
 """Log that one checkpoint brings into the key index at most, where the index has to be made again."""
 
 _log = logging.getLogger(__name__)

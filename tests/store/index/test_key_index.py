@@ -253,7 +253,7 @@ def test_an_index_made_from_a_log_with_a_damaged_place_knows_all_else(scratch: P
 def test_a_stretch_of_the_log_is_searched_between_its_ends_only(scratch: Path) -> None:
     indexed = IndexedStore(scratch / "store")
     offsets = indexed.put(*(keyed("k") for _ in range(40)))
-    stretch = log_stretch.LogStretch(indexed.store._log, offsets[10], offsets[30])
+    stretch = log_stretch.LogStretch(indexed.store._log, offsets[10], offsets[30], lambda: None)
     assert list(stretch.candidates(b"orders", b"k", indexed.end)) == offsets[10:30][::-1]
     assert list(stretch.candidates(b"orders", b"k", offsets[20])) == offsets[10:20][::-1]
     indexed.close()

@@ -138,6 +138,16 @@ def test_files_of_others_are_left_alone(scratch: Path) -> None:
     assert len(list(indexed.runs.iterdir())) == 4
 
 
+def test_a_lost_run_is_made_again_by_an_extend_to_anywhere(scratch: Path) -> None:
+    indexed = filled(scratch)
+    grown(indexed, 1)
+    indexed.run_files()[0].unlink()
+    assert indexed.index.verify() == 1
+    assert indexed.extend(0)
+    assert indexed.index.covered_log_offset == indexed.end
+    indexed.check()
+
+
 def test_a_run_that_was_not_finished_is_removed_at_a_start(scratch: Path) -> None:
     indexed = filled(scratch)
     partial = indexed.run_files()[0].with_name(f"{0:020}-{999:020}.tmp")

@@ -9,6 +9,7 @@ with its record, so neither equal hashes nor old files give a wrong one.
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -80,7 +81,7 @@ class KeyIndex:
         self._directory = directory
         self._log = log
         self._files = files
-        self._search = KeySearch(log, files, lambda: self._parts, counts)
+        self._search = KeySearch(log, files, lambda: self._parts, counts, rest)
         self._options = options or KeyIndexOptions()
         self._rest = rest
         self._mutex = threading.Lock()  # everything but find
@@ -105,12 +106,13 @@ class KeyIndex:
     def extend(self, end_log_offset: int, *, max_log_bytes: int | None = None) -> bool:
         """Cover the log up to `end_log_offset`, where a record ends, and merge some runs; whether all is covered.
 
-        The log must be on the disk up to there. At most about `max_log_bytes` are read, so that an index that has to be
-        made again comes in pieces. OSError leaves what is covered as it was before or better.
+        Runs found damaged or missing are made again first, wherever they are. The log must be on the disk up to there.
+        At most about `max_log_bytes` are read, so that an index that has to be made again comes in pieces. OSError
+        leaves what is covered as it was before or better.
         """
         with self._mutex:
             self._drop([run for run in self._runs if run.is_damaged])
-            left = end_log_offset - self._start if max_log_bytes is None else max_log_bytes
+            left = sys.maxsize if max_log_bytes is None else max_log_bytes
             entries = 0
             for begin, end in self._uncovered(end_log_offset):
                 while begin < end and left > 0:
@@ -170,11 +172,11 @@ class KeyIndex:
         covered = self._start
         for run in self._runs:
             if run.span.begin > covered:
-                parts.append(LogStretch(self._log, covered, run.span.begin))
+                parts.append(LogStretch(self._log, covered, run.span.begin, self._rest))
             parts.append(run)
             covered = max(covered, run.span.end)
         # One value, replaced before a file is removed: a find that misses a file finds new parts here.
-        self._parts = (*parts, LogStretch(self._log, covered, None))
+        self._parts = (*parts, LogStretch(self._log, covered, None, self._rest))
 
     def _drop(self, runs: Sequence[KeyRun]) -> None:
         if self._merge is not None and any(run in self._merge.runs for run in runs):

@@ -47,11 +47,13 @@ class KeySearch:
         files: FileLayer,
         parts: Callable[[], tuple[Part, ...]],
         counts: Callable[[str, int], bool],
+        rest: Callable[[], None],
     ) -> None:
         self._log = log
         self._files = files
         self._parts = parts
         self._counts = counts
+        self._rest = rest
 
     def run(self, query: KeyQuery, limit: int) -> list[int]:
         """The log offsets of at most `limit` records, newest first. Each was there and whole a moment ago."""
@@ -98,5 +100,5 @@ class KeySearch:
             if isinstance(error, FileNotFoundError) and parts is not self._parts():
                 raise
             run.is_damaged = True
-        stretch = LogStretch(self._log, run.span.begin, run.span.end)
+        stretch = LogStretch(self._log, run.span.begin, run.span.end, self._rest)
         yield from stretch.candidates(query.topic_bytes, query.key, query.end)

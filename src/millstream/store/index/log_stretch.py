@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from millstream.store.commit_log import CommitLog
 from millstream.store.index.record_keys import RecordWalk
@@ -14,6 +14,7 @@ __all__ = ["LogStretch"]
 _WINDOW_BYTES = 256 * 1024
 """Bytes that are searched at a time, newest first; bounds how long one search holds the interpreter."""
 
+_WINDOWS_BETWEEN_RESTS = 4
 _WAYPOINT_BYTES = 64 * 1024
 """Log between two starts of records that are kept to walk from; bounds the walk to one record."""
 
@@ -21,15 +22,16 @@ _WAYPOINT_BYTES = 64 * 1024
 class LogStretch:
     """The log from `begin`, where a record starts, to `end`; None for the stretch that grows with the log.
 
-    Fit for several threads at once.
+    Fit for several threads at once. `rest` is called now and then, to let other threads in.
     """
 
-    def __init__(self, log: CommitLog, begin: int, end: int | None) -> None:
+    def __init__(self, log: CommitLog, begin: int, end: int | None, rest: Callable[[], None]) -> None:
         self.begin = begin
         self.end = end
         self._log = log
         self._mutex = threading.Lock()
         self._waypoints = [begin]
+        self._rest = rest
 
     def candidates(self, topic: bytes, key: bytes, end: int) -> Iterator[int]:
         """Where the records start that have the bytes of the key below the log offset `end`, newest first.
@@ -45,6 +47,8 @@ class LogStretch:
         needles = (b"\x01" + key, b" " + key)
         for start, view, low, high in reversed(self._parts(end)):
             for window in range((high - low - 1) // _WINDOW_BYTES, -1, -1):
+                if not window % _WINDOWS_BETWEEN_RESTS:
+                    self._rest()
                 first = low + window * _WINDOW_BYTES
                 # A key that starts in the window is looked at as a whole, with the byte behind it.
                 data = bytes(view[first : min(first + _WINDOW_BYTES + len(key) + 1, high)])
@@ -82,10 +86,11 @@ class LogStretch:
         with self._mutex:
             last = self._waypoints[-1]
             if log_offset - last >= 2 * _WAYPOINT_BYTES:
-                for start, *_ in RecordWalk(self._log, last, log_offset):
-                    if start - last >= _WAYPOINT_BYTES:
-                        self._waypoints.append(start)
-                        last = start
+                for number, records in enumerate(RecordWalk(self._log, last, log_offset).pieces()):
+                    if records[0][0] - self._waypoints[-1] >= _WAYPOINT_BYTES:
+                        self._waypoints.append(records[0][0])
+                    if not number % _WINDOWS_BETWEEN_RESTS:
+                        self._rest()
             return self._waypoints[bisect_right(self._waypoints, log_offset) - 1]
 
 

@@ -18,8 +18,8 @@ __all__ = ["MAX_BUILT_ENTRIES", "build_run"]
 MAX_BUILT_ENTRIES = 262_144
 """Entries after which a run ends before its part of the log does; bounds the memory of building one."""
 
-_RECORDS_BETWEEN_RESTS = 512
-_BUCKETS_BETWEEN_RESTS = 16
+_RECORDS_BETWEEN_RESTS = 256
+_BUCKETS_BETWEEN_RESTS = 8
 _BUCKETS = 256
 
 _NO_TIMES = (2**63 - 1, -(2**63))
@@ -50,6 +50,7 @@ def build_run(
         for number, bucket in enumerate(buckets, start=1):
             bucket.sort()
             writer.add(b"".join(bucket))
+            bucket.clear()
             if not number % _BUCKETS_BETWEEN_RESTS:
                 rest()
         return writer.finish(span)
