@@ -1,4 +1,13 @@
-"""The bulk lane beside single messages, in one run: 100-byte bodies, one producer, one consumer, all on loopback."""
+"""The bulk lane beside single messages, in one run: 100-byte bodies, one producer, one consumer, all on loopback.
+
+Every variant starts with rows that lie in Arrow batches of 10,000 before the clock does; no message is made of Python
+objects. `encoded_meanwhile` makes the bulk messages (Arrow's stream, compression, checksum) within the measured time;
+`encoded_before` sends messages that were made before it, 20 different ones again and again, and so shows what the
+broker and the connection can do. A put is counted when it is acknowledged, at the default ack level. Putting ends
+before fetching begins, so records come from the page cache; a fetch is counted when its rows are in an Arrow table,
+every checksum verified. Single messages are sent and awaited one by one, 64 at a time. Of each variant the fastest of
+several rounds is told.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +15,8 @@ import asyncio
 import random
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -31,6 +41,7 @@ _SINGLES = 20_000
 _IN_FLIGHT = 8
 _SINGLES_IN_FLIGHT = 64
 _QUEUES = 4
+_ROUNDS = 3
 _SEED = 20_261_121
 
 
@@ -75,7 +86,7 @@ async def _measured(recorder: TreeRecorder, count: int, work: Callable[[], Await
 
 
 async def _put_all(
-    client: Client, topic: str, encoder: BulkEncoder, parts: list[pa.RecordBatch | EncodedBatch]
+    client: Client, topic: str, encoder: BulkEncoder, parts: Sequence[pa.RecordBatch | EncodedBatch]
 ) -> None:
     producer = BulkProducer(client, encoder=encoder)
     waiting = iter([parts[number % len(parts)] for number in range(_BATCHES)])
@@ -115,34 +126,66 @@ async def _pull_singles(client: Client, topic: str) -> None:
             batch.messages()
 
 
-async def _measure(nameserver: str, recorder: TreeRecorder) -> dict[str, object]:
-    batches: list[pa.RecordBatch | EncodedBatch] = [_filled(batch) for batch in _batches()]
-    results: dict[str, object] = {}
+async def _best(recorder: TreeRecorder, rounds: int, work: Callable[[int], Awaitable[None]]) -> dict[str, object]:
+    """The fastest of several rounds: what other programs take of the machine only slows a round down."""
     count = _BATCHES * DEFAULT_ROWS
+    results = [await _measured(recorder, count, lambda n=number: work(n)) for number in range(rounds)]  # type: ignore[misc]
+    return max(results, key=lambda result: float(str(result["messages_per_s"])))
+
+
+async def _measure_lane(client: Client, recorder: TreeRecorder, name: str, lane: _Lane) -> dict[str, object]:
+    for number in range(_ROUNDS):
+        await client.create_topic(
+            TopicConfig(
+                f"{name}_{number}", read_queues=_QUEUES, write_queues=_QUEUES, attributes={"queue.type": "BatchCQ"}
+            )
+        )
+    put = await _best(recorder, _ROUNDS, lambda n: _put_all(client, f"{name}_{n}", lane.encoder, lane.parts))
+    fetch = await _best(recorder, _ROUNDS, lambda n: _fetch_all(client, f"{name}_{n}"))
+    return {"put": put, "fetch": fetch, "bytes_per_message": lane.bytes_per_message}
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    """What one variant sends: `parts` are rows, or bulk messages that were encoded before."""
+
+    encoder: BulkEncoder
+    parts: Sequence[pa.RecordBatch | EncodedBatch]
+    bytes_per_message: float
+
+
+def _lanes() -> dict[str, _Lane]:
+    batches = [_filled(batch) for batch in _batches()]
+    lanes = {}
+    for codec in ("zstd", "none"):
+        encoder = BulkEncoder(codec=codec)
+        encoded = [part for batch in batches for part in encoder.encode(batch)]
+        size = round(sum(len(part.stream) for part in encoded) / (len(batches) * DEFAULT_ROWS), 1)
+        lanes[f"{codec}_encoded_meanwhile"] = _Lane(encoder, batches, size)
+        lanes[f"{codec}_encoded_before"] = _Lane(encoder, encoded, size)
+    return lanes
+
+
+def _ratio(result: dict[str, object], single: dict[str, object]) -> float:
+    return round(float(str(result["messages_per_s"])) / float(str(single["messages_per_s"])), 1)
+
+
+async def _measure(nameserver: str, recorder: TreeRecorder) -> dict[str, object]:
     async with Client(nameserver, timeout_s=30.0) as client:
         await client.create_topic(TopicConfig("single"))
         sent = await _measured(recorder, _SINGLES, lambda: _send_singles(client, "single"))
         pulled = await _measured(recorder, _SINGLES, lambda: _pull_singles(client, "single"))
-        results["single_send"], results["single_pull"] = sent, pulled
-        for codec in ("zstd", "none"):
-            encoder = BulkEncoder(codec=codec)
-            encoded = [part for batch in batches for part in encoder.encode(batch)]
-            for name, parts in (("encoded_meanwhile", batches), ("encoded_before", list(encoded))):
-                topic = f"{codec}_{name}"
-                await client.create_topic(
-                    TopicConfig(topic, read_queues=_QUEUES, write_queues=_QUEUES, attributes={"queue.type": "BatchCQ"})
-                )
-                put = await _measured(recorder, count, lambda t=topic, e=encoder, p=parts: _put_all(client, t, e, p))  # type: ignore[misc]
-                results[f"put_{topic}"] = put
-            fetched = await _measured(recorder, count, lambda t=topic: _fetch_all(client, t))  # type: ignore[misc]
-            results[f"fetch_{codec}"] = fetched
-            results[f"{codec}_bytes_per_message"] = round(len(encoded[0].stream) / DEFAULT_ROWS, 1)
-            results[f"{codec}_put_to_single"] = round(put["messages_per_s"] / sent["messages_per_s"], 1)  # type: ignore[operator]
-            results[f"{codec}_fetch_to_single"] = round(fetched["messages_per_s"] / pulled["messages_per_s"], 1)  # type: ignore[operator]
+        results: dict[str, object] = {"single_send": sent, "single_pull": pulled}
+        for name, lane in _lanes().items():
+            measured = await _measure_lane(client, recorder, name, lane)
+            put, fetch = measured["put"], measured["fetch"]
+            assert isinstance(put, dict)
+            assert isinstance(fetch, dict)
+            results[name] = {**measured, "put_to_single": _ratio(put, sent), "fetch_to_single": _ratio(fetch, pulled)}
     return results
 
 
 def measure_bulk() -> dict[str, object]:
-    """Messages per second and processor microseconds of server and client, per message; both codecs, and the ratios."""
+    """Messages per second, processor microseconds of server and client per message, and ratios to single messages."""
     with tempfile.TemporaryDirectory() as scratch, ServerProcess(Path(scratch) / "data") as server:
         return asyncio.run(_measure(server.addresses.nameserver, TreeRecorder([server.pid])))

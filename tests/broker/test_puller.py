@@ -12,7 +12,8 @@ from millstream.broker import puller as puller_module
 from millstream.model.errors import NameRefused
 from millstream.model.operations import PullRequest, PullResult, PullStatus
 from millstream.model.topic import Permission, TopicConfig
-from millstream.protocol.record import decode_record
+from millstream.protocol.record import decode_record, iterate_records
+from millstream.store.consume_queue import IndexEntry
 
 
 def bodies(result: PullResult) -> list[str]:
@@ -154,3 +155,43 @@ async def test_a_pull_that_waits_on_a_deleted_topic_is_refused(bench: Bench) -> 
     with pytest.raises(NameRefused) as refused:
         await waiting
     assert refused.value.name == "TOPIC_NOT_FOUND"
+
+
+async def test_raw_records_are_all_that_fit_in_order_however_many_looks_that_takes(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = [f"m{number}" for number in range(300)]
+    await bench.send(*sent)
+
+    def raw_bodies(result: PullResult) -> list[str]:
+        buffer = b"".join(result.records)
+        return [decode_record(record).body.decode() for record in iterate_records(buffer)]
+
+    everything = await bench.pull(0, raw=True, max_bytes=1_000_000)
+    assert (raw_bodies(everything), everything.next_offset) == (sent, 300)
+    assert len(everything.records) == 1
+    size = len(everything.records[0]) // 300
+    for count in (1, 31, 32, 33, 250):
+        some = await bench.pull(7, raw=True, max_bytes=(size + 1) * count)
+        assert len(raw_bodies(some)) >= count
+        assert raw_bodies(some) == sent[7 : some.next_offset]
+        assert sum(map(len, some.records)) <= (size + 1) * count
+    monkeypatch.setattr(puller_module, "MAX_RAW_RECORDS", 40)
+    limited = await bench.pull(0, raw=True, max_bytes=1_000_000)
+    assert (len(raw_bodies(limited)), limited.next_offset) == (40, 40)
+
+
+async def test_a_raw_pull_of_few_large_records_looks_up_few_entries(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.send(*("x" * 1000 for _ in range(200)))
+    store, looked_up = bench.broker.store, []
+    entries = store.entries
+
+    def counted(topic: str, queue_id: int, queue_offset: int, max_count: int) -> list[IndexEntry]:
+        looked_up.append(max_count)
+        return entries(topic, queue_id, queue_offset, max_count)
+
+    monkeypatch.setattr(store, "entries", counted)
+    assert (await bench.pull(0, raw=True, max_bytes=5000)).next_offset == 4
+    assert sum(looked_up) < 100

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from dataclasses import fields, replace
 from ipaddress import IPv4Address, IPv6Address
 from zlib import crc32
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from millstream.model.errors import StoreError
 from millstream.model.message import Address, OutgoingMessage, SystemFlag
+from millstream.protocol.checksum import CheckedMessage
 from millstream.protocol.record import (
     MAGIC_V1,
     MAGIC_V2,
@@ -188,3 +190,22 @@ def test_records_laid_end_to_end_are_read_one_by_one() -> None:
 def test_the_offset_message_id_is_address_port_and_log_offset() -> None:
     assert offset_message_id(Address("127.0.0.1", 10911), 0x1234) == "7F00000100002A9F0000000000001234"
     assert offset_message_id(Address("::1", 1), 2) == "0" * 31 + "1" + "00000001" + "0000000000000002"
+
+
+@pytest.mark.parametrize("size", [131_071, 131_072, 131_073, 1_000_003])
+def test_a_large_record_has_the_checksums_of_its_bytes(size: int) -> None:
+    body = bytes(range(251)) * (size // 251 + 1)
+    body = body[:size]
+    record = _record(_message(body=body))
+    assert verify_record(record)
+    assert decode_record(record).body == body
+    assert record[-11:-1][::-1] == b"%010d" % (crc32(record[:-20]) & 0x7FFFFFFF)
+
+
+def test_a_body_whose_checksum_is_known_gives_the_same_record() -> None:
+    for size in (10, 200_000):
+        message = _message(body=bytes(size))
+        known = CheckedMessage(**{field.name: getattr(message, field.name) for field in fields(message)}, crc32=0)
+        right = replace(known, crc32=crc32(message.body))
+        assert _record(right) == _record(message)
+    assert _record(known) != _record(message), "the checksum of a large body is taken, not made again"

@@ -128,3 +128,22 @@ async def test_a_request_waits_for_room_while_the_server_does_not_read(
     connection.resume_writing()
     server.answer((await server.arrived.get()).response())
     await waiting
+
+
+async def test_a_large_answer_is_received_whole_between_small_ones(
+    server: ScriptedServer, connection: RemotingConnection
+) -> None:
+    bodies = [b"first", bytes(range(250)) * 20_000, b"last"]
+    waiting = [asyncio.ensure_future(connection.request(RemotingCommand(5), 5)) for _ in bodies]
+    requests = [await server.arrived.get() for _ in bodies]
+    server.answer(*(request.response(body=body) for request, body in zip(requests, bodies, strict=True)))
+    assert [(await answer).body for answer in waiting] == bodies
+
+
+async def test_a_large_request_is_sent_whole(server: ScriptedServer, connection: RemotingConnection) -> None:
+    body = bytes(range(250)) * 40_000
+    waiting = [connection.submit(RemotingCommand(5, body=part), 5) for part in (b"first", body, b"last")]
+    requests = [await server.arrived.get() for _ in waiting]
+    assert [request.body for request in requests] == [b"first", body, b"last"]
+    server.answer(*(request.response() for request in requests))
+    await asyncio.gather(*waiting)

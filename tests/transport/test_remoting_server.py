@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 import pytest_asyncio
@@ -167,7 +167,9 @@ async def test_answers_of_one_turn_leave_in_one_write(desk: Desk) -> None:
     connection = Connection(RemotingServer(desk.handlers), ManualClock())
     connection.connection_made(transport)
     requests = [RemotingCommand(ECHO, opaque=1), RemotingCommand(WAIT), RemotingCommand(WAIT), RemotingCommand(ECHO)]
-    connection.data_received(b"".join(b"".join(encode_frame(request)) for request in requests))
+    stream = b"".join(b"".join(encode_frame(request)) for request in requests)
+    connection.get_buffer(-1)[: len(stream)] = stream
+    connection.buffer_updated(len(stream))
     assert len(transport.writes) == 1
     desk.release.set()
     await asyncio.gather(*connection.waiting)
@@ -376,3 +378,45 @@ async def test_ipv6_peers_are_named_by_their_address(desk: Desk) -> None:
     assert peers[0].host == "::1"
     peer.writer.close()
     await server.close()
+
+
+async def test_large_requests_and_answers_among_small_ones_arrive_whole_and_in_order(peer: Peer) -> None:
+    bodies = [bytes([number]) * size for number, size in enumerate([10, 3_000_000, 0, 65_536, 70_000, 1_000_000, 5])]
+    sending = asyncio.ensure_future(peer.send(*(RemotingCommand(ECHO, body=body) for body in bodies)))
+    assert [answer.body for answer in await peer.receive(len(bodies))] == bodies
+    await sending
+
+
+async def test_connections_that_send_by_turns_do_not_mix_their_bytes(server: tuple[RemotingServer, int]) -> None:
+    peers = [Peer(*await asyncio.open_connection("127.0.0.1", server[1])) for _ in range(3)]
+    bodies = [bytes([number]) * 300_000 for number in range(3)]
+    frames = [b"".join(encode_frame(RemotingCommand(ECHO, body=body))) for body in bodies]
+    for start in range(0, len(frames[0]), 50_000):
+        for one, frame in zip(peers, frames, strict=True):
+            one.writer.write(frame[start : start + 50_000])
+            await one.writer.drain()
+            await asyncio.sleep(0)
+    assert [(await one.receive())[0].body for one in peers] == bodies
+    for one in peers:
+        one.writer.close()
+
+
+async def test_a_peer_that_leaves_within_a_large_request_leaves_nothing_behind(
+    server: tuple[RemotingServer, int], peer: Peer
+) -> None:
+    leaving = Peer(*await asyncio.open_connection("127.0.0.1", server[1]))
+    leaving.writer.write(b"".join(encode_frame(RemotingCommand(ECHO, body=bytes(1_000_000))))[:600_000])
+    await leaving.writer.drain()
+    leaving.writer.transport.abort()
+    await peer.send(RemotingCommand(ECHO, body=b"here"))
+    assert [answer.body for answer in await peer.receive()] == [b"here"]
+    assert await _settles(lambda: server[0].connections == 1)
+
+
+async def _settles(is_so: Callable[[], bool]) -> bool:
+    """Whether it becomes so within some turns of the loop."""
+    for _ in range(10_000):
+        if is_so():
+            return True
+        await asyncio.sleep(0)
+    return False

@@ -29,6 +29,10 @@ MAX_RAW_BYTES = 15 * 1024 * 1024
 MAX_RAW_RECORDS = 16_384
 """Raw records of one pull at most."""
 
+_FIRST_RAW_RECORDS = 32
+_RAW_RECORDS_GROWTH = 8
+"""Entries that are looked up first for raw records, and by how much the next look is larger."""
+
 MAX_WAIT_MS = 60_000
 """Milliseconds that a request waits for messages at most, whatever it asks for."""
 
@@ -138,27 +142,38 @@ class Puller:
 
     def _scan_raw(self, request: PullRequest, queue_offset: int) -> _Scan:
         """Records as they stand in the log, unverified; those that follow one another there are one slice."""
-        max_bytes = min(request.max_bytes, MAX_RAW_BYTES)
-        store = self.reader.store
-        entries = store.entries(request.topic, request.queue_id, queue_offset, MAX_RAW_RECORDS)
-        runs: list[list[int]] = []
-        compacted: list[bytes | memoryview] = []
-        size_bytes = 0
-        for number, entry in enumerate(entries):
-            if size_bytes and size_bytes + entry.size_bytes > max_bytes:
-                entries = entries[:number]
-                break
-            size_bytes += entry.size_bytes
+        entries = self._raw_entries(request, queue_offset)
+        pieces: list[bytes | memoryview | list[int]] = []
+        for entry in entries:
+            last = pieces[-1] if pieces else None
             if isinstance(entry, CompactedEntry):
                 record = self.reader.record(request.topic, request.queue_id, entry)
-                compacted += [] if record is None else [record]
-            elif runs and runs[-1][0] + runs[-1][1] == entry.log_offset:
-                runs[-1][1] += entry.size_bytes
+                pieces += [] if record is None else [record]
+            elif isinstance(last, list) and sum(last) == entry.log_offset:
+                last[1] += entry.size_bytes
             elif entry.size_bytes:
-                runs.append([entry.log_offset, entry.size_bytes])
-        slices = [store.raw(log_offset, size) for log_offset, size in runs]
-        records = [*compacted, *(piece for piece in slices if piece is not None)]
-        return self._scanned(request, queue_offset, entries, records)
+                pieces.append([entry.log_offset, entry.size_bytes])
+        records = [self.reader.store.raw(*piece) if isinstance(piece, list) else piece for piece in pieces]
+        found = [record for record in records if record is not None]
+        return self._scanned(request, queue_offset, entries, found)
+
+    def _raw_entries(self, request: PullRequest, queue_offset: int) -> list[IndexEntry]:
+        """The entries that fit the request, looked up in growing steps because a few batches may fill it."""
+        max_bytes = min(request.max_bytes, MAX_RAW_BYTES)
+        fitting: list[IndexEntry] = []
+        size_bytes, wanted = 0, _FIRST_RAW_RECORDS
+        while wanted:
+            found = self.reader.store.entries(request.topic, request.queue_id, queue_offset, wanted)
+            for entry in found:
+                if size_bytes and size_bytes + entry.size_bytes > max_bytes:
+                    return fitting
+                size_bytes += entry.size_bytes
+                fitting.append(entry)
+            if len(found) < wanted:
+                return fitting
+            queue_offset = fitting[-1].queue_offset + fitting[-1].message_count
+            wanted = min(_RAW_RECORDS_GROWTH * wanted, MAX_RAW_RECORDS - len(fitting))
+        return fitting
 
     def _scanned(
         self, request: PullRequest, queue_offset: int, entries: list[IndexEntry], records: list[bytes | memoryview]

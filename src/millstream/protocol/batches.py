@@ -12,7 +12,7 @@ from millstream.model.errors import MessageRefused, StoreError
 from millstream.model.message import OutgoingMessage, StoredMessage, SystemFlag
 from millstream.model.properties import decode_properties
 from millstream.protocol.arrow import batch as arrow
-from millstream.protocol.record import decode_record, encode_record, offset_message_id, system_flag_of
+from millstream.protocol.record import decode_record, encode_record, system_flag_of
 from millstream.protocol.remoting.batch import decode_batch
 
 __all__ = ["BATCH_FLAGS", "BatchCache", "UnpackedBatch", "is_arrow_batch", "record_of", "unpack"]
@@ -49,11 +49,6 @@ class UnpackedBatch:
             body, properties, flag = item
         else:
             body, properties, flag = item[0], _properties_of(item), head.flag
-            # Rows bring no id of their own; consumers that tell messages apart by it need one that no other has.
-            properties.setdefault(
-                names.UNIQUE_KEY,
-                f"{offset_message_id(head.store_host, head.log_offset)}{queue_offset - head.queue_offset:04X}",
-            )
         return replace(
             head,
             queue_offset=queue_offset,

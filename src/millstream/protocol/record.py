@@ -27,6 +27,7 @@ from zlib import crc32
 from millstream.model.errors import StoreError
 from millstream.model.message import Address, OutgoingMessage, StoredMessage, SystemFlag
 from millstream.model.properties import MAX_STORED_BYTES, decode_properties, encode_properties
+from millstream.protocol.checksum import body_crc32, joined_crc32
 
 __all__ = [
     "MAGIC_BLANK",
@@ -72,6 +73,9 @@ _MAX_V1_TOPIC_BYTES = 127
 _HOST_BYTES = 8
 _HOST_IPV6_BYTES = 20
 _SYSTEM_FLAG_POSITION = 36
+_LARGE_BODY_BYTES = 128 * 1024
+"""Bytes of a body from which on to read or copy it twice costs more than to join checksums."""
+
 _CACHED_NAMES = 4096
 """Hosts and topics whose encoded form is kept, each."""
 
@@ -167,32 +171,31 @@ class RecordEncoder:
         body, topic = message.body, self._topic_field
         properties_bytes = len(properties) + _CHECKSUM_BYTES
         flag = message.system_flag
-        # Joined once and checked once: a checksum of each part would cost more than a copy of a small body.
-        record = b"".join(
-            (
-                self._pack(
-                    self._fixed_bytes + len(body) + len(topic) + properties_bytes,
-                    self._magic,
-                    crc32(body) & _CRC_MASK,
-                    queue_id,
-                    message.flag,
-                    queue_offset,
-                    log_offset,
-                    int.__and__(flag, ~_HOST_FLAGS) | self._host_flags if flag else self._host_flags,
-                    message.born_timestamp_ms,
-                    self._born,
-                    self._store_timestamp_ms,
-                    self._store,
-                    message.reconsume_times,
-                    prepared_transaction_offset,
-                    len(body),
-                ),
-                body,
-                topic,
-                properties_bytes.to_bytes(2, "big"),
-                properties,
-            )
+        is_large = len(body) >= _LARGE_BODY_BYTES
+        body_crc = body_crc32(message) if is_large else crc32(body)
+        head = self._pack(
+            self._fixed_bytes + len(body) + len(topic) + properties_bytes,
+            self._magic,
+            body_crc & _CRC_MASK,
+            queue_id,
+            message.flag,
+            queue_offset,
+            log_offset,
+            int.__and__(flag, ~_HOST_FLAGS) | self._host_flags if flag else self._host_flags,
+            message.born_timestamp_ms,
+            self._born,
+            self._store_timestamp_ms,
+            self._store,
+            message.reconsume_times,
+            prepared_transaction_offset,
+            len(body),
         )
+        if is_large:
+            end = b"".join((topic, properties_bytes.to_bytes(2, "big"), properties))
+            crc = crc32(end, joined_crc32(crc32(head), body_crc, len(body)))
+            return b"".join((head, body, end, _checksum_property(crc)))
+        # Joined once and checked once: a checksum of each part would cost more than a copy of a small body.
+        record = b"".join((head, body, topic, properties_bytes.to_bytes(2, "big"), properties))
         return record + _checksum_property(crc32(record))
 
     def _take_born_host(self, born_host: Address) -> None:

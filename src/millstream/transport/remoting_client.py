@@ -10,17 +10,20 @@ from millstream.model.errors import ConnectionFailed, MillstreamError, TimedOut,
 from millstream.model.message import Address
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.frame import MAX_ANSWER_HEADER_BYTES, FrameDecoder, encode_frame
+from millstream.protocol.remoting.frame import MAX_ANSWER_HEADER_BYTES, FrameDecoder, encode_frame, written_parts
 
 __all__ = ["WRITE_HIGH_WATER_BYTES", "RemotingConnection"]
 
 WRITE_HIGH_WATER_BYTES: Final = 8 * 1024 * 1024
 """Unsent bytes over which `request` waits before it sends."""
 
+_RECEIVE_BYTES: Final = 64 * 1024
+"""Bytes that are read at a time, but for large bodies."""
+
 _OPAQUE_LIMIT = 0x7FFF_FFFF
 
 
-class RemotingConnection(asyncio.Protocol):
+class RemotingConnection(asyncio.BufferedProtocol):
     """A connection to one server. It is not opened again once it is closed; its owner opens another one."""
 
     def __init__(self, address: Address) -> None:
@@ -28,6 +31,7 @@ class RemotingConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._decoder = FrameDecoder(max_header_bytes=MAX_ANSWER_HEADER_BYTES)
+        self._receiving = memoryview(bytearray(_RECEIVE_BYTES))
         self._waiting: dict[int, tuple[asyncio.Future[RemotingCommand], asyncio.TimerHandle]] = {}
         self._opaque = 0
         self._outgoing: list[bytes | memoryview] = []
@@ -78,16 +82,22 @@ class RemotingConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    # asyncio.Protocol
+    # asyncio.BufferedProtocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports have the methods but are no subclass.
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._decoder.room() or self._receiving
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._decoder.room() is not None:
+            self._decoder.filled(nbytes)
+            return
         try:
-            for command in self._decoder.feed(data):
+            for command in self._decoder.feed(self._receiving[:nbytes]):
                 self._received(command)
         except ConnectionFailed as error:
             self._failure = ConnectionFailed(
@@ -132,7 +142,8 @@ class RemotingConnection(asyncio.Protocol):
 
     def _flush(self) -> None:
         if self._outgoing and self._transport is not None and not self._transport.is_closing():
-            self._transport.write(b"".join(self._outgoing))
+            for part in written_parts(self._outgoing):
+                self._transport.write(part)
         self._outgoing.clear()
 
     def _expire(self, opaque: int, timeout_s: float) -> None:

@@ -1,16 +1,24 @@
 from __future__ import annotations
 
+import random
 import struct
 
 import pytest
 from command_strategies import commands
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.model.errors import ConnectionFailed
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import HeaderType, RemotingCommand
-from millstream.protocol.remoting.frame import MAX_FRAME_BYTES, MAX_HEADER_BYTES, FrameDecoder, encode_frame
+from millstream.protocol.remoting.frame import (
+    MAX_FRAME_BYTES,
+    MAX_HEADER_BYTES,
+    MAX_JOINED_BYTES,
+    FrameDecoder,
+    encode_frame,
+    written_parts,
+)
 
 # SEND_MESSAGE_V2, written by hand from the protocol's description: group g, topic t, queue 2, property TAGS=x, body hi.
 JSON_HEADER = (
@@ -124,3 +132,85 @@ def test_a_frame_of_the_largest_size_arrives_in_chunks() -> None:
     decoder = FrameDecoder()
     read = [command for start in range(0, len(frame), 65536) for command in decoder.feed(frame[start : start + 65536])]
     assert [len(command.body) for command in read] == [MAX_FRAME_BYTES - overhead]
+
+
+def receive(decoder: FrameDecoder, stream: bytes, sizes: list[int]) -> list[RemotingCommand]:
+    """Read as a transport does, at most as many bytes at a time as `sizes` says in turn."""
+    scratch = memoryview(bytearray(256 * 1024))
+    commands: list[RemotingCommand] = []
+    position = turn = 0
+    while position < len(stream):
+        room = decoder.room()
+        target = scratch if room is None else room
+        assert target
+        size = min(sizes[turn % len(sizes)], len(target), len(stream) - position)
+        target[:size] = stream[position : position + size]
+        position, turn = position + size, turn + 1
+        if room is None:
+            commands += decoder.feed(scratch[:size])
+            scratch[:size] = bytes(size)
+        else:
+            decoder.filled(size)
+    return commands
+
+
+def _gets_on(sizes: list[int]) -> bool:
+    return sum(sizes) >= 700 * len(sizes)
+
+
+LARGE_SIZES = st.one_of(st.integers(0, 300), st.integers(63 * 1024, 70 * 1024), st.integers(200_000, 300_000))
+
+
+@settings(deadline=None)
+@given(
+    st.lists(LARGE_SIZES, min_size=1, max_size=3),
+    st.lists(st.one_of(st.integers(700, 2000), st.integers(1, 300_000)), min_size=1, max_size=6).filter(_gets_on),
+)
+def test_large_bodies_arrive_the_same_by_feeding_and_by_filling_however_the_stream_is_split(
+    bodies: list[int], sizes: list[int]
+) -> None:
+    sent = [random.Random(number).randbytes(size) for number, size in enumerate(bodies)]
+    stream = b"".join(b"".join(encode_frame(RemotingCommand(7, {"a": "b"}, body))) for body in sent)
+    decoder, fed, position, turn = FrameDecoder(), [], 0, 0
+    while position < len(stream):
+        size = sizes[turn % len(sizes)]
+        fed += decoder.feed(stream[position : position + size])
+        position, turn = position + size, turn + 1
+    for read in (receive(FrameDecoder(), stream, sizes), fed):
+        assert [command.body for command in read] == sent
+        assert {type(command.body) for command in read} == {bytes}
+
+
+def test_a_length_alone_reserves_no_room() -> None:
+    decoder = FrameDecoder()
+    head = struct.pack(">iBBH", MAX_FRAME_BYTES, 0, 0, 10) + b'{"code":7}'
+    assert list(decoder.feed(head + bytes(MAX_FRAME_BYTES // 8 - len(head) - 1))) == []
+    assert decoder.room() is None
+    assert list(decoder.feed(b"x")) == []
+    assert decoder.room() is not None
+
+
+def test_a_bad_header_of_a_large_frame_is_refused_before_its_body_is_there() -> None:
+    with pytest.raises(ConnectionFailed):
+        list(FrameDecoder().feed(struct.pack(">iBBH", 1 << 20, 0, 0, 10) + b"x" * (1 << 18)))
+
+
+def test_a_bad_frame_behind_a_large_one_is_refused_after_it() -> None:
+    stream = b"".join(encode_frame(RemotingCommand(7, body=bytes(200_000)))) + b"\xff" * 20
+    decoder = FrameDecoder()
+    assert list(decoder.feed(stream[:150_000])) == []
+    commands_of_stream = decoder.feed(stream[150_000:])
+    assert len(next(commands_of_stream).body) == 200_000
+    with pytest.raises(ConnectionFailed):
+        next(commands_of_stream)
+
+
+@given(st.lists(st.sampled_from([0, 1, 100, MAX_JOINED_BYTES, MAX_JOINED_BYTES + 1]), max_size=8))
+def test_written_parts_are_the_same_bytes_and_large_ones_are_not_copied(sizes: list[int]) -> None:
+    buffers = [bytes([number]) * size for number, size in enumerate(sizes)]
+    parts = written_parts(buffers)
+    assert b"".join(parts) == b"".join(buffers)
+    kept = [part.obj for part in parts if isinstance(part, memoryview)]
+    large = [buffer for buffer in buffers if len(buffer) > MAX_JOINED_BYTES]
+    assert all(one is other for one, other in zip(kept, large, strict=True))
+    assert len(parts) <= 2 * len(large) + 1

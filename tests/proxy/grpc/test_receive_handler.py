@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import hashlib
 import zlib
+from dataclasses import replace
 from typing import Any
 
 import lz4.frame
@@ -242,3 +243,12 @@ async def test_a_delivery_attempt_below_one_is_never_told(service: Service, back
     backend.progress["g", 0].attempts = -2
     backend.progress["g", 0].visible_ms = 0
     assert (await service.receive())[1].message.system_properties.delivery_attempt == 1
+
+
+async def test_messages_that_bring_no_id_get_one_of_their_own(service: Service, backend: MemoryBackend) -> None:
+    for body in (b"a", b"b"):
+        await service.send(body=body)
+    backend.log[:] = [replace(stored, properties={}) for stored in backend.log]
+    frames = await service.receive()
+    ids = {frame.message.system_properties.message_id for frame in frames if frame.HasField("message")}
+    assert len(ids - {""}) == 2

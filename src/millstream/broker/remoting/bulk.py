@@ -9,10 +9,11 @@ from millstream.broker.broker import Broker
 from millstream.broker.puller import MAX_RAW_BYTES
 from millstream.broker.remoting.pulling import pull_answer
 from millstream.model.errors import MessageRefused
-from millstream.model.message import MAX_BODY_BYTES, OutgoingMessage, SystemFlag
+from millstream.model.message import MAX_BODY_BYTES, SystemFlag
 from millstream.model.operations import PullRequest
 from millstream.model.topic import MessageType
 from millstream.protocol.arrow.batch import outline
+from millstream.protocol.checksum import CheckedMessage
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import integer, optional_integer, text
 from millstream.transport.remoting_server import Connection
@@ -40,7 +41,7 @@ class BulkHandlers:
         found = outline(body).rows
         if found != rows:
             raise MessageRefused("MESSAGE_MALFORMED", f"The batch has {found} rows; its request says {rows}.")
-        message = OutgoingMessage(
+        message = CheckedMessage(
             topic,
             body,
             {},
@@ -50,6 +51,7 @@ class BulkHandlers:
             born_timestamp_ms=optional_integer(ext, "bornTimestamp", 0),
             born_host=connection.peer,
             message_count=rows,
+            crc32=checksum,
         )
         receipt = (await self._broker.send([message]))[0]
         return command.response(

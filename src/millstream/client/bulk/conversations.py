@@ -69,7 +69,7 @@ class BulkConversations:
 
     def _put(self, queue: QueueAddress, batch: EncodedBatch, retries: int) -> Conversation[BulkReceipt]:
         for attempt in range(retries + 1):
-            command = requests.bulk_put(queue, batch.stream, batch.rows)
+            command = requests.bulk_put(queue, batch)
             try:
                 answer = yield Ask(queue.broker_address, command, delay_s=RETRY_DELAY_S * attempt)
                 return requests.bulk_sent(answer, queue, batch.rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
+from zlib import crc32
 
 import pyarrow as pa
 
@@ -28,9 +29,10 @@ DEFAULT_ROWS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
-    """One bulk message's body, and the rows that it was made of."""
+    """One bulk message's body with its CRC-32, and the rows that it was made of."""
 
     stream: bytes
+    crc32: int
     batch: pa.RecordBatch
 
     @property
@@ -67,7 +69,7 @@ class BulkEncoder:
         if batch.nbytes <= MAX_UNCOMPRESSED_BYTES:
             stream = self._stream(batch)
             if len(stream) <= MAX_BODY_BYTES:
-                yield EncodedBatch(stream, batch)
+                yield EncodedBatch(stream, crc32(stream), batch)
                 return
         if batch.num_rows == 1:
             raise MessageRefused(

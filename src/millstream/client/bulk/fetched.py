@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,6 +47,7 @@ _LOG_OFFSET: Final = struct.Struct(">q")
 _LOG_OFFSET_POSITION: Final = 28
 _OFFSET_COLUMN: Final = 4
 _LENGTH_BYTES: Final = 2
+_INT64_BYTES: Final = 8
 _TEXTS: Final = ("key", "tag", "properties")
 _OWN_COLUMNS: Final = {b"KEYS": 0, b"TAGS": 1}
 _CHECKSUM: Final = b"__CRC32#"
@@ -145,11 +147,17 @@ def _bulk_rows(parts: RecordParts, offset: int) -> pa.RecordBatch:
     columns += [batch.column(name) if name in present else pa.nulls(count, pa.utf8()) for name in _TEXTS]
     columns += [
         pc.add(_COUNTING.slice(0, count), pa.scalar(parts.queue_offset, pa.int64())),
-        pa.repeat(pa.scalar(parts.store_timestamp_ms, pa.int64()), count),
-        pa.repeat(pa.scalar(parts.born_timestamp_ms, pa.int64()), count),
+        _constant(parts.store_timestamp_ms, count),
+        _constant(parts.born_timestamp_ms, count),
     ]
     rows = pa.RecordBatch.from_arrays(columns, schema=TABLE_SCHEMA)
     return rows.slice(max(0, offset - parts.queue_offset))
+
+
+def _constant(value: int, count: int) -> pa.Array:
+    """As `pa.repeat`, several times cheaper."""
+    data = value.to_bytes(_INT64_BYTES, sys.byteorder, signed=True) * count
+    return pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(data)])
 
 
 def _singles(parts: RecordParts) -> list[_Single]:

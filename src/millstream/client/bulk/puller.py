@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Final
 
 from millstream.client.blocking import BlockingClient
@@ -15,8 +17,11 @@ from millstream.client.client import Client
 from millstream.client.values import PullBatch, QueueAddress, range_is_gone
 from millstream.model.operations import PullStatus
 
-__all__ = ["BlockingBulkPuller", "BulkPuller"]
+__all__ = ["ANSWERS_AHEAD", "BlockingBulkPuller", "BulkPuller"]
 
+ANSWERS_AHEAD: Final = 3
+"""Answers that `BulkPuller.read` asks for and unpacks ahead of its reader at most; two threads unpack while one more
+is on its way."""
 
 _GOES_ON: Final = (PullStatus.FOUND, PullStatus.ALL_FILTERED)
 """Answers after which reading goes on; the second one has no records, because none of them is kept any more."""
@@ -47,29 +52,70 @@ class BulkPuller:
     ) -> AsyncIterator[FetchedBatch]:
         """All messages with `begin <= offset < end`, batch by batch; the last one may hold some beyond.
 
-        One answer is on its way while the one before is unpacked in a thread. ILLEGAL_OFFSET where some are not there.
+        Up to `ANSWERS_AHEAD` answers are on their way or unpacked by threads meanwhile, and held as tables. Each is
+        asked for when the one before has arrived. ILLEGAL_OFFSET where some messages are not there.
         """
-        offset, ahead = begin, self._ask(queue, begin, max_bytes)
+        offset, place = begin, _known(begin)
+        steps: deque[asyncio.Task[_Step | None]] = deque()
         try:
             while offset < end:
-                answer = await ahead
+                while len(steps) < ANSWERS_AHEAD:
+                    step, place = self._begin(queue, place, end, max_bytes)
+                    steps.append(step)
+                done = await steps.popleft()
+                assert done is not None, "only steps behind the end give nothing"
+                answer, batch = done.answer, done.batch
                 if answer.status not in _GOES_ON or answer.next_offset <= offset:
                     raise range_is_gone(queue, offset, end, answer)
-                ahead = self._ask(queue, answer.next_offset, max_bytes)
-                batch = await asyncio.to_thread(fetched_batch, answer, queue, offset)
                 self.damaged_records += len(batch.damaged)
                 offset = batch.next_offset
                 if offset != answer.next_offset:
                     # The table was full before the answer was; what was asked for comes too early.
-                    ahead.cancel()
-                    ahead = self._ask(queue, offset, max_bytes)
+                    _cancel(steps)
+                    place = _known(offset)
                 yield batch
         finally:
-            ahead.cancel()
+            _cancel(steps)
 
-    def _ask(self, queue: QueueAddress, offset: int, max_bytes: int) -> asyncio.Task[PullBatch]:
+    def _begin(
+        self, queue: QueueAddress, place: asyncio.Future[int], end: int, max_bytes: int
+    ) -> tuple[asyncio.Task[_Step | None], asyncio.Future[int]]:
+        """The fetch from `place` on, as soon as that is known, and where the next one will be."""
+        following = asyncio.get_running_loop().create_future()
+        task = asyncio.ensure_future(self._step(queue, place, following, end, max_bytes))
+        # Whoever stops reading never asks how it went.
+        task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return task, following
+
+    async def _step(
+        self, queue: QueueAddress, place: asyncio.Future[int], following: asyncio.Future[int], end: int, max_bytes: int
+    ) -> _Step | None:
+        offset = await place
+        if offset >= end:
+            following.set_result(offset)
+            return None
         conversation = self._conversations.fetch(queue, offset, max_bytes=max_bytes, wait_ms=0)
-        return asyncio.ensure_future(self._client.run(conversation))
+        answer = await self._client.run(conversation)
+        following.set_result(answer.next_offset)
+        return _Step(answer, await asyncio.to_thread(fetched_batch, answer, queue, offset))
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    answer: PullBatch
+    batch: FetchedBatch
+
+
+def _known(offset: int) -> asyncio.Future[int]:
+    future = asyncio.get_running_loop().create_future()
+    future.set_result(offset)
+    return future
+
+
+def _cancel(steps: deque[asyncio.Task[_Step | None]]) -> None:
+    for step in steps:
+        step.cancel()
+    steps.clear()
 
 
 class BlockingBulkPuller:

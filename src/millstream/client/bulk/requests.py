@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import time
 from typing import Final
-from zlib import crc32
 
+from millstream.client.bulk.encoding import EncodedBatch
 from millstream.client.bulk.values import BulkReceipt
 from millstream.client.requests import PULL_STATUSES, answered_integer, pulled
 from millstream.client.values import QueueAddress
@@ -38,16 +38,16 @@ MAX_FETCH_BYTES: Final = 15 * 1024 * 1024
 """Bytes of records that one answer has at most, unless a single record is larger: a frame holds 16 MiB."""
 
 
-def bulk_put(queue: QueueAddress, body: bytes, rows: int) -> RemotingCommand:
-    """The request that stores one Arrow batch of `rows` rows."""
+def bulk_put(queue: QueueAddress, batch: EncodedBatch) -> RemotingCommand:
+    """The request that stores one batch."""
     fields = {
         "topic": queue.topic,
         "queueId": str(queue.queue_id),
-        "rows": str(rows),
+        "rows": str(batch.rows),
         "bornTimestamp": str(time.time_ns() // 1_000_000),
-        "crc32": str(crc32(body)),
+        "crc32": str(batch.crc32),
     }
-    return RemotingCommand(RequestCode.BULK_PUT, fields, body)
+    return RemotingCommand(RequestCode.BULK_PUT, fields, batch.stream)
 
 
 def bulk_sent(answer: RemotingCommand, queue: QueueAddress, rows: int) -> BulkReceipt:

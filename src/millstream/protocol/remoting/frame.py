@@ -6,12 +6,21 @@ The decoder takes the stream in pieces of any size and never buffers more than o
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from io import BytesIO
 from typing import Final
 
 from millstream.protocol.remoting.command import RemotingCommand, decode_header, encode_header, protocol_violation
 
-__all__ = ["MAX_ANSWER_HEADER_BYTES", "MAX_FRAME_BYTES", "MAX_HEADER_BYTES", "FrameDecoder", "encode_frame"]
+__all__ = [
+    "MAX_ANSWER_HEADER_BYTES",
+    "MAX_FRAME_BYTES",
+    "MAX_HEADER_BYTES",
+    "MAX_JOINED_BYTES",
+    "FrameDecoder",
+    "encode_frame",
+    "written_parts",
+]
 
 MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
 """Bytes of a frame at most, as RocketMQ's default `frameMaxLength`."""
@@ -22,26 +31,95 @@ MAX_HEADER_BYTES: Final = 64 * 1024
 MAX_ANSWER_HEADER_BYTES: Final = 4 * 1024 * 1024
 """Bytes of an answer's header at most: a batch's answer lists the id of each message."""
 
+MAX_JOINED_BYTES: Final = 64 * 1024
+"""Bytes of a buffer up to which copying it beside its neighbours costs less than a write of its own."""
+
+_LARGE_BODY_BYTES: Final = 64 * 1024
+"""Bytes of a body from which on it is received at its own place."""
+
+_ROOM_FACTOR: Final = 8
+"""How many times what has arrived of a frame the room for its body may be: a length alone reserves nothing."""
+
+_TAIL_BYTES: Final = 1024
+"""Bytes of a large body that `feed` takes: when it does, nobody looks into the buffer, which then needs no copy."""
+
 _HEAD = struct.Struct(">iBBH")
 _HEAD_BYTES = _HEAD.size
 _LENGTH_WORD_BYTES = 4
 
 
+class _LargeBody:
+    """The body of a frame in the making. It becomes `bytes` without a copy."""
+
+    __slots__ = ("_buffer", "_filled_bytes", "_room", "command")
+
+    def __init__(self, command: RemotingCommand, size_bytes: int, data: bytes | memoryview) -> None:
+        self.command = command
+        self._buffer = BytesIO(bytes(size_bytes))
+        self._room = self._buffer.getbuffer()
+        self._filled_bytes = len(data)
+        self._room[: len(data)] = data
+
+    def room(self) -> memoryview | None:
+        end = len(self._room) - _TAIL_BYTES
+        return self._room[self._filled_bytes : end] if self._filled_bytes < end else None
+
+    def filled(self, size_bytes: int) -> None:
+        self._filled_bytes += size_bytes
+
+    def take(self, data: bytes | memoryview) -> int:
+        """Copy what belongs to the body; how many bytes that was."""
+        size = min(len(data), len(self._room) - self._filled_bytes)
+        self._room[self._filled_bytes : self._filled_bytes + size] = data[:size]
+        self._filled_bytes += size
+        return size
+
+    def finished(self) -> RemotingCommand | None:
+        """The command, if its body is whole."""
+        if self._filled_bytes < len(self._room):
+            return None
+        self._room.release()
+        self.command.body = self._buffer.getvalue()
+        return self.command
+
+
 class FrameDecoder:
-    """Turns the bytes of one connection into commands."""
+    """Turns the bytes of one connection into commands.
+
+    `feed` takes bytes from anywhere. Whoever can receive into a buffer asks `room` first: most of a large body then
+    arrives at its place and is never copied.
+    """
 
     def __init__(self, *, max_frame_bytes: int = MAX_FRAME_BYTES, max_header_bytes: int = MAX_HEADER_BYTES) -> None:
         self._max_frame_bytes = max_frame_bytes
         self._max_header_bytes = max_header_bytes
         self._held = bytearray()
         self._needed_bytes = _HEAD_BYTES
+        self._large: _LargeBody | None = None
 
-    def feed(self, data: bytes) -> Iterator[RemotingCommand]:
+    def room(self) -> memoryview | None:
+        """Where the next bytes of the stream may be put; None where they are for `feed`. Never empty."""
+        return None if self._large is None else self._large.room()
+
+    def filled(self, size_bytes: int) -> None:
+        """So many bytes stand at the beginning of the last `room`. No command is whole without a `feed`."""
+        assert self._large is not None, "there is no room to fill"
+        self._large.filled(size_bytes)
+
+    def feed(self, data: bytes | memoryview) -> Iterator[RemotingCommand]:
         """Each command that `data` completes, in order; consume it wholly before feeding again.
 
-        Raises PROTOCOL_VIOLATION, after the good frames before it, for lengths out of bounds and unreadable headers;
-        the stream has no next frame then.
+        Keeps nothing of `data` itself. Raises PROTOCOL_VIOLATION, after the good frames before it, for lengths out of
+        bounds and unreadable headers; the stream has no next frame then.
         """
+        if self._large is not None:
+            taken = self._large.take(data)
+            finished = self._large.finished()
+            if finished is None:
+                return
+            self._large = None
+            yield finished
+            data = data[taken:]
         if self._held:
             self._held += data
             if len(self._held) < self._needed_bytes:
@@ -55,12 +133,19 @@ class FrameDecoder:
             header_bytes = high << 16 | low
             self._check(total, header_bytes)
             end = position + _LENGTH_WORD_BYTES + total
-            if end > available:
-                self._needed_bytes = end - position
-                break
             body_start = position + _HEAD_BYTES + header_bytes
-            command = decode_header(header_type, data[position + _HEAD_BYTES : body_start])
-            command.body = data[body_start:end]
+            if end > available:
+                if end - body_start < _LARGE_BODY_BYTES:
+                    self._needed_bytes = end - position
+                    break
+                self._needed_bytes = max(body_start - position, total // _ROOM_FACTOR)
+                if available - position < self._needed_bytes:
+                    break
+                command = decode_header(header_type, bytes(data[position + _HEAD_BYTES : body_start]))
+                self._large = _LargeBody(command, end - body_start, data[body_start:])
+                return
+            command = decode_header(header_type, bytes(data[position + _HEAD_BYTES : body_start]))
+            command.body = bytes(data[body_start:end])
             position = end
             yield command
         if position < available:
@@ -88,3 +173,23 @@ def encode_frame(command: RemotingCommand) -> list[bytes | memoryview]:
         raise ValueError(f"a frame of {total} bytes is over the limit of {MAX_FRAME_BYTES}")
     head = _HEAD.pack(total, command.header_type, len(header) >> 16, len(header) & 0xFFFF) + header
     return [head, command.body, *parts] if size > len(header) else [head]
+
+
+def written_parts(buffers: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
+    """The same bytes in as few writes as is cheap: small neighbours joined, large ones as they are, not copied."""
+    if sum(map(len, buffers)) <= MAX_JOINED_BYTES:
+        return [b"".join(buffers)]
+    parts: list[bytes | memoryview] = []
+    small: list[bytes | memoryview] = []
+    for buffer in buffers:
+        if len(buffer) <= MAX_JOINED_BYTES:
+            small.append(buffer)
+            continue
+        if small:
+            parts.append(b"".join(small))
+            small = []
+        # A view, because a transport that sends a part of it cuts off the rest.
+        parts.append(memoryview(buffer))
+    if small:
+        parts.append(b"".join(small))
+    return parts

@@ -9,6 +9,7 @@ from millstream.model.message import Message, StoredMessage
 from millstream.model.operations import PoppedMessage
 from millstream.model.topic import MessageType
 from millstream.protocol.grpc import messages as m
+from millstream.protocol.record import offset_message_id
 from millstream.proxy.grpc.body import md5_text, plain_body
 from millstream.proxy.grpc.call import Call
 from millstream.proxy.grpc.duration import duration, timestamp, timestamp_ms
@@ -61,7 +62,7 @@ def delivery(popped: PoppedMessage, topic: m.Resource) -> m.Message:
     body = plain_body(stored)
     system = m.SystemProperties(
         keys=stored.keys,
-        message_id=stored.message_id,
+        message_id=stored.message_id or _place_id(stored),
         body_digest=m.Digest(type=m.MD5, checksum=md5_text(body)),
         body_encoding=m.IDENTITY,
         message_type=m.FIFO if properties.MESSAGE_GROUP in stored.properties else m.NORMAL,
@@ -81,6 +82,11 @@ def delivery(popped: PoppedMessage, topic: m.Resource) -> m.Message:
         dead_letter_queue=_origin(stored),
     )
     return m.Message(topic=topic, user_properties=stored.user_properties, system_properties=system, body=body)
+
+
+def _place_id(stored: StoredMessage) -> str:
+    """An id for a message whose sender gave it none, as rows of the bulk lane: no two have the same place."""
+    return f"{offset_message_id(stored.store_host, stored.log_offset)}{stored.queue_offset:016X}"
 
 
 def _origin(stored: StoredMessage) -> m.DeadLetterQueue | None:
