@@ -53,7 +53,7 @@ _DELAYS = frozenset(("TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS"))
 _BATCH_FLAGS = int(SystemFlag.INNER_BATCH | SystemFlag.NEED_UNWRAP | SystemFlag.ARROW_BATCH)
 _PLACES = frozenset((names.INNER_NUMBER, names.INNER_BASE))
 _WRITE = int(Permission.WRITE)
-_STORABLE = frozenset((MessageType.NORMAL, MessageType.FIFO))
+_STORABLE = frozenset((MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY))
 _INT32, _INT64 = 1 << 31, 1 << 63
 
 

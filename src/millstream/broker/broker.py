@@ -9,6 +9,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from millstream.broker.dead_letters import DeadLetters
+from millstream.broker.delay import TIMER_TOPIC
 from millstream.broker.groups import GroupRegistry
 from millstream.broker.long_poll import MAX_WAITING, MAX_WAITING_PER_KEY, LongPolls
 from millstream.broker.offsets import OffsetTable
@@ -17,11 +18,12 @@ from millstream.broker.popper import Popper
 from millstream.broker.puller import Puller
 from millstream.broker.reader import Reader
 from millstream.broker.sender import Sender
+from millstream.broker.timers import Timers
 from millstream.broker.topics import TopicRegistry
 from millstream.broker.upkeep import Upkeep
 from millstream.model.clock import Clock, SystemClock
-from millstream.model.errors import NameRefused
-from millstream.model.message import Address, OutgoingMessage
+from millstream.model.errors import MessageRefused, NameRefused
+from millstream.model.message import Address, OutgoingMessage, StoredMessage
 from millstream.model.operations import (
     AckRequest,
     ChangeInvisibleRequest,
@@ -33,6 +35,7 @@ from millstream.model.operations import (
     SendReceipt,
 )
 from millstream.model.receipt import ReceiptHandle
+from millstream.protocol.record import decode_record
 from millstream.store.appender import Appender
 from millstream.store.message_store import MessageStore, StoreOptions
 from millstream.store.snapshot import Snapshot
@@ -40,6 +43,8 @@ from millstream.store.snapshot import Snapshot
 __all__ = ["Broker", "BrokerOptions"]
 
 DEFAULT_ADDRESS = Address("127.0.0.1", 10911)
+
+_EVER = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +107,13 @@ class Broker:
             self.store.close()
             raise
         self._appender = Appender(self.store)
-        self._appender.on_visible = self.polls.wake
+        self._appender.on_visible = self._visible
         reader = Reader(self.store)
-        self._sender = Sender(self.topics, self._appender, self._store_options.store_host)
+        self.timers = Timers(self.store, self._appender, self.topics, self._directory / "store" / "timers", self.clock)
+        await self.timers.start()
+        self._sender = Sender(
+            self.topics, self._appender, self.timers, self.clock, self._store_options.store_host, self.name
+        )
         self._puller = Puller(self.topics, reader, self.polls)
         self._popper = Popper(
             self.topics,
@@ -126,6 +135,7 @@ class Broker:
             return
         await self._upkeep.close()
         self._upkeep = None
+        await self.timers.close()
         try:
             await self._appender.close()
         finally:
@@ -133,6 +143,10 @@ class Broker:
                 self._offsets.save()
             finally:
                 self.store.close()
+
+    def _visible(self, pairs: Sequence[tuple[str, int]]) -> None:
+        self.polls.wake(pairs)
+        self.timers.arrived(pairs)
 
     async def send(self, messages: Sequence[OutgoingMessage]) -> list[SendReceipt]:
         """Store messages of one topic, all or none; they are safe at the store's ack level when this returns.
@@ -186,6 +200,21 @@ class Broker:
         self.topics.get(topic)
         found = await asyncio.to_thread(self.store.find_by_key, topic, key, begin_ms, end_ms, max_results)
         return list(found)
+
+    async def recall(self, topic: str, message_id: str) -> None:
+        """Take a delayed message back, so that it is never delivered. Raises TOPIC_NOT_FOUND, MESSAGE_NOT_FOUND."""
+        self.topics.get(topic)
+        for record in await self.find_waiting(message_id):
+            if record.properties.get("REAL_TOPIC") == topic and await self.timers.cancel(record.queue_offset):
+                return
+        raise MessageRefused(
+            "MESSAGE_NOT_FOUND", f"No message {message_id[:80]!r} for the topic {topic!r} waits for its time."
+        )
+
+    async def find_waiting(self, message_id: str) -> list[StoredMessage]:
+        """The records of the timer topic with the message id."""
+        found = await asyncio.to_thread(self.store.find_by_key, TIMER_TOPIC, message_id, 0, _EVER)
+        return [decode_record(record) for record in found]
 
     def queue_ranges(self, topic: str) -> list[QueueRange]:
         """What can be read of each queue, all as of one moment. Raises TOPIC_NOT_FOUND."""

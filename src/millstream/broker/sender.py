@@ -7,17 +7,23 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from millstream.broker.admission import check_messages
+from millstream.broker.delay import due_ms_of, undelayed, waiting
+from millstream.broker.timers import Timers
 from millstream.broker.topics import TopicRegistry
 from millstream.model import properties
+from millstream.model.clock import Clock
 from millstream.model.errors import MessageRefused
 from millstream.model.filter import java_hash_code
 from millstream.model.message import Address, OutgoingMessage
 from millstream.model.operations import SendReceipt
+from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.record import offset_message_id
 from millstream.store.appender import Appender
 from millstream.store.message_store import PendingRecord
 
 __all__ = ["Sender"]
+
+_DELAYED = frozenset((MessageType.DELAY, MessageType.MIXED))
 
 _hash_code = lru_cache(maxsize=4096)(java_hash_code)
 """Message groups repeat."""
@@ -29,7 +35,10 @@ class Sender:
 
     topics: TopicRegistry
     appender: Appender
+    timers: Timers
+    clock: Clock
     store_host: Address
+    broker_name: str
     _turns: dict[str, int] = field(default_factory=dict)
 
     async def send(self, messages: Sequence[OutgoingMessage]) -> list[SendReceipt]:
@@ -41,14 +50,11 @@ class Sender:
         turn = self._turns.get(topic.name, 0)
         self._turns[topic.name] = turn + 1
         shared_queue = turn % topic.write_queues
-        pending = [
-            PendingRecord(
-                message,
-                _queue_of(message, shared_queue, topic.write_queues),
-                message.message_count if topic.holds_batches else None,
-            )
-            for message in messages
-        ]
+        pending, due = [], []
+        for message in messages:
+            record, due_ms = self._record(message, _queue_of(message, shared_queue, topic.write_queues), topic)
+            pending.append(record)
+            due.append(due_ms)
         appended = await self.appender.append_many(pending)
         id_prefix = _id_prefix(self.store_host)
         return [
@@ -59,9 +65,23 @@ class Sender:
                 queue_offset=place.queue_offset,
                 log_offset=place.log_offset,
                 store_timestamp_ms=place.store_timestamp_ms,
+                broker_name=self.broker_name,
+                due_ms=due_ms,
             )
-            for record, place in zip(pending, appended, strict=True)
+            for record, place, due_ms in zip(pending, appended, due, strict=True)
         ]
+
+    def _record(self, message: OutgoingMessage, queue_id: int, topic: TopicConfig) -> tuple[PendingRecord, int | None]:
+        """What is stored of a message, and when it is due if it has to wait."""
+        if topic.message_type in _DELAYED:
+            now_ms = self.clock.now_ms()
+            due_ms = due_ms_of(message.properties, now_ms)
+            if due_ms is not None and due_ms > now_ms:
+                self.timers.check_room()
+                return PendingRecord(waiting(message, queue_id, due_ms), 0), due_ms
+            if due_ms is not None:
+                message = undelayed(message)
+        return PendingRecord(message, queue_id, message.message_count if topic.holds_batches else None), None
 
     def forget(self, topic: str) -> None:
         """Drop what is held here of a deleted topic."""

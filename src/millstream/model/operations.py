@@ -36,6 +36,9 @@ class SendReceipt:
     queue_offset: int
     log_offset: int
     store_timestamp_ms: int
+    broker_name: str = ""
+    due_ms: int | None = None
+    """When a delayed message will be delivered; None for one that is there already."""
 
 
 class PullStatus(Enum):

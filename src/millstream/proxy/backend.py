@@ -48,6 +48,10 @@ class Backend(Protocol):
         """Store messages of one topic; one receipt per message, all or none."""
         ...
 
+    async def recall(self, broker_name: str, topic: str, message_id: str) -> None:
+        """Take a delayed message back. Raises TOPIC_NOT_FOUND, MESSAGE_NOT_FOUND."""
+        ...
+
     async def pop(self, broker_name: str, request: PopRequest) -> list[PoppedMessage]:
         """Take messages; empty after `wait_ms` with nothing. Cancelling takes nothing."""
         ...

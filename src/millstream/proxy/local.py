@@ -38,6 +38,12 @@ class LocalBackend:
         """See `Backend`."""
         return await self._broker.send(messages)
 
+    async def recall(self, broker_name: str, topic: str, message_id: str) -> None:
+        """See `Backend`."""
+        if broker_name != self._broker.name:
+            raise NameRefused("QUEUE_NOT_FOUND", f"There is no broker {broker_name[:80]!r} behind this proxy.")
+        await self._broker.recall(topic, message_id)
+
     async def pop(self, broker_name: str, request: PopRequest) -> list[PoppedMessage]:
         """See `Backend`. A blank name means this broker."""
         if broker_name not in ("", self._broker.name):

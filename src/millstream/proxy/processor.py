@@ -13,6 +13,7 @@ from millstream.model.errors import ConsumeRefused, MessageRefused, MillstreamEr
 from millstream.model.filter import ALL, TagFilter
 from millstream.model.group import GroupConfig, check_group_name
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest, SendReceipt
+from millstream.model.recall import RecallHandle
 from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import check_topic_name, is_system_topic
 from millstream.proxy.backend import Backend, TopicRoute
@@ -134,6 +135,20 @@ class Processor:
             raise MessageRefused("MESSAGE_MALFORMED", f"A request holds messages of one topic, not of {len(topics)}.")
         _check_user_topic(topics.pop())
         return await self._backend.send([submission.outgoing() for submission in submissions])
+
+    async def recall(self, topic: str, text: str) -> str:
+        """Take a delayed message back by its recall handle; its message id.
+
+        Raises ILLEGAL_RECALL_HANDLE, TOPIC_NOT_FOUND, MESSAGE_NOT_FOUND.
+        """
+        _check_user_topic(topic)
+        handle = RecallHandle.decode(text)
+        if handle.topic != topic:
+            raise MessageRefused(
+                "ILLEGAL_RECALL_HANDLE", f"The handle is of the topic {handle.topic[:200]!r}, not of {topic!r}."
+            )
+        await self._backend.recall(handle.broker_name, topic, handle.message_id)
+        return handle.message_id
 
     async def receive(self, wish: Receive) -> list[PoppedMessage]:
         """Messages for the wish; empty after its waiting time with nothing. Cancelling takes none."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -39,7 +39,7 @@ from millstream.store.flush_mark import FlushMark
 from millstream.store.flusher import Flusher
 from millstream.store.health import Health
 from millstream.store.index.key_index import DEFAULT_RESULTS, KeyIndex
-from millstream.store.log_scan import record_at
+from millstream.store.log_scan import LogScan, record_at
 from millstream.store.queue_reader import QueueReader
 from millstream.store.queue_table import QueueTable
 from millstream.store.recovery import Recovery, RecoveryReport
@@ -289,6 +289,14 @@ class MessageStore(QueueReader):
             return record_at(self._log.view(segment), log_offset - segment.start, log_offset)
         except FileNotFoundError:
             return None
+
+    def records(self, start_log_offset: int) -> Iterator[memoryview]:
+        """All whole visible records from a log offset on, at which a record begins, or from the log's start."""
+        scan = LogScan(self._log, max(start_log_offset, self._log.start), durable_end=self.visible_log_offset)
+        for outline, size_bytes in scan:
+            record = self._log.slice(outline.log_offset, size_bytes)
+            if record is not None:
+                yield record
 
     def _counts(self, topic: str, log_offset: int) -> bool:
         return log_offset >= self._deleted.log_offset(topic)

@@ -26,6 +26,7 @@ OFFERED = {
     "AckMessage",
     "ChangeInvisibleDuration",
     "ForwardMessageToDeadLetterQueue",
+    "RecallMessage",
     "Telemetry",
 }
 

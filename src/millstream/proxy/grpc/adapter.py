@@ -50,6 +50,7 @@ class MessagingAdapter:
         self._processor = processor
         routes = RouteHandlers(processor, advertised)
         acks = AckHandlers(processor)
+        sends = SendHandlers(processor)
         telemetry = TelemetryHandlers(processor)
         self._telemetry = telemetry.telemetry
         self._unary: dict[str, Unary] = {
@@ -57,7 +58,8 @@ class MessagingAdapter:
             "QueryAssignment": routes.query_assignment,
             "Heartbeat": telemetry.heartbeat,
             "NotifyClientTermination": telemetry.notify_client_termination,
-            "SendMessage": SendHandlers(processor).send_message,
+            "SendMessage": sends.send_message,
+            "RecallMessage": sends.recall_message,
             "AckMessage": acks.ack_message,
             "ChangeInvisibleDuration": acks.change_invisible_duration,
             "ForwardMessageToDeadLetterQueue": acks.forward_message_to_dead_letter_queue,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from millstream.model.operations import SendReceipt
+from millstream.model.recall import RecallHandle
 from millstream.protocol.grpc import messages as m
 from millstream.proxy.grpc.call import Call
 from millstream.proxy.grpc.convert import submission
@@ -26,7 +28,21 @@ class SendHandlers:
                 message_id=message.system_properties.message_id,
                 transaction_id=message.system_properties.message_id,
                 offset=receipt.queue_offset,
+                recall_handle=_recall_handle(message, receipt),
             )
             for message, receipt in zip(request.messages, receipts, strict=True)
         ]
         return m.SendMessageResponse(status=ok(), entries=entries)
+
+    async def recall_message(self, call: Call, request: m.RecallMessageRequest) -> m.RecallMessageResponse:
+        """Take a delayed message back, so that it is never delivered."""
+        message_id = await self._processor.recall(request.topic.name, request.recall_handle)
+        return m.RecallMessageResponse(status=ok(), message_id=message_id)
+
+
+def _recall_handle(message: m.Message, receipt: SendReceipt) -> str:
+    """Only a message that waits can be recalled."""
+    if receipt.due_ms is None:
+        return ""
+    handle = RecallHandle(message.topic.name, receipt.broker_name, receipt.due_ms, message.system_properties.message_id)
+    return handle.encode()

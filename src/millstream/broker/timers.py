@@ -1,0 +1,217 @@
+"""Delivering delayed messages when they are due, each exactly once, whatever crash comes between.
+
+What waits is a record of the timer topic; the `TimerStore` knows when each is due. A delivered message names the record
+it comes from, so a start finds in the log which timers are done. Everything is taken from what readers of the log see:
+nothing is scheduled or delivered that a crash could take back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from millstream.broker.delay import TIMER_OF, TIMER_TOPIC, delivered, timer_of
+from millstream.broker.reader import Reader
+from millstream.broker.topics import TopicRegistry
+from millstream.model.clock import Clock
+from millstream.model.errors import MillstreamError, Refused
+from millstream.model.message import OutgoingMessage
+from millstream.protocol.record import decode_record
+from millstream.store.appender import Appender
+from millstream.store.message_store import MessageStore, PendingRecord
+from millstream.store.timer.timer_store import TimerStore
+
+__all__ = ["CANCELLED_TOPIC", "CHECKPOINT_INTERVAL_S", "Timers"]
+
+CANCELLED_TOPIC = "rmq_sys_timer_cancelled"
+"""The system topic whose records say which timers were recalled."""
+
+CHECKPOINT_INTERVAL_S = 10.0
+"""Time between two checkpoints of the timers, if anything was stored; bounds what a start reads again."""
+
+POLL_S = 0.1
+"""How late a message is delivered at most, beside the time that delivering takes."""
+
+MAX_A_ROUND = 256
+"""Messages that one round schedules, and delivers, before others get their turn."""
+
+_RETRY_S = 1.0
+_TIMER_MARK = TIMER_OF.encode() + b"\x01"
+_NOTHING_PENDING = 1 << 62
+
+_log = logging.getLogger(__name__)
+
+
+class Timers:
+    """The delayed messages of one broker; every call from its event loop."""
+
+    def __init__(
+        self, store: MessageStore, appender: Appender, topics: TopicRegistry, directory: Path, clock: Clock
+    ) -> None:
+        self._store = store
+        self._reader = Reader(store)
+        self._appender = appender
+        self._topics = topics
+        self._clock = clock
+        self._timers = TimerStore.open(
+            directory, queue_end=store.max_offset(TIMER_TOPIC, 0), log_end=store.visible_log_offset
+        )
+        self._arrived = asyncio.Event()
+        self._closing = False
+        self._passed = 0
+        self._cancelling = 0
+        self._delivering: frozenset[int] = frozenset()
+        self._settled_log_offset = self._timers.covered_log_offset
+        self._checkpoint_s = clock.monotonic_s()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Take up what the log says since the last checkpoint, then deliver in the background."""
+        await asyncio.to_thread(self._take_up)
+        self._settled_log_offset = self._store.visible_log_offset
+        self._store.pins.append(self._oldest_log_offset)
+        self._task = asyncio.create_task(self._run(), name="timers")
+
+    async def close(self) -> None:
+        """Finish the round that is under way and write a checkpoint."""
+        self._closing = True
+        self._arrived.set()
+        if self._task is not None:
+            await self._task
+            self._task = None
+            with contextlib.suppress(MillstreamError, OSError):
+                await self._checkpoint()
+
+    def arrived(self, pairs: Sequence[tuple[str, int]]) -> None:
+        """Note that these queues have new visible records."""
+        if (TIMER_TOPIC, 0) in pairs:
+            self._arrived.set()
+
+    @property
+    def pending(self) -> int:
+        """How many messages wait."""
+        return len(self._timers)
+
+    def check_room(self) -> None:
+        """Refuse a delayed message where too many wait already: TOO_MANY_REQUESTS."""
+        if self._timers.is_full:
+            raise Refused("TOO_MANY_REQUESTS", f"{self.pending} delayed messages wait, which is the limit.")
+
+    async def cancel(self, queue_offset: int) -> bool:
+        """Recall what waits at that queue offset of the timer topic; False if it does not wait any more.
+
+        It is cancelled for good when this returns. Raises what storing raises.
+        """
+        if queue_offset in self._delivering or self._timers.due_ms(queue_offset) is None:
+            return False
+        # Done first: a delivery that is about to begin must not take it.
+        self._cancelling += 1
+        try:
+            mark = OutgoingMessage(CANCELLED_TOPIC, b"", {TIMER_OF: str(queue_offset)}, queue_id=0)
+            self._timers.done(queue_offset)
+            await self._appender.append(PendingRecord(mark, 0))
+        finally:
+            self._cancelling -= 1
+        return True
+
+    def _take_up(self) -> None:
+        while self._schedule():
+            pass
+        if not self.pending:
+            return
+        for record in self._store.records(self._timers.covered_log_offset):
+            if _TIMER_MARK in bytes(record):
+                number = decode_record(record, verify=False).properties.get(TIMER_OF, "")
+                if number.isdecimal():
+                    self._timers.done(int(number))
+
+    def _schedule(self) -> bool:
+        """Take new records of the timer topic; whether there were any."""
+        entries = self._store.entries(TIMER_TOPIC, 0, self._next_offset(), MAX_A_ROUND)
+        for entry in entries:
+            message = self._reader.message(TIMER_TOPIC, 0, entry)
+            due_ms = timer_of(message) if message is not None else None
+            if due_ms is not None:
+                self._timers.schedule(due_ms, entry.queue_offset)
+            self._passed = entry.queue_offset + 1
+        return bool(entries)
+
+    def _next_offset(self) -> int:
+        """Damaged records of the timer topic cannot be scheduled, and are passed over once."""
+        return max(self._timers.next_queue_offset, self._passed)
+
+    async def _run(self) -> None:
+        while not self._closing:
+            try:
+                busy = await self._round()
+            except MillstreamError as error:
+                _log.error("Delayed messages have to wait: %s", error)
+                await self._rest(_RETRY_S)
+                continue
+            if not busy:
+                await self._rest(POLL_S if self.pending else None)
+
+    async def _rest(self, timeout_s: float | None) -> None:
+        self._arrived.clear()
+        if self._closing:
+            return
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._arrived.wait(), timeout_s)
+
+    async def _round(self) -> bool:
+        if not self._cancelling:
+            # No delivery and no cancellation is between its record and its mark now.
+            self._settled_log_offset = self._store.visible_log_offset
+        busy = self._schedule()
+        due = self._timers.due(self._clock.now_ms(), MAX_A_ROUND)
+        if due:
+            await self._deliver(due)
+        if self._timers.needs_checkpoint or self._clock.monotonic_s() - self._checkpoint_s >= CHECKPOINT_INTERVAL_S:
+            await self._checkpoint()
+        return busy or bool(due)
+
+    async def _deliver(self, due: Sequence[int]) -> None:
+        pending, offsets = [], []
+        for queue_offset in due:
+            message = self._reader.message_at(TIMER_TOPIC, 0, queue_offset)
+            found = delivered(message) if message is not None else None
+            record = self._pending(*found) if found is not None else None
+            if record is None:
+                _log.error("The delayed message at queue offset %d is damaged or its topic is gone.", queue_offset)
+                self._timers.done(queue_offset)
+                continue
+            pending.append(record)
+            offsets.append(queue_offset)
+        if not pending:
+            return
+        self._delivering = frozenset(offsets)
+        try:
+            await self._appender.append_many(pending)
+            for queue_offset in offsets:
+                self._timers.done(queue_offset)
+        finally:
+            self._delivering = frozenset()
+
+    def _pending(self, message: OutgoingMessage, queue_id: int) -> PendingRecord | None:
+        topic = self._topics.find(message.topic)
+        if topic is None:
+            return None
+        return PendingRecord(message, queue_id % topic.write_queues, 1 if topic.holds_batches else None)
+
+    async def _checkpoint(self) -> None:
+        self._checkpoint_s = self._clock.monotonic_s()
+        if not self.pending and self._timers.next_queue_offset == self._timers.covered_queue_offset:
+            return
+        try:
+            await asyncio.to_thread(self._timers.checkpoint, self._settled_log_offset, self._store.flush_log)
+        except OSError as error:
+            _log.warning("The timers are not saved and will be tried again: %s", error)
+
+    def _oldest_log_offset(self) -> int:
+        """Where the log is still needed from."""
+        oldest = self._timers.oldest_pending()
+        found = [] if oldest is None else self._store.entries(TIMER_TOPIC, 0, oldest, 1)
+        return found[0].log_offset if found else _NOTHING_PENDING

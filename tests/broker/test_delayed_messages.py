@@ -1,0 +1,183 @@
+"""Delayed messages: delivered at their time and once, over crashes and recalls."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from broker_bench import Bench, bodies, open_bench, running, settle
+
+from millstream.broker.timers import Timers
+from millstream.model.clock import ManualClock
+from millstream.model.errors import MessageRefused, NameRefused
+from millstream.model.message import OutgoingMessage
+from millstream.model.operations import SendReceipt
+from millstream.model.topic import MessageType, TopicConfig
+from millstream.protocol.record import decode_record
+
+SECOND_MS = 1000
+DAY_MS = 24 * 3600 * SECOND_MS
+
+
+@pytest.fixture(autouse=True)
+def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millstream.broker.timers.POLL_S", 0.002)
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    async with open_bench(tmp_path / "data") as opened:
+        opened.broker.topics.create(TopicConfig("later", MessageType.DELAY))
+        yield opened
+
+
+async def send(bench: Bench, body: str, *, topic: str = "later", **properties: str) -> SendReceipt:
+    message = OutgoingMessage(topic, body.encode(), {"UNIQ_KEY": f"ID-{body}", **properties}, queue_id=1)
+    return (await bench.broker.send([message]))[0]
+
+
+async def arrivals(bench: Bench, wanted: int = 1) -> list[str]:
+    """What can be received within a short real time."""
+    found: list[str] = []
+    for _ in range(100):
+        popped = await bench.pop(topic="later")
+        bench.ack(*popped, topic="later")
+        found += bodies(popped)
+        if len(found) >= wanted:
+            break
+        await asyncio.sleep(0.005)
+    return found
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Return once the condition holds, which takes a moment at most."""
+    for _ in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("the condition did not come to hold")
+
+
+async def nothing_arrives(bench: Bench) -> bool:
+    await asyncio.sleep(0.05)
+    return await bench.pop(topic="later") == []
+
+
+@pytest.mark.parametrize(
+    ("wish", "delay_ms"),
+    [
+        ({"TIMER_DELAY_MS": "1500"}, 1500),
+        ({"TIMER_DELAY_SEC": "3"}, 3000),
+        ({"DELAY": "2"}, 5000),
+        ({"DELAY": "99"}, 7_200_000),
+        ({"TIMER_DELIVER_MS": str(1_700_000_000_000 + DAY_MS)}, DAY_MS),
+    ],
+)
+async def test_a_message_comes_at_its_time_and_not_before(bench: Bench, wish: dict[str, str], delay_ms: int) -> None:
+    receipt = await send(bench, "a", KEYS="k", TAGS="t", mine="x", **wish)
+    assert receipt.due_ms == bench.clock.now_ms() + delay_ms
+    bench.clock.advance_ms(delay_ms - 1)
+    assert await nothing_arrives(bench)
+    bench.clock.advance_ms(1)
+    popped = []
+    while not popped:
+        popped = await bench.pop(topic="later")
+        await asyncio.sleep(0.005)
+    message = popped[0].message
+    assert (message.body, message.queue_id, message.tag, message.keys) == (b"a", 1, "t", ("k",))
+    assert (message.user_properties.get("mine"), message.message_id) == ("x", "ID-a")
+    assert not {"REAL_TOPIC", "REAL_QID"} & message.properties.keys()
+    bench.clock.advance_ms(DAY_MS)
+    bench.ack(*popped, topic="later")
+    assert await nothing_arrives(bench)
+
+
+async def test_messages_come_in_the_order_of_their_times(bench: Bench) -> None:
+    for seconds in (5, 1, 3, 1):
+        await send(bench, f"{seconds}", TIMER_DELAY_SEC=str(seconds))
+    bench.clock.advance_ms(10_000)
+    assert await arrivals(bench, 4) == ["1", "1", "3", "5"]
+
+
+async def test_a_time_that_has_passed_is_now(bench: Bench) -> None:
+    receipt = await send(bench, "a", TIMER_DELIVER_MS=str(bench.clock.now_ms() - 1))
+    assert receipt.due_ms is None
+    assert await arrivals(bench) == ["a"]
+
+
+@pytest.mark.parametrize(
+    "wish", [{"TIMER_DELAY_SEC": "259201"}, {"TIMER_DELAY_MS": "soon"}, {"TIMER_DELIVER_MS": "-5"}, {"DELAY": "x"}]
+)
+async def test_times_that_are_none_or_too_far_are_refused(bench: Bench, wish: dict[str, str]) -> None:
+    with pytest.raises(MessageRefused) as refused:
+        await send(bench, "a", **wish)
+    assert refused.value.name == "ILLEGAL_DELIVERY_TIME"
+
+
+async def test_a_recalled_message_never_comes_and_a_second_recall_says_so(bench: Bench) -> None:
+    await send(bench, "a", TIMER_DELAY_SEC="5")
+    await send(bench, "b", TIMER_DELAY_SEC="5")
+    await settle()
+    await bench.broker.recall("later", "ID-a")
+    bench.clock.advance_ms(6000)
+    assert await arrivals(bench) == ["b"]
+    for gone in ("ID-a", "ID-b", "ID-none"):
+        with pytest.raises(MessageRefused) as refused:
+            await bench.broker.recall("later", gone)
+        assert refused.value.name == "MESSAGE_NOT_FOUND"
+    with pytest.raises(NameRefused):
+        await bench.broker.recall("none", "ID-b")
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+async def test_over_a_crash_each_message_comes_exactly_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forgets: bool
+) -> None:
+    """The copy is what kill -9 leaves; the timers' files are as of any earlier checkpoint, or gone."""
+    clock = ManualClock()
+    async with open_bench(tmp_path / "data", clock=clock) as bench:
+        bench.broker.topics.create(TopicConfig("later", MessageType.DELAY))
+        for number in range(6):
+            await send(bench, str(number), TIMER_DELAY_SEC=str(number + 1))
+        clock.advance_ms(2500)
+        assert await arrivals(bench, 2) == ["0", "1"]
+        await bench.broker.timers._checkpoint()
+        clock.advance_ms(1000)
+        assert await arrivals(bench) == ["2"]
+        await bench.broker.recall("later", "ID-5")
+        await asyncio.to_thread(bench.broker.store.flush_log)
+        shutil.copytree(tmp_path / "data", tmp_path / "crashed")
+    if forgets:
+        shutil.rmtree(tmp_path / "crashed" / "store" / "timers")
+    clock.advance_ms(10_000)
+    async with running(tmp_path / "crashed", clock=clock) as broker:
+        bench = Bench(broker, clock)
+        await until(lambda: bench.broker.timers.pending == 0)
+        store = bench.broker.store
+        entries = store.entries("later", 1, 0, 100)
+        stored = [decode_record(store.read(entry)).body.decode() for entry in entries]
+        assert stored == ["0", "1", "2", "3", "4"], "each once, but for what was recalled"
+
+
+async def test_a_message_whose_topic_is_deleted_is_let_go(bench: Bench) -> None:
+    await send(bench, "a", TIMER_DELAY_SEC="5")
+    await settle()
+    timers: Timers = bench.broker.timers
+    await until(lambda: timers.pending == 1)
+    bench.broker.topics.delete("later")
+    bench.clock.advance_ms(6000)
+    await until(lambda: timers.pending == 0)
+
+
+async def test_retention_leaves_what_waits(bench: Bench) -> None:
+    await send(bench, "a", TIMER_DELAY_SEC="200000")
+    await settle()
+    await until(lambda: bench.broker.timers.pending == 1)
+    [pin] = bench.broker.store.pins
+    assert pin() == bench.broker.store.entries("rmq_sys_wheel_timer", 0, 0, 1)[0].log_offset
+    bench.clock.advance_ms(200_000_000)
+    assert await arrivals(bench) == ["a"]
+    assert pin() > bench.broker.store.written_log_offset
