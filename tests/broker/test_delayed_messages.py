@@ -12,7 +12,7 @@ from broker_bench import Bench, bodies, open_bench, running, settle
 
 from millstream.broker.timers import Timers
 from millstream.model.clock import ManualClock
-from millstream.model.errors import MessageRefused, NameRefused
+from millstream.model.errors import MessageRefused, NameRefused, StartRefused
 from millstream.model.message import OutgoingMessage
 from millstream.model.operations import SendReceipt
 from millstream.model.topic import MessageType, TopicConfig
@@ -181,3 +181,19 @@ async def test_retention_leaves_what_waits(bench: Bench) -> None:
     bench.clock.advance_ms(200_000_000)
     assert await arrivals(bench) == ["a"]
     assert pin() > bench.broker.store.written_log_offset
+
+
+async def test_timers_that_cannot_be_read_are_a_refusal_and_leave_the_directory_free(tmp_path: Path) -> None:
+    async with open_bench(tmp_path / "data"):
+        pass
+    timers = tmp_path / "data" / "store" / "timers"
+    if timers.exists():
+        shutil.rmtree(timers)
+    timers.write_bytes(b"no directory")
+    for _ in range(2):
+        with pytest.raises(StartRefused, match="timers"):
+            async with running(tmp_path / "data"):
+                pass
+    timers.unlink()
+    async with running(tmp_path / "data"):
+        pass

@@ -22,7 +22,7 @@ from millstream.broker.timers import Timers
 from millstream.broker.topics import TopicRegistry
 from millstream.broker.upkeep import Upkeep
 from millstream.model.clock import Clock, SystemClock
-from millstream.model.errors import MessageRefused, NameRefused
+from millstream.model.errors import MessageRefused, NameRefused, StartRefused
 from millstream.model.message import Address, OutgoingMessage, StoredMessage
 from millstream.model.operations import (
     AckRequest,
@@ -109,8 +109,7 @@ class Broker:
         self._appender = Appender(self.store)
         self._appender.on_visible = self._visible
         reader = Reader(self.store)
-        self.timers = Timers(self.store, self._appender, self.topics, self._directory / "store" / "timers", self.clock)
-        await self.timers.start()
+        await self._start_timers()
         self._sender = Sender(
             self.topics, self._appender, self.timers, self.clock, self._store_options.store_host, self.name
         )
@@ -127,6 +126,20 @@ class Broker:
         )
         self._upkeep = Upkeep(self.store, self.topics, self._offsets)
         self._upkeep.start(offset_save_interval_s=self.options.offset_save_interval_s)
+
+    async def _start_timers(self) -> None:
+        directory = self._directory / "store" / "timers"
+        try:
+            self.timers = Timers(self.store, self._appender, self.topics, directory, self.clock)
+            await self.timers.start()
+        except BaseException as error:
+            await self._appender.close()
+            self.store.close()
+            if isinstance(error, OSError):
+                raise StartRefused(
+                    "DATA_DIRECTORY_NOT_WRITABLE", f"The timers in {directory} cannot be used: {error}."
+                ) from error
+            raise
 
     async def close(self) -> None:
         """End the waiting requests, save the offsets and close the store; nothing if it was not started."""
