@@ -39,6 +39,21 @@ def test_a_filter_shows_only_its_tags(millstream: Command) -> None:
     assert shown.splitlines() == ["with a", "with c"]
 
 
+def test_a_condition_shows_only_the_messages_for_which_it_is_true(millstream: Command) -> None:
+    millstream("topic", "create", "priced", "--queues", "1")
+    for price in ("5", "15", "dear"):
+        millstream("produce", "priced", f"costs {price}", "--property.price", price)
+    shown = millstream("consume", "priced", "--filter-sql", "price > 10 OR price = 'dear'", "--until-end").out
+    assert shown.splitlines() == ["costs 15", "costs dear"]
+
+
+def test_a_condition_that_cannot_be_read_is_refused_before_anything_is_shown(millstream: Command) -> None:
+    refused = millstream("consume", "anything", "--filter-sql", "price >")
+    assert (refused.code, refused.out) == (1, "")
+    assert "at character 8: expected a property, a value or (, found the end" in refused.err
+    assert "not both" in millstream("consume", "anything", "--filter", "a", "--filter-sql", "b = 1").err
+
+
 def test_waiting_in_vain_for_a_count_has_its_own_exit_code(millstream: Command) -> None:
     millstream("topic", "create", "quiet")
     assert millstream("consume", "quiet", "--count", "1", "--wait", "0.3").code == 4

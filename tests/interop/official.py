@@ -19,8 +19,13 @@ from rocketmq import (
     PushConsumer,
     SimpleConsumer,
 )
+from rocketmq.grpc_protocol import FilterType
 
 ALL = FilterExpression("*")
+
+
+def sql(condition: str) -> FilterExpression:
+    return FilterExpression(condition, FilterType.SQL)
 
 
 def configuration(port: int) -> ClientConfiguration:
@@ -53,8 +58,11 @@ def producer(port: int, *topics: str) -> Any:
     return started(Producer(configuration(port), topics))
 
 
-def simple_consumer(port: int, group: str, topic: str, expression: str = "*", *, await_s: int = 3) -> Any:
-    filters = {topic: FilterExpression(expression)}
+def simple_consumer(
+    port: int, group: str, topic: str, expression: str | FilterExpression = "*", *, await_s: int = 3
+) -> Any:
+    """`expression` as text is a filter by tag."""
+    filters = {topic: FilterExpression(expression) if isinstance(expression, str) else expression}
     return started(SimpleConsumer(configuration(port), group, filters, await_duration=await_s))
 
 
@@ -81,8 +89,12 @@ class Collector(MessageListener):
             assert self._more.wait_for(lambda: len(self.seen) >= amount, timeout_s), self.seen
 
 
-def push_consumer(port: int, group: str, topic: str, listener: MessageListener, expression: str = "*") -> Any:
-    return started(PushConsumer(configuration(port), group, listener, {topic: FilterExpression(expression)}))
+def push_consumer(
+    port: int, group: str, topic: str, listener: MessageListener, expression: str | FilterExpression = "*"
+) -> Any:
+    """`expression` as text is a filter by tag."""
+    filters = {topic: FilterExpression(expression) if isinstance(expression, str) else expression}
+    return started(PushConsumer(configuration(port), group, listener, filters))
 
 
 def drain(consumer: Any, amount: int, *, ack: bool = True, invisible_s: int = 30, timeout_s: float = 20) -> list[Any]:

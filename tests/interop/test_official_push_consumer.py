@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 from composition import Running
-from official import Collector, drain, message, producer, push_consumer, simple_consumer
+from official import Collector, drain, message, producer, push_consumer, simple_consumer, sql
 
 pytestmark = pytest.mark.official
 
@@ -106,3 +106,16 @@ def test_what_a_consumer_holds_when_it_ends_goes_to_another_soon(program: Runnin
             (received,) = drain(consumer, 1)
     assert received.body == b"held"
     assert time.monotonic() - ended_s < 10
+
+
+def test_a_push_consumer_gets_only_the_messages_for_which_its_condition_is_true(
+    program: Running, new_name: Names
+) -> None:
+    topic, collector = new_name("orders"), Collector()
+    program.create_topic(topic, "NORMAL")
+    with push_consumer(program.port, new_name("group"), topic, collector, sql("price > 10")):
+        with producer(program.port, topic) as sender:
+            for price in ("5", "15", "dear", "25"):
+                sender.send(message(topic, price.encode(), price=price))
+        collector.wait_for(2)
+    assert sorted(collector.bodies) == [b"15", b"25"]

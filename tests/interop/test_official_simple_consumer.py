@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 from composition import Running
-from official import drain, message, producer, simple_consumer
+from official import drain, message, producer, simple_consumer, sql
 from rocketmq.grpc_protocol.definition_pb2 import Message, Resource
 from rocketmq.grpc_protocol.service_pb2 import SendMessageRequest
 from rocketmq.grpc_protocol.service_pb2_grpc import MessagingServiceStub
@@ -94,6 +94,18 @@ def test_a_tag_filter_passes_only_its_tags(
             sender.send(message(topic, tag.encode() or b"plain", tag=tag))
     with simple_consumer(program.port, new_name("group"), topic, expression, await_s=1) as consumer:
         assert {one.body for one in drain(consumer, len(wanted))} == wanted
+        assert consumer.receive(32, 10) == []
+
+
+def test_a_condition_passes_only_the_messages_for_which_it_is_true(program: Running, new_name: Names) -> None:
+    topic = new_name("orders")
+    program.create_topic(topic, "NORMAL")
+    with producer(program.port, topic) as sender:
+        for price, tag in (("5", "red"), ("15", "red"), ("25", "blue"), ("dear", "red")):
+            sender.send(message(topic, price.encode(), tag=tag, price=price))
+    wanted = sql("price >= 15 AND TAGS = 'red' OR price = 'dear'")
+    with simple_consumer(program.port, new_name("group"), topic, wanted, await_s=1) as consumer:
+        assert {one.body for one in drain(consumer, 2)} == {b"15", b"dear"}
         assert consumer.receive(32, 10) == []
 
 

@@ -26,7 +26,7 @@ def test_the_hash_code_is_javas(text: str, code: int) -> None:
 @pytest.mark.parametrize("expression", ["*", "", "  ", " * "])
 def test_a_star_and_blank_text_mean_all(expression: str) -> None:
     assert parse_tag_filter(expression) == ALL
-    assert parse_tag_filter(expression).matches(None)
+    assert parse_tag_filter(expression).matches({})
 
 
 def test_blanks_around_tags_do_not_count() -> None:
@@ -41,8 +41,8 @@ def test_an_expression_without_a_tag_is_refused() -> None:
 def test_equal_hash_codes_are_told_apart_by_the_text() -> None:
     wanted = parse_tag_filter("Aa")
     assert wanted.may_match(java_hash_code("BB"))
-    assert not wanted.matches("BB")
-    assert not wanted.matches(None)
+    assert not wanted.matches({"TAGS": "BB"})
+    assert not wanted.matches({})
 
 
 @given(st.text(st.characters(exclude_categories=("Cs",)), max_size=40))

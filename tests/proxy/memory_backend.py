@@ -126,7 +126,7 @@ class MemoryBackend:
         now_ms = self.clock.now_ms()
         found: list[PoppedMessage] = []
         for message in self.log:
-            if message.topic != request.topic or not request.filter.matches(message.tag):
+            if message.topic != request.topic or not request.filter.matches(message.properties):
                 continue
             state = self.progress.setdefault((request.group, message.log_offset), Progress())
             if state.acked or state.visible_ms > now_ms or len(found) >= request.max_messages:

@@ -227,7 +227,7 @@ class Popper:
                 return
             look.entries_left -= 1
             message = self.reader.message_at(look.request.topic, queue_id, delivery.queue_offset)
-            if message is None or not look.request.filter.matches(message.tag):
+            if message is None or not look.request.filter.matches(message.properties):
                 ledger.settle(delivery.queue_offset)
             elif delivery.attempts >= look.group.max_attempts:
                 ledger.hold(delivery, look.now_ms, BURIAL_MS)
@@ -243,20 +243,24 @@ class Popper:
         request, topic = look.request, look.request.topic
         end = self.reader.store.max_offset(topic, queue_id)
         while ledger.cursor < end and not look.is_full and look.entries_left > 0 and ledger.room > 0:
-            wanted = _ENTRIES_PER_LOOK if request.filter.tags else look.limit - len(look.taken) - len(look.dead)
+            room = look.limit - len(look.taken) - len(look.dead)
+            wanted = room if request.filter.takes_all else _ENTRIES_PER_LOOK
             entries = self.reader.entries(topic, queue_id, ledger.cursor, min(wanted, look.entries_left))
             for entry in entries:
                 look.entries_left -= 1
                 ledger.pass_over(entry.queue_offset)
                 if request.filter.may_match(entry.tags_code):
                     message = self.reader.message(topic, queue_id, entry)
-                    if message is not None and request.filter.matches(message.tag):
+                    if message is not None and request.filter.matches(message.properties):
                         delivery = ledger.deliver(entry.queue_offset, look.now_ms, request.invisible_ms)
                         self._take(look, queue_id, ledger, delivery, message)
                         if look.is_full or ledger.room <= 0:
                             return
                         continue
+                    look.entries_left -= request.filter.read_cost
                 ledger.pass_over(entry.queue_offset + 1)
+                if look.entries_left <= 0:
+                    return
             if not entries:
                 # Compaction has left nothing from here on.
                 ledger.pass_over(end)

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from millstream.broker.long_poll import LongPolls
 from millstream.broker.reader import MAX_SCANNED_ENTRIES, Reader, check_readable
 from millstream.broker.topics import TopicRegistry
-from millstream.model.filter import TagFilter
+from millstream.model.filter import MessageFilter
 from millstream.model.operations import PullRequest, PullResult, PullStatus
+from millstream.model.properties import decode_properties
 from millstream.protocol.batches import is_arrow_batch, record_of
-from millstream.protocol.record import decode_record
+from millstream.protocol.record import split_record
 from millstream.store.compaction.generation import CompactedEntry
 from millstream.store.consume_queue import IndexEntry
 
@@ -93,18 +94,20 @@ class Puller:
             return self._scan_batches(request, queue_offset)
         max_messages = max(1, min(request.max_messages, MAX_PULL_MESSAGES))
         max_bytes = min(request.max_bytes, MAX_PULL_BYTES)
-        tag_filter = request.filter
-        wanted = MAX_SCANNED_ENTRIES if tag_filter.tags else max_messages
+        wanted = max_messages if request.filter.takes_all else MAX_SCANNED_ENTRIES
         entries = self.reader.store.entries(request.topic, request.queue_id, queue_offset, wanted)
         records: list[bytes | memoryview] = []
-        size_bytes = 0
+        size_bytes, work_left = 0, MAX_SCANNED_ENTRIES
         for entry in entries:
-            if records and (len(records) >= max_messages or size_bytes + entry.size_bytes > max_bytes):
+            is_full = records and (len(records) >= max_messages or size_bytes + entry.size_bytes > max_bytes)
+            if is_full or work_left <= 0:
                 return _Scan(entry.queue_offset, records, at_end=False)
-            if not tag_filter.may_match(entry.tags_code):
+            if not request.filter.may_match(entry.tags_code):
                 continue
             record = self.reader.record(request.topic, request.queue_id, entry)
-            if record is not None and _has_tag(tag_filter, record):
+            if not request.filter.takes_all:
+                work_left -= request.filter.read_cost
+            if record is not None and _is_wanted(request.filter, record):
                 records.append(record)
                 size_bytes += entry.size_bytes
         return self._scanned(request, queue_offset, entries, records)
@@ -115,14 +118,14 @@ class Puller:
         max_bytes = min(request.max_bytes, MAX_PULL_BYTES)
         entries = self.reader.store.entries(request.topic, request.queue_id, queue_offset, max_messages)
         records: list[bytes | memoryview] = []
-        size_bytes = count = 0
+        size_bytes, count, work_left = 0, 0, MAX_SCANNED_ENTRIES
         for entry in entries:
             if records and (count >= max_messages or size_bytes + entry.size_bytes > max_bytes):
                 return _Scan(entry.queue_offset, records, at_end=False)
             record = self.reader.record(request.topic, request.queue_id, entry)
             if record is None:
                 continue
-            if not request.filter.tags and not is_arrow_batch(record):
+            if request.filter.takes_all and not is_arrow_batch(record):
                 records.append(record)
                 size_bytes += entry.size_bytes
                 count += entry.message_count
@@ -131,10 +134,11 @@ class Puller:
             first = max(queue_offset, entry.queue_offset)
             end = entry.queue_offset + (entry.message_count if batch is not None else 0)
             for offset in range(first, end):
-                if records and (count >= max_messages or size_bytes >= max_bytes):
+                if work_left <= 0 or (records and (count >= max_messages or size_bytes >= max_bytes)):
                     return _Scan(offset, records, at_end=False)
                 message = batch.message(offset) if batch is not None else None
-                if message is not None and (not request.filter.tags or request.filter.matches(message.tag)):
+                work_left -= request.filter.read_cost
+                if message is not None and request.filter.matches(message.properties):
                     records.append(record_of(message))
                     size_bytes += len(records[-1])
                     count += 1
@@ -187,6 +191,6 @@ class Puller:
         return _Scan(next_offset, records, at_end)
 
 
-def _has_tag(tag_filter: TagFilter, record: bytes | memoryview) -> bool:
-    """Equal hash codes do not say equal tags."""
-    return not tag_filter.tags or tag_filter.matches(decode_record(record, verify=False).tag)
+def _is_wanted(wanted: MessageFilter, record: bytes | memoryview) -> bool:
+    """Looks at the message itself: equal hash codes do not say equal tags."""
+    return wanted.takes_all or wanted.matches(decode_properties(split_record(memoryview(record)).properties))

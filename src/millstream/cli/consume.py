@@ -15,7 +15,9 @@ from millstream.cli.options import Common, ExitCode
 from millstream.cli.printer import Printer
 from millstream.client.blocking import BlockingClient
 from millstream.client.values import QueueAddress
-from millstream.model.filter import TagFilter, parse_tag_filter
+from millstream.model.errors import MessageRefused
+from millstream.model.filter import FilterKind, MessageFilter
+from millstream.model.filter_expression import parse_filter
 from millstream.model.message import StoredMessage
 from millstream.model.operations import PullStatus
 
@@ -30,7 +32,8 @@ def consume(
     *,
     group: Annotated[str | None, Parameter(name=["--group", "-g"])] = None,
     start: Annotated[Literal["earliest", "latest"], Parameter(name="--from")] = "earliest",
-    filter: str = "*",
+    filter: str | None = None,
+    filter_sql: str | None = None,
     count: Annotated[int | None, Parameter(name=["--count", "-n"], validator=Number(gte=1))] = None,
     until_end: Annotated[bool, Parameter(negative="")] = False,
     wait: Annotated[float | None, Parameter(validator=Number(gt=0))] = None,
@@ -47,7 +50,9 @@ def consume(
     start
         Where to begin when the group has no position yet.
     filter
-        Tags joined by ||; * for all.
+        Tags joined by ||; all messages without it.
+    filter_sql
+        A condition over the messages' properties in SQL92, instead of tags.
     count
         End after so many messages.
     until_end
@@ -55,18 +60,26 @@ def consume(
     wait
         End after so many seconds without a new message: exit code 4 if --count was not reached.
     """
-    wanted = parse_tag_filter(filter)
+    wanted = _wanted(filter, filter_sql)
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s, group=group or "millstream-cli") as client:
         view = _View(client, group, wanted, Printer(common.output), count, wait)
         view.open(topic, from_earliest=start == "earliest")
         return view.run(until_end=until_end)
 
 
+def _wanted(tags: str | None, sql: str | None) -> MessageFilter:
+    if sql is None:
+        return parse_filter(FilterKind.TAG, tags or "")
+    if tags is not None:
+        raise MessageRefused("ILLEGAL_FILTER", "Give --filter or --filter-sql, not both.", remedy="")
+    return parse_filter(FilterKind.SQL, sql)
+
+
 @dataclass
 class _View:
     client: BlockingClient
     group: str | None
-    wanted: TagFilter
+    wanted: MessageFilter
     printer: Printer
     count: int | None
     wait_s: float | None
@@ -105,7 +118,7 @@ class _View:
         position, found = batch.next_offset, 0
         if batch.status is PullStatus.FOUND:
             for message in batch.messages(verify=True):
-                if self.wanted.matches(message.tag):
+                if self.wanted.matches(message.properties):
                     self._show(message)
                     found += 1
                 if self._is_complete():

@@ -17,7 +17,7 @@ from millstream.client.conversations import Ask, Conversation, Conversations, pa
 from millstream.client.placement import Placement
 from millstream.client.values import BrokerQueueRange, PullBatch, QueueAddress, Sent, range_is_gone
 from millstream.model.errors import MillstreamError
-from millstream.model.filter import ALL, TagFilter
+from millstream.model.filter import ALL, MessageFilter
 from millstream.model.group import GroupConfig
 from millstream.model.message import Message, StoredMessage
 from millstream.model.operations import PullStatus
@@ -91,7 +91,7 @@ class BlockingClient:
         max_messages: int = requests.DEFAULT_PULL_MESSAGES,
         max_bytes: int = requests.DEFAULT_PULL_BYTES,
         wait_ms: int = 0,
-        filter: TagFilter = ALL,
+        filter: MessageFilter = ALL,
     ) -> PullBatch:
         """One batch from `offset` on; after `wait_ms` with nothing new, a batch without records."""
         return self.run(

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from millstream.client import requests
 from millstream.client.values import BrokerQueueRange, PullBatch, QueueAddress, Sent
 from millstream.model.errors import ConnectionFailed, MillstreamError, NameRefused, Unreachable
-from millstream.model.filter import ALL, TagFilter
+from millstream.model.filter import ALL, MessageFilter
 from millstream.model.group import GroupConfig
 from millstream.model.message import StoredMessage
 from millstream.model.topic import Permission, TopicConfig
@@ -161,7 +161,7 @@ class Conversations:
         max_messages: int = requests.DEFAULT_PULL_MESSAGES,
         max_bytes: int = requests.DEFAULT_PULL_BYTES,
         wait_ms: int = 0,
-        filter: TagFilter = ALL,
+        filter: MessageFilter = ALL,
     ) -> Conversation[PullBatch]:
         """Records from `offset` on; after `wait_ms` without any, a batch without records."""
         command = requests.pull(

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from millstream.client import requests
 from millstream.client.client import Client
 from millstream.client.values import PullBatch, QueueAddress, range_is_gone
-from millstream.model.filter import ALL, TagFilter
+from millstream.model.filter import ALL, MessageFilter
 from millstream.model.operations import PullStatus
 
 __all__ = ["Puller"]
@@ -27,7 +27,7 @@ class Puller:
         max_messages: int = requests.DEFAULT_PULL_MESSAGES,
         max_bytes: int = requests.DEFAULT_PULL_BYTES,
         wait_ms: int = 0,
-        filter: TagFilter = ALL,
+        filter: MessageFilter = ALL,
     ) -> PullBatch:
         """One batch from `offset` on; after `wait_ms` with nothing new, a batch without records.
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from millstream.client.values import PullBatch, QueueAddress, Sent
 from millstream.model.errors import ConnectionFailed
-from millstream.model.filter import TagFilter
+from millstream.model.filter import MessageFilter
 from millstream.model.operations import PullStatus
 from millstream.model.properties import encode_properties
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
@@ -107,7 +107,7 @@ def pull(
     max_messages: int,
     max_bytes: int,
     wait_ms: int,
-    filter: TagFilter,
+    filter: MessageFilter,
 ) -> RemotingCommand:
     """The request that reads a queue; `wait_ms` 0 answers at once."""
     fields = {
@@ -120,9 +120,9 @@ def pull(
         "sysFlag": str(_SUBSCRIPTION | (_SUSPEND if wait_ms > 0 else 0)),
         "commitOffset": "0",
         "suspendTimeoutMillis": str(wait_ms),
-        "subscription": "||".join(sorted(filter.tags)) or "*",
+        "subscription": filter.expression,
         "subVersion": "0",
-        "expressionType": "TAG",
+        "expressionType": filter.kind.value,
         "bname": queue.broker_name,
     }
     return RemotingCommand(RequestCode.PULL_MESSAGE, fields)

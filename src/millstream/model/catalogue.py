@@ -54,7 +54,7 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (3011, "ILLEGAL_DELIVERY_TIME", "The delivery time is beyond the limit.", "Choose an earlier time."),
     (3012, "MESSAGE_NOT_FOUND", "No such message waits for its time.", "It may have been delivered or recalled already."),
     (3013, "ILLEGAL_RECALL_HANDLE", "The recall handle cannot be read or is of another topic.", "Pass the handle that the send answered."),
-    (3101, "ILLEGAL_FILTER", "The filter expression cannot be read.", "Use * or tags joined by ||."),
+    (3101, "ILLEGAL_FILTER", "The filter expression cannot be read.", "Use * or tags joined by ||, or a condition in SQL92: docs/filters.md."),
     (3201, "INVALID_RECEIPT_HANDLE", "The receipt handle is unknown, was replaced or has expired.", "Receive the message again."),
     (3202, "ILLEGAL_INVISIBLE_TIME", "The invisible time is out of its range.", "Use 10 s to 12 h on receive, 0 s to 12 h on change."),
     (3203, "ILLEGAL_POLLING_TIME", "The request's deadline leaves no time for long polling.", "Use a longer request timeout."),

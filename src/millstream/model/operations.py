@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from millstream.model.filter import ALL, TagFilter
+from millstream.model.filter import ALL, MessageFilter
 from millstream.model.message import StoredMessage
 from millstream.model.receipt import ReceiptHandle
 
@@ -60,7 +60,7 @@ class PullRequest:
     queue_offset: int
     max_messages: int = 32
     max_bytes: int = 256 * 1024
-    filter: TagFilter = ALL
+    filter: MessageFilter = ALL
     wait_ms: int = 0
     raw: bool = False
     """Records as they stand in the log, batches whole, unverified and unfiltered; only `max_bytes` bounds them."""
@@ -89,7 +89,7 @@ class PopRequest:
     invisible_ms: int
     queue_id: int | None = None
     max_messages: int = 32
-    filter: TagFilter = ALL
+    filter: MessageFilter = ALL
     wait_ms: int = 0
     attempt_id: str = ""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.errors import ConsumeRefused, MessageRefused, MillstreamError, NameRefused
-from millstream.model.filter import ALL, TagFilter
+from millstream.model.filter import ALL, MessageFilter
 from millstream.model.group import GroupConfig, check_group_name
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest, SendReceipt
 from millstream.model.recall import RecallHandle
@@ -56,7 +56,7 @@ class Receive:
     invisible_ms: int | None
     queue_id: int | None = None
     max_messages: int = MAX_RECEIVE_MESSAGES
-    filter: TagFilter = ALL
+    filter: MessageFilter = ALL
     wait_ms: int = 0
     attempt_id: str = ""
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable
 
+import pytest
 import pytest_asyncio
 
 from millstream.broker.remoting.clients import CONSUMER_LIMIT_S, MAX_HEARTBEAT_GROUPS, ConsumerRegistry
 from millstream.model.group import GroupConfig
 from millstream.model.message import Address
 from millstream.model.topic import MessageType, TopicConfig
+from millstream.protocol.record import decode_record, iterate_records
 from millstream.protocol.remoting.bodies import ConsumerData, SubscriptionData
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.settings import decode_group_table, decode_topic_table, encode_group, topic_fields
@@ -30,8 +32,10 @@ async def ask(connection: RemotingConnection, code: int, body: bytes = b"", **ex
     return await connection.request(RemotingCommand(code, ext, body), 5)
 
 
-def heartbeat(client_id: str, group: str = "g", topic: str = "t", **more: object) -> bytes:
-    subscription = {"topic": topic, "subString": "a", "subVersion": 1, "expressionType": "TAG"}
+def heartbeat(
+    client_id: str, group: str = "g", topic: str = "t", expression: str = "a", kind: str = "TAG", **more: object
+) -> bytes:
+    subscription = {"topic": topic, "subString": expression, "subVersion": 1, "expressionType": kind}
     consumer = {"groupName": group, "consumeType": "CONSUME_PASSIVELY", "subscriptionDataSet": [subscription]}
     return json.dumps({"clientID": client_id, "producerDataSet": [], "consumerDataSet": [consumer], **more}).encode()
 
@@ -113,6 +117,38 @@ async def test_a_pull_without_a_filter_takes_the_one_of_the_heartbeat(
     )
     assert (pulled.code, pulled.ext["nextBeginOffset"]) == (0, "2")
     assert pulled.body.count(b"TAGS\x01") == 1
+
+
+async def test_a_condition_of_a_heartbeat_holds_for_pulls_without_a_filter(
+    connection: RemotingConnection, servers: Servers
+) -> None:
+    servers.broker.topics.create(TopicConfig("t"))
+    await ask(connection, 34, heartbeat("c1", expression="price > 10", kind="SQL92"))
+    for price in ("5", "15"):
+        ext = {"a": "p", "b": "t", "e": "0", "g": "1", "i": f"price\x01{price}\x02"}
+        assert (await ask(connection, 310, price.encode(), **ext)).code == 0
+    pull = {"consumerGroup": "g", "topic": "t", "queueId": "0", "queueOffset": "0", "maxMsgNums": "32", "sysFlag": "0"}
+    pulled = await ask(connection, 11, **pull)
+    assert (pulled.code, pulled.ext["nextBeginOffset"]) == (0, "2")
+    assert [decode_record(record).body for record in iterate_records(pulled.body)] == [b"15"]
+    await ask(connection, 34, heartbeat("c1", expression="price >", kind="SQL92"))
+    assert (await ask(connection, 11, **pull)).code == 23
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind", "code"),
+    [("a > 5", "SQL92", 0), ("a >", "SQL92", 23), ("x || y", "TAG", 0), ("*", None, 0), ("*", "LUA", 23)],
+)
+async def test_a_client_learns_before_it_starts_whether_its_filter_can_be_read(
+    connection: RemotingConnection, expression: str, kind: str | None, code: int
+) -> None:
+    subscription = {"topic": "t", "subString": expression, "subVersion": 1, "expressionType": kind, "tagsSet": []}
+    body = {"clientId": "c1", "group": "g", "subscriptionData": subscription, "namespace": None}
+    assert (await ask(connection, 46, json.dumps(body).encode())).code == code
+
+
+async def test_a_check_without_a_subscription_is_malformed(connection: RemotingConnection) -> None:
+    assert (await ask(connection, 46, b'{"clientId": "c1"}')).code == 13
 
 
 async def test_a_short_heartbeat_refreshes_what_is_known_and_asks_for_the_rest(connection: RemotingConnection) -> None:

@@ -200,6 +200,20 @@ async def test_a_pull_filters_by_tag_and_says_where_to_go_on(connection: Remotin
     assert (answer.code, answer.ext["nextBeginOffset"], answer.body) == (20, "3", b"")
 
 
+async def test_a_pull_filters_by_condition_and_says_where_to_go_on(connection: RemotingConnection) -> None:
+    for price in ("5", "15", "25"):
+        await ask(connection, 310, {**SHORT, "i": f"price\x01{price}\x02"}, price.encode())
+    sql = {"expressionType": "SQL92"}
+    assert await bodies(connection, **sql, subscription="price > 10 AND price <> 25") == [b"15"]
+    answer = await ask(connection, 11, {**PULL, **sql, "subscription": "price > 100"})
+    assert (answer.code, answer.ext["nextBeginOffset"], answer.body) == (20, "3", b"")
+
+
+async def test_a_refused_condition_says_the_position_and_what_was_expected(connection: RemotingConnection) -> None:
+    answer = await ask(connection, 11, {**PULL, "expressionType": "SQL92", "subscription": "price > "})
+    assert (answer.code, "at character 9: expected a property, a value or (" in (answer.remark or "")) == (23, True)
+
+
 @pytest.mark.parametrize(
     ("changed", "code"),
     [
@@ -209,7 +223,9 @@ async def test_a_pull_filters_by_tag_and_says_where_to_go_on(connection: Remotin
         ({"queueId": "77"}, 29),
         ({"topic": "nowhere"}, 17),
         ({"subscription": "||"}, 23),
-        ({"expressionType": "SQL92", "subscription": "a > 5"}, 23),
+        ({"expressionType": "SQL92", "subscription": "a > 5"}, 19),
+        ({"expressionType": "SQL92", "subscription": "a >"}, 23),
+        ({"expressionType": "LUA", "subscription": "*"}, 23),
         ({"sysFlag": "0"}, 24),
         ({"maxMsgNums": "all"}, 13),
         ({"consumerGroup": ""}, 13),

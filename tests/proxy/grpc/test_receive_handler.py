@@ -141,7 +141,7 @@ def test_a_deadline_that_leaves_no_time_is_refused(deadline_s: float, push: bool
         ({"invisible_duration": m.Duration(seconds=9)}, m.ILLEGAL_INVISIBLE_TIME),
         ({"invisible_duration": m.Duration()}, m.ILLEGAL_INVISIBLE_TIME),
         ({"invisible_duration": m.Duration(seconds=12 * 3600 + 1)}, m.ILLEGAL_INVISIBLE_TIME),
-        ({"filter_expression": m.FilterExpression(type=m.SQL, expression="a > 1")}, m.ILLEGAL_FILTER_EXPRESSION),
+        ({"filter_expression": m.FilterExpression(type=m.SQL, expression="a > ")}, m.ILLEGAL_FILTER_EXPRESSION),
         ({"filter_expression": m.FilterExpression(type=m.TAG, expression="||")}, m.ILLEGAL_FILTER_EXPRESSION),
         ({"group": "no group"}, m.ILLEGAL_CONSUMER_GROUP),
         ({"topic": "missing"}, m.TOPIC_NOT_FOUND),
@@ -152,6 +152,14 @@ async def test_a_refused_receive_is_exactly_one_status(service: Service, wish: d
     frames = await service.receive(**wish)
     assert kinds(frames) == ["status"]
     assert m.Code.Name(frames[0].status.code) == m.Code.Name(code)
+
+
+async def test_a_receive_filters_by_condition(service: Service) -> None:
+    for price in ("5", "15", "25"):
+        await service.send(body=price.encode(), user={"price": price})
+    wanted = m.FilterExpression(type=m.SQL, expression="price BETWEEN 10 AND 20")
+    frames = await service.receive(filter_expression=wanted)
+    assert [frame.message.body for frame in frames if frame.HasField("message")] == [b"15"]
 
 
 async def test_an_unforeseen_error_is_one_status_too(service: Service, backend: MemoryBackend) -> None:

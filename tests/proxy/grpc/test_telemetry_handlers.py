@@ -16,6 +16,7 @@ from millstream.proxy.grpc.adapter import StreamEnded
 from millstream.proxy.processor import Processor
 
 CLIENT = "host@1@0@abc"
+ALL = m.FilterExpression(expression="*")
 
 
 def producer(**more: Any) -> Any:
@@ -23,8 +24,8 @@ def producer(**more: Any) -> Any:
     return m.TelemetryCommand(settings=m.Settings(client_type=m.PRODUCER, publishing=publishing, **more))
 
 
-def consumer(group: str = "g", **more: Any) -> Any:
-    entry = m.SubscriptionEntry(topic=m.Resource(name="orders"), expression=m.FilterExpression(expression="*"))
+def consumer(group: str = "g", expression: Any = None, **more: Any) -> Any:
+    entry = m.SubscriptionEntry(topic=m.Resource(name="orders"), expression=expression or ALL)
     subscription = m.Subscription(group=m.Resource(name=group), subscriptions=[entry])
     return m.TelemetryCommand(settings=m.Settings(client_type=m.PUSH_CONSUMER, subscription=subscription, **more))
 
@@ -57,6 +58,13 @@ async def test_a_consumer_gets_its_groups_order_and_backoff(service: Service) ->
     assert [step.seconds for step in policy.customized_backoff.next] == list(DEFAULT_BACKOFF_S)
 
 
+async def test_a_consumer_may_filter_by_condition(service: Service) -> None:
+    wanted = m.FilterExpression(type=m.SQL, expression="a = 'b'")
+    (answer,) = await service.telemetry(consumer(expression=wanted))
+    assert answer.status.code == m.OK
+    assert answer.settings.subscription.subscriptions[0].expression == wanted
+
+
 async def test_a_fifo_group_is_told_to_its_consumers(service: Service, backend: MemoryBackend) -> None:
     backend.groups["fifo"] = GroupConfig("fifo", fifo=True, max_attempts=4, backoff_s=(2,))
     (answer,) = await service.telemetry(consumer("fifo"))
@@ -87,6 +95,7 @@ async def test_other_commands_of_a_client_are_heard_without_an_answer(service: S
     [
         (m.TelemetryCommand(settings=m.Settings(client_type=m.PRODUCER)), "no publishing or subscription"),
         (consumer("no group"), "not a legal consumer group"),
+        (consumer(expression=m.FilterExpression(type=m.SQL, expression="a = 'b")), "at character 5: expected a quote"),
         (
             m.TelemetryCommand(settings=m.Settings(client_type=m.LITE_PUSH_CONSUMER)),
             "LITE_PUSH_CONSUMER are not served",

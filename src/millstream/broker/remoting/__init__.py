@@ -44,6 +44,7 @@ def broker_handlers(broker: Broker) -> dict[int, Handler]:
         RequestCode.UPDATE_CONSUMER_OFFSET: offsets.update_consumer_offset,
         RequestCode.HEART_BEAT: clients.heartbeat,
         RequestCode.UNREGISTER_CLIENT: clients.unregister,
+        RequestCode.CHECK_CLIENT_CONFIG: clients.check,
         RequestCode.GET_CONSUMER_LIST_BY_GROUP: clients.consumer_list,
         RequestCode.UPDATE_AND_CREATE_TOPIC: administration.create_topic,
         RequestCode.DELETE_TOPIC_IN_BROKER: administration.delete_topic,

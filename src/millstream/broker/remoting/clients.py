@@ -13,8 +13,10 @@ from typing import Final
 
 from millstream.broker.broker import Broker
 from millstream.model.errors import ConsumeRefused, NameRefused
+from millstream.model.filter_expression import parse_filter
 from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.bodies import (
+    CheckClientBody,
     ConsumerData,
     ConsumerList,
     HeartbeatData,
@@ -147,7 +149,7 @@ class ConsumerRegistry:
 
 
 class ClientHandlers:
-    """Codes 34, 35 and 38."""
+    """Codes 34, 35, 38 and 46."""
 
     def __init__(self, broker: Broker, consumers: ConsumerRegistry) -> None:
         self._broker = broker
@@ -185,6 +187,12 @@ class ClientHandlers:
         if not clients:
             return command.response(ResponseCode.SYSTEM_ERROR, remark=f"Group {group} has no consumer here.")
         return command.response(body=encode_body(ConsumerList(clients)))
+
+    def check(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """Say before a consumer starts whether its filter can be read; ILLEGAL_FILTER."""
+        subscription = decode_body(CheckClientBody, command.body).subscription_data
+        parse_filter(subscription.expression_type or "", subscription.sub_string or "")
+        return command.response()
 
     def _prepare(self, group: str) -> bool:
         """Whether the group is there; a heartbeat tells of many, so one that may not be created fails alone."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from functools import lru_cache
 from typing import Final
 
 from millstream.broker.broker import Broker
 from millstream.broker.remoting.clients import ConsumerRegistry
-from millstream.model.errors import MessageRefused
-from millstream.model.filter import TagFilter, parse_tag_filter
+from millstream.model.filter_expression import parse_filter
 from millstream.model.operations import PullRequest, PullResult, PullStatus
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
@@ -22,7 +20,6 @@ DEFAULT_PULL_BYTES: Final = 256 * 1024
 """Bytes of a pull that names no limit of its own; RocketMQ's limit for messages in memory."""
 
 _COMMIT_OFFSET, _SUSPEND, _SUBSCRIPTION = 1, 2, 4
-_TAG = "TAG"
 
 _CODES: Final = {
     PullStatus.FOUND: ResponseCode.SUCCESS,
@@ -45,13 +42,13 @@ class PullHandlers:
         group, topic, queue_id = text(ext, "consumerGroup"), text(ext, "topic"), integer(ext, "queueId")
         flags = integer(ext, "sysFlag")
         if flags & _SUBSCRIPTION:
-            kind, expression = ext.get("expressionType") or _TAG, ext.get("subscription", "")
+            kind, expression = ext.get("expressionType", ""), ext.get("subscription", "")
         else:
             subscription = self._consumers.subscription(group, topic)
             if subscription is None:
                 remark = f"Group {group} has no subscription to topic {topic}."
                 return command.response(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark=remark)
-            kind, expression = subscription.expression_type or _TAG, subscription.sub_string or ""
+            kind, expression = subscription.expression_type or "", subscription.sub_string or ""
         request = PullRequest(
             group=group,
             topic=topic,
@@ -59,7 +56,7 @@ class PullHandlers:
             queue_offset=integer(ext, "queueOffset"),
             max_messages=integer(ext, "maxMsgNums"),
             max_bytes=optional_integer(ext, "maxMsgBytes", DEFAULT_PULL_BYTES),
-            filter=_filter(kind, expression),
+            filter=parse_filter(kind, expression),
             wait_ms=optional_integer(ext, "suspendTimeoutMillis", 0) if flags & _SUSPEND else 0,
         )
         if flags & _COMMIT_OFFSET:
@@ -79,10 +76,3 @@ def pull_answer(command: RemotingCommand, result: PullResult) -> RemotingCommand
         "maxOffset": str(result.max_offset),
     }
     return command.response(_CODES[result.status], ext=ext, body_parts=result.records)
-
-
-@lru_cache(maxsize=4096)
-def _filter(kind: str, expression: str) -> TagFilter:
-    if kind != _TAG:
-        raise MessageRefused("ILLEGAL_FILTER", f"Filters of type {kind[:40]!r} are not supported; {_TAG} is.")
-    return parse_tag_filter(expression)

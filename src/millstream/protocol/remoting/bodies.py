@@ -19,6 +19,7 @@ from millstream.protocol.remoting.fastjson import read_fastjson, write_object_ke
 __all__ = [
     "BrokerData",
     "CamelBody",
+    "CheckClientBody",
     "ClusterInfo",
     "ConsumerData",
     "ConsumerList",
@@ -100,6 +101,14 @@ class SubscriptionData(CamelBody):
     sub_string: str | None = None
     sub_version: int = 0
     expression_type: str | None = None
+
+
+class CheckClientBody(CamelBody):
+    """The subscription that a client wants to have checked before it starts; sent for filters that are not by tag."""
+
+    subscription_data: SubscriptionData
+    client_id: str | None = None
+    group: str | None = None
 
 
 class ConsumerData(CamelBody):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from millstream.model.clock import Clock
-from millstream.model.errors import ConsumeRefused, MessageRefused
-from millstream.model.filter import TagFilter, parse_tag_filter
+from millstream.model.errors import ConsumeRefused
 from millstream.protocol.grpc import messages as m
 from millstream.proxy.grpc.call import Call
 from millstream.proxy.grpc.convert import delivery
 from millstream.proxy.grpc.duration import duration_ms, timestamp
+from millstream.proxy.grpc.filter import message_filter
 from millstream.proxy.grpc.status import ok
 from millstream.proxy.processor import Processor, Receive
 
@@ -82,15 +82,7 @@ class ReceiveHandlers:
             # Other groups take from all queues, whichever one a client names: balance is by message.
             queue_id=queue.id if group.fifo and request.auto_renew and queue.id >= 0 else None,
             max_messages=request.batch_size,
-            filter=_filter(request.filter_expression),
+            filter=message_filter(request.filter_expression),
             wait_ms=polling_ms(asked_ms, call.deadline_s, push=request.auto_renew),
             attempt_id=request.attempt_id,
         )
-
-
-def _filter(expression: m.FilterExpression) -> TagFilter:
-    if expression.type == m.SQL:
-        raise MessageRefused(
-            "ILLEGAL_FILTER", f"The filter {expression.expression[:80]!r} is SQL; this server filters by tag only."
-        )
-    return parse_tag_filter(expression.expression)

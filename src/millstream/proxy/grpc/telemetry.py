@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 
 from millstream.protocol.grpc import messages as m
 from millstream.proxy.grpc.call import Call
+from millstream.proxy.grpc.filter import message_filter
 from millstream.proxy.grpc.settings import check_role, consumer_settings, producer_settings
 from millstream.proxy.grpc.status import ok
 from millstream.proxy.processor import Processor
@@ -24,7 +25,7 @@ class TelemetryHandlers:
     ) -> AsyncGenerator[m.TelemetryCommand, None]:
         """Answers each settings command with the settings that hold; other commands answer what nobody asked here.
 
-        Raises the refusal of settings that name no role, or a group or topic that is not legal.
+        Raises the refusal of settings that name no role, or a group or a filter that is not legal.
         """
         self._processor.stream_opened(call.client_id)
         try:
@@ -56,6 +57,8 @@ class TelemetryHandlers:
             topics = [topic.name for topic in asked.publishing.topics]
             self._processor.declare(call.client_id, kind, topics=topics)
             return producer_settings(asked)
+        for entry in asked.subscription.subscriptions:
+            message_filter(entry.expression)
         topics = [entry.topic.name for entry in asked.subscription.subscriptions]
         group = await self._processor.group(asked.subscription.group.name)
         self._processor.declare(call.client_id, kind, group=group.name, topics=topics)

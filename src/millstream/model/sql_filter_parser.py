@@ -1,0 +1,294 @@
+"""The grammar of a SQL92 filter, weakest binding first:
+
+    any        every { OR every }
+    every      not { AND not }
+    not        [NOT] not | predicate
+    predicate  operand [ comparison operand | IS [NOT] NULL | [NOT] BETWEEN operand AND operand
+                       | [NOT] IN (text, ...) | [NOT] CONTAINS text | [NOT] STARTSWITH text | [NOT] ENDSWITH text ]
+    operand    property | [+-] number | text | TRUE | FALSE | NULL | ( any )
+
+Source: RocketMQ's documentation of its filters. NOT binds as in SQL, weaker than a comparison.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from millstream.model.errors import MessageRefused
+from millstream.model.sql_filter_lexer import MAX_INTEGER, REMEDY, Token, TokenKind, expected, tokenize
+from millstream.model.sql_filter_terms import (
+    Condition,
+    Term,
+    TermKind,
+    between,
+    codes_of,
+    condition,
+    every,
+    is_null,
+    matching,
+    negated,
+    number_of,
+    one_of,
+    ordered,
+    same,
+    some,
+)
+
+__all__ = ["MAX_CONDITIONS", "MAX_DEPTH", "MAX_LIST_ITEMS", "Parsed", "parse"]
+
+MAX_DEPTH: Final = 32
+"""Parentheses and NOTs inside of each other at most: each costs stack while the filter is read and applied."""
+
+MAX_CONDITIONS: Final = 256
+"""Comparisons and tests of a filter at most: each is done anew for each message."""
+
+MAX_LIST_ITEMS: Final = 1024
+"""Texts of one IN list at most."""
+
+_ORDERS: Final[dict[str, Callable[[int | float, int | float], bool]]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_TEXT_TESTS: Final[dict[str, Callable[[str, str], bool]]] = {
+    "CONTAINS": operator.contains,
+    "STARTSWITH": str.startswith,
+    "ENDSWITH": str.endswith,
+}
+_NEGATABLE: Final = "BETWEEN, IN, CONTAINS, STARTSWITH or ENDSWITH"
+
+
+class Parsed(NamedTuple):
+    """The condition that a filter's text says, the number of its comparisons and tests, and its `Term.tag_codes`."""
+
+    holds: Condition
+    conditions: int
+    tag_codes: frozenset[int] | None
+
+
+def parse(expression: str) -> Parsed:
+    """What a filter's text says. Raises ILLEGAL_FILTER with the position and what was expected."""
+    parser = _Parser(tokenize(expression))
+    term = parser.any()
+    parser.end()
+    return Parsed(_condition(term), parser.conditions, term.tag_codes)
+
+
+class _Parser:
+    def __init__(self, tokens: list[Token]) -> None:
+        self._tokens = tokens
+        self._next = 0
+        self._depth = 0
+        self.conditions = 0
+
+    def any(self) -> Term:
+        terms = [self._every()]
+        while self._take("OR"):
+            terms.append(self._every())
+        if len(terms) == 1:
+            return terms[0]
+        holds = some([_condition(term) for term in terms])
+        codes = [term.tag_codes for term in terms if term.tag_codes is not None]
+        union = frozenset[int]().union(*codes) if len(codes) == len(terms) else None
+        return Term(TermKind.CONDITION, terms[0].position, holds=holds, tag_codes=union)
+
+    def end(self) -> None:
+        token = self._peek()
+        if token.source == "LIKE":
+            raise expected("CONTAINS, STARTSWITH or ENDSWITH", token.position, "LIKE, which filters do not have")
+        if token.kind is not TokenKind.END:
+            raise expected("an operator, AND, OR or the end", token.position, token.shown)
+
+    def _every(self) -> Term:
+        terms = [self._not()]
+        while self._take("AND"):
+            terms.append(self._not())
+        if len(terms) == 1:
+            return terms[0]
+        holds = every([_condition(term) for term in terms])
+        codes = [term.tag_codes for term in terms if term.tag_codes is not None]
+        common = codes[0].intersection(*codes) if codes else None
+        return Term(TermKind.CONDITION, terms[0].position, holds=holds, tag_codes=common)
+
+    def _not(self) -> Term:
+        token = self._peek()
+        if not self._take("NOT"):
+            return self._predicate()
+        self._descend(token)
+        inner = self._not()
+        self._depth -= 1
+        return Term(TermKind.CONDITION, token.position, holds=negated(_condition(inner)))
+
+    def _predicate(self) -> Term:
+        left = self._operand()
+        token = self._peek()
+        if token.source in ("=", "<>", "!="):
+            return self._equality(left, self._operator())
+        if token.source in _ORDERS:
+            self._operator()
+            return self._tested(left, ordered(_ordering(left), _ordering(self._operand()), _ORDERS[token.source]))
+        if self._take("IS"):
+            self._count(token)
+            is_negated = self._take("NOT")
+            self._expect("NULL")
+            return self._tested(left, is_null(left), is_negated=is_negated)
+        is_negated = self._take("NOT")
+        token = self._peek()
+        if token.source in ("BETWEEN", "IN", *_TEXT_TESTS) and token.kind is TokenKind.WORD:
+            self._operator()
+            return self._test(left, token, is_negated=is_negated)
+        if is_negated:
+            raise expected(_NEGATABLE, token.position, token.shown)
+        return left
+
+    def _equality(self, left: Term, token: Token) -> Term:
+        right = self._operand()
+        if token.source != "=":
+            return self._tested(left, same(left, right), is_negated=True)
+        codes = None
+        for term, other in ((left, right), (right, left)):
+            if other.kind is TermKind.TEXT:
+                codes = codes if codes is not None else codes_of(term, frozenset((str(other.value),)))
+        return Term(TermKind.CONDITION, left.position, holds=same(left, right), tag_codes=codes)
+
+    def _test(self, left: Term, token: Token, *, is_negated: bool) -> Term:
+        if token.source == "BETWEEN":
+            low = _ordering(self._operand())
+            self._expect("AND")
+            high = _ordering(self._operand())
+            _check_bounds(low, high)
+            return self._tested(left, between(_ordering(left), low, high), is_negated=is_negated)
+        if left.kind is not TermKind.PROPERTY:
+            raise expected(f"a property before {token.source}", left.position, left.kind.value)
+        if token.source == "IN":
+            texts = self._texts()
+            codes = None if is_negated else codes_of(left, texts)
+            return self._tested(left, one_of(left, texts), is_negated=is_negated, tag_codes=codes)
+        return self._tested(left, matching(left, _TEXT_TESTS[token.source], self._text()), is_negated=is_negated)
+
+    def _tested(
+        self, left: Term, holds: Condition, *, is_negated: bool = False, tag_codes: frozenset[int] | None = None
+    ) -> Term:
+        return Term(
+            TermKind.CONDITION, left.position, holds=negated(holds) if is_negated else holds, tag_codes=tag_codes
+        )
+
+    def _operand(self) -> Term:
+        token = self._peek()
+        self._next += 1
+        match token.kind, token.source:
+            case TokenKind.NAME, _:
+                return Term(TermKind.PROPERTY, token.position, token.source)
+            case TokenKind.TEXT, _:
+                return Term(TermKind.TEXT, token.position, token.value)
+            case TokenKind.NUMBER, _:
+                return _number(token, token.value)
+            case TokenKind.SYMBOL, ("+" | "-"):
+                return self._signed(token)
+            case TokenKind.SYMBOL, "(":
+                return self._group(token)
+            case TokenKind.WORD, ("TRUE" | "FALSE"):
+                is_true = token.source == "TRUE"
+                return Term(TermKind.CONDITION, token.position, holds=lambda _: is_true)
+            case TokenKind.WORD, "NULL":
+                return Term(TermKind.NULL, token.position)
+        raise expected("a property, a value or (", token.position, token.shown)
+
+    def _signed(self, sign: Token) -> Term:
+        token = self._peek()
+        self._next += 1
+        if token.kind is not TokenKind.NUMBER or isinstance(token.value, str):
+            raise expected(f"a number after {sign.source}", token.position, token.shown)
+        return _number(sign, -token.value if sign.source == "-" else token.value)
+
+    def _group(self, opened: Token) -> Term:
+        self._descend(opened)
+        inner = self.any()
+        self._expect(")")
+        self._depth -= 1
+        return inner
+
+    def _texts(self) -> frozenset[str]:
+        opened = self._expect("(")
+        texts = [self._text()]
+        while self._take(","):
+            texts.append(self._text())
+            if len(texts) > MAX_LIST_ITEMS:
+                raise expected(f"a list of at most {MAX_LIST_ITEMS} texts", opened.position, "more")
+        self._expect(")")
+        return frozenset(texts)
+
+    def _text(self) -> str:
+        token = self._peek()
+        if token.kind is not TokenKind.TEXT:
+            raise expected("a text in single quotes", token.position, token.shown)
+        self._next += 1
+        return str(token.value)
+
+    def _peek(self) -> Token:
+        return self._tokens[self._next]
+
+    def _take(self, source: str) -> bool:
+        token = self._peek()
+        if token.source != source or token.kind not in (TokenKind.WORD, TokenKind.SYMBOL):
+            return False
+        self._next += 1
+        return True
+
+    def _expect(self, source: str) -> Token:
+        token = self._peek()
+        if not self._take(source):
+            raise expected(source, token.position, token.shown)
+        return token
+
+    def _operator(self) -> Token:
+        token = self._peek()
+        self._next += 1
+        self._count(token)
+        return token
+
+    def _count(self, token: Token) -> None:
+        self.conditions += 1
+        if self.conditions > MAX_CONDITIONS:
+            raise expected(f"at most {MAX_CONDITIONS} conditions", token.position, "more")
+
+    def _descend(self, token: Token) -> None:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise expected(f"at most {MAX_DEPTH} parentheses and NOTs inside of each other", token.position, "more")
+
+
+def _number(first: Token, value: str | int | float) -> Term:
+    if value == MAX_INTEGER + 1 and isinstance(value, int):
+        raise expected(f"a number up to {MAX_INTEGER}", first.position, first.shown)
+    return Term(TermKind.NUMBER, first.position, value)
+
+
+def _condition(term: Term) -> Condition:
+    if term.kind is TermKind.TEXT or term.kind is TermKind.NUMBER:
+        raise expected("a condition", term.position, term.kind.value)
+    return condition(term)
+
+
+def _ordering(term: Term) -> Term:
+    """The term as one side of a comparison by size; text that says a number is one, as in RocketMQ."""
+    is_number_text = term.kind is TermKind.TEXT and number_of(str(term.value)) is not None
+    if term.kind is TermKind.CONDITION or (term.kind is TermKind.TEXT and not is_number_text):
+        raise expected("a number or a property", term.position, term.kind.value)
+    return term
+
+
+def _check_bounds(low: Term, high: Term) -> None:
+    bounds = [number_of(term.value) if isinstance(term.value, str) else term.value for term in (low, high)]
+    if TermKind.PROPERTY in (low.kind, high.kind) or bounds[0] is None or bounds[1] is None:
+        return
+    if bounds[0] > bounds[1]:
+        raise MessageRefused(
+            "ILLEGAL_FILTER",
+            f"The filter cannot be read at character {low.position + 1}: {bounds[0]} AND {bounds[1]} have nothing "
+            "between them.",
+            remedy=REMEDY,
+        )

@@ -1,0 +1,14 @@
+"""The filter of a subscription or a receive."""
+
+from __future__ import annotations
+
+from millstream.model.filter import FilterKind, MessageFilter
+from millstream.model.filter_expression import parse_filter
+from millstream.protocol.grpc import messages as m
+
+__all__ = ["message_filter"]
+
+
+def message_filter(expression: m.FilterExpression) -> MessageFilter:
+    """The filter that the expression says; one without a type is by tag. Raises ILLEGAL_FILTER."""
+    return parse_filter(FilterKind.SQL if expression.type == m.SQL else FilterKind.TAG, expression.expression)
