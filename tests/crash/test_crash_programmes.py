@@ -2,47 +2,67 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import multiprocessing
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
 
 import pytest
 from crash.catalogue import PROGRAMMES, run_programme
 from crash.programme import ProgrammeRun, Size
 
 SEED = 20
+WORKERS = 2
+BY_LENGTH = ("S3", "S1", "S4", "S6", "S2", "S7")
+"""The longest first, so that none is waited for alone."""
+
+Counts = dict[str, int | float]
+Passed = Callable[[str], Counts]
 
 
-def _passed(name: str, keep: Path) -> ProgrammeRun:
-    run = run_programme(name, seed=SEED, size=Size.CI, keep=keep)
-    assert not run.failures, run.verdict(f"{name} {PROGRAMMES[name].title}", 0.0)
-    return run
+@pytest.fixture(scope="module")
+def passed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Passed]:
+    """The counts of a programme that passed. All run from the start, in fresh processes of their own."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(WORKERS, mp_context=context) as pool:
+        runs: dict[str, Future[ProgrammeRun]] = {
+            name: pool.submit(run_programme, name, seed=SEED, size=Size.CI, keep=tmp_path_factory.mktemp(name))
+            for name in BY_LENGTH
+        }
+
+        def counts(name: str) -> Counts:
+            run = runs[name].result()
+            assert not run.failures, run.verdict(f"{name} {PROGRAMMES[name].title}", 0.0)
+            return run.counts
+
+        yield counts
 
 
-def test_s1_a_tail_torn_at_any_byte_costs_what_was_torn_and_nothing_else(tmp_path: Path) -> None:
-    assert _passed("S1", tmp_path).counts["starts"] >= 3_000
+def test_s1_a_tail_torn_at_any_byte_costs_what_was_torn_and_nothing_else(passed: Passed) -> None:
+    assert passed("S1")["starts"] >= 3_000
 
 
-def test_s2_every_flipped_bit_is_found_and_none_is_served(tmp_path: Path) -> None:
-    counts = _passed("S2", tmp_path).counts
+def test_s2_every_flipped_bit_is_found_and_none_is_served(passed: Passed) -> None:
+    counts = passed("S2")
     assert counts["flips"] >= 80_000
     assert counts["starts"] >= 500
 
 
-def test_s3_every_legal_disk_after_a_crash_keeps_the_promises(tmp_path: Path) -> None:
-    assert _passed("S3", tmp_path).counts["states"] >= 10_000
+def test_s3_every_legal_disk_after_a_crash_keeps_the_promises(passed: Passed) -> None:
+    assert passed("S3")["states"] >= 10_000
 
 
 @pytest.mark.official
-def test_s4_a_server_killed_under_load_loses_and_alters_nothing(tmp_path: Path) -> None:
-    counts = _passed("S4", tmp_path).counts
+def test_s4_a_server_killed_under_load_loses_and_alters_nothing(passed: Passed) -> None:
+    counts = passed("S4")
     assert counts["kills"] >= 10
     assert counts["acknowledged"] >= 500
 
 
-def test_s6_power_failures_cost_sync_flush_nothing_and_async_flush_its_window_at_most(tmp_path: Path) -> None:
-    counts = _passed("S6", tmp_path).counts
+def test_s6_power_failures_cost_sync_flush_nothing_and_async_flush_its_window_at_most(passed: Passed) -> None:
+    counts = passed("S6")
     assert counts["cuts"] >= 200
     assert counts["records_lost"] > 0
 
 
-def test_s7_a_disk_that_fails_anywhere_is_met_with_the_right_error_and_survived(tmp_path: Path) -> None:
-    assert _passed("S7", tmp_path).counts["faults"] >= 200
+def test_s7_a_disk_that_fails_anywhere_is_met_with_the_right_error_and_survived(passed: Passed) -> None:
+    assert passed("S7")["faults"] >= 200
