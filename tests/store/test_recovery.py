@@ -348,7 +348,7 @@ def test_a_checkpoint_is_replaced_after_all_that_it_speaks_of_is_on_the_disk(scr
         for operation in files.operations
         if operation.name in ("sync", "rename")
     ]
-    assert names == [
+    assert [name for name in names if name[1] != "index"] == [
         ("sync", "commitlog"),
         ("sync", "consumequeue"),
         ("sync", "consumequeue"),
