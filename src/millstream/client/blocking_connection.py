@@ -39,8 +39,9 @@ class BlockingConnection:
         """Whether it can be used: not closed, and nothing unasked has arrived, such as the server's close."""
         if self._socket.fileno() < 0:
             return False
-        readable, _, _ = select.select([self._socket], [], [], 0)
-        return not readable
+        poller = select.poll()  # Not select(), which refuses descriptors of 1,024 and more.
+        poller.register(self._socket, select.POLLIN)
+        return not poller.poll(0)
 
     def request(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
         """The answer to `command`, whatever its code. Raises TimedOut, Unreachable, PROTOCOL_VIOLATION."""
