@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from store_samples import SMALL, crashed_copy, segments
 from millstream.model.clock import ManualClock
 from millstream.model.message import Address, OutgoingMessage
 from millstream.protocol.record import decode_record
+from millstream.store.compaction.generation import CompactedEntry
 from millstream.store.message_store import MessageStore, PendingRecord
 
 HOUR_MS = 3_600_000
@@ -60,6 +62,19 @@ def test_a_due_queue_is_compacted_and_goes_on_at_its_offsets(tmp_path: Path, clo
     assert content(store) == {**last_of(1200, 3), 1200: "new"}
     assert content(store, "orders") == {0: "other"}
     store.close()
+
+
+def test_a_closed_store_lets_go_of_the_compacted_files(tmp_path: Path, clock: ManualClock) -> None:
+    store = open_store(tmp_path / "data", clock)
+    fill(store, 1200, 3, clock)
+    store.compact({"prices"})
+    (entry,) = store.entries("prices", 0, 0, 1)
+    assert isinstance(entry, CompactedEntry)
+    generation = weakref.ref(entry.generation)
+    del entry
+    assert generation() is not None
+    store.close()
+    assert generation() is None
 
 
 @pytest.mark.parametrize("loses", ["nothing", "checkpoint", "consumequeue"])

@@ -353,4 +353,5 @@ class MessageStore(QueueReader):
             self._mark.close()
             self._log.close()
             self._queues.close()
+            self._compacted.close()
             self._lock.release()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from pathlib import Path
 
 import pytest
@@ -272,6 +273,22 @@ def test_a_page_that_the_log_forgot_during_a_switch_is_read_from_the_new_generat
             return source.entries(queue_offset, max_count)
 
     assert [entry.queue_offset for entry in queue.entries(0, 100, SwitchingSource())] == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("to_its_end", [True, False])
+def test_a_compaction_that_is_over_does_not_keep_the_generation_before(scratch: Path, to_its_end: bool) -> None:
+    source = LogQueue(("a", b"1"), ("a", b"2"))
+    queue = opened(scratch, source)
+    queue.compact(source, 1, NOW)
+    before = weakref.ref(queue.generation())
+    compaction = queue.begin_compaction(source, 2, NOW)
+    if to_its_end:
+        assert compaction.step(1000)
+    else:
+        compaction.step(1)
+        compaction.abandon()
+        queue.release()
+    assert before() is None
 
 
 def test_a_released_queue_opens_its_files_again(scratch: Path) -> None:

@@ -70,6 +70,11 @@ class CompactedQueues:
         if len(self._used) > self._max_mapped:
             self._used.popitem(last=False)[0].release()
 
+    def close(self) -> None:
+        """Let go of all mapped files. Generations that are held stay readable."""
+        for queue in self._queues.values():
+            queue.release()
+
     def remove_topic(self, topic: str) -> None:
         """Stop the compactions of the topic's queues and remove their files."""
         for key in [key for key in self._queues if key[0] == topic]:

@@ -15,7 +15,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from millstream.model.errors import StoreError
@@ -116,9 +116,9 @@ class Compaction:
                 while not self.is_over and max_records > 0:
                     max_records -= next(self._pieces)
             except StopIteration:
-                self.is_over = True
+                self._end_here()
             except BaseException:
-                self.is_over = True
+                self._end_here()
                 raise
             return self.is_over
 
@@ -126,7 +126,12 @@ class Compaction:
         """Give up, after the step that is under way; what was written so far is removed. Nothing if it is over."""
         with self._mutex:
             self._pieces.close()
-            self.is_over = True
+            self._end_here()
+
+    def _end_here(self) -> None:
+        self.is_over = True
+        # Whoever keeps this shall not keep the files of the generation before, which the switch has removed.
+        self._assignment = replace(self._assignment, before=None)
 
     def _run(self) -> Generator[int]:
         writer = GenerationWriter(self._assignment.directory, self._files)
