@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -9,6 +11,27 @@ import pytest
 import pytest_asyncio
 
 from servers import Servers, running_servers, running_servers_in_thread
+
+MAX_LEFT_DESCRIPTORS = 64
+"""Descriptors that a test may leave open: all tests run in one process, and 1,024 are a usual limit."""
+
+
+@pytest.fixture(autouse=True)
+def _no_test_leaves_many_descriptors() -> Iterator[None]:
+    before = _descriptors()
+    yield
+    if _descriptors() - before > MAX_LEFT_DESCRIPTORS:
+        gc.collect()
+        left = _descriptors() - before
+        assert left <= MAX_LEFT_DESCRIPTORS, f"the test left {left} descriptors open"
+
+
+def _descriptors() -> int:
+    """How many this process has open; 0 where the system does not tell."""
+    try:
+        return len(os.listdir("/proc/self/fd"))
+    except FileNotFoundError:
+        return 0
 
 
 @pytest_asyncio.fixture
