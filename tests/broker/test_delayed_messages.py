@@ -90,6 +90,7 @@ async def test_a_message_comes_at_its_time_and_not_before(bench: Bench, wish: di
     assert (message.body, message.queue_id, message.tag, message.keys) == (b"a", 1, "t", ("k",))
     assert (message.user_properties.get("mine"), message.message_id) == ("x", "ID-a")
     assert not {"REAL_TOPIC", "REAL_QID"} & message.properties.keys()
+    assert "__TIMER_OF" not in message.user_properties
     bench.clock.advance_ms(DAY_MS)
     bench.ack(*popped, topic="later")
     assert await nothing_arrives(bench)
@@ -160,6 +161,21 @@ async def test_over_a_crash_each_message_comes_exactly_once(
         entries = store.entries("later", 1, 0, 100)
         stored = [decode_record(store.read(entry)).body.decode() for entry in entries]
         assert stored == ["0", "1", "2", "3", "4"], "each once, but for what was recalled"
+
+
+@pytest.mark.parametrize("wish", [{"TIMER_DELIVER_MS": "1"}, {"TIMER_DELAY_SEC": "9"}])
+async def test_a_received_mark_that_is_sent_again_ends_no_timer(tmp_path: Path, wish: dict[str, str]) -> None:
+    clock = ManualClock()
+    async with open_bench(tmp_path / "data", clock=clock) as bench:
+        bench.broker.topics.create(TopicConfig("later", MessageType.DELAY))
+        await send(bench, "a", TIMER_DELAY_SEC="5")
+        await send(bench, "b", __TIMER_OF="0", **wish)
+        await asyncio.to_thread(bench.broker.store.flush_log)
+        shutil.copytree(tmp_path / "data", tmp_path / "crashed")
+    async with running(tmp_path / "crashed", clock=clock) as broker:
+        bench = Bench(broker, clock)
+        clock.advance_ms(10_000)
+        assert sorted(await arrivals(bench, 2)) == ["a", "b"]
 
 
 async def test_a_message_whose_topic_is_deleted_is_let_go(bench: Bench) -> None:

@@ -12,11 +12,11 @@ from typing import Final
 
 from millstream.model.errors import MessageRefused
 from millstream.model.message import OutgoingMessage, StoredMessage
+from millstream.model.properties import TIMER_OF
 
 __all__ = [
     "LEVELS_S",
     "MAX_DELAY_MS",
-    "TIMER_OF",
     "TIMER_TOPIC",
     "delivered",
     "due_ms_of",
@@ -27,9 +27,6 @@ __all__ = [
 
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 """The system topic whose queue 0 holds what waits."""
-
-TIMER_OF: Final = "__TIMER_OF"
-"""In a delivered message, and in a cancellation: the queue offset of its record in the timer topic."""
 
 MAX_DELAY_MS: Final = 259_200_000
 """How far ahead a message may be due: 3 days."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from millstream.broker.admission import check_messages
@@ -73,6 +73,10 @@ class Sender:
 
     def _record(self, message: OutgoingMessage, queue_id: int, topic: TopicConfig) -> tuple[PendingRecord, int | None]:
         """What is stored of a message, and when it is due if it has to wait."""
+        if properties.TIMER_OF in message.properties:
+            # The broker's own mark on a message that is sent on: a start would take it for a delivery.
+            kept = {name: value for name, value in message.properties.items() if name != properties.TIMER_OF}
+            message = replace(message, properties=kept)
         if topic.message_type in _DELAYED:
             now_ms = self.clock.now_ms()
             due_ms = due_ms_of(message.properties, now_ms)

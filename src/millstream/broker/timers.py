@@ -13,12 +13,13 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from millstream.broker.delay import TIMER_OF, TIMER_TOPIC, delivered, timer_of
+from millstream.broker.delay import TIMER_TOPIC, delivered, timer_of
 from millstream.broker.reader import Reader
 from millstream.broker.topics import TopicRegistry
 from millstream.model.clock import Clock
 from millstream.model.errors import MillstreamError, Refused
 from millstream.model.message import OutgoingMessage
+from millstream.model.properties import TIMER_OF
 from millstream.protocol.record import decode_record
 from millstream.store.appender import Appender
 from millstream.store.message_store import MessageStore, PendingRecord
