@@ -42,6 +42,7 @@ __all__ = [
     "Ask",
     "Conversation",
     "Conversations",
+    "may_pass",
     "parse_addresses",
 ]
 
@@ -211,12 +212,12 @@ class Conversations:
                 return requests.sent((yield ask), queue, message_ids)
             except MillstreamError as error:
                 self.forget_route(queue.topic)
-                if attempt == retries or not _may_pass(error):
+                if attempt == retries or not may_pass(error):
                     raise
-            queue = yield from self._moved(queue)
+            queue = yield from self.moved(queue)
         raise AssertionError("the last attempt returns or raises")
 
-    def _moved(self, queue: QueueAddress) -> Conversation[QueueAddress]:
+    def moved(self, queue: QueueAddress) -> Conversation[QueueAddress]:
         """The same queue at its broker's present address, as far as a nameserver can be asked."""
         try:
             present = yield from self.queues(queue.topic, Permission.WRITE)
@@ -344,5 +345,6 @@ def _check(answer: RemotingCommand, address: str) -> None:
         raise error_of(answer, address)
 
 
-def _may_pass(error: MillstreamError) -> bool:
+def may_pass(error: MillstreamError) -> bool:
+    """Whether a send that failed with the error is worth another try."""
     return isinstance(error, Unreachable) or error.name == "TOO_MANY_REQUESTS"

@@ -10,13 +10,12 @@ from millstream.client import requests as ordinary
 from millstream.client.bulk import requests
 from millstream.client.bulk.encoding import EncodedBatch
 from millstream.client.bulk.values import BulkReceipt
-from millstream.client.conversations import RETRY_DELAY_S, SEND_RETRIES, Ask, Conversation, Conversations
+from millstream.client.conversations import RETRY_DELAY_S, SEND_RETRIES, Ask, Conversation, Conversations, may_pass
 from millstream.client.outgoing import MessageIds, outgoing_properties
 from millstream.client.values import PullBatch, QueueAddress
-from millstream.model.errors import MillstreamError, Unreachable
+from millstream.model.errors import MillstreamError
 from millstream.model.message import Message
 from millstream.model.properties import decode_properties
-from millstream.model.topic import Permission
 from millstream.protocol.remoting.batch import encode_batch_item
 
 __all__ = ["BulkConversations"]
@@ -76,19 +75,10 @@ class BulkConversations:
             except MillstreamError as error:
                 if error.name not in _NO_LANE:
                     self._conversations.forget_route(queue.topic)
-                if attempt == retries or not (isinstance(error, Unreachable) or error.name == "TOO_MANY_REQUESTS"):
+                if attempt == retries or not may_pass(error):
                     raise
-            queue = yield from self._moved(queue)
+            queue = yield from self._conversations.moved(queue)
         raise AssertionError("the last attempt returns or raises")
-
-    def _moved(self, queue: QueueAddress) -> Conversation[QueueAddress]:
-        """The same queue at its broker's present address, as far as a nameserver can be asked."""
-        try:
-            present = yield from self._conversations.queues(queue.topic, Permission.WRITE)
-        except MillstreamError:
-            return queue
-        same = (item for item in present if (item.broker_name, item.queue_id) == (queue.broker_name, queue.queue_id))
-        return next(same, queue)
 
     def _has_no_lane(self, topic: str, error: MillstreamError) -> Conversation[bool]:
         """Whether a put failed because the broker, or else the topic, takes no bulk messages at all."""
