@@ -11,14 +11,16 @@ from broker_bench import Bench, bodies
 
 from millstream.model.errors import MessageRefused, NameRefused
 from millstream.model.filter import parse_tag_filter
-from millstream.model.message import OutgoingMessage, SystemFlag
+from millstream.model.message import Address, OutgoingMessage, SystemFlag
 from millstream.model.operations import PullRequest, PullResult, PullStatus
 from millstream.model.topic import TopicConfig
-from millstream.protocol.record import decode_record, iterate_records
+from millstream.protocol.batches import unpack
+from millstream.protocol.record import decode_record, encode_record, iterate_records
 from millstream.protocol.remoting.batch import encode_batch_item
 
 PLAIN = SystemFlag.INNER_BATCH | SystemFlag.NEED_UNWRAP
 ARROW = SystemFlag.INNER_BATCH | SystemFlag.ARROW_BATCH
+HOST = Address("127.0.0.1", 10911)
 
 
 def plain(texts: Sequence[str], tags: Sequence[str] = ()) -> OutgoingMessage:
@@ -176,3 +178,28 @@ async def test_attributes_that_mean_nothing_are_refused_with_what_is_meant(
         bench.broker.topics.create(TopicConfig("new", attributes=attributes))
     assert said in str(refused.value)
     assert bench.broker.topics.find("new") is None
+
+
+@BOTH
+@pytest.mark.parametrize("tags", [["red", "", "blue"], None])
+def test_the_tag_of_a_row_is_that_of_its_message(make: Make, tags: list[str] | None) -> None:
+    batch = unpack(record_of_batch(make(["a", "b", "c"], tags) if tags else make(["a", "b", "c"])))
+    found = [batch.tag(offset) or None for offset in range(7, 10)]
+    assert found == [message.tag or None for message in batch.messages(0)]
+    assert found == ([tag or None for tag in tags] if tags else [None] * 3)
+
+
+def test_a_tag_among_the_properties_of_a_row_is_its_tag() -> None:
+    rows = pa.record_batch({"body": pa.array([b"a"], pa.binary()), "properties": pa.array(["TAGS\x01red\x02"])})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_batch(rows)
+    body = sink.getvalue().to_pybytes()
+    batch = unpack(record_of_batch(OutgoingMessage("b", body, {}, system_flag=ARROW, message_count=1)))
+    assert (batch.tag(7), batch.message(7).tag) == ("red", "red")
+
+
+def record_of_batch(message: OutgoingMessage) -> bytes:
+    """The record of a batch at queue offset 7."""
+    numbered = replace(message, properties={"INNER_NUM": str(message.message_count)}, born_host=HOST)
+    return encode_record(numbered, queue_id=0, queue_offset=7, log_offset=0, store_timestamp_ms=1, store_host=HOST)

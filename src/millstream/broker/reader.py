@@ -66,7 +66,7 @@ class Reader:
                 if batch is None:
                     expanded.append(IndexEntry(offset, entry.log_offset, 0, LOST_TAGS_CODE))
                 else:
-                    code = tags_code(batch.message(offset).tag)
+                    code = tags_code(batch.tag(offset))
                     expanded.append(IndexEntry(offset, entry.log_offset, entry.size_bytes, code))
         return expanded
 

@@ -36,6 +36,14 @@ class UnpackedBatch:
     def __len__(self) -> int:
         return len(self._items)
 
+    def tag(self, queue_offset: int) -> str | None:
+        """The tag of the message of a queue offset that the batch has, without making the message."""
+        item = self._items[queue_offset - self._head.queue_offset]
+        if len(item) == 3:
+            return item[1].get(names.TAGS)
+        _, _, tag, text = item
+        return tag or (_properties_of(item).get(names.TAGS) if text else None)
+
     def messages(self, queue_offset: int) -> list[StoredMessage]:
         """The messages from the queue offset on."""
         first = self._head.queue_offset
