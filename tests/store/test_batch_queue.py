@@ -14,6 +14,8 @@ from store_samples import SMALL, crashed_copy, message
 from millstream.protocol.record import decode_record
 from millstream.store.batch_queue import BatchQueue
 from millstream.store.consume_queue import LOST_TAGS_CODE, IndexEntry
+from millstream.store.entry_files import EntryFiles
+from millstream.store.files import OpenFiles
 from millstream.store.message_store import MessageStore, PendingRecord
 
 COUNTS = st.lists(st.integers(1, 7), min_size=1, max_size=12)
@@ -80,6 +82,19 @@ def test_every_offset_leads_to_its_batch_whatever_happened_before(
     again.close()
 
 
+def test_files_made_again_from_the_log_are_what_they_were(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    for count in (3, 1, 5, 2, 7, 1):
+        store.put([batch(count)])
+    store.close()
+    paths = sorted((tmp_path / "consumequeue" / "orders" / "0").iterdir())
+    before = [path.read_bytes() for path in paths]
+    for path in paths:
+        path.unlink()
+    open_store(tmp_path).close()
+    assert [path.read_bytes() for path in paths] == before
+
+
 def test_a_queue_is_of_the_kind_of_its_first_record(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     store.put([batch(2)])
@@ -95,16 +110,14 @@ def test_a_queue_is_of_the_kind_of_its_first_record(tmp_path: Path) -> None:
 
 
 def make_queue(tmp_path: Path) -> BatchQueue:
-    from millstream.store.files import OpenFiles
-
     files = HastyFiles()
-    return BatchQueue("orders", 0, str(tmp_path), 5, files, OpenFiles(files, 4))
+    return BatchQueue("orders", 0, EntryFiles(str(tmp_path), BatchQueue.entry_bytes, 5, files, OpenFiles(files, 4)))
 
 
 def test_lost_batches_are_one_entry_for_all_their_messages(tmp_path: Path) -> None:
     queue = make_queue(tmp_path)
-    queue.add(0, 100, 50, 0, 3)
-    queue.add(70_000, 900, 50, 0, 2)
+    queue.add(IndexEntry(0, 100, 50, 0, 3), 1)
+    queue.add(IndexEntry(70_000, 900, 50, 0, 2), 2)
     queue.visible_offset = queue.next_offset
     lost = [entry for entry in queue.entries(3, 100) if not entry.size_bytes]
     assert [(entry.queue_offset, entry.message_count) for entry in lost] == [(3, 32767), (32770, 32767), (65537, 4463)]
@@ -120,7 +133,7 @@ def test_a_trim_leaves_the_batch_that_holds_the_offset(
     bases = []
     for number, count in enumerate(counts):
         bases.append(queue.next_offset)
-        queue.add(queue.next_offset, 1000 * number, 10, 0, count)
+        queue.add(IndexEntry(queue.next_offset, 1000 * number, 10, 0, count), number)
     queue.visible_offset = total = queue.next_offset
     packed = bytes(queue.entry_files.tail[: written * 46])
     queue.entry_files.write(0, packed)

@@ -13,6 +13,7 @@ from store_samples import SMALL, bodies, pending
 
 from millstream.model.errors import NameRefused, StoreError
 from millstream.model.filter import java_hash_code
+from millstream.store.consume_queue import IndexEntry
 from millstream.store.message_store import MessageStore
 from millstream.store.queue_table import QueueTable
 
@@ -50,7 +51,7 @@ def test_any_range_reads_the_same_wherever_files_and_memory_meet(
     table = QueueTable(tmp_path_factory.mktemp("queues"), 5, HastyFiles())
     queue = table.obtain("orders", 0)
     for number in range(17):
-        queue.add(number, 1000 + number, 100, number)
+        queue.add(IndexEntry(number, 1000 + number, 100, number), 0)
     packed = bytes(queue.entry_files.tail[: written * 20])
     queue.entry_files.write(0, packed)
     queue.entry_files.forget_written(len(packed))

@@ -13,7 +13,6 @@ from typing import ClassVar, Literal
 
 from millstream.store.consume_queue import LOST_TAGS_CODE, IndexEntry, QueueExtent
 from millstream.store.entry_files import EntryFiles
-from millstream.store.files import FileLayer, OpenFiles
 
 __all__ = ["BATCH_ENTRY", "BATCH_ENTRY_BYTES", "MAX_BATCH_COUNT", "BatchQueue"]
 
@@ -33,15 +32,14 @@ class BatchQueue:
     __slots__ = ("_min_number", "_next_offset", "entry_files", "min_offset", "queue_id", "topic", "visible_offset")
 
     holds_batches: ClassVar[Literal[True]] = True
+    entry_bytes: ClassVar[int] = BATCH_ENTRY_BYTES
 
-    def __init__(
-        self, topic: str, queue_id: int, directory: str, entries_per_file: int, files: FileLayer, opened: OpenFiles
-    ) -> None:
+    def __init__(self, topic: str, queue_id: int, entry_files: EntryFiles) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self.min_offset = 0
         self.visible_offset = 0
-        self.entry_files = EntryFiles(directory, BATCH_ENTRY_BYTES, entries_per_file, files, opened)
+        self.entry_files = entry_files
         self._next_offset = 0
         self._min_number = 0
 
@@ -61,14 +59,14 @@ class BatchQueue:
         self._next_offset, self._min_number = extent.next_offset, extent.min_number
         self.entry_files.start_at(extent.next_number)
 
-    def add(self, queue_offset: int, log_offset: int, size_bytes: int, tags_code: int, count: int = 1) -> None:
-        """As `ConsumeQueue.add`, for a record of `count` messages."""
+    def add(self, found: IndexEntry, stored_ms: int) -> None:
+        """As `ConsumeQueue.add`."""
         following = self._next_offset
-        if queue_offset < following:
+        if found.queue_offset < following:
             return
-        if queue_offset > following or self.min_offset == following:
-            self.skip_to(queue_offset, log_offset)
-        self._append(queue_offset, log_offset, size_bytes, tags_code, count)
+        if found.queue_offset > following or self.min_offset == following:
+            self.skip_to(found.queue_offset, found.log_offset)
+        self._append(found, stored_ms)
 
     def skip_to(self, next_offset: int, log_offset: int) -> None:
         """As `ConsumeQueue.skip_to`; one entry stands for all the messages that are lost in a row."""
@@ -79,11 +77,12 @@ class BatchQueue:
             return
         while following < next_offset:
             count = min(next_offset - following, MAX_BATCH_COUNT)
-            self._append(following, log_offset, 0, LOST_TAGS_CODE, count)
+            self._append(IndexEntry(following, log_offset, 0, LOST_TAGS_CODE, count), stored_ms=0)
             following += count
 
-    def _append(self, base: int, log_offset: int, size_bytes: int, tags_code: int, count: int) -> None:
-        self.append(BATCH_ENTRY.pack(log_offset, size_bytes, tags_code, 0, base, count, 0, 0), count)
+    def _append(self, entry: IndexEntry, stored_ms: int) -> None:
+        base, log_offset, size_bytes, tags_code, count = entry
+        self.append(BATCH_ENTRY.pack(log_offset, size_bytes, tags_code, stored_ms, base, count, 0, 0), count)
 
     def append(self, packed: bytes, count: int) -> None:
         """Take the packed entry of the next record."""

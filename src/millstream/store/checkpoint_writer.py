@@ -1,6 +1,6 @@
 """Writing checkpoints: the consume queues' new entries go to the disk, then the position that they reach is noted.
 
-Only the queues that changed since the last checkpoint are looked at, so that ten thousand idle ones cost nothing.
+Only the queues that changed since the last checkpoint are looked at; an idle one costs its place in the document.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class CheckpointWriter:
                 raise
             with self._mutex:
                 for tail in parts.tails:
-                    tail.queue.entry_files.forget_written(len(tail.packed))
+                    tail.forget()
             self.log_offset = parts.log_offset
             self._written_s = self._clock.monotonic_s()
             for follow in self.following:
@@ -111,11 +111,7 @@ class CheckpointWriter:
 
     def _take(self) -> _Parts:
         changed, self._changed = self._changed, set()
-        tails = []
-        for queue in changed:
-            files = queue.entry_files
-            if files.tail:
-                tails.append(QueueTail(queue, files.tail_number, bytes(files.tail)))
+        tails = [QueueTail.of(queue) for queue in changed if queue.entry_files.tail]
         return _Parts(self._log.end, [(queue, queue.extent) for queue in changed], tails)
 
     def _save(self, parts: _Parts) -> None:

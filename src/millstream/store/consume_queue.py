@@ -16,7 +16,6 @@ from typing import ClassVar, Literal, NamedTuple
 
 from millstream.model.filter import java_hash_code
 from millstream.store.entry_files import EntryFiles
-from millstream.store.files import FileLayer, OpenFiles
 
 __all__ = ["ENTRY", "ENTRY_BYTES", "LOST_TAGS_CODE", "ConsumeQueue", "IndexEntry", "QueueExtent", "tags_code"]
 
@@ -67,15 +66,14 @@ class ConsumeQueue:
     __slots__ = ("entry_files", "min_offset", "queue_id", "topic", "visible_offset")
 
     holds_batches: ClassVar[Literal[False]] = False
+    entry_bytes: ClassVar[int] = ENTRY_BYTES
 
-    def __init__(
-        self, topic: str, queue_id: int, directory: str, entries_per_file: int, files: FileLayer, opened: OpenFiles
-    ) -> None:
+    def __init__(self, topic: str, queue_id: int, entry_files: EntryFiles) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self.min_offset = 0
         self.visible_offset = 0
-        self.entry_files = EntryFiles(directory, ENTRY_BYTES, entries_per_file, files, opened)
+        self.entry_files = entry_files
 
     @property
     def next_offset(self) -> int:
@@ -92,17 +90,17 @@ class ConsumeQueue:
         self.min_offset, self.visible_offset = extent.min_offset, extent.next_offset
         self.entry_files.start_at(extent.next_offset)
 
-    def add(self, queue_offset: int, log_offset: int, size_bytes: int, tags_code: int, count: int = 1) -> None:
+    def add(self, found: IndexEntry, stored_ms: int) -> None:
         """Append a record that a scan has found; offsets passed over become entries of lost records.
 
         The first entry of an empty queue sets `min_offset`. A queue offset that is there already is passed over.
         """
         following = self.next_offset
-        if queue_offset < following:
+        if found.queue_offset < following:
             return
-        if queue_offset > following or self.min_offset == following:
-            self.skip_to(queue_offset, log_offset)
-        self.entry_files.tail += ENTRY.pack(log_offset, size_bytes, tags_code)
+        if found.queue_offset > following or self.min_offset == following:
+            self.skip_to(found.queue_offset, found.log_offset)
+        self.entry_files.tail += ENTRY.pack(found.log_offset, found.size_bytes, found.tags_code)
 
     def skip_to(self, next_offset: int, log_offset: int) -> None:
         """Let the queue go on at `next_offset`, with entries of lost records up to there unless it is empty."""

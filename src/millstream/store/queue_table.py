@@ -9,6 +9,7 @@ from typing import NamedTuple
 from millstream.model.errors import NameRefused
 from millstream.store.batch_queue import BatchQueue
 from millstream.store.consume_queue import ConsumeQueue
+from millstream.store.entry_files import EntryFiles
 from millstream.store.files import FileLayer, OpenFiles
 
 __all__ = ["AnyQueue", "QueueTable", "QueueTail"]
@@ -30,6 +31,15 @@ class QueueTail(NamedTuple):
     queue: AnyQueue
     first: int
     packed: bytes
+
+    @classmethod
+    def of(cls, queue: AnyQueue) -> QueueTail:
+        """What the queue has in memory now."""
+        return cls(queue, queue.entry_files.tail_number, bytes(queue.entry_files.tail))
+
+    def forget(self) -> None:
+        """Leave the entries, which were written, to the files from here on."""
+        self.queue.entry_files.forget_written(len(self.packed))
 
 
 class QueueTable:
@@ -67,7 +77,8 @@ class QueueTable:
             raise NameRefused("QUEUE_NOT_FOUND", f"The topic {topic} has no queue {queue_id}.")
         kind = BatchQueue if holds_batches else ConsumeQueue
         directory = f"{self._directory}/{topic}/{queue_id}"
-        return kind(topic, queue_id, directory, self._entries_per_file, self._files, self._opened)
+        entry_files = EntryFiles(directory, kind.entry_bytes, self._entries_per_file, self._files, self._opened)
+        return kind(topic, queue_id, entry_files)
 
     def list_queue(self, queue: AnyQueue) -> None:
         """Take an unlisted queue into the table."""

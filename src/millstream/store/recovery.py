@@ -175,7 +175,7 @@ class Recovery:
                 continue
             queue = self._queues.obtain(topic, queue_id, holds_batches=batch_count is not None)
             if wanted is None or queue in wanted:
-                queue.add(queue_offset, log_offset, size_bytes, tags_code(tag), batch_count or 1)
+                queue.add(IndexEntry(queue_offset, log_offset, size_bytes, tags_code(tag), batch_count or 1), stored_ms)
                 self._bound_memory()
         self._damaged_places += scan.damaged
         return count
@@ -183,10 +183,8 @@ class Recovery:
     def _bound_memory(self) -> None:
         self._entries_in_memory += 1
         if self._entries_in_memory >= MAX_ENTRIES_IN_MEMORY:
-            tails = [
-                QueueTail(queue, queue.entry_files.tail_number, bytes(queue.entry_files.tail)) for queue in self._queues
-            ]
+            tails = [QueueTail.of(queue) for queue in self._queues if queue.entry_files.tail]
             self._queues.write_tails(tails)
             for tail in tails:
-                tail.queue.entry_files.forget_written(len(tail.packed))
+                tail.forget()
             self._entries_in_memory = 0
