@@ -44,6 +44,7 @@ __all__ = [
     "iterate_records",
     "offset_message_id",
     "outline_record",
+    "possible_records",
     "split_record",
     "store_timestamp_ms",
     "system_flag_of",
@@ -54,6 +55,8 @@ MAGIC_V1 = 0xDAA320A7 - 0x1_0000_0000
 MAGIC_V2 = 0xDAA320AB - 0x1_0000_0000
 MAGIC_BLANK = 0xCBD43194 - 0x1_0000_0000
 
+_MAGIC = re.compile(b"|".join(re.escape(struct.pack(">i", magic)) for magic in (MAGIC_V1, MAGIC_V2)))
+_SIZE_BYTES = 4
 _TAG = re.compile(rb"\x02TAGS\x01([^\x02]*)")
 _INNER_NUMBER = re.compile(rb"\x02INNER_NUM\x01(\d{1,9})\x02")
 _CHECKSUM = "__CRC32#"
@@ -304,6 +307,12 @@ def verify_record(record: bytes | memoryview) -> bool:
     if len(view) < MIN_RECORD_BYTES or int.from_bytes(view[:4], "big") != len(view):
         return False
     return _passes_checksum(view)
+
+
+def possible_records(data: bytes | memoryview, start: int) -> Iterator[int]:
+    """Where a record may begin, from `start` on: its magic is at its place. For going on behind damage."""
+    for found in _MAGIC.finditer(data, start + _SIZE_BYTES):
+        yield found.start() - _SIZE_BYTES
 
 
 class RecordOutline(NamedTuple):

@@ -7,7 +7,6 @@ next record.
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Iterator
 
@@ -18,6 +17,7 @@ from millstream.protocol.record import (
     MIN_RECORD_BYTES,
     RecordOutline,
     outline_record,
+    possible_records,
     verify_record,
 )
 from millstream.store.commit_log import BLANK_BYTES, CommitLog, Segment
@@ -26,8 +26,6 @@ from millstream.store.consume_queue import IndexEntry
 __all__ = ["LogScan", "is_named_by", "record_at"]
 
 _SIZE_AND_MAGIC = struct.Struct(">ii")
-_SIZE_BYTES = 4
-_MAGIC = re.compile(b"|".join(re.escape(struct.pack(">i", magic)) for magic in (MAGIC_V1, MAGIC_V2)))
 _PLACE = struct.Struct(">ii4xi4xqq")
 """Size, magic, queue number, queue offset and log offset at the head of a record."""
 
@@ -100,8 +98,7 @@ class LogScan:
 
     def _next_record(self, segment: Segment, view: memoryview) -> int:
         """The log offset of the next record of the segment, or the segment's end."""
-        for found in _MAGIC.finditer(view, self.position - segment.start + 1 + _SIZE_BYTES):
-            position = found.start() - _SIZE_BYTES
+        for position in possible_records(view, self.position - segment.start + 1):
             if record_at(view, position, segment.start + position) is not None:
                 return segment.start + position
         return segment.end

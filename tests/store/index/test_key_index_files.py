@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from pathlib import Path
-from zlib import crc32
 
 import pytest
 from crash.file_twins import FailingFiles, HastyFiles, PowerLossFiles, RecordingFiles
 from key_index_samples import SMALL_SEGMENTS, TINY_RUNS, IndexedStore, keyed
 
 from millstream.model.errors import StoreError
+from millstream.store.file_head import file_head
 from millstream.store.files import FileLayer
 from millstream.store.index.key_index import KeyIndexOptions
 
@@ -108,18 +108,13 @@ def test_any_damaged_block_of_a_large_run_gives_no_wrong_answer(scratch: Path) -
         assert indexed.index.verify() == 1
 
 
-def version_two(content: bytes) -> bytes:
-    preface = content[:8] + (2).to_bytes(4, "big")
-    return preface + crc32(preface).to_bytes(4, "big") + b"what a later release may write"
-
-
 def test_a_later_version_is_refused_and_nothing_is_touched(scratch: Path) -> None:
     indexed = filled(scratch)
     indexed.put(keyed("more"))
     assert indexed.extend()
     damaged, later = indexed.run_files()
     damaged.write_bytes(b"damaged")
-    later.write_bytes(version_two(later.read_bytes()))
+    later.write_bytes(file_head(b"MSKEYRUN", 2) + b"what a later release may write")
     partial = damaged.with_name(damaged.name + ".tmp")
     partial.write_bytes(b"partial")
     before = {path: path.read_bytes() for path in indexed.runs.iterdir()}

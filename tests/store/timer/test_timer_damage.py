@@ -10,9 +10,9 @@ import pytest
 from timer_samples import NOW_MS, History, crashed_copy, open_small
 
 from millstream.model.errors import StoreError
-from millstream.store.timer.file_head import FORMAT_VERSION, file_head
+from millstream.store.file_head import file_head
 from millstream.store.timer.hour import HOUR_MS
-from millstream.store.timer.timer_checkpoint import CHECKPOINT_MAGIC
+from millstream.store.timer.timer_checkpoint import CHECKPOINT_MAGIC, FORMAT_VERSION
 from millstream.store.timer.timer_store import TimerStore
 
 
@@ -128,9 +128,7 @@ def test_a_file_of_another_version_is_refused_and_left_as_it_is(scratch: Path, h
 
 
 def _of_version(version: int, content: bytes) -> bytes:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("millstream.store.timer.file_head.FORMAT_VERSION", version)
-        return file_head(content[: len(CHECKPOINT_MAGIC)]) + content[16:]
+    return file_head(content[: len(CHECKPOINT_MAGIC)], version) + content[16:]
 
 
 def test_files_of_others_in_the_directory_are_left_alone(scratch: Path, history: History) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 from zlib import crc32
@@ -18,10 +17,9 @@ import msgspec
 
 from millstream.protocol.changelog import KeyOf
 from millstream.protocol.record import (
-    MAGIC_V1,
-    MAGIC_V2,
     MIN_RECORD_BYTES,
     outline_record,
+    possible_records,
     split_record,
     verify_record,
 )
@@ -40,7 +38,6 @@ _DAMAGED_SUFFIX = ".damaged"
 _NAME_DIGITS = 10
 _NAME = re.compile(rf"\d{{{_NAME_DIGITS}}}")
 _SIZE_BYTES = 4
-_MAGIC = re.compile(b"|".join(re.escape(struct.pack(">i", magic)) for magic in (MAGIC_V1, MAGIC_V2)))
 
 _log = logging.getLogger(__name__)
 
@@ -163,5 +160,4 @@ def _whole_records(data: memoryview) -> Iterator[tuple[int, memoryview]]:
             yield position, record
             position += size_bytes
             continue
-        found = _MAGIC.search(data, position + 1 + _SIZE_BYTES)
-        position = found.start() - _SIZE_BYTES if found is not None else len(data)
+        position = next(possible_records(data, position + 1), len(data))

@@ -1,12 +1,11 @@
 """Files of the key index: runs, each the sorted entries of one range of the log. A run never changes.
 
-    magic 8 bytes | uint32 version | uint32 CRC-32 of these 12 bytes |
+    the head (`file_head.py`) |
     uint32 level | uint64 entries | uint64 begin | uint64 end | int64 begin ms | int64 end ms | uint32 CRC-32 so far |
     blocks: up to 255 entries | uint32 CRC-32 of them, started from the block's number
 
 Integers are big-endian. The file is named by the log offsets where its range begins and ends. An entry is
-`uint32 hash | uint64 log offset | uint32 store time in s`, and the entries are in the order of their bytes. The first
-16 bytes are the same in all versions to come, so that a later version is told from a damaged file.
+`uint32 hash | uint64 log offset | uint32 store time in s`, and the entries are in the order of their bytes.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from pathlib import Path
 from zlib import crc32
 
 from millstream.model.errors import StoreError
+from millstream.store.file_head import HEAD_BYTES, file_head, is_whole_head
 from millstream.store.files import FileLayer
 
 __all__ = [
@@ -55,11 +55,9 @@ BLOCK_BYTES = BLOCK_ENTRIES * ENTRY_BYTES + 4
 PARTIAL_SUFFIX = ".tmp"
 
 _MAGIC = b"MSKEYRUN"
-_PREFACE = struct.Struct(">8sI")
 _FIELDS = struct.Struct(">IQQQqq")
 _CHECKSUM = struct.Struct(">I")
-_FIELDS_POSITION = _PREFACE.size + _CHECKSUM.size
-HEADER_BYTES = _FIELDS_POSITION + _FIELDS.size + _CHECKSUM.size
+HEADER_BYTES = HEAD_BYTES + _FIELDS.size + _CHECKSUM.size
 _MAX_SECONDS = 2**32 - 1
 _NAME = re.compile(r"\d{20}-\d{20}", re.ASCII)
 
@@ -110,9 +108,8 @@ class RunSpan:
 
 def pack_header(span: RunSpan, entries: int) -> bytes:
     """The first bytes of a run's file."""
-    preface = _PREFACE.pack(_MAGIC, FORMAT_VERSION)
     fields = _FIELDS.pack(span.level, entries, span.begin, span.end, span.begin_ms, span.end_ms)
-    header = preface + _CHECKSUM.pack(crc32(preface)) + fields
+    header = file_head(_MAGIC, FORMAT_VERSION) + fields
     return header + _CHECKSUM.pack(crc32(header))
 
 
@@ -182,15 +179,11 @@ def load_run(path: Path, files: FileLayer) -> KeyRun | None:
     """
     with files.opened(path) as descriptor:
         header, size = files.pread(descriptor, HEADER_BYTES, 0), files.size(descriptor)
-    preface = header[: _PREFACE.size]
-    if header[_PREFACE.size : _FIELDS_POSITION] != _CHECKSUM.pack(crc32(preface)) or preface[:8] != _MAGIC:
+    if not is_whole_head(header, _MAGIC, FORMAT_VERSION, path):
         return None
-    version = _PREFACE.unpack(preface)[1]
-    if version != FORMAT_VERSION:
-        raise StoreError("STORE_FORMAT", f"{path} has the format {version}, not {FORMAT_VERSION}.")
     if len(header) < HEADER_BYTES or header[-4:] != _CHECKSUM.pack(crc32(header[:-4])):
         return None
-    level, entries, begin, end, begin_ms, end_ms = _FIELDS.unpack_from(header, _FIELDS_POSITION)
+    level, entries, begin, end, begin_ms, end_ms = _FIELDS.unpack_from(header, HEAD_BYTES)
     run = KeyRun(path, RunSpan(begin, end, begin_ms, end_ms, level), entries)
     whole_size = HEADER_BYTES + entries * ENTRY_BYTES + run.blocks * 4
     return run if size == whole_size and path.name == run_path(path.parent, begin, end).name else None

@@ -12,9 +12,19 @@ from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
-from millstream.store.timer.file_head import HEAD_BYTES, file_head, is_whole_head
+from millstream.store.file_head import HEAD_BYTES, file_head, is_whole_head
 
-__all__ = ["CHECKPOINT_MAGIC", "TimerCheckpoint", "TimerFile", "decode_checkpoint", "encode_checkpoint"]
+__all__ = [
+    "CHECKPOINT_MAGIC",
+    "FORMAT_VERSION",
+    "TimerCheckpoint",
+    "TimerFile",
+    "decode_checkpoint",
+    "encode_checkpoint",
+]
+
+FORMAT_VERSION = 1
+"""Of the checkpoint, and with it of the timer files."""
 
 CHECKPOINT_MAGIC = b"MSTMRCHK"
 
@@ -46,14 +56,18 @@ def encode_checkpoint(checkpoint: TimerCheckpoint) -> bytes:
     """The content of the checkpoint's file."""
     *fields, rows = checkpoint
     content = b"".join(
-        [file_head(CHECKPOINT_MAGIC), _FIELDS.pack(*fields, len(rows)), *(_ROW.pack(*row) for row in rows)]
+        [
+            file_head(CHECKPOINT_MAGIC, FORMAT_VERSION),
+            _FIELDS.pack(*fields, len(rows)),
+            *(_ROW.pack(*row) for row in rows),
+        ]
     )
     return content + _SEAL.pack(crc32(content))
 
 
 def decode_checkpoint(content: bytes, path: Path) -> TimerCheckpoint | None:
     """The checkpoint, or None if it is damaged. Raises STORE_FORMAT for one of another version."""
-    if not is_whole_head(content, CHECKPOINT_MAGIC, path):
+    if not is_whole_head(content, CHECKPOINT_MAGIC, FORMAT_VERSION, path):
         return None
     end = len(content) - _SEAL.size
     rows_start = HEAD_BYTES + _FIELDS.size

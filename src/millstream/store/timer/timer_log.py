@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
+from millstream.store.file_head import HEAD_BYTES, file_head, is_whole_head
 from millstream.store.files import FileLayer
-from millstream.store.timer.file_head import HEAD_BYTES, file_head, is_whole_head
 from millstream.store.timer.timer_checkpoint import (
     CHECKPOINT_MAGIC,
+    FORMAT_VERSION,
     TimerCheckpoint,
     TimerFile,
     decode_checkpoint,
@@ -83,7 +84,7 @@ class TimerLog:
             if is_checkpoint or _NAME.fullmatch(path.name):
                 with self._files.opened(path) as descriptor:
                     head = self._files.pread(descriptor, HEAD_BYTES, 0)
-                is_whole_head(head, CHECKPOINT_MAGIC if is_checkpoint else _MAGIC, path)
+                is_whole_head(head, CHECKPOINT_MAGIC if is_checkpoint else _MAGIC, FORMAT_VERSION, path)
 
     def _load_checkpoint(self, queue_end: int, log_end: int) -> LoadedTimers | None:
         self._files.make_directory(self._directory)
@@ -117,7 +118,7 @@ class TimerLog:
             if self._files.exists(path):
                 with self._files.opened(path) as descriptor:
                     content = self._files.pread(descriptor, row.size_bytes, 0)
-            if crc32(content) != row.checksum or not is_whole_head(content, _MAGIC, path):
+            if crc32(content) != row.checksum or not is_whole_head(content, _MAGIC, FORMAT_VERSION, path):
                 _log.warning("The timer file %s is damaged or missing.", path)
                 return None
             entries.frombytes(content[HEAD_BYTES:])
@@ -169,7 +170,7 @@ class TimerLog:
     def _append(self, row: TimerFile, data: bytes) -> TimerFile:
         is_new = not row.size_bytes
         if is_new:
-            data = file_head(_MAGIC) + data
+            data = file_head(_MAGIC, FORMAT_VERSION) + data
         with self._files.opened(self._path(row), create=is_new) as descriptor:
             self._files.pwrite(descriptor, data, row.size_bytes)
             self._files.fdatasync(descriptor)
