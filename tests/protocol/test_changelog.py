@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millstream.model.message import Address, OutgoingMessage
-from millstream.protocol.changelog import Changelog, last_changes
+from millstream.protocol.changelog import Changelog
 from millstream.protocol.record import RecordEncoder
 
 _HOST = Address("10.0.0.9", 4)
@@ -42,8 +42,3 @@ def test_passing_over_a_gap_never_goes_back() -> None:
     changelog.pass_to(9)
     changelog.pass_to(7)
     assert changelog.next_offset == 9
-
-
-def test_the_last_change_of_each_key_is_one_write() -> None:
-    changes = Changelog().changes(_records((0, "a", b"1"), (1, "b", b"2"), (2, "a", b""), (3, "b", b"3")))
-    assert last_changes(changes) == {b"a": (b"a", None, 2), b"b": (b"b", b"3", 3)}

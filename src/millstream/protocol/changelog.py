@@ -1,7 +1,4 @@
-"""Records in, changes of keys out: what a state store takes from a compacted queue, whoever reads it.
-
-Pure: the broker's own reader uses it over a generation and the log, a client over what its pulls bring.
-"""
+"""Records in, changes of keys out: what a state store takes from a compacted queue."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import NamedTuple
 
 from millstream.protocol.record import RecordParts, split_record
 
-__all__ = ["Change", "Changelog", "KeyOf", "key_of_record", "last_changes"]
+__all__ = ["Change", "Changelog", "KeyOf", "key_of_record"]
 
 _KEYS = re.compile(rb"(?:^|\x02)KEYS\x01 *([^\x02 ]+)")
 
@@ -36,9 +33,8 @@ class Change(NamedTuple):
 class Changelog:
     """Reads one queue from `next_offset` on. Gaps are passed over, and so is what was taken before."""
 
-    def __init__(self, next_offset: int = 0, key_of: KeyOf = key_of_record) -> None:
+    def __init__(self, next_offset: int = 0) -> None:
         self.next_offset = next_offset
-        self._key_of = key_of
 
     def changes(self, records: Iterable[memoryview]) -> Iterator[Change]:
         """The changes of whole, verified records in the order of their offsets. Records without a key are none."""
@@ -47,15 +43,10 @@ class Changelog:
             if parts.queue_offset < self.next_offset:
                 continue
             self.next_offset = parts.queue_offset + 1
-            key = self._key_of(parts)
+            key = key_of_record(parts)
             if key is not None:
                 yield Change(key, parts.body if len(parts.body) else None, parts.queue_offset)
 
     def pass_to(self, next_offset: int) -> None:
         """Go on at `next_offset`, if that is further on: there is nothing before it any more."""
         self.next_offset = max(self.next_offset, next_offset)
-
-
-def last_changes(changes: Iterable[Change]) -> dict[bytes, Change]:
-    """The last change of each key; one write to a state store instead of several."""
-    return {change.key: change for change in changes}

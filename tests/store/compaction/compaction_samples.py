@@ -10,13 +10,25 @@ from crash.file_twins import HastyFiles
 
 from millstream.model.errors import StoreError
 from millstream.model.message import Address, OutgoingMessage
-from millstream.protocol.changelog import key_of_record
+from millstream.protocol.changelog import Changelog, key_of_record
 from millstream.protocol.record import RecordParts, encode_record, split_record
 from millstream.store.compaction.compacted_queue import CompactedQueue
 from millstream.store.compaction.compaction import CompactionOptions
+from millstream.store.compaction.generation import CompactedEntry
+from millstream.store.compaction.source import QueueSource
 from millstream.store.consume_queue import IndexEntry, tags_code
 
-__all__ = ["RETENTION_MS", "CrashingFiles", "LogQueue", "content", "key_and_body", "opened", "readable", "record"]
+__all__ = [
+    "RETENTION_MS",
+    "CrashingFiles",
+    "LogQueue",
+    "Table",
+    "content",
+    "key_and_body",
+    "opened",
+    "readable",
+    "record",
+]
 
 RETENTION_MS = 100
 _HOST = Address("127.0.0.1", 10911)
@@ -139,14 +151,55 @@ def key_and_body(found: memoryview) -> tuple[str | None, bytes]:
     return (None if key is None else key.decode(), bytes(parts.body))
 
 
+class Table:
+    """A state store that reads a queue from its start on, as pulls do.
+
+    It begins anew where a tombstone that it has not met may be gone: the header in use says so.
+    """
+
+    def __init__(self) -> None:
+        self.state: dict[bytes, bytes] = {}
+        self.restarts = 0
+        self._changelog = Changelog()
+        self._forgotten_end = 0
+
+    @property
+    def next_offset(self) -> int:
+        return self._changelog.next_offset
+
+    def read(self, queue: CompactedQueue, source: QueueSource, max_records: int) -> bool:
+        """Apply the next changes; whether there were any."""
+        forgotten_end = queue.header.forgotten_end if queue.header is not None else 0
+        if forgotten_end > self._forgotten_end:
+            if 0 < self.next_offset < forgotten_end:
+                self._changelog = Changelog()
+                self.state.clear()
+                self.restarts += 1
+            self._forgotten_end = forgotten_end
+        entries = queue.entries(self.next_offset, max_records, source)
+        for change in self._changelog.changes(read_entry(entry, source) for entry in entries):
+            if change.value is None:
+                self.state.pop(change.key, None)
+            else:
+                self.state[change.key] = bytes(change.value)
+        return bool(entries)
+
+    def read_all(self, queue: CompactedQueue, source: QueueSource, max_records: int) -> None:
+        while self.read(queue, source, max_records):
+            pass
+
+
+def read_entry(entry: IndexEntry, source: QueueSource) -> memoryview:
+    return entry.generation.read(entry) if isinstance(entry, CompactedEntry) else source.read(entry)
+
+
 def readable(queue: CompactedQueue, source: LogQueue, queue_offset: int = 0) -> dict[int, bytes | None]:
     """Every record from the offset on as a reader gets it, by queue offset; None for one that is named as damaged."""
     found: dict[int, bytes | None] = {}
     for entry in queue.entries(queue_offset, 1_000_000, source):
         assert entry.queue_offset not in found
-        generation = getattr(entry, "generation", None)
         try:
-            found[entry.queue_offset] = bytes(source.read(entry) if generation is None else generation.read(entry))
+            found[entry.queue_offset] = bytes(read_entry(entry, source))
         except StoreError as error:
             if error.name != "RECORD_DAMAGED":
                 raise

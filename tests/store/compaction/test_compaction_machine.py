@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from compaction_samples import RETENTION_MS, CrashingFiles, LogQueue, content, opened
+from compaction_samples import RETENTION_MS, CrashingFiles, LogQueue, Table, content, opened
 from crash.file_twins import HastyFiles
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -15,7 +15,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from millstream.store.compaction.compacted_queue import CompactedQueue
 from millstream.store.compaction.compaction import Compaction
-from millstream.store.compaction.snapshot_reader import SnapshotReader
 
 KEYS = st.sampled_from(["a", "b", "c", "d", "e"])
 
@@ -52,25 +51,6 @@ class Model:
 
     def last_values(self) -> dict[bytes, bytes]:
         return {key: body for key, body in {key.encode(): body for key, body in self.puts}.items() if body}
-
-
-class Table:
-    """A state store: a reader and what it was told so far. It survives a crash of the broker."""
-
-    def __init__(self, reader: SnapshotReader) -> None:
-        self.reader = reader
-        self.state: dict[bytes, bytes] = {}
-
-    def read(self, max_records: int) -> bool:
-        piece = self.reader.read(max_records)
-        if piece.starts_over:
-            self.state.clear()
-        for change in piece.changes:
-            if change.value is None:
-                self.state.pop(change.key, None)
-            else:
-                self.state[change.key] = bytes(change.value)
-        return bool(piece.changes)
 
 
 class CompactionMachine(RuleBasedStateMachine):
@@ -158,8 +138,6 @@ class CompactionMachine(RuleBasedStateMachine):
             shutil.copytree(self.queue.directory, directory)
         self.compaction = None
         self.queue = self._open(directory)
-        for table in self.tables:
-            table.reader = SnapshotReader(self.queue, self.source, resume_offset=table.reader.next_offset)
 
     @rule()
     def trim_the_log(self) -> None:
@@ -172,22 +150,19 @@ class CompactionMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.tables) < 3)
     @rule()
     def open_table(self) -> None:
-        self.tables.append(Table(SnapshotReader(self.queue, self.source)))
+        self.tables.append(Table())
 
     @precondition(lambda self: self.tables)
     @rule(data=st.data(), max_records=st.sampled_from([1, 2, 100]))
     def read_some(self, data: st.DataObject, max_records: int) -> None:
-        data.draw(st.sampled_from(self.tables)).read(max_records)
+        data.draw(st.sampled_from(self.tables)).read(self.queue, self.source, max_records)
 
     @precondition(lambda self: self.tables)
     @rule(data=st.data())
     def read_all(self, data: st.DataObject) -> None:
         table = data.draw(st.sampled_from(self.tables))
-        while table.read(2):
-            pass
-        assert table.reader.is_snapshot_read
+        table.read_all(self.queue, self.source, 2)
         assert table.state == self.model.last_values()
-        assert table.reader.lost_records == 0
 
     @invariant()
     def the_queue_holds_what_the_model_holds(self) -> None:
@@ -200,10 +175,11 @@ class CompactionMachine(RuleBasedStateMachine):
         assert content(self.queue, self.source, middle) == {n: put for n, put in expected.items() if n >= middle}
 
     @invariant()
-    def a_new_snapshot_is_the_last_value_of_each_key(self) -> None:
+    def a_new_table_holds_the_last_value_of_each_key(self) -> None:
         if hasattr(self, "queue"):
-            snapshot = SnapshotReader(self.queue, self.source).read_snapshot()
-            assert snapshot == self.model.last_values()
+            table = Table()
+            table.read_all(self.queue, self.source, 1000)
+            assert table.state == self.model.last_values()
 
     def teardown(self) -> None:
         if self.compaction is not None:

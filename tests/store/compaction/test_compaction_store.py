@@ -4,36 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from compaction_samples import key_and_body
+from compaction_samples import Table, key_and_body
 from crash.file_twins import HastyFiles
 from store_samples import SMALL
 
 from millstream.model.message import Address, OutgoingMessage
 from millstream.store.compaction.compacted_queue import CompactedQueue
-from millstream.store.compaction.generation import CompactedEntry
-from millstream.store.compaction.snapshot_reader import SnapshotReader
-from millstream.store.consume_queue import IndexEntry
 from millstream.store.message_store import MessageStore
 from millstream.store.write_batch import PendingRecord
-
-
-class StoreQueue:
-    """One queue of a store as compaction sees it."""
-
-    def __init__(self, store: MessageStore) -> None:
-        self.store = store
-
-    def min_offset(self) -> int:
-        return self.store.min_offset("prices", 0)
-
-    def end_offset(self) -> int:
-        return self.store.max_offset("prices", 0)
-
-    def entries(self, queue_offset: int, max_count: int) -> list[IndexEntry]:
-        return self.store.entries("prices", 0, queue_offset, max_count)
-
-    def read(self, entry: IndexEntry) -> memoryview:
-        return self.store.read(entry)
 
 
 def _put(store: MessageStore, key: str, body: bytes) -> None:
@@ -45,19 +23,22 @@ def test_a_store_and_its_compacted_queue_give_each_record_as_it_was_put(scratch:
     store = MessageStore.open(scratch / "store", SMALL, files=HastyFiles())
     for number in range(30):
         _put(store, f"k{number % 4}", b"%d" % number)
-    source = StoreQueue(store)
+    queue_of_log = store._queues.find("prices", 0)
+    assert queue_of_log is not None
+    source = store.log_queue(queue_of_log)
     stored = {entry.queue_offset: bytes(store.read(entry)) for entry in source.entries(0, 100)}
     queue = CompactedQueue("prices", 0, scratch / "compaction", HastyFiles())
     queue.recover(source.min_offset())
     queue.compact(source, 20, 5_000)
     found = {}
     for entry in queue.entries(0, 100, source):
-        record = entry.generation.read(entry) if isinstance(entry, CompactedEntry) else store.read(entry)
+        record = store.read(entry)
         assert bytes(record) == stored[entry.queue_offset]
         assert entry.tags_code == source.entries(entry.queue_offset, 1)[0].tags_code
         found[entry.queue_offset] = key_and_body(record)
     assert list(found) == [16, 17, 18, 19, *range(20, 30)]
     assert found[16] == ("k0", b"16")
-    snapshot = SnapshotReader(queue, source).read_snapshot()
-    assert snapshot == {b"k0": b"28", b"k1": b"29", b"k2": b"26", b"k3": b"27"}
+    table = Table()
+    table.read_all(queue, source, 1000)
+    assert table.state == {b"k0": b"28", b"k1": b"29", b"k2": b"26", b"k3": b"27"}
     store.close()

@@ -1,4 +1,4 @@
-"""Where compaction and snapshot readers get the records from that no generation covers: the ordinary queue."""
+"""Where compaction and readers get the records from that no generation covers: the ordinary queue."""
 
 from __future__ import annotations
 
