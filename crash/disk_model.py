@@ -8,11 +8,12 @@ earlier ones to the same sector along, and a long write may be torn between sect
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["ROOT", "SECTOR_BYTES", "Choice", "DiskModel", "DiskState", "Step"]
+__all__ = ["ROOT", "SECTOR_BYTES", "Choice", "DiskModel", "DiskState", "Step", "random_choice"]
 
 SECTOR_BYTES = 512
 ROOT = 0
@@ -37,11 +38,20 @@ class Step(NamedTuple):
     """Steps of one rename share it: they reach the disk together."""
 
 
-Choice = Callable[[int, "str"], int]
+Choice = Callable[[int, str], int]
 """Given how many versions something has and a word for it, the version to take: 0 is the oldest."""
 
 DiskState = dict[str, bytes | None]
 """Path below the data directory to content; None for a directory."""
+
+
+def random_choice(choose: random.Random, share: float) -> Choice:
+    """Each thing at a version of its own; `share` is how much of all tends to be on the disk as it was last."""
+
+    def pick(versions: int, _what: str) -> int:
+        return versions - 1 if choose.random() < share else choose.randrange(versions)
+
+    return pick
 
 
 class _File:

@@ -11,13 +11,13 @@ import random
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-from crash.disk_model import DiskState
+from crash.disk_model import random_choice
 from crash.ledger import Ledger, Sent, content_of
 from crash.programme import ANY_ERROR, ProgrammeRun
-from crash.traced_files import HASTY, TracedFiles
-from crash.write_order import lay_out
+from crash.traced_files import HASTY, TracedFiles, crash_state, lay_out
 from millstream.model.clock import ManualClock
 from millstream.model.errors import MillstreamError
 from millstream.store.message_store import MessageStore, StoreOptions
@@ -143,9 +143,9 @@ class _Life:
         self.flushed = len(self.ledger.sent)
         return True
 
-    def _attempt(self, call: object) -> bool:
+    def _attempt(self, call: Callable[[], object]) -> bool:
         try:
-            call()  # type: ignore[operator]
+            call()
         except MillstreamError as error:
             self.errors.append(error)
             return False
@@ -204,11 +204,7 @@ def _fail_at(run: ProgrammeRun, fail_at: int, error: int, *, is_lasting: bool) -
 
 def _restart(run: ProgrammeRun, files: FaultyFiles, life: _Life, directory: Path, label: str) -> None:
     """Power fails as well: what a failed sync left may be gone, what was acknowledged may not."""
-    model = files.model_at_start
-    for step in files.steps:
-        model.take(step)
-    choose = random.Random(run.random.random())
-    state: DiskState = model.state(lambda versions, _what: choose.randrange(versions))
+    state = crash_state(files, random_choice(random.Random(run.random.random()), share=0.0))
     lay_out(state, directory)
     try:
         store = MessageStore.open(directory, OPTIONS, clock=ManualClock(step_ms=1), files=HASTY)

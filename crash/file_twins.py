@@ -1,18 +1,15 @@
-"""Twins of the file layer: one that keeps a record, one that fails on demand, one that loses what was not synced."""
+"""Twins of the file layer: one that waits for no disk, one that keeps a record, one that fails on demand."""
 
 from __future__ import annotations
 
 import os
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from millstream.store.files import FileLayer
 
-__all__ = ["FailingFiles", "HastyFiles", "Operation", "PowerLossFiles", "RecordingFiles"]
-
-SECTOR_BYTES = 512
+__all__ = ["FailingFiles", "HastyFiles", "Operation", "RecordingFiles"]
 
 
 class Operation(NamedTuple):
@@ -39,24 +36,17 @@ class HastyFiles(FileLayer):
         pass
 
 
-class TracingFiles(FileLayer):
-    """Knows which file a descriptor is of."""
+class RecordingFiles(FileLayer):
+    """Keeps every write and sync in `operations`, in order, and which file each descriptor is of."""
 
     def __init__(self) -> None:
+        self.operations: list[Operation] = []
         self.paths: dict[int, Path] = {}
 
     def open(self, path: Path, *, create: bool = False) -> int:
         descriptor = super().open(path, create=create)
         self.paths[descriptor] = path
         return descriptor
-
-
-class RecordingFiles(TracingFiles):
-    """Keeps every write and sync in `operations`, in order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.operations: list[Operation] = []
 
     def pwrite(self, descriptor: int, data: bytes | bytearray | memoryview, position: int) -> None:
         super().pwrite(descriptor, data, position)
@@ -112,39 +102,3 @@ class FailingFiles(HastyFiles):
     def preallocate(self, descriptor: int, position: int, length: int) -> None:
         self._check("preallocate")
         super().preallocate(descriptor, position, length)
-
-
-class PowerLossFiles(TracingFiles):
-    """Remembers what was written since each file's last sync; `cut_power` takes back some of those sectors."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__()
-        self._random = random.Random(seed)
-        self._unsynced: dict[Path, dict[int, bytes]] = {}
-
-    def pwrite(self, descriptor: int, data: bytes | bytearray | memoryview, position: int) -> None:
-        before = self._unsynced.setdefault(self.paths[descriptor], {})
-        for sector in range(position // SECTOR_BYTES, (position + len(data) - 1) // SECTOR_BYTES + 1):
-            if sector not in before:
-                before[sector] = self.pread(descriptor, SECTOR_BYTES, sector * SECTOR_BYTES)
-        super().pwrite(descriptor, data, position)
-
-    def fdatasync(self, descriptor: int) -> None:
-        self._unsynced.pop(self.paths[descriptor], None)
-
-    def fsync(self, descriptor: int) -> None:
-        self.fdatasync(descriptor)
-
-    def sync_directory(self, path: Path) -> None:
-        pass
-
-    def cut_power(self) -> None:
-        """Give a random choice of the sectors that were not synced their old content back."""
-        for path, before in self._unsynced.items():
-            if not path.exists():
-                continue
-            with self.opened(path) as descriptor:
-                for sector, content in before.items():
-                    if self._random.random() < 0.5:
-                        FileLayer.pwrite(self, descriptor, content.ljust(SECTOR_BYTES, b"\0"), sector * SECTOR_BYTES)
-        self._unsynced.clear()

@@ -40,9 +40,9 @@ def kill_again_and_again(run: ProgrammeRun) -> None:
         while life < cycles or acknowledged < wanted:
             acknowledged += _one_life(run, data, histories, faults, life, ready_s)
             life += 1
-        drained = _drain(run, data, histories, life)
+        _drain(run, data, histories, life)
         faults.close()
-        _judge(run, histories, ready_s, is_drained=drained)
+        _judge(run, histories, ready_s)
         if run.failures:
             run.fail("the data and histories of this run", root)
 
@@ -82,7 +82,7 @@ def _create_topics(server: ServerProcess) -> None:
         client.create_group(GroupConfig(GROUPS[FIFO_TOPIC], fifo=True, max_attempts=_ATTEMPTS))
 
 
-def _drain(run: ProgrammeRun, data: Path, histories: Path, life: int) -> bool:
+def _drain(run: ProgrammeRun, data: Path, histories: Path, life: int) -> None:
     """Consume what is left until all that was acknowledged has come or nothing comes any more."""
     events = read_history(histories)
     missing = {event.message for event in events if event.kind == "ok"}
@@ -96,11 +96,10 @@ def _drain(run: ProgrammeRun, data: Path, histories: Path, life: int) -> bool:
             if len(load.delivered) != known:
                 known, quiet_since_s = len(load.delivered), time.monotonic()
         load.stop()
-    return True
 
 
-def _judge(run: ProgrammeRun, histories: Path, ready_s: list[float], *, is_drained: bool) -> None:
-    verdict = check_history(read_history(histories), stuck_after_s=10.0, is_drained=is_drained)
+def _judge(run: ProgrammeRun, histories: Path, ready_s: list[float]) -> None:
+    verdict = check_history(read_history(histories), stuck_after_s=10.0)
     for broken in verdict.broken():
         run.fail(broken)
     ready_s.sort()

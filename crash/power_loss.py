@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from crash.disk_model import Choice, DiskState
+from crash.disk_model import DiskState, random_choice
 from crash.ledger import Ledger, Sent, content_of
 from crash.programme import ANY_ERROR, ProgrammeRun
-from crash.traced_files import HASTY, TracedFiles
+from crash.traced_files import HASTY, TracedFiles, crash_state, lay_out
 from crash.virtual_loop import VirtualClock, VirtualLoop
-from crash.write_order import lay_out
 from millstream.model.clock import ManualClock
 from millstream.store.appender import Appender
 from millstream.store.message_store import AppendedRecord, MessageStore, StoreOptions
@@ -65,25 +64,13 @@ def _cut_once(run: ProgrammeRun, choose: random.Random, *, sync_flush: bool) -> 
     finally:
         asyncio.set_event_loop(None)
         loop.close()
-    model = files.model_at_start
-    for step in files.steps[:steps]:
-        model.take(step)
-    state = model.state(_forgetting(choose))
+    state = crash_state(files, random_choice(choose, choose.random()), steps)
     run.count("cuts")
     run.count("acknowledged", len(life.acked_s))
     wrong = _judge(run, state, directory, options, life)
     if wrong is not None:
         lay_out(state, directory)
         run.fail(f"{'sync' if sync_flush else 'async'}-flush: {wrong}", directory)
-
-
-def _forgetting(choose: random.Random) -> Choice:
-    share = choose.random()
-
-    def pick(versions: int, _what: str) -> int:
-        return versions - 1 if choose.random() < share else choose.randrange(versions)
-
-    return pick
 
 
 async def _live(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+from copy import deepcopy
 from pathlib import Path
 
-from crash.disk_model import ROOT, DiskModel, Step
+from crash.disk_model import ROOT, Choice, DiskModel, DiskState, Step
 from crash.file_twins import HastyFiles
 from millstream.store.files import FileLayer
 
-__all__ = ["HASTY", "TracedFiles"]
+__all__ = ["HASTY", "TracedFiles", "crash_state", "lay_out"]
 
 
 class TracedFiles(FileLayer):
@@ -149,3 +151,23 @@ class TracedFiles(FileLayer):
 
 HASTY = HastyFiles()
 """For opening what a crash left, which is thrown away afterwards."""
+
+
+def crash_state(files: TracedFiles, choose: Choice, steps: int | None = None) -> DiskState:
+    """One content of the root that a crash after so many steps (without it: all) may leave."""
+    model = deepcopy(files.model_at_start)
+    for step in files.steps[:steps]:
+        model.take(step)
+    return model.state(choose)
+
+
+def lay_out(state: DiskState, directory: Path) -> None:
+    """Make a directory with the state's files, in place of what is there."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    for name, content in state.items():
+        path = directory / name
+        if content is None:
+            path.mkdir()
+        else:
+            path.write_bytes(content)

@@ -7,19 +7,18 @@ crash states, so that crashes within a recovery are met as well.
 from __future__ import annotations
 
 import random
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from crash.disk_model import Choice, DiskModel, DiskState
+from crash.disk_model import Choice, DiskModel, DiskState, random_choice
 from crash.ledger import Content, Ledger, Sent, content_of
 from crash.programme import ANY_ERROR, ProgrammeRun
-from crash.traced_files import HASTY, TracedFiles
+from crash.traced_files import HASTY, TracedFiles, lay_out
 from millstream.model.clock import ManualClock
 from millstream.store.message_store import MessageStore, StoreOptions
 
-__all__ = ["KEYS", "TraceWriter", "explore_write_orders", "lay_out"]
+__all__ = ["KEYS", "TraceWriter", "explore_write_orders"]
 
 TOPICS = ("orders", "bills")
 QUEUES = 2
@@ -122,18 +121,6 @@ class TraceWriter:
             self.ledger.promise("seen", len(self.files.steps), seen)
 
 
-def lay_out(state: DiskState, directory: Path) -> None:
-    """Make a directory with the state's files, in place of what is there."""
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir()
-    for name, content in state.items():
-        path = directory / name
-        if content is None:
-            path.mkdir()
-        else:
-            path.write_bytes(content)
-
-
 def _choices_at(model: DiskModel, choose: random.Random) -> Iterator[tuple[str, Choice]]:
     """The named ways to choose among what a crash may leave: all, nothing, all but one, one alone, and at random."""
     yield "all", lambda versions, _what: versions - 1
@@ -146,7 +133,7 @@ def _choices_at(model: DiskModel, choose: random.Random) -> Iterator[tuple[str, 
         if width > 1:
             yield f"only {number}", _one_differs(number, all_else=False)
     for _ in range(RANDOM_STATES):
-        yield "random", _random_choice(choose.random(), random.Random(choose.random()))
+        yield "random", random_choice(random.Random(choose.random()), choose.random())
 
 
 def _one_differs(number: int, *, all_else: bool) -> Choice:
@@ -158,17 +145,6 @@ def _one_differs(number: int, *, all_else: bool) -> Choice:
         return versions - 1 if (asked != number) == all_else else 0
 
     return choose
-
-
-def _random_choice(share: float, choose: random.Random) -> Choice:
-    """Each thing at a version of its own; `share` is how much of all tends to be on the disk."""
-
-    def pick(versions: int, _what: str) -> int:
-        if choose.random() < share:
-            return versions - 1
-        return choose.randrange(versions)
-
-    return pick
 
 
 class Explorer:

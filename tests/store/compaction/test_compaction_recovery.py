@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import struct
 from collections.abc import Iterator
@@ -10,7 +11,9 @@ from zlib import crc32
 
 import pytest
 from compaction_samples import RETENTION_MS, CrashingFiles, LogQueue, content, opened, readable
-from crash.file_twins import PowerLossFiles, RecordingFiles
+from crash.disk_model import random_choice
+from crash.file_twins import RecordingFiles
+from crash.traced_files import TracedFiles, crash_state, lay_out
 from store_samples import crashed_copy
 
 from millstream.model.errors import StoreError
@@ -286,14 +289,15 @@ def test_a_power_failure_after_the_switch_loses_nothing_of_it(scratch: Path) -> 
     for seed in range(20):
         directory = scratch / str(seed)
         source = LogQueue(*[(f"k{number % 5}", b"%d" % number * 50) for number in range(20)])
-        files = PowerLossFiles(seed)
+        files = TracedFiles(directory)
         queue = CompactedQueue("prices", 0, directory, files)
         queue.recover(0)
         queue.compact(source, 10, NOW)
         queue.compact(source, 20, NOW)
         source.first = 20
-        files.cut_power()
-        assert list(content(opened(directory, source), source)) == [15, 16, 17, 18, 19]
+        choose = random.Random(seed)
+        lay_out(crash_state(files, random_choice(choose, choose.random())), scratch / "after")
+        assert list(content(opened(scratch / "after", source), source)) == [15, 16, 17, 18, 19]
 
 
 def test_the_directory_entries_are_on_the_disk_before_the_switch(scratch: Path) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+import random
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from crash.file_twins import FailingFiles, HastyFiles, PowerLossFiles, RecordingFiles
+from crash.disk_model import random_choice
+from crash.file_twins import FailingFiles, HastyFiles, RecordingFiles
+from crash.traced_files import TracedFiles, crash_state, lay_out
 from key_index_samples import SMALL_SEGMENTS, TINY_RUNS, IndexedStore, keyed
 
 from millstream.model.errors import StoreError
@@ -380,17 +383,19 @@ def test_a_full_disk_during_a_merge_leaves_the_runs_valid(scratch: Path) -> None
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_power_failure_after_an_extend_takes_nothing_back(scratch: Path, seed: int) -> None:
-    files = PowerLossFiles(seed)
+    files, choose = TracedFiles(scratch / "store"), random.Random(seed)
     indexed = IndexedStore(scratch / "store", files=files)
     grown(indexed, 20)
     indexed.store.flush()
-    files.cut_power()
-    before = indexed.run_files()
-    indexed.reopen_index()
-    assert indexed.run_files() == before
-    assert indexed.index.verify() == 0
-    assert indexed.index.covered_log_offset == indexed.end
-    indexed.check()
+    lay_out(crash_state(files, random_choice(choose, choose.random())), scratch / "after")
+    before = [path.name for path in indexed.run_files()]
+    survivor = IndexedStore(scratch / "after")
+    survivor.stored = indexed.stored
+    assert survivor.end == indexed.end
+    assert [path.name for path in survivor.run_files()] == before
+    assert survivor.index.verify() == 0
+    assert survivor.index.covered_log_offset == survivor.end
+    survivor.check()
 
 
 def test_a_run_is_synced_before_its_name_and_its_name_before_older_runs_go(scratch: Path) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from crash.file_twins import PowerLossFiles
-from timer_samples import NOW_MS, History, crashed_copy, open_small
+from crash.disk_model import random_choice
+from crash.traced_files import TracedFiles, crash_state, lay_out
+from timer_samples import NOW_MS, History, open_small
 
 from millstream.store.timer.hour import HOUR_MS
 
@@ -15,11 +16,11 @@ class _PowerCut(BaseException):
     pass
 
 
-class _CuttingFiles(PowerLossFiles):
+class _CuttingFiles(TracedFiles):
     """Cuts the power right before, or amid, the write or sync that `calls_left` counts down to."""
 
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
         self.calls_left: int | None = None
 
     def _count(self) -> None:
@@ -38,6 +39,7 @@ class _CuttingFiles(PowerLossFiles):
 
     def sync_directory(self, path: Path) -> None:
         self._count()
+        super().sync_directory(path)
 
     def rename(self, source: Path, target: Path) -> None:
         self._count()
@@ -47,8 +49,9 @@ class _CuttingFiles(PowerLossFiles):
 def test_no_timer_is_lost_or_delivered_twice(scratch: Path) -> None:
     cut_amid_a_checkpoint = rebuilt = covered = 0
     for seed in range(250):
-        choose, files, history = random.Random(seed), _CuttingFiles(seed), History()
+        choose, history = random.Random(seed), History()
         directory = scratch / str(seed)
+        files = _CuttingFiles(directory)
         timers = open_small(directory, history, files)
         now_ms = NOW_MS
         for turn in range(choose.randrange(1, 6)):
@@ -64,10 +67,10 @@ def test_no_timer_is_lost_or_delivered_twice(scratch: Path) -> None:
             except _PowerCut:
                 cut_amid_a_checkpoint += 1
                 break
-        files.cut_power()
+        lay_out(crash_state(files, random_choice(choose, choose.random())), scratch / "after")
         # What the log itself had not flushed may be gone as well.
         del history.log[choose.randint(history.flushed, len(history.log)) :]
-        survivor = open_small(crashed_copy(directory, scratch / "after"), history)
+        survivor = open_small(scratch / "after", history)
         rebuilt += survivor.needs_rebuild
         covered += survivor.covered_queue_offset > 0
         history.replay(survivor)
