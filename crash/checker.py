@@ -34,11 +34,6 @@ class Verdict:
     duplicates: int = 0
     recovery_s: list[float] = field(default_factory=list)
 
-    @property
-    def duplicate_ratio(self) -> float:
-        """Deliveries beyond each message's first one, as a share of all deliveries."""
-        return self.duplicates / self.deliveries if self.deliveries else 0.0
-
     def broken(self) -> list[str]:
         """One line for each kind of broken promise."""
         kinds = ("lost", "altered", "reordered", "phantom", "early", "stuck", "offset_regressions")

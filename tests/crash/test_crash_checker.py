@@ -90,7 +90,7 @@ def test_a_message_before_its_due_time_is_early() -> None:
 
 def test_a_second_delivery_is_counted_and_not_broken() -> None:
     verdict = _verdict([*_sound(), Event(at_s=50, kind="delivered", message="m1", checksum=1)])
-    assert (verdict.duplicates, verdict.duplicate_ratio, verdict.broken()) == (1, 0.1, [])
+    assert (verdict.deliveries, verdict.duplicates, verdict.broken()) == (10, 1, [])
 
 
 def test_no_message_stored_long_after_the_healing_is_stuck() -> None:

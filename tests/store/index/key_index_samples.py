@@ -9,6 +9,7 @@ from typing import NamedTuple
 from crash.file_twins import HastyFiles
 
 from millstream.model.clock import ManualClock
+from millstream.model.errors import StoreError
 from millstream.model.message import Address, OutgoingMessage, SystemFlag
 from millstream.protocol.remoting.batch import encode_batch_item
 from millstream.store.files import FileLayer
@@ -91,12 +92,11 @@ class IndexedStore:
         self.index = self.open_index()
 
     def open_index(self) -> KeyIndex:
-        deleted = self.store._deleted
         return KeyIndex(
             self.runs,
             self.store._log,
             self.files,
-            counts=lambda topic, log_offset: log_offset >= deleted.log_offset(topic),
+            counts=self.store._counts,
             options=self.options,
             rest=lambda: None,
         )
@@ -168,6 +168,19 @@ class IndexedStore:
         for topic in {each.topic for each in self.stored}:
             for key in {key for each in self.stored for key in each.keys}:
                 assert self.find(key, topic) == self.expected(key, topic), (topic, key)
+
+    def damaged_runs(self) -> int:
+        """Read every run; how many cannot be read. The next `extend` makes them again."""
+        damaged = 0
+        for run in self.index._runs:
+            try:
+                with run.opened(self.files) as reader:
+                    for number in range(run.blocks):
+                        reader.block(number)
+            except (StoreError, OSError):
+                run.is_damaged = True
+                damaged += 1
+        return damaged
 
     def run_files(self) -> list[Path]:
         return sorted(path for path in self.runs.iterdir() if path.suffix != ".tmp")

@@ -44,7 +44,7 @@ def reopened_and_right(indexed: IndexedStore) -> None:
     indexed.check()
     assert indexed.extend()
     indexed.check()
-    assert indexed.index.verify() == 0
+    assert indexed.damaged_runs() == 0
     indexed.reopen_index()
     assert indexed.index.covered_log_offset == indexed.end
     indexed.check()
@@ -82,7 +82,7 @@ def test_a_run_with_any_bit_flipped_gives_no_wrong_answer_and_is_made_again(scra
         path.write_bytes(flipped)
         indexed.reopen_index()
         if bit % 16 == 0:
-            assert indexed.index.verify() == indexed.index.file_count
+            assert indexed.damaged_runs() == indexed.index.file_count
         indexed.check()
         assert indexed.extend()
         assert path.read_bytes() == whole
@@ -108,7 +108,7 @@ def test_any_damaged_block_of_a_large_run_gives_no_wrong_answer(scratch: Path) -
         assert indexed.find("same", count=64) == indexed.expected("same", count=64)
         for key in ("u0", "u500", "u999", "missing"):
             assert indexed.find(key) == indexed.expected(key)
-        assert indexed.index.verify() == 1
+        assert indexed.damaged_runs() == 1
 
 
 def test_a_later_version_is_refused_and_nothing_is_touched(scratch: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_lost_run_is_made_again_by_an_extend_to_anywhere(scratch: Path) -> Non
     indexed = filled(scratch)
     grown(indexed, 1)
     indexed.run_files()[0].unlink()
-    assert indexed.index.verify() == 1
+    assert indexed.damaged_runs() == 1
     assert indexed.extend(0)
     assert indexed.index.covered_log_offset == indexed.end
     indexed.check()
@@ -165,7 +165,7 @@ def test_lost_files_are_made_again(scratch: Path) -> None:
     indexed.check()
     assert indexed.extend()
     indexed.check()
-    assert indexed.index.verify() == 0
+    assert indexed.damaged_runs() == 0
 
 
 def test_an_index_that_has_to_be_made_again_comes_in_pieces(scratch: Path) -> None:
@@ -273,7 +273,7 @@ def test_a_run_found_damaged_by_a_merge_is_made_again(scratch: Path) -> None:
     for number in range(12):
         indexed.put(keyed(f"more{number}"))
         indexed.extend()
-    assert indexed.index.verify() == 0
+    assert indexed.damaged_runs() == 0
     for key in ("r0-0", "r0-2999", "r1-0", "same", "more0", "more11"):
         assert indexed.find(key) == indexed.expected(key)
 
@@ -283,7 +283,7 @@ def test_a_run_that_is_gone_when_it_is_to_be_merged_is_made_again(scratch: Path)
     grown(indexed, 2)
     indexed.run_files()[0].unlink()
     grown(indexed, 2)
-    assert indexed.index.verify() == 0
+    assert indexed.damaged_runs() == 0
     assert int(indexed.run_files()[0].name[:20]) == 0
     indexed.check()
 
@@ -393,7 +393,7 @@ def test_a_power_failure_after_an_extend_takes_nothing_back(scratch: Path, seed:
     survivor.stored = indexed.stored
     assert survivor.end == indexed.end
     assert [path.name for path in survivor.run_files()] == before
-    assert survivor.index.verify() == 0
+    assert survivor.damaged_runs() == 0
     assert survivor.index.covered_log_offset == survivor.end
     survivor.check()
 

@@ -7,7 +7,8 @@ import random
 from pathlib import Path
 
 import pytest
-from timer_samples import NOW_MS, History, crashed_copy, open_small
+from store_samples import crashed_copy
+from timer_samples import NOW_MS, History, open_small
 
 from millstream.model.errors import StoreError
 from millstream.store.file_head import file_head

@@ -11,7 +11,8 @@ from crash.file_twins import FailingFiles
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from timer_samples import NOW_MS, History, crashed_copy, open_small
+from store_samples import crashed_copy
+from timer_samples import NOW_MS, History, open_small
 
 from millstream.store.timer.hour import HOUR_MS
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from crash.file_twins import FailingFiles, RecordingFiles
-from timer_samples import NOW_MS, SMALL_FILE_BYTES, History, crashed_copy, open_small
+from store_samples import crashed_copy
+from timer_samples import NOW_MS, SMALL_FILE_BYTES, History, open_small
 
 from millstream.store.timer import timer_log, timer_store
 from millstream.store.timer.hour import HOUR_MS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from millstream.store.files import FileLayer
 from millstream.store.timer.timer_log import TimerLog
 from millstream.store.timer.timer_store import TimerStore
 
-__all__ = ["NOW_MS", "SMALL_FILE_BYTES", "History", "crashed_copy", "open_small"]
+__all__ = ["NOW_MS", "SMALL_FILE_BYTES", "History", "open_small"]
 
 NOW_MS = 1_700_000_000_000
 SMALL_FILE_BYTES = 16 + 8 * 5
@@ -23,14 +22,6 @@ def open_small(directory: Path, history: History, files: FileLayer | None = None
     """The timers of a directory with small files, nothing replayed yet."""
     log = TimerLog(directory, files or HastyFiles(), max_file_bytes=SMALL_FILE_BYTES)
     return TimerStore(log, queue_end=history.queue_end, log_end=len(history.log))
-
-
-def crashed_copy(directory: Path, target: Path) -> Path:
-    """A copy of the directory of an open store: what the next process finds after kill -9."""
-    if target.exists():
-        shutil.rmtree(target)
-    shutil.copytree(directory, target)
-    return target
 
 
 @dataclass

@@ -201,20 +201,6 @@ class KeyIndex:
                 # Back after a power failure, such a run would stand for records that it does not know.
                 self._files.sync_directory(self._directory)
 
-    def verify(self) -> int:
-        """Read every run; the number of those that are damaged. The next `extend` makes them again from the log."""
-        damaged = 0
-        for run in self._runs:
-            try:
-                with run.opened(self._files) as reader:
-                    for number in range(run.blocks):
-                        reader.block(number)
-            except (StoreError, OSError):
-                if run in self._runs:
-                    run.is_damaged = True
-                    damaged += 1
-        return damaged
-
     def close(self) -> None:
         """Give up a merge that is under way; the next start begins it again."""
         with self._mutex:
