@@ -95,6 +95,26 @@ def test_files_made_again_from_the_log_are_what_they_were(tmp_path: Path) -> Non
     assert [path.read_bytes() for path in paths] == before
 
 
+def test_a_file_torn_at_any_byte_of_its_last_two_entries_costs_nothing(tmp_path: Path) -> None:
+    counts = [3, 1, 5, 2]
+    store = open_store(tmp_path / "store")
+    for number, count in enumerate(counts):
+        store.put([batch(count, b"batch %d" % number)])
+    store.write_checkpoint()
+    crashed = crashed_copy(tmp_path / "store", tmp_path / "crashed")
+    store.close()
+    name = Path("consumequeue/orders/0/00000000000000000000")
+    whole = (crashed / name).read_bytes()
+    for cut in range(len(whole) - 2 * BatchQueue.entry_bytes, len(whole)):
+        for behind in (b"", bytes(len(whole) - cut)):
+            directory = crashed_copy(crashed, tmp_path / "torn")
+            (directory / name).write_bytes(whole[:cut] + behind)
+            again = open_store(directory)
+            assert by_offset(again) == expected(counts), (cut, behind)
+            again.close()
+            assert (directory / name).read_bytes() == whole
+
+
 def test_a_queue_is_of_the_kind_of_its_first_record(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     store.put([batch(2)])

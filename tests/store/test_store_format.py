@@ -32,7 +32,7 @@ def test_a_later_format_is_refused_with_its_number_and_every_file_untouched(tmp_
     assert content_of(tmp_path) == before
 
 
-def test_a_damaged_line_is_written_again(tmp_path: Path) -> None:
+def test_a_damaged_line_is_named_once_and_written_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = MessageStore.open(tmp_path, SMALL, files=HastyFiles())
     store.put([pending(b"kept")])
     store.close()
@@ -42,3 +42,4 @@ def test_a_damaged_line_is_written_again(tmp_path: Path) -> None:
     assert bodies(again) == [b"kept"]
     again.close()
     assert (tmp_path / "format").read_bytes() == whole
+    assert [record.message for record in caplog.records] == [f"{tmp_path / 'format'} is damaged and is written again."]

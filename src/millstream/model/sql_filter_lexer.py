@@ -84,6 +84,8 @@ def tokenize(expression: str) -> list[Token]:
             rest = expression[position : position + _MAX_SHOWN_CHARACTERS]
             if rest[0] == "'":
                 raise expected("a quote that ends the text", position, rest)
+            if rest[0] == '"':
+                raise expected("a text in single quotes", position, "a double quote")
             raise expected("a name, a value or an operator", position, repr(rest[0]))
         if match.lastgroup != "BLANK":
             tokens.append(_token(match, position))

@@ -132,17 +132,21 @@ class Recovery:
                 yield queue
 
     def _fits(self, queue: AnyQueue, log_end: int) -> bool:
-        """Whether the queue's last entries are there and lead to its records."""
+        """Whether the queue's last entries are there, follow one another to its end and lead to its records."""
         try:
             entries = queue.last_entries(_CHECKED_ENTRIES)
         except StoreError:
             return False
-        return all(
-            0 <= entry.log_offset <= entry.log_offset + entry.size_bytes <= log_end and self._leads_to_record(entry)
-            for entry in entries
-        )
+        following = entries[0].queue_offset if entries else queue.min_offset
+        for entry in entries:
+            if entry.queue_offset != following or not self._leads_to_record(entry, log_end):
+                return False
+            following += entry.message_count
+        return following == queue.next_offset
 
-    def _leads_to_record(self, entry: IndexEntry) -> bool:
+    def _leads_to_record(self, entry: IndexEntry, log_end: int) -> bool:
+        if not 0 <= entry.log_offset <= entry.log_offset + entry.size_bytes <= log_end:
+            return False
         if not entry.size_bytes:
             return entry.tags_code == LOST_TAGS_CODE
         if entry.size_bytes < MIN_RECORD_BYTES:

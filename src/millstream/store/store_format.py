@@ -37,6 +37,8 @@ def write_format(directory: Path, files: FileLayer) -> None:
     """Note the format where it is not noted yet."""
     path = directory / _FILE_NAME
     if _noted_version(path, files) is None:
+        if files.exists(path):
+            _log.warning("%s is damaged and is written again.", path)
         said = b"millstream-store %d" % FORMAT_VERSION
         files.replace(path, b"%b %08x\n" % (said, crc32(said)))
 
@@ -45,7 +47,4 @@ def _noted_version(path: Path, files: FileLayer) -> int | None:
     if not files.exists(path):
         return None
     line = _LINE.fullmatch(files.read_all(path))
-    if line is None or int(line[3], 16) != crc32(line[1]):
-        _log.warning("%s is damaged and will be written again.", path)
-        return None
-    return int(line[2])
+    return int(line[2]) if line is not None and int(line[3], 16) == crc32(line[1]) else None

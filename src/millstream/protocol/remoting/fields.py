@@ -16,7 +16,11 @@ def text(ext: Mapping[str, str], name: str) -> str:
     """The field's text; MESSAGE_MALFORMED where it is missing or blank."""
     value = ext.get(name)
     if not value:
-        raise MessageRefused("MESSAGE_MALFORMED", f"The request lacks the field {name}.")
+        raise MessageRefused(
+            "MESSAGE_MALFORMED",
+            f"The request lacks the field {name}.",
+            remedy="Send it; an empty one counts as missing.",
+        )
     return value
 
 
@@ -37,5 +41,9 @@ def _number(name: str, value: str) -> int:
     except ValueError:
         number = _INT64
     if not -_INT64 <= number < _INT64:
-        raise MessageRefused("MESSAGE_MALFORMED", f"The request's field {name} is no number: {value[:40]!r}.")
+        raise MessageRefused(
+            "MESSAGE_MALFORMED",
+            f"The request's field {name} is no number: {value[:40]!r}.",
+            remedy="Send a whole number of 64 bits.",
+        )
     return number
