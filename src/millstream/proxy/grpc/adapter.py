@@ -102,7 +102,7 @@ class MessagingAdapter:
     async def telemetry(
         self, metadata: Metadata, requests: AsyncIterator[m.TelemetryCommand]
     ) -> AsyncGenerator[m.TelemetryCommand, None]:
-        """The server's side of a telemetry stream; raises StreamEnded, because it has no other way to refuse."""
+        """The server's side of a telemetry stream; what it refuses ends it: a status alone, then StreamEnded."""
         method = METHODS["Telemetry"]
         try:
             async with aclosing(self._telemetry(Call.of(metadata, None), requests)) as answers:
@@ -110,6 +110,8 @@ class MessagingAdapter:
                     yield answer
         except Exception as error:  # noqa: BLE001 - the edge of one stream
             status = _status(error, method, None)
+            # Node's client waits for settings without end; a status alone makes its start fail with these words.
+            yield m.TelemetryCommand(status=status)
             raise StreamEnded(status, refused=isinstance(error, Refused)) from None
 
 

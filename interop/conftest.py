@@ -1,0 +1,52 @@
+"""One server as a program, and the drivers of the official clients; all shared by a run."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from driver import CLIENTS, Driver, Missing
+
+from millstream.server.child import ServerProcess
+from server import Server
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with ServerProcess(tmp_path_factory.mktemp("server") / "data") as process:
+        yield Server(process)
+
+
+@pytest.fixture(scope="session")
+def drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Driver]]:
+    running: dict[str, Driver] = {}
+    folder: Path = tmp_path_factory.mktemp("drivers")
+
+    def start(name: str) -> Driver:
+        if name not in running or running[name].process.poll() is not None:
+            try:
+                running[name] = Driver.start(name, folder / f"{name}-{next(_numbers)}.log")
+            except Missing as missing:
+                pytest.skip(f"the {name} client cannot run here: {missing}")
+        return running[name]
+
+    with ExitStack() as ending:
+        ending.callback(lambda: [driver.stop() for driver in running.values()])
+        yield start
+
+
+@pytest.fixture(params=CLIENTS)
+def driver(request: pytest.FixtureRequest, drivers: Callable[[str], Driver]) -> Driver:
+    """Each official client, one after the other."""
+    return drivers(request.param)
+
+
+@pytest.fixture
+def new_client() -> Callable[[], str]:
+    """Names of clients within a driver."""
+    return lambda: f"c{next(_numbers)}"

@@ -1,0 +1,170 @@
+"""The driver of one official client: a program in the client's language that obeys JSON lines (README.md)."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+__all__ = ["CLIENTS", "ClientError", "Driver", "command_of"]
+
+HERE = Path(__file__).parent
+ANSWER_TIMEOUT_S = 60.0
+"""How long one order may take."""
+
+EVENT_TIMEOUT_S = 40.0
+"""How long a test waits for deliveries."""
+
+INSTALL_TIMEOUT_S = 600.0
+"""How long npm and Maven may take."""
+
+CLIENTS = ("python", "node", "java")
+
+Json = dict[str, Any]
+
+
+class ClientError(Exception):
+    """What a client answered instead of a result; `code` is the service's status, or None."""
+
+    def __init__(self, code: int | None, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Missing(Exception):
+    """A client cannot run on this machine; the text says why."""
+
+
+def command_of(client: str) -> list[str]:
+    """The command of a client's driver, its packages installed; raises Missing."""
+    return {"python": _python, "node": _node, "java": _java}[client]()
+
+
+def _python() -> list[str]:
+    return [sys.executable, str(HERE / "python" / "driver.py")]
+
+
+def _node() -> list[str]:
+    folder = HERE / "node"
+    _require("node", "npm")
+    if not (folder / "node_modules").exists():
+        _install(["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--no-package-lock"], folder)
+    return ["node", str(folder / "driver.mjs")]
+
+
+def _java() -> list[str]:
+    folder = HERE / "java"
+    _require("java", "mvn")
+    libraries = folder / "target" / "lib"
+    if not libraries.exists():
+        _install(["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=target/lib"], folder)
+    return ["java", "-cp", f"{libraries}/*", str(folder / "Driver.java")]
+
+
+def _require(*programs: str) -> None:
+    for program in programs:
+        if shutil.which(program) is None:
+            raise Missing(f"{program} is not installed")
+
+
+def _install(command: list[str], folder: Path) -> None:
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        raise Missing(f"{command[0]} did not end in {INSTALL_TIMEOUT_S:g} s") from None
+    if done.returncode:
+        raise Missing(f"{' '.join(command[:2])} failed: {(done.stderr or done.stdout).strip()[-300:]}")
+
+
+@dataclass
+class Driver:
+    """A running driver. Orders block until they are answered; events gather per client name."""
+
+    name: str
+    process: subprocess.Popen[str]
+    _answers: dict[int, Json] = field(default_factory=dict)
+    _events: list[Json] = field(default_factory=list)
+    _more: threading.Condition = field(default_factory=lambda: threading.Condition(threading.RLock()))
+    _ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+
+    @classmethod
+    def start(cls, name: str, errors: Path) -> Driver:
+        """Start the driver of a client; what it prints on standard error goes to the file. Raises Missing."""
+        with errors.open("w") as sink:
+            process = subprocess.Popen(
+                command_of(name), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sink, text=True
+            )
+        driver = cls(name, process)
+        threading.Thread(target=driver._read, daemon=True).start()
+        return driver
+
+    def order(self, op: str, client: str, **fields: Any) -> Json:
+        """The result of one order; ClientError with what the client raised."""
+        number = next(self._ids)
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps({"id": number, "op": op, "client": client, **fields}) + "\n")
+        self.process.stdin.flush()
+        with self._more:
+            assert self._more.wait_for(lambda: number in self._answers, ANSWER_TIMEOUT_S), f"{op} has no answer"
+            answer = self._answers.pop(number)
+        if "error" in answer:
+            raise ClientError(answer["error"]["code"], answer["error"]["text"])
+        result: Json = answer["result"]
+        return result
+
+    def events(self, client: str, kind: str = "message") -> list[Json]:
+        """The messages of the events that a client has told of so far."""
+        with self._more:
+            return [event["message"] for event in self._events if (event["client"], event["event"]) == (client, kind)]
+
+    def wait_for(
+        self, client: str, amount: int, kind: str = "message", *, timeout_s: float = EVENT_TIMEOUT_S
+    ) -> list[Json]:
+        """The events once there are `amount` of them."""
+        self.wait_until(lambda: len(self.events(client, kind)) >= amount, timeout_s, lambda: self.events(client, kind))
+        return self.events(client, kind)
+
+    def wait_until(self, holds: Callable[[], bool], timeout_s: float, told: Callable[[], Any]) -> None:
+        """Wait for a condition over what was told."""
+        give_up_s = time.monotonic() + timeout_s
+        with self._more:
+            while not holds():
+                assert time.monotonic() < give_up_s, told()
+                self._more.wait(0.1)
+
+    def kill(self) -> None:
+        """End it as kill -9 does."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        """End it by ending its input; kill it if it does not obey."""
+        if self.process.poll() is None:
+            assert self.process.stdin is not None
+            self.process.stdin.close()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            try:
+                value = json.loads(line)
+            except ValueError:
+                continue
+            with self._more:
+                if "event" in value:
+                    self._events.append(value)
+                else:
+                    self._answers[value["id"]] = value
+                self._more.notify_all()

@@ -1,0 +1,39 @@
+"""A server as a program, and the means to make topics and groups in it."""
+
+from __future__ import annotations
+
+import itertools
+
+from millstream.client.blocking import BlockingClient
+from millstream.model.group import GroupConfig
+from millstream.model.topic import MessageType, TopicConfig
+from millstream.server.child import ServerProcess
+
+_numbers = itertools.count()
+
+
+class Server:
+    """A server and the means to make topics and groups in it."""
+
+    def __init__(self, process: ServerProcess) -> None:
+        self.process = process
+        self.endpoint = process.addresses.grpc
+
+    def topic(self, kind: str = "NORMAL", *, queues: int = 4) -> str:
+        """A new topic of that type."""
+        name = f"t{next(_numbers)}"
+        with BlockingClient(self.process.addresses.nameserver) as client:
+            client.create_topic(TopicConfig(name, MessageType[kind], read_queues=queues, write_queues=queues))
+        return name
+
+    def group(self, *, fifo: bool = False, max_attempts: int = 17, backoff_s: tuple[int, ...] = (1,)) -> str:
+        """A new consumer group."""
+        name = f"g{next(_numbers)}"
+        with BlockingClient(self.process.addresses.nameserver) as client:
+            client.create_group(GroupConfig(name, fifo=fifo, max_attempts=max_attempts, backoff_s=backoff_s))
+        return name
+
+    def topics(self) -> set[str]:
+        """The names of all topics."""
+        with BlockingClient(self.process.addresses.nameserver) as client:
+            return {topic.name for topic in client.topics()}
