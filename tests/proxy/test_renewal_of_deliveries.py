@@ -87,10 +87,10 @@ async def test_a_client_that_ends_gives_its_deliveries_back_in_a_second(
 async def test_a_client_whose_stream_broke_and_who_is_silent_gives_its_deliveries_back(
     processor: Processor, backend: MemoryBackend, clock: ManualClock
 ) -> None:
-    processor.stream_opened("c")
+    outbox = processor.stream_opened("c")
     await send(processor)
     await receive(processor)
-    processor.stream_closed("c")
+    processor.stream_closed("c", outbox)
     await pass_time(processor, clock, int(STREAM_GRACE_S * 1000) - 1000, alive="")
     assert backend.changes == []
     await pass_time(processor, clock, 2000, alive="")

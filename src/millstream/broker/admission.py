@@ -63,7 +63,7 @@ def type_of(message: OutgoingMessage) -> MessageType:
     Source: RocketMQ 5.3 decides by TRAN_MSG, then delay properties, then the message group.
     """
     held = message.properties
-    if held.get("TRAN_MSG") == "true" or int(message.system_flag) & _TRANSACTION_FLAGS:
+    if held.get(names.TRANSACTION) == "true" or int(message.system_flag) & _TRANSACTION_FLAGS:
         return MessageType.TRANSACTION
     if held.get("DELAY", "0") != "0" or not _DELAYS.isdisjoint(held):
         return MessageType.DELAY

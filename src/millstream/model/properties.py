@@ -20,6 +20,7 @@ __all__ = [
     "TAGS",
     "TIMER_OF",
     "TRACE_CONTEXT",
+    "TRANSACTION",
     "UNIQUE_KEY",
     "decode_properties",
     "encode_properties",
@@ -36,6 +37,8 @@ BORN_TIMESTAMP = "BORN_TIMESTAMP"
 TRACE_CONTEXT = "TRACE_CONTEXT"
 TIMER_OF = "__TIMER_OF"
 """In a delayed message that was delivered, and in a cancellation: the queue offset of its record in the timer topic."""
+TRANSACTION = "TRAN_MSG"
+"""`true` in a message that waits for the end of its transaction."""
 INNER_NUMBER = "INNER_NUM"
 """Messages in a record of a batch queue."""
 INNER_BASE = "INNER_BASE"

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from millstream.model.clock import Clock, SystemClock
+from millstream.model.commands import (
+    PrintThreadStackTrace,
+    ReconnectEndpoints,
+    ServerCommand,
+    VerifyMessage,
+    VerifyOutcome,
+)
 from millstream.model.errors import ConsumeRefused, MessageRefused, MillstreamError, NameRefused
 from millstream.model.filter import ALL, MessageFilter
 from millstream.model.group import GroupConfig, check_group_name
+from millstream.model.message import StoredMessage
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest, SendReceipt
 from millstream.model.recall import RecallHandle
 from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import check_topic_name, is_system_topic
 from millstream.proxy.backend import Backend, TopicRoute
 from millstream.proxy.clients import ClientTable
+from millstream.proxy.outbox import Outbox, Outboxes
+from millstream.proxy.questions import Questions
 from millstream.proxy.renewal import RENEW_FOR_MS, RenewalTable, Tracked
 from millstream.proxy.renewer import Renewer
 from millstream.proxy.submission import Submission
@@ -43,6 +54,12 @@ SWEEP_INTERVAL_S = 1.0
 
 CLOSE_TIMEOUT_S = 2.0
 """How long `close` waits for deliveries on their way back."""
+
+
+RECONNECT_TIMEOUT_S = 0.5
+"""How long a stop waits until the clients have been told to reconnect."""
+
+_RECONNECT_POLL_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +92,8 @@ class Processor:
         self._releases: set[asyncio.Task[None]] = set()
         self.clients = ClientTable()
         self.renewer = Renewer(backend, self._clock, RenewalTable())
+        self.outboxes = Outboxes(self._client_left)
+        self._questions = Questions(self.outboxes)
 
     async def start(self) -> None:
         """Begin to renew deliveries and to look for clients that went."""
@@ -105,13 +124,51 @@ class Processor:
             record.groups.add(group)
         record.topics = frozenset(topics) or record.topics
 
-    def stream_opened(self, client_id: str) -> None:
-        """A client opened a stream that lives as long as it does."""
+    def stream_opened(self, client_id: str) -> Outbox:
+        """A client opened a stream that lives as long as it does; what is to be said on it comes by the outbox."""
         self.clients.stream_opened(client_id, self._clock.monotonic_s())
+        return self.outboxes.open(client_id)
 
-    def stream_closed(self, client_id: str) -> None:
+    def stream_closed(self, client_id: str, outbox: Outbox) -> None:
         """Such a stream ended; unless the client is heard of again, its deliveries are handed to others."""
         self.clients.stream_closed(client_id, self._clock.monotonic_s())
+        self.outboxes.close(client_id, outbox)
+
+    def tell(self, client_id: str, command: ServerCommand) -> bool:
+        """Whether the command will be sent to the client. False: it has no open stream, or does not read it.
+
+        A stream that breaks at the wrong moment can still lose it, and may bring it twice.
+        """
+        return self.outboxes.tell(client_id, command)
+
+    async def thread_stack_trace(self, client_id: str, timeout_s: float) -> str:
+        """What the threads of a client do, in its own words.
+
+        Raises CLIENT_NOT_CONNECTED, TIMED_OUT, UNSUPPORTED_FEATURE from clients that do not tell, TOO_MANY_REQUESTS.
+        """
+        return str(await self._questions.ask(client_id, PrintThreadStackTrace, timeout_s))
+
+    async def verify_message(self, client_id: str, message: StoredMessage, timeout_s: float) -> VerifyOutcome:
+        """What a consumer makes of a message that it is given as a trial. Raises as `thread_stack_trace`."""
+        outcome = await self._questions.ask(client_id, lambda nonce: VerifyMessage(nonce, message), timeout_s)
+        assert isinstance(outcome, VerifyOutcome)
+        return outcome
+
+    def answered(self, client_id: str, nonce: str, answer: object | MillstreamError) -> None:
+        """A client answers a question; an error is its refusal."""
+        self._questions.answered(client_id, nonce, answer)
+
+    async def reconnect_all(self) -> None:
+        """Tell all clients to connect anew; returns when they were told, or after RECONNECT_TIMEOUT_S."""
+        for client_id in self.outboxes.client_ids():
+            self.outboxes.tell(client_id, ReconnectEndpoints(uuid.uuid4().hex))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RECONNECT_TIMEOUT_S):
+                while self.outboxes.waiting:  # noqa: ASYNC110 - a stop happens once; no event is worth keeping for it
+                    await asyncio.sleep(_RECONNECT_POLL_S)
+
+    def _client_left(self, client_id: str) -> None:
+        self._questions.client_left(client_id)
 
     async def terminate(self, client_id: str, group: str | None = None) -> None:
         """The client says that it ends: its deliveries can be received by others in a second."""

@@ -15,7 +15,6 @@ __all__ = ["UNKNOWN_PEER", "Submission"]
 UNKNOWN_PEER = Address("127.0.0.1", 0)
 """Stands for a client whose address the transport does not tell."""
 
-_TRANSACTION = "TRAN_MSG"
 _DELIVERY_TIME_MS = "TIMER_DELIVER_MS"
 
 
@@ -66,7 +65,7 @@ class Submission:
             properties.MESSAGE_GROUP: message.message_group,
             # RocketMQ's proxy takes the topic as the producer group too: gRPC producers have no group of their own.
             properties.PRODUCER_GROUP: message.topic,
-            _TRANSACTION: "true" if self.message_type is MessageType.TRANSACTION else None,
+            properties.TRANSACTION: "true" if self.message_type is MessageType.TRANSACTION else None,
             _DELIVERY_TIME_MS: None if due_ms is None else str(due_ms),
             properties.BORN_HOST: self.born_host or None,
             properties.BORN_TIMESTAMP: str(self.born_timestamp_ms),

@@ -109,6 +109,7 @@ class AllInOne:
         server = GrpcServer(processor, self._options.host, self._options.grpc_port, advertised=advertised)
         port = await server.start()
         self._resources.push_async_callback(server.close)
+        self._resources.push_async_callback(processor.reconnect_all)
         return port
 
     async def _open_nameserver(self, broker: Broker) -> int:

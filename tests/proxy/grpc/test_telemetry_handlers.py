@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,7 +11,15 @@ from memory_backend import MemoryBackend
 from service_calls import Service, receive_request
 
 from millstream.model.clock import ManualClock
+from millstream.model.commands import (
+    NotifyUnsubscribeLite,
+    ReconnectEndpoints,
+    RecoverOrphanedTransaction,
+    VerifyOutcome,
+)
+from millstream.model.errors import Refused
 from millstream.model.group import DEFAULT_BACKOFF_S, GroupConfig
+from millstream.model.message import Address, StoredMessage
 from millstream.protocol.grpc import messages as m
 from millstream.proxy.grpc.adapter import StreamEnded
 from millstream.proxy.processor import Processor
@@ -162,3 +171,105 @@ async def test_termination_hands_back_what_the_client_holds(
     assert [change.invisible_ms for change in backend.changes] == [1000]
     clock.advance_ms(1000)
     assert len(await service.frames("ReceiveMessage", push)) == 3
+
+
+class Conversation:
+    """A telemetry stream that stays open while the test goes on."""
+
+    def __init__(self, service: Service) -> None:
+        self._said: asyncio.Queue[Any] = asyncio.Queue()
+        self._answers = service.adapter.telemetry(service.metadata, self._requests())
+
+    async def _requests(self) -> AsyncIterator[Any]:
+        while (command := await self._said.get()) is not None:
+            yield command
+
+    def say(self, command: Any) -> None:
+        self._said.put_nowait(command)
+
+    async def hear(self) -> Any:
+        return await asyncio.wait_for(anext(self._answers), 5)
+
+    async def end(self) -> None:
+        await self._answers.aclose()
+
+
+async def test_commands_reach_the_client_between_the_answers_to_its_settings(
+    service: Service, processor: Processor
+) -> None:
+    stream = Conversation(service)
+    stream.say(producer())
+    assert (await stream.hear()).WhichOneof("command") == "settings"
+    assert processor.tell(CLIENT, NotifyUnsubscribeLite("lite"))
+    assert (await stream.hear()).notify_unsubscribe_lite_command.lite_topic == "lite"
+    stream.say(producer())
+    assert (await stream.hear()).WhichOneof("command") == "settings"
+    assert processor.tell(CLIENT, ReconnectEndpoints("n"))
+    assert (await stream.hear()).reconnect_endpoints_command.nonce == "n"
+    await stream.end()
+    assert not processor.tell(CLIENT, ReconnectEndpoints("n"))
+
+
+async def test_a_transaction_is_asked_about_with_a_message_that_clients_can_read(
+    service: Service, processor: Processor
+) -> None:
+    stream = Conversation(service)
+    stream.say(producer())
+    await stream.hear()
+    host = Address("192.0.2.1", 1)
+    stored = StoredMessage(
+        "orders", 0, 7, 99, b"body", {"UNIQ_KEY": "ID", "TRAN_MSG": "true", "a": "b"}, 5, host, 6, host
+    )
+    assert processor.tell(CLIENT, RecoverOrphanedTransaction(stored, "TX"))
+    asked = (await stream.hear()).recover_orphaned_transaction_command
+    system = asked.message.system_properties
+    assert (asked.transaction_id, asked.message.topic.name, asked.message.body) == ("TX", "orders", b"body")
+    assert (system.message_id, system.message_type, system.body_encoding) == ("ID", m.TRANSACTION, m.IDENTITY)
+    assert (system.delivery_attempt, system.receipt_handle, len(system.body_digest.checksum)) == (1, "", 32)
+    assert dict(asked.message.user_properties) == {"a": "b"}
+    await stream.end()
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome"),
+    [
+        (m.OK, VerifyOutcome.CONSUMED),
+        (m.FAILED_TO_CONSUME_MESSAGE, VerifyOutcome.FAILED),
+        (m.MESSAGE_CORRUPTED, VerifyOutcome.CORRUPTED),
+        (m.NOT_IMPLEMENTED, VerifyOutcome.NOT_SUPPORTED),
+    ],
+)
+async def test_what_a_client_says_of_a_trial_message_resolves_the_question(
+    service: Service, processor: Processor, code: Any, outcome: VerifyOutcome
+) -> None:
+    stream = Conversation(service)
+    host = Address("192.0.2.1", 1)
+    stored = StoredMessage("orders", 0, 7, 99, b"body", {}, 5, host, 6, host)
+    stream.say(producer())
+    await stream.hear()
+    asked = asyncio.create_task(processor.verify_message(CLIENT, stored, 5))
+    nonce = (await stream.hear()).verify_message_command.nonce
+    hearing = asyncio.create_task(stream.hear())
+    stream.say(m.TelemetryCommand(status=m.Status(code=code), verify_message_result=m.VerifyMessageResult(nonce=nonce)))
+    assert await asked is outcome
+    hearing.cancel()
+
+
+async def test_a_stack_trace_is_the_clients_text_or_its_refusal(service: Service, processor: Processor) -> None:
+    stream = Conversation(service)
+    stream.say(producer())
+    await stream.hear()
+    for said in ("main: runs", None):
+        asked = asyncio.create_task(processor.thread_stack_trace(CLIENT, 5))
+        nonce = (await stream.hear()).print_thread_stack_trace_command.nonce
+        trace = m.ThreadStackTrace(nonce=nonce, thread_stack_trace=said)
+        stream.say(m.TelemetryCommand(status=m.Status(code=m.NOT_IMPLEMENTED), thread_stack_trace=trace))
+        # The next answer lets the stream read what was said before.
+        stream.say(producer())
+        await stream.hear()
+        if said:
+            assert await asked == said
+        else:
+            with pytest.raises(Refused, match="status 50100"):
+                await asked
+    await stream.end()

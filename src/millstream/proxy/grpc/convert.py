@@ -5,7 +5,7 @@ from __future__ import annotations
 from millstream.broker.dead_letters import ORIGIN_MESSAGE_ID, ORIGIN_TOPIC
 from millstream.model import properties
 from millstream.model.errors import MessageRefused
-from millstream.model.message import Message, StoredMessage
+from millstream.model.message import Message, StoredMessage, SystemFlag
 from millstream.model.operations import PoppedMessage
 from millstream.model.topic import MessageType
 from millstream.protocol.grpc import messages as m
@@ -15,7 +15,7 @@ from millstream.proxy.grpc.call import Call
 from millstream.proxy.grpc.duration import duration, timestamp, timestamp_ms
 from millstream.proxy.submission import Submission
 
-__all__ = ["MESSAGE_TYPES", "delivery", "submission"]
+__all__ = ["MESSAGE_TYPES", "delivery", "shown", "submission"]
 
 MESSAGE_TYPES: dict[MessageType, tuple[m.MessageType, ...]] = {
     MessageType.NORMAL: (m.NORMAL,),
@@ -27,6 +27,8 @@ MESSAGE_TYPES: dict[MessageType, tuple[m.MessageType, ...]] = {
     MessageType.PRIORITY: (m.PRIORITY,),
 }
 """What a topic of each type accepts."""
+
+_COMMITTED = int(SystemFlag.TRANSACTION_COMMIT)
 
 
 def submission(message: m.Message, call: Call) -> Submission:
@@ -58,24 +60,31 @@ def submission(message: m.Message, call: Call) -> Submission:
 
 def delivery(popped: PoppedMessage, topic: m.Resource) -> m.Message:
     """A message as a consumer receives it; `topic` is the name by which the consumer asked."""
-    stored = popped.message
+    message = shown(popped.message, topic)
+    system = message.system_properties
+    system.receipt_handle = popped.handle.encode()
+    system.invisible_duration.CopyFrom(duration(popped.handle.invisible_ms))
+    system.delivery_attempt = max(popped.delivery_attempt, 1)
+    return message
+
+
+def shown(stored: StoredMessage, topic: m.Resource) -> m.Message:
+    """A message as a client reads it, without a receipt handle: nobody can acknowledge it."""
     body = plain_body(stored)
     system = m.SystemProperties(
         keys=stored.keys,
         message_id=stored.message_id or _place_id(stored),
         body_digest=m.Digest(type=m.MD5, checksum=md5_text(body)),
         body_encoding=m.IDENTITY,
-        message_type=m.FIFO if properties.MESSAGE_GROUP in stored.properties else m.NORMAL,
+        message_type=_stored_type(stored),
         born_timestamp=timestamp(stored.born_timestamp_ms),
         born_host=stored.properties.get(properties.BORN_HOST) or stored.born_host.host,
         store_timestamp=timestamp(stored.store_timestamp_ms),
         store_host=f"{stored.store_host.host}:{stored.store_host.port}",
-        receipt_handle=popped.handle.encode(),
         queue_id=stored.queue_id,
         queue_offset=stored.queue_offset,
-        invisible_duration=duration(popped.handle.invisible_ms),
         # The Python client's nack loops for ever over an attempt below 1.
-        delivery_attempt=max(popped.delivery_attempt, 1),
+        delivery_attempt=1,
         tag=stored.tag,
         message_group=stored.properties.get(properties.MESSAGE_GROUP),
         trace_context=stored.properties.get(properties.TRACE_CONTEXT),
@@ -95,6 +104,12 @@ def _origin(stored: StoredMessage) -> m.DeadLetterQueue | None:
     if topic is None:
         return None
     return m.DeadLetterQueue(topic=topic, message_id=stored.properties.get(ORIGIN_MESSAGE_ID))
+
+
+def _stored_type(stored: StoredMessage) -> m.MessageType:
+    if int(stored.system_flag) & _COMMITTED or properties.TRANSACTION in stored.properties:
+        return m.TRANSACTION
+    return m.FIFO if properties.MESSAGE_GROUP in stored.properties else m.NORMAL
 
 
 def _sent_type(system: m.SystemProperties) -> MessageType:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 
 from millstream.protocol.grpc import messages as m
 from millstream.proxy.grpc.call import Call
+from millstream.proxy.grpc.commands import answer_of, telemetry_command
 from millstream.proxy.grpc.filter import message_filter
 from millstream.proxy.grpc.settings import check_role, consumer_settings, producer_settings
 from millstream.proxy.grpc.status import ok
@@ -23,18 +25,44 @@ class TelemetryHandlers:
     async def telemetry(
         self, call: Call, requests: AsyncIterator[m.TelemetryCommand]
     ) -> AsyncGenerator[m.TelemetryCommand, None]:
-        """Answers each settings command with the settings that hold; other commands answer what nobody asked here.
+        """Answers each settings command with the settings that hold, and says what the outbox has in between.
 
-        Raises the refusal of settings that name no role, or a group or a filter that is not legal.
+        Raises the refusal of settings that name no role, or a group or a filter that is not legal. A client that does
+        not read its stream is not read either.
         """
-        self._processor.stream_opened(call.client_id)
+        outbox = self._processor.stream_opened(call.client_id)
+        reading = asyncio.create_task(_next(requests))
+        telling = asyncio.create_task(outbox.first())
         try:
-            async for command in requests:
-                self._processor.seen(call.client_id)
-                if command.WhichOneof("command") == "settings":
-                    yield m.TelemetryCommand(status=ok(), settings=await self._answer(call, command.settings))
+            while True:
+                await asyncio.wait((reading, telling), return_when=asyncio.FIRST_COMPLETED)
+                if reading.done():
+                    command = reading.result()
+                    if command is None:
+                        return
+                    answer = await self._heard(call, command)
+                    if answer is not None:
+                        yield answer
+                    reading = asyncio.create_task(_next(requests))
+                if telling.done():
+                    yield telemetry_command(telling.result())
+                    outbox.sent()
+                    telling = asyncio.create_task(outbox.first())
         finally:
-            self._processor.stream_closed(call.client_id)
+            reading.cancel()
+            telling.cancel()
+            await asyncio.gather(reading, telling, return_exceptions=True)
+            self._processor.stream_closed(call.client_id, outbox)
+
+    async def _heard(self, call: Call, command: m.TelemetryCommand) -> m.TelemetryCommand | None:
+        """The answer to a client's command, if it wants one."""
+        self._processor.seen(call.client_id)
+        if command.WhichOneof("command") == "settings":
+            return m.TelemetryCommand(status=ok(), settings=await self._answer(call, command.settings))
+        answer = answer_of(command)
+        if answer is not None:
+            self._processor.answered(call.client_id, *answer)
+        return None
 
     async def heartbeat(self, call: Call, request: m.HeartbeatRequest) -> m.HeartbeatResponse:
         """The client lives. One that is unknown, as after a restart of the server, is welcome."""
@@ -63,6 +91,10 @@ class TelemetryHandlers:
         group = await self._processor.group(asked.subscription.group.name)
         self._processor.declare(call.client_id, kind, group=group.name, topics=topics)
         return consumer_settings(asked, group)
+
+
+async def _next(requests: AsyncIterator[m.TelemetryCommand]) -> m.TelemetryCommand | None:
+    return await anext(requests, None)
 
 
 def _kind(client_type: m.ClientType) -> str:
