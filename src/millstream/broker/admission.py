@@ -220,7 +220,7 @@ def _check_batch(message: OutgoingMessage, topic: TopicConfig) -> None:
         raise MessageRefused(
             "MESSAGE_MALFORMED",
             f"The topic {topic.name!r} takes no batches that are stored as one record.",
-            remedy="Create the topic with the attribute queue.type=BatchCQ.",
+            remedy="Create it with millstream topic create NAME --batches (the attribute queue.type=BatchCQ).",
         )
     if not is_batch or not 1 <= message.message_count <= MAX_BATCH_MESSAGES:
         raise MessageRefused(

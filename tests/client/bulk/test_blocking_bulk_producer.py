@@ -120,3 +120,28 @@ def test_rows_go_as_ordinary_messages_only_if_asked(client: BlockingClient) -> N
     [receipt] = BlockingBulkProducer(client, fallback=True).send_batch(PLAIN, batch)
     assert (receipt.queue_offset, receipt.rows, receipt.store_timestamp_ms) == (0, 2, None)
     assert fetched(client, PLAIN) == [b"a", b"b"]
+
+
+def test_a_closed_producer_takes_nothing_more(client: BlockingClient) -> None:
+    producer = BlockingBulkProducer(client, limits=_PATIENT)
+    pending = producer.send(BULK, b"before")
+    producer.close()
+    assert pending.result(0).queue_offset == 0
+    with pytest.raises(ValueError, match="closed"):
+        producer.send(BULK, b"after")
+    producer.flush()
+    producer.close()
+    assert fetched(client) == [b"before"]
+
+
+def test_what_is_sent_while_another_thread_closes_is_sent_or_refused(client: BlockingClient) -> None:
+    producer = BlockingBulkProducer(client, limits=_PATIENT)
+    flush, late = producer.flush, []
+
+    def flush_and_send() -> None:
+        flush()
+        late.append(producer.send(BULK, b"late"))
+
+    producer.flush = flush_and_send  # type: ignore[method-assign]
+    producer.close()
+    assert late[0].result(20).queue_offset == 0

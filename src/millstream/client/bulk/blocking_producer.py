@@ -101,7 +101,10 @@ class BlockingBulkProducer:
         tag: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> PendingMessage:
-        """Take one message, to be sent with its neighbours; blocks only while too many bytes wait."""
+        """Take one message, to be sent with its neighbours; blocks only while too many bytes wait.
+
+        ILLEGAL_PROPERTY at once for what cannot be stored; ValueError after `close`.
+        """
         text = checked_text(key, tag, properties) if key or tag or properties else None
         size = row_bytes(body, key, tag, text)
         with self._changed:
@@ -109,6 +112,8 @@ class BlockingBulkProducer:
                 # What is gathered may itself be what fills the room.
                 self._close_all()
                 self._changed.wait()
+            if self._ended:
+                raise ValueError("the producer is closed")
             self._waiting_bytes += size
             gathered = self._open.get(topic)
             if gathered is None:
@@ -151,7 +156,8 @@ class BlockingBulkProducer:
         finally:
             with self._changed:
                 self._ended = True
-                self._changed.notify_all()
+                # What other threads have sent since the flush goes as well.
+                self._close_all()
             if self._thread is not None:
                 self._thread.join()
 

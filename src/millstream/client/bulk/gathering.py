@@ -98,13 +98,18 @@ def row_bytes(body: bytes, key: str | None, tag: str | None, text: str | None) -
 
 
 def checked_text(key: str | None, tag: str | None, properties: Mapping[str, str] | None) -> str | None:
-    """The stored text of a message's properties; ILLEGAL_PROPERTY where key, tag or properties cannot be stored."""
+    """The stored text of a message's properties; ILLEGAL_PROPERTY where key, tag or properties cannot be stored.
+
+    TypeError where one is no text.
+    """
     if properties:
         for name in properties:
             if name in RESERVED:
                 raise MessageRefused("ILLEGAL_PROPERTY", f"{name!r} is a reserved name, not one for a user property.")
     parts = (key or "", tag or "", *(properties or ()), *(properties or {}).values())
     for part in parts:
+        if not isinstance(part, str):
+            raise TypeError(f"tags, keys and properties are text, not {type(part).__name__}")
         if any(mark in part for mark in _SEPARATORS):
             raise MessageRefused(
                 "ILLEGAL_PROPERTY",
