@@ -14,7 +14,7 @@ from cyclopts import Parameter
 from millstream.cli.live_results import LiveResults
 from millstream.cli.options import Common, ExitCode
 from millstream.cli.printer import Printer
-from millstream.model.errors import MillstreamError
+from millstream.model.errors import ExtraMissing, MillstreamError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,16 +79,8 @@ def _compile(script: str, nameserver: str) -> Sequence[Command]:
     try:
         from millstream.streams.sql.compiler import SqlSession
     except ModuleNotFoundError as error:
-        raise _extra_missing(error) from None
+        raise ExtraMissing("The stream engine", error.name, extra="streams") from None
     return SqlSession(nameserver=nameserver).compile(script)
-
-
-def _extra_missing(error: ModuleNotFoundError) -> MillstreamError:
-    return MillstreamError(
-        "EXTRA_MISSING",
-        f"Stream jobs need the package {error.name}.",
-        remedy='Install it: pip install "millstream[streams]".',
-    )
 
 
 def _collect(command: Command, printer: Printer, plans: list[JobPlan | QueryPlan]) -> None:
@@ -128,7 +120,7 @@ def _run(
         from millstream.streams.jobs.runner import JobRunner
         from millstream.streams.spark.session import SessionOptions, start_session
     except ModuleNotFoundError as error:
-        raise _extra_missing(error) from None
+        raise ExtraMissing("The stream engine", error.name, extra="streams") from None
     print("starting Spark ...", file=sys.stderr, flush=True)
     session = start_session(SessionOptions())
     # After the start: PySpark sets a handler of its own then.

@@ -5,6 +5,7 @@
     │   ├── NameRefused      topics, queues, groups
     │   ├── MessageRefused   bodies, properties, types, filters
     │   └── ConsumeRefused   receipt handles, invisible times, limits
+    ├── ExtraMissing         packages that a feature needs               exit 1
     ├── StartRefused         ports, directories, configuration            exit 1
     ├── StoreError           the log                                      exit 1
     ├── ConnectionFailed     unreachable (exit 3), timed out (exit 4), protocol
@@ -20,6 +21,7 @@ from millstream.model.catalogue import CATALOGUE, ErrorEntry
 __all__ = [
     "ConnectionFailed",
     "ConsumeRefused",
+    "ExtraMissing",
     "MessageRefused",
     "MillstreamError",
     "NameRefused",
@@ -74,6 +76,17 @@ class MessageRefused(Refused):
 
 class ConsumeRefused(Refused):
     """A receipt handle, invisible time, offset or limit that is not accepted."""
+
+
+class ExtraMissing(MillstreamError, ImportError):
+    """A package that `feature` needs is not installed; `extra` brings it."""
+
+    def __init__(self, feature: str, package: str | None, *, extra: str) -> None:
+        super().__init__(
+            "EXTRA_MISSING",
+            f"{feature} needs the package {package}.",
+            remedy=f'Install it: pip install "millstream[{extra}]".',
+        )
 
 
 class StartRefused(MillstreamError):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 
 import pyarrow as pa
 import pytest
@@ -124,3 +126,17 @@ def test_what_cannot_be_stored_as_properties_is_refused(key, tag, properties) ->
     with pytest.raises(MessageRefused) as refusal:
         checked_text(key, tag, properties)
     assert refusal.value.name == "ILLEGAL_PROPERTY"
+
+
+def test_text_that_is_none_is_named() -> None:
+    with pytest.raises(TypeError, match="not int"):
+        checked_text(None, None, {"a": 1})  # type: ignore[dict-item]
+
+
+def test_without_pyarrow_the_lane_names_the_extra() -> None:
+    script = "import sys; sys.modules['pyarrow'] = None; import millstream.client.bulk.producer"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert 'pip install "millstream[bulk]". [MS-1007]' in ended.stderr
+    optional = script.replace("import millstream", "\ntry: import millstream") + "\nexcept ImportError: pass"
+    subprocess.run([sys.executable, "-c", optional], check=True)
