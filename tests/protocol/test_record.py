@@ -52,6 +52,7 @@ MESSAGES = st.builds(
     born_timestamp_ms=INT64,
     born_host=HOSTS,
     reconsume_times=INT32,
+    prepared_transaction_offset=INT64,
 )
 PLACES = st.fixed_dictionaries(
     {
@@ -60,7 +61,6 @@ PLACES = st.fixed_dictionaries(
         "log_offset": INT64,
         "store_timestamp_ms": INT64,
         "store_host": HOSTS,
-        "prepared_transaction_offset": INT64,
     }
 )
 
@@ -85,7 +85,10 @@ def _record(message: OutgoingMessage | None = None, log_offset: int = 700) -> by
 def test_a_record_reads_back_as_it_was_written(message: OutgoingMessage, place: dict[str, object]) -> None:
     record = encode_record(message, **place)  # type: ignore[arg-type]
     read = decode_record(record)
-    for name in ("topic", "body", "properties", "flag", "born_timestamp_ms", "born_host", "reconsume_times"):
+    for name in (
+        "topic", "body", "properties", "flag", "born_timestamp_ms", "born_host", "reconsume_times",
+        "prepared_transaction_offset",
+    ):  # fmt: skip
         assert getattr(read, name) == getattr(message, name)
     for name, value in place.items():
         assert getattr(read, name) == value

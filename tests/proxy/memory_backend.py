@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from millstream.broker.admission import check_messages
 from millstream.model import properties
 from millstream.model.clock import Clock
+from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.errors import ConsumeRefused, MillstreamError, NameRefused
 from millstream.model.group import GroupConfig
 from millstream.model.message import Address, OutgoingMessage, StoredMessage
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest, SendReceipt
 from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import TopicConfig
+from millstream.model.transaction import Resolution
 from millstream.proxy.backend import RouteQueue, TopicRoute
 
 BROKER = "broker-a"
@@ -44,6 +46,8 @@ class MemoryBackend:
     pops: list[PopRequest] = field(default_factory=list)
     changes: list[ChangeInvisibleRequest] = field(default_factory=list)
     dead: list[AckRequest] = field(default_factory=list)
+    ended: list[tuple[str, str, Resolution]] = field(default_factory=list)
+    watchers: list[Callable[[RecoverOrphanedTransaction], bool]] = field(default_factory=list)
     progress: dict[tuple[str, int], Progress] = field(default_factory=dict)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -61,6 +65,14 @@ class MemoryBackend:
         self._fail()
         check_messages(messages, self._topic(messages[0].topic))
         return [self._store(message) for message in messages]
+
+    async def end_transaction(self, topic: str, transaction_id: str, resolution: Resolution) -> None:
+        self._fail()
+        self.ended.append((topic, transaction_id, resolution))
+
+    def watch_transactions(self, ask: Callable[[RecoverOrphanedTransaction], bool]) -> Callable[[], None]:
+        self.watchers.append(ask)
+        return lambda: self.watchers.remove(ask)
 
     async def pop(self, broker_name: str, request: PopRequest) -> list[PoppedMessage]:
         self._fail()

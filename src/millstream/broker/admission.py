@@ -15,9 +15,11 @@ from millstream.model import properties as names
 from millstream.model.errors import MessageRefused, NameRefused
 from millstream.model.message import MAX_BODY_BYTES, OutgoingMessage, SystemFlag
 from millstream.model.topic import MessageType, Permission, TopicConfig, is_system_topic
+from millstream.model.transaction import RECOVERY_TIME_S
 
 __all__ = [
     "MAX_MESSAGE_GROUP_BYTES",
+    "MAX_RECOVERY_TIME_S",
     "MAX_SEND_MESSAGES",
     "MAX_USER_PROPERTIES",
     "MAX_USER_PROPERTIES_BYTES",
@@ -43,6 +45,9 @@ MAX_MESSAGE_GROUP_BYTES = 64
 MAX_STORED_BYTES = names.MAX_STORED_BYTES - 1024
 """Bytes of all properties as stored at most; the rest is left for what the broker adds, as for a dead letter."""
 
+MAX_RECOVERY_TIME_S = 3600
+"""Seconds at most after which a transaction's producer wants to be asked for the first time."""
+
 MAX_BATCH_MESSAGES = 32_767
 """Messages of one record at most."""
 
@@ -53,8 +58,9 @@ _DELAYS = frozenset(("TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS"))
 _BATCH_FLAGS = int(SystemFlag.INNER_BATCH | SystemFlag.NEED_UNWRAP | SystemFlag.ARROW_BATCH)
 _PLACES = frozenset((names.INNER_NUMBER, names.INNER_BASE))
 _WRITE = int(Permission.WRITE)
-_STORABLE = frozenset((MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY))
+_STORABLE = frozenset((MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION))
 _INT32, _INT64 = 1 << 31, 1 << 63
+_MAX_DIGITS = 9
 
 
 def type_of(message: OutgoingMessage) -> MessageType:
@@ -195,11 +201,32 @@ def _check_type(message: OutgoingMessage, topic: TopicConfig) -> None:
         )
     if kind not in _STORABLE:
         raise MessageRefused("UNSUPPORTED_FEATURE", f"Messages of type {kind.value} cannot be sent yet.")
+    if kind is MessageType.TRANSACTION:
+        _check_transaction(message)
     if kind is not MessageType.FIFO:
         return
     group = message.properties.get(names.MESSAGE_GROUP, "")
     if not group.strip() or _CONTROL(group) or _size_bytes((group,)) > MAX_MESSAGE_GROUP_BYTES:
         raise MessageRefused("ILLEGAL_MESSAGE_GROUP", f"{group[:200]!r} is no message group.")
+
+
+def _check_transaction(message: OutgoingMessage) -> None:
+    """A transaction is found by its message's id, ends before the message is delivered, and holds one message."""
+    held = message.properties
+    if not held.get(names.UNIQUE_KEY, "").strip():
+        raise MessageRefused(
+            "ILLEGAL_MESSAGE_ID", "A transactional message has no id by which its producer can end it."
+        )
+    if held.get("DELAY", "0") != "0" or not _DELAYS.isdisjoint(held):
+        raise MessageRefused("MESSAGE_TYPE_MISMATCH", "A TRANSACTION message cannot be delayed as well.")
+    if message.message_count != 1:
+        raise MessageRefused("MESSAGE_MALFORMED", "A batch that is one record cannot be transactional.")
+    seconds = held.get(RECOVERY_TIME_S, "0")
+    if not seconds.isdecimal() or len(seconds) > _MAX_DIGITS or int(seconds) > MAX_RECOVERY_TIME_S:
+        raise MessageRefused(
+            "ILLEGAL_RECOVERY_TIME",
+            f"The producer wants to be asked after {seconds[:40]!r} s; {MAX_RECOVERY_TIME_S} s is the limit.",
+        )
 
 
 def _check_key(message: OutgoingMessage, topic: TopicConfig) -> None:

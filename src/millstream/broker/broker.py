@@ -17,9 +17,11 @@ from millstream.broker.pop import MAX_IN_FLIGHT
 from millstream.broker.popper import Popper
 from millstream.broker.puller import Puller
 from millstream.broker.reader import Reader
+from millstream.broker.saved_transactions import SavedTransactions
 from millstream.broker.sender import Sender
 from millstream.broker.timers import Timers
 from millstream.broker.topics import TopicRegistry
+from millstream.broker.transactions import TransactionOptions, Transactions
 from millstream.broker.upkeep import Upkeep
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.errors import MessageRefused, NameRefused, StartRefused
@@ -35,6 +37,7 @@ from millstream.model.operations import (
     SendReceipt,
 )
 from millstream.model.receipt import ReceiptHandle
+from millstream.model.transaction import Resolution
 from millstream.protocol.record import decode_record
 from millstream.store.appender import Appender
 from millstream.store.message_store import MessageStore, StoreOptions
@@ -59,6 +62,7 @@ class BrokerOptions:
     max_waiting_per_key: int = MAX_WAITING_PER_KEY
     offset_save_interval_s: float = 5.0
     """Seconds between two saves of the offsets; what a crash takes of them is delivered again."""
+    transactions: TransactionOptions = field(default_factory=TransactionOptions)
 
 
 class Broker:
@@ -110,8 +114,15 @@ class Broker:
         self._appender.on_visible = self._visible
         reader = Reader(self.store)
         await self._start_timers()
+        await self._start_transactions()
         self._sender = Sender(
-            self.topics, self._appender, self.timers, self.clock, self._store_options.store_host, self.name
+            self.topics,
+            self._appender,
+            self.timers,
+            self.transactions,
+            self.clock,
+            self._store_options.store_host,
+            self.name,
         )
         self._puller = Puller(self.topics, reader, self.polls)
         self._popper = Popper(
@@ -141,6 +152,19 @@ class Broker:
                 ) from error
             raise
 
+    async def _start_transactions(self) -> None:
+        saved = SavedTransactions(Snapshot(self._directory / "config" / "transactions.json"))
+        self.transactions = Transactions(
+            self.store, self._appender, self.topics, saved, self.clock, self.options.transactions
+        )
+        try:
+            await self.transactions.start()
+        except BaseException:
+            await self.timers.close()
+            await self._appender.close()
+            self.store.close()
+            raise
+
     async def close(self) -> None:
         """End the waiting requests, save the offsets and close the store; nothing if it was not started."""
         self.polls.close()
@@ -149,6 +173,7 @@ class Broker:
         await self._upkeep.close()
         self._upkeep = None
         await self.timers.close()
+        await self.transactions.close()
         try:
             await self._appender.close()
         finally:
@@ -160,6 +185,7 @@ class Broker:
     def _visible(self, pairs: Sequence[tuple[str, int]]) -> None:
         self.polls.wake(pairs)
         self.timers.arrived(pairs)
+        self.transactions.arrived(pairs)
 
     async def send(self, messages: Sequence[OutgoingMessage]) -> list[SendReceipt]:
         """Store messages of one topic, all or none; they are safe at the store's ack level when this returns.
@@ -168,6 +194,10 @@ class Broker:
         group's own queue. Raises the refusals of `admission`, TOPIC_NOT_FOUND, TOO_MANY_REQUESTS, STORE_FAILED.
         """
         return await self._sender.send(messages)
+
+    async def end_transaction(self, topic: str, message_id: str, resolution: Resolution) -> None:
+        """Commit or roll back a transaction; see `Transactions.end`."""
+        await self.transactions.end(topic, message_id, resolution)
 
     async def pull(self, request: PullRequest) -> PullResult:
         """Read a queue from an offset; see `Puller.pull`. The group is created if it is missing and may be."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from millstream.broker.detour import brought_back, put_aside
 from millstream.model.errors import MessageRefused
 from millstream.model.message import OutgoingMessage, StoredMessage
 from millstream.model.properties import TIMER_OF
@@ -36,8 +37,7 @@ LEVELS_S: Final = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600
 
 _LEVEL, _DELIVER_MS, _DELAY_MS, _DELAY_SEC = "DELAY", "TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC"
 _WISHES = frozenset((_LEVEL, _DELIVER_MS, _DELAY_MS, _DELAY_SEC))
-_REAL_TOPIC, _REAL_QUEUE, _DUE = "REAL_TOPIC", "REAL_QID", "TIMER_OUT_MS"
-_PLACES = frozenset((_REAL_TOPIC, _REAL_QUEUE, _DUE))
+_DUE = "TIMER_OUT_MS"
 
 
 def due_ms_of(properties: Mapping[str, str], now_ms: int) -> int | None:
@@ -79,8 +79,7 @@ def undelayed(message: OutgoingMessage) -> OutgoingMessage:
 
 def waiting(message: OutgoingMessage, queue_id: int, due_ms: int) -> OutgoingMessage:
     """The message as it waits in the timer topic."""
-    places = {_REAL_TOPIC: message.topic, _REAL_QUEUE: str(queue_id), _DUE: str(due_ms)}
-    return replace(message, topic=TIMER_TOPIC, properties={**message.properties, **places}, queue_id=0)
+    return put_aside(message, TIMER_TOPIC, queue_id, **{_DUE: str(due_ms)})
 
 
 def timer_of(message: StoredMessage) -> int | None:
@@ -89,22 +88,9 @@ def timer_of(message: StoredMessage) -> int | None:
     return int(due) if due.isdecimal() else None
 
 
-def delivered(message: StoredMessage) -> tuple[OutgoingMessage, int] | None:
-    """The message as it goes to its own topic, and its queue there; None for a record that names none."""
-    topic, queue = message.properties.get(_REAL_TOPIC), message.properties.get(_REAL_QUEUE, "")
-    if not topic or not queue.isdecimal():
-        return None
-    properties = {k: v for k, v in message.properties.items() if k not in _PLACES}
-    properties[TIMER_OF] = str(message.queue_offset)
-    outgoing = OutgoingMessage(
-        topic=topic,
-        body=message.body,
-        properties=properties,
-        queue_id=int(queue),
-        system_flag=message.system_flag,
-        flag=message.flag,
-        born_timestamp_ms=message.born_timestamp_ms,
-        born_host=message.born_host,
-        reconsume_times=message.reconsume_times,
-    )
-    return outgoing, int(queue)
+def delivered(message: StoredMessage) -> OutgoingMessage | None:
+    """The message as it goes to its own topic and queue; None for a record that names none."""
+    outgoing = brought_back(message, without=(_DUE,))
+    if outgoing is not None:
+        outgoing.properties[TIMER_OF] = str(message.queue_offset)
+    return outgoing

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from millstream.broker.admission import check_messages
+from millstream.broker.admission import check_messages, type_of
 from millstream.broker.delay import due_ms_of, undelayed, waiting
+from millstream.broker.half_messages import half
 from millstream.broker.timers import Timers
 from millstream.broker.topics import TopicRegistry
+from millstream.broker.transactions import Transactions
 from millstream.model import properties
 from millstream.model.clock import Clock
 from millstream.model.errors import MessageRefused
@@ -24,6 +26,7 @@ from millstream.store.message_store import PendingRecord
 __all__ = ["Sender"]
 
 _DELAYED = frozenset((MessageType.DELAY, MessageType.MIXED))
+_TRANSACTIONAL = frozenset((MessageType.TRANSACTION, MessageType.MIXED))
 
 _hash_code = lru_cache(maxsize=4096)(java_hash_code)
 """Message groups repeat."""
@@ -36,6 +39,7 @@ class Sender:
     topics: TopicRegistry
     appender: Appender
     timers: Timers
+    transactions: Transactions
     clock: Clock
     store_host: Address
     broker_name: str
@@ -77,6 +81,9 @@ class Sender:
             # The broker's own mark on a message that is sent on: a start would take it for a delivery.
             kept = {name: value for name, value in message.properties.items() if name != properties.TIMER_OF}
             message = replace(message, properties=kept)
+        if topic.message_type in _TRANSACTIONAL and type_of(message) is MessageType.TRANSACTION:
+            self.transactions.check_room()
+            return PendingRecord(half(message, queue_id), 0), None
         if topic.message_type in _DELAYED:
             now_ms = self.clock.now_ms()
             due_ms = due_ms_of(message.properties, now_ms)

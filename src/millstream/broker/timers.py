@@ -14,13 +14,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from millstream.broker.delay import TIMER_TOPIC, delivered, timer_of
+from millstream.broker.detour import records_with, to_its_queue
 from millstream.broker.reader import Reader
+from millstream.broker.rounds import Rounds
 from millstream.broker.topics import TopicRegistry
 from millstream.model.clock import Clock
 from millstream.model.errors import MillstreamError, Refused
 from millstream.model.message import OutgoingMessage
 from millstream.model.properties import TIMER_OF
-from millstream.protocol.record import decode_record
 from millstream.store.appender import Appender
 from millstream.store.message_store import MessageStore, PendingRecord
 from millstream.store.timer.timer_store import TimerStore
@@ -39,8 +40,6 @@ POLL_S = 0.1
 MAX_A_ROUND = 256
 """Messages that one round schedules, and delivers, before others get their turn."""
 
-_RETRY_S = 1.0
-_TIMER_MARK = TIMER_OF.encode() + b"\x01"
 _NOTHING_PENDING = 1 << 62
 
 _log = logging.getLogger(__name__)
@@ -60,36 +59,30 @@ class Timers:
         self._timers = TimerStore.open(
             directory, queue_end=store.max_offset(TIMER_TOPIC, 0), log_end=store.visible_log_offset
         )
-        self._arrived = asyncio.Event()
-        self._closing = False
+        self._rounds = Rounds("Delayed messages", self._round, lambda: POLL_S if self.pending else None)
         self._passed = 0
         self._cancelling = 0
         self._delivering: frozenset[int] = frozenset()
         self._settled_log_offset = self._timers.covered_log_offset
         self._checkpoint_s = clock.monotonic_s()
-        self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Take up what the log says since the last checkpoint, then deliver in the background."""
         await asyncio.to_thread(self._take_up)
         self._settled_log_offset = self._store.visible_log_offset
         self._store.pins.append(self._oldest_log_offset)
-        self._task = asyncio.create_task(self._run(), name="timers")
+        self._rounds.start()
 
     async def close(self) -> None:
         """Finish the round that is under way and write a checkpoint."""
-        self._closing = True
-        self._arrived.set()
-        if self._task is not None:
-            await self._task
-            self._task = None
+        if await self._rounds.close():
             with contextlib.suppress(MillstreamError, OSError):
                 await self._checkpoint()
 
     def arrived(self, pairs: Sequence[tuple[str, int]]) -> None:
         """Note that these queues have new visible records."""
         if (TIMER_TOPIC, 0) in pairs:
-            self._arrived.set()
+            self._rounds.wake()
 
     @property
     def pending(self) -> int:
@@ -123,11 +116,8 @@ class Timers:
             pass
         if not self.pending:
             return
-        for record in self._store.records(self._timers.covered_log_offset):
-            if _TIMER_MARK in bytes(record):
-                number = decode_record(record, verify=False).properties.get(TIMER_OF, "")
-                if number.isdecimal():
-                    self._timers.done(int(number))
+        for _, queue_offset in records_with(self._store, self._timers.covered_log_offset, TIMER_OF):
+            self._timers.done(queue_offset)
 
     def _schedule(self) -> bool:
         """Take new records of the timer topic; whether there were any."""
@@ -143,24 +133,6 @@ class Timers:
     def _next_offset(self) -> int:
         """Damaged records of the timer topic cannot be scheduled, and are passed over once."""
         return max(self._timers.next_queue_offset, self._passed)
-
-    async def _run(self) -> None:
-        while not self._closing:
-            try:
-                busy = await self._round()
-            except MillstreamError as error:
-                _log.error("Delayed messages have to wait: %s", error)
-                await self._rest(_RETRY_S)
-                continue
-            if not busy:
-                await self._rest(POLL_S if self.pending else None)
-
-    async def _rest(self, timeout_s: float | None) -> None:
-        self._arrived.clear()
-        if self._closing:
-            return
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._arrived.wait(), timeout_s)
 
     async def _round(self) -> bool:
         if not self._cancelling:
@@ -179,7 +151,7 @@ class Timers:
         for queue_offset in due:
             message = self._reader.message_at(TIMER_TOPIC, 0, queue_offset)
             found = delivered(message) if message is not None else None
-            record = self._pending(*found) if found is not None else None
+            record = to_its_queue(found, self._topics) if found is not None else None
             if record is None:
                 _log.error("The delayed message at queue offset %d is damaged or its topic is gone.", queue_offset)
                 self._timers.done(queue_offset)
@@ -195,12 +167,6 @@ class Timers:
                 self._timers.done(queue_offset)
         finally:
             self._delivering = frozenset()
-
-    def _pending(self, message: OutgoingMessage, queue_id: int) -> PendingRecord | None:
-        topic = self._topics.find(message.topic)
-        if topic is None:
-            return None
-        return PendingRecord(message, queue_id % topic.write_queues, 1 if topic.holds_batches else None)
 
     async def _checkpoint(self) -> None:
         self._checkpoint_s = self._clock.monotonic_s()

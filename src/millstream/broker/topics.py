@@ -63,9 +63,17 @@ class TopicRegistry:
 
         Raises ILLEGAL_TOPIC (name, or queues not 1 to 1,024), TOPIC_EXISTS (with other settings).
         """
-        check_topic_name(topic.name)
         if is_system_topic(topic.name):
             raise NameRefused("ILLEGAL_TOPIC", f"The topic name {topic.name!r} is the system's own.")
+        return self._create(topic)
+
+    def ensure_own(self, topic: TopicConfig) -> None:
+        """Add one of the system's own topics, which clients may read and not write, unless it is there."""
+        if topic.name not in self._topics:
+            self._create(topic)
+
+    def _create(self, topic: TopicConfig) -> bool:
+        check_topic_name(topic.name)
         if not (1 <= topic.read_queues <= MAX_QUEUES and 1 <= topic.write_queues <= MAX_QUEUES):
             raise NameRefused(
                 "ILLEGAL_TOPIC",

@@ -80,6 +80,8 @@ class OutgoingMessage:
     reconsume_times: int = 0
     message_count: int = 1
     """Messages that the body holds; more than one only where the system flag says what kind of batch it is."""
+    prepared_transaction_offset: int = 0
+    """Of a committed message: the log offset of the record that waited for the end of its transaction."""
 
 
 @dataclass(frozen=True, slots=True)

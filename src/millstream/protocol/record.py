@@ -151,14 +151,7 @@ class RecordEncoder:
         self._magic, self._topic_field = 0, b""
         self._born_host: Address | None = None
 
-    def encode(
-        self,
-        message: OutgoingMessage,
-        queue_id: int,
-        queue_offset: int,
-        log_offset: int,
-        prepared_transaction_offset: int = 0,
-    ) -> bytes:
+    def encode(self, message: OutgoingMessage, queue_id: int, queue_offset: int, log_offset: int) -> bytes:
         """The record of `message` at its place. Hosts are IP addresses.
 
         ValueError for properties over `MAX_PROPERTIES_BYTES`.
@@ -190,7 +183,7 @@ class RecordEncoder:
             self._store_timestamp_ms,
             self._store,
             message.reconsume_times,
-            prepared_transaction_offset,
+            message.prepared_transaction_offset,
             len(body),
         )
         if is_large:
@@ -217,11 +210,10 @@ def encode_record(
     log_offset: int,
     store_timestamp_ms: int,
     store_host: Address,
-    prepared_transaction_offset: int = 0,
 ) -> bytes:
     """One record; see `RecordEncoder.encode`."""
     encoder = RecordEncoder(store_timestamp_ms, store_host)
-    return encoder.encode(message, queue_id, queue_offset, log_offset, prepared_transaction_offset)
+    return encoder.encode(message, queue_id, queue_offset, log_offset)
 
 
 def _checksum_property(crc: int) -> bytes:

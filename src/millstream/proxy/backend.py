@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.group import GroupConfig
 from millstream.model.message import OutgoingMessage
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest, SendReceipt
 from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import MessageType, Permission
+from millstream.model.transaction import Resolution
 
 __all__ = ["Backend", "RouteQueue", "TopicRoute"]
 
@@ -50,6 +52,17 @@ class Backend(Protocol):
 
     async def recall(self, broker_name: str, topic: str, message_id: str) -> None:
         """Take a delayed message back. Raises TOPIC_NOT_FOUND, MESSAGE_NOT_FOUND."""
+        ...
+
+    async def end_transaction(self, topic: str, transaction_id: str, resolution: Resolution) -> None:
+        """Commit or roll back; the same again is no error. Raises TRANSACTION_NOT_FOUND, TRANSACTION_ENDED."""
+        ...
+
+    def watch_transactions(self, ask: Callable[[RecoverOrphanedTransaction], bool]) -> Callable[[], None]:
+        """Have `ask` called for transactions whose producers are silent, until the call that is given back.
+
+        It says whether a producer will be asked, and does not wait.
+        """
         ...
 
     async def pop(self, broker_name: str, request: PopRequest) -> list[PoppedMessage]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from millstream.model.errors import ConsumeRefused
 
-__all__ = ["CLIENT_EXPIRY_S", "MAX_CLIENTS", "STREAM_GRACE_S", "ClientRecord", "ClientTable"]
+__all__ = ["CLIENT_EXPIRY_S", "MAX_CLIENTS", "PRODUCER", "STREAM_GRACE_S", "ClientRecord", "ClientTable"]
 
 CLIENT_EXPIRY_S = 120.0
 """A client that says nothing for so long is gone, even if a stream of it seems open."""
@@ -17,6 +17,10 @@ every 5 s, and the Python client opens a broken stream again only after minutes.
 
 MAX_CLIENTS = 100_000
 """Clients in the table at most."""
+
+
+PRODUCER = "PRODUCER"
+"""The kind of clients that send."""
 
 
 @dataclass(slots=True)
@@ -44,6 +48,7 @@ class ClientTable:
     def __init__(self, capacity: int = MAX_CLIENTS) -> None:
         self._capacity = capacity
         self._records: dict[str, ClientRecord] = {}
+        self._producers: dict[str, dict[str, None]] = {}
 
     def __len__(self) -> int:
         return len(self._records)
@@ -66,6 +71,27 @@ class ClientTable:
         """Every client, in the order in which they came."""
         return list(self._records.values())
 
+    def declare(self, record: ClientRecord, kind: str, topics: frozenset[str]) -> None:
+        """What the client says that it is; no topics leave those that it named before."""
+        self._forget_producer(record)
+        record.kind = kind
+        record.topics = topics or record.topics
+        if kind == PRODUCER:
+            for topic in record.topics:
+                self._producers.setdefault(topic, {})[record.client_id] = None
+
+    def producers(self, topic: str) -> list[str]:
+        """The ids of the producers that named the topic."""
+        return list(self._producers.get(topic, ()))
+
+    def _forget_producer(self, record: ClientRecord) -> None:
+        for topic in record.topics:
+            producers = self._producers.get(topic)
+            if producers is not None:
+                producers.pop(record.client_id, None)
+                if not producers:
+                    del self._producers[topic]
+
     def stream_opened(self, client_id: str, now_s: float) -> None:
         """The client opened one more stream."""
         record = self.seen(client_id, now_s)
@@ -82,11 +108,13 @@ class ClientTable:
 
     def remove(self, client_id: str) -> None:
         """Forget a client, as when it says that it ends."""
-        self._records.pop(client_id, None)
+        record = self._records.pop(client_id, None)
+        if record is not None:
+            self._forget_producer(record)
 
     def take_gone(self, now_s: float) -> list[str]:
         """The ids of the clients that are gone; they are forgotten with this call."""
         found = [record.client_id for record in self._records.values() if record.gone(now_s)]
         for client_id in found:
-            del self._records[client_id]
+            self.remove(client_id)
         return found

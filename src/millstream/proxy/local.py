@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from millstream.broker.broker import Broker
+from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.errors import NameRefused
 from millstream.model.group import GroupConfig
 from millstream.model.message import OutgoingMessage
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest, SendReceipt
 from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import Permission, TopicConfig
+from millstream.model.transaction import Resolution
 from millstream.proxy.backend import RouteQueue, TopicRoute
 
 __all__ = ["LocalBackend"]
@@ -43,6 +45,16 @@ class LocalBackend:
         if broker_name != self._broker.name:
             raise NameRefused("QUEUE_NOT_FOUND", f"There is no broker {broker_name[:80]!r} behind this proxy.")
         await self._broker.recall(topic, message_id)
+
+    async def end_transaction(self, topic: str, transaction_id: str, resolution: Resolution) -> None:
+        """See `Backend`."""
+        await self._broker.end_transaction(topic, transaction_id, resolution)
+
+    def watch_transactions(self, ask: Callable[[RecoverOrphanedTransaction], bool]) -> Callable[[], None]:
+        """See `Backend`."""
+        watchers = self._broker.transactions.on_check
+        watchers.append(ask)
+        return lambda: watchers.remove(ask)
 
     async def pop(self, broker_name: str, request: PopRequest) -> list[PoppedMessage]:
         """See `Backend`. A blank name means this broker."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
@@ -13,6 +13,7 @@ from millstream.model.clock import Clock, SystemClock
 from millstream.model.commands import (
     PrintThreadStackTrace,
     ReconnectEndpoints,
+    RecoverOrphanedTransaction,
     ServerCommand,
     VerifyMessage,
     VerifyOutcome,
@@ -25,6 +26,7 @@ from millstream.model.operations import AckRequest, ChangeInvisibleRequest, Popp
 from millstream.model.recall import RecallHandle
 from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import check_topic_name, is_system_topic
+from millstream.model.transaction import Resolution
 from millstream.proxy.backend import Backend, TopicRoute
 from millstream.proxy.clients import ClientTable
 from millstream.proxy.outbox import Outbox, Outboxes
@@ -88,6 +90,8 @@ class Processor:
         self._backend = backend
         self._clock = clock or SystemClock()
         self._waiting = 0
+        self._turn = 0
+        self._unwatch: Callable[[], None] = _nothing
         self._sweeping: asyncio.Task[None] | None = None
         self._releases: set[asyncio.Task[None]] = set()
         self.clients = ClientTable()
@@ -97,6 +101,7 @@ class Processor:
 
     async def start(self) -> None:
         """Begin to renew deliveries and to look for clients that went."""
+        self._unwatch = self._backend.watch_transactions(self._ask_a_producer)
         self._sweeping = asyncio.create_task(self._sweep_forever(), name="proxy-sweep")
 
     async def close(self) -> None:
@@ -104,6 +109,8 @@ class Processor:
 
         Other deliveries become visible when their time ends.
         """
+        self._unwatch()
+        self._unwatch = _nothing
         if self._releases:
             await asyncio.wait(self._releases, timeout=CLOSE_TIMEOUT_S)
         tasks = [*self._releases, *([self._sweeping] if self._sweeping else [])]
@@ -119,10 +126,9 @@ class Processor:
     def declare(self, client_id: str, kind: str, *, group: str = "", topics: Iterable[str] = ()) -> None:
         """What a client says that it is."""
         record = self.clients.seen(client_id, self._clock.monotonic_s())
-        record.kind = kind
         if group:
             record.groups.add(group)
-        record.topics = frozenset(topics) or record.topics
+        self.clients.declare(record, kind, frozenset(topics))
 
     def stream_opened(self, client_id: str) -> Outbox:
         """A client opened a stream that lives as long as it does; what is to be said on it comes by the outbox."""
@@ -192,6 +198,27 @@ class Processor:
             raise MessageRefused("MESSAGE_MALFORMED", f"A request holds messages of one topic, not of {len(topics)}.")
         _check_user_topic(topics.pop())
         return await self._backend.send([submission.outgoing() for submission in submissions])
+
+    async def end_transaction(self, topic: str, message_id: str, transaction_id: str, resolution: Resolution) -> None:
+        """Commit or roll back the transaction of a message; UNKNOWN leaves it pending.
+
+        Raises ILLEGAL_TRANSACTION_ID, TRANSACTION_NOT_FOUND, TRANSACTION_ENDED.
+        """
+        _check_user_topic(topic)
+        # The message's own id is the transaction's: every proxy knows it, and so does the broker.
+        if not transaction_id.strip() or message_id not in ("", transaction_id):
+            raise MessageRefused(
+                "ILLEGAL_TRANSACTION_ID",
+                f"{transaction_id[:80]!r} is no transaction id of the message {message_id[:80]!r}.",
+            )
+        await self._backend.end_transaction(topic, transaction_id, resolution)
+
+    def _ask_a_producer(self, question: RecoverOrphanedTransaction) -> bool:
+        """Whether one of the producers of the topic will be asked; they take turns."""
+        self._turn += 1
+        producers = self.clients.producers(question.message.topic)
+        start = self._turn % max(len(producers), 1)
+        return any(self.outboxes.tell(producer, question) for producer in producers[start:] + producers[:start])
 
     async def recall(self, topic: str, text: str) -> str:
         """Take a delayed message back by its recall handle; its message id.
@@ -304,6 +331,10 @@ class Processor:
                 await self.sweep()
             except Exception:  # noqa: BLE001 - a task of the proxy's whole life must outlive one bad turn
                 _log.exception("a sweep of the proxy failed; the next one follows")
+
+
+def _nothing() -> None:
+    """Stands for the end of a watch that has not begun."""
 
 
 def _check_user_topic(name: str) -> None:

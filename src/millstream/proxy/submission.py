@@ -9,6 +9,7 @@ from millstream.model import properties
 from millstream.model.errors import MessageRefused
 from millstream.model.message import Address, Message, OutgoingMessage, SystemFlag
 from millstream.model.topic import MessageType
+from millstream.model.transaction import RECOVERY_TIME_S
 
 __all__ = ["UNKNOWN_PEER", "Submission"]
 
@@ -34,6 +35,8 @@ class Submission:
     peer: Address = UNKNOWN_PEER
     delivery_timestamp_ms: int | None = None
     trace_context: str | None = None
+    recovery_ms: int | None = None
+    """How long after the send a transaction's producer wants to be asked for the first time."""
     compressed: bool = False
 
     def outgoing(self) -> OutgoingMessage:
@@ -66,6 +69,7 @@ class Submission:
             # RocketMQ's proxy takes the topic as the producer group too: gRPC producers have no group of their own.
             properties.PRODUCER_GROUP: message.topic,
             properties.TRANSACTION: "true" if self.message_type is MessageType.TRANSACTION else None,
+            RECOVERY_TIME_S: None if self.recovery_ms is None else str(-(-self.recovery_ms // 1000)),
             _DELIVERY_TIME_MS: None if due_ms is None else str(due_ms),
             properties.BORN_HOST: self.born_host or None,
             properties.BORN_TIMESTAMP: str(self.born_timestamp_ms),

@@ -27,6 +27,7 @@ OFFERED = {
     "ChangeInvisibleDuration",
     "ForwardMessageToDeadLetterQueue",
     "RecallMessage",
+    "EndTransaction",
     "Telemetry",
 }
 

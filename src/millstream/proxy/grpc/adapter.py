@@ -60,6 +60,7 @@ class MessagingAdapter:
             "NotifyClientTermination": telemetry.notify_client_termination,
             "SendMessage": sends.send_message,
             "RecallMessage": sends.recall_message,
+            "EndTransaction": sends.end_transaction,
             "AckMessage": acks.ack_message,
             "ChangeInvisibleDuration": acks.change_invisible_duration,
             "ForwardMessageToDeadLetterQueue": acks.forward_message_to_dead_letter_queue,

@@ -12,7 +12,7 @@ from millstream.protocol.grpc import messages as m
 from millstream.protocol.record import offset_message_id
 from millstream.proxy.grpc.body import md5_text, plain_body
 from millstream.proxy.grpc.call import Call
-from millstream.proxy.grpc.duration import duration, timestamp, timestamp_ms
+from millstream.proxy.grpc.duration import duration, duration_ms, timestamp, timestamp_ms
 from millstream.proxy.submission import Submission
 
 __all__ = ["MESSAGE_TYPES", "delivery", "shown", "submission"]
@@ -55,7 +55,13 @@ def submission(message: m.Message, call: Call) -> Submission:
         ),
         trace_context=system.trace_context if system.HasField("trace_context") else None,
         compressed=system.body_encoding == m.GZIP,
+        recovery_ms=_recovery_ms(system),
     )
+
+
+def _recovery_ms(system: m.SystemProperties) -> int | None:
+    """None leaves it to the broker, which is also what a time of nothing means."""
+    return duration_ms(system.orphaned_transaction_recovery_duration) or None
 
 
 def delivery(popped: PoppedMessage, topic: m.Resource) -> m.Message:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from millstream.model.operations import SendReceipt
 from millstream.model.recall import RecallHandle
+from millstream.model.transaction import Resolution
 from millstream.protocol.grpc import messages as m
 from millstream.proxy.grpc.call import Call
 from millstream.proxy.grpc.convert import submission
@@ -11,6 +12,8 @@ from millstream.proxy.grpc.status import ok
 from millstream.proxy.processor import Processor
 
 __all__ = ["SendHandlers"]
+
+_RESOLUTIONS = {m.COMMIT: Resolution.COMMIT, m.ROLLBACK: Resolution.ROLLBACK}
 
 
 class SendHandlers:
@@ -38,6 +41,14 @@ class SendHandlers:
         """Take a delayed message back, so that it is never delivered."""
         message_id = await self._processor.recall(request.topic.name, request.recall_handle)
         return m.RecallMessageResponse(status=ok(), message_id=message_id)
+
+    async def end_transaction(self, call: Call, request: m.EndTransactionRequest) -> m.EndTransactionResponse:
+        """Commit or roll back; a resolution that says nothing leaves the transaction pending."""
+        resolution = _RESOLUTIONS.get(request.resolution, Resolution.UNKNOWN)
+        await self._processor.end_transaction(
+            request.topic.name, request.message_id, request.transaction_id, resolution
+        )
+        return m.EndTransactionResponse(status=ok())
 
 
 def _recall_handle(message: m.Message, receipt: SendReceipt) -> str:
