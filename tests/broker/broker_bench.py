@@ -22,7 +22,7 @@ from millstream.model.operations import (
     SendReceipt,
 )
 from millstream.model.receipt import ReceiptHandle
-from millstream.model.topic import TopicConfig
+from millstream.model.topic import MessageType, TopicConfig
 from millstream.store.message_store import StoreOptions
 
 SMALL_STORE = StoreOptions(segment_bytes=64 * 1024 * 1024, flush_interval_ms=50)
@@ -58,8 +58,8 @@ class Bench:
         for message in popped:
             self.broker.ack(AckRequest(group, topic, message.handle))
 
-    def change(self, popped: PoppedMessage, invisible_ms: int) -> ReceiptHandle:
-        return self.broker.change_invisible(ChangeInvisibleRequest("g", "t", popped.handle, invisible_ms))
+    def change(self, popped: PoppedMessage, invisible_ms: int, *, suspend: bool = False) -> ReceiptHandle:
+        return self.broker.change_invisible(ChangeInvisibleRequest("g", "t", popped.handle, invisible_ms, suspend))
 
 
 def bodies(popped: Sequence[PoppedMessage]) -> list[str]:
@@ -90,10 +90,15 @@ async def running(directory: Path, *, clock: Clock | None = None, **settings: An
 
 @asynccontextmanager
 async def open_bench(
-    directory: Path, *, clock: ManualClock | None = None, real_time: bool = False, **settings: Any
+    directory: Path,
+    *,
+    clock: ManualClock | None = None,
+    real_time: bool = False,
+    takes: MessageType = MessageType.NORMAL,
+    **settings: Any,
 ) -> AsyncIterator[Bench]:
     """A `Bench` in the directory, as often as wanted one after another. `real_time` for what wakes by itself."""
     clock = clock or ManualClock()
     async with running(directory, clock=None if real_time else clock, **settings) as broker:
-        broker.topics.create(TopicConfig("t"))
+        broker.topics.create(TopicConfig("t", takes))
         yield Bench(broker, clock)

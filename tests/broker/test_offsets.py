@@ -141,7 +141,7 @@ def test_the_saved_form_can_be_read_by_a_person(tmp_path: Path) -> None:
                     "3": {"committed": 7},
                     "4": {
                         "committed": 0,
-                        "ledger": {"cursor": 1, "fifo": True, "in_flight": [[0, 100, 50, 150, 1, False]]},
+                        "ledger": {"cursor": 1, "fifo": True, "in_flight": [[0, 100, 50, 150, 1, False, 0, 0]]},
                     },
                 }
             }

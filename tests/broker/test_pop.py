@@ -10,8 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from millstream.broker.fifo import FifoLedger
 from millstream.broker.offsets import OffsetTable
-from millstream.broker.pop import FifoLedger, Ledger
+from millstream.broker.pop import Ledger
 from millstream.model.errors import ConsumeRefused
 from millstream.store.snapshot import Snapshot
 
@@ -244,62 +245,12 @@ def test_truncating_makes_lost_offsets_deliverable_anew() -> None:
     assert ledger.deliver(4, T, 100).attempts == 1
 
 
-def test_a_fifo_queue_is_held_while_a_delivery_is_out_of_sight() -> None:
-    ledger = FifoLedger(0)
-    first, second = popped(ledger, 2)
-    assert ledger.is_held(T)
-    ledger.acknowledge(0, first)
-    assert ledger.is_held(T)
-    ledger.acknowledge(1, second)
-    assert not ledger.is_held(T)
-
-
-def test_a_fifo_queue_stays_held_while_one_of_the_batch_is_visible_again_and_another_is_not() -> None:
-    ledger = FifoLedger(0)
-    first, _ = popped(ledger, 2)
-    ledger.change_invisible(0, first, T, 0)
-    assert ledger.is_held(T)
-    assert not ledger.is_held(T + 100)
-
-
-def test_a_fifo_queue_begins_again_at_the_first_that_is_not_acknowledged() -> None:
-    ledger = FifoLedger(0)
-    handles = popped(ledger, 3)
-    ledger.acknowledge(1, handles[1])
-    again = []
-    while (due := ledger.peek_due(T + 100)) is not None:
-        ledger.redeliver(due, T + 100, 100)
-        again.append((due.queue_offset, due.attempts))
-    assert again == [(0, 2), (2, 2)]
-
-
-def test_a_fifo_queue_is_due_when_the_last_of_its_deliveries_is_visible_again() -> None:
-    ledger = FifoLedger(0)
-    assert ledger.next_due_ms() is None
-    first, _ = popped(ledger, 2)
-    ledger.change_invisible(0, first, T, 0)
-    assert ledger.is_held(T)
-    assert ledger.next_due_ms() == T + 100
-    assert not ledger.is_held(T + 100)
-    assert ledger.next_due_ms() == 0
-
-
-def test_the_same_attempt_gets_what_is_left_of_its_batch_and_another_one_nothing() -> None:
-    ledger = FifoLedger(0)
-    batch = [ledger.deliver(offset, T, 100) for offset in range(3)]
-    ledger.remember("one", batch)
-    ledger.acknowledge(0, batch[0].pop_time_ms)
-    assert ledger.repeat("one", T + 50) == batch[1:]
-    assert ledger.repeat("two", T + 50) == []
-    assert ledger.repeat("", T + 50) == []
-    assert ledger.repeat("one", T + 100) == []
-
-
 @pytest.mark.parametrize("kind", [Ledger, FifoLedger])
 def test_a_ledger_survives_its_saved_form(tmp_path: Path, kind: type[Ledger]) -> None:
     table = OffsetTable(Snapshot(tmp_path / "offsets.json"))
     ledger = table.open_ledger("g", "t", 2, fifo=kind is FifoLedger, first_offset=0)
-    first, second, third = popped(ledger, 3)
+    lines: list[dict[str, int]] = [{"line": n} if isinstance(ledger, FifoLedger) else {} for n in range(3)]
+    first, second, third = (ledger.deliver(n, T, 100, **more).pop_time_ms for n, more in enumerate(lines))
     ledger.acknowledge(1, second)
     delivery = ledger.change_invisible(2, third, T + 7, 40)
     due = ledger.peek_due(T + 60)

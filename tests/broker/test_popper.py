@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from broker_bench import Bench, attempts, bodies, open_bench, settle
 
-from millstream.broker import popper as popper_module
-from millstream.broker.popper import BURIAL_MS, MAX_INVISIBLE_MS
+from millstream.broker import look as look_module
+from millstream.broker.look import BURIAL_MS
+from millstream.broker.popper import MAX_INVISIBLE_MS
 from millstream.model.errors import ConsumeRefused, NameRefused, StoreError
 from millstream.model.group import GroupConfig
 from millstream.model.operations import AckRequest, PoppedMessage, PopRequest
@@ -53,6 +54,21 @@ async def test_redelivery_comes_before_what_is_new_and_a_stuck_message_blocks_no
     bench.clock.advance_ms(1_000)
     assert bodies(await bench.pop()) == ["stuck", "c"]
     assert bench.broker.query_offset("g", "t", 0) == 0
+
+
+async def test_a_consumer_that_hangs_with_its_batch_holds_up_no_other_over_all_queues(bench: Bench) -> None:
+    for queue_id in range(4):
+        await bench.send(*[f"{queue_id}.{number}" for number in range(20)], queue_id=queue_id)
+    hanging = await bench.pop()
+    assert len(hanging) == 32
+    consumed: list[str] = []
+    while popped := await bench.pop():
+        consumed.extend(bodies(popped))
+        bench.ack(*popped)
+    assert len(consumed) == 48
+    assert set(consumed).isdisjoint(bodies(hanging))
+    await bench.send("later", queue_id=0)
+    assert bodies(await bench.pop()) == ["later"]
 
 
 async def test_acknowledging_moves_the_committed_offset_over_what_is_consumed(bench: Bench) -> None:
@@ -199,8 +215,8 @@ async def test_a_filter_that_changes_applies_to_redelivery_too(bench: Bench) -> 
 
 
 async def test_a_filter_finds_its_message_behind_many_others(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(popper_module, "MAX_SCANNED_ENTRIES", 10)
-    monkeypatch.setattr(popper_module._Look, "__init__", _with_entries_left(popper_module._Look.__init__, 10))
+    monkeypatch.setattr(look_module, "MAX_SCANNED_ENTRIES", 10)
+    monkeypatch.setattr(look_module.Look, "__init__", _with_entries_left(look_module.Look.__init__, 10))
     await bench.send(*[str(number) for number in range(95)], TAGS="red")
     await bench.send("here", TAGS="blue")
     assert bodies(await bench.pop(expression="blue", wait_ms=30_000)) == ["here"]
@@ -553,7 +569,7 @@ async def test_messages_of_one_message_group_stay_in_order_over_many_sends(bench
     seen: dict[str, list[int]] = {}
     while popped := await bench.pop(topic="ordered", max_messages=5):
         for message in popped:
-            customer, number = message.message.body.decode().split()
-            seen.setdefault(customer, []).append(int(number))
+            customer, place = message.message.body.decode().split()
+            seen.setdefault(customer, []).append(int(place))
         bench.ack(*popped, topic="ordered")
     assert seen == {customer: list(range(20)) for customer in ("ann", "bob", "eve")}

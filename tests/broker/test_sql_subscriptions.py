@@ -11,7 +11,7 @@ from broker_bench import bodies as popped_bodies
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from millstream.broker import popper as popper_module
+from millstream.broker import look as look_module
 from millstream.broker import puller as puller_module
 from millstream.model import sql_filter as sql_filter_module
 from millstream.model.group import GroupConfig
@@ -114,7 +114,7 @@ async def test_messages_with_other_tags_are_passed_over_without_reading_them(
 async def test_a_pop_finds_its_message_behind_many_others_and_lets_others_run_meanwhile(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sql_filter_module, "READ_COST_ENTRIES", popper_module.MAX_SCANNED_ENTRIES)
+    monkeypatch.setattr(sql_filter_module, "READ_COST_ENTRIES", look_module.MAX_SCANNED_ENTRIES)
     await bench.send(*"abcdef", price="5")
     await bench.send("here", price="15")
     turns = 0

@@ -14,7 +14,8 @@ from threading import Lock
 import msgspec
 
 from millstream.broker.document import Document, SavedDocument, encode_document
-from millstream.broker.pop import MAX_IN_FLIGHT, Delivery, FifoLedger, Ledger
+from millstream.broker.fifo import FifoLedger
+from millstream.broker.pop import MAX_IN_FLIGHT, Delivery, Ledger
 from millstream.model.errors import StoreError
 from millstream.store.snapshot import Snapshot
 
@@ -101,6 +102,14 @@ class OffsetTable:
         ledger = self._ledgers[key] = kind(cursor, capacity=self._max_in_flight)
         self._changed = True
         return ledger
+
+    def convert_ledger(self, group: str, topic: str, queue_id: int, ledger: Ledger, *, fifo: bool) -> Ledger:
+        """The ledger as one that keeps order or as one that does not, for a group whose settings were changed."""
+        kind = FifoLedger if fifo else Ledger
+        converted = kind(ledger.cursor, capacity=self._max_in_flight, in_flight=ledger.in_flight)
+        self._ledgers[group, topic, queue_id] = converted
+        self._changed = True
+        return converted
 
     def forget(self, *, topic: str | None = None, group: str | None = None) -> None:
         """Drop all of a topic or all of a group."""

@@ -1,8 +1,9 @@
 """The ledger of one (group, topic, queue): what was delivered, until when it is out of sight, what is consumed.
 
-Three facts hold the whole state. `cursor` is the next offset that was never delivered. `in flight` are the
+Three facts hold the whole state. `cursor` is the next offset that was never looked at. `in flight` are the
 deliveries below it that nobody acknowledged. Everything else below the cursor is consumed. So the committed offset is
-the lowest one in flight, and any number of acknowledged messages beyond a stuck one cost no memory.
+the lowest one in flight, and any number of acknowledged messages beyond a stuck one cost no memory. What keeps order
+is in `fifo`.
 
 Pure: no clock, no files. Time is wall-clock milliseconds that the caller hands in.
 """
@@ -16,7 +17,7 @@ from msgspec import Struct
 
 from millstream.model.errors import ConsumeRefused
 
-__all__ = ["MAX_IN_FLIGHT", "Delivery", "FifoLedger", "Ledger"]
+__all__ = ["MAX_IN_FLIGHT", "Delivery", "Ledger"]
 
 MAX_IN_FLIGHT = 20_000
 """Deliveries of one ledger that may wait for their acknowledgement; at the limit nothing new is delivered."""
@@ -28,8 +29,8 @@ _HEAP_SLACK = 64
 class Delivery(Struct, array_like=True, gc=False):
     """One message in flight. `pop_time_ms` tells its deliveries apart: it grows with each one.
 
-    `due` says that `visible_ms` has passed, as far as the ledger has looked. Saved as an array of its fields, because
-    there may be many.
+    `due` says that `visible_ms` has passed, as far as the ledger has looked. `line` and `attempt_key` are for ledgers
+    that keep order. Saved as an array of its fields, because there may be many.
     """
 
     queue_offset: int
@@ -38,6 +39,8 @@ class Delivery(Struct, array_like=True, gc=False):
     visible_ms: int
     attempts: int = 1
     due: bool = False
+    line: int = 0
+    attempt_key: int = 0
 
 
 class Ledger:
@@ -92,8 +95,9 @@ class Ledger:
 
     def next_due_ms(self) -> int | None:
         """When the next delivery becomes visible again (0: it is), None if nothing is in flight."""
-        if self._due_count:
-            return 0
+        return 0 if self._due_count else self._next_hidden_ms()
+
+    def _next_hidden_ms(self) -> int | None:
         hidden = self._hidden
         while hidden:
             visible_ms, queue_offset = hidden[0]
@@ -113,11 +117,14 @@ class Ledger:
         if queue_offset < self.cursor:
             raise ValueError(f"offset {queue_offset} was delivered before; the cursor is {self.cursor}")
         delivery = Delivery(queue_offset, now_ms, invisible_ms, now_ms + invisible_ms)
-        self._in_flight[queue_offset] = delivery
-        self.cursor = queue_offset + 1
-        self.changed = True
+        self._enter(delivery)
         heappush(self._hidden, (delivery.visible_ms, queue_offset))
         return delivery
+
+    def _enter(self, delivery: Delivery) -> None:
+        self._in_flight[delivery.queue_offset] = delivery
+        self.cursor = delivery.queue_offset + 1
+        self.changed = True
 
     def pass_over(self, next_offset: int) -> None:
         """Move the cursor forward: what was not delivered below `next_offset` counts as consumed."""
@@ -136,13 +143,18 @@ class Ledger:
         self._remove(self.find(queue_offset, pop_time_ms))
         return True
 
-    def change_invisible(self, queue_offset: int, pop_time_ms: int, now_ms: int, invisible_ms: int) -> Delivery:
+    def change_invisible(
+        self, queue_offset: int, pop_time_ms: int, now_ms: int, invisible_ms: int, *, uncounted: bool = False
+    ) -> Delivery:
         """Make a delivery visible `invisible_ms` from now; its handle is replaced, its attempts stay.
 
+        `uncounted`: this delivery does not count as an attempt; the next one has its number.
         Raises INVALID_RECEIPT_HANDLE where the message is consumed or was delivered again.
         """
         delivery = self.find(queue_offset, pop_time_ms)
         self._hide(delivery, now_ms, invisible_ms)
+        if uncounted:
+            delivery.attempts = max(delivery.attempts - 1, 0)
         return delivery
 
     def hold(self, delivery: Delivery, now_ms: int, invisible_ms: int) -> None:
@@ -164,7 +176,7 @@ class Ledger:
     def find(self, queue_offset: int, pop_time_ms: int) -> Delivery:
         """The delivery that a handle stands for. Raises INVALID_RECEIPT_HANDLE if there is none (any more)."""
         delivery = self._in_flight.get(queue_offset)
-        if delivery is None:
+        if delivery is None or not delivery.pop_time_ms:
             state = "is consumed" if self.is_consumed(queue_offset) else "was not delivered to the group"
             raise ConsumeRefused("INVALID_RECEIPT_HANDLE", f"The message at queue offset {queue_offset} {state}.")
         if delivery.pop_time_ms != pop_time_ms:
@@ -218,7 +230,10 @@ class Ledger:
             if delivery is not None and delivery.visible_ms == visible_ms and not delivery.due:
                 delivery.due = True
                 self._due_count += 1
-                heappush(self._ready, queue_offset)
+                self._surfaced(delivery)
+
+    def _surfaced(self, delivery: Delivery) -> None:
+        heappush(self._ready, delivery.queue_offset)
 
     def _drop_stale(self) -> None:
         """Keep the heaps in proportion: entries of what was acknowledged early would stay until their time."""
@@ -232,40 +247,6 @@ class Ledger:
         self._due_count = len(self._ready)
         heapify(self._hidden)
         heapify(self._ready)
-
-
-class FifoLedger(Ledger):
-    """A ledger that keeps order: while a delivery is out of sight and not acknowledged, the queue gives nothing.
-
-    The one who took the batch may take it again with the same attempt id, as a client does whose answer was lost.
-    """
-
-    def __init__(self, cursor: int, *, capacity: int = MAX_IN_FLIGHT, in_flight: Iterable[Delivery] = ()) -> None:
-        super().__init__(cursor, capacity=capacity, in_flight=in_flight)
-        self._attempt_id = ""
-        self._batch: list[Delivery] = []
-
-    def is_held(self, now_ms: int) -> bool:
-        """Whether a delivery is out of sight, so that nothing may be delivered."""
-        self._surface(now_ms)
-        return self._due_count < len(self._in_flight)
-
-    def next_due_ms(self) -> int | None:
-        """When the queue gives something again (0: now), as far as time decides it; None if nothing is in flight."""
-        hidden_ms = [held.visible_ms for held in self._in_flight.values() if not held.due]
-        if hidden_ms:
-            return max(hidden_ms)
-        return 0 if self._in_flight else None
-
-    def remember(self, attempt_id: str, batch: list[Delivery]) -> None:
-        """Keep who took the batch, for `repeat`."""
-        self._attempt_id, self._batch = attempt_id, batch
-
-    def repeat(self, attempt_id: str, now_ms: int) -> list[Delivery]:
-        """What of the last batch is out of sight and not acknowledged, if the same attempt took it; else nothing."""
-        if not attempt_id or attempt_id != self._attempt_id or not self.is_held(now_ms):
-            return []
-        return [held for held in self._batch if not held.due and self._in_flight.get(held.queue_offset) is held]
 
 
 def _by_offset(delivery: Delivery) -> int:

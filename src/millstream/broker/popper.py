@@ -7,64 +7,30 @@ import logging
 from dataclasses import dataclass, field
 
 from millstream.broker.dead_letters import DeadLetters
+from millstream.broker.fifo import FifoLedger
 from millstream.broker.groups import GroupRegistry
 from millstream.broker.long_poll import LongPolls
+from millstream.broker.look import BURIAL_MS, Look, handle_of
 from millstream.broker.offsets import OffsetTable
-from millstream.broker.pop import Delivery, FifoLedger, Ledger
+from millstream.broker.pop import Ledger
 from millstream.broker.puller import MAX_WAIT_MS
-from millstream.broker.reader import MAX_SCANNED_ENTRIES, Reader, check_readable
+from millstream.broker.reader import Reader, check_readable
 from millstream.broker.topics import TopicRegistry
 from millstream.model.clock import Clock
 from millstream.model.errors import ConsumeRefused, MillstreamError
 from millstream.model.group import GroupConfig
-from millstream.model.message import StoredMessage
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest
-from millstream.model.receipt import FIFO_REVIVE_QUEUE, ReceiptHandle
+from millstream.model.receipt import ReceiptHandle
 
-__all__ = ["MAX_INVISIBLE_MS", "MAX_POP_BYTES", "MAX_POP_MESSAGES", "Popper"]
+__all__ = ["MAX_INVISIBLE_MS", "Popper"]
 
 _log = logging.getLogger(__name__)
-
-MAX_POP_MESSAGES = 32
-"""Messages of one pop at most, whatever it asks for."""
-
-MAX_POP_BYTES = 4 * 1024 * 1024
-"""Bytes of bodies after which a pop takes no further message."""
 
 MAX_INVISIBLE_MS = 12 * 3600 * 1000
 """Milliseconds that a delivery may be out of sight at most."""
 
-BURIAL_MS = 30_000
-"""Milliseconds for which a message is out of sight while it is moved to the dead-letter topic."""
-
-_ENTRIES_PER_LOOK = 512
-"""Index entries read at one go where a filter may pass over many of them."""
-
 _MIN_ALARM_S = 0.001
 """An alarm never comes sooner: wall clock and loop time may differ by a part of a millisecond."""
-
-
-@dataclass(slots=True)
-class _Look:
-    """One look over the queues in one turn of the event loop: what it took and what it may still take."""
-
-    request: PopRequest
-    group: GroupConfig
-    now_ms: int
-    limit: int
-    entries_left: int = MAX_SCANNED_ENTRIES
-    size_bytes: int = 0
-    taken: list[PoppedMessage] = field(default_factory=list)
-    dead: list[tuple[Ledger, Delivery, StoredMessage]] = field(default_factory=list)
-
-    @property
-    def is_full(self) -> bool:
-        return len(self.taken) + len(self.dead) >= self.limit or self.size_bytes >= MAX_POP_BYTES
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether it saw all there was: neither full nor out of its share of index entries."""
-        return not self.is_full and self.entries_left > 0
 
 
 @dataclass(slots=True)
@@ -127,11 +93,15 @@ class Popper:
         handle = request.handle
         ledger = self._ledger_of(request.group, request.topic, handle)
         delivery = ledger.change_invisible(
-            handle.queue_offset, handle.pop_time_ms, self.clock.now_ms(), request.invisible_ms
+            handle.queue_offset,
+            handle.pop_time_ms,
+            self.clock.now_ms(),
+            request.invisible_ms,
+            uncounted=request.suspend,
         )
         if self.polls.has_pops(request.group, request.topic):
             self.polls.alarm(request.group, request.topic, handle.queue_id, self._due_in_s(ledger) or _MIN_ALARM_S)
-        return self._handle(ledger, delivery, handle.queue_id, handle.log_offset)
+        return handle_of(ledger, delivery, self.broker_name, handle.queue_id, handle.log_offset)
 
     async def move_to_dead_letter(self, request: AckRequest) -> None:
         """Move one delivery to the group's dead-letter topic and consume it; nothing if it is consumed already.
@@ -156,20 +126,20 @@ class Popper:
         for key in [key for key in self._turns if key[0] == group or key[1] == topic]:
             del self._turns[key]
 
-    def _look(self, request: PopRequest) -> tuple[_Look, list[int]]:
+    def _look(self, request: PopRequest) -> tuple[Look, list[int]]:
         """Take what can be taken now; also the queues that the request covers."""
         topic = self.topics.get(request.topic)
         check_readable(topic, request.queue_id)
         group = self.groups.ensure(request.group)
         queues = self._order(request, topic.read_queues)
-        limit = max(1, min(request.max_messages, MAX_POP_MESSAGES))
-        look = _Look(request, group, self.clock.now_ms(), limit)
+        look = Look(self.reader, request, group, self.broker_name, self.clock.now_ms())
         if group.fifo and request.attempt_id:
-            self._repeat(look, queues)
+            for queue_id in queues:
+                look.repeat(topic.name, queue_id, self.offsets.ledger(request.group, topic.name, queue_id))
             if look.taken:
                 return look, queues
         for queue_id in queues:
-            self._look_at(look, queue_id, self._open(request, group, queue_id))
+            look.take(topic.name, queue_id, self._open(request, group, queue_id))
             if not look.is_complete:
                 break
         return look, queues
@@ -190,103 +160,16 @@ class Popper:
             return self.offsets.open_ledger(
                 request.group, request.topic, queue_id, fifo=group.fifo, first_offset=min_offset
             )
+        if isinstance(ledger, FifoLedger) is not group.fifo:
+            ledger = self.offsets.convert_ledger(request.group, request.topic, queue_id, ledger, fifo=group.fifo)
         ledger.pass_over(min_offset)
         return ledger
 
-    def _repeat(self, look: _Look, queues: list[int]) -> None:
-        for queue_id in queues:
-            ledger = self.offsets.ledger(look.request.group, look.request.topic, queue_id)
-            if not isinstance(ledger, FifoLedger):
-                continue
-            for delivery in ledger.repeat(look.request.attempt_id, look.now_ms):
-                message = self.reader.message_at(look.request.topic, queue_id, delivery.queue_offset)
-                if message is not None:
-                    self._take(look, queue_id, ledger, delivery, message)
-
-    def _look_at(self, look: _Look, queue_id: int, ledger: Ledger) -> None:
-        if not isinstance(ledger, FifoLedger):
-            self._redeliver(look, queue_id, ledger)
-            self._deliver(look, queue_id, ledger)
-            return
-        if ledger.is_held(look.now_ms):
-            return
-        before = len(look.taken)
-        self._redeliver(look, queue_id, ledger)
-        # The burial of a message may fail; then it must come again before those behind it.
-        if not look.dead:
-            self._deliver(look, queue_id, ledger)
-        batch = [ledger.find(taken.handle.queue_offset, taken.handle.pop_time_ms) for taken in look.taken[before:]]
-        if batch:
-            ledger.remember(look.request.attempt_id, batch)
-
-    def _redeliver(self, look: _Look, queue_id: int, ledger: Ledger) -> None:
-        """Take what is visible again; what has no attempt left is set aside for the dead-letter topic."""
-        while not look.is_full and look.entries_left > 0:
-            delivery = ledger.peek_due(look.now_ms)
-            if delivery is None:
-                return
-            look.entries_left -= 1
-            message = self.reader.message_at(look.request.topic, queue_id, delivery.queue_offset)
-            if message is None or not look.request.filter.matches(message.properties):
-                ledger.settle(delivery.queue_offset)
-            elif delivery.attempts >= look.group.max_attempts:
-                ledger.hold(delivery, look.now_ms, BURIAL_MS)
-                look.dead.append((ledger, delivery, message))
-                if look.group.fifo:
-                    return
-            else:
-                ledger.redeliver(delivery, look.now_ms, look.request.invisible_ms)
-                self._take(look, queue_id, ledger, delivery, message)
-
-    def _deliver(self, look: _Look, queue_id: int, ledger: Ledger) -> None:
-        """Take what was never delivered, from the cursor on; what the filter does not want is consumed silently."""
-        request, topic = look.request, look.request.topic
-        end = self.reader.store.max_offset(topic, queue_id)
-        while ledger.cursor < end and not look.is_full and look.entries_left > 0 and ledger.room > 0:
-            room = look.limit - len(look.taken) - len(look.dead)
-            wanted = room if request.filter.takes_all else _ENTRIES_PER_LOOK
-            entries = self.reader.entries(topic, queue_id, ledger.cursor, min(wanted, look.entries_left))
-            for entry in entries:
-                look.entries_left -= 1
-                ledger.pass_over(entry.queue_offset)
-                if request.filter.may_match(entry.tags_code):
-                    message = self.reader.message(topic, queue_id, entry)
-                    if message is not None and request.filter.matches(message.properties):
-                        delivery = ledger.deliver(entry.queue_offset, look.now_ms, request.invisible_ms)
-                        self._take(look, queue_id, ledger, delivery, message)
-                        if look.is_full or ledger.room <= 0:
-                            return
-                        continue
-                    look.entries_left -= request.filter.read_cost
-                ledger.pass_over(entry.queue_offset + 1)
-                if look.entries_left <= 0:
-                    return
-            if not entries:
-                # Compaction has left nothing from here on.
-                ledger.pass_over(end)
-
-    def _take(self, look: _Look, queue_id: int, ledger: Ledger, delivery: Delivery, message: StoredMessage) -> None:
-        handle = self._handle(ledger, delivery, queue_id, message.log_offset)
-        look.taken.append(PoppedMessage(message, handle, delivery.attempts))
-        look.size_bytes += len(message.body)
-
-    def _handle(self, ledger: Ledger, delivery: Delivery, queue_id: int, log_offset: int) -> ReceiptHandle:
-        return ReceiptHandle(
-            start_offset=delivery.queue_offset,
-            pop_time_ms=delivery.pop_time_ms,
-            invisible_ms=delivery.invisible_ms,
-            revive_queue=FIFO_REVIVE_QUEUE if isinstance(ledger, FifoLedger) else 0,
-            topic_kind=0,
-            broker_name=self.broker_name,
-            queue_id=queue_id,
-            queue_offset=delivery.queue_offset,
-            log_offset=log_offset,
-        )
-
-    async def _bury(self, look: _Look) -> None:
+    async def _bury(self, look: Look) -> None:
         """Move what has no attempt left; what cannot be moved stays in flight and is tried again later."""
         group, topic = look.request.group, look.request.topic
-        for ledger, delivery, message in look.dead:
+        for dead in look.dead:
+            ledger, delivery, message = dead.ledger, dead.delivery, dead.message
             try:
                 await self.dead_letters.bury(group, message, delivery.attempts)
             except MillstreamError as error:
@@ -325,7 +208,7 @@ class Popper:
 
     def _freed(self, group: str, topic: str, queue_id: int, ledger: Ledger, was_full: bool) -> None:
         """Wake the group where an acknowledgement opens a queue that was held back."""
-        if was_full or (ledger.is_idle and isinstance(ledger, FifoLedger)):
+        if was_full or (isinstance(ledger, FifoLedger) and ledger.is_ready):
             self.polls.wake_group(group, topic, queue_id)
 
     def _ledger_of(self, group: str, topic: str, handle: ReceiptHandle) -> Ledger:

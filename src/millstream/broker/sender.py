@@ -56,7 +56,7 @@ class Sender:
         shared_queue = turn % topic.write_queues
         pending, due = [], []
         for message in messages:
-            record, due_ms = self._record(message, _queue_of(message, shared_queue, topic.write_queues), topic)
+            record, due_ms = self._record(message, _queue_of(message, shared_queue, topic), topic)
             pending.append(record)
             due.append(due_ms)
         appended = await self.appender.append_many(pending)
@@ -105,9 +105,13 @@ def _id_prefix(store_host: Address) -> str:
     return offset_message_id(store_host, 0)[:-16]
 
 
-def _queue_of(message: OutgoingMessage, shared_queue: int, queues: int) -> int:
-    """The queue that the sender asked for, else the one of its message group, else the call's."""
-    if message.queue_id is not None:
-        return message.queue_id
+def _queue_of(message: OutgoingMessage, shared_queue: int, topic: TopicConfig) -> int:
+    """The queue that the sender asked for, else the one of its message group, else the call's.
+
+    In a FIFO topic the message group goes first: a group has one queue, whatever rule its senders' libraries have.
+    """
     group = message.properties.get(properties.MESSAGE_GROUP)
-    return shared_queue if group is None else _hash_code(group) % queues
+    is_bound = group is not None and topic.message_type is MessageType.FIFO
+    if message.queue_id is not None and not is_bound:
+        return message.queue_id
+    return shared_queue if group is None else _hash_code(group) % topic.write_queues

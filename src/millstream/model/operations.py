@@ -114,12 +114,16 @@ class AckRequest:
 
 @dataclass(frozen=True, slots=True)
 class ChangeInvisibleRequest:
-    """Make a delivery visible `invisible_ms` from now; the old handle becomes invalid."""
+    """Make a delivery visible `invisible_ms` from now; the old handle becomes invalid.
+
+    `suspend`: the delivery does not count as an attempt.
+    """
 
     group: str
     topic: str
     handle: ReceiptHandle
     invisible_ms: int
+    suspend: bool = False
 
 
 @dataclass(frozen=True, slots=True)

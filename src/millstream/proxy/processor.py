@@ -275,12 +275,17 @@ class Processor:
         async with self._latest(group, handle) as current:
             await self._backend.ack(AckRequest(group, topic, current))
 
-    async def change_invisible(self, group: str, topic: str, handle: str, invisible_ms: int) -> str:
-        """Make a delivery visible `invisible_ms` (0 s to 12 h) from now and stop its renewal; the new handle's text."""
+    async def change_invisible(
+        self, group: str, topic: str, handle: str, invisible_ms: int, *, suspend: bool = False
+    ) -> str:
+        """Make a delivery visible `invisible_ms` (0 s to 12 h) from now and stop its renewal; the new handle's text.
+
+        `suspend`: the delivery does not count as an attempt.
+        """
         if not 0 <= invisible_ms <= MAX_INVISIBLE_MS:
             raise _illegal_invisible_time(invisible_ms, 0)
         async with self._latest(group, handle) as current:
-            request = ChangeInvisibleRequest(group, topic, current, invisible_ms)
+            request = ChangeInvisibleRequest(group, topic, current, invisible_ms, suspend)
             return (await self._backend.change_invisible(request)).encode()
 
     async def dead_letter(self, group: str, topic: str, handle: str) -> None:

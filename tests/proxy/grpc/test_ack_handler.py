@@ -25,9 +25,9 @@ async def ack(service: Service, *handles: str) -> Any:
     return await service.call("AckMessage", m.AckMessageRequest(entries=entries, **NAMES))
 
 
-async def change(service: Service, handle: str, seconds: int) -> Any:
+async def change(service: Service, handle: str, seconds: int, **more: Any) -> Any:
     request = m.ChangeInvisibleDurationRequest(
-        receipt_handle=handle, invisible_duration=m.Duration(seconds=seconds), message_id="01ABC", **NAMES
+        receipt_handle=handle, invisible_duration=m.Duration(seconds=seconds), message_id="01ABC", **NAMES, **more
     )
     return await service.call("ChangeInvisibleDuration", request)
 
@@ -53,6 +53,12 @@ async def test_acknowledging_twice_is_no_error(service: Service) -> None:
 async def test_a_dead_handle_answers_the_one_code_on_which_clients_give_up(service: Service, handle: str) -> None:
     assert (await ack(service, handle)).status.code == m.INVALID_RECEIPT_HANDLE
     assert (await change(service, handle, 10)).status.code == m.INVALID_RECEIPT_HANDLE
+
+
+async def test_a_client_that_suspends_a_message_says_so_to_the_broker(service: Service, backend: MemoryBackend) -> None:
+    await change(service, await received_handle(service), 10, suspend=True)
+    await change(service, await received_handle(service), 10)
+    assert [change.suspend for change in backend.changes] == [True, False]
 
 
 async def test_an_expired_handle_is_dead(service: Service, clock: ManualClock) -> None:

@@ -51,6 +51,7 @@ class AckHandlers:
                 request.topic.name,
                 request.receipt_handle,
                 duration_ms(request.invisible_duration),
+                suspend=request.suspend,
             )
         except MillstreamError as error:
             status = status_of(error, request.topic.name)

@@ -1,0 +1,174 @@
+"""One look over queues in one turn of the event loop: what a pop takes, what is due for the dead-letter topic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from millstream.broker.fifo import FifoLedger, attempt_key_of, line_of
+from millstream.broker.pop import Delivery, Ledger
+from millstream.broker.reader import MAX_SCANNED_ENTRIES, Reader
+from millstream.model import properties
+from millstream.model.group import GroupConfig
+from millstream.model.message import StoredMessage
+from millstream.model.operations import PoppedMessage, PopRequest
+from millstream.model.receipt import FIFO_REVIVE_QUEUE, ReceiptHandle
+from millstream.store.consume_queue import IndexEntry
+
+__all__ = ["BURIAL_MS", "MAX_POP_BYTES", "MAX_POP_MESSAGES", "Dead", "Look", "handle_of"]
+
+MAX_POP_MESSAGES = 32
+"""Messages of one pop at most, whatever it asks for."""
+
+MAX_POP_BYTES = 4 * 1024 * 1024
+"""Bytes of bodies after which a pop takes no further message."""
+
+BURIAL_MS = 30_000
+"""Milliseconds for which a message is out of sight while it is moved to the dead-letter topic."""
+
+_ENTRIES_PER_LOOK = 512
+"""Index entries read at one go where a filter may pass over many of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """A delivery whose message has no attempt left, and the ledger that it is to leave."""
+
+    ledger: Ledger
+    delivery: Delivery
+    message: StoredMessage
+
+
+@dataclass(slots=True)
+class Look:
+    """What one pop took and what it may still take. `take` goes through the queues one after another."""
+
+    reader: Reader
+    request: PopRequest
+    group: GroupConfig
+    broker_name: str
+    now_ms: int
+    entries_left: int = MAX_SCANNED_ENTRIES
+    size_bytes: int = 0
+    taken: list[PoppedMessage] = field(default_factory=list)
+    dead: list[Dead] = field(default_factory=list)
+
+    @property
+    def limit(self) -> int:
+        """Messages that it takes at most."""
+        return max(1, min(self.request.max_messages, MAX_POP_MESSAGES))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it takes nothing more."""
+        return len(self.taken) + len(self.dead) >= self.limit or self.size_bytes >= MAX_POP_BYTES
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it saw all there was: neither full nor out of its share of index entries."""
+        return not self.is_full and self.entries_left > 0
+
+    def repeat(self, topic: str, queue_id: int, ledger: Ledger | None) -> None:
+        """Take what the same attempt took before and did not acknowledge, as when its answer was lost.
+
+        A delivery with less than half of its time left gets all of it anew, and with it another handle.
+        """
+        if not isinstance(ledger, FifoLedger):
+            return
+        invisible_ms = self.request.invisible_ms
+        for delivery in ledger.repeat(attempt_key_of(self.request.attempt_id), self.now_ms):
+            message = self.reader.message_at(topic, queue_id, delivery.queue_offset)
+            if message is None:
+                continue
+            if delivery.visible_ms - self.now_ms < invisible_ms // 2:
+                ledger.change_invisible(delivery.queue_offset, delivery.pop_time_ms, self.now_ms, invisible_ms)
+            self._take(queue_id, ledger, delivery, message)
+
+    def take(self, topic: str, queue_id: int, ledger: Ledger) -> None:
+        """Take from one queue what is visible again, then what is new."""
+        if not isinstance(ledger, FifoLedger):
+            self._redeliver(topic, queue_id, ledger)
+            self._deliver(topic, queue_id, ledger)
+            return
+        before = len(self.taken)
+        ledger.begin_batch(self.now_ms)
+        self._redeliver(topic, queue_id, ledger)
+        self._deliver(topic, queue_id, ledger)
+        handles = [popped.handle for popped in self.taken[before:]]
+        batch = [ledger.find(handle.queue_offset, handle.pop_time_ms) for handle in handles]
+        ledger.end_batch(attempt_key_of(self.request.attempt_id), batch)
+
+    def _redeliver(self, topic: str, queue_id: int, ledger: Ledger) -> None:
+        """Take what is visible again; what has no attempt left is set aside for the dead-letter topic."""
+        while not self.is_full and self.entries_left > 0:
+            delivery = ledger.peek_due(self.now_ms)
+            if delivery is None:
+                return
+            self.entries_left -= 1
+            message = self.reader.message_at(topic, queue_id, delivery.queue_offset)
+            if message is None or not self.request.filter.matches(message.properties):
+                ledger.settle(delivery.queue_offset)
+            elif delivery.attempts >= self.group.max_attempts:
+                ledger.hold(delivery, self.now_ms, BURIAL_MS)
+                self.dead.append(Dead(ledger, delivery, message))
+            else:
+                ledger.redeliver(delivery, self.now_ms, self.request.invisible_ms)
+                self._take(queue_id, ledger, delivery, message)
+
+    def _deliver(self, topic: str, queue_id: int, ledger: Ledger) -> None:
+        """Take what was never delivered, from the cursor on; what the filter does not want is consumed silently."""
+        request = self.request
+        end = self.reader.store.max_offset(topic, queue_id)
+        while ledger.cursor < end and not self.is_full and self.entries_left > 0 and ledger.room > 0:
+            room = self.limit - len(self.taken) - len(self.dead)
+            wanted = room if request.filter.takes_all else _ENTRIES_PER_LOOK
+            entries = self.reader.entries(topic, queue_id, ledger.cursor, min(wanted, self.entries_left))
+            for entry in entries:
+                self.entries_left -= 1
+                ledger.pass_over(entry.queue_offset)
+                if request.filter.may_match(entry.tags_code):
+                    message = self.reader.message(topic, queue_id, entry)
+                    if message is not None and request.filter.matches(message.properties):
+                        self._deliver_one(queue_id, ledger, entry, message)
+                        if not self.is_complete or ledger.room <= 0:
+                            return
+                        continue
+                    self.entries_left -= request.filter.read_cost
+                ledger.pass_over(entry.queue_offset + 1)
+                if self.entries_left <= 0:
+                    return
+            if not entries:
+                # Compaction has left nothing from here on.
+                ledger.pass_over(end)
+
+    def _deliver_one(self, queue_id: int, ledger: Ledger, entry: IndexEntry, message: StoredMessage) -> None:
+        now_ms, invisible_ms = self.now_ms, self.request.invisible_ms
+        if isinstance(ledger, FifoLedger):
+            line = line_of(message.properties.get(properties.MESSAGE_GROUP))
+            if not ledger.admits(line):
+                ledger.hold_back(entry.queue_offset, line)
+                self.entries_left -= self.request.filter.read_cost
+                return
+            delivery = ledger.deliver(entry.queue_offset, now_ms, invisible_ms, line)
+        else:
+            delivery = ledger.deliver(entry.queue_offset, now_ms, invisible_ms)
+        self._take(queue_id, ledger, delivery, message)
+
+    def _take(self, queue_id: int, ledger: Ledger, delivery: Delivery, message: StoredMessage) -> None:
+        handle = handle_of(ledger, delivery, self.broker_name, queue_id, message.log_offset)
+        self.taken.append(PoppedMessage(message, handle, delivery.attempts))
+        self.size_bytes += len(message.body)
+
+
+def handle_of(ledger: Ledger, delivery: Delivery, broker_name: str, queue_id: int, log_offset: int) -> ReceiptHandle:
+    """What the consumer hands back to speak of this delivery."""
+    return ReceiptHandle(
+        start_offset=delivery.queue_offset,
+        pop_time_ms=delivery.pop_time_ms,
+        invisible_ms=delivery.invisible_ms,
+        revive_queue=FIFO_REVIVE_QUEUE if isinstance(ledger, FifoLedger) else 0,
+        topic_kind=0,
+        broker_name=broker_name,
+        queue_id=queue_id,
+        queue_offset=delivery.queue_offset,
+        log_offset=log_offset,
+    )
