@@ -15,7 +15,8 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import TypeVar
 
-from crash.file_twins import PowerLossFiles
+from crash.disk_model import DiskState, random_choice
+from crash.traced_files import TracedFiles, crash_state, lay_out
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -71,7 +72,7 @@ class TransactionMachine(RuleBasedStateMachine):
         return self.loop.run_until_complete(whole())
 
     def _open(self) -> None:
-        self.files = PowerLossFiles(self.choose.randrange(1 << 30))
+        self.files = TracedFiles(self.root)
         options = StoreOptions(
             segment_bytes=1 << 20, consume_queue_entries=100, sync_flush=self.sync_flush, flush_interval_ms=NEVER_MS
         )
@@ -183,10 +184,10 @@ class TransactionMachine(RuleBasedStateMachine):
 
     @rule()
     def cut_the_power(self) -> None:
-        self.files.cut_power()
+        left = crash_state(self.files, random_choice(self.choose, self.choose.random()))
         if self.sync_flush:
             self._note_flush()
-        self._restart()
+        self._restart(left)
         actual = self._actual()
         for message_id, states in self.states.items():
             least = self.flushed.get(message_id, 1)
@@ -195,11 +196,17 @@ class TransactionMachine(RuleBasedStateMachine):
             del states[states.index(state) + 1 :]
             self.flushed[message_id] = len(states)
 
-    def _restart(self) -> None:
-        """The next life begins with a copy of the files as they are; the last one's end changes nothing in it."""
+    def _restart(self, state: DiskState | None = None) -> None:
+        """The next life begins with a copy of the files as they are, or with what a power cut left of them.
+
+        The last life's end changes nothing in it.
+        """
         self.lives += 1
         following = self.scratch / str(self.lives)
-        shutil.copytree(self.root, following)
+        if state is None:
+            shutil.copytree(self.root, following)
+        else:
+            lay_out(state, following)
         self._abandon()
         shutil.rmtree(self.root)
         self.root = following

@@ -78,7 +78,7 @@ class ConsumeRefused(Refused):
     """A receipt handle, invisible time, offset or limit that is not accepted."""
 
 
-class ExtraMissing(MillstreamError, ImportError):
+class ExtraMissing(MillstreamError, ImportError):  # type: ignore[misc]  # ImportError has a `name` of its own
     """A package that `feature` needs is not installed; `extra` brings it."""
 
     def __init__(self, feature: str, package: str | None, *, extra: str) -> None:
