@@ -329,3 +329,35 @@ def test_a_full_disk_ends_a_compaction_and_the_next_one_succeeds(scratch: Path) 
     queue.compact(source, 7, NOW)
     assert content(queue, source) == {3: ("c", b""), 4: ("d", b"5"), 5: ("b", b"6"), 6: ("a", b"new")}
     assert [path.name for path in sorted(scratch.iterdir())] == ["0000000003", "current"]
+
+
+class WatchedFiles(CrashingFiles):
+    """Knows which descriptors are open."""
+
+    def __init__(self, left: int) -> None:
+        super().__init__(left)
+        self.descriptors: set[int] = set()
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        descriptor = super().open(path, create=create)
+        self.descriptors.add(descriptor)
+        return descriptor
+
+    def close(self, descriptor: int) -> None:
+        super().close(descriptor)
+        self.descriptors.remove(descriptor)
+
+
+def test_a_compaction_that_fails_at_any_operation_leaves_no_file_open(scratch: Path) -> None:
+    source = LogQueue(("a", b"1"), ("b", b"2"), ("a", b"3"))
+    for left in range(100):
+        files = WatchedFiles(left)
+        try:
+            opened(scratch / str(left), source, files=files).compact(source, 3, 1)
+        except OSError:
+            assert not files.descriptors, left
+        else:
+            assert not files.descriptors
+            assert left > 5
+            return
+    raise AssertionError("no compaction succeeded")

@@ -24,7 +24,11 @@ class AppendedFile:
         self._buffer = bytearray()
         self._written_bytes = 0
         self._descriptor: int | None = files.open(path, create=True)
-        files.truncate(self._descriptor, 0)
+        try:
+            files.truncate(self._descriptor, 0)
+        except OSError:
+            self.close()
+            raise
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
         """Put `data` at the end."""
