@@ -97,6 +97,8 @@ TYPES = [
     ({"TIMER_DELAY_MS": "5"}, SystemFlag.NONE, MessageType.DELAY),
     ({"DELAY": "3"}, SystemFlag.NONE, MessageType.DELAY),
     ({"DELAY": "0"}, SystemFlag.NONE, MessageType.NORMAL),
+    ({"_SYS_MSG_PRIORITY_": "7"}, SystemFlag.NONE, MessageType.PRIORITY),
+    ({"_SYS_MSG_PRIORITY_": "7", "__SHARDINGKEY": "ann"}, SystemFlag.NONE, MessageType.FIFO),
     ({"DELAY": "3", "TRAN_MSG": "true"}, SystemFlag.NONE, MessageType.TRANSACTION),
     ({}, SystemFlag.TRANSACTION_PREPARED, MessageType.TRANSACTION),
     ({}, SystemFlag.COMPRESSED, MessageType.NORMAL),
@@ -116,9 +118,10 @@ def test_a_topic_takes_its_type_only_and_types_that_are_not_built_are_never_stor
     message = OutgoingMessage("orders", b"x", {"UNIQ_KEY": "id", **held}, system_flag=flag)
     topic = TopicConfig("orders", topic_type)
     is_both = kind is MessageType.TRANSACTION and "DELAY" in held
-    if is_both or (topic_type is not kind and topic_type is not MessageType.MIXED):
+    is_mixed = topic_type is MessageType.MIXED and kind is not MessageType.PRIORITY
+    if is_both or (topic_type is not kind and not is_mixed):
         expected = "MESSAGE_TYPE_MISMATCH"
-    elif kind in (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION):
+    elif kind is not MessageType.LITE:
         check_message(message, topic)
         return
     else:
@@ -128,11 +131,26 @@ def test_a_topic_takes_its_type_only_and_types_that_are_not_built_are_never_stor
     assert refused.value.name == expected
 
 
-@pytest.mark.parametrize("kind", [MessageType.LITE, MessageType.PRIORITY])
+@pytest.mark.parametrize("kind", [MessageType.LITE])
 def test_a_type_that_only_the_sender_names_counts_too(kind: MessageType) -> None:
     with pytest.raises(MessageRefused) as refused:
         check_message(replace(GOOD, message_type=kind), TopicConfig("orders", kind))
     assert refused.value.name == "UNSUPPORTED_FEATURE"
+
+
+@pytest.mark.parametrize("priority", ["", "-1", "+1", "1.5", "high", "2147483648", "9" * 5_000, "١"])
+@pytest.mark.parametrize("more", [{}, {"__SHARDINGKEY": "ann"}])
+def test_what_is_no_priority_is_refused_and_never_stored(priority: str, more: dict[str, str]) -> None:
+    topic = MIXED if more else TopicConfig("orders", MessageType.PRIORITY)
+    with pytest.raises(MessageRefused) as refused:
+        check_message(with_properties(_SYS_MSG_PRIORITY_=priority, **more), topic)
+    assert refused.value.name == "ILLEGAL_PRIORITY"
+
+
+def test_a_priority_topic_takes_no_message_without_a_priority() -> None:
+    with pytest.raises(MessageRefused) as refused:
+        check_message(replace(GOOD, message_type=MessageType.PRIORITY), TopicConfig("orders", MessageType.PRIORITY))
+    assert refused.value.name == "ILLEGAL_PRIORITY"
 
 
 @pytest.mark.parametrize("group", ["", " ", "a\x1fb", "x" * 65, "é" * 33])

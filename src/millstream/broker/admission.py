@@ -58,7 +58,9 @@ _DELAYS = frozenset(("TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS"))
 _BATCH_FLAGS = int(SystemFlag.INNER_BATCH | SystemFlag.NEED_UNWRAP | SystemFlag.ARROW_BATCH)
 _PLACES = frozenset((names.INNER_NUMBER, names.INNER_BASE))
 _WRITE = int(Permission.WRITE)
-_STORABLE = frozenset((MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION))
+_STORABLE = frozenset(
+    (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION, MessageType.PRIORITY)
+)
 _INT32, _INT64 = 1 << 31, 1 << 63
 _MAX_DIGITS = 9
 
@@ -66,7 +68,7 @@ _MAX_DIGITS = 9
 def type_of(message: OutgoingMessage) -> MessageType:
     """The message's type as its properties say; where they say nothing, what its sender called it.
 
-    Source: RocketMQ 5.3 decides by TRAN_MSG, then delay properties, then the message group.
+    Source: RocketMQ 5.4 decides by TRAN_MSG, then delay properties, message group, priority and lite topic.
     """
     held = message.properties
     if held.get(names.TRANSACTION) == "true" or int(message.system_flag) & _TRANSACTION_FLAGS:
@@ -75,6 +77,10 @@ def type_of(message: OutgoingMessage) -> MessageType:
         return MessageType.DELAY
     if names.MESSAGE_GROUP in held:
         return MessageType.FIFO
+    if names.PRIORITY in held:
+        return MessageType.PRIORITY
+    if names.LITE_TOPIC in held:
+        return MessageType.LITE
     return message.message_type
 
 
@@ -203,6 +209,8 @@ def _check_type(message: OutgoingMessage, topic: TopicConfig) -> None:
         raise MessageRefused("UNSUPPORTED_FEATURE", f"Messages of type {kind.value} cannot be sent yet.")
     if kind is MessageType.TRANSACTION:
         _check_transaction(message)
+    if kind is MessageType.PRIORITY or names.PRIORITY in message.properties:
+        _check_priority(message.properties.get(names.PRIORITY, ""))
     if kind is not MessageType.FIFO:
         return
     group = message.properties.get(names.MESSAGE_GROUP, "")
@@ -227,6 +235,11 @@ def _check_transaction(message: OutgoingMessage) -> None:
             "ILLEGAL_RECOVERY_TIME",
             f"The producer wants to be asked after {seconds[:40]!r} s; {MAX_RECOVERY_TIME_S} s is the limit.",
         )
+
+
+def _check_priority(text: str) -> None:
+    if names.decode_priority(text) is None:
+        raise MessageRefused("ILLEGAL_PRIORITY", f"{text[:40]!r} is no priority.")
 
 
 def _check_key(message: OutgoingMessage, topic: TopicConfig) -> None:

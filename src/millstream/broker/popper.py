@@ -21,6 +21,7 @@ from millstream.model.errors import ConsumeRefused, MillstreamError
 from millstream.model.group import GroupConfig
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest
 from millstream.model.receipt import ReceiptHandle
+from millstream.model.topic import MessageType, TopicConfig
 
 __all__ = ["MAX_INVISIBLE_MS", "Popper"]
 
@@ -131,7 +132,7 @@ class Popper:
         topic = self.topics.get(request.topic)
         check_readable(topic, request.queue_id)
         group = self.groups.ensure(request.group)
-        queues = self._order(request, topic.read_queues)
+        queues = self._order(request, topic)
         look = Look(self.reader, request, group, self.broker_name, self.clock.now_ms())
         if group.fifo and request.attempt_id:
             for queue_id in queues:
@@ -144,10 +145,16 @@ class Popper:
                 break
         return look, queues
 
-    def _order(self, request: PopRequest, queues: int) -> list[int]:
-        """The queues to look at; another one comes first each time, so that none starves."""
+    def _order(self, request: PopRequest, topic: TopicConfig) -> list[int]:
+        """The queues to look at; another one comes first each time, so that none starves.
+
+        In a PRIORITY topic always the highest one, so that a priority waits as long as a higher one has messages.
+        """
+        queues = topic.read_queues
         if request.queue_id is not None:
             return [request.queue_id]
+        if topic.message_type is MessageType.PRIORITY:
+            return [*reversed(range(queues))]
         key = (request.group, request.topic)
         first = self._turns.get(key, 0) % queues
         self._turns[key] = first + 1

@@ -109,7 +109,10 @@ def _queue_of(message: OutgoingMessage, shared_queue: int, topic: TopicConfig) -
     """The queue that the sender asked for, else the one of its message group, else the call's.
 
     In a FIFO topic the message group goes first: a group has one queue, whatever rule its senders' libraries have.
+    In a PRIORITY topic the priority is the queue's number; those beyond the last queue share it.
     """
+    if topic.message_type is MessageType.PRIORITY:
+        return min(int(message.properties[properties.PRIORITY]), topic.write_queues - 1)
     group = message.properties.get(properties.MESSAGE_GROUP)
     is_bound = group is not None and topic.message_type is MessageType.FIFO
     if message.queue_id is not None and not is_bound:

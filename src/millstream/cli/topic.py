@@ -23,6 +23,7 @@ class TopicType(Enum):
     FIFO = "fifo"
     DELAY = "delay"
     TRANSACTION = "transaction"
+    PRIORITY = "priority"
 
 
 def create(

@@ -59,6 +59,7 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (3016, "TRANSACTION_ENDED", "The transaction has ended otherwise already.", "Its outcome stands; send a new message if another one is needed."),
     (3017, "ILLEGAL_RECOVERY_TIME", "The time before a transaction is asked about is beyond the limit.", "Use at most an hour."),
     (3018, "CLIENT_NOT_CONNECTED", "The client has no open stream to this proxy.", "See which clients are connected, and ask again when it is back."),
+    (3020, "ILLEGAL_PRIORITY", "The priority is no whole number from 0 on.", "Send a priority of 0 or more; the higher one goes first."),
     (3101, "ILLEGAL_FILTER", "The filter expression cannot be read.", "Use * or tags joined by ||, or a condition in SQL92: docs/filters.md."),
     (3201, "INVALID_RECEIPT_HANDLE", "The receipt handle is unknown, was replaced or has expired.", "Receive the message again."),
     (3202, "ILLEGAL_INVISIBLE_TIME", "The invisible time is out of its range.", "Use 10 s to 12 h on receive, 0 s to 12 h on change."),

@@ -59,6 +59,8 @@ class Message:
     keys: tuple[str, ...] = ()
     message_group: str | None = None
     user_properties: dict[str, str] = field(default_factory=dict)
+    priority: int | None = None
+    lite_topic: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,11 @@ class StoredMessage:
     def message_id(self) -> str:
         """The id that the producer's library gave it; blank if it gave none."""
         return self.properties.get(properties.UNIQUE_KEY, "")
+
+    @property
+    def priority(self) -> int | None:
+        """The priority that its sender gave it, or None."""
+        return properties.decode_priority(self.properties.get(properties.PRIORITY, ""))
 
     @property
     def user_properties(self) -> dict[str, str]:

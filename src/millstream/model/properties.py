@@ -13,8 +13,11 @@ __all__ = [
     "INNER_BASE",
     "INNER_NUMBER",
     "KEYS",
+    "LITE_TOPIC",
+    "MAX_PRIORITY",
     "MAX_STORED_BYTES",
     "MESSAGE_GROUP",
+    "PRIORITY",
     "PRODUCER_GROUP",
     "RESERVED",
     "TAGS",
@@ -22,6 +25,7 @@ __all__ = [
     "TRACE_CONTEXT",
     "TRANSACTION",
     "UNIQUE_KEY",
+    "decode_priority",
     "decode_properties",
     "encode_properties",
     "has_control_character",
@@ -31,6 +35,8 @@ KEYS = "KEYS"
 TAGS = "TAGS"
 UNIQUE_KEY = "UNIQ_KEY"
 MESSAGE_GROUP = "__SHARDINGKEY"
+PRIORITY = "_SYS_MSG_PRIORITY_"
+LITE_TOPIC = "__LITE_TOPIC"
 PRODUCER_GROUP = "PGROUP"
 BORN_HOST = "__BORNHOST"
 BORN_TIMESTAMP = "BORN_TIMESTAMP"
@@ -58,12 +64,26 @@ RESERVED = frozenset(
     BORN_TIMESTAMP
     DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID __CRC32# __SHARDINGKEY INNER_NUM INNER_BASE
     CHECK_IMMUNITY_TIME_IN_SECONDS __transactionId__ TRANSACTION_CHECK_TIMES INNER_MULTI_DISPATCH TRACE_CONTEXT
+    _SYS_MSG_PRIORITY_ __LITE_TOPIC
     """.split()
 )
 """Names that a user property may not take."""
 
+MAX_PRIORITY = 2_147_483_647
+"""The highest priority of a message."""
+
+_PRIORITY_DIGITS = len(str(MAX_PRIORITY))
+
 _END_OF_NAME = "\x01"
 _END_OF_VALUE = "\x02"
+
+
+def decode_priority(text: str) -> int | None:
+    """The priority that a stored text says, 0 to `MAX_PRIORITY`; None if it says none."""
+    if not text.isascii() or not text.isdecimal() or len(text) > _PRIORITY_DIGITS:
+        return None
+    priority = int(text)
+    return priority if priority <= MAX_PRIORITY else None
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:

@@ -66,6 +66,8 @@ class Submission:
             properties.TAGS: message.tag,
             properties.KEYS: " ".join(message.keys) or None,
             properties.MESSAGE_GROUP: message.message_group,
+            properties.PRIORITY: None if message.priority is None else str(message.priority),
+            properties.LITE_TOPIC: message.lite_topic,
             # RocketMQ's proxy takes the topic as the producer group too: gRPC producers have no group of their own.
             properties.PRODUCER_GROUP: message.topic,
             properties.TRANSACTION: "true" if self.message_type is MessageType.TRANSACTION else None,

@@ -9,6 +9,7 @@ from memory_backend import MemoryBackend
 from service_calls import Service, message
 
 from millstream.model.message import MAX_BODY_BYTES, Address, SystemFlag
+from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.grpc import messages as m
 
 
@@ -121,3 +122,19 @@ async def test_largest_body_message_group_and_number_of_properties_are_accepted(
     user = {f"p{number}": "v" for number in range(128)}
     answer = await service.send("anything", bytes(MAX_BODY_BYTES), message_group="x" * 64, user=user)
     assert answer.status.code == m.OK
+
+
+async def test_a_priority_and_its_type_come_back_to_the_consumer(service: Service, backend: MemoryBackend) -> None:
+    backend.topics["urgent"] = TopicConfig("urgent", MessageType.PRIORITY)
+    assert (await service.send("urgent", message_type=m.PRIORITY, priority=5)).status.code == m.OK
+    frames = await service.receive("urgent")
+    system = frames[1].message.system_properties
+    assert (system.priority, system.message_type) == (5, m.PRIORITY)
+    await service.send("orders")
+    assert not (await service.receive("orders"))[1].message.system_properties.HasField("priority")
+
+
+async def test_a_negative_priority_is_refused(service: Service, backend: MemoryBackend) -> None:
+    backend.topics["urgent"] = TopicConfig("urgent", MessageType.PRIORITY)
+    answer = await service.send("urgent", message_type=m.PRIORITY, priority=-1)
+    assert answer.status.code == m.BAD_REQUEST

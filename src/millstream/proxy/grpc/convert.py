@@ -43,6 +43,8 @@ def submission(message: m.Message, call: Call) -> Submission:
             tag=system.tag if system.HasField("tag") else None,
             keys=tuple(system.keys),
             message_group=system.message_group if system.HasField("message_group") else None,
+            priority=system.priority if system.HasField("priority") else None,
+            lite_topic=system.lite_topic if system.HasField("lite_topic") else None,
             user_properties=dict(message.user_properties),
         ),
         message_id=system.message_id,
@@ -93,6 +95,8 @@ def shown(stored: StoredMessage, topic: m.Resource) -> m.Message:
         delivery_attempt=1,
         tag=stored.tag,
         message_group=stored.properties.get(properties.MESSAGE_GROUP),
+        priority=stored.priority,
+        lite_topic=stored.properties.get(properties.LITE_TOPIC),
         trace_context=stored.properties.get(properties.TRACE_CONTEXT),
         dead_letter_queue=_origin(stored),
     )
@@ -115,7 +119,11 @@ def _origin(stored: StoredMessage) -> m.DeadLetterQueue | None:
 def _stored_type(stored: StoredMessage) -> m.MessageType:
     if int(stored.system_flag) & _COMMITTED or properties.TRANSACTION in stored.properties:
         return m.TRANSACTION
-    return m.FIFO if properties.MESSAGE_GROUP in stored.properties else m.NORMAL
+    if properties.MESSAGE_GROUP in stored.properties:
+        return m.FIFO
+    if properties.PRIORITY in stored.properties:
+        return m.PRIORITY
+    return m.LITE if properties.LITE_TOPIC in stored.properties else m.NORMAL
 
 
 def _sent_type(system: m.SystemProperties) -> MessageType:
@@ -124,8 +132,8 @@ def _sent_type(system: m.SystemProperties) -> MessageType:
         return MessageType.TRANSACTION
     if system.HasField("delivery_timestamp"):
         return MessageType.DELAY
-    if system.HasField("lite_topic"):
-        return MessageType.LITE
+    if system.HasField("message_group"):
+        return MessageType.FIFO
     if system.HasField("priority"):
         return MessageType.PRIORITY
-    return MessageType.FIFO if system.HasField("message_group") else MessageType.NORMAL
+    return MessageType.LITE if system.HasField("lite_topic") else MessageType.NORMAL
