@@ -97,6 +97,7 @@ TYPES = [
     ({"TIMER_DELAY_MS": "5"}, SystemFlag.NONE, MessageType.DELAY),
     ({"DELAY": "3"}, SystemFlag.NONE, MessageType.DELAY),
     ({"DELAY": "0"}, SystemFlag.NONE, MessageType.NORMAL),
+    ({"__LITE_TOPIC": "ann"}, SystemFlag.NONE, MessageType.LITE),
     ({"_SYS_MSG_PRIORITY_": "7"}, SystemFlag.NONE, MessageType.PRIORITY),
     ({"_SYS_MSG_PRIORITY_": "7", "__SHARDINGKEY": "ann"}, SystemFlag.NONE, MessageType.FIFO),
     ({"DELAY": "3", "TRAN_MSG": "true"}, SystemFlag.NONE, MessageType.TRANSACTION),
@@ -112,30 +113,33 @@ def test_the_type_is_what_the_properties_say(held: dict[str, str], flag: SystemF
 
 @pytest.mark.parametrize("topic_type", list(MessageType))
 @pytest.mark.parametrize(("held", "flag", "kind"), TYPES)
-def test_a_topic_takes_its_type_only_and_types_that_are_not_built_are_never_stored(
+def test_a_topic_takes_its_type_only(
     topic_type: MessageType, held: dict[str, str], flag: SystemFlag, kind: MessageType
 ) -> None:
     message = OutgoingMessage("orders", b"x", {"UNIQ_KEY": "id", **held}, system_flag=flag)
     topic = TopicConfig("orders", topic_type)
     is_both = kind is MessageType.TRANSACTION and "DELAY" in held
-    is_mixed = topic_type is MessageType.MIXED and kind is not MessageType.PRIORITY
-    if is_both or (topic_type is not kind and not is_mixed):
-        expected = "MESSAGE_TYPE_MISMATCH"
-    elif kind is not MessageType.LITE:
+    is_mixed = topic_type is MessageType.MIXED and kind not in (MessageType.PRIORITY, MessageType.LITE)
+    if not is_both and (topic_type is kind or is_mixed):
         check_message(message, topic)
         return
-    else:
-        expected = "UNSUPPORTED_FEATURE"
     with pytest.raises(MessageRefused, match=kind.value) as refused:
         check_message(message, topic)
-    assert refused.value.name == expected
+    assert refused.value.name == "MESSAGE_TYPE_MISMATCH"
 
 
-@pytest.mark.parametrize("kind", [MessageType.LITE])
-def test_a_type_that_only_the_sender_names_counts_too(kind: MessageType) -> None:
+KINDS = {
+    MessageType.LITE: "ILLEGAL_LITE_TOPIC",
+    MessageType.PRIORITY: "ILLEGAL_PRIORITY",
+    MessageType.MIXED: "UNSUPPORTED_FEATURE",
+}
+
+
+@pytest.mark.parametrize(("kind", "error"), KINDS.items())
+def test_a_type_that_only_the_sender_names_counts_too(kind: MessageType, error: str) -> None:
     with pytest.raises(MessageRefused) as refused:
         check_message(replace(GOOD, message_type=kind), TopicConfig("orders", kind))
-    assert refused.value.name == "UNSUPPORTED_FEATURE"
+    assert refused.value.name == error
 
 
 @pytest.mark.parametrize("priority", ["", "-1", "+1", "1.5", "high", "2147483648", "9" * 5_000, "١"])

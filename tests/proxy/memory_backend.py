@@ -13,6 +13,7 @@ from millstream.model.clock import Clock
 from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.errors import ConsumeRefused, MillstreamError, NameRefused
 from millstream.model.group import GroupConfig
+from millstream.model.lite import LiteSync
 from millstream.model.message import Address, OutgoingMessage, StoredMessage
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest, SendReceipt
 from millstream.model.receipt import ReceiptHandle
@@ -48,6 +49,9 @@ class MemoryBackend:
     dead: list[AckRequest] = field(default_factory=list)
     ended: list[tuple[str, str, Resolution]] = field(default_factory=list)
     watchers: list[Callable[[RecoverOrphanedTransaction], bool]] = field(default_factory=list)
+    lite_syncs: list[LiteSync] = field(default_factory=list)
+    lite_lost: list[tuple[str, str]] = field(default_factory=list)
+    left_lite: list[str] = field(default_factory=list)
     progress: dict[tuple[str, int], Progress] = field(default_factory=dict)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -100,6 +104,15 @@ class MemoryBackend:
         delivery.visible_ms = now_ms + request.invisible_ms
         delivery.handle = replace(request.handle, pop_time_ms=now_ms, invisible_ms=request.invisible_ms)
         return delivery.handle
+
+    async def sync_lite_subscription(self, request: LiteSync) -> list[tuple[str, str]]:
+        self._fail()
+        self._topic(request.topic)
+        self.lite_syncs.append(request)
+        return self.lite_lost
+
+    async def leave_lite_topics(self, client_id: str) -> None:
+        self.left_lite.append(client_id)
 
     async def dead_letter(self, request: AckRequest) -> None:
         await self.ack(request)

@@ -13,6 +13,7 @@ from ipaddress import ip_address
 
 from millstream.model import properties as names
 from millstream.model.errors import MessageRefused, NameRefused
+from millstream.model.lite import check_lite_topic
 from millstream.model.message import MAX_BODY_BYTES, OutgoingMessage, SystemFlag
 from millstream.model.topic import MessageType, Permission, TopicConfig, is_system_topic
 from millstream.model.transaction import RECOVERY_TIME_S
@@ -58,9 +59,7 @@ _DELAYS = frozenset(("TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS"))
 _BATCH_FLAGS = int(SystemFlag.INNER_BATCH | SystemFlag.NEED_UNWRAP | SystemFlag.ARROW_BATCH)
 _PLACES = frozenset((names.INNER_NUMBER, names.INNER_BASE))
 _WRITE = int(Permission.WRITE)
-_STORABLE = frozenset(
-    (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION, MessageType.PRIORITY)
-)
+_STORABLE = frozenset(MessageType) - {MessageType.MIXED}
 _INT32, _INT64 = 1 << 31, 1 << 63
 _MAX_DIGITS = 9
 
@@ -206,11 +205,13 @@ def _check_type(message: OutgoingMessage, topic: TopicConfig) -> None:
             f"The topic {topic.name!r} takes {topic.message_type.value} messages; this one is {kind.value}.",
         )
     if kind not in _STORABLE:
-        raise MessageRefused("UNSUPPORTED_FEATURE", f"Messages of type {kind.value} cannot be sent yet.")
+        raise MessageRefused("UNSUPPORTED_FEATURE", f"Messages of type {kind.value} cannot be sent.")
     if kind is MessageType.TRANSACTION:
         _check_transaction(message)
     if kind is MessageType.PRIORITY or names.PRIORITY in message.properties:
         _check_priority(message.properties.get(names.PRIORITY, ""))
+    if kind is MessageType.LITE:
+        check_lite_topic(message.properties.get(names.LITE_TOPIC, ""))
     if kind is not MessageType.FIFO:
         return
     group = message.properties.get(names.MESSAGE_GROUP, "")

@@ -11,6 +11,9 @@ from pathlib import Path
 from millstream.broker.dead_letters import DeadLetters
 from millstream.broker.delay import TIMER_TOPIC
 from millstream.broker.groups import GroupRegistry
+from millstream.broker.lite_expiry import LiteExpiry
+from millstream.broker.lite_popper import LitePopper
+from millstream.broker.lite_topics import LiteTopics
 from millstream.broker.long_poll import MAX_WAITING, MAX_WAITING_PER_KEY, LongPolls
 from millstream.broker.offsets import OffsetTable
 from millstream.broker.pop import MAX_IN_FLIGHT
@@ -25,6 +28,7 @@ from millstream.broker.transactions import TransactionOptions, Transactions
 from millstream.broker.upkeep import Upkeep
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.errors import MessageRefused, NameRefused, StartRefused
+from millstream.model.lite import LiteSync, bind_topic_of
 from millstream.model.message import Address, OutgoingMessage, StoredMessage
 from millstream.model.operations import (
     AckRequest,
@@ -115,14 +119,22 @@ class Broker:
         reader = Reader(self.store)
         await self._start_timers()
         await self._start_transactions()
+        lite_topics = LiteTopics()
+        self._lite_expiry = LiteExpiry(self.topics, self._offsets, self.store, lite_topics, self.clock)
+        self._lite_expiry.load()
         self._sender = Sender(
             self.topics,
             self._appender,
             self.timers,
             self.transactions,
+            lite_topics,
             self.clock,
             self._store_options.store_host,
             self.name,
+        )
+        dead_letters = DeadLetters(self.topics, self._appender)
+        self._lite = LitePopper(
+            self.topics, self.groups, self._offsets, reader, self.polls, dead_letters, self.name, self.clock
         )
         self._puller = Puller(self.topics, reader, self.polls)
         self._popper = Popper(
@@ -131,11 +143,12 @@ class Broker:
             self._offsets,
             reader,
             self.polls,
-            DeadLetters(self.topics, self._appender),
+            dead_letters,
+            self._lite,
             self.name,
             self.clock,
         )
-        self._upkeep = Upkeep(self.store, self.topics, self._offsets)
+        self._upkeep = Upkeep(self.store, self.topics, self._offsets, self._lite_expiry)
         self._upkeep.start(offset_save_interval_s=self.options.offset_save_interval_s)
 
     async def _start_timers(self) -> None:
@@ -172,6 +185,7 @@ class Broker:
             return
         await self._upkeep.close()
         self._upkeep = None
+        self._lite.close()
         await self.timers.close()
         await self.transactions.close()
         try:
@@ -186,6 +200,7 @@ class Broker:
         self.polls.wake(pairs)
         self.timers.arrived(pairs)
         self.transactions.arrived(pairs)
+        self._lite.arrived(pairs)
 
     async def send(self, messages: Sequence[OutgoingMessage]) -> list[SendReceipt]:
         """Store messages of one topic, all or none; they are safe at the store's ack level when this returns.
@@ -219,6 +234,17 @@ class Broker:
     async def move_to_dead_letter(self, request: AckRequest) -> None:
         """Move one delivery to `%DLQ%<group>` and consume it. Raises INVALID_RECEIPT_HANDLE, STORE_FAILED."""
         await self._popper.move_to_dead_letter(request)
+
+    def sync_lite_subscription(self, request: LiteSync) -> list[tuple[str, str]]:
+        """Take over which lite topics a client reads; clients and lite topics that lost each other by it.
+
+        See `LitePopper.sync`.
+        """
+        return self._lite.sync(request)
+
+    def leave_lite_topics(self, client_id: str) -> None:
+        """The client is gone: it reads no lite topic any more."""
+        self._lite.subscriptions.remove_client(client_id)
 
     def query_offset(self, group: str, topic: str, queue_id: int) -> int | None:
         """The offset up to which the group has consumed the queue, None if it never did anything there."""
@@ -288,12 +314,13 @@ class Broker:
             )
 
     def _end_of(self, topic: str, queue_id: int) -> int | None:
-        return None if self.topics.find(topic) is None else self.store.max_offset(topic, queue_id)
+        return None if self.topics.find(bind_topic_of(topic)) is None else self.store.max_offset(topic, queue_id)
 
     def _forget_topic(self, name: str) -> None:
         # On the disk before the topic goes: a new topic of that name must not inherit offsets after a crash.
         self._offsets.forget(topic=name)
         self._offsets.save()
+        self._lite_expiry.drop_topic(name)
         self._popper.forget(topic=name)
         self._sender.forget(name)
         self.store.delete_topic(name)

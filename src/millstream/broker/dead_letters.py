@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from millstream.broker.look import Dead
 from millstream.broker.topics import DEAD_LETTER_PREFIX, TopicRegistry
+from millstream.model.errors import MillstreamError
+from millstream.model.lite import bind_topic_of
 from millstream.model.message import OutgoingMessage, StoredMessage
 from millstream.model.topic import TopicConfig
 from millstream.protocol.record import offset_message_id
@@ -12,6 +17,8 @@ from millstream.store.appender import Appender
 from millstream.store.message_store import PendingRecord
 
 __all__ = ["ORIGIN_MESSAGE_ID", "ORIGIN_TOPIC", "DeadLetters"]
+
+_log = logging.getLogger(__name__)
 
 ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
 ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
@@ -34,7 +41,7 @@ class DeadLetters:
         if self.topics.find(topic) is None:
             self.topics.create(TopicConfig(topic, read_queues=1, write_queues=1))
         message_id = message.message_id or offset_message_id(message.store_host, message.log_offset)
-        origin = {ORIGIN_TOPIC: message.topic, ORIGIN_MESSAGE_ID: message_id}
+        origin = {ORIGIN_TOPIC: bind_topic_of(message.topic), ORIGIN_MESSAGE_ID: message_id}
         copy = OutgoingMessage(
             topic=topic,
             body=message.body,
@@ -47,3 +54,20 @@ class DeadLetters:
             reconsume_times=attempts,
         )
         await self.appender.append(PendingRecord(copy, 0))
+
+    async def bury_all(self, group: str, dead: Sequence[Dead]) -> list[Dead]:
+        """Move what has no attempt left, and consume it; what could be moved. The rest stays in flight for now."""
+        moved = []
+        for one in dead:
+            message = one.message
+            try:
+                await self.bury(group, message, one.delivery.attempts)
+            except MillstreamError as error:
+                _log.error(
+                    "The message at queue offset %d of topic %s, queue %d, stays with the group %s: %s",
+                    message.queue_offset, message.topic, message.queue_id, group, error,
+                )  # fmt: skip
+                continue
+            one.ledger.settle(one.delivery.queue_offset)
+            moved.append(one)
+        return moved

@@ -9,6 +9,7 @@ from millstream.broker.pop import Delivery, Ledger
 from millstream.broker.reader import MAX_SCANNED_ENTRIES, Reader
 from millstream.model import properties
 from millstream.model.group import GroupConfig
+from millstream.model.lite import lite_topic_of
 from millstream.model.message import StoredMessage
 from millstream.model.operations import PoppedMessage, PopRequest
 from millstream.model.receipt import FIFO_REVIVE_QUEUE, ReceiptHandle
@@ -47,6 +48,7 @@ class Look:
     group: GroupConfig
     broker_name: str
     now_ms: int
+    cap: int = MAX_POP_MESSAGES
     entries_left: int = MAX_SCANNED_ENTRIES
     size_bytes: int = 0
     taken: list[PoppedMessage] = field(default_factory=list)
@@ -55,7 +57,7 @@ class Look:
     @property
     def limit(self) -> int:
         """Messages that it takes at most."""
-        return max(1, min(self.request.max_messages, MAX_POP_MESSAGES))
+        return min(max(1, self.request.max_messages), self.cap)
 
     @property
     def is_full(self) -> bool:
@@ -81,7 +83,7 @@ class Look:
                 continue
             if delivery.visible_ms - self.now_ms < invisible_ms // 2:
                 ledger.change_invisible(delivery.queue_offset, delivery.pop_time_ms, self.now_ms, invisible_ms)
-            self._take(queue_id, ledger, delivery, message)
+            self._take(topic, queue_id, ledger, delivery, message)
 
     def take(self, topic: str, queue_id: int, ledger: Ledger) -> None:
         """Take from one queue what is visible again, then what is new."""
@@ -112,7 +114,7 @@ class Look:
                 self.dead.append(Dead(ledger, delivery, message))
             else:
                 ledger.redeliver(delivery, self.now_ms, self.request.invisible_ms)
-                self._take(queue_id, ledger, delivery, message)
+                self._take(topic, queue_id, ledger, delivery, message)
 
     def _deliver(self, topic: str, queue_id: int, ledger: Ledger) -> None:
         """Take what was never delivered, from the cursor on; what the filter does not want is consumed silently."""
@@ -128,7 +130,7 @@ class Look:
                 if request.filter.may_match(entry.tags_code):
                     message = self.reader.message(topic, queue_id, entry)
                     if message is not None and request.filter.matches(message.properties):
-                        self._deliver_one(queue_id, ledger, entry, message)
+                        self._deliver_one(topic, queue_id, ledger, entry, message)
                         if not self.is_complete or ledger.room <= 0:
                             return
                         continue
@@ -140,7 +142,9 @@ class Look:
                 # Compaction has left nothing from here on.
                 ledger.pass_over(end)
 
-    def _deliver_one(self, queue_id: int, ledger: Ledger, entry: IndexEntry, message: StoredMessage) -> None:
+    def _deliver_one(
+        self, topic: str, queue_id: int, ledger: Ledger, entry: IndexEntry, message: StoredMessage
+    ) -> None:
         now_ms, invisible_ms = self.now_ms, self.request.invisible_ms
         if isinstance(ledger, FifoLedger):
             line = line_of(message.properties.get(properties.MESSAGE_GROUP))
@@ -151,15 +155,18 @@ class Look:
             delivery = ledger.deliver(entry.queue_offset, now_ms, invisible_ms, line)
         else:
             delivery = ledger.deliver(entry.queue_offset, now_ms, invisible_ms)
-        self._take(queue_id, ledger, delivery, message)
+        self._take(topic, queue_id, ledger, delivery, message)
 
-    def _take(self, queue_id: int, ledger: Ledger, delivery: Delivery, message: StoredMessage) -> None:
-        handle = handle_of(ledger, delivery, self.broker_name, queue_id, message.log_offset)
+    def _take(self, topic: str, queue_id: int, ledger: Ledger, delivery: Delivery, message: StoredMessage) -> None:
+        place = (self.broker_name, queue_id, message.log_offset, lite_topic_of(topic))
+        handle = handle_of(ledger, delivery, *place)
         self.taken.append(PoppedMessage(message, handle, delivery.attempts))
         self.size_bytes += len(message.body)
 
 
-def handle_of(ledger: Ledger, delivery: Delivery, broker_name: str, queue_id: int, log_offset: int) -> ReceiptHandle:
+def handle_of(
+    ledger: Ledger, delivery: Delivery, broker_name: str, queue_id: int, log_offset: int, lite_topic: str
+) -> ReceiptHandle:
     """What the consumer hands back to speak of this delivery."""
     return ReceiptHandle(
         start_offset=delivery.queue_offset,
@@ -171,4 +178,5 @@ def handle_of(ledger: Ledger, delivery: Delivery, broker_name: str, queue_id: in
         queue_id=queue_id,
         queue_offset=delivery.queue_offset,
         log_offset=log_offset,
+        lite_topic=lite_topic,
     )

@@ -7,7 +7,7 @@ again, never lost.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from threading import Lock
 
@@ -90,6 +90,12 @@ class OffsetTable:
             self._committed[key] = queue_offset
             self._changed = True
 
+    def reset(self, group: str, topic: str, queue_id: int, queue_offset: int, now_ms: int) -> None:
+        """Put the group to an offset, forward or back. Deliveries in flight are discarded, their handles invalid."""
+        key = (group, topic, queue_id)
+        self._ledgers[key] = type(self._ledgers[key])(queue_offset, capacity=self._max_in_flight)
+        self._changed = True
+
     def ledger(self, group: str, topic: str, queue_id: int) -> Ledger | None:
         """The queue's ledger, None if the group never popped there."""
         return self._ledgers.get((group, topic, queue_id))
@@ -115,6 +121,13 @@ class OffsetTable:
         """Drop all of a topic or all of a group."""
         for table in (self._committed, self._ledgers):
             for key in [key for key in table if key[1] == topic or key[0] == group]:
+                del table[key]
+                self._changed = True
+
+    def forget_topics(self, names: Collection[str]) -> None:
+        """Drop all of these topics, which may be many."""
+        for table in (self._committed, self._ledgers):
+            for key in [key for key in table if key[1] in names]:
                 del table[key]
                 self._changed = True
 

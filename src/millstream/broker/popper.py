@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from dataclasses import dataclass, field
 
 from millstream.broker.dead_letters import DeadLetters
 from millstream.broker.fifo import FifoLedger
 from millstream.broker.groups import GroupRegistry
+from millstream.broker.lite_popper import LitePopper
 from millstream.broker.long_poll import LongPolls
 from millstream.broker.look import BURIAL_MS, Look, handle_of
 from millstream.broker.offsets import OffsetTable
@@ -17,15 +17,14 @@ from millstream.broker.puller import MAX_WAIT_MS
 from millstream.broker.reader import Reader, check_readable
 from millstream.broker.topics import TopicRegistry
 from millstream.model.clock import Clock
-from millstream.model.errors import ConsumeRefused, MillstreamError
+from millstream.model.errors import ConsumeRefused
 from millstream.model.group import GroupConfig
+from millstream.model.lite import LITE_PREFIX, lite_queue
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest
 from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import MessageType, TopicConfig
 
 __all__ = ["MAX_INVISIBLE_MS", "Popper"]
-
-_log = logging.getLogger(__name__)
 
 MAX_INVISIBLE_MS = 12 * 3600 * 1000
 """Milliseconds that a delivery may be out of sight at most."""
@@ -44,6 +43,7 @@ class Popper:
     reader: Reader
     polls: LongPolls
     dead_letters: DeadLetters
+    lite: LitePopper
     broker_name: str
     clock: Clock
     _turns: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -55,6 +55,9 @@ class Popper:
         """
         if not 1 <= request.invisible_ms <= MAX_INVISIBLE_MS:
             raise _illegal_invisible(request.invisible_ms, 1)
+        if self.topics.get(request.topic).message_type is MessageType.LITE:
+            check_readable(self.topics.get(request.topic), None)
+            return await self.lite.pop(request)
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + min(request.wait_ms, MAX_WAIT_MS) / 1000
         while True:
@@ -62,7 +65,8 @@ class Popper:
             if not look.is_complete:
                 self.polls.pass_on(request.group, request.topic, request.queue_id)
             if look.dead:
-                await self._bury(look)
+                for dead in await self.dead_letters.bury_all(request.group, look.dead):
+                    self._freed(request.group, dead.message.topic, dead.message.queue_id, dead.ledger)
             if look.taken:
                 self._arm(request, queues)
                 return look.taken
@@ -79,10 +83,10 @@ class Popper:
     def ack(self, request: AckRequest) -> None:
         """Consume one delivery; a second time is no error. Raises INVALID_RECEIPT_HANDLE."""
         handle = request.handle
-        ledger = self._ledger_of(request.group, request.topic, handle)
-        was_full = ledger.room <= 0
+        place = _place(request.topic, handle)
+        ledger = self._ledger_of(request.group, place, handle)
         ledger.acknowledge(handle.queue_offset, handle.pop_time_ms)
-        self._freed(request.group, request.topic, handle.queue_id, ledger, was_full)
+        self._freed(request.group, place, handle.queue_id, ledger)
 
     def change_invisible(self, request: ChangeInvisibleRequest) -> ReceiptHandle:
         """Make a delivery visible `invisible_ms` (0 s to 12 h) from now; the new handle replaces the old one.
@@ -92,7 +96,8 @@ class Popper:
         if not 0 <= request.invisible_ms <= MAX_INVISIBLE_MS:
             raise _illegal_invisible(request.invisible_ms, 0)
         handle = request.handle
-        ledger = self._ledger_of(request.group, request.topic, handle)
+        place = _place(request.topic, handle)
+        ledger = self._ledger_of(request.group, place, handle)
         delivery = ledger.change_invisible(
             handle.queue_offset,
             handle.pop_time_ms,
@@ -100,9 +105,11 @@ class Popper:
             request.invisible_ms,
             uncounted=request.suspend,
         )
-        if self.polls.has_pops(request.group, request.topic):
+        if handle.lite_topic:
+            self.lite.changed(request.group, place, ledger)
+        elif self.polls.has_pops(request.group, request.topic):
             self.polls.alarm(request.group, request.topic, handle.queue_id, self._due_in_s(ledger) or _MIN_ALARM_S)
-        return handle_of(ledger, delivery, self.broker_name, handle.queue_id, handle.log_offset)
+        return handle_of(ledger, delivery, self.broker_name, handle.queue_id, handle.log_offset, handle.lite_topic)
 
     async def move_to_dead_letter(self, request: AckRequest) -> None:
         """Move one delivery to the group's dead-letter topic and consume it; nothing if it is consumed already.
@@ -110,20 +117,21 @@ class Popper:
         Raises INVALID_RECEIPT_HANDLE, and what storing raises: then the delivery stays as it was.
         """
         handle = request.handle
-        ledger = self._ledger_of(request.group, request.topic, handle)
+        place = _place(request.topic, handle)
+        ledger = self._ledger_of(request.group, place, handle)
         if ledger.is_consumed(handle.queue_offset):
             return
         delivery = ledger.find(handle.queue_offset, handle.pop_time_ms)
-        message = self.reader.message_at(request.topic, handle.queue_id, handle.queue_offset)
+        message = self.reader.message_at(place, handle.queue_id, handle.queue_offset)
         if message is not None:
             ledger.hold(delivery, self.clock.now_ms(), BURIAL_MS)
             await self.dead_letters.bury(request.group, message, delivery.attempts)
-        was_full = ledger.room <= 0
         ledger.settle(handle.queue_offset)
-        self._freed(request.group, request.topic, handle.queue_id, ledger, was_full)
+        self._freed(request.group, place, handle.queue_id, ledger)
 
     def forget(self, *, topic: str | None = None, group: str | None = None) -> None:
         """Drop what is held here of a topic or a group that is deleted."""
+        self.lite.forget(topic=topic, group=group)
         for key in [key for key in self._turns if key[0] == group or key[1] == topic]:
             del self._turns[key]
 
@@ -172,23 +180,6 @@ class Popper:
         ledger.pass_over(min_offset)
         return ledger
 
-    async def _bury(self, look: Look) -> None:
-        """Move what has no attempt left; what cannot be moved stays in flight and is tried again later."""
-        group, topic = look.request.group, look.request.topic
-        for dead in look.dead:
-            ledger, delivery, message = dead.ledger, dead.delivery, dead.message
-            try:
-                await self.dead_letters.bury(group, message, delivery.attempts)
-            except MillstreamError as error:
-                _log.error(
-                    "The message at queue offset %d of topic %s, queue %d, stays with the group %s: %s",
-                    message.queue_offset, topic, message.queue_id, group, error,
-                )  # fmt: skip
-                continue
-            was_full = ledger.room <= 0
-            ledger.settle(delivery.queue_offset)
-            self._freed(group, topic, message.queue_id, ledger, was_full)
-
     async def _wait(self, request: PopRequest, queues: list[int], timeout_s: float) -> bool:
         alarms = self._alarms(request, queues)
         return await self.polls.wait_pop(request.group, request.topic, request.queue_id, timeout_s, alarms)
@@ -213,9 +204,11 @@ class Popper:
         due_ms = ledger.next_due_ms()
         return None if due_ms is None else max((due_ms - self.clock.now_ms()) / 1000, _MIN_ALARM_S)
 
-    def _freed(self, group: str, topic: str, queue_id: int, ledger: Ledger, was_full: bool) -> None:
-        """Wake the group where an acknowledgement opens a queue that was held back."""
-        if was_full or (isinstance(ledger, FifoLedger) and ledger.is_ready):
+    def _freed(self, group: str, topic: str, queue_id: int, ledger: Ledger) -> None:
+        """Wake the group where an acknowledgement opens a queue that was held back, or one that was full until now."""
+        if topic.startswith(LITE_PREFIX):
+            self.lite.changed(group, topic, ledger)
+        elif ledger.room <= 1 or (isinstance(ledger, FifoLedger) and ledger.is_ready):
             self.polls.wake_group(group, topic, queue_id)
 
     def _ledger_of(self, group: str, topic: str, handle: ReceiptHandle) -> Ledger:
@@ -226,6 +219,11 @@ class Popper:
                 f"{group!r} took nothing from queue {handle.queue_id} of {topic!r} at broker {handle.broker_name!r}.",
             )
         return ledger
+
+
+def _place(topic: str, handle: ReceiptHandle) -> str:
+    """The name under which the handle's message is stored."""
+    return lite_queue(topic, handle.lite_topic) if handle.lite_topic else topic
 
 
 def _illegal_invisible(invisible_ms: int, least_ms: int) -> ConsumeRefused:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from millstream.broker.admission import check_messages, type_of
 from millstream.broker.delay import due_ms_of, undelayed, waiting
 from millstream.broker.half_messages import half
+from millstream.broker.lite_topics import LiteTopics
 from millstream.broker.timers import Timers
 from millstream.broker.topics import TopicRegistry
 from millstream.broker.transactions import Transactions
@@ -40,6 +41,7 @@ class Sender:
     appender: Appender
     timers: Timers
     transactions: Transactions
+    lite_topics: LiteTopics
     clock: Clock
     store_host: Address
     broker_name: str
@@ -84,6 +86,11 @@ class Sender:
         if topic.message_type in _TRANSACTIONAL and type_of(message) is MessageType.TRANSACTION:
             self.transactions.check_room()
             return PendingRecord(half(message, queue_id), 0), None
+        if topic.message_type is MessageType.LITE:
+            lite_topic = message.properties[properties.LITE_TOPIC]
+            return PendingRecord(
+                replace(message, topic=self.lite_topics.write(topic.name, lite_topic, self.clock.now_ms())), 0
+            ), None
         if topic.message_type in _DELAYED:
             now_ms = self.clock.now_ms()
             due_ms = due_ms_of(message.properties, now_ms)

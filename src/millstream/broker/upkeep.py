@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Self
 
+from millstream.broker.lite_expiry import LiteExpiry
 from millstream.broker.offsets import OffsetTable
 from millstream.broker.topics import TopicRegistry
 from millstream.model.errors import MillstreamError
@@ -18,16 +19,22 @@ __all__ = ["RETENTION_INTERVAL_S", "Upkeep"]
 RETENTION_INTERVAL_S = 10.0
 """Seconds between two looks at what may go and at how full the disk is."""
 
+LITE_INTERVAL_S = 10.0
+"""Seconds between two looks at the lite topics that are to go."""
+
 _log = logging.getLogger(__name__)
 
 
 class Upkeep:
     """Tasks that run from `start` to `close`. What fails is said in the log and tried again."""
 
-    def __init__(self, store: MessageStore, topics: TopicRegistry, offsets: OffsetTable) -> None:
+    def __init__(
+        self, store: MessageStore, topics: TopicRegistry, offsets: OffsetTable, lite_expiry: LiteExpiry
+    ) -> None:
         self._store = store
         self._topics = topics
         self._offsets = offsets
+        self._lite_expiry = lite_expiry
         self._closing = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -36,6 +43,7 @@ class Upkeep:
         self._tasks = [
             asyncio.create_task(self._every(offset_save_interval_s, self._save_offsets), name="save-offsets"),
             asyncio.create_task(self._every(RETENTION_INTERVAL_S, self.retain), name="retention"),
+            asyncio.create_task(self._every(LITE_INTERVAL_S, self._lite_expiry.sweep), name="lite-expiry"),
         ]
         return self
 

@@ -24,6 +24,7 @@ class TopicType(Enum):
     DELAY = "delay"
     TRANSACTION = "transaction"
     PRIORITY = "priority"
+    LITE = "lite"
 
 
 def create(

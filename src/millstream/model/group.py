@@ -27,6 +27,8 @@ class GroupConfig:
     fifo: bool = False
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     backoff_s: tuple[int, ...] = DEFAULT_BACKOFF_S
+    lite_exclusive: bool = False
+    """Whether a lite topic has one reader of the group at a time."""
 
 
 def check_group_name(name: str) -> None:

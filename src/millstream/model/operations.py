@@ -81,7 +81,8 @@ class PullResult:
 class PopRequest:
     """Take messages out of sight for `invisible_ms`. `queue_id` None takes from all queues of the topic.
 
-    `attempt_id` repeats a FIFO receive that failed on the way. `max_messages` 32 at most.
+    `attempt_id` repeats a FIFO receive that failed on the way. `max_messages` 32 at most. From a topic of type LITE
+    `client_id` gets messages of the lite topics that it subscribed to.
     """
 
     group: str
@@ -92,6 +93,7 @@ class PopRequest:
     filter: MessageFilter = ALL
     wait_ms: int = 0
     attempt_id: str = ""
+    client_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

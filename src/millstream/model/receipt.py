@@ -1,7 +1,8 @@
 """Receipt handles: what a client hands back to acknowledge a message or to change its invisible time.
 
 Text form (RocketMQ's extra info): nine words joined by blanks, so that a stateless proxy finds broker and queue in
-it: `startOffset popTimeMs invisibleMs reviveQueueId topicType brokerName queueId queueOffset logOffset`.
+it: `startOffset popTimeMs invisibleMs reviveQueueId topicType brokerName queueId queueOffset logOffset`. A tenth word,
+which is our own, names the lite topic.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class ReceiptHandle:
     queue_id: int
     queue_offset: int
     log_offset: int
+    lite_topic: str = ""
 
     @property
     def expires_ms(self) -> int:
@@ -43,23 +45,25 @@ class ReceiptHandle:
 
     def encode(self) -> str:
         """The text that clients keep; the broker's name must be free of blanks."""
-        return (
+        text = (
             f"{self.start_offset} {self.pop_time_ms} {self.invisible_ms} {self.revive_queue} {self.topic_kind} "
             f"{self.broker_name} {self.queue_id} {self.queue_offset} {self.log_offset}"
         )
+        return f"{text} {self.lite_topic}" if self.lite_topic else text
 
     @classmethod
     def decode(cls, text: str) -> ReceiptHandle:
-        """The handle of a text that a client sent; refused (INVALID_RECEIPT_HANDLE) unless it has nine fit words."""
+        """The handle of a text that a client sent; refused (INVALID_RECEIPT_HANDLE) unless its words fit."""
         words = text.split(" ") if len(text) <= _MAX_CHARACTERS else []
         try:
             before, broker, after = words[:5], words[5], words[6:_WORDS]
             start, popped, invisible, revive, kind = map(int, before)
             queue, queue_offset, log_offset = map(int, after)
-            if len(words) != _WORDS:
+            lite_topic = words[_WORDS] if len(words) > _WORDS else ""
+            if len(words) != _WORDS + bool(lite_topic):
                 raise ValueError(text)
-            return cls(start, popped, invisible, revive, kind, broker, queue, queue_offset, log_offset)
+            return cls(start, popped, invisible, revive, kind, broker, queue, queue_offset, log_offset, lite_topic)
         except (ValueError, IndexError):
             raise ConsumeRefused(
-                "INVALID_RECEIPT_HANDLE", f"{text[:80]!r} is no receipt handle ({_WORDS} words)."
+                "INVALID_RECEIPT_HANDLE", f"{text[:80]!r} is no receipt handle ({_WORDS} words, or one more)."
             ) from None

@@ -32,19 +32,22 @@ _SYSTEM_TOPICS = frozenset(
 )
 _SYSTEM_PREFIX = "rmq_sys_"
 
-# Names and values are RocketMQ's; the time is in hours.
+# Names and values are RocketMQ's; times are in hours, the lite topics' in minutes.
 _QUEUE_TYPE, _BATCH_QUEUE = "queue.type", "BatchCQ"
 _CLEANUP_POLICY, _COMPACTION = "cleanup.policy", "COMPACTION"
 _RESERVE_TIME = "reserve.time"
+_LITE_EXPIRATION = "lite.topic.expiration"
 _LEGAL_VALUES = {
     _QUEUE_TYPE: re.compile("SimpleCQ|BatchCQ"),
     _CLEANUP_POLICY: re.compile("DELETE|COMPACTION"),
     _RESERVE_TIME: re.compile("[1-9][0-9]{0,5}"),
+    _LITE_EXPIRATION: re.compile("-1|[1-9][0-9]{0,3}|[1-3][0-9]{4}|4[0-2][0-9]{3}|43[01][0-9]{2}|43200"),
 }
 _WORDS = {
     _QUEUE_TYPE: "SimpleCQ, BatchCQ",
     _CLEANUP_POLICY: "DELETE, COMPACTION",
     _RESERVE_TIME: "1 to 999999, in hours",
+    _LITE_EXPIRATION: "-1 for never, 1 to 43200, in minutes",
 }
 
 
@@ -102,6 +105,12 @@ class TopicConfig:
         return int(hours) * 3_600_000 if hours else None
 
     @property
+    def lite_expiry_ms(self) -> int | None:
+        """How long after its last message a lite topic of this topic goes; None for as long as it holds messages."""
+        minutes = int(self.attributes.get(_LITE_EXPIRATION, "-1"))
+        return minutes * 60_000 if minutes > 0 else None
+
+    @property
     def queues(self) -> int:
         """Queues that exist: the larger of the readable and the writable ones."""
         return max(self.read_queues, self.write_queues)
@@ -117,6 +126,12 @@ def check_attributes(topic: TopicConfig) -> None:
                 f"The topic {topic.name!r} has the attribute {name}={value[:80]!r}.",
                 remedy=f"{name} is one of: {_WORDS[name]}.",
             )
+    if topic.message_type is MessageType.LITE and (topic.holds_batches or topic.is_compacted):
+        raise NameRefused(
+            "ILLEGAL_TOPIC",
+            f"The topic {topic.name!r} would be of type LITE and compacted or of batches.",
+            remedy="Choose one of these.",
+        )
     if topic.holds_batches and topic.is_compacted:
         raise NameRefused(
             "ILLEGAL_TOPIC",

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.group import GroupConfig
+from millstream.model.lite import LiteSync
 from millstream.model.message import OutgoingMessage
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest, SendReceipt
 from millstream.model.receipt import ReceiptHandle
@@ -75,6 +76,14 @@ class Backend(Protocol):
 
     async def change_invisible(self, request: ChangeInvisibleRequest) -> ReceiptHandle:
         """Move the time when a delivery becomes visible; the new handle replaces the old one."""
+        ...
+
+    async def sync_lite_subscription(self, request: LiteSync) -> list[tuple[str, str]]:
+        """Take over which lite topics a client reads; pairs of client and lite topic whose subscription this ended."""
+        ...
+
+    async def leave_lite_topics(self, client_id: str) -> None:
+        """The client is gone: it reads no lite topic any more."""
         ...
 
     async def dead_letter(self, request: AckRequest) -> None:

@@ -8,6 +8,7 @@ from millstream.broker.broker import Broker
 from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.errors import NameRefused
 from millstream.model.group import GroupConfig
+from millstream.model.lite import LiteSync
 from millstream.model.message import OutgoingMessage
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest, SendReceipt
 from millstream.model.receipt import ReceiptHandle
@@ -69,6 +70,14 @@ class LocalBackend:
     async def change_invisible(self, request: ChangeInvisibleRequest) -> ReceiptHandle:
         """See `Backend`."""
         return self._broker.change_invisible(request)
+
+    async def sync_lite_subscription(self, request: LiteSync) -> list[tuple[str, str]]:
+        """See `Backend`."""
+        return self._broker.sync_lite_subscription(request)
+
+    async def leave_lite_topics(self, client_id: str) -> None:
+        """See `Backend`."""
+        self._broker.leave_lite_topics(client_id)
 
     async def dead_letter(self, request: AckRequest) -> None:
         """See `Backend`."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.commands import (
+    NotifyUnsubscribeLite,
     PrintThreadStackTrace,
     ReconnectEndpoints,
     RecoverOrphanedTransaction,
@@ -21,6 +22,7 @@ from millstream.model.commands import (
 from millstream.model.errors import ConsumeRefused, MessageRefused, MillstreamError, NameRefused
 from millstream.model.filter import ALL, MessageFilter
 from millstream.model.group import GroupConfig, check_group_name
+from millstream.model.lite import LiteSync
 from millstream.model.message import StoredMessage
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest, SendReceipt
 from millstream.model.recall import RecallHandle
@@ -179,6 +181,7 @@ class Processor:
     async def terminate(self, client_id: str, group: str | None = None) -> None:
         """The client says that it ends: its deliveries can be received by others in a second."""
         self.clients.remove(client_id)
+        await self._backend.leave_lite_topics(client_id)
         await self.renewer.release_client(client_id, group)
 
     async def route(self, topic: str) -> TopicRoute:
@@ -254,6 +257,7 @@ class Processor:
             filter=wish.filter,
             wait_ms=wish.wait_ms,
             attempt_id=wish.attempt_id,
+            client_id=wish.client_id,
         )
         self._waiting += 1
         try:
@@ -293,9 +297,17 @@ class Processor:
         async with self._latest(group, handle) as current:
             await self._backend.dead_letter(AckRequest(group, topic, current))
 
+    async def sync_lite_subscription(self, request: LiteSync) -> None:
+        """Take over which lite topics a client reads. Who lost one by it, or could not get it, is told."""
+        check_topic_name(request.topic)
+        check_group_name(request.group)
+        for client_id, lite_topic in await self._backend.sync_lite_subscription(request):
+            self.tell(client_id, NotifyUnsubscribeLite(lite_topic))
+
     async def sweep(self) -> None:
         """Renew what is due and release what clients that went left behind."""
         for client_id in self.clients.take_gone(self._clock.monotonic_s()):
+            await self._backend.leave_lite_topics(client_id)
             await self.renewer.release_client(client_id)
         await self.renewer.sweep()
 

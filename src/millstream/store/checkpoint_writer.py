@@ -6,7 +6,7 @@ Only the queues that changed since the last checkpoint are looked at; an idle on
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from millstream.model.clock import Clock
@@ -75,10 +75,11 @@ class CheckpointWriter:
         self._changed.update(queues)
         self._store_timestamp_ms = max(self._store_timestamp_ms, store_timestamp_ms)
 
-    def forget(self, topic: str) -> None:
-        """Leave a deleted topic out. Called under `writing` and the mutex."""
-        self._extents.pop(topic, None)
-        self._changed = {queue for queue in self._changed if queue.topic != topic}
+    def forget(self, topics: Collection[str]) -> None:
+        """Leave deleted topics out. Called under `writing` and the mutex."""
+        for topic in topics:
+            self._extents.pop(topic, None)
+        self._changed = {queue for queue in self._changed if queue.topic not in topics}
 
     @property
     def is_due(self) -> bool:

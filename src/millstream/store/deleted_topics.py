@@ -5,6 +5,7 @@ Without this a topic made again would get its old messages back when its consume
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -31,9 +32,9 @@ class DeletedTopics:
         """The log offset from which on the topic's records count; 0 if it was never deleted."""
         return self._offsets.get(topic, 0)
 
-    def add(self, topic: str, log_offset: int) -> None:
-        """Let the topic's records below `log_offset` not count any more; it is on the disk when this returns."""
-        self._save(self._offsets | {topic: log_offset})
+    def add(self, topics: Iterable[str], log_offset: int) -> None:
+        """Let the topics' records below `log_offset` not count any more; it is on the disk when this returns."""
+        self._save(self._offsets | dict.fromkeys(topics, log_offset))
 
     def limit(self, log_end: int) -> None:
         """Lower what lies behind the log's end, where new records will stand. A power failure can have set it back."""

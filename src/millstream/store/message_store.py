@@ -318,23 +318,33 @@ class MessageStore(QueueReader):
         """Compact those queues of the topics for which it is worth its work; see `Compactor.compact`."""
         return self._compactor.compact(topics)
 
-    def delete_topic(self, topic: str) -> None:
-        """Drop the topic's queues for good; its records stay in the log and do not count any more.
+    @property
+    def topics(self) -> list[str]:
+        """The names of all topics that have a queue."""
+        return list({queue.topic: None for queue in self._queues})
 
-        A topic of that name that is made later starts at offset 0. Waits for a checkpoint that is under way.
+    def delete_topic(self, topic: str) -> None:
+        """Drop the topic's queues for good; see `delete_topics`."""
+        self.delete_topics([topic])
+
+    def delete_topics(self, topics: Sequence[str]) -> None:
+        """Drop the topics' queues for good; their records stay in the log and do not count any more.
+
+        A topic of such a name that is made later starts at offset 0. Waits for a checkpoint that is under way.
         """
         with self._checkpoints.writing, self._mutex:
             self._health.check()
             try:
-                self._deleted.add(topic, self._log.end)
+                self._deleted.add(topics, self._log.end)
             except OSError as error:
                 raise self._health.refusal("cleared of a topic", error) from error
-            self._checkpoints.forget(topic)
-            self._compacted.remove_topic(topic)
+            self._checkpoints.forget(topics)
+            for topic in topics:
+                self._compacted.remove_topic(topic)
             try:
-                self._queues.remove_topic(topic)
+                self._queues.remove_topics(topics)
             except OSError as error:
-                _log.warning("Files of the deleted topic %s stay until the next start: %s", topic, error)
+                _log.warning("Files of %d deleted topics stay until the next start: %s", len(topics), error)
 
     def close(self) -> None:
         """Flush, write a checkpoint and let others have the directory. Closing twice is no error.

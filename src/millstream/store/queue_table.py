@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -92,11 +92,12 @@ class QueueTable:
         if at_once:
             self._files.sync_file_system(self._directory)
 
-    def remove_topic(self, topic: str) -> None:
-        """Forget the topic's queues and remove their files."""
-        for key in [key for key in self._queues if key[0] == topic]:
+    def remove_topics(self, topics: Collection[str]) -> None:
+        """Forget the topics' queues and remove their files."""
+        for key in [key for key in self._queues if key[0] in topics]:
             del self._queues[key]
-        self._remove(self._directory / topic)
+        for topic in topics:
+            self._remove(self._directory / topic)
 
     def remove_queue_files(self, topic: str, queue_id: int) -> None:
         """Remove the files of one queue, as before they are made again."""

@@ -28,6 +28,7 @@ OFFERED = {
     "ForwardMessageToDeadLetterQueue",
     "RecallMessage",
     "EndTransaction",
+    "SyncLiteSubscription",
     "Telemetry",
 }
 

@@ -106,8 +106,8 @@ async def test_other_commands_of_a_client_are_heard_without_an_answer(service: S
         (consumer("no group"), "not a legal consumer group"),
         (consumer(expression=m.FilterExpression(type=m.SQL, expression="a = 'b")), "at character 5: expected a quote"),
         (
-            m.TelemetryCommand(settings=m.Settings(client_type=m.LITE_PUSH_CONSUMER)),
-            "LITE_PUSH_CONSUMER are not served",
+            m.TelemetryCommand(settings=m.Settings(client_type=m.PULL_CONSUMER)),
+            "PULL_CONSUMER are not served",
         ),
     ],
 )

@@ -19,6 +19,7 @@ from millstream.protocol.grpc.service import METHODS, Method
 from millstream.proxy.grpc.ack import AckHandlers
 from millstream.proxy.grpc.call import Call
 from millstream.proxy.grpc.endpoints import Advertised
+from millstream.proxy.grpc.lite import LiteHandlers
 from millstream.proxy.grpc.receive import ReceiveHandlers
 from millstream.proxy.grpc.route import RouteHandlers
 from millstream.proxy.grpc.send import SendHandlers
@@ -65,6 +66,7 @@ class MessagingAdapter:
             "ChangeInvisibleDuration": acks.change_invisible_duration,
             "ForwardMessageToDeadLetterQueue": acks.forward_message_to_dead_letter_queue,
         }
+        self._unary["SyncLiteSubscription"] = LiteHandlers(processor).sync_lite_subscription
         self._streaming: dict[str, Streaming] = {
             "ReceiveMessage": ReceiveHandlers(processor, clock or SystemClock()).receive_message,
         }

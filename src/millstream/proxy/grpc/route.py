@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millstream.model.errors import NameRefused
-from millstream.model.topic import Permission
+from millstream.model.topic import MessageType, Permission
 from millstream.protocol.grpc import messages as m
 from millstream.proxy.backend import RouteQueue
 from millstream.proxy.grpc.call import Call
@@ -63,7 +63,8 @@ class RouteHandlers:
         readable = [queue for queue in route.queues if queue.permission & Permission.READ]
         if not readable:
             raise NameRefused("FORBIDDEN", f"The topic {request.topic.name} has no readable queue.")
-        if group.fifo:
+        # A lite consumer polls once for all its lite topics: they are no queues of the route.
+        if group.fifo and route.message_type is not MessageType.LITE:
             polled = [(queue.broker_name, queue.queue_id, _permission(queue)) for queue in readable]
         else:
             brokers = dict.fromkeys(queue.broker_name for queue in readable)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from millstream.model.errors import ConsumeRefused
 from millstream.model.group import GroupConfig
+from millstream.model.lite import MAX_LITE_SUBSCRIPTIONS, MAX_LITE_TOPIC_CHARACTERS
 from millstream.model.message import MAX_BODY_BYTES
 from millstream.protocol.grpc import messages as m
 from millstream.proxy.processor import MAX_RECEIVE_MESSAGES
@@ -17,7 +18,8 @@ _PRODUCER_MULTIPLIER = 2.0
 _LONG_POLLING_S = 20
 
 
-_NOT_SERVED = (m.PULL_CONSUMER, m.LITE_PUSH_CONSUMER, m.LITE_SIMPLE_CONSUMER)
+_NOT_SERVED = (m.PULL_CONSUMER,)
+_LITE_CONSUMERS = (m.LITE_PUSH_CONSUMER, m.LITE_SIMPLE_CONSUMER)
 
 
 def check_role(client_id: str, asked: m.Settings) -> None:
@@ -50,6 +52,9 @@ def consumer_settings(asked: m.Settings, group: GroupConfig) -> m.Settings:
     settings.subscription.fifo = group.fifo
     settings.subscription.receive_batch_size = MAX_RECEIVE_MESSAGES
     settings.subscription.long_polling_timeout.FromSeconds(_LONG_POLLING_S)
+    if settings.client_type in _LITE_CONSUMERS:
+        settings.subscription.lite_subscription_quota = MAX_LITE_SUBSCRIPTIONS
+        settings.subscription.max_lite_topic_size = MAX_LITE_TOPIC_CHARACTERS
     policy = settings.backoff_policy
     policy.max_attempts = group.max_attempts
     for step_s in group.backoff_s:
