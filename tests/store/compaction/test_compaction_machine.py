@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from compaction_samples import RETENTION_MS, CrashingFiles, LogQueue, Table, content, opened
 from crash.file_twins import HastyFiles
 from hypothesis import HealthCheck, settings
@@ -17,6 +20,16 @@ from millstream.store.compaction.compacted_queue import CompactedQueue
 from millstream.store.compaction.compaction import Compaction
 
 KEYS = st.sampled_from(["a", "b", "c", "d", "e"])
+
+
+@pytest.fixture(autouse=True)
+def _no_word_of_the_store_is_kept() -> Iterator[None]:
+    """A kept record of the log holds its error, and that the mapped files of the compaction that failed."""
+    logger = logging.getLogger("millstream")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    yield
+    logger.setLevel(level)
 
 
 class Model:
