@@ -16,11 +16,21 @@ MAX_LEFT_DESCRIPTORS = 64
 """Descriptors that a test may leave open: all tests run in one process, and 1,024 are a usual limit."""
 
 
+_open_before = pytest.StashKey[int]()
+
+
 @pytest.fixture(autouse=True)
-def _no_test_leaves_many_descriptors() -> Iterator[None]:
-    before = _descriptors()
+def _count_descriptors(request: pytest.FixtureRequest) -> None:
+    """Before the test's own fixtures and after those that it shares with others."""
+    request.node.stash[_open_before] = _descriptors()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Fail a test that leaves many descriptors open; after pytest has let go of its log, which may hold errors."""
     yield
-    if _descriptors() - before > MAX_LEFT_DESCRIPTORS:
+    before = item.stash.get(_open_before, None)
+    if before is not None and _descriptors() - before > MAX_LEFT_DESCRIPTORS:
         gc.collect()
         left = _descriptors() - before
         assert left <= MAX_LEFT_DESCRIPTORS, f"the test left {left} descriptors open"

@@ -136,6 +136,7 @@ class CompactionMachine(RuleBasedStateMachine):
         before = queue.header
         with contextlib.suppress(OSError):
             queue.compact(self.source, end, self.now_ms)
+        queue.release()
         self._start_again()
         if self.queue.header != before:
             self.model = after
@@ -150,6 +151,7 @@ class CompactionMachine(RuleBasedStateMachine):
         if self.queue.directory.exists():
             shutil.copytree(self.queue.directory, directory)
         self.compaction = None
+        self.queue.release()
         self.queue = self._open(directory)
 
     @rule()
@@ -197,6 +199,8 @@ class CompactionMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if self.compaction is not None:
             self.compaction.abandon()
+        if hasattr(self, "queue"):
+            self.queue.release()
         shutil.rmtree(self.root)
 
 
