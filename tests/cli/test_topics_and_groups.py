@@ -32,6 +32,12 @@ def test_the_case_of_the_type_does_not_matter(millstream: Command) -> None:
     assert millstream("topic", "create", "ordered", "--type", "fifo").code == 0
 
 
+def test_a_topic_of_transactional_messages_can_be_made(millstream: Command) -> None:
+    assert millstream("topic", "create", "orders-tx", "--type", "TRANSACTION").code == 0
+    listed = json.loads(millstream("topic", "list", "--output", "json").out)
+    assert [topic["type"].lower() for topic in listed if topic["topic"] == "orders-tx"] == ["transaction"]
+
+
 def test_an_unknown_type_is_a_usage_error(millstream: Command) -> None:
     refused = millstream("topic", "create", "t", "--type", "sometimes")
     assert refused.code == 2

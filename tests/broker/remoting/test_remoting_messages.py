@@ -85,6 +85,17 @@ async def test_code_10_takes_the_long_names(connection: RemotingConnection) -> N
     assert (decode_record(record).body, decode_record(record).reconsume_times) == (b"old", 3)
 
 
+@pytest.mark.parametrize("wish", [{"i": "UNIQ_KEY\x01K\x02TRAN_MSG\x01true\x02"}, {"f": "4"}, {"f": "8"}])
+async def test_a_transaction_that_could_not_be_ended_here_is_refused(
+    connection: RemotingConnection, servers: Servers, wish: dict[str, str]
+) -> None:
+    servers.broker.topics.create(TopicConfig("tx", MessageType.TRANSACTION))
+    answer = await ask(connection, 310, {**SHORT, "b": "tx", **wish}, b"x")
+    assert answer.code != 0
+    assert "MS-3208" in answer.remark
+    assert servers.broker.transactions.pending == 0
+
+
 async def test_queue_minus_one_lets_the_broker_choose_in_turn(connection: RemotingConnection) -> None:
     answers = [await ask(connection, 310, {**SHORT, "e": "-1"}, b"x") for _ in range(4)]
     assert sorted(answer.ext["queueId"] for answer in answers) == ["0", "1", "2", "3"]

@@ -12,7 +12,7 @@ from millstream.broker.remoting.gathering import Gathering
 from millstream.model.errors import MessageRefused
 from millstream.model.message import OutgoingMessage, SystemFlag
 from millstream.model.operations import SendReceipt
-from millstream.model.properties import UNIQUE_KEY, decode_properties
+from millstream.model.properties import TRANSACTION, UNIQUE_KEY, decode_properties
 from millstream.model.topic import MessageType
 from millstream.protocol.batches import BATCH_FLAGS
 from millstream.protocol.remoting.batch import decode_batch
@@ -26,6 +26,8 @@ REGION: Final = "DefaultRegion"
 """The region that answers name; Java clients need the field, nobody needs its value."""
 
 _INT32_LIMIT = 1 << 31
+_TRANSACTION_FLAGS = int(SystemFlag.TRANSACTION_ROLLBACK)
+"""Both bits: prepared, commit and rollback."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +136,19 @@ def _message(command: RemotingCommand, connection: Connection, names: _Names) ->
         raise MessageRefused(
             "MESSAGE_MALFORMED", f"The system flag {system_flag} calls the message a batch, which is not its to say."
         )
-    properties = ext.get(names.properties)
+    text = ext.get(names.properties)
+    properties = decode_properties(text.encode()) if text else {}
+    if system_flag & _TRANSACTION_FLAGS or properties.get(TRANSACTION) == "true":
+        # Without END_TRANSACTION (37) it could never end: better refused than held back for ever.
+        raise MessageRefused(
+            "UNSUPPORTED_FEATURE",
+            "Transactions are not offered on this port.",
+            remedy="Use a gRPC client (RocketMQ 5).",
+        )
     return OutgoingMessage(
         topic,
         command.body,
-        decode_properties(properties.encode()) if properties else {},
+        properties,
         MessageType.NORMAL,
         queue_id if queue_id >= 0 else None,
         SystemFlag(system_flag) if system_flag else SystemFlag.NONE,
