@@ -221,7 +221,7 @@ async def test_what_the_disk_confirms_late_is_not_stored_twice(bench: Bench, mon
         raise StoreError("FLUSH_TIMEOUT", "late")
 
     with monkeypatch.context() as patched:
-        patched.setattr(bench.broker._appender, "append_many", late)
+        patched.setattr(bench.broker._appender, "append_many", lambda records: asyncio.ensure_future(late(records)))
         with pytest.raises(StoreError):
             await end(bench.broker, "a", COMMIT)
     await end(bench.broker, "a", COMMIT)

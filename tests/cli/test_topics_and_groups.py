@@ -34,7 +34,7 @@ def test_the_case_of_the_type_does_not_matter(millstream: Command) -> None:
 
 def test_a_topic_of_transactional_messages_can_be_made(millstream: Command) -> None:
     assert millstream("topic", "create", "orders-tx", "--type", "TRANSACTION").code == 0
-    listed = json.loads(millstream("topic", "list", "--output", "json").out)
+    listed = millstream("topic", "list", "-o", "json").json()
     assert [topic["type"].lower() for topic in listed if topic["topic"] == "orders-tx"] == ["transaction"]
 
 

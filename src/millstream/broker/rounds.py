@@ -57,7 +57,10 @@ class Rounds:
                 _log.error("%s have to wait: %s", self._waiting, error)
                 await self._rest(_RETRY_S)
                 continue
-            if not busy:
+            if busy:
+                # A round need not have waited for anything: others get their turn now.
+                await asyncio.sleep(0)
+            else:
                 await self._rest(self._rest_s())
 
     async def _rest(self, timeout_s: float | None) -> None:

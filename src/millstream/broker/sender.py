@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from millstream.broker.admission import check_messages, type_of
 from millstream.broker.delay import due_ms_of, undelayed, waiting
-from millstream.broker.half_messages import half
+from millstream.broker.half_messages import HALF_TOPIC, half
 from millstream.broker.lite_topics import LiteTopics
 from millstream.broker.timers import Timers
 from millstream.broker.topics import TopicRegistry
@@ -62,6 +62,10 @@ class Sender:
             pending.append(record)
             due.append(due_ms)
         appended = await self.appender.append_many(pending)
+        if topic.message_type in _TRANSACTIONAL:
+            for record, place in zip(pending, appended, strict=True):
+                if record.message.topic == HALF_TOPIC:
+                    self.transactions.note(record.message, place)
         id_prefix = _id_prefix(self.store_host)
         return [
             SendReceipt(

@@ -36,11 +36,12 @@ from millstream.model.clock import Clock
 from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.errors import MessageRefused, MillstreamError, Refused
 from millstream.model.message import OutgoingMessage, StoredMessage
+from millstream.model.properties import UNIQUE_KEY
 from millstream.model.topic import TopicConfig
 from millstream.model.transaction import Resolution
 from millstream.protocol.record import decode_record
 from millstream.store.appender import Appender
-from millstream.store.message_store import MessageStore, PendingRecord
+from millstream.store.message_store import AppendedRecord, MessageStore, PendingRecord
 
 __all__ = ["CHECKPOINT_INTERVAL_S", "MAX_PENDING", "TransactionOptions", "Transactions"]
 
@@ -55,6 +56,9 @@ POLL_S = 0.5
 
 MAX_A_ROUND = 256
 """Half messages that one round takes in, and asks about, before others get their turn."""
+
+MAX_SEARCHES = 2
+"""Searches at once for how a transaction that is not pending has ended; others wait their turn."""
 
 _EVER = 1 << 62
 
@@ -80,7 +84,7 @@ class TransactionOptions:
 class _Settling:
     """An end on its way into the log, whose records lie at `log_offset` or behind it."""
 
-    task: asyncio.Task[None]
+    stored: asyncio.Future[list[AppendedRecord]]
     log_offset: int
 
 
@@ -109,7 +113,11 @@ class Transactions:
         self._options = options
         self._pending = PendingTransactions()
         self._settling: dict[int, _Settling] = {}
-        self._rounds = Rounds("Transactions", self._round, lambda: POLL_S if self.pending else None)
+        self._rounds = Rounds("Transactions", self._round, lambda: POLL_S if self.pending or self._is_active else None)
+        self._is_active = False
+        self._seen_offset = 0
+        self._noted: dict[int, tuple[str, int]] = {}
+        self._searching = asyncio.Semaphore(MAX_SEARCHES)
         self._turn = 0
         self._changed = False
         self._saved_s = clock.monotonic_s()
@@ -127,14 +135,22 @@ class Transactions:
         """Finish what is under way and save."""
         was_running = await self._rounds.close()
         while self._settling:
-            await asyncio.wait([settling.task for settling in self._settling.values()])
+            await asyncio.wait([settling.stored for settling in self._settling.values()])
         if was_running:
             await self._save()
 
     def arrived(self, pairs: Sequence[tuple[str, int]]) -> None:
         """Note that these queues have new visible records."""
-        if (HALF_TOPIC, 0) in pairs:
+        if not self._is_active and (HALF_TOPIC, 0) in pairs:
+            self._is_active = True
             self._rounds.wake()
+
+    def note(self, message: OutgoingMessage, place: AppendedRecord) -> None:
+        """What a half message that was just stored says, so that it need not be read again to be taken in."""
+        if place.queue_offset >= self._pending.next_queue_offset:
+            wait_ms = recovery_ms_of(message) or self._options.first_check_ms
+            message_id = message.properties.get(UNIQUE_KEY, "")
+            self._noted[place.queue_offset] = message_id, place.store_timestamp_ms + wait_ms
 
     @property
     def pending(self) -> int:
@@ -143,8 +159,9 @@ class Transactions:
 
     def check_room(self) -> None:
         """Refuse a transaction where too many have not ended: TOO_MANY_REQUESTS."""
-        if self.pending >= MAX_PENDING:
-            raise Refused("TOO_MANY_REQUESTS", f"{self.pending} transactions have not ended, which is the limit.")
+        count = self.pending + self._store.max_offset(HALF_TOPIC, 0) - self._pending.next_queue_offset
+        if count >= MAX_PENDING:
+            raise Refused("TOO_MANY_REQUESTS", f"{count} transactions have not ended, which is the limit.")
 
     async def end(self, topic: str, message_id: str, resolution: Resolution) -> None:
         """Commit or roll back the transaction of a message; it is so at the store's ack level when this returns.
@@ -158,7 +175,7 @@ class Transactions:
             under_way = [self._settling[each.queue_offset] for each in halves if each.queue_offset in self._settling]
             if not under_way:
                 break
-            await asyncio.wait([settling.task for settling in under_way])
+            await asyncio.wait([settling.stored for settling in under_way])
         if not halves:
             await self._check_ended(topic, message_id, resolution)
         elif resolution is not Resolution.UNKNOWN:
@@ -173,7 +190,8 @@ class Transactions:
 
     async def _check_ended(self, topic: str, message_id: str, resolution: Resolution) -> None:
         """Say how a transaction that is not pending has ended, unless it is what was wanted."""
-        marks = await asyncio.to_thread(self._store.find_by_key, OP_TOPIC, message_id, 0, _EVER)
+        async with self._searching:
+            marks = await asyncio.to_thread(self._store.find_by_key, OP_TOPIC, message_id, 0, _EVER)
         for record in marks:
             told = decode_record(record)
             outcome = outcome_of(told)
@@ -190,7 +208,7 @@ class Transactions:
             "TRANSACTION_NOT_FOUND", f"No transaction {message_id[:80]!r} of the topic {topic[:200]!r} is known."
         )
 
-    def _settle(self, halves: Sequence[StoredMessage], commits: bool) -> asyncio.Task[None]:
+    def _settle(self, halves: Sequence[StoredMessage], commits: bool) -> asyncio.Future[list[AppendedRecord]]:
         kept, *others = halves
         # Those that are dropped go first: no cut of the write may leave one of them beside the committed message.
         records = [PendingRecord(mark(each, Outcome.ROLLED_BACK), 0) for each in others]
@@ -204,29 +222,25 @@ class Transactions:
         records.append(PendingRecord(mark(kept, Outcome.COMMITTED if commits else Outcome.ROLLED_BACK), 0))
         return self._begin([each.queue_offset for each in halves], records)
 
-    def _begin(self, queue_offsets: Sequence[int], records: Sequence[PendingRecord]) -> asyncio.Task[None]:
+    def _begin(
+        self, queue_offsets: Sequence[int], records: Sequence[PendingRecord]
+    ) -> asyncio.Future[list[AppendedRecord]]:
         """Store what ends these transactions. Nothing else ends them meanwhile, and whoever waits may stop waiting."""
-        log_offset = self._store.visible_log_offset
-        task = asyncio.create_task(self._end_by(queue_offsets, records))
-        # Whoever asked for it may have gone: its failure is nobody's then.
-        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        settling = _Settling(self._appender.append_many(records), self._store.visible_log_offset)
         for queue_offset in queue_offsets:
-            self._settling[queue_offset] = _Settling(task, log_offset)
-        return task
+            self._settling[queue_offset] = settling
+        settling.stored.add_done_callback(lambda stored: self._settled(queue_offsets, stored))
+        return settling.stored
 
-    async def _end_by(self, queue_offsets: Sequence[int], records: Sequence[PendingRecord]) -> None:
-        has_ended = False
-        try:
-            await self._appender.append_many(records)
-            has_ended = True
-        except MillstreamError as error:
-            # Written, and only the disk's word is late: what is in the log counts, whoever hears of it.
-            has_ended = error.name == "FLUSH_TIMEOUT"
-            raise
-        finally:
-            for queue_offset in queue_offsets:
-                del self._settling[queue_offset]
-                self._changed |= has_ended and self._pending.ended(queue_offset)
+    def _settled(self, queue_offsets: Sequence[int], stored: asyncio.Future[list[AppendedRecord]]) -> None:
+        error = stored.exception()
+        # Written, and only the disk's word is late: what is in the log counts, whoever hears of it.
+        is_late = isinstance(error, MillstreamError) and error.name == "FLUSH_TIMEOUT"
+        for queue_offset in queue_offsets:
+            del self._settling[queue_offset]
+            if error is None or is_late:
+                self._pending.ended(queue_offset)
+                self._changed = True
 
     def _take_up(self) -> list[OutgoingMessage]:
         """Learn from the log what is pending; the marks that a crash has cut off."""
@@ -257,17 +271,22 @@ class Transactions:
         """Take in new half messages; whether there were any."""
         entries = self._store.entries(HALF_TOPIC, 0, self._pending.next_queue_offset, MAX_A_ROUND)
         for entry in entries:
-            half = self._reader.message(HALF_TOPIC, 0, entry)
-            if half is None:
-                self._pending.passed(entry.queue_offset)
-                continue
-            wait_ms = recovery_ms_of(half) or self._options.first_check_ms
-            self._pending.prepared(entry.queue_offset, half.message_id, half.store_timestamp_ms + wait_ms)
+            noted = self._noted.pop(entry.queue_offset, None)
+            if noted is None:
+                half = self._reader.message(HALF_TOPIC, 0, entry)
+                if half is None:
+                    self._pending.passed(entry.queue_offset)
+                    continue
+                wait_ms = recovery_ms_of(half) or self._options.first_check_ms
+                noted = half.message_id, half.store_timestamp_ms + wait_ms
+            self._pending.prepared(entry.queue_offset, *noted)
         self._changed |= bool(entries)
         return bool(entries)
 
     async def _round(self) -> bool:
         busy = self._take_new()
+        self._is_active = self._seen_offset != self._pending.next_queue_offset
+        self._seen_offset = self._pending.next_queue_offset
         now_ms = self._clock.now_ms()
         due = self._pending.due(now_ms, MAX_A_ROUND)
         for queue_offset in due:
@@ -277,12 +296,12 @@ class Transactions:
                 continue
             ending = self._check(queue_offset, now_ms)
             if ending is not None:
-                await ending
+                await asyncio.shield(ending)
         if self._clock.monotonic_s() - self._saved_s >= CHECKPOINT_INTERVAL_S:
             await self._save()
         return busy or bool(due)
 
-    def _check(self, queue_offset: int, now_ms: int) -> asyncio.Task[None] | None:
+    def _check(self, queue_offset: int, now_ms: int) -> asyncio.Future[list[AppendedRecord]] | None:
         """Ask a producer about a transaction; what ends it instead, where it is not to be asked about any more."""
         half = self._reader.message_at(HALF_TOPIC, 0, queue_offset)
         if half is None:
@@ -307,7 +326,7 @@ class Transactions:
         count = len(self.on_check)
         return any(self.on_check[(self._turn + number) % count](question) for number in range(count))
 
-    def _give_up(self, half: StoredMessage) -> asyncio.Task[None]:
+    def _give_up(self, half: StoredMessage) -> asyncio.Future[list[AppendedRecord]]:
         self._topics.ensure_own(TopicConfig(GIVEN_UP_TOPIC, read_queues=1, write_queues=1))
         _log.warning(
             "The transaction %s is given up: nobody said how it ended. Its message is kept in %s.",
