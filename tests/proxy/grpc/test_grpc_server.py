@@ -13,8 +13,9 @@ import pytest
 from memory_backend import MemoryBackend
 from service_calls import METADATA, message, receive_request, until
 
+from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.errors import StartRefused
-from millstream.model.message import MAX_BODY_BYTES
+from millstream.model.message import MAX_BODY_BYTES, Address, StoredMessage
 from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.service import METHODS, SERVICE_NAME
 from millstream.proxy.grpc.server import GrpcServer
@@ -170,3 +171,47 @@ async def test_a_closed_port_can_be_taken_again(processor: Processor) -> None:
     second = GrpcServer(processor, "127.0.0.1", port)
     assert await second.start() == port
     await second.close(0)
+
+
+def a_question(number: int) -> RecoverOrphanedTransaction:
+    host = Address("127.0.0.1", 1)
+    stored = StoredMessage("orders", 0, number, number, bytes(1024 * 1024), {"UNIQ_KEY": str(number)}, 0, host, 0, host)
+    return RecoverOrphanedTransaction(stored, str(number))
+
+
+async def test_a_client_that_does_not_read_its_stream_holds_back_nobody_and_little_memory(
+    dialled: Dialled, processor: Processor
+) -> None:
+    stream = dialled.telemetry()
+    publishing = m.Publishing(topics=[m.Resource(name="orders")])
+    await stream.write(m.TelemetryCommand(settings=m.Settings(client_type=m.PRODUCER, publishing=publishing)))
+    assert (await stream.read()).WhichOneof("command") == "settings"
+    told, refused = 0, 0
+    # The connection takes some; when nothing moves any more the outbox fills, and then it takes no more either.
+    while refused < 50:
+        if processor.tell(METADATA["x-mq-client-id"], a_question(told)):
+            told, refused = told + 1, 0
+        else:
+            refused += 1
+        await asyncio.sleep(0.002)
+    assert processor.outboxes.waiting <= 8
+    assert (await dialled.send(b"others go on")).status.code == m.OK
+    for number in range(told):
+        asked = (await asyncio.wait_for(stream.read(), 10)).recover_orphaned_transaction_command
+        assert asked.transaction_id == str(number)
+    assert processor.tell(METADATA["x-mq-client-id"], a_question(told))
+    stream.cancel()
+
+
+async def test_before_a_stop_clients_are_told_to_reconnect(
+    dialled: Dialled, server: GrpcServer, processor: Processor
+) -> None:
+    stream = dialled.telemetry()
+    publishing = m.Publishing(topics=[m.Resource(name="orders")])
+    await stream.write(m.TelemetryCommand(settings=m.Settings(client_type=m.PRODUCER, publishing=publishing)))
+    await stream.read()
+    await processor.reconnect_all()
+    await server.close(0)
+    assert (await stream.read()).reconnect_endpoints_command.nonce
+    with pytest.raises(grpc.aio.AioRpcError):
+        await stream.read()
