@@ -127,14 +127,22 @@ class Broker:
             self._appender,
             self.timers,
             self.transactions,
-            lite_topics,
+            self._lite_expiry,
             self.clock,
             self._store_options.store_host,
             self.name,
         )
         dead_letters = DeadLetters(self.topics, self._appender)
         self._lite = LitePopper(
-            self.topics, self.groups, self._offsets, reader, self.polls, dead_letters, self.name, self.clock
+            self.topics,
+            self.groups,
+            self._offsets,
+            reader,
+            self.polls,
+            dead_letters,
+            lite_topics,
+            self.name,
+            self.clock,
         )
         self._puller = Puller(self.topics, reader, self.polls)
         self._popper = Popper(

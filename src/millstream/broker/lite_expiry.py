@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -23,18 +24,19 @@ EMPTY_AFTER_MS = 600_000
 """A lite topic without messages goes when it was not written for so long."""
 
 MAX_AT_ONCE = 256
-"""Lite topics that go in one sweep at most, so that it does not hold up the event loop for long."""
+"""Lite topics that go in one sweep at most: what is sent to one of them waits until all are gone."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LiteExpiry:
-    """Called from the event loop's thread; what it decides holds until it returns, so no message can come between."""
+    """Decides on the event loop and deletes beside it. While a lite topic is deleted, nothing is done with it."""
 
     topics: TopicRegistry
     offsets: OffsetTable
     store: MessageStore
     lite_topics: LiteTopics
     clock: Clock
+    _departure: asyncio.Event | None = None
 
     def load(self) -> None:
         """Take up the lite topics that the store has; those of bind topics that are gone are dropped."""
@@ -52,8 +54,13 @@ class LiteExpiry:
             if topic.message_type is MessageType.LITE and len(names) < MAX_AT_ONCE:
                 names.extend(islice(filter(self._gone(topic), self._old(topic)), MAX_AT_ONCE - len(names)))
         if names:
-            self._drop(names)
+            await self._let_go(names)
             _log.info("%d lite topics are expired, %s is the first of them.", len(names), names[0])
+
+    async def departed(self, names: Collection[str]) -> None:
+        """Return when none of these lite topics, given by their stored names, is being deleted."""
+        while self._departure is not None and not self.lite_topics.leaving.isdisjoint(names):
+            await self._departure.wait()
 
     def drop_topic(self, bind_topic: str) -> None:
         """Drop all lite topics of a bind topic that is deleted."""
@@ -73,8 +80,20 @@ class LiteExpiry:
             expired.update(self.lite_topics.unwritten_since(topic.name, before_ms))
         return lambda name: name in expired or store.min_offset(name, 0) >= store.max_offset(name, 0)
 
+    async def _let_go(self, names: Sequence[str]) -> None:
+        self._departure = asyncio.Event()
+        self.lite_topics.leaving = frozenset(names)
+        try:
+            self.offsets.forget_topics(self.lite_topics.leaving)
+            # On the disk before the queues go: a lite topic of that name must not inherit offsets after a crash.
+            await asyncio.to_thread(self.offsets.save_encoded, self.offsets.encode())
+            await asyncio.to_thread(self.store.delete_topics, names)
+            self.lite_topics.remove(names)
+        finally:
+            self.lite_topics.leaving = frozenset()
+            self._departure.set()
+
     def _drop(self, names: Sequence[str]) -> None:
-        # On the disk before the queues go: a lite topic of that name must not inherit offsets after a crash.
         self.offsets.forget_topics(set(names))
         self.offsets.save()
         self.store.delete_topics(names)

@@ -15,6 +15,7 @@ from millstream.broker.dead_letters import DeadLetters
 from millstream.broker.fifo import NO_GROUP, FifoLedger, attempt_key_of
 from millstream.broker.groups import GroupRegistry
 from millstream.broker.lite_subscriptions import LiteSubscriptions, Subscriber
+from millstream.broker.lite_topics import LiteTopics
 from millstream.broker.long_poll import LongPolls
 from millstream.broker.look import MAX_POP_MESSAGES, Look
 from millstream.broker.offsets import OffsetTable
@@ -47,6 +48,7 @@ class LitePopper:
     reader: Reader
     polls: LongPolls
     dead_letters: DeadLetters
+    lite_topics: LiteTopics
     broker_name: str
     clock: Clock
     subscriptions: LiteSubscriptions = field(default_factory=LiteSubscriptions)
@@ -157,7 +159,7 @@ class LitePopper:
         while subscriber.pending and look.is_complete:
             name = next(iter(subscriber.pending))
             del subscriber.pending[name]
-            if not self.reader.store.max_offset(name, _QUEUE):
+            if not self._has_messages(name):
                 continue
             ledger = self._open(group.name, name)
             if not self._can_give(name, ledger, look.now_ms):
@@ -191,13 +193,17 @@ class LitePopper:
             return True
         return ledger.admits(NO_GROUP) and ledger.cursor < self.reader.store.max_offset(name, _QUEUE)
 
+    def _has_messages(self, name: str) -> bool:
+        """Whether the lite topic is there. One that is being deleted must not get a ledger any more."""
+        return self.reader.store.max_offset(name, _QUEUE) > 0 and name not in self.lite_topics.leaving
+
     def _begin(self, group: str, name: str, start: LiteStart) -> None:
         """Put the group where its only reader wants it to begin."""
         if start.kind is LiteStartKind.LAST:
             return
         store = self.reader.store
         low, high = store.min_offset(name, _QUEUE), store.max_offset(name, _QUEUE)
-        if not high:
+        if not self._has_messages(name):
             return
         wanted = {
             LiteStartKind.MIN: low,

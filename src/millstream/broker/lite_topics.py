@@ -24,6 +24,8 @@ class LiteTopics:
         self._total = total
         self._count = 0
         self._written_ms: dict[str, dict[str, int]] = {}
+        self.leaving: frozenset[str] = frozenset()
+        """Stored names of those that are being deleted: nothing may be written to them or read of them until then."""
 
     def __len__(self) -> int:
         return self._count

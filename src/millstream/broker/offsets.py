@@ -29,13 +29,13 @@ QueueKey = tuple[str, str, int]
 _VERSION = 1
 
 
-class _LedgerDocument(msgspec.Struct, omit_defaults=True):
+class _LedgerDocument(msgspec.Struct, omit_defaults=True, gc=False):
     cursor: int
     fifo: bool = False
     in_flight: list[Delivery] = []
 
 
-class _QueueDocument(msgspec.Struct, omit_defaults=True):
+class _QueueDocument(msgspec.Struct, omit_defaults=True, gc=False):
     committed: int
     ledger: _LedgerDocument | None = None
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from millstream.broker.admission import check_messages, type_of
 from millstream.broker.delay import due_ms_of, undelayed, waiting
 from millstream.broker.half_messages import HALF_TOPIC, half
-from millstream.broker.lite_topics import LiteTopics
+from millstream.broker.lite_expiry import LiteExpiry
 from millstream.broker.timers import Timers
 from millstream.broker.topics import TopicRegistry
 from millstream.broker.transactions import Transactions
@@ -17,6 +17,7 @@ from millstream.model import properties
 from millstream.model.clock import Clock
 from millstream.model.errors import MessageRefused
 from millstream.model.filter import java_hash_code
+from millstream.model.lite import lite_queue
 from millstream.model.message import Address, OutgoingMessage
 from millstream.model.operations import SendReceipt
 from millstream.model.topic import MessageType, TopicConfig
@@ -41,7 +42,7 @@ class Sender:
     appender: Appender
     timers: Timers
     transactions: Transactions
-    lite_topics: LiteTopics
+    lite_expiry: LiteExpiry
     clock: Clock
     store_host: Address
     broker_name: str
@@ -53,6 +54,9 @@ class Sender:
             raise MessageRefused("MESSAGE_MALFORMED", "A send has no message.")
         topic = self.topics.get(messages[0].topic)
         check_messages(messages, topic)
+        if topic.message_type is MessageType.LITE:
+            lite_topics = {message.properties[properties.LITE_TOPIC] for message in messages}
+            await self.lite_expiry.departed({lite_queue(topic.name, lite_topic) for lite_topic in lite_topics})
         turn = self._turns.get(topic.name, 0)
         self._turns[topic.name] = turn + 1
         shared_queue = turn % topic.write_queues
@@ -91,10 +95,9 @@ class Sender:
             self.transactions.check_room()
             return PendingRecord(half(message, queue_id), 0), None
         if topic.message_type is MessageType.LITE:
-            lite_topic = message.properties[properties.LITE_TOPIC]
-            return PendingRecord(
-                replace(message, topic=self.lite_topics.write(topic.name, lite_topic, self.clock.now_ms())), 0
-            ), None
+            lite_topics, lite_topic = self.lite_expiry.lite_topics, message.properties[properties.LITE_TOPIC]
+            name = lite_topics.write(topic.name, lite_topic, self.clock.now_ms())
+            return PendingRecord(replace(message, topic=name), 0), None
         if topic.message_type in _DELAYED:
             now_ms = self.clock.now_ms()
             due_ms = due_ms_of(message.properties, now_ms)

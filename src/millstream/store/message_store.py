@@ -330,19 +330,24 @@ class MessageStore(QueueReader):
     def delete_topics(self, topics: Sequence[str]) -> None:
         """Drop the topics' queues for good; their records stay in the log and do not count any more.
 
-        A topic of such a name that is made later starts at offset 0. Waits for a checkpoint that is under way.
+        A topic of such a name that is made later starts at offset 0. Waits for a checkpoint that is under way. Fit for
+        any thread where nobody uses the topics meanwhile.
         """
-        with self._checkpoints.writing, self._mutex:
-            self._health.check()
+        gone = set(topics)
+        with self._checkpoints.writing:
+            with self._mutex:
+                self._health.check()
+                try:
+                    self._deleted.add(topics, self._log.end)
+                except OSError as error:
+                    raise self._health.refusal("cleared of a topic", error) from error
+                self._checkpoints.forget(gone)
+                for topic in topics:
+                    self._compacted.remove_topic(topic)
+                self._queues.forget_topics(gone)
+            # A queue of such a name that is made meanwhile has no files before the next checkpoint, which waits.
             try:
-                self._deleted.add(topics, self._log.end)
-            except OSError as error:
-                raise self._health.refusal("cleared of a topic", error) from error
-            self._checkpoints.forget(topics)
-            for topic in topics:
-                self._compacted.remove_topic(topic)
-            try:
-                self._queues.remove_topics(topics)
+                self._queues.remove_files(topics)
             except OSError as error:
                 _log.warning("Files of %d deleted topics stay until the next start: %s", len(topics), error)
 

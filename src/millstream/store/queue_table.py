@@ -92,12 +92,17 @@ class QueueTable:
         if at_once:
             self._files.sync_file_system(self._directory)
 
-    def remove_topics(self, topics: Collection[str]) -> None:
-        """Forget the topics' queues and remove their files."""
+    def forget_topics(self, topics: Collection[str]) -> None:
+        """Forget the topics' queues; their files are still to be removed."""
         for key in [key for key in self._queues if key[0] in topics]:
             del self._queues[key]
         for topic in topics:
-            self._remove(self._directory / topic)
+            self._opened.forget(self._directory / topic)
+
+    def remove_files(self, topics: Collection[str]) -> None:
+        """Remove the files of topics that are forgotten. It touches nothing else, so it is fit for any thread."""
+        for topic in topics:
+            self._files.remove_tree(self._directory / topic)
 
     def remove_queue_files(self, topic: str, queue_id: int) -> None:
         """Remove the files of one queue, as before they are made again."""
