@@ -34,6 +34,20 @@ def test_a_group_comes_into_being_at_its_first_use(tmp_path: Path) -> None:
     assert open_registry(tmp_path).get("audit") == GroupConfig("audit")
 
 
+def test_use_alone_adds_groups_up_to_a_limit_and_creation_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups_module, "MAX_GROUPS_ON_THE_FLY", 2)
+    registry = open_registry(tmp_path)
+    registry.ensure("first")
+    registry.ensure("second")
+    with pytest.raises(NameRefused, match="2 groups") as refused:
+        registry.ensure("third")
+    assert refused.value.name == "TOO_MANY_REQUESTS"
+    assert registry.ensure("first") == GroupConfig("first")
+    assert registry.create(GroupConfig("third"))
+
+
 def test_without_auto_creation_a_missing_group_is_refused_by_name(tmp_path: Path) -> None:
     registry = open_registry(tmp_path, auto_create=False)
     for refuse in (registry.ensure, registry.get, registry.delete):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from millstream.model.errors import ConsumeRefused
-from millstream.proxy.clients import CLIENT_EXPIRY_S, STREAM_GRACE_S, ClientTable
+from millstream.proxy.clients import CLIENT_EXPIRY_S, MAX_STREAMS_PER_CLIENT, STREAM_GRACE_S, ClientTable
 
 
 def test_a_client_without_a_word_for_two_minutes_is_gone_once() -> None:
@@ -66,8 +66,28 @@ def test_the_end_of_a_forgotten_clients_stream_makes_no_record() -> None:
 
 def test_the_table_refuses_clients_over_its_limit_but_knows_the_old_ones() -> None:
     table = ClientTable(capacity=1)
-    table.seen("a", 0.0)
+    table.declare(table.seen("a", 0.0), "PRODUCER", frozenset())
     with pytest.raises(ConsumeRefused, match="limit of 1 clients") as refusal:
         table.seen("b", 0.0)
     assert refusal.value.name == "TOO_MANY_REQUESTS"
     assert table.seen("a", 1.0).last_seen_s == 1.0
+
+
+def test_at_the_limit_a_client_that_never_said_what_it_is_makes_room_for_the_next_one() -> None:
+    table = ClientTable(capacity=3)
+    table.stream_opened("with-a-stream", 0.0)
+    table.declare(table.seen("declared", 0.0), "PRODUCER", frozenset())
+    for number in range(10):
+        table.seen(f"stranger-{number}", 0.0)
+    assert [record.client_id for record in table.all()] == ["with-a-stream", "declared", "stranger-9"]
+
+
+def test_a_client_has_so_many_streams_and_no_more() -> None:
+    table = ClientTable()
+    for _ in range(MAX_STREAMS_PER_CLIENT):
+        table.stream_opened("a", 0.0)
+    with pytest.raises(ConsumeRefused, match="'a' has 16 telemetry streams") as refusal:
+        table.stream_opened("a", 0.0)
+    assert refusal.value.name == "TOO_MANY_REQUESTS"
+    table.stream_closed("a", 1.0)
+    table.stream_opened("a", 1.0)

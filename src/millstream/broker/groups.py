@@ -9,10 +9,13 @@ from millstream.model.errors import NameRefused
 from millstream.model.group import GroupConfig, check_group_name
 from millstream.store.snapshot import Snapshot
 
-__all__ = ["MAX_GROUPS", "MAX_GROUP_ATTEMPTS", "GroupRegistry"]
+__all__ = ["MAX_GROUPS", "MAX_GROUPS_ON_THE_FLY", "MAX_GROUP_ATTEMPTS", "GroupRegistry"]
 
 MAX_GROUPS = 10_000
 """Groups of one broker at most: every change writes all of them."""
+
+MAX_GROUPS_ON_THE_FLY = 5_000
+"""Groups beyond which none is added by its first use alone: there is room left for those that somebody creates."""
 
 MAX_GROUP_ATTEMPTS = 1_000
 """Deliveries of one message that a group may ask for at most."""
@@ -61,6 +64,12 @@ class GroupRegistry:
         if group is not None:
             return group
         if self._auto_create:
+            if len(self._groups) >= MAX_GROUPS_ON_THE_FLY:
+                raise NameRefused(
+                    "TOO_MANY_REQUESTS",
+                    f"The broker has {len(self._groups)} groups; the group {name[:200]!r} is not added by its use.",
+                    remedy="Create the group: millstream group create NAME.",
+                )
             self.create(GroupConfig(name))
         return self.get(name)
 

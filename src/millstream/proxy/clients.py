@@ -6,7 +6,17 @@ from dataclasses import dataclass, field
 
 from millstream.model.errors import ConsumeRefused
 
-__all__ = ["CLIENT_EXPIRY_S", "MAX_CLIENTS", "PRODUCER", "STREAM_GRACE_S", "ClientRecord", "ClientTable"]
+__all__ = [
+    "CLIENT_EXPIRY_S",
+    "MAX_CLIENTS",
+    "MAX_NAMES",
+    "MAX_NAMES_PER_CLIENT",
+    "MAX_STREAMS_PER_CLIENT",
+    "PRODUCER",
+    "STREAM_GRACE_S",
+    "ClientRecord",
+    "ClientTable",
+]
 
 CLIENT_EXPIRY_S = 120.0
 """A client that says nothing for so long is gone, even if a stream of it seems open."""
@@ -16,7 +26,16 @@ STREAM_GRACE_S = 15.0
 every 5 s, and the Python client opens a broken stream again only after minutes."""
 
 MAX_CLIENTS = 100_000
-"""Clients in the table at most."""
+"""Clients in the table at most. At the limit those that never said what they are make room for others."""
+
+MAX_NAMES_PER_CLIENT = 1_024
+"""Topics and groups that one client may name at most."""
+
+MAX_NAMES = 1_000_000
+"""Topics and groups that all clients together may name at most."""
+
+MAX_STREAMS_PER_CLIENT = 16
+"""Telemetry streams of one client at most; it needs one, and one more while it finds out that the first broke."""
 
 
 PRODUCER = "PRODUCER"
@@ -35,6 +54,11 @@ class ClientRecord:
     streams: int = 0
     stream_lost_s: float | None = None
 
+    @property
+    def names(self) -> int:
+        """How many topics and groups the client has named."""
+        return len(self.groups) + len(self.topics)
+
     def gone(self, now_s: float) -> bool:
         """Whether nothing speaks for the client being alive any more."""
         if self.stream_lost_s is not None:
@@ -49,6 +73,8 @@ class ClientTable:
         self._capacity = capacity
         self._records: dict[str, ClientRecord] = {}
         self._producers: dict[str, dict[str, None]] = {}
+        self._strangers: dict[str, None] = {}
+        self._names = 0
 
     def __len__(self) -> int:
         return len(self._records)
@@ -57,8 +83,8 @@ class ClientTable:
         """The client's record, made if it is new; it counts as alive from now on."""
         record = self._records.get(client_id)
         if record is None:
-            if len(self._records) >= self._capacity:
-                raise ConsumeRefused("TOO_MANY_REQUESTS", f"The limit of {self._capacity} clients is reached.")
+            self._make_room()
+            self._strangers[client_id] = None
             record = self._records[client_id] = ClientRecord(client_id, now_s)
         record.last_seen_s = now_s
         return record
@@ -71,11 +97,25 @@ class ClientTable:
         """Every client, in the order in which they came."""
         return list(self._records.values())
 
-    def declare(self, record: ClientRecord, kind: str, topics: frozenset[str]) -> None:
-        """What the client says that it is; no topics leave those that it named before."""
+    def declare(self, record: ClientRecord, kind: str, topics: frozenset[str], group: str = "") -> None:
+        """What the client says that it is; no topics leave those that it named before, groups come together.
+
+        TOO_MANY_REQUESTS over MAX_NAMES_PER_CLIENT or MAX_NAMES.
+        """
+        topics = topics or record.topics
+        groups = record.groups | {group} if group else record.groups
+        wanted = len(groups) + len(topics)
+        more = wanted - record.names
+        if more > 0 and (wanted > MAX_NAMES_PER_CLIENT or self._names + more > MAX_NAMES):
+            raise ConsumeRefused(
+                "TOO_MANY_REQUESTS",
+                f"The client {record.client_id[:80]!r} names {wanted} topics and groups, all clients "
+                f"{self._names + more}; the limits are {MAX_NAMES_PER_CLIENT} and {MAX_NAMES}.",
+            )
+        self._names += more
+        self._strangers.pop(record.client_id, None)
         self._forget_producer(record)
-        record.kind = kind
-        record.topics = topics or record.topics
+        record.kind, record.groups, record.topics = kind, groups, topics
         if kind == PRODUCER:
             for topic in record.topics:
                 self._producers.setdefault(topic, {})[record.client_id] = None
@@ -93,8 +133,14 @@ class ClientTable:
                     del self._producers[topic]
 
     def stream_opened(self, client_id: str, now_s: float) -> None:
-        """The client opened one more stream."""
+        """The client opened one more stream. TOO_MANY_REQUESTS over MAX_STREAMS_PER_CLIENT."""
         record = self.seen(client_id, now_s)
+        if record.streams >= MAX_STREAMS_PER_CLIENT:
+            raise ConsumeRefused(
+                "TOO_MANY_REQUESTS",
+                f"The client {client_id[:80]!r} has {record.streams} telemetry streams, which is the limit.",
+            )
+        self._strangers.pop(client_id, None)
         record.streams += 1
         record.stream_lost_s = None
 
@@ -111,6 +157,8 @@ class ClientTable:
         record = self._records.pop(client_id, None)
         if record is not None:
             self._forget_producer(record)
+            self._names -= record.names
+        self._strangers.pop(client_id, None)
 
     def take_gone(self, now_s: float) -> list[str]:
         """The ids of the clients that are gone; they are forgotten with this call."""
@@ -118,3 +166,10 @@ class ClientTable:
         for client_id in found:
             self.remove(client_id)
         return found
+
+    def _make_room(self) -> None:
+        if len(self._records) < self._capacity:
+            return
+        if not self._strangers:
+            raise ConsumeRefused("TOO_MANY_REQUESTS", f"The limit of {self._capacity} clients is reached.")
+        self.remove(next(iter(self._strangers)))

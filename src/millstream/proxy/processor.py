@@ -8,6 +8,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.commands import (
@@ -29,6 +30,7 @@ from millstream.model.recall import RecallHandle
 from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import check_topic_name, is_system_topic
 from millstream.model.transaction import Resolution
+from millstream.proxy.answers import Answers
 from millstream.proxy.backend import Backend, TopicRoute
 from millstream.proxy.clients import ClientTable
 from millstream.proxy.outbox import Outbox, Outboxes
@@ -91,11 +93,13 @@ class Processor:
     def __init__(self, backend: Backend, *, clock: Clock | None = None) -> None:
         self._backend = backend
         self._clock = clock or SystemClock()
-        self._waiting = 0
+        self._waiting: set[asyncio.Task[Any]] = set()
+        self._ends_waits = False
         self._turn = 0
         self._unwatch: Callable[[], None] = _nothing
         self._sweeping: asyncio.Task[None] | None = None
         self._releases: set[asyncio.Task[None]] = set()
+        self.answers = Answers(self._clock)
         self.clients = ClientTable()
         self.renewer = Renewer(backend, self._clock, RenewalTable())
         self.outboxes = Outboxes(self._client_left)
@@ -126,11 +130,14 @@ class Processor:
         self.clients.seen(client_id, self._clock.monotonic_s())
 
     def declare(self, client_id: str, kind: str, *, group: str = "", topics: Iterable[str] = ()) -> None:
-        """What a client says that it is."""
-        record = self.clients.seen(client_id, self._clock.monotonic_s())
+        """What a client says that it is. Raises ILLEGAL_GROUP, ILLEGAL_TOPIC, TOO_MANY_REQUESTS."""
         if group:
-            record.groups.add(group)
-        self.clients.declare(record, kind, frozenset(topics))
+            check_group_name(group)
+        named = frozenset(topics)
+        for topic in named:
+            check_topic_name(topic)
+        record = self.clients.seen(client_id, self._clock.monotonic_s())
+        self.clients.declare(record, kind, named, group)
 
     def stream_opened(self, client_id: str) -> Outbox:
         """A client opened a stream that lives as long as it does; what is to be said on it comes by the outbox."""
@@ -244,8 +251,9 @@ class Processor:
         if wish.invisible_ms is not None and not MIN_RECEIVE_INVISIBLE_MS <= wish.invisible_ms <= MAX_INVISIBLE_MS:
             raise _illegal_invisible_time(wish.invisible_ms, MIN_RECEIVE_INVISIBLE_MS)
         max_messages = min(max(wish.max_messages, 1), MAX_RECEIVE_MESSAGES)
-        if self._waiting >= MAX_WAITING_RECEIVES:
-            raise ConsumeRefused("TOO_MANY_REQUESTS", f"{self._waiting} receives are waiting, which is the limit.")
+        if len(self._waiting) >= MAX_WAITING_RECEIVES:
+            raise ConsumeRefused("TOO_MANY_REQUESTS", f"{len(self._waiting)} receives wait, which is the limit.")
+        self.answers.check(wish.client_id)
         if wish.invisible_ms is None and not self.renewer.table.has_room(max_messages):
             raise ConsumeRefused("TOO_MANY_REQUESTS", "The limit of deliveries under renewal is reached.")
         request = PopRequest(
@@ -255,15 +263,11 @@ class Processor:
             queue_id=wish.queue_id,
             max_messages=max_messages,
             filter=wish.filter,
-            wait_ms=wish.wait_ms,
+            wait_ms=0 if self._ends_waits else wish.wait_ms,
             attempt_id=wish.attempt_id,
             client_id=wish.client_id,
         )
-        self._waiting += 1
-        try:
-            popped = await self._backend.pop(wish.broker_name, request)
-        finally:
-            self._waiting -= 1
+        popped = await self._pop(wish.broker_name, request)
         if wish.invisible_ms is None:
             self._track(wish, popped)
         return popped
@@ -273,6 +277,12 @@ class Processor:
         task = asyncio.get_running_loop().create_task(self._give_back(wish, popped))
         self._releases.add(task)
         task.add_done_callback(self._releases.discard)
+
+    def end_waits(self) -> None:
+        """Answer the receives that wait as if their time were over, and later ones at once: the server stops."""
+        self._ends_waits = True
+        for task in self._waiting:
+            task.cancel()
 
     async def ack(self, group: str, topic: str, handle: str) -> None:
         """Acknowledge the delivery that the handle's text names; an old text of a renewed delivery is as good."""
@@ -310,6 +320,19 @@ class Processor:
             await self._backend.leave_lite_topics(client_id)
             await self.renewer.release_client(client_id)
         await self.renewer.sweep()
+
+    async def _pop(self, broker_name: str, request: PopRequest) -> list[PoppedMessage]:
+        task = asyncio.current_task()
+        assert task is not None
+        self._waiting.add(task)
+        try:
+            return await self._backend.pop(broker_name, request)
+        except asyncio.CancelledError:
+            if not self._ends_waits or task.uncancel() > 0:
+                raise
+            return []
+        finally:
+            self._waiting.discard(task)
 
     def _track(self, wish: Receive, popped: Iterable[PoppedMessage]) -> None:
         now_ms = self._clock.now_ms()

@@ -10,45 +10,17 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+from dialled import CLIENT_ID, Dialled
 from memory_backend import MemoryBackend
-from service_calls import METADATA, message, receive_request, until
+from service_calls import METADATA, until
 
 from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.errors import StartRefused
 from millstream.model.message import MAX_BODY_BYTES, Address, StoredMessage
 from millstream.protocol.grpc import messages as m
-from millstream.protocol.grpc.service import METHODS, SERVICE_NAME
+from millstream.protocol.grpc.service import SERVICE_NAME
 from millstream.proxy.grpc.server import GrpcServer
 from millstream.proxy.processor import Processor
-
-CLIENT_ID = (("x-mq-client-id", METADATA["x-mq-client-id"]),)
-
-
-class Dialled:
-    """A channel to the server under test."""
-
-    def __init__(self, port: int) -> None:
-        options = [("grpc.max_send_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
-        self.channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=options)
-
-    def method(self, name: str, kind: str = "unary_unary") -> Any:
-        method = METHODS[name]
-        return getattr(self.channel, kind)(
-            method.path,
-            request_serializer=method.request.SerializeToString,
-            response_deserializer=method.response.FromString,
-        )
-
-    async def send(self, body: bytes) -> Any:
-        request = m.SendMessageRequest(messages=[message(body=body)])
-        return await self.method("SendMessage")(request, metadata=CLIENT_ID, timeout=10)
-
-    def receive(self, polling_s: int = 10) -> Any:
-        request = receive_request(long_polling_timeout=m.Duration(seconds=polling_s))
-        return self.method("ReceiveMessage", "unary_stream")(request, metadata=CLIENT_ID, timeout=20)
-
-    def telemetry(self, metadata: Any = CLIENT_ID) -> Any:
-        return self.method("Telemetry", "stream_stream")(metadata=metadata)
 
 
 @pytest.fixture
@@ -105,6 +77,7 @@ async def test_telemetry_that_is_refused_ends_as_an_invalid_argument(
 ) -> None:
     stream = dialled.telemetry(metadata)
     await stream.write(m.TelemetryCommand(settings=m.Settings()))
+    assert words in (await stream.read()).status.message
     with pytest.raises(grpc.aio.AioRpcError, match=words) as refused:
         await stream.read()
     assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
@@ -112,9 +85,9 @@ async def test_telemetry_that_is_refused_ends_as_an_invalid_argument(
 
 async def test_a_long_poll_ends_with_its_client(dialled: Dialled, processor: Processor) -> None:
     call = dialled.receive()
-    await until(lambda: processor._waiting == 1)
+    await until(lambda: len(processor._waiting) == 1)
     call.cancel()
-    await until(lambda: processor._waiting == 0)
+    await until(lambda: not processor._waiting)
     await dialled.send(b"body")
     assert len([frame async for frame in dialled.receive(0)]) == 3
 
@@ -130,18 +103,18 @@ async def test_a_client_that_vanishes_loses_its_stream(dialled: Dialled, process
     await until(lambda: record.stream_lost_s is not None)
 
 
-async def test_closing_ends_long_polls_and_telemetry_at_once(
+async def test_closing_answers_waiting_receives_and_ends_telemetry_at_once(
     server: GrpcServer, dialled: Dialled, processor: Processor
 ) -> None:
     call, stream = dialled.receive(), dialled.telemetry()
     await stream.write(m.TelemetryCommand(settings=m.Settings(publishing=m.Publishing())))
     await stream.read()
-    await until(lambda: processor._waiting == 1)
+    await until(lambda: len(processor._waiting) == 1)
     await asyncio.wait_for(server.close(grace_s=30), 5)
-    for ended in (call.read(), stream.read()):
-        with pytest.raises(grpc.aio.AioRpcError) as told:
-            await ended
-        assert told.value.code() == grpc.StatusCode.UNAVAILABLE
+    assert [frame.status.code async for frame in call] == [m.MESSAGE_NOT_FOUND]
+    with pytest.raises(grpc.aio.AioRpcError) as told:
+        await stream.read()
+    assert told.value.code() == grpc.StatusCode.UNAVAILABLE
 
 
 async def test_a_port_in_use_is_told_by_number(server: GrpcServer, processor: Processor) -> None:

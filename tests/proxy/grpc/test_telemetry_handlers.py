@@ -21,7 +21,7 @@ from millstream.model.errors import Refused
 from millstream.model.group import DEFAULT_BACKOFF_S, GroupConfig
 from millstream.model.message import Address, StoredMessage
 from millstream.protocol.grpc import messages as m
-from millstream.proxy.grpc.adapter import StreamEnded
+from millstream.proxy.grpc.adapter import Reason, StreamEnded
 from millstream.proxy.processor import Processor
 
 CLIENT = "host@1@0@abc"
@@ -116,14 +116,14 @@ async def test_settings_that_cannot_be_answered_end_the_stream_with_the_reason(
 ) -> None:
     with pytest.raises(StreamEnded, match=words) as ended:
         await service.telemetry(command)
-    assert ended.value.refused
+    assert ended.value.reason is Reason.REFUSED
 
 
 async def test_an_unforeseen_error_ends_the_stream_without_details(service: Service, backend: MemoryBackend) -> None:
     backend.failure = KeyError("secret-detail")
     with pytest.raises(StreamEnded, match="MS-1006") as ended:
         await service.telemetry(consumer())
-    assert not ended.value.refused
+    assert ended.value.reason is Reason.FAILED
     assert "secret-detail" not in str(ended.value)
 
 

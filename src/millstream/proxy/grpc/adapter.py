@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
+from enum import Enum
 from typing import Any
 
 from google.protobuf.message import Message
@@ -27,7 +28,7 @@ from millstream.proxy.grpc.status import internal_error, status_of, topic_of
 from millstream.proxy.grpc.telemetry import TelemetryHandlers
 from millstream.proxy.processor import Processor
 
-__all__ = ["MessagingAdapter", "StreamEnded"]
+__all__ = ["MessagingAdapter", "Reason", "StreamEnded"]
 
 _log = logging.getLogger(__name__)
 
@@ -36,12 +37,20 @@ Unary = Callable[[Call, Any], Awaitable[Message]]
 Streaming = Callable[[Call, Any], AsyncGenerator[Message, None]]
 
 
-class StreamEnded(Exception):
-    """A telemetry stream cannot go on. `refused` says that the client's words are the reason."""
+class Reason(Enum):
+    """Why a stream cannot go on: the client's words, a limit, or a failure of the server."""
 
-    def __init__(self, status: m.Status, *, refused: bool) -> None:
-        super().__init__(status.message)
-        self.refused = refused
+    REFUSED = "refused"
+    BUSY = "busy"
+    FAILED = "failed"
+
+
+class StreamEnded(Exception):
+    """A telemetry stream cannot go on; the text is the client's to read."""
+
+    def __init__(self, text: str, reason: Reason) -> None:
+        super().__init__(text)
+        self.reason = reason
 
 
 class MessagingAdapter:
@@ -115,7 +124,19 @@ class MessagingAdapter:
             status = _status(error, method, None)
             # Node's client waits for settings without end; a status alone makes its start fail with these words.
             yield m.TelemetryCommand(status=status)
-            raise StreamEnded(status, refused=isinstance(error, Refused)) from None
+            if status.code == m.TOO_MANY_REQUESTS:
+                reason = Reason.BUSY
+            else:
+                reason = Reason.REFUSED if isinstance(error, Refused) else Reason.FAILED
+            raise StreamEnded(status.message, reason) from None
+
+    def refusal(self, method: Method, error: Refused) -> Message:
+        """The response to a request that was refused before it could be read."""
+        return method.response(status=status_of(error))
+
+    def end_waits(self) -> None:
+        """Answer the receives that wait, and let none wait from now on: the server stops."""
+        self._processor.end_waits()
 
 
 def _not_offered(method: Method) -> MillstreamError:

@@ -11,10 +11,13 @@ from millstream.model.errors import ConsumeRefused
 from millstream.model.message import Address
 from millstream.proxy.submission import UNKNOWN_PEER
 
-__all__ = ["PEER_KEY", "Call"]
+__all__ = ["MAX_HEADER_BYTES", "PEER_KEY", "Call"]
 
 PEER_KEY = "rpc-remote-address"
 """Metadata name under which the transport notes the caller's address, as in `192.0.2.7:50312`."""
+
+MAX_HEADER_BYTES = 16 * 1024
+"""Bytes of a call's headers, names and values, at most."""
 
 _MAX_CLIENT_ID_CHARACTERS = 255
 
@@ -29,7 +32,12 @@ class Call:
 
     @classmethod
     def of(cls, metadata: Mapping[str, str], deadline_s: float | None) -> Call:
-        """The call of a request's metadata; CLIENT_ID_REQUIRED without x-mq-client-id."""
+        """The call of a request's metadata; HEADERS_TOO_LARGE, and CLIENT_ID_REQUIRED without x-mq-client-id."""
+        size_bytes = sum(map(len, metadata)) + sum(map(len, metadata.values()))
+        if size_bytes > MAX_HEADER_BYTES:
+            raise ConsumeRefused(
+                "HEADERS_TOO_LARGE", f"The headers have {size_bytes} bytes; the limit is {MAX_HEADER_BYTES}."
+            )
         client_id = metadata.get("x-mq-client-id", "")
         if not client_id or len(client_id) > _MAX_CLIENT_ID_CHARACTERS:
             raise ConsumeRefused(

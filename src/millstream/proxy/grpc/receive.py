@@ -60,11 +60,12 @@ class ReceiveHandlers:
             return
         handed_over = False
         try:
-            yield m.ReceiveMessageResponse(status=ok())
-            for one in popped:
-                yield m.ReceiveMessageResponse(message=delivery(one, request.message_queue.topic))
-            yield m.ReceiveMessageResponse(delivery_timestamp=timestamp(self._clock.now_ms()))
-            handed_over = True
+            with self._processor.answers.handing_over(call.client_id, popped):
+                yield m.ReceiveMessageResponse(status=ok())
+                for one in popped:
+                    yield m.ReceiveMessageResponse(message=delivery(one, request.message_queue.topic))
+                yield m.ReceiveMessageResponse(delivery_timestamp=timestamp(self._clock.now_ms()))
+                handed_over = True
         finally:
             if not handed_over:
                 self._processor.give_back(wish, popped)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from millstream.model.errors import ConsumeRefused
+from millstream.model.errors import ConsumeRefused, MessageRefused
 from millstream.model.group import GroupConfig
 from millstream.model.lite import MAX_LITE_SUBSCRIPTIONS, MAX_LITE_TOPIC_CHARACTERS
 from millstream.model.message import MAX_BODY_BYTES
 from millstream.protocol.grpc import messages as m
+from millstream.proxy.clients import MAX_NAMES_PER_CLIENT
 from millstream.proxy.processor import MAX_RECEIVE_MESSAGES
 
 __all__ = ["check_role", "consumer_settings", "producer_settings"]
@@ -24,6 +25,11 @@ _LITE_CONSUMERS = (m.LITE_PUSH_CONSUMER, m.LITE_SIMPLE_CONSUMER)
 
 def check_role(client_id: str, asked: m.Settings) -> None:
     """Refuse settings that name neither a producer nor a consumer, and kinds of clients that are not served here."""
+    named = len(asked.publishing.topics) + len(asked.subscription.subscriptions)
+    if named > MAX_NAMES_PER_CLIENT:
+        raise MessageRefused(
+            "REQUEST_TOO_LARGE", f"The settings name {named} topics; the limit is {MAX_NAMES_PER_CLIENT}."
+        )
     if asked.client_type in _NOT_SERVED:
         kind = m.ClientType.Name(asked.client_type)
         raise ConsumeRefused("UNSUPPORTED_CLIENT_TYPE", f"Clients of type {kind} are not served; {client_id} is one.")

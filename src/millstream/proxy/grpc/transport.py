@@ -12,36 +12,94 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
+from millstream.model.errors import ConsumeRefused, MessageRefused, Refused
 from millstream.protocol.grpc.service import METHODS, SERVICE_NAME, Method
-from millstream.proxy.grpc.adapter import MessagingAdapter, StreamEnded
+from millstream.proxy.budget import Budget, Share
+from millstream.proxy.grpc.adapter import MessagingAdapter, Reason, StreamEnded
 from millstream.proxy.grpc.call import PEER_KEY
+from millstream.proxy.grpc.intake import Intake
+from millstream.proxy.grpc.request import decode_request
 
-__all__ = ["MAX_REQUEST_BYTES", "GrpcTransport"]
+__all__ = [
+    "MAX_CALLS",
+    "MAX_CONNECTIONS",
+    "MAX_REQUEST_BYTES",
+    "MAX_REQUEST_BYTES_UNDER_WAY",
+    "GrpcTransport",
+]
 
 MAX_REQUEST_BYTES = 16 * 1024 * 1024
 """Bytes of one request at most: well above the limit of a body, so that a large body gets a status that says so."""
 
+MAX_REQUEST_BYTES_UNDER_WAY = 512 * 1024 * 1024
+"""Bytes of the requests that are being answered at most; TOO_MANY_REQUESTS refuses further ones."""
+
+MAX_REQUEST_BYTES_PER_CONNECTION = 256 * 1024 * 1024
+"""The same for one connection."""
+
 MAX_METADATA_BYTES = 64 * 1024
-"""Bytes of a call's headers at most."""
+"""Bytes of a call's headers at most; the transport refuses more. From 16 KiB on the adapter refuses, with a status."""
+
+MAX_CONNECTIONS = 10_000
+"""Connections of one server at most; the next one is closed at once."""
 
 MAX_CALLS_PER_CONNECTION = 10_000
-"""Calls under way on one connection at most."""
+"""Calls under way on one connection at most; clients wait with further ones."""
+
+MAX_CALLS = 60_000
+"""Calls under way on one server at most, waiting receives and telemetry included; TOO_MANY_REQUESTS refuses more."""
 
 MIN_PING_INTERVAL_MS = 5_000
 """Clients may ping an idle connection so often; gRPC's own default would close theirs."""
+
+HANDSHAKE_TIMEOUT_MS = 10_000
+"""A connection that does not speak HTTP/2 by then is closed."""
+
+IDLE_LIMIT_MS = 300_000
+"""A connection without a call for so long is closed in good order; clients send a heartbeat every 10 s."""
+
+PROBE_INTERVAL_MS = 60_000
+"""A connection that says nothing for so long is asked whether it still lives."""
+
+PROBE_TIMEOUT_MS = 20_000
+"""One that does not answer by then is closed."""
+
+STREAM_WINDOW_BYTES = 64 * 1024
+"""Bytes of a request that are taken before its turn to be read has come."""
+
+_LINGER_S = 5.0
+"""A waiting receive may lose its place to others after so long, where the bytes of requests are used up."""
+
+_IDENTITY_ONLY = 1
+"""Compressed requests are refused: a few bytes of them can unpack to more than any limit."""
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
     ("grpc.max_send_message_length", -1),
     ("grpc.max_metadata_size", MAX_METADATA_BYTES),
+    ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
     ("grpc.max_concurrent_streams", MAX_CALLS_PER_CONNECTION),
+    ("grpc.max_allowed_incoming_connections", MAX_CONNECTIONS),
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_TIMEOUT_MS),
+    ("grpc.max_connection_idle_ms", IDLE_LIMIT_MS),
+    ("grpc.keepalive_time_ms", PROBE_INTERVAL_MS),
+    ("grpc.keepalive_timeout_ms", PROBE_TIMEOUT_MS),
     ("grpc.http2.min_ping_interval_without_data_ms", MIN_PING_INTERVAL_MS),
     ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", STREAM_WINDOW_BYTES),
+    ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_ONLY),
     # A second server on the same port must fail instead of taking half of the connections.
     ("grpc.so_reuseport", 0),
 )
 
 _Handler = Callable[[Any, Any], Awaitable[Any]]
+
+_STREAM_CODES = {
+    Reason.REFUSED: grpc.StatusCode.INVALID_ARGUMENT,
+    Reason.BUSY: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Reason.FAILED: grpc.StatusCode.INTERNAL,
+}
 
 
 class GrpcTransport:
@@ -49,7 +107,8 @@ class GrpcTransport:
 
     def __init__(self) -> None:
         self._server = grpc.aio.server(options=_OPTIONS)
-        self._waiting: set[asyncio.Task[Any]] = set()
+        self._streams: set[asyncio.Task[Any]] = set()
+        self._adapter: MessagingAdapter | None = None
         self._closing = False
 
     def bind(self, target: str) -> int:
@@ -64,65 +123,132 @@ class GrpcTransport:
 
     async def serve(self, adapter: MessagingAdapter) -> None:
         """Answer calls from now on."""
-        calls = _Calls(adapter, self._waiting, lambda: self._closing)
+        self._adapter = adapter
+        calls = _Calls(adapter, self._streams, lambda: self._closing)
         handlers = {name: calls.handler(method) for name, method in METHODS.items()}
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE_NAME, handlers),))
         await self._server.start()
 
     async def close(self, grace_s: float) -> None:
-        """Take no more calls, end long polls and telemetry at once, and give the others `grace_s` to be answered."""
+        """Take no more calls, end telemetry and the waiting of receives at once, and answer the others in `grace_s`."""
         self._closing = True
         stopped = asyncio.ensure_future(self._server.stop(grace_s))
         await asyncio.sleep(0)
-        for task in self._waiting:
+        if self._adapter is not None:
+            self._adapter.end_waits()
+        for task in self._streams:
             task.cancel()
         await stopped
 
 
 class _Calls:
-    """Turns grpc.aio's handlers into calls of the adapter."""
+    """Turns grpc.aio's handlers into calls of the adapter.
 
-    def __init__(self, adapter: MessagingAdapter, waiting: set[asyncio.Task[Any]], closing: Callable[[], bool]) -> None:
+    To grpc.aio every method is one with a stream of requests. Else it would read a request, whatever its size, before
+    anybody could refuse it, and log a stack trace for bytes that are none.
+    """
+
+    def __init__(self, adapter: MessagingAdapter, streams: set[asyncio.Task[Any]], closing: Callable[[], bool]) -> None:
         self._adapter = adapter
-        self._waiting = waiting
+        self._streams = streams
         self._closing = closing
+        self._under_way = 0
+        self._intake = Intake()
+        self._requests = Budget(
+            "requests",
+            total_bytes=MAX_REQUEST_BYTES_UNDER_WAY,
+            owner_bytes=MAX_REQUEST_BYTES_PER_CONNECTION,
+            patience_s=_LINGER_S,
+        )
 
     def handler(self, method: Method) -> grpc.RpcMethodHandler:
         """The registration of one method."""
-        codec = (method.request.FromString, _serialize)
         if method.client_streams:
-            return grpc.stream_stream_rpc_method_handler(self._interruptible(self._telemetry), *codec)
+            return grpc.stream_stream_rpc_method_handler(self._telemetry(method), None, _serialize)
         if method.server_streams:
-            return grpc.unary_stream_rpc_method_handler(self._interruptible(self._streaming(method.name)), *codec)
-        return grpc.unary_unary_rpc_method_handler(self._unary(method.name), *codec)
+            return grpc.stream_stream_rpc_method_handler(self._streaming(method), None, _serialize)
+        return grpc.stream_unary_rpc_method_handler(self._unary(method), None, _serialize)
 
-    def _unary(self, name: str) -> _Handler:
-        async def answer(request: Message, context: Any) -> Message:
-            return await self._adapter.unary(name, _metadata(context), request, context.time_remaining())
+    def _unary(self, method: Method) -> _Handler:
+        async def answer(_: Any, context: Any) -> Message:
+            metadata = _metadata(context)
+            try:
+                request, share = await self._admit(method, context, metadata[PEER_KEY])
+            except Refused as error:
+                return self._adapter.refusal(method, error)
+            try:
+                return await self._adapter.unary(method.name, metadata, request, context.time_remaining())
+            finally:
+                self._release(share)
 
         return answer
 
-    def _streaming(self, name: str) -> _Handler:
-        async def answer(request: Message, context: Any) -> None:
-            frames = self._adapter.streaming(name, _metadata(context), request, context.time_remaining())
-            await _write_all(frames, context)
+    def _streaming(self, method: Method) -> _Handler:
+        async def answer(_: Any, context: Any) -> None:
+            metadata = _metadata(context)
+            task = asyncio.current_task()
+            assert task is not None
+            try:
+                request, share = await self._admit(method, context, metadata[PEER_KEY], task.cancel)
+            except Refused as error:
+                await context.write(self._adapter.refusal(method, error))
+                return
+            try:
+                left_s = context.time_remaining()
+                await _write_all(self._adapter.streaming(method.name, metadata, request, left_s), context)
+            finally:
+                self._release(share)
 
         return answer
 
-    async def _telemetry(self, requests: AsyncIterator[Any], context: Any) -> None:
+    def _telemetry(self, method: Method) -> _Handler:
+        async def answer(requests: AsyncIterator[bytes], context: Any) -> None:
+            try:
+                self._enter()
+            except Refused as error:
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+            try:
+                answers = self._adapter.telemetry(_metadata(context), _decoded(method, requests))
+                await _write_all(answers, context)
+            except StreamEnded as error:
+                await context.abort(_STREAM_CODES[error.reason], str(error))
+            finally:
+                self._under_way -= 1
+
+        return self._interruptible(answer)
+
+    async def _admit(
+        self, method: Method, context: Any, connection: str, give_way: Callable[[], Any] | None = None
+    ) -> tuple[Message, Share]:
+        """The request of a call that sends one, and its share of the bytes under way; raises Refused over a limit."""
+        self._enter()
         try:
-            await _write_all(self._adapter.telemetry(_metadata(context), requests), context)
-        except StreamEnded as error:
-            code = grpc.StatusCode.INVALID_ARGUMENT if error.refused else grpc.StatusCode.INTERNAL
-            await context.abort(code, str(error))
+            raw = await self._intake.read(connection, context.read)
+            if raw is grpc.aio.EOF:
+                raise MessageRefused("REQUEST_MALFORMED", "The call ended without a request.")
+            request = decode_request(method, raw)
+            now_s = asyncio.get_running_loop().time()
+            return request, self._requests.take(connection, len(raw), now_s, give_way)
+        except BaseException:
+            self._under_way -= 1
+            raise
+
+    def _release(self, share: Share) -> None:
+        self._under_way -= 1
+        self._requests.free(share)
+
+    def _enter(self) -> None:
+        if self._under_way >= MAX_CALLS:
+            raise ConsumeRefused("TOO_MANY_REQUESTS", f"{self._under_way} calls are under way, which is the limit.")
+        self._under_way += 1
 
     def _interruptible(self, handler: _Handler) -> _Handler:
-        """A handler that may wait for long: `close` ends it, and the client is told that the server goes."""
+        """The handler of a stream that lives as long as its client: `close` ends it and says that the server goes."""
 
         async def answer(request: Any, context: Any) -> None:
             task = asyncio.current_task()
             assert task is not None
-            self._waiting.add(task)
+            self._streams.add(task)
             try:
                 await handler(request, context)
             except asyncio.CancelledError:
@@ -130,7 +256,7 @@ class _Calls:
                     raise
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "The server stops.")
             finally:
-                self._waiting.discard(task)
+                self._streams.discard(task)
 
         return answer
 
@@ -140,6 +266,11 @@ async def _write_all(frames: AsyncGenerator[Message, None], context: Any) -> Non
     async with aclosing(frames) as open_frames:
         async for frame in open_frames:
             await context.write(frame)
+
+
+async def _decoded(method: Method, requests: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+    async for raw in requests:
+        yield decode_request(method, raw)
 
 
 def _serialize(message: Message) -> bytes:

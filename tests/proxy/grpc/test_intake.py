@@ -1,0 +1,132 @@
+"""Few requests at a time are in the reading; nobody is passed over, and who dawdles gives way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from service_calls import until
+
+from millstream.model.errors import MessageRefused
+from millstream.proxy.grpc.intake import Intake
+
+
+class Reads:
+    """Reads that end when the test says so."""
+
+    def __init__(self, intake: Intake) -> None:
+        self.intake = intake
+        self.begun: list[str] = []
+        self.ends: dict[str, asyncio.Future[str]] = {}
+
+    def start(self, connection: str, name: str) -> asyncio.Task[str]:
+        async def receive() -> str:
+            self.begun.append(name)
+            self.ends[name] = asyncio.get_running_loop().create_future()
+            return await self.ends[name]
+
+        return asyncio.create_task(self.intake.read(connection, receive))
+
+    async def begin(self, connection: str, *names: str) -> list[asyncio.Task[str]]:
+        tasks = [self.start(connection, name) for name in names]
+        await settle()
+        return tasks
+
+    async def end(self, name: str) -> None:
+        self.ends[name].set_result(name)
+        await settle()
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def gone(tasks: list[asyncio.Task[str]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_read_gives_what_it_read() -> None:
+    reads = Reads(Intake())
+    (task,) = await reads.begin("a", "1")
+    await reads.end("1")
+    assert await task == "1"
+
+
+async def test_a_connection_waits_for_itself_and_others_pass() -> None:
+    reads = Reads(Intake(places=10, per_connection=2))
+    tasks = await reads.begin("a", "a1", "a2", "a3", "a4")
+    tasks += await reads.begin("b", "b1")
+    assert reads.begun == ["a1", "a2", "b1"]
+    await reads.end("a2")
+    assert reads.begun == ["a1", "a2", "b1", "a3"]
+    await gone(tasks)
+
+
+async def test_free_places_go_round_the_connections_that_wait() -> None:
+    reads = Reads(Intake(places=1, per_connection=1))
+    tasks = await reads.begin("a", "a1", "a2", "a3")
+    tasks += await reads.begin("b", "b1", "b2")
+    for name in ("a1", "a2", "b1", "a3"):
+        await reads.end(name)
+    assert reads.begun == ["a1", "a2", "b1", "a3", "b2"]
+    await gone(tasks)
+
+
+@pytest.mark.parametrize("leaves", [lambda tasks: [tasks[1]], lambda tasks: [tasks[0]], lambda tasks: tasks[:2]])
+async def test_who_leaves_takes_no_place_along(
+    leaves: Callable[[list[asyncio.Task[str]]], list[asyncio.Task[str]]],
+) -> None:
+    reads = Reads(Intake(places=1))
+    tasks = await reads.begin("a", "1", "2", "3")
+    await gone(leaves(tasks))
+    for name in ("1", "2"):
+        if name in reads.ends and not reads.ends[name].done():
+            await reads.end(name)
+    assert reads.begun[-1] == "3"
+    await reads.end("3")
+    assert await tasks[2] == "3"
+    (after,) = await reads.begin("b", "4")
+    assert reads.begun[-1] == "4"
+    await gone([after])
+
+
+async def test_a_place_that_was_given_to_one_who_leaves_at_that_moment_goes_on_to_the_next() -> None:
+    reads = Reads(Intake(places=1))
+    tasks = await reads.begin("a", "1", "2", "3")
+    reads.ends["1"].set_result("1")
+    await tasks[0]
+    await gone([tasks[1]])
+    await settle()
+    assert reads.begun[-1] == "3"
+    await gone(tasks)
+
+
+async def test_a_read_that_takes_too_long_is_told_so() -> None:
+    reads = Reads(Intake(patience_s=0.01, timeout_s=0.02))
+    (task,) = await reads.begin("a", "1")
+    with pytest.raises(MessageRefused) as refusal:
+        await task
+    assert refusal.value.name == "REQUEST_TOO_SLOW"
+
+
+async def test_a_slow_read_gives_way_only_to_one_that_waits_for_its_place() -> None:
+    reads = Reads(Intake(places=2, patience_s=0.01, timeout_s=1000))
+    slow = await reads.begin("slow", "s1", "s2")
+    await asyncio.sleep(0.05)
+    assert not any(task.done() for task in slow)
+    (waiting,) = await reads.begin("b", "b1")
+    await until(lambda: "b1" in reads.begun)
+    assert [task.done() for task in slow] == [True, False], "the one that has been read for longest, and no other"
+    assert isinstance(slow[0].exception(), MessageRefused)
+    await gone([slow[1], waiting])
+
+
+async def test_a_cancelled_read_is_cancelled_and_not_too_slow() -> None:
+    reads = Reads(Intake())
+    (task,) = await reads.begin("a", "1")
+    await gone([task])
+    assert task.cancelled()
