@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from crash.bit_rot import find_every_flip
 from crash.failing_disk import break_the_disk
+from crash.malformed_input import send_malformed_input
 from crash.power_loss import cut_the_power
 from crash.programme import ProgrammeRun, Size, scratch_directory
 from crash.torn_tail import tear_every_tail
@@ -37,6 +38,7 @@ PROGRAMMES = {
     "S4": Programme("kill-loop", _kill_loop),
     "S6": Programme("power-loss", cut_the_power),
     "S7": Programme("failing-disk", break_the_disk),
+    "X1": Programme("malformed-input", send_malformed_input),
 }
 
 

@@ -79,7 +79,7 @@ def test_check_tells_before_anything_is_taken() -> None:
     assert held.used_bytes == 100
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 50), st.booleans(), st.integers(0, 3))))
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 50), st.booleans(), st.integers(0, 3))))
 def test_the_sums_are_those_of_the_shares_and_within_the_limits(steps: list[tuple[str, int, bool, int]]) -> None:
     held, live, now_s = budget(), list[Share](), 0.0
     for owner, size_bytes, frees, later_s in steps:

@@ -69,11 +69,9 @@ class Budget:
             return
         del self._shares[share]
         self.used_bytes -= share.size_bytes
-        left_bytes = self._by_owner[share.owner] - share.size_bytes
-        if left_bytes:
+        left_bytes = self._by_owner.pop(share.owner, 0) - share.size_bytes
+        if left_bytes > 0:
             self._by_owner[share.owner] = left_bytes
-        else:
-            del self._by_owner[share.owner]
 
     def _make_room(self, size_bytes: int, now_s: float) -> None:
         while self._shares and self.used_bytes + size_bytes > self._total_bytes:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,16 +31,18 @@ class ServerAddresses:
 class ServerProcess:
     """`millstream quickstart` on free ports over `directory`, ready when the constructor returns.
 
-    Use it as a context manager; leaving it stops the server cleanly. `options` are further command-line options.
+    Use it as a context manager; leaving it stops the server cleanly. `options` are further command-line options,
+    `log` is a file for what the server says about itself.
     Raises StartRefused with the server's words if it does not become ready in 30 s.
     """
 
-    def __init__(self, directory: Path, *, options: Sequence[str] = ()) -> None:
+    def __init__(self, directory: Path, *, options: Sequence[str] = (), log: Path | None = None) -> None:
         ports = ("--grpc-port", "0", "--remoting-port", "0", "--nameserver-port", "0")
         command = [sys.executable, "-m", "millstream", "quickstart", "--dir", str(directory), "-o", "json"]
-        self._process = subprocess.Popen(
-            [*command, *ports, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        with nullcontext(subprocess.PIPE) if log is None else log.open("ab") as errors:
+            self._process = subprocess.Popen(
+                [*command, *ports, *options], stdout=subprocess.PIPE, stderr=errors, text=True
+            )
         assert self._process.stdout is not None
         watchdog = threading.Timer(_READY_TIMEOUT_S, self._process.kill)
         watchdog.start()
@@ -48,7 +51,7 @@ class ServerProcess:
         finally:
             watchdog.cancel()
         if not self.ready_line.startswith("ready"):
-            said = self._process.communicate()[1].strip().removeprefix("error: ")
+            said = (self._process.communicate()[1] or "").strip().removeprefix("error: ")
             raise StartRefused("BAD_CONFIGURATION", f"The server did not become ready: {said or 'it said nothing.'}")
         addresses = json.loads(first)
         self.addresses = ServerAddresses(addresses["nameserver"], addresses["broker"], addresses["grpc"])

@@ -20,7 +20,7 @@ MAX_PARTS = 4_096
 
 _WITH_LISTS = {"SendMessage", "AckMessage", "SyncLiteSubscription", "Telemetry"}
 _SENT_MESSAGE, _BODY = 1, 4
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_VARINT, _FIXED64, _BYTES, _GROUP_BEGIN, _GROUP_END, _FIXED32 = range(6)
 
 
 def decode_request(method: Method, raw: bytes) -> Message:
@@ -79,6 +79,8 @@ def _field(raw: bytes, at: int) -> tuple[int, int, int]:
         return tag >> 3, start, _varint(raw, start)[1]
     if kind in (_FIXED64, _FIXED32):
         return tag >> 3, start, start + (8 if kind == _FIXED64 else 4)
+    if kind in (_GROUP_BEGIN, _GROUP_END):
+        return tag >> 3, start, start
     raise DecodeError(f"wire type {kind} at byte {at}")
 
 

@@ -19,6 +19,7 @@ from millstream.proxy.grpc.adapter import MessagingAdapter, Reason, StreamEnded
 from millstream.proxy.grpc.call import PEER_KEY
 from millstream.proxy.grpc.intake import Intake
 from millstream.proxy.grpc.request import decode_request
+from millstream.proxy.grpc.sturdy_server import sturdy_server
 
 __all__ = [
     "MAX_CALLS",
@@ -106,7 +107,7 @@ class GrpcTransport:
     """A listening gRPC server. Build, `bind`, `serve`, `close`; once each, in one event loop."""
 
     def __init__(self) -> None:
-        self._server = grpc.aio.server(options=_OPTIONS)
+        self._server = sturdy_server(_OPTIONS)
         self._streams: set[asyncio.Task[Any]] = set()
         self._adapter: MessagingAdapter | None = None
         self._closing = False
@@ -126,7 +127,7 @@ class GrpcTransport:
         self._adapter = adapter
         calls = _Calls(adapter, self._streams, lambda: self._closing)
         handlers = {name: calls.handler(method) for name, method in METHODS.items()}
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE_NAME, handlers),))
+        self._server.add_registered_method_handlers(SERVICE_NAME, handlers)
         await self._server.start()
 
     async def close(self, grace_s: float) -> None:
