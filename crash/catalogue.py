@@ -11,6 +11,7 @@ from crash.failing_disk import break_the_disk
 from crash.malformed_input import send_malformed_input
 from crash.power_loss import cut_the_power
 from crash.programme import ProgrammeRun, Size, scratch_directory
+from crash.slow_and_many import be_slow_and_many
 from crash.torn_tail import tear_every_tail
 from crash.write_order import explore_write_orders
 
@@ -39,6 +40,7 @@ PROGRAMMES = {
     "S6": Programme("power-loss", cut_the_power),
     "S7": Programme("failing-disk", break_the_disk),
     "X1": Programme("malformed-input", send_malformed_input),
+    "X2": Programme("slow-and-many", be_slow_and_many),
 }
 
 

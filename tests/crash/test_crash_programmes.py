@@ -12,7 +12,7 @@ from crash.programme import ProgrammeRun, Size
 
 SEED = 20
 WORKERS = 2
-BY_LENGTH = ("S3", "S1", "S4", "S6", "S2", "S7")
+BY_LENGTH = ("X2", "S3", "S1", "S4", "S6", "S2", "X1", "S7")
 """The longest first, so that none is waited for alone."""
 
 Counts = dict[str, int | float]
@@ -66,3 +66,16 @@ def test_s6_power_failures_cost_sync_flush_nothing_and_async_flush_its_window_at
 
 def test_s7_a_disk_that_fails_anywhere_is_met_with_the_right_error_and_survived(passed: Passed) -> None:
     assert passed("S7")["faults"] >= 200
+
+
+def test_x1_no_bytes_of_a_client_stop_the_server_or_touch_another_client(passed: Passed) -> None:
+    counts = passed("X1")
+    assert counts["inputs"] >= 12_000
+    assert counts["answered"] >= 5_000
+    assert counts["beside"] >= 100
+
+
+def test_x2_slow_clients_take_bounded_memory_and_delay_nobody(passed: Passed) -> None:
+    counts = passed("X2")
+    assert counts["half_requests_taken"] > 0
+    assert counts["beside"] >= 100

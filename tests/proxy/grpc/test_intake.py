@@ -57,7 +57,7 @@ async def test_a_read_gives_what_it_read() -> None:
 
 
 async def test_a_connection_waits_for_itself_and_others_pass() -> None:
-    reads = Reads(Intake(places=10, per_connection=2))
+    reads = Reads(Intake(per_connection=2))
     tasks = await reads.begin("a", "a1", "a2", "a3", "a4")
     tasks += await reads.begin("b", "b1")
     assert reads.begun == ["a1", "a2", "b1"]
@@ -67,7 +67,7 @@ async def test_a_connection_waits_for_itself_and_others_pass() -> None:
 
 
 async def test_free_places_go_round_the_connections_that_wait() -> None:
-    reads = Reads(Intake(places=1, per_connection=1))
+    reads = Reads(Intake(quick_places=1))
     tasks = await reads.begin("a", "a1", "a2", "a3")
     tasks += await reads.begin("b", "b1", "b2")
     for name in ("a1", "a2", "b1", "a3"):
@@ -80,7 +80,7 @@ async def test_free_places_go_round_the_connections_that_wait() -> None:
 async def test_who_leaves_takes_no_place_along(
     leaves: Callable[[list[asyncio.Task[str]]], list[asyncio.Task[str]]],
 ) -> None:
-    reads = Reads(Intake(places=1))
+    reads = Reads(Intake(quick_places=1))
     tasks = await reads.begin("a", "1", "2", "3")
     await gone(leaves(tasks))
     for name in ("1", "2"):
@@ -95,7 +95,7 @@ async def test_who_leaves_takes_no_place_along(
 
 
 async def test_a_place_that_was_given_to_one_who_leaves_at_that_moment_goes_on_to_the_next() -> None:
-    reads = Reads(Intake(places=1))
+    reads = Reads(Intake(quick_places=1))
     tasks = await reads.begin("a", "1", "2", "3")
     reads.ends["1"].set_result("1")
     await tasks[0]
@@ -106,23 +106,54 @@ async def test_a_place_that_was_given_to_one_who_leaves_at_that_moment_goes_on_t
 
 
 async def test_a_read_that_takes_too_long_is_told_so() -> None:
-    reads = Reads(Intake(patience_s=0.01, timeout_s=0.02))
+    reads = Reads(Intake(quick_s=0.01, timeout_s=0.02))
     (task,) = await reads.begin("a", "1")
     with pytest.raises(MessageRefused) as refusal:
         await task
     assert refusal.value.name == "REQUEST_TOO_SLOW"
 
 
-async def test_a_slow_read_gives_way_only_to_one_that_waits_for_its_place() -> None:
-    reads = Reads(Intake(places=2, patience_s=0.01, timeout_s=1000))
-    slow = await reads.begin("slow", "s1", "s2")
-    await asyncio.sleep(0.05)
-    assert not any(task.done() for task in slow)
-    (waiting,) = await reads.begin("b", "b1")
+async def test_a_slow_read_leaves_its_place_to_the_next_and_goes_on() -> None:
+    reads = Reads(Intake(quick_places=1, slow_places=1, quick_s=0.01, patience_s=1000, timeout_s=1000))
+    slow = await reads.begin("slow", "s1")
+    quick = await reads.begin("b", "b1")
     await until(lambda: "b1" in reads.begun)
-    assert [task.done() for task in slow] == [True, False], "the one that has been read for longest, and no other"
-    assert isinstance(slow[0].exception(), MessageRefused)
-    await gone([slow[1], waiting])
+    assert not slow[0].done()
+    await reads.end("s1")
+    await reads.end("b1")
+    assert [await task for task in slow + quick] == ["s1", "b1"]
+
+
+async def test_at_the_limit_of_slow_reads_the_newcomer_is_given_up_before_one_that_is_not_long_slow() -> None:
+    reads = Reads(Intake(quick_places=1, slow_places=1, quick_s=0.01, patience_s=1000, timeout_s=1000))
+    slow = await reads.begin("a", "a1", "a2", "a3")
+    with pytest.raises(MessageRefused):
+        await slow[1]
+    assert not slow[0].done()
+    await until(lambda: "a3" in reads.begun)
+    await gone(slow)
+
+
+async def test_at_the_limit_of_slow_reads_the_one_that_was_slow_for_long_gives_way() -> None:
+    reads = Reads(Intake(quick_places=1, slow_places=1, quick_s=0.01, patience_s=0.02, timeout_s=1000))
+    slow = await reads.begin("a", "a1")
+    await asyncio.sleep(0.05)
+    slow += await reads.begin("a", "a2", "a3")
+    with pytest.raises(MessageRefused):
+        await slow[0]
+    assert not slow[1].done()
+    await gone(slow)
+
+
+async def test_slow_reads_disturb_nobody_as_long_as_nobody_waits() -> None:
+    reads = Reads(Intake(quick_places=2, slow_places=1, quick_s=0.01, patience_s=0.01, timeout_s=1000))
+    slow = await reads.begin("a", "a1", "a2")
+    await asyncio.sleep(0.1)
+    assert not any(task.done() for task in slow)
+    await gone(slow)
+    quick = await reads.begin("b", "b1", "b2")
+    assert reads.begun[-2:] == ["b1", "b2"], "every place is free again"
+    await gone(quick)
 
 
 async def test_a_cancelled_read_is_cancelled_and_not_too_slow() -> None:

@@ -90,7 +90,7 @@ async def site(tmp_path: Path, backend: MemoryBackend, monkeypatch: pytest.Monke
     broker.groups.create(GroupConfig("g"))
     servers = [GrpcServer(Processor(behind), "127.0.0.1", 0) for behind in (LocalBackend(broker), backend)]
     dialled = [Dialled(await servers[0].start())]
-    monkeypatch.setattr(transport_module, "Intake", lambda: Intake(patience_s=0.1, timeout_s=0.5))
+    monkeypatch.setattr(transport_module, "Intake", lambda: Intake(quick_s=0.1, timeout_s=0.5))
     dialled.append(Dialled(await servers[1].start()))
     yield Site(dialled[0], broker, dialled[1], backend)
     for client, server in zip(dialled, servers, strict=True):

@@ -13,16 +13,30 @@ from typing import Any, TypeVar
 
 from millstream.model.errors import MessageRefused
 
-__all__ = ["MAX_READS", "MAX_READS_PER_CONNECTION", "PATIENCE_S", "READ_TIMEOUT_S", "Intake"]
+__all__ = [
+    "MAX_READS_PER_CONNECTION",
+    "PATIENCE_S",
+    "QUICK_PLACES",
+    "QUICK_S",
+    "READ_TIMEOUT_S",
+    "SLOW_PLACES",
+    "Intake",
+]
 
-MAX_READS = 64
-"""Requests of one server that are read at the same time at most; each may grow to the limit of a request."""
+QUICK_PLACES = 16
+"""Requests of one server that may begin to be read at the same time; nearly all are whole at once."""
 
-MAX_READS_PER_CONNECTION = 16
-"""The same for one connection. Its further requests wait, and those of other connections pass them."""
+QUICK_S = 0.25
+"""A request that is not whole by then is slow: it leaves its place to the next one."""
+
+SLOW_PLACES = 48
+"""Slow requests at the same time at most. With the quick ones, each may grow to the limit of a request."""
 
 PATIENCE_S = 5.0
-"""A request that has been read for so long is given up once all places are taken and another request waits."""
+"""A slow request is given up after so long where others need its place; where it has just become slow, at once."""
+
+MAX_READS_PER_CONNECTION = 16
+"""Requests of one connection that are read at the same time at most; those of other connections pass the next ones."""
 
 READ_TIMEOUT_S = 30.0
 """Seconds in which a request must have arrived, its wait for a turn not included."""
@@ -37,21 +51,27 @@ class Intake:
     def __init__(
         self,
         *,
-        places: int = MAX_READS,
+        quick_places: int = QUICK_PLACES,
+        slow_places: int = SLOW_PLACES,
         per_connection: int = MAX_READS_PER_CONNECTION,
+        quick_s: float = QUICK_S,
         patience_s: float = PATIENCE_S,
         timeout_s: float = READ_TIMEOUT_S,
     ) -> None:
-        self._free = places
+        self._free = quick_places
+        self._slow_places = slow_places
         self._per_connection = per_connection
+        self._quick_s = quick_s
         self._patience_s = patience_s
         self._timeout_s = timeout_s
-        # When each read began, the longest first; None once it is given up.
-        self._reading: dict[_Task, float | None] = {}
+        # When each read began, the longest first.
+        self._quick: dict[_Task, float] = {}
+        self._slow: dict[_Task, float] = {}
+        self._given_up: set[_Task] = set()
         self._held: dict[str, int] = {}
         # Connections in the order in which they get their next turn.
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
-        self._watch: asyncio.TimerHandle | None = None
+        self._watch: asyncio.Handle | None = None
 
     async def read(self, connection: str, receive: Callable[[], Awaitable[_Read]]) -> _Read:
         """What `receive` gives, at the connection's turn. REQUEST_TOO_SLOW where it does not arrive in time."""
@@ -62,17 +82,19 @@ class Intake:
         task = asyncio.current_task()
         assert task is not None
         loop = asyncio.get_running_loop()
-        self._reading[task] = loop.time()
+        self._quick[task] = loop.time()
         if self._watch is None:
-            self._watch = loop.call_later(self._patience_s, self._look)
+            self._watch = loop.call_later(self._quick_s, self._look)
         try:
             return await receive()
         except asyncio.CancelledError:
-            if self._reading[task] is not None or task.uncancel() > 0:
+            if task not in self._given_up or task.uncancel() > 0:
                 raise
             raise MessageRefused("REQUEST_TOO_SLOW", "The request did not arrive in time.") from None
         finally:
-            del self._reading[task]
+            self._given_up.discard(task)
+            self._free += self._quick.pop(task, None) is not None
+            self._slow.pop(task, None)
             self._leave(connection)
 
     async def _wait(self, connection: str) -> None:
@@ -83,6 +105,7 @@ class Intake:
             await place
         except asyncio.CancelledError:
             if place.done() and not place.cancelled():
+                self._free += 1
                 self._leave(connection)
             elif self._waiting.get(connection) is line and all(waiting.done() for waiting in line):
                 del self._waiting[connection]
@@ -96,7 +119,6 @@ class Intake:
         self._held[connection] = self._held.get(connection, 0) + 1
 
     def _leave(self, connection: str) -> None:
-        self._free += 1
         held = self._held.pop(connection) - 1
         if held:
             self._held[connection] = held
@@ -119,16 +141,40 @@ class Intake:
                     ready.append(connection)
 
     def _look(self) -> None:
-        """Give up the reads that take too long."""
+        """Two turns of the loop from now: after a halt of the loop, what arrived meanwhile is taken first."""
+        loop = asyncio.get_running_loop()
+        self._watch = loop.call_soon(loop.call_soon, self._judge)
+
+    def _judge(self) -> None:
+        """Tell the slow reads from the quick ones, and give up those that take too long."""
         now_s = asyncio.get_running_loop().time()
-        wanted = sum(map(len, self._waiting.values())) if self._free <= 0 else 0
-        for task, began_s in self._reading.items():
-            if began_s is None:
-                continue
-            if now_s - began_s >= self._timeout_s or (wanted > 0 and now_s - began_s >= self._patience_s):
-                wanted -= 1
-                self._reading[task] = None
-                task.cancel()
+        for task, began_s in [*self._slow.items()]:
+            if now_s - began_s >= self._timeout_s:
+                self._give_up(task)
+        for task, began_s in [*self._quick.items()]:
+            if now_s - began_s < self._quick_s:
+                break
+            self._slow_down(task, began_s, now_s)
+        if self._waiting:
+            self._admit()
         self._watch = None
-        if self._reading:
-            self._watch = asyncio.get_running_loop().call_later(self._patience_s / 5, self._look)
+        if self._quick or self._slow:
+            self._watch = asyncio.get_running_loop().call_later(self._quick_s, self._look)
+
+    def _slow_down(self, task: _Task, began_s: float, now_s: float) -> None:
+        """Move a read to the slow ones; at their limit the longest of them gives way, or else this one."""
+        if len(self._slow) >= self._slow_places:
+            if not self._waiting and now_s - began_s < self._timeout_s:
+                return
+            longest, since_s = next(iter(self._slow.items()), (task, now_s))
+            self._give_up(longest if now_s - since_s >= self._patience_s else task)
+        if task in self._quick:
+            del self._quick[task]
+            self._slow[task] = began_s
+            self._free += 1
+
+    def _give_up(self, task: _Task) -> None:
+        self._free += self._quick.pop(task, None) is not None
+        self._slow.pop(task, None)
+        self._given_up.add(task)
+        task.cancel()

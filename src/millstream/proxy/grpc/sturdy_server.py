@@ -1,8 +1,8 @@
 """grpc.aio's server with two faults mended that any client could use.
 
-A call whose path is no UTF-8 ends the loop that accepts calls, and with it the whole server; and each header that is
-no UTF-8 puts a stack trace into the log. Both were found in grpcio 1.85, on whose inner names this module stands; where
-those are missing the server is as grpcio made it.
+A call whose path is no UTF-8 ends the loop that accepts calls, and with it the whole server; and headers that are no
+UTF-8, or clients that go before their answer, put stack traces into the log. Both were found in grpcio 1.85, on whose
+inner names this module stands; where those are missing the server is as grpcio made it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from grpc.aio._server import Server
 __all__ = ["sturdy_server"]
 
 _IS_KNOWN = hasattr(cygrpc, "_MethodResolver") and hasattr(cygrpc.AioServer, "_request_call")
+
+_ABOUT_CLIENTS = ("Invalid encoding on", "ExecuteBatchError raised in core")
+"""How the lines begin that say what a client did: a header that is no text, and an answer that nobody waits for."""
 
 
 def sturdy_server(options: tuple[tuple[str, Any], ...]) -> Any:
@@ -49,4 +52,4 @@ class _Server(cygrpc.AioServer if _IS_KNOWN else object):  # type: ignore[misc]
 
 
 def _is_about_the_server(record: logging.LogRecord) -> bool:
-    return not str(record.msg).startswith("Invalid encoding on")
+    return not str(record.msg).startswith(_ABOUT_CLIENTS)
