@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import grpc.aio
 import pytest
 from crash.http2 import Http2Connection, grpc_message, request_headers
-from dialled import Dialled
+from dialled import CLIENT_ID, Dialled
 
 from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.service import METHODS
@@ -63,8 +63,11 @@ async def test_bytes_that_are_no_request_get_a_status_and_no_log_line(
     dialled: Dialled, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     if name == "Telemetry":
+        stream = dialled.channel.stream_stream(METHODS[name].path)(metadata=CLIENT_ID)
+        await stream.write(b"\x0a\xff\xff")
+        await stream.read()
         with pytest.raises(grpc.aio.AioRpcError, match="MS-5010") as refused:
-            await dialled.raw(name, b"\x0a\xff\xff")
+            await stream.read()
         assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
     else:
         answer = await dialled.raw(name, b"\x0a\xff\xff")
