@@ -3,6 +3,7 @@
     MillstreamError
     ├── Refused              the server understood and said no            exit 1
     │   ├── NameRefused      topics, queues, groups
+    │   ├── AccessRefused    who asks, and what they may do
     │   ├── MessageRefused   bodies, properties, types, filters
     │   └── ConsumeRefused   receipt handles, invisible times, limits
     ├── ExtraMissing         packages that a feature needs               exit 1
@@ -19,6 +20,7 @@ from __future__ import annotations
 from millstream.model.catalogue import CATALOGUE, ErrorEntry
 
 __all__ = [
+    "AccessRefused",
     "ConnectionFailed",
     "ConsumeRefused",
     "ExtraMissing",
@@ -68,6 +70,10 @@ class Refused(MillstreamError):
 
 class NameRefused(Refused):
     """A topic, queue or group that is missing, illegal or not permitted."""
+
+
+class AccessRefused(Refused):
+    """A caller that is not known, lacks a permission, or names users and policies that are not there or not legal."""
 
 
 class MessageRefused(Refused):

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
-__all__ = ["FileLayer", "OpenFiles", "is_disk_full"]
+__all__ = ["FileLayer", "OpenFiles", "PrivateFiles", "is_disk_full"]
 
 _FILE_MODE = 0o644
 _PARTIAL_SUFFIX = ".tmp"
@@ -41,9 +41,12 @@ def _syncfs() -> Callable[[int], int] | None:
 class FileLayer:
     """The operating system's files. Errors are `OSError`; positions and lengths are bytes."""
 
+    file_mode = _FILE_MODE
+    """Who may read and write a file that is made."""
+
     def open(self, path: Path, *, create: bool = False) -> int:
         """A descriptor for reading and writing; `create` makes the file if it is not there."""
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), _FILE_MODE)
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), self.file_mode)
 
     def close(self, descriptor: int) -> None:
         os.close(descriptor)
@@ -183,6 +186,12 @@ class FileLayer:
             self.fsync(descriptor)
         self.rename(partial, path)
         self.sync_directory(path.parent)
+
+
+class PrivateFiles(FileLayer):
+    """Files that only their owner may read, for secrets."""
+
+    file_mode = 0o600
 
 
 class OpenFiles:

@@ -11,6 +11,7 @@ from typing import Final
 
 from millstream.model.catalogue import CATALOGUE, ErrorEntry, find_entry
 from millstream.model.errors import (
+    AccessRefused,
     ConnectionFailed,
     ConsumeRefused,
     MessageRefused,
@@ -33,6 +34,15 @@ _CODES: Final[dict[str, ResponseCode]] = {
     "GROUP_NOT_FOUND": ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
     "ILLEGAL_GROUP": ResponseCode.MESSAGE_ILLEGAL,
     "GROUP_EXISTS": ResponseCode.INVALID_PARAMETER,
+    "UNAUTHORIZED": ResponseCode.NO_PERMISSION,
+    "ACCESS_DENIED": ResponseCode.NO_PERMISSION,
+    "USER_NOT_FOUND": ResponseCode.USER_NOT_EXIST,
+    "USER_EXISTS": ResponseCode.INVALID_PARAMETER,
+    "POLICY_NOT_FOUND": ResponseCode.POLICY_NOT_EXIST,
+    "ILLEGAL_USER": ResponseCode.INVALID_PARAMETER,
+    "ILLEGAL_POLICY": ResponseCode.INVALID_PARAMETER,
+    "LAST_SUPER_USER": ResponseCode.INVALID_PARAMETER,
+    "ACCESS_CONTROL_OFF": ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
     "BODY_EMPTY": ResponseCode.MESSAGE_ILLEGAL,
     "BODY_TOO_LARGE": ResponseCode.MESSAGE_ILLEGAL,
     "PROPERTIES_TOO_LARGE": ResponseCode.MESSAGE_ILLEGAL,
@@ -68,6 +78,8 @@ _NAMES_OF_CODES: Final[dict[int, str]] = {
     ResponseCode.NO_PERMISSION: "FORBIDDEN",
     ResponseCode.TOPIC_NOT_EXIST: "TOPIC_NOT_FOUND",
     ResponseCode.TOPIC_EXIST_ALREADY: "TOPIC_EXISTS",
+    ResponseCode.USER_NOT_EXIST: "USER_NOT_FOUND",
+    ResponseCode.POLICY_NOT_EXIST: "POLICY_NOT_FOUND",
     ResponseCode.SUBSCRIPTION_PARSE_FAILED: "ILLEGAL_FILTER",
     ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: "GROUP_NOT_FOUND",
 }
@@ -98,6 +110,8 @@ def error_of(answer: RemotingCommand, address: str) -> MillstreamError:
 def _class_of(entry: ErrorEntry) -> type[MillstreamError]:
     if entry.name == "FLUSH_TIMEOUT" or 4000 <= entry.number < 5000:
         return StoreError
+    if 2300 <= entry.number < 2400:
+        return AccessRefused
     if 2000 <= entry.number < 3000:
         return NameRefused
     if 3000 <= entry.number < 3200:

@@ -1,0 +1,82 @@
+"""Users and policies on the disk: one document, readable by its owner alone, because it holds the secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from millstream.broker.document import Document, SavedDocument
+from millstream.protocol.remoting.access import SUBJECT_PREFIX, AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
+from millstream.security.book import AccessBook
+from millstream.security.policy import Entry, PolicyKind
+from millstream.security.user import User, UserKind
+from millstream.store.files import PrivateFiles
+from millstream.store.snapshot import Snapshot
+
+__all__ = ["acl_info", "entries_of", "open_access_book", "user_info"]
+
+_VERSION = 1
+_ENABLED, _DISABLED = "enable", "disable"
+
+
+class _Document(Document):
+    users: list[UserInfo]
+    acls: list[AclInfo]
+
+
+def open_access_book(directory: Path) -> AccessBook:
+    """The users and policies of a broker's data directory, kept in `config/access.json`. Raises STORE_FORMAT."""
+    snapshot = Snapshot(directory / "config" / "access.json", PrivateFiles())
+    saved = SavedDocument(snapshot, _Document, noun="users and policies", version=_VERSION)
+
+    def save(users: Iterable[User], entries: Mapping[str, tuple[Entry, ...]]) -> None:
+        infos = [user_info(user, with_secret=True) for user in users]
+        saved.save(
+            _Document(version=_VERSION, users=infos, acls=[acl_info(name, found) for name, found in entries.items()])
+        )
+
+    book = AccessBook(save)
+    document = saved.load()
+    if document is not None:
+        entries = {(acl.subject or "").removeprefix(SUBJECT_PREFIX): entries_of(acl) for acl in document.acls}
+        book.load([_user(info) for info in document.users], entries)
+    return book
+
+
+def user_info(user: User, *, with_secret: bool = False) -> UserInfo:
+    """The user as its body; the secret stays here unless it is to be kept."""
+    status = _ENABLED if user.enabled else _DISABLED
+    return UserInfo(user.name, user.secret if with_secret else None, user.kind.value, status)
+
+
+def acl_info(name: str, entries: Iterable[Entry]) -> AclInfo:
+    """A user's entries as their body, by kind."""
+    policies = []
+    found = list(entries)
+    for kind in PolicyKind:
+        infos = [
+            PolicyEntryInfo(
+                str(entry.pattern),
+                sorted(action.value for action in entry.actions),
+                list(entry.sources),
+                entry.decision.value,
+            )
+            for entry in found
+            if entry.kind is kind
+        ]
+        if infos:
+            policies.append(PolicyInfo(infos, kind.value))
+    return AclInfo(policies, SUBJECT_PREFIX + name)
+
+
+def entries_of(acl: AclInfo) -> list[Entry]:
+    """The entries of a body; ILLEGAL_POLICY."""
+    return [
+        Entry.read(info.resource, info.actions, info.source_ips or (), info.decision, policy.policy_type or "Custom")
+        for policy in acl.policies
+        for info in policy.entries
+    ]
+
+
+def _user(info: UserInfo) -> User:
+    return User(info.username or "", info.password or "", UserKind(info.user_type), info.user_status == _ENABLED)

@@ -1,0 +1,139 @@
+"""The users and their entries, kept in memory; every change is saved before it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Final, Protocol
+
+from millstream.model.errors import AccessRefused
+from millstream.security.policy import Entry, PolicyKind
+from millstream.security.resource import Pattern
+from millstream.security.user import User, UserKind, check_user
+
+__all__ = ["MAX_ENTRIES", "MAX_USERS", "AccessBook", "SaveAccess"]
+
+MAX_USERS: Final = 1_000
+"""Users of one cluster at most: every change writes all of them."""
+
+MAX_ENTRIES: Final = 500
+"""Entries of one user at most: a decision may look at all of them."""
+
+
+class SaveAccess(Protocol):
+    """Keeps users and the entries of each; durable when it returns."""
+
+    def __call__(self, users: Iterable[User], entries: Mapping[str, tuple[Entry, ...]]) -> None: ...
+
+
+class AccessBook:
+    """Who there is and what each may do. `on_change` is called after every change.
+
+    Refusals: USER_NOT_FOUND, USER_EXISTS, ILLEGAL_USER, POLICY_NOT_FOUND, ILLEGAL_POLICY (over `MAX_ENTRIES`),
+    LAST_SUPER_USER, TOO_MANY_REQUESTS (over `MAX_USERS`), and what saving raises.
+    """
+
+    def __init__(self, save: SaveAccess) -> None:
+        self._save = save
+        self._users: dict[str, User] = {}
+        self._entries: dict[str, tuple[Entry, ...]] = {}
+        self.on_change: list[Callable[[], None]] = []
+
+    def load(self, users: Iterable[User], entries: Mapping[str, Iterable[Entry]]) -> None:
+        """Take what was saved before."""
+        self._users = {user.name: user for user in users}
+        self._entries = {name: _ordered(found) for name, found in entries.items() if name in self._users}
+
+    @property
+    def has_super_user(self) -> bool:
+        """Whether there is somebody who can administer access."""
+        return any(user.is_super and user.enabled for user in self._users.values())
+
+    def find(self, name: str) -> User | None:
+        """The user, or None."""
+        return self._users.get(name)
+
+    def get(self, name: str) -> User:
+        """The user; USER_NOT_FOUND."""
+        user = self._users.get(name)
+        if user is None:
+            raise AccessRefused("USER_NOT_FOUND", f"The user {name[:80]!r} does not exist.")
+        return user
+
+    def users(self) -> list[User]:
+        """All users, by name."""
+        return [self._users[name] for name in sorted(self._users)]
+
+    def entries(self, name: str) -> tuple[Entry, ...]:
+        """The user's entries by rank: the first that matches decides."""
+        return self._entries.get(name, ())
+
+    def create_user(self, user: User) -> None:
+        """Add a user."""
+        check_user(user)
+        if user.name in self._users:
+            raise AccessRefused("USER_EXISTS", f"The user {user.name!r} exists.")
+        if len(self._users) >= MAX_USERS:
+            raise AccessRefused("TOO_MANY_REQUESTS", f"There are {MAX_USERS} users, which is the limit.")
+        self._replace({**self._users, user.name: user}, self._entries)
+
+    def update_user(
+        self, name: str, *, secret: str | None = None, kind: UserKind | None = None, enabled: bool | None = None
+    ) -> None:
+        """Change what is not None."""
+        old = self.get(name)
+        new = replace(
+            old,
+            secret=old.secret if secret is None else secret,
+            kind=old.kind if kind is None else kind,
+            enabled=old.enabled if enabled is None else enabled,
+        )
+        check_user(new)
+        self._replace({**self._users, name: new}, self._entries)
+
+    def delete_user(self, name: str) -> None:
+        """Remove a user and the entries."""
+        self.get(name)
+        users = {other: user for other, user in self._users.items() if other != name}
+        self._replace(users, {other: found for other, found in self._entries.items() if other != name})
+
+    def put_entries(self, name: str, entries: Iterable[Entry]) -> None:
+        """Put these entries in the place of the user's old ones of the same kind and resources."""
+        new = tuple(dict.fromkeys(entries))
+        self.get(name)
+        if not new:
+            raise AccessRefused("ILLEGAL_POLICY", "The request has no entry.")
+        named = {(entry.kind, entry.pattern) for entry in new}
+        kept = [entry for entry in self.entries(name) if (entry.kind, entry.pattern) not in named]
+        if len(kept) + len(new) > MAX_ENTRIES:
+            raise AccessRefused(
+                "ILLEGAL_POLICY",
+                f"The user {name!r} would have {len(kept) + len(new)} entries; {MAX_ENTRIES} is the limit.",
+                remedy="Name several resources by one pattern, as in Topic:orders*.",
+            )
+        self._replace(self._users, {**self._entries, name: _ordered([*kept, *new])})
+
+    def delete_entries(self, name: str, *, kind: PolicyKind | None = None, pattern: Pattern | None = None) -> None:
+        """Remove the user's entries of that kind and resource; None stands for all. POLICY_NOT_FOUND for none."""
+        self.get(name)
+        kept = [
+            entry
+            for entry in self.entries(name)
+            if kind not in (None, entry.kind) or pattern not in (None, entry.pattern)
+        ]
+        if len(kept) == len(self.entries(name)):
+            where = "" if pattern is None else f" on {pattern}"
+            raise AccessRefused("POLICY_NOT_FOUND", f"The user {name!r} has no such entry{where}.")
+        self._replace(self._users, {**self._entries, name: tuple(kept)})
+
+    def _replace(self, users: dict[str, User], entries: dict[str, tuple[Entry, ...]]) -> None:
+        if self.has_super_user and not any(user.is_super and user.enabled for user in users.values()):
+            raise AccessRefused("LAST_SUPER_USER", "This is the last super user who is enabled.")
+        self._save(users.values(), entries)
+        self._users, self._entries = users, entries
+        for listener in self.on_change:
+            listener()
+
+
+def _ordered(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    return tuple(sorted(entries, key=lambda entry: entry.rank))

@@ -1,0 +1,137 @@
+"""The guard of a port: says who sent a request, and refuses what that user may not do. Every refusal is audited.
+
+A refused caller is told the same whatever was wrong with the credentials; the audit has the reason.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from millstream.model.clock import Clock
+from millstream.model.errors import AccessRefused
+from millstream.security.audit import AuditLog
+from millstream.security.book import AccessBook
+from millstream.security.decision import Verdict, decide
+from millstream.security.policy import Wish
+from millstream.security.signature import (
+    ACCESS_KEY,
+    SIGNATURE,
+    decoded_signature,
+    header_digest,
+    parse_authorization,
+    signed_fields_digest,
+)
+
+__all__ = ["MAX_REMEMBERED", "REMEMBER_S", "Guard"]
+
+MAX_REMEMBERED: Final = 4_096
+"""Verified headers that are remembered at most, and verdicts; over it all of them are forgotten."""
+
+REMEMBER_S: Final = 60.0
+"""Seconds that a verified header of a gRPC call is remembered."""
+
+_NOBODY = "nobody has this secret"
+
+
+class Guard:
+    """Checks requests against `book`. Changes of the book hold from the next request on."""
+
+    def __init__(self, book: AccessBook, audit: AuditLog, *, clock: Clock) -> None:
+        self.book = book
+        self.audit = audit
+        self._clock = clock
+        self._verified: dict[tuple[str, str], tuple[str, float]] = {}
+        self._verdicts: dict[tuple[str, Wish, str], Verdict] = {}
+        book.on_change.append(self._forget)
+
+    def caller_of_headers(self, authorization: str, date_time: str, *, peer: str, action: str) -> str:
+        """The name of the user who signed a gRPC call's headers; UNAUTHORIZED."""
+        now_s = self._clock.monotonic_s()
+        known = self._verified.get((authorization, date_time))
+        if known is not None and known[1] > now_s:
+            return known[0]
+        found = parse_authorization(authorization)
+        if found is None or not found.name:
+            reason = "no credentials" if not authorization or found is not None else "the header cannot be read"
+            raise self._unauthorized("", reason, peer, action)
+        if not date_time:
+            raise self._unauthorized(found.name, "no date was signed", peer, action)
+        digest = header_digest(self._secret_of(found.name), date_time)
+        self._check_digest(found.name, digest, found.digest, peer, action)
+        if len(self._verified) >= MAX_REMEMBERED:
+            self._verified.clear()
+        self._verified[authorization, date_time] = (found.name, now_s + REMEMBER_S)
+        return found.name
+
+    def caller_of_fields(
+        self, ext: Mapping[str, str], parts: Iterable[bytes | memoryview], version: int, *, peer: str, action: str
+    ) -> str:
+        """The name of the user who signed a remoting request's fields and body; UNAUTHORIZED."""
+        name = ext.get(ACCESS_KEY, "")
+        if not name:
+            raise self._unauthorized("", "no credentials", peer, action)
+        digest = signed_fields_digest(self._secret_of(name), ext, parts, version=version)
+        self._check_digest(name, digest, decoded_signature(ext.get(SIGNATURE, "")), peer, action)
+        return name
+
+    def allow(self, name: str, wishes: Iterable[Wish], *, peer: str, action: str) -> None:
+        """Return if the user may do all of it; ACCESS_DENIED, or UNAUTHORIZED where the user is gone."""
+        for wish in wishes:
+            verdict = self._verdict(name, wish, peer, action)
+            if not verdict.allowed:
+                self.audit.refused(peer=peer, user=name, action=action, resource=str(wish), reason=verdict.reason)
+                one = wish.actions[0].value
+                raise AccessRefused(
+                    "ACCESS_DENIED",
+                    f"The user {name!r} may not {wish}.",
+                    remedy=f"A super user can grant it: millstream acl grant {name} {one} '{wish.resource}'.",
+                )
+
+    def require_super(self, name: str, *, peer: str, action: str) -> None:
+        """Return if the user is a super user; else ACCESS_DENIED."""
+        user = self.book.find(name)
+        if user is None or not user.enabled or not user.is_super:
+            self.audit.refused(peer=peer, user=name, action=action, resource="*", reason="no super user")
+            raise AccessRefused(
+                "ACCESS_DENIED", f"The user {name!r} is no super user, who alone may do this.", remedy=""
+            )
+
+    def _verdict(self, name: str, wish: Wish, peer: str, action: str) -> Verdict:
+        key = (name, wish, peer)
+        known = self._verdicts.get(key)
+        if known is not None:
+            return known
+        user = self.book.find(name)
+        if user is None:
+            raise self._unauthorized(name, "the user does not exist", peer, action)
+        verdict = decide(user, self.book.entries(name), wish, peer)
+        if len(self._verdicts) >= MAX_REMEMBERED:
+            self._verdicts.clear()
+        self._verdicts[key] = verdict
+        return verdict
+
+    def _secret_of(self, name: str) -> str:
+        # A digest is made for unknown names too, so that the time of the answer does not tell which names exist.
+        user = self.book.find(name)
+        return _NOBODY if user is None else user.secret
+
+    def _check_digest(self, name: str, expected: bytes, found: bytes, peer: str, action: str) -> None:
+        user = self.book.find(name)
+        is_equal = hmac.compare_digest(expected, found)
+        if user is None:
+            raise self._unauthorized(name, "the user does not exist", peer, action)
+        if not is_equal:
+            raise self._unauthorized(name, "wrong signature", peer, action)
+        if not user.enabled:
+            raise self._unauthorized(name, "the user is disabled", peer, action)
+
+    def _unauthorized(self, name: str, reason: str, peer: str, action: str) -> AccessRefused:
+        self.audit.refused(peer=peer, user=name, action=action, resource="", reason=reason)
+        said = "The request carries no credentials." if not name else "The credentials of the request do not hold."
+        return AccessRefused("UNAUTHORIZED", said)
+
+    def _forget(self) -> None:
+        self._verified.clear()
+        self._verdicts.clear()

@@ -1,0 +1,152 @@
+"""Policies: the entries that allow or deny a user something, and the wish that they are asked about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final, TypeVar
+
+from millstream.model.errors import AccessRefused
+from millstream.security.resource import Pattern, Resource
+
+__all__ = ["MAX_SOURCES", "Action", "Decision", "Entry", "PolicyKind", "Wish", "check_source", "parse_actions"]
+
+MAX_SOURCES: Final = 100
+"""Addresses of one entry at most."""
+
+
+class Action(Enum):
+    """What can be done to a resource. ALL stands in entries only; RocketMQ also writes it `Any`."""
+
+    ALL = "All"
+    PUB = "Pub"
+    SUB = "Sub"
+    CREATE = "Create"
+    UPDATE = "Update"
+    DELETE = "Delete"
+    GET = "Get"
+    LIST = "List"
+
+
+class Decision(Enum):
+    """What an entry says."""
+
+    ALLOW = "Allow"
+    DENY = "Deny"
+
+
+class PolicyKind(Enum):
+    """Default entries are asked only where no custom entry matches."""
+
+    CUSTOM = "Custom"
+    DEFAULT = "Default"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a request needs: one of `actions` on the resource. Several are given where each of them is enough."""
+
+    resource: Resource
+    actions: tuple[Action, ...]
+
+    def __str__(self) -> str:
+        return f"{' or '.join(action.value for action in self.actions)} on {self.resource}"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a policy. `sources` are addresses and networks (CIDR) that it holds for; none means all."""
+
+    pattern: Pattern
+    actions: frozenset[Action]
+    decision: Decision = Decision.ALLOW
+    sources: tuple[str, ...] = ()
+    kind: PolicyKind = PolicyKind.CUSTOM
+
+    def matches(self, action: Action, resource: Resource, source: str) -> bool:
+        """Whether the entry speaks of this. `source` is the peer's address.
+
+        A source that is no address is unknown: it matches what denies, and nothing that allows to some addresses only.
+        """
+        if not self.pattern.matches(resource) or not (action in self.actions or Action.ALL in self.actions):
+            return False
+        if not self.sources:
+            return True
+        address = _address(source)
+        if address is None:
+            return self.decision is Decision.DENY
+        return any(address in _network(text) for text in self.sources)
+
+    @classmethod
+    def read(
+        cls, resource: str, actions: Iterable[str], sources: Iterable[str], decision: str, kind: str = "Custom"
+    ) -> Entry:
+        """The entry of RocketMQ's texts, case aside; ILLEGAL_POLICY where one of them means nothing."""
+        addresses = tuple(sorted(check_source(text) for text in sources))
+        if len(addresses) > MAX_SOURCES:
+            raise AccessRefused(
+                "ILLEGAL_POLICY", f"An entry names {len(addresses)} addresses; the limit is {MAX_SOURCES}."
+            )
+        return cls(
+            Pattern.parse(resource),
+            parse_actions(actions),
+            _named(Decision, decision),
+            addresses,
+            _named(PolicyKind, kind),
+        )
+
+    @property
+    def rank(self) -> tuple[bool, bool, int, int, str, bool]:
+        """Sorts entries by who is asked first: custom, then the more specific pattern, then what denies."""
+        return self.kind is PolicyKind.DEFAULT, *self.pattern.rank, self.pattern.name, self.decision is Decision.ALLOW
+
+    def __str__(self) -> str:
+        actions = ",".join(action.value for action in Action if action in self.actions)
+        origin = f" from {','.join(self.sources)}" if self.sources else ""
+        return f"{self.kind.value} {self.decision.value} {actions} on {self.pattern}{origin}"
+
+
+def check_source(text: str) -> str:
+    """The address or network in its usual spelling; ILLEGAL_POLICY where it is neither."""
+    try:
+        network = ip_network(text.strip(), strict=False)
+    except ValueError:
+        raise AccessRefused("ILLEGAL_POLICY", f"{text[:80]!r} is no IP address and no network.") from None
+    return str(network.network_address) if network.num_addresses == 1 else str(network)
+
+
+_E = TypeVar("_E", bound=Enum)
+
+
+def parse_actions(texts: Iterable[str]) -> frozenset[Action]:
+    """The actions of their names, case aside; ILLEGAL_POLICY for an unknown one or none at all."""
+    found = frozenset(_named(Action, "All" if text.strip().lower() == "any" else text) for text in texts)
+    if not found:
+        raise AccessRefused("ILLEGAL_POLICY", "An entry names no action.")
+    return found
+
+
+def _named(kind: type[_E], text: str) -> _E:
+    for member in kind:
+        if member.value.lower() == text.strip().lower():
+            return member
+    known = ", ".join(member.value for member in kind)
+    raise AccessRefused("ILLEGAL_POLICY", f"{text[:80]!r} is none of {known}.")
+
+
+@lru_cache(maxsize=4096)
+def _network(text: str) -> IPv4Network | IPv6Network:
+    return ip_network(text)
+
+
+@lru_cache(maxsize=4096)
+def _address(text: str) -> IPv4Address | IPv6Address | None:
+    try:
+        address = ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    # A socket that listens on both families reports an IPv4 peer as ::ffff:192.0.2.7.
+    return getattr(address, "ipv4_mapped", None) or address

@@ -1,0 +1,193 @@
+"""Who may do what: the order of the entries, against a naive reading of the rules."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address, ip_network
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.model.errors import AccessRefused
+from millstream.security.decision import Verdict, decide
+from millstream.security.policy import (
+    Action,
+    Decision,
+    Entry,
+    PolicyKind,
+    Wish,
+    check_source,
+    parse_actions,
+)
+from millstream.security.resource import Pattern, Resource, ResourceKind
+from millstream.security.user import User, UserKind
+
+ANN = User("ann", "secret-of-ann")
+HERE = "192.0.2.7"
+ORDERS = Resource.topic("orders")
+
+
+def entry(resource: str, actions: str = "All", decision: str = "Allow", *sources: str, default: bool = False) -> Entry:
+    return Entry(
+        Pattern.parse(resource),
+        parse_actions(actions.split(",")),
+        Decision(decision),
+        sources,
+        PolicyKind.DEFAULT if default else PolicyKind.CUSTOM,
+    )
+
+
+def ask(
+    *entries: Entry, resource: Resource = ORDERS, action: Action = Action.PUB, source: str = HERE, user: User = ANN
+) -> Verdict:
+    return decide(user, sorted(entries, key=lambda item: item.rank), Wish(resource, (action,)), source)
+
+
+def test_without_an_entry_the_answer_is_no() -> None:
+    verdict = ask()
+    assert not verdict.allowed
+    assert verdict.entry is None
+
+
+def test_a_super_user_may_everything_but_not_when_disabled() -> None:
+    assert ask(entry("*", "All", "Deny"), user=User("root", "secret-of-root", UserKind.SUPER)).allowed
+    assert not ask(user=User("root", "secret-of-root", UserKind.SUPER, enabled=False)).allowed
+
+
+def test_the_whole_name_decides_before_a_beginning_and_that_before_all_of_the_kind() -> None:
+    assert ask(entry("Topic:*", "All", "Deny"), entry("Topic:ord*")).allowed
+    assert not ask(entry("Topic:ord*"), entry("Topic:orders", "All", "Deny")).allowed
+    assert ask(entry("Topic:o*", "All", "Deny"), entry("Topic:ord*")).allowed
+    assert ask(entry("*", "All", "Deny"), entry("Topic:*")).allowed
+
+
+def test_of_equal_entries_the_one_that_denies_decides() -> None:
+    denies = entry("Topic:orders", "Pub", "Deny")
+    assert ask(entry("Topic:orders", "Pub"), denies).entry is denies
+
+
+def test_default_entries_are_asked_only_where_no_custom_one_matches() -> None:
+    assert not ask(entry("Topic:orders", default=True), entry("*", "All", "Deny")).allowed
+    assert ask(entry("Topic:orders", default=True), entry("*", "Sub", "Deny")).allowed
+
+
+@pytest.mark.parametrize(
+    ("source", "allowed"),
+    [("10.1.2.3", True), ("::ffff:10.1.2.3", True), ("11.0.0.1", False), ("2001:db8::1", True), ("", False)],
+)
+def test_an_entry_with_sources_holds_for_them_only(source: str, allowed: bool) -> None:
+    assert ask(entry("Topic:orders", "Pub", "Allow", "10.0.0.0/8", "2001:db8::1"), source=source).allowed is allowed
+
+
+def test_a_caller_of_unknown_address_meets_every_entry_that_denies() -> None:
+    assert not ask(entry("Topic:orders"), entry("Topic:orders", "All", "Deny", "10.0.0.0/8"), source="unix").allowed
+
+
+def test_of_several_actions_one_that_is_allowed_is_enough() -> None:
+    entries = [entry("Topic:orders", "Sub", "Deny"), entry("Topic:orders", "Pub")]
+    wish = Wish(ORDERS, (Action.SUB, Action.PUB))
+    assert decide(ANN, sorted(entries, key=lambda item: item.rank), wish, HERE).allowed
+
+
+@pytest.mark.parametrize("name", ["%RETRY%billing", "%DLQ%billing"])
+def test_a_groups_own_topics_are_asked_about_as_the_group(name: str) -> None:
+    assert ask(entry("Group:billing", "Pub"), resource=Resource.topic(name)).allowed
+    assert not ask(entry("Topic:*"), resource=Resource.topic(name)).allowed
+
+
+def test_a_wish_for_all_of_a_kind_needs_an_entry_for_all_of_it() -> None:
+    everything = Resource(ResourceKind.TOPIC, None)
+    assert not ask(entry("Topic:o*"), entry("Topic:orders"), resource=everything).allowed
+    assert ask(entry("Topic:*"), resource=everything).allowed
+
+
+def test_a_name_that_looks_like_a_pattern_is_no_pattern() -> None:
+    assert not ask(entry("Topic:orders"), resource=Resource.topic("*")).allowed
+    assert not ask(entry("Topic:orders"), resource=Resource.topic("ord*")).allowed
+    assert not ask(entry("Topic:orders"), resource=Resource.topic("orders ")).allowed
+    assert not ask(entry("Topic:orders"), resource=Resource.topic("../orders")).allowed
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Topic", "Topic:", "Queue:a", "Any:*", "Topic:a*b", "Topic:**", "orders", "Topic:" + "a" * 200]
+)
+def test_a_text_that_names_no_resources_is_refused(text: str) -> None:
+    with pytest.raises(AccessRefused, match="MS-2307"):
+        Pattern.parse(text)
+
+
+@pytest.mark.parametrize("text", ["Topic:orders", "Topic:ord*", "Group:*", "Cluster:DefaultCluster", "*"])
+def test_a_pattern_reads_as_it_was_written(text: str) -> None:
+    assert str(Pattern.parse(text)) == text
+
+
+def test_addresses_and_networks_are_kept_in_their_usual_spelling() -> None:
+    assert check_source(" 10.1.2.3/8") == "10.0.0.0/8"
+    assert check_source("2001:DB8::1/128") == "2001:db8::1"
+    for text in ("10.0.0", "10.0.0.0/33", "example.org", "*"):
+        with pytest.raises(AccessRefused):
+            check_source(text)
+
+
+def test_unknown_actions_are_refused_and_any_means_all() -> None:
+    assert parse_actions(["any"]) == {Action.ALL}
+    for texts in (["Read"], [], [""]):
+        with pytest.raises(AccessRefused):
+            parse_actions(texts)
+
+
+def naive(entries: list[Entry], wish: Wish, source: str) -> bool:
+    """The rules as one would read them out, without sorting."""
+
+    def specificity(one: Entry) -> tuple[int, int, int]:
+        text = str(one.pattern)
+        kind = 0 if text == "*" else 1
+        _, _, name = text.partition(":")
+        if text == "*" or name == "*":
+            return kind, 0, 0
+        return (kind, 1, len(name)) if name.endswith("*") else (kind, 2, 0)
+
+    def covers(one: Entry) -> bool:
+        text = str(one.pattern)
+        kind, _, name = text.partition(":")
+        asked_kind, asked_name = wish.resource.kind.value, wish.resource.name
+        assert asked_name is not None
+        names = text == "*" or (
+            kind == asked_kind and (asked_name.startswith(name[:-1]) if name.endswith("*") else asked_name == name)
+        )
+        comes = not one.sources or any(ip_address(source) in ip_network(network) for network in one.sources)
+        return names and comes and bool({wish.actions[0], Action.ALL} & one.actions)
+
+    for kind in PolicyKind:
+        matching = [one for one in entries if one.kind is kind and covers(one)]
+        if matching:
+            best = max(specificity(one) for one in matching)
+            return all(one.decision is Decision.ALLOW for one in matching if specificity(one) == best)
+    return False
+
+
+names = st.text("ab", min_size=1, max_size=3)
+patterns = st.one_of(
+    st.just("*"),
+    st.builds("{}:{}{}".format, st.sampled_from(["Topic", "Group"]), names, st.sampled_from(["", "*"])),
+    st.sampled_from(["Topic:*", "Group:*"]),
+)
+entries_of = st.builds(
+    Entry,
+    patterns.map(Pattern.parse),
+    st.frozensets(st.sampled_from([Action.PUB, Action.SUB, Action.ALL]), min_size=1),
+    st.sampled_from(Decision),
+    st.sampled_from([(), ("10.0.0.0/8",), ("10.1.0.0/16", "192.0.2.7")]),
+    st.sampled_from(PolicyKind),
+)
+wishes = st.builds(
+    Wish,
+    st.builds(Resource, st.sampled_from([ResourceKind.TOPIC, ResourceKind.GROUP]), names),
+    st.sampled_from([(Action.PUB,), (Action.SUB,)]),
+)
+
+
+@given(st.lists(entries_of, max_size=8), wishes, st.sampled_from([HERE, "10.1.0.1", "10.2.0.1", "172.16.0.1"]))
+def test_every_verdict_is_that_of_the_rules_read_out_naively(entries: list[Entry], wish: Wish, source: str) -> None:
+    ordered = sorted(entries, key=lambda item: item.rank)
+    assert decide(ANN, ordered, wish, source).allowed is naive(entries, wish, source)

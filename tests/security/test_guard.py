@@ -1,0 +1,165 @@
+"""The guard: who is let in, what is remembered, and that a change of access holds at once."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from millstream.model.clock import ManualClock
+from millstream.model.errors import AccessRefused
+from millstream.security.audit import AuditLog
+from millstream.security.book import AccessBook
+from millstream.security.guard import MAX_REMEMBERED, REMEMBER_S, Guard
+from millstream.security.policy import Action, Entry, Wish
+from millstream.security.resource import Resource
+from millstream.security.signature import Credentials, header_digest, signed_fields
+from millstream.security.user import User, UserKind
+
+DATE = "20260730T120000Z"
+PEER = "192.0.2.7"
+PUBLISH = Wish(Resource.topic("orders"), (Action.PUB,))
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def book() -> AccessBook:
+    book = AccessBook(lambda users, entries: None)
+    book.create_user(User("root", "secret-of-root", UserKind.SUPER))
+    book.create_user(User("ann", "secret-of-ann"))
+    book.put_entries("ann", [Entry.read("Topic:orders", ["Pub"], [], "Allow")])
+    return book
+
+
+@pytest.fixture
+def guard(book: AccessBook, clock: ManualClock) -> Guard:
+    return Guard(book, AuditLog(clock), clock=clock)
+
+
+def header(name: str = "ann", secret: str = "secret-of-ann", date: str = DATE) -> str:
+    digest = header_digest(secret, date).hex()
+    return f"MQv2-HMAC-SHA1 Credential={name}, SignedHeaders=x-mq-date-time, Signature={digest}"
+
+
+def enter(guard: Guard, authorization: str | None = None, date: str = DATE) -> str:
+    said = header() if authorization is None else authorization
+    return guard.caller_of_headers(said, date, peer=PEER, action="SendMessage")
+
+
+def test_a_signed_call_is_its_users(guard: Guard) -> None:
+    assert enter(guard) == "ann"
+    assert enter(guard) == "ann"
+
+
+@pytest.mark.parametrize(
+    ("authorization", "date", "reason"),
+    [
+        ("", DATE, "no credentials"),
+        (header("", ""), DATE, "no credentials"),
+        ("nonsense", DATE, "the header cannot be read"),
+        (header("bob"), DATE, "the user does not exist"),
+        (header("bob", "nobody has this secret"), DATE, "the user does not exist"),
+        (header(secret="wrong"), DATE, "wrong signature"),
+        (header("root"), DATE, "wrong signature"),
+        (header("ANN"), DATE, "the user does not exist"),
+        (header(), "", "no date was signed"),
+        (header(), "20260730T120001Z", "wrong signature"),
+        (header(), DATE + " ", "wrong signature"),
+    ],
+)
+def test_a_call_that_is_not_signed_rightly_is_refused_and_the_reason_goes_to_the_audit_only(
+    guard: Guard, caplog: pytest.LogCaptureFixture, authorization: str, date: str, reason: str
+) -> None:
+    with pytest.raises(AccessRefused) as refused:
+        enter(guard, authorization, date)
+    assert refused.value.name == "UNAUTHORIZED"
+    assert json.loads(caplog.records[-1].getMessage())["reason"] == reason
+    for told in ("exist", "signature", "bob", "ann"):
+        assert told not in refused.value.message
+
+
+def test_a_remembered_header_does_not_outlive_its_user(guard: Guard, book: AccessBook) -> None:
+    enter(guard)
+    book.update_user("ann", enabled=False)
+    with pytest.raises(AccessRefused):
+        enter(guard)
+    book.update_user("ann", enabled=True)
+    enter(guard)
+    book.update_user("ann", secret="another-secret")
+    with pytest.raises(AccessRefused):
+        enter(guard)
+    book.delete_user("ann")
+    with pytest.raises(AccessRefused):
+        enter(guard, header(secret="another-secret"))
+
+
+def test_headers_are_remembered_for_a_time_and_up_to_a_limit(guard: Guard, clock: ManualClock) -> None:
+    for number in range(2 * MAX_REMEMBERED):
+        date = f"{number}"
+        assert enter(guard, header(date=date), date) == "ann"
+        assert len(guard._verified) <= MAX_REMEMBERED
+    clock.advance_ms(int(REMEMBER_S * 1000) + 1)
+    assert enter(guard, header(date=date), date) == "ann"
+
+
+def test_what_no_entry_allows_is_denied_with_the_way_to_grant_it(guard: Guard) -> None:
+    guard.allow("ann", [PUBLISH], peer=PEER, action="SendMessage")
+    with pytest.raises(AccessRefused) as refused:
+        guard.allow("ann", [PUBLISH, Wish(Resource.group("g"), (Action.SUB,))], peer=PEER, action="ReceiveMessage")
+    assert refused.value.name == "ACCESS_DENIED"
+    assert "millstream acl grant ann Sub 'Group:g'" in str(refused.value)
+
+
+def test_a_verdict_does_not_outlive_its_entry(guard: Guard, book: AccessBook) -> None:
+    guard.allow("ann", [PUBLISH], peer=PEER, action="SendMessage")
+    book.put_entries("ann", [Entry.read("Topic:orders", ["Pub"], [PEER], "Deny")])
+    with pytest.raises(AccessRefused):
+        guard.allow("ann", [PUBLISH], peer=PEER, action="SendMessage")
+
+
+def test_a_user_that_was_deleted_meanwhile_may_nothing(guard: Guard, book: AccessBook) -> None:
+    book.delete_user("ann")
+    with pytest.raises(AccessRefused) as refused:
+        guard.allow("ann", [PUBLISH], peer=PEER, action="SendMessage")
+    assert refused.value.name == "UNAUTHORIZED"
+
+
+def test_only_super_users_pass_where_they_are_required(guard: Guard) -> None:
+    guard.require_super("root", peer=PEER, action="AUTH_CREATE_USER")
+    for name in ("ann", "nobody", ""):
+        with pytest.raises(AccessRefused):
+            guard.require_super(name, peer=PEER, action="AUTH_CREATE_USER")
+
+
+def sign(ext: dict[str, str], body: bytes = b"", secret: str = "secret-of-ann") -> dict[str, str]:
+    return signed_fields(Credentials("ann", secret), ext, (body,), version=473)
+
+
+def test_a_signed_request_is_its_users(guard: Guard) -> None:
+    signed = sign({"topic": "orders"}, b"body")
+    assert guard.caller_of_fields(signed, (b"bo", b"dy"), 473, peer=PEER, action="10") == "ann"
+
+
+@pytest.mark.parametrize(
+    ("change", "body"),
+    [
+        ({}, b"another body"),
+        ({"topic": "others"}, b"body"),
+        ({"more": "x"}, b"body"),
+        ({"AccessKey": "root"}, b"body"),
+        ({"AccessKey": ""}, b"body"),
+        ({"Signature": ""}, b"body"),
+        ({"Signature": "%%%"}, b"body"),
+        ({"Signature": "ä\ud800"}, b"body"),
+        ({"topic": "\ud800"}, b"body"),
+    ],
+)
+def test_a_request_that_was_altered_is_refused(guard: Guard, change: dict[str, str], body: bytes) -> None:
+    signed = {**sign({"topic": "orders"}, b"body"), **change}
+    with pytest.raises(AccessRefused) as refused:
+        guard.caller_of_fields(signed, (body,), 473, peer=PEER, action="10")
+    assert refused.value.name == "UNAUTHORIZED"
