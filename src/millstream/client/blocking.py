@@ -14,6 +14,7 @@ from typing import Self, TypeVar
 from millstream.client import requests
 from millstream.client.blocking_connection import BlockingConnection
 from millstream.client.conversations import Ask, Conversation, Conversations, parse_addresses
+from millstream.client.environment import credentials_of_environment
 from millstream.client.placement import Placement
 from millstream.client.values import BrokerQueueRange, PullBatch, QueueAddress, Sent, range_is_gone
 from millstream.model.errors import MillstreamError
@@ -24,6 +25,7 @@ from millstream.model.operations import PullStatus
 from millstream.model.topic import Permission, TopicConfig
 from millstream.protocol.remoting.bodies import TopicRouteData
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.security.signature import Credentials
 
 __all__ = ["DEFAULT_NAMESERVER", "BlockingClient"]
 
@@ -36,13 +38,20 @@ class BlockingClient:
     """One thread's access to a cluster; a context manager.
 
     `nameserver` is `host:port`, several separated by `;`. Every call raises Unreachable or TimedOut (after
-    `timeout_s`), or the server's refusal. `group` names the application where a request must name one.
+    `timeout_s`), or the server's refusal. `group` names the application where a request must name one. `credentials`
+    sign the requests; by default those of MILLSTREAM_ACCESS_KEY and MILLSTREAM_SECRET_KEY, if they are set.
     """
 
     def __init__(
-        self, nameserver: str = DEFAULT_NAMESERVER, *, timeout_s: float = 3.0, group: str = requests.DEFAULT_GROUP
+        self,
+        nameserver: str = DEFAULT_NAMESERVER,
+        *,
+        timeout_s: float = 3.0,
+        group: str = requests.DEFAULT_GROUP,
+        credentials: Credentials | None = None,
     ) -> None:
         self._timeout_s = timeout_s
+        self._credentials = credentials or credentials_of_environment()
         self.group = group
         self.conversations = Conversations(parse_addresses(nameserver), group=group)
         self._placement = Placement()
@@ -212,6 +221,6 @@ class BlockingClient:
         if connection is None or not connection.is_open:
             if connection is not None:
                 connection.close()
-            connection = BlockingConnection(ask.address, timeout_s=self._timeout_s)
+            connection = BlockingConnection(ask.address, timeout_s=self._timeout_s, credentials=self._credentials)
             self._connections[ask.address] = connection
         return connection.request(ask.command, self._timeout_s + ask.extra_wait_s)

@@ -10,6 +10,8 @@ from typing import Final
 from millstream.model.errors import ConnectionFailed, TimedOut, Unreachable
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.frame import MAX_ANSWER_HEADER_BYTES, FrameDecoder, encode_frame
+from millstream.security.signature import Credentials
+from millstream.transport.signing import sign
 
 __all__ = ["BlockingConnection"]
 
@@ -20,9 +22,10 @@ _OPAQUE_LIMIT: Final = 0x7FFF_FFFF
 class BlockingConnection:
     """A connection to `host:port`. After any error it is closed and of no more use."""
 
-    def __init__(self, address: str, *, timeout_s: float) -> None:
-        """Connect; Unreachable where nothing answers in time."""
+    def __init__(self, address: str, *, timeout_s: float, credentials: Credentials | None = None) -> None:
+        """Connect; Unreachable where nothing answers in time. `credentials` sign the requests."""
         self._address = address
+        self._credentials = credentials
         self._decoder = FrameDecoder(max_header_bytes=MAX_ANSWER_HEADER_BYTES)
         self._opaque = 0
         host, _, port = address.rpartition(":")
@@ -47,6 +50,8 @@ class BlockingConnection:
         """The answer to `command`, whatever its code. Raises TimedOut, Unreachable, PROTOCOL_VIOLATION."""
         deadline_s = time.monotonic() + timeout_s
         command.opaque = self._opaque = (self._opaque + 1) & _OPAQUE_LIMIT
+        if self._credentials is not None:
+            sign(command, self._credentials)
         try:
             self._socket.settimeout(timeout_s)
             self._socket.sendall(b"".join(encode_frame(command)))

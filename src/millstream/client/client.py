@@ -8,6 +8,7 @@ from typing import Self, TypeVar
 
 from millstream.client import requests
 from millstream.client.conversations import Ask, Conversation, Conversations, parse_addresses
+from millstream.client.environment import credentials_of_environment
 from millstream.client.values import BrokerQueueRange, QueueAddress
 from millstream.model.errors import MillstreamError
 from millstream.model.group import GroupConfig
@@ -15,6 +16,7 @@ from millstream.model.message import Address
 from millstream.model.topic import Permission, TopicConfig
 from millstream.protocol.remoting.bodies import TopicRouteData
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.security.signature import Credentials
 from millstream.transport.remoting_client import RemotingConnection
 
 __all__ = ["DEFAULT_NAMESERVER", "Client"]
@@ -28,13 +30,20 @@ class Client:
     """One application's access to a cluster, for the event loop in which it is used; an async context manager.
 
     `nameserver` is `host:port`, several separated by `;`. Every call raises Unreachable or TimedOut (after
-    `timeout_s`), or the server's refusal. `group` names the application where a request must name one.
+    `timeout_s`), or the server's refusal. `group` names the application where a request must name one. `credentials`
+    sign the requests; by default those of MILLSTREAM_ACCESS_KEY and MILLSTREAM_SECRET_KEY, if they are set.
     """
 
     def __init__(
-        self, nameserver: str = DEFAULT_NAMESERVER, *, timeout_s: float = 3.0, group: str = requests.DEFAULT_GROUP
+        self,
+        nameserver: str = DEFAULT_NAMESERVER,
+        *,
+        timeout_s: float = 3.0,
+        group: str = requests.DEFAULT_GROUP,
+        credentials: Credentials | None = None,
     ) -> None:
         self.timeout_s = timeout_s
+        self._credentials = credentials or credentials_of_environment()
         self.group = group
         self.conversations = Conversations(parse_addresses(nameserver), group=group)
         self._connections: dict[str, asyncio.Task[RemotingConnection]] = {}
@@ -135,7 +144,9 @@ class Client:
         if opening is None or (opening.done() and not _is_open(opening)):
             host, _, port = address.rpartition(":")
             opening = asyncio.ensure_future(
-                RemotingConnection.open(Address(host.strip("[]"), int(port)), timeout_s=self.timeout_s)
+                RemotingConnection.open(
+                    Address(host.strip("[]"), int(port)), timeout_s=self.timeout_s, credentials=self._credentials
+                )
             )
             self._connections[address] = opening
         return await asyncio.shield(opening)

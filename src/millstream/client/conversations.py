@@ -303,6 +303,13 @@ class Conversations:
                 found.setdefault(group.name, group)
         return [found[name] for name in sorted(found)]
 
+    def ask_masters(self, command: RemotingCommand) -> Conversation[list[RemotingCommand]]:
+        """The answers of all masters to an administrative request; the refusal of the first one that refuses."""
+        answers: list[RemotingCommand] = []
+        for address in (yield from self._masters()):
+            answers += [(yield from self._ask(address, command))]
+        return answers
+
     # inside
 
     def _masters(self) -> Conversation[list[str]]:

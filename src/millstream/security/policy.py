@@ -10,7 +10,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import Final, TypeVar
 
 from millstream.model.errors import AccessRefused
-from millstream.security.resource import Pattern, Resource
+from millstream.security.resource import Pattern, Resource, ResourceKind
 
 __all__ = ["MAX_SOURCES", "Action", "Decision", "Entry", "PolicyKind", "Wish", "check_source", "parse_actions"]
 
@@ -51,6 +51,22 @@ class Wish:
 
     resource: Resource
     actions: tuple[Action, ...]
+
+    @classmethod
+    def publish(cls, topic: str) -> Wish:
+        """To send to a topic. Into a group's own topics its consumers send, when they give a message back."""
+        resource = Resource.topic(topic)
+        return cls(resource, (Action.SUB if resource.kind is ResourceKind.GROUP else Action.PUB,))
+
+    @classmethod
+    def read(cls, topic: str) -> Wish:
+        """To consume a topic's messages."""
+        return cls(Resource.topic(topic), (Action.SUB,))
+
+    @classmethod
+    def consume(cls, group: str) -> Wish:
+        """To consume as a member of a group."""
+        return cls(Resource.group(group), (Action.SUB,))
 
     def __str__(self) -> str:
         return f"{' or '.join(action.value for action in self.actions)} on {self.resource}"

@@ -11,6 +11,8 @@ from millstream.model.message import Address
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.frame import MAX_ANSWER_HEADER_BYTES, FrameDecoder, encode_frame, written_parts
+from millstream.security.signature import Credentials
+from millstream.transport.signing import sign
 
 __all__ = ["WRITE_HIGH_WATER_BYTES", "RemotingConnection"]
 
@@ -26,8 +28,9 @@ _OPAQUE_LIMIT = 0x7FFF_FFFF
 class RemotingConnection(asyncio.BufferedProtocol):
     """A connection to one server. It is not opened again once it is closed; its owner opens another one."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, credentials: Credentials | None = None) -> None:
         self.address = address
+        self._credentials = credentials
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._decoder = FrameDecoder(max_header_bytes=MAX_ANSWER_HEADER_BYTES)
@@ -40,12 +43,16 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._failure: MillstreamError | None = None
 
     @classmethod
-    async def open(cls, address: Address, *, timeout_s: float = 3.0) -> RemotingConnection:
-        """A connection to `address`; Unreachable where nothing answers in time."""
+    async def open(
+        cls, address: Address, *, timeout_s: float = 3.0, credentials: Credentials | None = None
+    ) -> RemotingConnection:
+        """A connection to `address`, whose requests `credentials` sign; Unreachable where nothing answers in time."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout_s):
-                _, connection = await loop.create_connection(lambda: cls(address), address.host, address.port)
+                _, connection = await loop.create_connection(
+                    lambda: cls(address, credentials), address.host, address.port
+                )
         except TimeoutError:
             raise Unreachable(f"{address.host}:{address.port} does not answer within {timeout_s:g} s.") from None
         except OSError as error:
@@ -71,6 +78,8 @@ class RemotingConnection(asyncio.BufferedProtocol):
             future.set_exception(self._failure or self._gone())
             return future
         command.opaque = self._opaque = (self._opaque + 1) & _OPAQUE_LIMIT
+        if self._credentials is not None:
+            sign(command, self._credentials)
         self._send(command)
         deadline = self._loop.call_later(timeout_s, self._expire, command.opaque, timeout_s)
         self._waiting[command.opaque] = (future, deadline)

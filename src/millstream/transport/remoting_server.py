@@ -20,6 +20,7 @@ from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.frame import MAX_FRAME_BYTES, FrameDecoder, encode_frame, written_parts
 from millstream.protocol.remoting.refusals import response_code_of
+from millstream.transport.gate import RemotingGate
 from millstream.transport.listening import listen_refused
 
 __all__ = [
@@ -176,6 +177,13 @@ class Connection(asyncio.BufferedProtocol):
     def _handle(self, command: RemotingCommand) -> None:
         if command.is_response:
             return  # The server asks its clients oneway only.
+        gate = self._server.gate
+        if gate is not None:
+            try:
+                gate.check(command, self.peer)
+            except Exception as error:  # noqa: BLE001 - the connection's edge: what cannot be checked is not let in
+                self._answer(command, _failure_answer(command, error))
+                return
         handler = self._server.handlers.get(command.code)
         if handler is None:
             remark = f"The server does not know request code {command.code}."
@@ -254,6 +262,8 @@ class RemotingServer:
         self, handlers: Mapping[int, Handler], host: str = "127.0.0.1", port: int = 0, *, clock: Clock | None = None
     ) -> None:
         self.handlers = handlers
+        self.gate: RemotingGate | None = None
+        """Asked before any handler; None lets everybody in."""
         self._host = host
         self._port = port
         self._clock = clock or SystemClock()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from millstream.broker.broker import Broker
+from millstream.broker.remoting.access import access_handlers
 from millstream.broker.remoting.administration import AdministrationHandlers
 from millstream.broker.remoting.bulk import BulkHandlers
 from millstream.broker.remoting.clients import ClientHandlers, ConsumerRegistry
@@ -11,13 +12,14 @@ from millstream.broker.remoting.pulling import PullHandlers
 from millstream.broker.remoting.searching import SearchHandlers
 from millstream.broker.remoting.sending import SendHandlers
 from millstream.protocol.remoting.codes import RequestCode
+from millstream.security.guard import Guard
 from millstream.transport.remoting_server import Handler
 
 __all__ = ["broker_handlers"]
 
 
-def broker_handlers(broker: Broker) -> dict[int, Handler]:
-    """The handlers of a broker's port, by request code; for one started broker."""
+def broker_handlers(broker: Broker, guard: Guard | None = None) -> dict[int, Handler]:
+    """The handlers of a broker's port, by request code; for one started broker. `guard` is its access control."""
     consumers = ConsumerRegistry()
     send = SendHandlers(broker)
     pull = PullHandlers(broker, consumers)
@@ -27,6 +29,7 @@ def broker_handlers(broker: Broker) -> dict[int, Handler]:
     bulk = BulkHandlers(broker)
     search = SearchHandlers(broker)
     return {
+        **access_handlers(guard),
         RequestCode.SEND_MESSAGE: send.send,
         RequestCode.SEND_MESSAGE_V2: send.send_v2,
         RequestCode.SEND_BATCH_MESSAGE: send.send_v2,

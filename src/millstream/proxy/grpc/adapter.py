@@ -21,12 +21,14 @@ from millstream.proxy.grpc.ack import AckHandlers
 from millstream.proxy.grpc.call import Call
 from millstream.proxy.grpc.endpoints import Advertised
 from millstream.proxy.grpc.lite import LiteHandlers
+from millstream.proxy.grpc.permissions import GrpcGate
 from millstream.proxy.grpc.receive import ReceiveHandlers
 from millstream.proxy.grpc.route import RouteHandlers
 from millstream.proxy.grpc.send import SendHandlers
 from millstream.proxy.grpc.status import internal_error, status_of, topic_of
 from millstream.proxy.grpc.telemetry import TelemetryHandlers
 from millstream.proxy.processor import Processor
+from millstream.security.guard import Guard
 
 __all__ = ["MessagingAdapter", "Reason", "StreamEnded"]
 
@@ -38,11 +40,20 @@ Streaming = Callable[[Call, Any], AsyncGenerator[Message, None]]
 
 
 class Reason(Enum):
-    """Why a stream cannot go on: the client's words, a limit, or a failure of the server."""
+    """Why a stream cannot go on: the client's words, who it is, a limit, or a failure of the server."""
 
     REFUSED = "refused"
+    UNKNOWN_CALLER = "unknown caller"
+    FORBIDDEN = "forbidden"
     BUSY = "busy"
     FAILED = "failed"
+
+
+_REASONS = {
+    m.TOO_MANY_REQUESTS: Reason.BUSY,
+    m.UNAUTHORIZED: Reason.UNKNOWN_CALLER,
+    m.FORBIDDEN: Reason.FORBIDDEN,
+}
 
 
 class StreamEnded(Exception):
@@ -54,10 +65,13 @@ class StreamEnded(Exception):
 
 
 class MessagingAdapter:
-    """The service over a processor; `advertised` is what routes tell clients to dial."""
+    """The service over a processor; `advertised` is what routes tell clients to dial, `guard` the access control."""
 
-    def __init__(self, processor: Processor, advertised: Advertised, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self, processor: Processor, advertised: Advertised, *, clock: Clock | None = None, guard: Guard | None = None
+    ) -> None:
         self._processor = processor
+        self._gate = GrpcGate(guard)
         routes = RouteHandlers(processor, advertised)
         acks = AckHandlers(processor)
         sends = SendHandlers(processor)
@@ -88,6 +102,7 @@ class MessagingAdapter:
             if handler is None:
                 raise _not_offered(method)
             call = Call.of(metadata, deadline_s)
+            self._gate.check(name, metadata, request)
             if name != "NotifyClientTermination":
                 self._processor.seen(call.client_id)
             return await handler(call, request)
@@ -104,6 +119,7 @@ class MessagingAdapter:
             if handler is None:
                 raise _not_offered(method)
             call = Call.of(metadata, deadline_s)
+            self._gate.check(name, metadata, request)
             self._processor.seen(call.client_id)
             async with aclosing(handler(call, request)) as frames:
                 async for frame in frames:
@@ -117,18 +133,17 @@ class MessagingAdapter:
         """The server's side of a telemetry stream; what it refuses ends it: a status alone, then StreamEnded."""
         method = METHODS["Telemetry"]
         try:
-            async with aclosing(self._telemetry(Call.of(metadata, None), requests)) as answers:
+            call = Call.of(metadata, None)
+            self._gate.check(method.name, metadata, m.TelemetryCommand())
+            async with aclosing(self._telemetry(call, self._let_in(metadata, requests))) as answers:
                 async for answer in answers:
                     yield answer
         except Exception as error:  # noqa: BLE001 - the edge of one stream
             status = _status(error, method, None)
             # Node's client waits for settings without end; a status alone makes its start fail with these words.
             yield m.TelemetryCommand(status=status)
-            if status.code == m.TOO_MANY_REQUESTS:
-                reason = Reason.BUSY
-            else:
-                reason = Reason.REFUSED if isinstance(error, Refused) else Reason.FAILED
-            raise StreamEnded(status.message, reason) from None
+            other = Reason.REFUSED if isinstance(error, Refused) else Reason.FAILED
+            raise StreamEnded(status.message, _REASONS.get(status.code, other)) from None
 
     def refusal(self, method: Method, error: Refused) -> Message:
         """The response to a request that was refused before it could be read."""
@@ -137,6 +152,14 @@ class MessagingAdapter:
     def end_waits(self) -> None:
         """Answer the receives that wait, and let none wait from now on: the server stops."""
         self._processor.end_waits()
+
+    async def _let_in(
+        self, metadata: Metadata, requests: AsyncIterator[m.TelemetryCommand]
+    ) -> AsyncIterator[m.TelemetryCommand]:
+        """The commands of a stream, each checked when it comes: the stream may outlive its user's rights."""
+        async for command in requests:
+            self._gate.check("Telemetry", metadata, command)
+            yield command
 
 
 def _not_offered(method: Method) -> MillstreamError:

@@ -11,6 +11,7 @@ from millstream.proxy.grpc.adapter import MessagingAdapter
 from millstream.proxy.grpc.endpoints import Advertised
 from millstream.proxy.grpc.transport import GrpcTransport
 from millstream.proxy.processor import Processor
+from millstream.security.guard import Guard
 
 __all__ = ["GrpcServer"]
 
@@ -24,11 +25,20 @@ class GrpcServer:
     where it stands for all addresses of the machine, the address by which each client came.
     """
 
-    def __init__(self, processor: Processor, host: str, port: int, *, advertised: Address | None = None) -> None:
+    def __init__(
+        self,
+        processor: Processor,
+        host: str,
+        port: int,
+        *,
+        advertised: Address | None = None,
+        guard: Guard | None = None,
+    ) -> None:
         self._processor = processor
         self._host = host
         self._port = port
         self._advertised = advertised
+        self._guard = guard
         self._transport: GrpcTransport | None = None
 
     async def start(self) -> int:
@@ -40,7 +50,7 @@ class GrpcServer:
             port = transport.bind(target)
         except OSError:
             raise _port_in_use(self._host, self._port) from None
-        await transport.serve(MessagingAdapter(self._processor, self._reachable(port)))
+        await transport.serve(MessagingAdapter(self._processor, self._reachable(port), guard=self._guard))
         self._transport = transport
         return port
 

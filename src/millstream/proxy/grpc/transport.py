@@ -98,6 +98,8 @@ _Handler = Callable[[Any, Any], Awaitable[Any]]
 
 _STREAM_CODES = {
     Reason.REFUSED: grpc.StatusCode.INVALID_ARGUMENT,
+    Reason.UNKNOWN_CALLER: grpc.StatusCode.UNAUTHENTICATED,
+    Reason.FORBIDDEN: grpc.StatusCode.PERMISSION_DENIED,
     Reason.BUSY: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.FAILED: grpc.StatusCode.INTERNAL,
 }

@@ -1,0 +1,147 @@
+"""Users and policies: RocketMQ's requests about them. Their gate lets super users in only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from millstream.broker.access_file import acl_info, entries_of, user_info
+from millstream.model.errors import AccessRefused
+from millstream.protocol.remoting.access import SUBJECT_PREFIX, AclInfo, UserInfo
+from millstream.protocol.remoting.bodies import decode_body, encode_body
+from millstream.protocol.remoting.codes import RequestCode
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.fields import text
+from millstream.security.guard import Guard
+from millstream.security.policy import PolicyKind
+from millstream.security.resource import Pattern
+from millstream.security.signature import ACCESS_KEY
+from millstream.security.user import User, UserKind
+from millstream.transport.gate import action_name
+from millstream.transport.remoting_server import Connection, Handler
+
+__all__ = ["access_handlers"]
+
+_T = TypeVar("_T")
+
+
+def access_handlers(guard: Guard | None) -> dict[int, Handler]:
+    """The handlers of codes 3001 to 3010; without a guard they say that access control is off."""
+    if guard is None:
+        return dict.fromkeys(_HANDLERS, _off)
+    return {code: _bound(guard, act) for code, act in _HANDLERS.items()}
+
+
+Act = Callable[[Guard, RemotingCommand], bytes | None]
+"""Carries out one request: the body of an answer, or None for a change."""
+
+
+def _bound(guard: Guard, act: Act) -> Handler:
+    def answer(command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        body = act(guard, command)
+        if body is None:
+            subject = command.ext.get("subject") or command.ext.get("username", "")
+            guard.audit.changed(
+                peer=connection.peer.host,
+                user=command.ext.get(ACCESS_KEY, ""),
+                action=action_name(command.code),
+                subject=subject,
+            )
+        return command.response(body=body or b"")
+
+    return answer
+
+
+def _off(_command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+    raise AccessRefused("ACCESS_CONTROL_OFF", "There are no users and no policies here.")
+
+
+def _create_user(guard: Guard, command: RemotingCommand) -> None:
+    info = decode_body(UserInfo, command.body)
+    kind = _chosen(info.user_type, _KINDS, UserKind.NORMAL)
+    enabled = _chosen(info.user_status, _STATUSES, True)
+    guard.book.create_user(User(text(command.ext, "username"), info.password or "", kind, enabled))
+
+
+def _update_user(guard: Guard, command: RemotingCommand) -> None:
+    info = decode_body(UserInfo, command.body)
+    guard.book.update_user(
+        text(command.ext, "username"),
+        secret=info.password or None,
+        kind=_chosen(info.user_type, _KINDS, None),
+        enabled=_chosen(info.user_status, _STATUSES, None),
+    )
+
+
+def _delete_user(guard: Guard, command: RemotingCommand) -> None:
+    guard.book.delete_user(text(command.ext, "username"))
+
+
+def _get_user(guard: Guard, command: RemotingCommand) -> bytes:
+    return encode_body(user_info(guard.book.get(text(command.ext, "username"))))
+
+
+def _list_users(guard: Guard, command: RemotingCommand) -> bytes:
+    wanted = command.ext.get("filter", "")
+    return msgspec.json.encode([user_info(user) for user in guard.book.users() if wanted in user.name])
+
+
+def _put_acl(guard: Guard, command: RemotingCommand) -> None:
+    guard.book.put_entries(_subject(command), entries_of(decode_body(AclInfo, command.body)))
+
+
+def _delete_acl(guard: Guard, command: RemotingCommand) -> None:
+    resource, kind = command.ext.get("resource"), command.ext.get("policyType")
+    guard.book.delete_entries(
+        _subject(command),
+        kind=_chosen(kind, {kind.value.lower(): kind for kind in PolicyKind}, None),
+        pattern=Pattern.parse(resource) if resource else None,
+    )
+
+
+def _get_acl(guard: Guard, command: RemotingCommand) -> bytes:
+    name = _subject(command)
+    guard.book.get(name)
+    return encode_body(acl_info(name, guard.book.entries(name)))
+
+
+def _list_acls(guard: Guard, command: RemotingCommand) -> bytes:
+    subject, resource = command.ext.get("subjectFilter", ""), command.ext.get("resourceFilter", "")
+    found = []
+    for user in guard.book.users():
+        entries = [entry for entry in guard.book.entries(user.name) if resource in str(entry.pattern)]
+        if entries and subject in SUBJECT_PREFIX + user.name:
+            found.append(acl_info(user.name, entries))
+    return msgspec.json.encode(found)
+
+
+_KINDS = {kind.value.lower(): kind for kind in UserKind}
+_STATUSES = {"enable": True, "disable": False}
+_HANDLERS: dict[int, Act] = {
+    RequestCode.AUTH_CREATE_USER: _create_user,
+    RequestCode.AUTH_UPDATE_USER: _update_user,
+    RequestCode.AUTH_DELETE_USER: _delete_user,
+    RequestCode.AUTH_GET_USER: _get_user,
+    RequestCode.AUTH_LIST_USER: _list_users,
+    RequestCode.AUTH_CREATE_ACL: _put_acl,
+    RequestCode.AUTH_UPDATE_ACL: _put_acl,
+    RequestCode.AUTH_DELETE_ACL: _delete_acl,
+    RequestCode.AUTH_GET_ACL: _get_acl,
+    RequestCode.AUTH_LIST_ACL: _list_acls,
+}
+
+
+def _subject(command: RemotingCommand) -> str:
+    return text(command.ext, "subject").removeprefix(SUBJECT_PREFIX)
+
+
+def _chosen(value: str | None, known: Mapping[str, _T], default: _T) -> _T:
+    """The value of a word, case aside; the default where there is none."""
+    if not value:
+        return default
+    found = known.get(value.lower())
+    if found is None:
+        raise AccessRefused("ILLEGAL_POLICY", f"{value[:80]!r} is none of {', '.join(known)}.")
+    return found

@@ -1,0 +1,82 @@
+"""What each request code of a broker needs, as in RocketMQ's access control 2.0 where that says something.
+
+Stricter than RocketMQ: users and policies are for super users alone, because who may write them may do everything, and
+a record by its log offset needs the right to all topics, because the request does not say which one it is of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from millstream.protocol.remoting.bodies import CheckClientBody, HeartbeatData, decode_body
+from millstream.protocol.remoting.codes import RequestCode
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.settings import decode_group
+from millstream.security.policy import Action, Wish
+from millstream.security.resource import Resource, ResourceKind
+from millstream.transport.gate import Needs, everything, reader, topic_field
+
+__all__ = ["BROKER_NEEDS"]
+
+_READ: Final = (Action.SUB, Action.GET)
+
+
+def _publish(field: str) -> Needs:
+    return lambda command: (Wish.publish(command.ext.get(field, "")),)
+
+
+def _group_field(field: str, *actions: Action) -> Needs:
+    def needs(command: RemotingCommand) -> tuple[Wish, ...]:
+        name = command.ext.get(field, "")
+        return (Wish(Resource.group(name), actions),) if name else ()
+
+    return needs
+
+
+def _heartbeat(command: RemotingCommand) -> Iterable[Wish]:
+    for consumer in decode_body(HeartbeatData, command.body).consumer_data_set:
+        yield Wish.consume(consumer.group_name)
+        for subscription in consumer.subscription_data_set:
+            yield Wish.read(subscription.topic)
+
+
+def _check_client(command: RemotingCommand) -> Iterable[Wish]:
+    body = decode_body(CheckClientBody, command.body)
+    if body.group:
+        yield Wish.consume(body.group)
+    yield Wish.read(body.subscription_data.topic)
+
+
+def _create_group(command: RemotingCommand) -> tuple[Wish, ...]:
+    return (Wish(Resource.group(decode_group(command.body).name), (Action.CREATE,)),)
+
+
+BROKER_NEEDS: Final[dict[int, Needs]] = {
+    RequestCode.SEND_MESSAGE: _publish("topic"),
+    RequestCode.SEND_MESSAGE_V2: _publish("b"),
+    RequestCode.SEND_BATCH_MESSAGE: _publish("b"),
+    RequestCode.BULK_PUT: _publish("topic"),
+    RequestCode.PULL_MESSAGE: reader(Action.SUB),
+    RequestCode.LITE_PULL_MESSAGE: reader(Action.SUB),
+    RequestCode.BULK_FETCH: reader(Action.SUB),
+    RequestCode.QUERY_MESSAGE: topic_field("topic", *_READ),
+    RequestCode.VIEW_MESSAGE_BY_ID: everything(ResourceKind.TOPIC, Action.GET),
+    RequestCode.GET_MAX_OFFSET: topic_field("topic", *_READ),
+    RequestCode.GET_MIN_OFFSET: topic_field("topic", *_READ),
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: topic_field("topic", *_READ),
+    RequestCode.GET_TOPIC_STATS_INFO: topic_field("topic", *_READ),
+    RequestCode.QUERY_CONSUMER_OFFSET: reader(*_READ),
+    RequestCode.UPDATE_CONSUMER_OFFSET: reader(Action.SUB),
+    RequestCode.HEART_BEAT: _heartbeat,
+    RequestCode.UNREGISTER_CLIENT: _group_field("consumerGroup", Action.SUB),
+    RequestCode.CHECK_CLIENT_CONFIG: _check_client,
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP: _group_field("consumerGroup", *_READ),
+    RequestCode.UPDATE_AND_CREATE_TOPIC: topic_field("topic", Action.CREATE),
+    RequestCode.DELETE_TOPIC_IN_BROKER: topic_field("topic", Action.DELETE),
+    RequestCode.GET_ALL_TOPIC_CONFIG: everything(ResourceKind.TOPIC, Action.LIST),
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTION_GROUP: _create_group,
+    RequestCode.DELETE_SUBSCRIPTION_GROUP: _group_field("groupName", Action.DELETE),
+    RequestCode.GET_ALL_SUBSCRIPTION_GROUP_CONFIG: everything(ResourceKind.GROUP, Action.LIST),
+}
+"""Request code -> what it needs. The codes about users and policies have no row: they are for super users."""

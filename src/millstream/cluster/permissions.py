@@ -1,0 +1,22 @@
+"""What each request code of a nameserver needs, as in RocketMQ's access control 2.0."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from millstream.protocol.remoting.codes import RequestCode
+from millstream.security.policy import Action
+from millstream.security.resource import ResourceKind
+from millstream.transport.gate import Needs, everything, topic_field
+
+__all__ = ["NAMESERVER_NEEDS"]
+
+NAMESERVER_NEEDS: Final[dict[int, Needs]] = {
+    RequestCode.GET_ROUTE_BY_TOPIC: topic_field("topic", Action.PUB, Action.SUB, Action.GET),
+    RequestCode.GET_BROKER_CLUSTER_INFO: everything(ResourceKind.CLUSTER, Action.GET),
+    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: everything(ResourceKind.TOPIC, Action.LIST),
+    RequestCode.DELETE_TOPIC_IN_NAMESERVER: topic_field("topic", Action.DELETE),
+    RequestCode.REGISTER_BROKER: everything(ResourceKind.CLUSTER, Action.UPDATE),
+    RequestCode.UNREGISTER_BROKER: everything(ResourceKind.CLUSTER, Action.UPDATE),
+}
+"""Request code -> what it needs."""

@@ -1,0 +1,110 @@
+"""Who sends a call, and what its method needs, as in RocketMQ's access control 2.0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from google.protobuf.message import Message
+
+from millstream.protocol.grpc import messages as m
+from millstream.proxy.grpc.call import PEER_KEY
+from millstream.security.guard import Guard
+from millstream.security.policy import Action, Wish
+from millstream.security.resource import Resource
+
+__all__ = ["NEEDS", "GrpcGate"]
+
+
+class GrpcGate:
+    """Lets calls through that `guard` allows; None lets everybody in, whatever the headers say.
+
+    A method without a row in `NEEDS` is for super users.
+    """
+
+    def __init__(self, guard: Guard | None) -> None:
+        self._guard = guard
+
+    def check(self, method: str, metadata: Mapping[str, str], request: Message) -> None:
+        """Return if the call may be answered; UNAUTHORIZED, ACCESS_DENIED."""
+        if self._guard is None:
+            return
+        peer = metadata.get(PEER_KEY, "").rpartition(":")[0].strip("[]")
+        caller = self.caller(method, metadata, peer)
+        needs = NEEDS.get(method)
+        if needs is None:
+            self._guard.require_super(caller, peer=peer, action=method)
+        else:
+            self._guard.allow(caller, needs(request), peer=peer, action=method)
+
+    def caller(self, method: str, metadata: Mapping[str, str], peer: str) -> str:
+        """The user who signed the call's headers; UNAUTHORIZED."""
+        assert self._guard is not None
+        return self._guard.caller_of_headers(
+            metadata.get("authorization", ""), metadata.get("x-mq-date-time", ""), peer=peer, action=method
+        )
+
+
+def _route(request: m.QueryRouteRequest) -> Iterable[Wish]:
+    yield Wish(Resource.topic(request.topic.name), (Action.PUB, Action.SUB, Action.GET))
+
+
+def _send(request: m.SendMessageRequest) -> Iterable[Wish]:
+    # Messages of several topics are refused later; until then each of the topics counts.
+    return [Wish.publish(name) for name in dict.fromkeys(message.topic.name for message in request.messages)]
+
+
+def _publish(request: Any) -> Iterable[Wish]:
+    yield Wish.publish(request.topic.name)
+
+
+def _consume(request: Any) -> Iterable[Wish]:
+    yield Wish.consume(request.group.name)
+    yield Wish.read(request.topic.name)
+
+
+def _consume_queue(request: Any) -> Iterable[Wish]:
+    yield Wish.consume(request.group.name)
+    yield Wish.read(request.message_queue.topic.name)
+
+
+def _query_offset(request: m.QueryOffsetRequest) -> Iterable[Wish]:
+    yield Wish.read(request.message_queue.topic.name)
+
+
+def _member(request: Any) -> Iterable[Wish]:
+    """Producers name no group; every user may say that it lives, and that it ends."""
+    if request.group.name:
+        yield Wish.consume(request.group.name)
+
+
+def _telemetry(request: m.TelemetryCommand) -> Iterable[Wish]:
+    settings = request.settings
+    for topic in settings.publishing.topics:
+        yield Wish.publish(topic.name)
+    if settings.WhichOneof("pub_sub") == "subscription":
+        yield Wish.consume(settings.subscription.group.name)
+        for entry in settings.subscription.subscriptions:
+            yield Wish.read(entry.topic.name)
+
+
+NEEDS: dict[str, Callable[[Any], Iterable[Wish]]] = {
+    "QueryRoute": _route,
+    "Heartbeat": _member,
+    "SendMessage": _send,
+    "QueryAssignment": _consume,
+    "ReceiveMessage": _consume_queue,
+    "AckMessage": _consume,
+    "ForwardMessageToDeadLetterQueue": _consume,
+    "PullMessage": _consume_queue,
+    "UpdateOffset": _consume_queue,
+    "GetOffset": _consume_queue,
+    "QueryOffset": _query_offset,
+    "EndTransaction": _publish,
+    "Telemetry": _telemetry,
+    "NotifyClientTermination": _member,
+    "ChangeInvisibleDuration": _consume,
+    "RecallMessage": _publish,
+    "SyncLiteSubscription": _consume,
+}
+"""Method -> what a request of it needs."""

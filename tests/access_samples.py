@@ -1,0 +1,37 @@
+"""A guard with a few users, and requests signed by them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from millstream.broker.access_file import open_access_book
+from millstream.model.clock import Clock, SystemClock
+from millstream.security.audit import AuditLog
+from millstream.security.guard import Guard
+from millstream.security.policy import Entry
+from millstream.security.signature import Credentials
+from millstream.security.user import User, UserKind
+
+ROOT = Credentials("root", "secret-of-root")
+ANN = Credentials("ann", "secret-of-ann")
+"""May send to `orders` and consume it as `billing`, and look at the cluster."""
+BOB = Credentials("bob", "secret-of-bob")
+"""May do nothing."""
+
+
+def sample_guard(directory: Path, clock: Clock | None = None) -> Guard:
+    """A guard whose book is kept in `directory`."""
+    clock = clock or SystemClock()
+    book = open_access_book(directory)
+    book.create_user(User(ROOT.access_key, ROOT.secret_key, UserKind.SUPER))
+    for credentials in (ANN, BOB):
+        book.create_user(User(credentials.access_key, credentials.secret_key))
+    book.put_entries(
+        "ann",
+        [
+            Entry.read("Topic:orders", ["Pub", "Sub"], [], "Allow"),
+            Entry.read("Group:billing", ["Sub"], [], "Allow"),
+            Entry.read("Cluster:*", ["Get"], [], "Allow"),
+        ],
+    )
+    return Guard(book, AuditLog(clock), clock=clock)

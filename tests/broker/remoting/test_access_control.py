@@ -1,0 +1,299 @@
+"""A guarded broker and nameserver over real sockets: who is let in, to what, and what forgers are answered."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from access_samples import ANN, BOB, ROOT, sample_guard
+from millstream.broker.access_file import open_access_book
+from millstream.broker.remoting import broker_handlers
+from millstream.broker.remoting.permissions import BROKER_NEEDS
+from millstream.client.access import AccessConversations
+from millstream.client.client import Client
+from millstream.client.producer import Producer
+from millstream.cluster.nameserver import RouteRegistry
+from millstream.cluster.permissions import NAMESERVER_NEEDS
+from millstream.cluster.remoting import nameserver_handlers
+from millstream.model.errors import AccessRefused, Refused
+from millstream.model.group import GroupConfig
+from millstream.model.message import Address, Message
+from millstream.model.topic import TopicConfig
+from millstream.protocol.remoting.access import PolicyEntryInfo, UserInfo
+from millstream.protocol.remoting.codes import RequestCode, ResponseCode
+from millstream.protocol.remoting.command import FLAG_ONEWAY, HeaderType, RemotingCommand
+from millstream.security.guard import Guard
+from millstream.security.signature import Credentials
+from millstream.transport.gate import RemotingGate
+from millstream.transport.remoting_client import RemotingConnection
+from millstream.transport.signing import sign
+from servers import Servers
+
+ADMIN_CODES = [code for code in RequestCode if code.name.startswith("AUTH_")]
+
+
+@pytest.fixture
+def guard(tmp_path: Path) -> Guard:
+    return sample_guard(tmp_path / "access")
+
+
+@pytest_asyncio.fixture
+async def guarded(servers: Servers, guard: Guard) -> Servers:
+    servers.broker.topics.create(TopicConfig("orders"))
+    servers.broker.topics.create(TopicConfig("others"))
+    servers.broker_server.handlers = broker_handlers(servers.broker, guard)
+    servers.broker_server.gate = RemotingGate(guard, BROKER_NEEDS)
+    servers.nameserver_server.gate = RemotingGate(guard, NAMESERVER_NEEDS)
+    return servers
+
+
+@pytest_asyncio.fixture
+async def line(guarded: Servers) -> AsyncIterator[RemotingConnection]:
+    """A connection to the broker that signs nothing by itself."""
+    host, _, port = guarded.broker_address.rpartition(":")
+    connection = await RemotingConnection.open(Address(host, int(port)))
+    yield connection
+    await connection.close()
+
+
+def client(servers: Servers, credentials: Credentials | None) -> Client:
+    return Client(servers.nameserver, credentials=credentials)
+
+
+def reasons(caplog: pytest.LogCaptureFixture) -> list[str]:
+    found = [json.loads(record.getMessage()) for record in caplog.records if record.name == "millstream.audit"]
+    return [line.get("reason", line["event"]) for line in found]
+
+
+async def ask(line: RemotingConnection, command: RemotingCommand, credentials: Credentials | None = None) -> int:
+    if credentials is not None:
+        sign(command, credentials)
+    return (await line.request(command, 5)).code
+
+
+async def test_every_code_of_a_broker_says_what_it_needs_or_is_for_super_users(servers: Servers) -> None:
+    assert broker_handlers(servers.broker).keys() == BROKER_NEEDS.keys() | set(ADMIN_CODES)
+
+
+def test_every_code_of_a_nameserver_says_what_it_needs() -> None:
+    assert nameserver_handlers(RouteRegistry()).keys() == NAMESERVER_NEEDS.keys()
+
+
+async def test_a_user_sends_to_a_topic_and_reads_it_as_the_entries_allow(guarded: Servers) -> None:
+    async with client(guarded, ANN) as ann:
+        sent = await Producer(ann).send(Message("orders", b"hello"))
+        assert await ann.query_offset("billing", sent.queue) is None
+        await ann.commit_offset("billing", sent.queue, 1)
+        assert await ann.query_offset("billing", sent.queue) == 1
+
+
+@pytest.mark.parametrize("credentials", [None, Credentials("ann", "wrong-secret"), Credentials("eve", "secret-of-eve")])
+async def test_without_right_credentials_nothing_is_answered(
+    guarded: Servers, credentials: Credentials | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MILLSTREAM_ACCESS_KEY", raising=False)
+    async with client(guarded, credentials) as stranger:
+        for attempt in (
+            stranger.topics(),
+            stranger.route("orders"),
+            stranger.create_topic(TopicConfig("mine")),
+            stranger.groups(),
+        ):
+            with pytest.raises(AccessRefused) as refused:
+                await attempt
+            assert refused.value.name == "UNAUTHORIZED"
+    assert guarded.broker.topics.find("mine") is None
+
+
+async def test_what_no_entry_allows_is_refused_with_its_number(guarded: Servers) -> None:
+    async with client(guarded, ANN) as ann:
+        for attempt in (
+            ann.route("others"),
+            ann.create_topic(TopicConfig("mine")),
+            ann.delete_topic("orders"),
+            ann.create_group(GroupConfig("mine")),
+            ann.delete_group("billing"),
+            ann.groups(),
+            ann.run(AccessConversations(ann.conversations).users()),
+        ):
+            with pytest.raises(AccessRefused) as refused:
+                await attempt
+            assert refused.value.name == "ACCESS_DENIED"
+
+
+async def test_no_code_is_open_to_strangers(line: RemotingConnection, caplog: pytest.LogCaptureFixture) -> None:
+    ext = {"topic": "orders", "b": "orders", "consumerGroup": "billing", "username": "root", "subject": "User:root"}
+    codes = sorted({*BROKER_NEEDS, *ADMIN_CODES, 25, 26, 9999})
+    for code in codes:
+        assert await ask(line, RemotingCommand(code, dict(ext))) == ResponseCode.NO_PERMISSION, code
+        assert await ask(line, RemotingCommand(code)) == ResponseCode.NO_PERMISSION, code
+    assert reasons(caplog) == ["no credentials"] * 2 * len(codes)
+
+
+async def test_users_and_policies_are_for_super_users_alone(
+    line: RemotingConnection, guard: Guard, caplog: pytest.LogCaptureFixture
+) -> None:
+    guard.book.put_entries("bob", list(guard.book.entries("ann")))
+    for code in ADMIN_CODES:
+        body = b'{"password":"another-secret","userType":"Super"}'
+        ext = {"username": "bob", "subject": "User:bob"}
+        assert await ask(line, RemotingCommand(code, ext, body), BOB) == ResponseCode.NO_PERMISSION, code
+        assert reasons(caplog)[-1] == "no super user"
+    assert not guard.book.get("bob").is_super
+
+
+async def test_a_request_replayed_with_another_body_or_field_is_refused(
+    line: RemotingConnection, guarded: Servers, caplog: pytest.LogCaptureFixture
+) -> None:
+    fields = {"a": "p", "b": "orders", "e": "0", "g": "1", "i": ""}
+    command = RemotingCommand(RequestCode.SEND_MESSAGE_V2, fields, b"pay 1")
+    assert await ask(line, command, ANN) == ResponseCode.SUCCESS
+    command.body = b"pay 9"
+    assert await ask(line, command) == ResponseCode.NO_PERMISSION
+    command.body = b"pay 1"
+    command.ext["e"] = "1"
+    assert await ask(line, command) == ResponseCode.NO_PERMISSION
+    assert reasons(caplog) == ["wrong signature"] * 2
+    assert sum(item.max_offset for item in guarded.broker.queue_ranges("orders")) == 1
+
+
+@pytest.mark.parametrize("header_type", HeaderType)
+async def test_both_header_types_are_signed_alike(line: RemotingConnection, header_type: HeaderType) -> None:
+    command = RemotingCommand(
+        RequestCode.GET_MAX_OFFSET, {"topic": "orders", "queueId": "0", "empty": ""}, header_type=header_type
+    )
+    assert await ask(line, command, ANN) == ResponseCode.SUCCESS
+
+
+async def test_a_oneway_request_of_a_stranger_does_nothing_and_is_audited(
+    line: RemotingConnection, guarded: Servers, caplog: pytest.LogCaptureFixture
+) -> None:
+    ext = {"consumerGroup": "billing", "topic": "orders", "queueId": "0", "commitOffset": "5"}
+    unanswered = line.submit(RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, ext, flag=FLAG_ONEWAY), 5)
+    assert await ask(line, RemotingCommand(RequestCode.GET_MAX_OFFSET)) == ResponseCode.NO_PERMISSION
+    assert not unanswered.done()
+    assert guarded.broker.query_offset("billing", "orders", 0) is None
+    assert len(reasons(caplog)) == 2
+    unanswered.cancel()
+
+
+async def test_names_that_play_tricks_open_no_other_topic(line: RemotingConnection) -> None:
+    for topic in ("others", "orders ", "Orders", "../orders", "*", "ord*", "orders\x00", "", "%RETRY%g", "%RETRY%"):
+        fields = {"a": "p", "b": topic, "topic": "orders", "e": "0", "g": "1", "i": ""}
+        command = RemotingCommand(RequestCode.SEND_MESSAGE_V2, fields, b"x")
+        assert await ask(line, command, ANN) == ResponseCode.NO_PERMISSION, topic
+
+
+async def test_a_groups_retry_topic_is_its_groups(line: RemotingConnection, guarded: Servers) -> None:
+    guarded.broker.topics.create(TopicConfig("%RETRY%billing", read_queues=1, write_queues=1))
+    fields = {"a": "p", "b": "%RETRY%billing", "e": "0", "g": "1", "i": ""}
+    assert await ask(line, RemotingCommand(RequestCode.SEND_MESSAGE_V2, fields, b"x"), ANN) == ResponseCode.SUCCESS
+
+
+async def test_a_heartbeat_needs_the_right_to_each_group_and_topic(line: RemotingConnection) -> None:
+    def heartbeat(group: str, *topics: str) -> RemotingCommand:
+        subscriptions = [{"topic": topic, "subString": "*", "subVersion": 1} for topic in topics]
+        consumer = {"groupName": group, "subscriptionDataSet": subscriptions}
+        body = json.dumps({"clientID": "c", "producerDataSet": [], "consumerDataSet": [consumer]}).encode()
+        return RemotingCommand(RequestCode.HEART_BEAT, {}, body)
+
+    assert await ask(line, heartbeat("billing", "orders", "%RETRY%billing"), ANN) == ResponseCode.SUCCESS
+    assert await ask(line, heartbeat("billing", "orders", "others"), ANN) == ResponseCode.NO_PERMISSION
+    assert await ask(line, heartbeat("sales", "orders"), ANN) == ResponseCode.NO_PERMISSION
+
+
+async def test_a_record_by_its_log_offset_needs_the_right_to_all_topics(line: RemotingConnection) -> None:
+    command = RemotingCommand(RequestCode.VIEW_MESSAGE_BY_ID, {"topic": "orders", "offset": "0"})
+    assert await ask(line, command, ANN) == ResponseCode.NO_PERMISSION
+
+
+async def test_a_change_of_access_holds_from_the_next_request_on_an_open_connection(
+    guarded: Servers, line: RemotingConnection, caplog: pytest.LogCaptureFixture
+) -> None:
+    look = RemotingCommand(RequestCode.GET_MAX_OFFSET, {"topic": "orders", "queueId": "0"})
+    assert await ask(line, look, BOB) == ResponseCode.NO_PERMISSION
+    async with client(guarded, ROOT) as root:
+        access = AccessConversations(root.conversations)
+        await root.run(access.put_entries("bob", "Custom", [PolicyEntryInfo("topic:orders", ["get"])]))
+        assert await ask(line, look, BOB) == ResponseCode.SUCCESS
+        await root.run(access.delete_entries("bob", "Custom", "Topic:orders"))
+        assert await ask(line, look, BOB) == ResponseCode.NO_PERMISSION
+        await root.run(access.update_user(UserInfo("ann", user_status="disable")))
+        assert await ask(line, look, ANN) == ResponseCode.NO_PERMISSION
+        await root.run(access.delete_user("ann"))
+        assert await ask(line, look, ANN) == ResponseCode.NO_PERMISSION
+    assert reasons(caplog).count("changed") == 4
+
+
+async def test_users_and_policies_are_listed_without_secrets_and_kept_over_a_restart(
+    guarded: Servers, tmp_path: Path
+) -> None:
+    async with client(guarded, ROOT) as root:
+        access = AccessConversations(root.conversations)
+        await root.run(access.create_user(UserInfo("eve", "secret-of-eve", "normal", "disable")))
+        assert [user.username for user in await root.run(access.users())] == ["ann", "bob", "eve", "root"]
+        assert (await root.run(access.user("eve"))) == UserInfo("eve", None, "Normal", "disable")
+        (acl,) = await root.run(access.acls())
+        assert acl.subject == "User:ann"
+        assert acl == await root.run(access.acl("ann"))
+    again = open_access_book(tmp_path / "access")
+    assert again.get("eve").secret == "secret-of-eve"
+    assert {str(entry) for entry in again.entries("ann")} == {
+        "Custom Allow Get on Cluster:*",
+        "Custom Allow Sub on Group:billing",
+        "Custom Allow Pub,Sub on Topic:orders",
+    }
+
+
+def test_only_the_owner_may_read_the_file_with_the_secrets(guard: Guard, tmp_path: Path) -> None:
+    files = sorted((tmp_path / "access" / "config").iterdir())
+    assert [file.name for file in files] == ["access.json", "access.json.bak"]
+    assert {stat.S_IMODE(os.stat(file).st_mode) for file in files} == {0o600}
+
+
+async def test_a_bad_request_about_access_is_refused_in_words(line: RemotingConnection) -> None:
+    fly = b'{"policies":[{"entries":[{"resource":"*","actions":["Fly"]}]}]}'
+    requests: list[tuple[int, dict[str, str], bytes]] = [
+        (RequestCode.AUTH_CREATE_USER, {}, b'{"password":"long-enough"}'),
+        (RequestCode.AUTH_CREATE_USER, {"username": "../x"}, b'{"password":"long-enough"}'),
+        (RequestCode.AUTH_CREATE_USER, {"username": "x"}, b"{}"),
+        (RequestCode.AUTH_CREATE_USER, {"username": "x"}, b"nonsense"),
+        (RequestCode.AUTH_CREATE_USER, {"username": "x"}, b'{"password":"long-enough","userType":"King"}'),
+        (RequestCode.AUTH_UPDATE_USER, {"username": "root"}, b'{"userStatus":"disable"}'),
+        (RequestCode.AUTH_DELETE_USER, {"username": "root"}, b""),
+        (RequestCode.AUTH_GET_USER, {"username": "nobody"}, b""),
+        (RequestCode.AUTH_CREATE_ACL, {"subject": "User:bob"}, b'{"policies":[]}'),
+        (RequestCode.AUTH_CREATE_ACL, {"subject": "User:bob"}, b"[" * 1000),
+        (RequestCode.AUTH_CREATE_ACL, {"subject": "User:bob"}, fly),
+        (RequestCode.AUTH_DELETE_ACL, {"subject": "User:bob", "policyType": "Odd"}, b""),
+        (RequestCode.AUTH_GET_ACL, {"subject": "User:nobody"}, b""),
+        (9999, {}, b""),
+    ]
+    for code, ext, body in requests:
+        command = RemotingCommand(code, ext, body)
+        sign(command, ROOT)
+        answer = await line.request(command, 5)
+        assert answer.code not in (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR), (code, body)
+        assert answer.remark
+
+
+async def test_with_access_control_off_signed_requests_are_answered_and_there_are_no_users(servers: Servers) -> None:
+    async with client(servers, ANN) as anyone:
+        await anyone.create_topic(TopicConfig("orders"))
+        with pytest.raises(Refused) as refused:
+            await anyone.run(AccessConversations(anyone.conversations).users())
+        assert refused.value.name == "ACCESS_CONTROL_OFF"
+
+
+async def test_a_clients_environment_names_its_credentials(guarded: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MILLSTREAM_ACCESS_KEY", ANN.access_key)
+    monkeypatch.setenv("MILLSTREAM_SECRET_KEY", ANN.secret_key)
+    async with Client(guarded.nameserver) as ann:
+        assert await asyncio.wait_for(ann.route("orders"), 5)
