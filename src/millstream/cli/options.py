@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
+
+from millstream.client.environment import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE
 
 __all__ = ["DEFAULT_NAMESERVER", "Common", "ExitCode", "OutputFormat"]
 
@@ -38,4 +41,19 @@ class Common:
         OutputFormat | None,
         Parameter(name=["--output", "-o"], help="table, json or plain. Default: table on a terminal, plain in a pipe."),
     ] = None
+    access_key: Annotated[
+        str | None,
+        Parameter(name="--access-key", env_var=ACCESS_KEY_VARIABLE, help="Name of the user who signs the requests."),
+    ] = None
+    secret_key: Annotated[
+        str | None,
+        Parameter(
+            name="--secret-key", env_var=SECRET_KEY_VARIABLE, help="Its secret; the variable hides it from other users."
+        ),
+    ] = None
     timeout_s: Annotated[float, Parameter(name="--timeout", help="Seconds to wait for each answer.")] = 3.0
+
+    def __post_init__(self) -> None:
+        """Hand the credentials to every client of the process and to the workers that it starts."""
+        if self.access_key and self.secret_key:
+            os.environ.update({ACCESS_KEY_VARIABLE: self.access_key, SECRET_KEY_VARIABLE: self.secret_key})

@@ -19,6 +19,7 @@ from millstream.cli.options import DEFAULT_NAMESERVER, ExitCode, OutputFormat
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from millstream.security.signature import Credentials
     from millstream.server.all_in_one import AllInOneOptions, Endpoints
 
 __all__ = ["quickstart"]
@@ -36,6 +37,7 @@ def quickstart(
     sync_flush: bool = False,
     retention_hours: Annotated[int, Parameter(validator=Number(gte=1))] = 72,
     advertised_host: str | None = None,
+    secure: Annotated[bool, Parameter(negative="")] = False,
     output: Annotated[OutputFormat | None, Parameter(name=["--output", "-o"])] = None,
 ) -> int:
     """Run nameserver, broker and proxy in one process until Ctrl-C.
@@ -58,9 +60,14 @@ def quickstart(
         How long messages are kept; the oldest go earlier where the disk runs full.
     advertised_host
         Host name or address that clients are told; default: --host.
+    secure
+        Turn access control on: every request must be signed by a user who may do it. The first start makes a super
+        user and writes its keys to the file credentials in --dir, unless MILLSTREAM_ACCESS_KEY and
+        MILLSTREAM_SECRET_KEY name one.
     output
         json prints the addresses as one JSON object; the ready line stays text.
     """
+    from millstream.client.environment import credentials_of_environment
     from millstream.server.all_in_one import AllInOneOptions
 
     options = AllInOneOptions(
@@ -72,6 +79,8 @@ def quickstart(
         sync_flush=sync_flush,
         retention_hours=retention_hours,
         advertised_host=advertised_host,
+        secure=secure,
+        first_user=credentials_of_environment() if secure else None,
     )
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(options, output))
@@ -98,6 +107,9 @@ async def _serve(options: AllInOneOptions, output: OutputFormat | None) -> None:
     endpoints = await server.start()
     try:
         _announce(endpoints, options, output)
+        if options.secure and output != "json":
+            _announce_access(options, server.made_user)
+        print(f"ready in {time.monotonic() - _started_s:.2f} s", flush=True)
         await stopped.wait()
     finally:
         await server.close()
@@ -131,4 +143,18 @@ try, in another terminal:
 """,
             flush=True,
         )
-    print(f"ready in {time.monotonic() - _started_s:.2f} s", flush=True)
+
+
+def _announce_access(options: AllInOneOptions, made: Credentials | None) -> None:
+    from millstream.server.access import CREDENTIALS_FILE
+
+    file = options.directory / CREDENTIALS_FILE
+    lines = ["access control is on; requests must be signed:"]
+    if made is not None and made is not options.first_user:
+        lines += [
+            f"  super user   {made.access_key}    secret {made.secret_key}",
+            f"  these keys are in {file} and are not shown again",
+        ]
+    if file.exists():
+        lines.append(f"  first, in the other terminal: set -a; . {file}; set +a")
+    print("\n".join([*lines, ""]), flush=True)

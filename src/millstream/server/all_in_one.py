@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import socket
 from contextlib import AsyncExitStack
@@ -10,18 +11,26 @@ from pathlib import Path
 
 from millstream.broker.broker import Broker, BrokerOptions
 from millstream.broker.remoting import broker_handlers
+from millstream.broker.remoting.permissions import BROKER_NEEDS
 from millstream.cluster.nameserver import BrokerRegistration, RouteRegistry
+from millstream.cluster.permissions import NAMESERVER_NEEDS
 from millstream.cluster.remoting import nameserver_handlers
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.message import Address
 from millstream.proxy.grpc.server import GrpcServer
 from millstream.proxy.local import LocalBackend
 from millstream.proxy.processor import Processor
+from millstream.security.guard import Guard
+from millstream.security.signature import Credentials
+from millstream.server.access import has_users, open_guard
 from millstream.store.message_store import StoreOptions
 from millstream.store.retention import RetentionPolicy
+from millstream.transport.gate import RemotingGate
 from millstream.transport.remoting_server import RemotingServer
 
 __all__ = ["AllInOne", "AllInOneOptions", "Endpoints"]
+
+_log = logging.getLogger(__name__)
 
 _WILDCARDS = ("", "0.0.0.0", "::")
 
@@ -33,6 +42,9 @@ class AllInOneOptions:
 
     `advertised_host` is what clients are told to connect to; by default `host`, or this machine's own name where
     `host` stands for all addresses.
+
+    `secure` turns access control on; a directory without a super user gets `first_user`, or `admin` with a random
+    secret.
     """
 
     directory: Path
@@ -43,6 +55,8 @@ class AllInOneOptions:
     sync_flush: bool = False
     retention_hours: int = 72
     advertised_host: str | None = None
+    secure: bool = False
+    first_user: Credentials | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +75,9 @@ class AllInOne:
         self._options = options
         self._clock = clock or SystemClock()
         self._resources = AsyncExitStack()
+        self._guard: Guard | None = None
+        self.made_user: Credentials | None = None
+        """The super user that this start had to make."""
 
     async def start(self) -> Endpoints:
         """Listen and recover the log; raises StartRefused or StoreError and leaves nothing open then."""
@@ -85,10 +102,21 @@ class AllInOne:
         broker = await self._open_broker(broker_address)
         # Once more, so that it is closed before the broker: what is under way must not meet a closed log.
         self._resources.push_async_callback(broker_server.close)
-        broker_server.handlers = broker_handlers(broker)
+        self._open_access_control()
+        guard = self._guard
+        broker_server.gate = RemotingGate(guard, BROKER_NEEDS) if guard else None
+        broker_server.handlers = broker_handlers(broker, guard)
         grpc_port = await self._open_proxy(broker, host)
         nameserver_port = await self._open_nameserver(broker)
         return Endpoints(Address(host, nameserver_port), broker_address, Address(host, grpc_port))
+
+    def _open_access_control(self) -> None:
+        """After the broker: it has the directory's lock by then."""
+        options = self._options
+        if options.secure:
+            self._guard, self.made_user = open_guard(options.directory, self._clock, options.first_user)
+        elif has_users(options.directory):
+            _log.warning("%s has users, but access control is off: everybody may do everything.", options.directory)
 
     async def _open_broker(self, advertised: Address) -> Broker:
         retention = RetentionPolicy(keep_ms=self._options.retention_hours * 3_600_000)
@@ -106,7 +134,9 @@ class AllInOne:
         self._resources.push_async_callback(processor.close)
         told = self._options.advertised_host
         advertised = None if told is None else Address(told, 0)
-        server = GrpcServer(processor, self._options.host, self._options.grpc_port, advertised=advertised)
+        server = GrpcServer(
+            processor, self._options.host, self._options.grpc_port, advertised=advertised, guard=self._guard
+        )
         port = await server.start()
         self._resources.push_async_callback(server.close)
         self._resources.push_async_callback(processor.reconnect_all)
@@ -125,6 +155,7 @@ class AllInOne:
             self._options.nameserver_port,
             clock=self._clock,
         )
+        server.gate = RemotingGate(self._guard, NAMESERVER_NEEDS) if self._guard else None
         port = await server.start()
         self._resources.push_async_callback(server.close)
         return port

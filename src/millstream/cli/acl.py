@@ -1,0 +1,173 @@
+"""`millstream acl`: grant and revoke, list, and ask what would be decided."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from millstream.broker.access_file import acl_info, entries_of
+from millstream.cli.options import Common, ExitCode
+from millstream.cli.printer import Printer
+from millstream.client.access import AccessConversations
+from millstream.client.blocking import BlockingClient
+from millstream.model.errors import AccessRefused
+from millstream.protocol.remoting.access import SUBJECT_PREFIX
+from millstream.security.decision import decide
+from millstream.security.policy import Entry, Wish, parse_actions
+from millstream.security.resource import Match, Pattern, Resource, ResourceKind
+from millstream.security.user import User, UserKind
+
+__all__ = ["ask", "grant", "list_entries", "revoke"]
+
+_From = Annotated[list[str] | None, Parameter(name="--from", negative="")]
+_Default = Annotated[bool, Parameter(negative="")]
+
+
+def grant(
+    user: str,
+    actions: str,
+    resource: str,
+    *,
+    sources: _From = None,
+    deny: Annotated[bool, Parameter(negative="")] = False,
+    default: _Default = False,
+    common: Common = Common(),
+) -> int:
+    """Let a user do something, or with --deny forbid it. The most specific entry decides; of equal ones the denial.
+
+    Parameters
+    ----------
+    user
+        The user.
+    actions
+        Pub, Sub, Create, Update, Delete, Get, List or All; several with commas between them.
+    resource
+        As in Topic:orders, Topic:ord*, Group:*, Cluster:*, or * for everything.
+    sources
+        An address or network (CIDR) that this holds for; may be given several times. Default: all.
+    deny
+        Forbid it instead.
+    default
+        Ask this entry only where none of the others matches.
+    """
+    kind = "Default" if default else "Custom"
+    new = Entry.read(resource, actions.split(","), sources or [], "Deny" if deny else "Allow", kind)
+    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+        access = AccessConversations(client.conversations)
+        there = [
+            entry
+            for entry in entries_of(client.run(access.acl(user)))
+            if (entry.kind, entry.pattern) == (new.kind, new.pattern)
+        ]
+        (policy,) = acl_info(user, _joined(there, new)).policies
+        client.run(access.put_entries(user, kind, policy.entries))
+    Printer(common.output).record({"user": user, "entry": str(new)}, sentence=f"{user}: {new}")
+    return ExitCode.DONE
+
+
+def revoke(user: str, resource: str, *, default: _Default = False, common: Common = Common()) -> int:
+    """Take back all that was granted or denied on a resource.
+
+    Parameters
+    ----------
+    user
+        The user.
+    resource
+        As it was granted; Topic:* means that entry alone, not the ones of single topics.
+    default
+        Take back the default entries instead.
+    """
+    pattern = str(Pattern.parse(resource))
+    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+        access = AccessConversations(client.conversations)
+        client.run(access.delete_entries(user, "Default" if default else "Custom", pattern))
+    Printer(common.output).record(
+        {"user": user, "resource": pattern, "revoked": True}, sentence=f"{user}: nothing is said about {pattern} now"
+    )
+    return ExitCode.DONE
+
+
+def list_entries(user: str | None = None, *, common: Common = Common()) -> int:
+    """List the entries, of one user or of all, in the order in which they are asked.
+
+    Parameters
+    ----------
+    user
+        The user; default: all.
+    """
+    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+        access = AccessConversations(client.conversations)
+        acls = client.run(access.acls()) if user is None else [client.run(access.acl(user))]
+    rows = [
+        (
+            (acl.subject or "").removeprefix(SUBJECT_PREFIX),
+            entry.kind.value,
+            str(entry.pattern),
+            ",".join(sorted(action.value for action in entry.actions)),
+            entry.decision.value,
+            ",".join(entry.sources) or "all",
+        )
+        for acl in acls
+        for entry in entries_of(acl)
+    ]
+    columns = ("user", "kind", "resource", "actions", "decision", "from")
+    Printer(common.output).listing(columns, rows, empty="There are no entries. Add one: millstream acl grant.")
+    return ExitCode.DONE
+
+
+def ask(
+    user: str,
+    action: str,
+    resource: str,
+    *,
+    source: Annotated[str, Parameter(name="--from")] = "127.0.0.1",
+    common: Common = Common(),
+) -> int:
+    """Say whether a user may do something, and which entry decides; the exit code is 1 if not.
+
+    Parameters
+    ----------
+    user
+        The user.
+    action
+        One of Pub, Sub, Create, Update, Delete, Get and List.
+    resource
+        As in Topic:orders; Topic:* asks about all topics at once, as a list of them does.
+    source
+        The address that the user would come from.
+    """
+    (asked,) = parse_actions([action])
+    wish = Wish(_resource(resource), (asked,))
+    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+        access = AccessConversations(client.conversations)
+        info = client.run(access.user(user))
+        entries = sorted(entries_of(client.run(access.acl(user))), key=lambda entry: entry.rank)
+    there = User(user, "", UserKind(info.user_type), info.user_status == "enable")
+    verdict = decide(there, entries, wish, source)
+    word = "allowed" if verdict.allowed else "refused"
+    Printer(common.output).record(
+        {"user": user, "action": asked.value, "resource": str(wish.resource), "from": source, "decision": word,
+         "because": verdict.reason},
+        sentence=f"{word}: {verdict.reason}",
+    )  # fmt: skip
+    return ExitCode.DONE if verdict.allowed else ExitCode.REFUSED
+
+
+def _joined(there: list[Entry], new: Entry) -> list[Entry]:
+    """The entries with the new one, whose actions join those of an entry that says the same."""
+    same = [entry for entry in there if (entry.decision, entry.sources) == (new.decision, new.sources)]
+    actions = new.actions.union(*(entry.actions for entry in same))
+    others = [entry for entry in there if entry not in same]
+    return [*others, Entry(new.pattern, actions, new.decision, new.sources, new.kind)]
+
+
+def _resource(text: str) -> Resource:
+    pattern = Pattern.parse(text)
+    if pattern.match is Match.PREFIX or pattern.kind is ResourceKind.ANY:
+        raise AccessRefused(
+            "ILLEGAL_POLICY", f"{text!r} is not one resource.", remedy="Ask about one, as Topic:orders."
+        )
+    if pattern.match is Match.ANY:
+        return Resource(pattern.kind, None)
+    return Resource.topic(pattern.name) if pattern.kind is ResourceKind.TOPIC else Resource(pattern.kind, pattern.name)
