@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from millstream.client.environment import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE
+from millstream.client.environment import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, TLS_CA_VARIABLE
 
 __all__ = ["DEFAULT_NAMESERVER", "Common", "ExitCode", "OutputFormat"]
 
@@ -51,9 +51,19 @@ class Common:
             name="--secret-key", env_var=SECRET_KEY_VARIABLE, help="Its secret; the variable hides it from other users."
         ),
     ] = None
+    tls_ca: Annotated[
+        str | None,
+        Parameter(
+            name="--tls-ca",
+            env_var=TLS_CA_VARIABLE,
+            help="Use TLS; certificates in PEM that are trusted, or system for the machine's own.",
+        ),
+    ] = None
     timeout_s: Annotated[float, Parameter(name="--timeout", help="Seconds to wait for each answer.")] = 3.0
 
     def __post_init__(self) -> None:
-        """Hand the credentials to every client of the process and to the workers that it starts."""
+        """Hand credentials and trust to every client of the process and to the workers that it starts."""
         if self.access_key and self.secret_key:
             os.environ.update({ACCESS_KEY_VARIABLE: self.access_key, SECRET_KEY_VARIABLE: self.secret_key})
+        if self.tls_ca:
+            os.environ[TLS_CA_VARIABLE] = self.tls_ca

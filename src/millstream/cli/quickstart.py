@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import json
 import signal
+import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -38,6 +39,9 @@ def quickstart(
     retention_hours: Annotated[int, Parameter(validator=Number(gte=1))] = 72,
     advertised_host: str | None = None,
     secure: Annotated[bool, Parameter(negative="")] = False,
+    tls: Literal["permissive", "required"] | None = None,
+    tls_cert: Path | None = None,
+    tls_key: Path | None = None,
     output: Annotated[OutputFormat | None, Parameter(name=["--output", "-o"])] = None,
 ) -> int:
     """Run nameserver, broker and proxy in one process until Ctrl-C.
@@ -64,12 +68,22 @@ def quickstart(
         Turn access control on: every request must be signed by a user who may do it. The first start makes a super
         user and writes its keys to the file credentials in --dir, unless MILLSTREAM_ACCESS_KEY and
         MILLSTREAM_SECRET_KEY name one.
+    tls
+        Answer TLS on all ports: permissive answers plaintext too, required does not.
+    tls_cert
+        Certificate chain in PEM, read again at SIGHUP; default: a self-signed one, made with openssl.
+    tls_key
+        Its key in PEM, without a password.
     output
         json prints the addresses as one JSON object; the ready line stays text.
     """
     from millstream.client.environment import credentials_of_environment
+    from millstream.security.tls import TlsFiles, TlsMode
     from millstream.server.all_in_one import AllInOneOptions
 
+    if (tls_cert is None) != (tls_key is None) or (tls_cert is not None and tls is None):
+        print("error: --tls-cert and --tls-key belong together, with --tls.", file=sys.stderr)
+        return ExitCode.USAGE
     options = AllInOneOptions(
         directory=directory,
         host=host,
@@ -81,6 +95,8 @@ def quickstart(
         advertised_host=advertised_host,
         secure=secure,
         first_user=credentials_of_environment() if secure else None,
+        tls=TlsMode(tls) if tls else None,
+        tls_files=TlsFiles(tls_cert, tls_key) if tls_cert and tls_key else None,
     )
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(options, output))
@@ -104,11 +120,16 @@ async def _serve(options: AllInOneOptions, output: OutputFormat | None) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     server = AllInOne(options)
+    if options.tls is not None:
+        loop.add_signal_handler(signal.SIGHUP, server.reload_certificate)
     endpoints = await server.start()
     try:
         _announce(endpoints, options, output)
-        if options.secure and output != "json":
-            _announce_access(options, server.made_user)
+        if output != "json":
+            if options.secure:
+                _announce_access(options, server.made_user)
+            if options.tls is not None:
+                _announce_tls(options)
         print(f"ready in {time.monotonic() - _started_s:.2f} s", flush=True)
         await stopped.wait()
     finally:
@@ -158,3 +179,12 @@ def _announce_access(options: AllInOneOptions, made: Credentials | None) -> None
     if file.exists():
         lines.append(f"  first, in the other terminal: set -a; . {file}; set +a")
     print("\n".join([*lines, ""]), flush=True)
+
+
+def _announce_tls(options: AllInOneOptions) -> None:
+    assert options.tls is not None
+    print(f"TLS is {options.tls.value} on all ports")
+    if options.tls_files is None:
+        file = options.directory / "tls" / "certificate.pem"
+        print(f"  for our own commands: export MILLSTREAM_TLS_CA={file}")
+    print(flush=True)

@@ -6,6 +6,7 @@ Meant for command lines and for worker processes, so importing it stays cheap.
 from __future__ import annotations
 
 import os
+import ssl
 import time
 from collections.abc import Iterator, Sequence
 from types import TracebackType
@@ -14,7 +15,7 @@ from typing import Self, TypeVar
 from millstream.client import requests
 from millstream.client.blocking_connection import BlockingConnection
 from millstream.client.conversations import Ask, Conversation, Conversations, parse_addresses
-from millstream.client.environment import credentials_of_environment
+from millstream.client.environment import credentials_of_environment, tls_of_environment
 from millstream.client.placement import Placement
 from millstream.client.values import BrokerQueueRange, PullBatch, QueueAddress, Sent, range_is_gone
 from millstream.model.errors import MillstreamError
@@ -39,7 +40,8 @@ class BlockingClient:
 
     `nameserver` is `host:port`, several separated by `;`. Every call raises Unreachable or TimedOut (after
     `timeout_s`), or the server's refusal. `group` names the application where a request must name one. `credentials`
-    sign the requests; by default those of MILLSTREAM_ACCESS_KEY and MILLSTREAM_SECRET_KEY, if they are set.
+    sign the requests; by default those of MILLSTREAM_ACCESS_KEY and MILLSTREAM_SECRET_KEY, if they are set. `tls` is
+    what servers are verified with; by default the certificates of MILLSTREAM_TLS_CA; without either, plaintext is used.
     """
 
     def __init__(
@@ -49,9 +51,11 @@ class BlockingClient:
         timeout_s: float = 3.0,
         group: str = requests.DEFAULT_GROUP,
         credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._timeout_s = timeout_s
         self._credentials = credentials or credentials_of_environment()
+        self._tls = tls or tls_of_environment()
         self.group = group
         self.conversations = Conversations(parse_addresses(nameserver), group=group)
         self._placement = Placement()
@@ -221,6 +225,8 @@ class BlockingClient:
         if connection is None or not connection.is_open:
             if connection is not None:
                 connection.close()
-            connection = BlockingConnection(ask.address, timeout_s=self._timeout_s, credentials=self._credentials)
+            connection = BlockingConnection(
+                ask.address, timeout_s=self._timeout_s, credentials=self._credentials, tls=self._tls
+            )
             self._connections[ask.address] = connection
         return connection.request(ask.command, self._timeout_s + ask.extra_wait_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
+import ssl
 import time
 from typing import Final
 
@@ -22,7 +23,14 @@ _OPAQUE_LIMIT: Final = 0x7FFF_FFFF
 class BlockingConnection:
     """A connection to `host:port`. After any error it is closed and of no more use."""
 
-    def __init__(self, address: str, *, timeout_s: float, credentials: Credentials | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        timeout_s: float,
+        credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         """Connect; Unreachable where nothing answers in time. `credentials` sign the requests."""
         self._address = address
         self._credentials = credentials
@@ -31,6 +39,8 @@ class BlockingConnection:
         host, _, port = address.rpartition(":")
         try:
             self._socket = socket.create_connection((host.strip("[]"), int(port)), timeout_s)
+            if tls is not None:
+                self._socket = tls.wrap_socket(self._socket, server_hostname=host.strip("[]"))
         except TimeoutError:
             raise Unreachable(f"{address} does not answer within {timeout_s:g} s.") from None
         except OSError as error:

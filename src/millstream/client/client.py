@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from types import TracebackType
 from typing import Self, TypeVar
 
 from millstream.client import requests
 from millstream.client.conversations import Ask, Conversation, Conversations, parse_addresses
-from millstream.client.environment import credentials_of_environment
+from millstream.client.environment import credentials_of_environment, tls_of_environment
 from millstream.client.values import BrokerQueueRange, QueueAddress
 from millstream.model.errors import MillstreamError
 from millstream.model.group import GroupConfig
@@ -31,7 +32,8 @@ class Client:
 
     `nameserver` is `host:port`, several separated by `;`. Every call raises Unreachable or TimedOut (after
     `timeout_s`), or the server's refusal. `group` names the application where a request must name one. `credentials`
-    sign the requests; by default those of MILLSTREAM_ACCESS_KEY and MILLSTREAM_SECRET_KEY, if they are set.
+    sign the requests; by default those of MILLSTREAM_ACCESS_KEY and MILLSTREAM_SECRET_KEY, if they are set. `tls` is
+    what servers are verified with; by default the certificates of MILLSTREAM_TLS_CA; without either, plaintext is used.
     """
 
     def __init__(
@@ -41,9 +43,11 @@ class Client:
         timeout_s: float = 3.0,
         group: str = requests.DEFAULT_GROUP,
         credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.timeout_s = timeout_s
         self._credentials = credentials or credentials_of_environment()
+        self._tls = tls or tls_of_environment()
         self.group = group
         self.conversations = Conversations(parse_addresses(nameserver), group=group)
         self._connections: dict[str, asyncio.Task[RemotingConnection]] = {}
@@ -145,7 +149,10 @@ class Client:
             host, _, port = address.rpartition(":")
             opening = asyncio.ensure_future(
                 RemotingConnection.open(
-                    Address(host.strip("[]"), int(port)), timeout_s=self.timeout_s, credentials=self._credentials
+                    Address(host.strip("[]"), int(port)),
+                    timeout_s=self.timeout_s,
+                    credentials=self._credentials,
+                    tls=self._tls,
                 )
             )
             self._connections[address] = opening

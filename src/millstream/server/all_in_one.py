@@ -16,13 +16,16 @@ from millstream.cluster.nameserver import BrokerRegistration, RouteRegistry
 from millstream.cluster.permissions import NAMESERVER_NEEDS
 from millstream.cluster.remoting import nameserver_handlers
 from millstream.model.clock import Clock, SystemClock
+from millstream.model.errors import StartRefused
 from millstream.model.message import Address
 from millstream.proxy.grpc.server import GrpcServer
 from millstream.proxy.local import LocalBackend
 from millstream.proxy.processor import Processor
 from millstream.security.guard import Guard
 from millstream.security.signature import Credentials
+from millstream.security.tls import ServerIdentity, TlsFiles, TlsMode
 from millstream.server.access import has_users, open_guard
+from millstream.server.certificate import own_certificate
 from millstream.store.message_store import StoreOptions
 from millstream.store.retention import RetentionPolicy
 from millstream.transport.gate import RemotingGate
@@ -44,7 +47,7 @@ class AllInOneOptions:
     `host` stands for all addresses.
 
     `secure` turns access control on; a directory without a super user gets `first_user`, or `admin` with a random
-    secret.
+    secret. `tls` answers TLS on all ports, with `tls_files` or a certificate of its own.
     """
 
     directory: Path
@@ -57,6 +60,8 @@ class AllInOneOptions:
     advertised_host: str | None = None
     secure: bool = False
     first_user: Credentials | None = None
+    tls: TlsMode | None = None
+    tls_files: TlsFiles | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,7 @@ class AllInOne:
         self._clock = clock or SystemClock()
         self._resources = AsyncExitStack()
         self._guard: Guard | None = None
+        self._tls: tuple[ServerIdentity, TlsMode] | None = None
         self.made_user: Credentials | None = None
         """The super user that this start had to make."""
 
@@ -87,6 +93,15 @@ class AllInOne:
             await self.close()
             raise
 
+    def reload_certificate(self) -> None:
+        """Read the certificate again, for new connections; where that fails the log says so and the old one holds."""
+        if self._tls is None:
+            return
+        try:
+            self._tls[0].reload()
+        except StartRefused as error:
+            _log.error("%s", error)
+
     async def close(self) -> None:
         """Take no more requests, answer what is under way, write what is to be kept."""
         await self._resources.aclose()
@@ -96,7 +111,9 @@ class AllInOne:
         host = options.advertised_host or _reachable_host(options.host)
         # The broker's port is taken before its log is opened: the records carry the port, and a port in use is
         # found before any file is touched. Nobody finds the broker until the nameserver listens, which comes last.
+        self._open_tls(host)
         broker_server = RemotingServer({}, options.host, options.remoting_port, clock=self._clock)
+        broker_server.tls = self._tls
         broker_address = Address(host, await broker_server.start())
         self._resources.push_async_callback(broker_server.close)
         broker = await self._open_broker(broker_address)
@@ -109,6 +126,12 @@ class AllInOne:
         grpc_port = await self._open_proxy(broker, host)
         nameserver_port = await self._open_nameserver(broker)
         return Endpoints(Address(host, nameserver_port), broker_address, Address(host, grpc_port))
+
+    def _open_tls(self, host: str) -> None:
+        options = self._options
+        if options.tls is not None:
+            files = options.tls_files or own_certificate(options.directory, [host])
+            self._tls = ServerIdentity(files), options.tls
 
     def _open_access_control(self) -> None:
         """After the broker: it has the directory's lock by then."""
@@ -135,7 +158,12 @@ class AllInOne:
         told = self._options.advertised_host
         advertised = None if told is None else Address(told, 0)
         server = GrpcServer(
-            processor, self._options.host, self._options.grpc_port, advertised=advertised, guard=self._guard
+            processor,
+            self._options.host,
+            self._options.grpc_port,
+            advertised=advertised,
+            guard=self._guard,
+            tls=self._tls,
         )
         port = await server.start()
         self._resources.push_async_callback(server.close)
@@ -155,6 +183,7 @@ class AllInOne:
             self._options.nameserver_port,
             clock=self._clock,
         )
+        server.tls = self._tls
         server.gate = RemotingGate(self._guard, NAMESERVER_NEEDS) if self._guard else None
         port = await server.start()
         self._resources.push_async_callback(server.close)

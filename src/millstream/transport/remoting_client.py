@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 from typing import Final, cast
 
 from millstream.model.errors import ConnectionFailed, MillstreamError, TimedOut, Unreachable
@@ -44,19 +45,26 @@ class RemotingConnection(asyncio.BufferedProtocol):
 
     @classmethod
     async def open(
-        cls, address: Address, *, timeout_s: float = 3.0, credentials: Credentials | None = None
+        cls,
+        address: Address,
+        *,
+        timeout_s: float = 3.0,
+        credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> RemotingConnection:
         """A connection to `address`, whose requests `credentials` sign; Unreachable where nothing answers in time."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout_s):
                 _, connection = await loop.create_connection(
-                    lambda: cls(address, credentials), address.host, address.port
+                    lambda: cls(address, credentials), address.host, address.port, ssl=tls
                 )
         except TimeoutError:
             raise Unreachable(f"{address.host}:{address.port} does not answer within {timeout_s:g} s.") from None
         except OSError as error:
-            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+            # The number of a TLS error is none of the system's.
+            is_system = error.errno and error.errno > 0 and not isinstance(error, ssl.SSLError)
+            reason = os.strerror(error.errno or 0) if is_system else str(error)
             raise Unreachable(f"{address.host}:{address.port} cannot be reached: {reason}.") from None
         return connection
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final, cast
@@ -20,6 +21,8 @@ from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.frame import MAX_FRAME_BYTES, FrameDecoder, encode_frame, written_parts
 from millstream.protocol.remoting.refusals import response_code_of
+from millstream.security.tls import ServerIdentity, TlsMode
+from millstream.transport.doorway import HANDSHAKE_LIMIT_S, Doorway
 from millstream.transport.gate import RemotingGate
 from millstream.transport.listening import listen_refused
 
@@ -267,7 +270,9 @@ class RemotingServer:
         self._host = host
         self._port = port
         self._clock = clock or SystemClock()
-        self._server: asyncio.Server | None = None
+        self.tls: tuple[ServerIdentity, TlsMode] | None = None
+        """What is shown to TLS clients, and whether others are let in; set before `start`."""
+        self._server: asyncio.Server | Doorway | None = None
         self._connections: set[Connection] = set()
         self._idle_check: asyncio.TimerHandle | None = None
         # One for all, because a loop asks for it right before it reads and hands it over right after.
@@ -283,13 +288,33 @@ class RemotingServer:
         loop = asyncio.get_running_loop()
         _keep_freed_memory()
         try:
-            self._server = await loop.create_server(
-                lambda: Connection(self, self._clock), self._host, self._port, backlog=1024
-            )
+            port = await self._listen(loop)
         except OSError as error:
             raise listen_refused(self._host, self._port, error) from None
         self._idle_check = loop.call_later(_IDLE_CHECK_S, self._repeat_idle_check)
+        return port
+
+    async def _listen(self, loop: asyncio.AbstractEventLoop) -> int:
+        if self.tls is not None:
+            self._server = Doorway(self._enter)
+            return await self._server.start(self._host, self._port)
+        self._server = await loop.create_server(
+            lambda: Connection(self, self._clock), self._host, self._port, backlog=1024
+        )
         return int(self._server.sockets[0].getsockname()[1])
+
+    async def _enter(self, connection: socket.socket, is_tls: bool) -> None:
+        """Take a connection that came through the doorway."""
+        assert self.tls is not None
+        identity, mode = self.tls
+        if mode is TlsMode.REQUIRED and not is_tls:
+            raise ConnectionAbortedError("plaintext where TLS is required")
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: Connection(self, self._clock),
+            connection,
+            ssl=identity.context if is_tls else None,
+            ssl_handshake_timeout=HANDSHAKE_LIMIT_S if is_tls else None,
+        )
 
     async def close(self) -> None:
         """Stop listening, let requests under way end for `CLOSE_GRACE_S`, then close every connection."""

@@ -9,12 +9,15 @@ from millstream.model.errors import StartRefused
 from millstream.model.message import Address
 from millstream.proxy.grpc.adapter import MessagingAdapter
 from millstream.proxy.grpc.endpoints import Advertised
+from millstream.proxy.grpc.front import Front
 from millstream.proxy.grpc.transport import GrpcTransport
 from millstream.proxy.processor import Processor
 from millstream.security.guard import Guard
+from millstream.security.tls import ServerIdentity, TlsMode
 
 __all__ = ["GrpcServer"]
 
+_INNER_TARGET = "127.0.0.1:0"
 _WILDCARDS = ("", "0.0.0.0", "::")
 
 
@@ -23,6 +26,8 @@ class GrpcServer:
 
     Routes tell clients to dial `advertised` (its port 0 means the bound one). Without it that is the host itself, or,
     where it stands for all addresses of the machine, the address by which each client came.
+
+    `guard` is the access control, `tls` what is shown to TLS clients and whether others are let in.
     """
 
     def __init__(
@@ -33,32 +38,47 @@ class GrpcServer:
         *,
         advertised: Address | None = None,
         guard: Guard | None = None,
+        tls: tuple[ServerIdentity, TlsMode] | None = None,
     ) -> None:
         self._processor = processor
         self._host = host
         self._port = port
         self._advertised = advertised
         self._guard = guard
+        self._tls = tls
+        self._front: Front | None = None
         self._transport: GrpcTransport | None = None
 
     async def start(self) -> int:
         """Listen; the bound port. StartRefused with PORT_IN_USE or ADDRESS_NOT_LOCAL where that fails."""
         _check_free(self._host, self._port)
         transport = GrpcTransport()
-        target = f"[{self._host}]:{self._port}" if ":" in self._host else f"{self._host or '[::]'}:{self._port}"
         try:
-            port = transport.bind(target)
+            port = await self._bind(transport)
         except OSError:
             raise _port_in_use(self._host, self._port) from None
         await transport.serve(MessagingAdapter(self._processor, self._reachable(port), guard=self._guard))
         self._transport = transport
         return port
 
+    async def _bind(self, transport: GrpcTransport) -> int:
+        identity, mode = self._tls or (None, None)
+        if mode is not TlsMode.PERMISSIVE:
+            target = f"[{self._host}]:{self._port}" if ":" in self._host else f"{self._host or '[::]'}:{self._port}"
+            return transport.bind(target, identity)
+        self._front = Front(transport.bind(_INNER_TARGET), transport.bind(_INNER_TARGET, identity))
+        transport.peer_of = self._front.peer_of
+        return await self._front.start(self._host, self._port)
+
     async def close(self, grace_s: float = 1.0) -> None:
         """Take no more calls and answer those under way for up to `grace_s`; long polls end at once."""
+        if self._front is not None:
+            self._front.close()
         if self._transport is not None:
             await self._transport.close(grace_s)
             self._transport = None
+        if self._front is not None:
+            self._front.cut_off()
 
     def _reachable(self, port: int) -> Advertised:
         if self._advertised is not None:

@@ -20,6 +20,7 @@ from millstream.proxy.grpc.call import PEER_KEY
 from millstream.proxy.grpc.intake import Intake
 from millstream.proxy.grpc.request import decode_request
 from millstream.proxy.grpc.sturdy_server import sturdy_server
+from millstream.security.tls import ServerIdentity
 
 __all__ = [
     "MAX_CALLS",
@@ -109,15 +110,20 @@ class GrpcTransport:
     """A listening gRPC server. Build, `bind`, `serve`, `close`; once each, in one event loop."""
 
     def __init__(self) -> None:
+        self.peer_of: Callable[[int], str | None] | None = None
+        """Who is behind a port of this machine, where a front carries the connections; None where there is none."""
         self._server = sturdy_server(_OPTIONS)
         self._streams: set[asyncio.Task[Any]] = set()
         self._adapter: MessagingAdapter | None = None
         self._closing = False
 
-    def bind(self, target: str) -> int:
-        """Take the port of `host:port`; the bound port. OSError where that fails."""
+    def bind(self, target: str, identity: ServerIdentity | None = None) -> int:
+        """Take the port of `host:port`, with an identity for TLS; the bound port. OSError where that fails."""
         try:
-            port = self._server.add_insecure_port(target)
+            if identity is None:
+                port = self._server.add_insecure_port(target)
+            else:
+                port = self._server.add_secure_port(target, _server_credentials(identity))
         except RuntimeError as error:
             raise OSError(str(error)) from None
         if port == 0:
@@ -127,7 +133,7 @@ class GrpcTransport:
     async def serve(self, adapter: MessagingAdapter) -> None:
         """Answer calls from now on."""
         self._adapter = adapter
-        calls = _Calls(adapter, self._streams, lambda: self._closing)
+        calls = _Calls(adapter, self._streams, lambda: self._closing, self.peer_of)
         handlers = {name: calls.handler(method) for name, method in METHODS.items()}
         self._server.add_registered_method_handlers(SERVICE_NAME, handlers)
         await self._server.start()
@@ -151,10 +157,17 @@ class _Calls:
     anybody could refuse it, and log a stack trace for bytes that are none.
     """
 
-    def __init__(self, adapter: MessagingAdapter, streams: set[asyncio.Task[Any]], closing: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        adapter: MessagingAdapter,
+        streams: set[asyncio.Task[Any]],
+        closing: Callable[[], bool],
+        peer_of: Callable[[int], str | None] | None,
+    ) -> None:
         self._adapter = adapter
         self._streams = streams
         self._closing = closing
+        self._peer_of = peer_of
         self._under_way = 0
         self._intake = Intake()
         self._requests = Budget(
@@ -174,7 +187,7 @@ class _Calls:
 
     def _unary(self, method: Method) -> _Handler:
         async def answer(_: Any, context: Any) -> Message:
-            metadata = _metadata(context)
+            metadata = self._metadata(context)
             try:
                 request, share = await self._admit(method, context, metadata[PEER_KEY])
             except Refused as error:
@@ -188,7 +201,7 @@ class _Calls:
 
     def _streaming(self, method: Method) -> _Handler:
         async def answer(_: Any, context: Any) -> None:
-            metadata = _metadata(context)
+            metadata = self._metadata(context)
             task = asyncio.current_task()
             assert task is not None
             try:
@@ -211,7 +224,7 @@ class _Calls:
             except Refused as error:
                 await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
             try:
-                answers = self._adapter.telemetry(_metadata(context), _decoded(method, requests))
+                answers = self._adapter.telemetry(self._metadata(context), _decoded(method, requests))
                 await _write_all(answers, context)
             except StreamEnded as error:
                 await context.abort(_STREAM_CODES[error.reason], str(error))
@@ -244,6 +257,15 @@ class _Calls:
         if self._under_way >= MAX_CALLS:
             raise ConsumeRefused("TOO_MANY_REQUESTS", f"{self._under_way} calls are under way, which is the limit.")
         self._under_way += 1
+
+    def _metadata(self, context: Any) -> dict[str, str]:
+        found = {key: value for key, value in context.invocation_metadata() if isinstance(value, str)}
+        # gRPC writes the peer as `ipv4:192.0.2.7:50312` or `ipv6:%5B::1%5D:50312`.
+        peer = unquote(context.peer().partition(":")[2])
+        if self._peer_of is not None:
+            peer = self._peer_of(int(peer.rpartition(":")[2])) or peer
+        found[PEER_KEY] = peer
+        return found
 
     def _interruptible(self, handler: _Handler) -> _Handler:
         """The handler of a stream that lives as long as its client: `close` ends it and says that the server goes."""
@@ -280,8 +302,18 @@ def _serialize(message: Message) -> bytes:
     return message.SerializeToString()
 
 
-def _metadata(context: Any) -> dict[str, str]:
-    found = {key: value for key, value in context.invocation_metadata() if isinstance(value, str)}
-    # gRPC writes the peer as `ipv4:192.0.2.7:50312` or `ipv6:%5B::1%5D:50312`.
-    found[PEER_KEY] = unquote(context.peer().partition(":")[2])
-    return found
+def _server_credentials(identity: ServerIdentity) -> grpc.ServerCredentials:
+    """Asks the identity at each new connection whether it has changed."""
+    told = identity.version
+
+    def configuration() -> Any:
+        return grpc.ssl_server_certificate_configuration([(identity.key_pem, identity.chain_pem)])
+
+    def changed() -> Any:
+        nonlocal told
+        if told == identity.version:
+            return None
+        told = identity.version
+        return configuration()
+
+    return grpc.dynamic_ssl_server_credentials(configuration(), changed)

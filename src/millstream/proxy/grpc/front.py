@@ -1,0 +1,80 @@
+"""A gRPC port that answers TLS and plaintext: gRPC's own listeners answer one of the two, so this one stands before.
+
+Each connection is handed to one of two inner listeners on 127.0.0.1 and its bytes are carried on as they are: TLS ends
+inside gRPC. Every byte passes through this process once more; a port for TLS alone has no such front.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Final
+
+from millstream.transport.doorway import Doorway
+from millstream.transport.relay import Relay
+
+__all__ = ["MAX_CONNECTIONS", "Front"]
+
+MAX_CONNECTIONS: Final = 5_000
+"""Connections that are carried at most, of two sockets each; the next one is closed at once."""
+
+_INNER_HOST = "127.0.0.1"
+
+
+class Front:
+    """Carries connections to the inner ports, and knows who is at the far end of each."""
+
+    def __init__(self, plain_port: int, tls_port: int) -> None:
+        self._ports = {False: plain_port, True: tls_port}
+        self._doorway = Doorway(self._enter)
+        self._outer: dict[int, _Outer] = {}
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; the bound port. OSError where that fails."""
+        return await self._doorway.start(host, port)
+
+    def close(self) -> None:
+        """Stop listening; what is under way goes on."""
+        self._doorway.close()
+
+    def cut_off(self) -> None:
+        """Close what is under way."""
+        for outer in list(self._outer.values()):
+            outer.close()
+
+    def peer_of(self, inner_port: int) -> str | None:
+        """`host:port` of the client whose connection arrives inside from that port; None for others."""
+        outer = self._outer.get(inner_port)
+        return None if outer is None else outer.peer
+
+    async def _enter(self, connection: socket.socket, is_tls: bool) -> None:
+        if len(self._outer) >= MAX_CONNECTIONS:
+            raise ConnectionAbortedError(f"{MAX_CONNECTIONS} connections are open")
+        loop = asyncio.get_running_loop()
+        host, port = connection.getpeername()[:2]
+        inner = Relay()
+        await loop.create_connection(lambda: inner, _INNER_HOST, self._ports[is_tls])
+        number = inner.local_port
+        outer = _Outer(inner, f"[{host}]:{port}" if ":" in host else f"{host}:{port}", self._outer, number)
+        self._outer[number] = outer
+        try:
+            # Only now the first bytes are read: the peer is known before any call arrives.
+            await loop.connect_accepted_socket(lambda: outer, connection)
+        except BaseException:
+            self._outer.pop(number, None)
+            inner.close()
+            raise
+
+
+class _Outer(Relay):
+    """The client's end."""
+
+    def __init__(self, inner: Relay, peer: str, among: dict[int, _Outer], number: int) -> None:
+        super().__init__(inner)
+        self.peer = peer
+        self._among = among
+        self._number = number
+
+    def connection_lost(self, error: Exception | None) -> None:
+        super().connection_lost(error)
+        self._among.pop(self._number, None)
