@@ -18,6 +18,10 @@ MAX_SOURCES: Final = 100
 """Addresses of one entry at most."""
 
 
+_KNOWN_NAMES = 4096
+"""Names whose wishes are remembered: busy ones are asked about at every message."""
+
+
 class Action(Enum):
     """What can be done to a resource. ALL stands in entries only; RocketMQ also writes it `Any`."""
 
@@ -53,17 +57,20 @@ class Wish:
     actions: tuple[Action, ...]
 
     @classmethod
+    @lru_cache(maxsize=_KNOWN_NAMES)
     def publish(cls, topic: str) -> Wish:
         """To send to a topic. Into a group's own topics its consumers send, when they give a message back."""
         resource = Resource.topic(topic)
         return cls(resource, (Action.SUB if resource.kind is ResourceKind.GROUP else Action.PUB,))
 
     @classmethod
+    @lru_cache(maxsize=_KNOWN_NAMES)
     def read(cls, topic: str) -> Wish:
         """To consume a topic's messages."""
         return cls(Resource.topic(topic), (Action.SUB,))
 
     @classmethod
+    @lru_cache(maxsize=_KNOWN_NAMES)
     def consume(cls, group: str) -> Wish:
         """To consume as a member of a group."""
         return cls(Resource.group(group), (Action.SUB,))

@@ -83,18 +83,18 @@ def parse_authorization(header: str) -> Authorization | None:
 
 def header_digest(secret: str, date_time: str) -> bytes:
     """The digest over a gRPC call's x-mq-date-time."""
-    return hmac.digest(secret.encode(), date_time.encode(), "sha1")
+    return hmac.new(secret.encode(), date_time.encode(), "sha1").digest()
 
 
 def signed_fields_digest(
     secret: str, ext: Mapping[str, str], parts: Iterable[bytes | memoryview], *, version: int
 ) -> bytes:
     """The digest over a remoting request's fields and the parts of its body. `version` is the sender's."""
-    state = hmac.new(secret.encode(), digestmod="sha1")
-    for name in sorted(ext):
-        left_out = name == _UNIQUE_KEY_QUERY and version <= _LAST_VERSION_WITHOUT_UNIQUE_KEY_QUERY
-        if name != SIGNATURE and not left_out:
-            state.update(ext[name].encode("utf-8", "surrogatepass"))
+    old = version <= _LAST_VERSION_WITHOUT_UNIQUE_KEY_QUERY
+    left_out = (SIGNATURE, _UNIQUE_KEY_QUERY) if old else (SIGNATURE,)
+    fields = "".join([ext[name] for name in sorted(ext) if name not in left_out]).encode("utf-8", "surrogatepass")
+    # Not hmac.digest: where OpenSSL looks the algorithm up by its name, a call takes 9 µs instead of 5.
+    state = hmac.new(secret.encode(), fields, "sha1")
     for part in parts:
         state.update(part)
     return state.digest()

@@ -13,6 +13,8 @@ from millstream.security.resource import Resource, ResourceKind
 
 __all__ = ["Needs", "RemotingGate", "action_name", "everything", "nothing_more", "reader", "topic_field"]
 
+_NAMES = {int(code): code.name for code in RequestCode}
+
 Needs = Callable[[RemotingCommand], Iterable[Wish]]
 """What a request of one code needs; raises the refusal of a request that cannot be read."""
 
@@ -39,7 +41,7 @@ class RemotingGate:
 
 def action_name(code: int) -> str:
     """The name of a request code, as the audit tells it."""
-    return RequestCode(code).name if code in RequestCode._value2member_map_ else f"request code {code}"
+    return _NAMES.get(code) or f"request code {code}"
 
 
 def nothing_more(_command: RemotingCommand) -> tuple[Wish, ...]:

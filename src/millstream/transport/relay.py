@@ -14,12 +14,13 @@ _WRITE_HIGH_WATER_BYTES: Final = 256 * 1024
 class Relay(asyncio.Protocol):
     """One end. Whatever arrives is written to the other end, which is closed when this one is.
 
-    The first end waits, and reads nothing, until the second one is made with it.
+    The first end keeps what arrives before the second one is made with it.
     """
 
     def __init__(self, other: Relay | None = None) -> None:
         self.other = other
         self._transport: asyncio.Transport | None = None
+        self._early: list[bytes] = []
         if other is not None:
             other.other = self
 
@@ -32,15 +33,16 @@ class Relay(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=_WRITE_HIGH_WATER_BYTES)
-        if self.other is None:
-            # The server of HTTP/2 speaks first; until there is another end, there is nowhere to put that.
-            self._transport.pause_reading()
-        elif self.other._transport is not None:
-            self.other._transport.resume_reading()
+        if self.other is not None:
+            early, self.other._early = self.other._early, []
+            self._transport.writelines(early)
 
     def data_received(self, data: bytes) -> None:
         if self.other is not None and self.other._transport is not None:
             self.other._transport.write(data)
+        else:
+            # A server of HTTP/2 speaks first, with one short frame. Not paused instead: uvloop would read all the same.
+            self._early.append(data)
 
     def pause_writing(self) -> None:
         if self.other is not None and self.other._transport is not None:
