@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from pathlib import Path
 
 from millstream.broker.access_file import open_access_book
@@ -35,3 +36,10 @@ def sample_guard(directory: Path, clock: Clock | None = None) -> Guard:
         ],
     )
     return Guard(book, AuditLog(clock), clock=clock)
+
+
+def signed_headers(credentials: Credentials, date: str = "20260730T120000Z") -> dict[str, str]:
+    """The headers by which official clients sign their calls."""
+    digest = hmac.new(credentials.secret_key.encode(), date.encode(), "sha1").hexdigest()
+    said = f"MQv2-HMAC-SHA1 Credential={credentials.access_key}, SignedHeaders=x-mq-date-time, Signature={digest}"
+    return {"x-mq-date-time": date, "authorization": said}

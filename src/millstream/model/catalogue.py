@@ -44,7 +44,7 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (2201, "GROUP_NOT_FOUND", "The consumer group does not exist.", "Create it: millstream group create NAME."),
     (2202, "ILLEGAL_GROUP", "The group's name is not legal or is reserved for the system.", "Use letters, digits, _ - % |, at most 120 characters."),
     (2203, "GROUP_EXISTS", "A group of that name exists with other settings.", "Choose another name."),
-    (2301, "UNAUTHORIZED", "The credentials are missing or were not accepted.", "Set MILLSTREAM_ACCESS_KEY and MILLSTREAM_SECRET_KEY; the server's audit log has the reason."),
+    (2301, "UNAUTHORIZED", "The credentials are missing or were not accepted.", "Give the client the keys of a user, our own by MILLSTREAM_ACCESS_KEY and MILLSTREAM_SECRET_KEY; the server's audit log has the reason."),
     (2302, "ACCESS_DENIED", "The user may not do that.", "Let a super user grant it: millstream acl grant USER ACTION RESOURCE."),
     (2303, "USER_NOT_FOUND", "The user does not exist.", "Create it: millstream acl user create NAME."),
     (2304, "USER_EXISTS", "A user of that name exists.", "Choose another name, or change it: millstream acl user update NAME."),

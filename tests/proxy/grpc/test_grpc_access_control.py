@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 from service_calls import METADATA, Service, message, receive_request
 
-from access_samples import ANN, BOB, ROOT, sample_guard
+from access_samples import ANN, BOB, ROOT, sample_guard, signed_headers
 from millstream.model.clock import ManualClock
 from millstream.model.message import Address
 from millstream.protocol.grpc import messages as m
@@ -24,13 +23,10 @@ from millstream.security.policy import Entry
 from millstream.security.signature import Credentials
 
 NOT_OFFERED = m.NOT_IMPLEMENTED
-DATE = "20260730T120000Z"
 
 
-def headers(credentials: Credentials, date: str = DATE) -> dict[str, str]:
-    digest = hmac.digest(credentials.secret_key.encode(), date.encode(), "sha1").hex()
-    said = f"MQv2-HMAC-SHA1 Credential={credentials.access_key}, SignedHeaders=x-mq-date-time, Signature={digest}"
-    return {**METADATA, "x-mq-date-time": date, "authorization": said}
+def headers(credentials: Credentials) -> dict[str, str]:
+    return {**METADATA, **signed_headers(credentials)}
 
 
 @pytest.fixture

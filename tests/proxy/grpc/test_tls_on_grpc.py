@@ -13,9 +13,8 @@ import grpc.aio
 import pytest
 from memory_backend import MemoryBackend
 from service_calls import METADATA, message, receive_request, until
-from test_grpc_access_control import headers
 
-from access_samples import sample_guard
+from access_samples import BOB, sample_guard, signed_headers
 from certificates import identity_in, needs_openssl
 from millstream.model.errors import StartRefused
 from millstream.protocol.grpc import messages as m
@@ -24,7 +23,6 @@ from millstream.proxy.grpc.server import GrpcServer
 from millstream.proxy.processor import Processor
 from millstream.security.guard import Guard
 from millstream.security.policy import Entry
-from millstream.security.signature import Credentials
 from millstream.security.tls import ServerIdentity, TlsFiles, TlsMode
 
 pytestmark = needs_openssl
@@ -93,7 +91,7 @@ async def test_the_front_does_not_hide_who_calls(
 ) -> None:
     guard = sample_guard(tmp_path)
     guard.book.put_entries("bob", [Entry.read("Topic:orders", ["Pub"], ["127.0.0.1"], "Allow")])
-    signed = tuple(headers(Credentials("bob", "secret-of-bob")).items())
+    signed = (*CLIENT_ID, *signed_headers(BOB).items())
     async with serving(processor, ServerIdentity(files), TlsMode.PERMISSIVE, guard) as port:
         for trusted in (files, None):
             async with dialled(port, trusted) as channel:
