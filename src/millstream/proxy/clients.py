@@ -48,6 +48,8 @@ class ClientRecord:
 
     client_id: str
     last_seen_s: float
+    owner: str = ""
+    """The user who speaks for it; blank where access control is off."""
     kind: str = ""
     groups: set[str] = field(default_factory=set)
     topics: frozenset[str] = frozenset()
@@ -92,6 +94,11 @@ class ClientTable:
     def find(self, client_id: str) -> ClientRecord | None:
         """The record of a client, or None."""
         return self._records.get(client_id)
+
+    def owner(self, client_id: str) -> str:
+        """The user who speaks for a client; blank where there is none."""
+        record = self._records.get(client_id)
+        return "" if record is None else record.owner
 
     def all(self) -> list[ClientRecord]:
         """Every client, in the order in which they came."""

@@ -125,9 +125,10 @@ class Processor:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._sweeping = None
 
-    def seen(self, client_id: str) -> None:
-        """A sign of life of a client."""
-        self.clients.seen(client_id, self._clock.monotonic_s())
+    def seen(self, client_id: str, owner: str = "") -> None:
+        """A sign of life of a client, which belongs to the user `owner` from its first one on."""
+        record = self.clients.seen(client_id, self._clock.monotonic_s())
+        record.owner = record.owner or owner
 
     def declare(self, client_id: str, kind: str, *, group: str = "", topics: Iterable[str] = ()) -> None:
         """What a client says that it is. Raises ILLEGAL_GROUP, ILLEGAL_TOPIC, TOO_MANY_REQUESTS."""

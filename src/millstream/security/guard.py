@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NoReturn
 
 from millstream.model.clock import Clock
 from millstream.model.errors import AccessRefused
@@ -97,6 +97,10 @@ class Guard:
             raise AccessRefused(
                 "ACCESS_DENIED", f"The user {name!r} is no super user, who alone may do this.", remedy=""
             )
+
+    def refuse_foreign_client(self, name: str, *, peer: str, action: str) -> NoReturn:
+        """Refuse a call under the client id of another user's client: UNAUTHORIZED."""
+        raise self._unauthorized(name, "the client id is another user's", peer, action)
 
     def _verdict(self, name: str, wish: Wish, peer: str, action: str) -> Verdict:
         key = (name, wish, peer)

@@ -186,8 +186,27 @@ async def test_a_streams_user_loses_it_with_the_account(guarded: Service, guard:
 
     answers = guarded.adapter.telemetry(guarded.metadata, said())
     assert (await anext(answers)).status.code == m.OK
+    assert (await anext(answers)).status.code == m.UNAUTHORIZED
     with pytest.raises(StreamEnded):
         await anext(answers)
+
+
+async def test_nobody_takes_the_place_of_another_users_client_or_ends_it(
+    guarded: Service, guard: Guard, processor: Processor
+) -> None:
+    guard.book.put_entries("bob", list(guard.book.entries("ann")))
+    assert (await guarded.send("orders")).status.code == m.OK
+    guarded.metadata = headers(BOB)
+    assert (await guarded.send("orders")).status.code == m.UNAUTHORIZED
+    ending = m.NotifyClientTerminationRequest()
+    assert (await guarded.call("NotifyClientTermination", ending)).status.code == m.UNAUTHORIZED
+    with pytest.raises(StreamEnded):
+        await guarded.telemetry(publishing("orders"))
+    guarded.metadata = headers(ANN)
+    assert (await guarded.call("NotifyClientTermination", ending)).status.code == m.OK
+    assert processor.clients.all() == []
+    guarded.metadata = headers(BOB)
+    assert (await guarded.send("orders")).status.code == m.OK
 
 
 async def test_the_audit_tells_who_was_refused_what_and_why(guarded: Service, caplog: pytest.LogCaptureFixture) -> None:

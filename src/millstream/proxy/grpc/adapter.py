@@ -102,9 +102,9 @@ class MessagingAdapter:
             if handler is None:
                 raise _not_offered(method)
             call = Call.of(metadata, deadline_s)
-            self._gate.check(name, metadata, request)
+            user = self._gate.check(name, metadata, request, self._processor.clients.owner(call.client_id))
             if name != "NotifyClientTermination":
-                self._processor.seen(call.client_id)
+                self._processor.seen(call.client_id, user)
             return await handler(call, request)
         except Exception as error:  # noqa: BLE001 - the edge of one call
             return method.response(status=_status(error, method, request))
@@ -119,8 +119,8 @@ class MessagingAdapter:
             if handler is None:
                 raise _not_offered(method)
             call = Call.of(metadata, deadline_s)
-            self._gate.check(name, metadata, request)
-            self._processor.seen(call.client_id)
+            user = self._gate.check(name, metadata, request, self._processor.clients.owner(call.client_id))
+            self._processor.seen(call.client_id, user)
             async with aclosing(handler(call, request)) as frames:
                 async for frame in frames:
                     yield frame
@@ -134,7 +134,9 @@ class MessagingAdapter:
         method = METHODS["Telemetry"]
         try:
             call = Call.of(metadata, None)
-            self._gate.check(method.name, metadata, m.TelemetryCommand())
+            owner = self._processor.clients.owner(call.client_id)
+            user = self._gate.check(method.name, metadata, m.TelemetryCommand(), owner)
+            self._processor.seen(call.client_id, user)
             async with aclosing(self._telemetry(call, self._let_in(metadata, requests))) as answers:
                 async for answer in answers:
                     yield answer

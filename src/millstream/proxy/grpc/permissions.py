@@ -25,24 +25,26 @@ class GrpcGate:
     def __init__(self, guard: Guard | None) -> None:
         self._guard = guard
 
-    def check(self, method: str, metadata: Mapping[str, str], request: Message) -> None:
-        """Return if the call may be answered; UNAUTHORIZED, ACCESS_DENIED."""
+    def check(self, method: str, metadata: Mapping[str, str], request: Message, owner: str = "") -> str:
+        """The user who may do what the call asks, blank where access control is off; UNAUTHORIZED, ACCESS_DENIED.
+
+        `owner` is the user whose client has used the call's client id, if there is one: what the server says to a
+        client may hold messages, and nobody else may take its place or end it.
+        """
         if self._guard is None:
-            return
+            return ""
         peer = metadata.get(PEER_KEY, "").rpartition(":")[0].strip("[]")
-        caller = self.caller(method, metadata, peer)
+        caller = self._guard.caller_of_headers(
+            metadata.get("authorization", ""), metadata.get("x-mq-date-time", ""), peer=peer, action=method
+        )
+        if owner not in ("", caller):
+            self._guard.refuse_foreign_client(caller, peer=peer, action=method)
         needs = NEEDS.get(method)
         if needs is None:
             self._guard.require_super(caller, peer=peer, action=method)
         else:
             self._guard.allow(caller, needs(request), peer=peer, action=method)
-
-    def caller(self, method: str, metadata: Mapping[str, str], peer: str) -> str:
-        """The user who signed the call's headers; UNAUTHORIZED."""
-        assert self._guard is not None
-        return self._guard.caller_of_headers(
-            metadata.get("authorization", ""), metadata.get("x-mq-date-time", ""), peer=peer, action=method
-        )
+        return caller
 
 
 def _route(request: m.QueryRouteRequest) -> Iterable[Wish]:
