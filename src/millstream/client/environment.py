@@ -1,14 +1,17 @@
-"""What clients take from the environment, so that workers and scripts need no secret in their arguments."""
+"""What clients take from the environment, so that workers and scripts need no secret in their arguments.
+
+Every command of the command line imports this, so what it needs is imported where it is used.
+"""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
 
-from millstream.security.signature import Credentials
-
 if TYPE_CHECKING:
     import ssl
+
+    from millstream.security.signature import Credentials
 
 __all__ = [
     "ACCESS_KEY_VARIABLE",
@@ -26,7 +29,11 @@ TLS_CA_VARIABLE = "MILLSTREAM_TLS_CA"
 def credentials_of_environment() -> Credentials | None:
     """The credentials of the two variables; None unless both are set."""
     access_key, secret_key = os.environ.get(ACCESS_KEY_VARIABLE), os.environ.get(SECRET_KEY_VARIABLE)
-    return Credentials(access_key, secret_key) if access_key and secret_key else None
+    if not access_key or not secret_key:
+        return None
+    from millstream.security.signature import Credentials
+
+    return Credentials(access_key, secret_key)
 
 
 def tls_of_environment() -> ssl.SSLContext | None:

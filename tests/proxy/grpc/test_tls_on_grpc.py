@@ -145,3 +145,13 @@ async def test_a_port_in_use_is_refused_with_its_number(processor: Processor, fi
             await second.start()
         assert refused.value.name == "PORT_IN_USE"
         await second.close(0)
+
+
+@pytest.mark.parametrize("mode", TlsMode)
+async def test_huge_headers_end_their_own_call_and_no_other(
+    processor: Processor, files: TlsFiles, mode: TlsMode
+) -> None:
+    async with serving(processor, ServerIdentity(files), mode) as port, dialled(port, files) as channel:
+        with pytest.raises(grpc.aio.AioRpcError):
+            await send(channel, metadata=(*CLIENT_ID, ("authorization", "x" * 200_000)))
+        assert await send(channel) == m.OK
