@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from broker_bench import Bench, bodies, open_bench, running, settle
+from broker_bench import Bench, bodies, open_bench, running, settle, until
 
 from millstream.broker.timers import Timers
 from millstream.model.clock import ManualClock
@@ -50,15 +50,6 @@ async def arrivals(bench: Bench, wanted: int = 1) -> list[str]:
             break
         await asyncio.sleep(0.005)
     return found
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Return once the condition holds, which takes a moment at most."""
-    for _ in range(1000):
-        if condition():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("the condition did not come to hold")
 
 
 async def nothing_arrives(bench: Bench) -> bool:

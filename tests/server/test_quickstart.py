@@ -16,7 +16,7 @@ from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
 from millstream.server.child import ServerProcess
 
-_FREE_PORTS = ("--grpc-port", "--remoting-port", "--nameserver-port")
+_FREE_PORTS = ("--grpc-port", "--remoting-port", "--nameserver-port", "--metrics-port")
 
 
 def start(directory: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -43,7 +43,7 @@ def test_it_prints_three_things_to_try_and_a_ready_line(tmp_path: Path) -> None:
     assert process.returncode == 0
 
 
-@pytest.mark.parametrize("option", ["--grpc-port", "--remoting-port", "--nameserver-port"])
+@pytest.mark.parametrize("option", _FREE_PORTS)
 def test_a_port_in_use_is_named(tmp_path: Path, option: str) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

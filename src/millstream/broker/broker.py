@@ -15,13 +15,14 @@ from millstream.broker.lite_expiry import LiteExpiry
 from millstream.broker.lite_popper import LitePopper
 from millstream.broker.lite_topics import LiteTopics
 from millstream.broker.long_poll import MAX_WAITING, MAX_WAITING_PER_KEY, LongPolls
-from millstream.broker.offsets import OffsetTable
+from millstream.broker.offsets import GroupPosition, OffsetTable
 from millstream.broker.pop import MAX_IN_FLIGHT
 from millstream.broker.popper import Popper
 from millstream.broker.puller import Puller
 from millstream.broker.reader import Reader
 from millstream.broker.saved_transactions import SavedTransactions
 from millstream.broker.sender import Sender
+from millstream.broker.statistics import Statistics
 from millstream.broker.timers import Timers
 from millstream.broker.topics import TopicRegistry
 from millstream.broker.transactions import TransactionOptions, Transactions
@@ -41,10 +42,12 @@ from millstream.model.operations import (
     SendReceipt,
 )
 from millstream.model.receipt import ReceiptHandle
+from millstream.model.topic import Permission, TopicConfig
 from millstream.model.transaction import Resolution
 from millstream.protocol.record import decode_record
+from millstream.protocol.trace import TRACE_TOPIC
 from millstream.store.appender import Appender
-from millstream.store.message_store import MessageStore, StoreOptions
+from millstream.store.message_store import MessageStore, PendingRecord, StoreOptions
 from millstream.store.snapshot import Snapshot
 
 __all__ = ["Broker", "BrokerOptions"]
@@ -98,6 +101,7 @@ class Broker:
         self.groups = GroupRegistry(Snapshot(config / "groups.json"), auto_create=self.options.auto_create_groups)
         self.polls = LongPolls(per_key=self.options.max_waiting_per_key, total=self.options.max_waiting)
         self._offsets = OffsetTable(Snapshot(config / "offsets.json"), max_in_flight=self.options.max_in_flight)
+        self.statistics = Statistics()
         self._upkeep: Upkeep | None = None
         self.topics.before_delete.append(self._forget_topic)
         self.groups.before_delete.append(self._forget_group)
@@ -131,8 +135,9 @@ class Broker:
             self.clock,
             self._store_options.store_host,
             self.name,
+            self.statistics,
         )
-        dead_letters = DeadLetters(self.topics, self._appender)
+        dead_letters = DeadLetters(self.topics, self._appender, self.statistics)
         self._lite = LitePopper(
             self.topics,
             self.groups,
@@ -162,7 +167,7 @@ class Broker:
     async def _start_timers(self) -> None:
         directory = self._directory / "store" / "timers"
         try:
-            self.timers = Timers(self.store, self._appender, self.topics, directory, self.clock)
+            self.timers = Timers(self.store, self._appender, self.topics, directory, self.clock, self.statistics)
             await self.timers.start()
         except BaseException as error:
             await self._appender.close()
@@ -176,7 +181,7 @@ class Broker:
     async def _start_transactions(self) -> None:
         saved = SavedTransactions(Snapshot(self._directory / "config" / "transactions.json"))
         self.transactions = Transactions(
-            self.store, self._appender, self.topics, saved, self.clock, self.options.transactions
+            self.store, self._appender, self.topics, saved, self.clock, self.options.transactions, self.statistics
         )
         try:
             await self.transactions.start()
@@ -225,11 +230,17 @@ class Broker:
     async def pull(self, request: PullRequest) -> PullResult:
         """Read a queue from an offset; see `Puller.pull`. The group is created if it is missing and may be."""
         self.groups.ensure(request.group)
-        return await self._puller.pull(request)
+        result = await self._puller.pull(request)
+        if result.records:
+            topic = self.topics.find(request.topic)
+            self.statistics.pulled(request, result, holds_batches=topic is not None and topic.holds_batches)
+        return result
 
     async def pop(self, request: PopRequest) -> list[PoppedMessage]:
         """Take messages out of sight for a time; [] after `wait_ms` with nothing. See `Popper.pop`."""
-        return await self._popper.pop(request)
+        popped = await self._popper.pop(request)
+        self.statistics.popped(request.group, request.topic, popped)
+        return popped
 
     def ack(self, request: AckRequest) -> None:
         """Consume one delivery; a second time is no error. Raises INVALID_RECEIPT_HANDLE."""
@@ -254,6 +265,10 @@ class Broker:
         """The client is gone: it reads no lite topic any more."""
         self._lite.subscriptions.remove_client(client_id)
 
+    def group_positions(self, max_pairs: int) -> tuple[list[GroupPosition], int]:
+        """Where the groups stand in their queues, for `max_pairs` of group and topic; how many were left out."""
+        return self._offsets.positions(max_pairs)
+
     def query_offset(self, group: str, topic: str, queue_id: int) -> int | None:
         """The offset up to which the group has consumed the queue, None if it never did anything there."""
         return self._offsets.committed(group, topic, queue_id)
@@ -277,6 +292,11 @@ class Broker:
         self.topics.get(topic)
         found = await asyncio.to_thread(self.store.find_by_key, topic, key, begin_ms, end_ms, max_results)
         return list(found)
+
+    async def store_traces(self, messages: Sequence[OutgoingMessage]) -> None:
+        """Store messages of the trace topic, which no client may write. Raises what storing raises."""
+        self.topics.ensure_own(TopicConfig(TRACE_TOPIC, read_queues=1, write_queues=1, permission=Permission.READ))
+        await self._appender.append_many([PendingRecord(message, 0) for message in messages])
 
     async def recall(self, topic: str, message_id: str) -> None:
         """Take a delayed message back, so that it is never delivered. Raises TOPIC_NOT_FOUND, MESSAGE_NOT_FOUND."""
@@ -331,6 +351,7 @@ class Broker:
         self._lite_expiry.drop_topic(name)
         self._popper.forget(topic=name)
         self._sender.forget(name)
+        self.statistics.forget_topic(name)
         self.store.delete_topic(name)
         self.polls.wake_topic(name)
 
@@ -338,6 +359,7 @@ class Broker:
         self._offsets.forget(group=name)
         self._offsets.save()
         self._popper.forget(group=name)
+        self.statistics.forget_group(name)
 
 
 def _store_host(advertised: Address, options: StoreOptions) -> Address:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from millstream.broker.look import Dead
+from millstream.broker.statistics import Statistics
 from millstream.broker.topics import DEAD_LETTER_PREFIX, TopicRegistry
 from millstream.model.errors import MillstreamError
 from millstream.model.lite import bind_topic_of
@@ -30,6 +31,7 @@ class DeadLetters:
 
     topics: TopicRegistry
     appender: Appender
+    statistics: Statistics = field(default_factory=Statistics)
 
     async def bury(self, group: str, message: StoredMessage, attempts: int) -> None:
         """Store a copy of `message` that was delivered `attempts` times; it is acknowledged when this returns.
@@ -54,6 +56,7 @@ class DeadLetters:
             reconsume_times=attempts,
         )
         await self.appender.append(PendingRecord(copy, 0))
+        self.statistics.buried(group, bind_topic_of(message.topic))
 
     async def bury_all(self, group: str, dead: Sequence[Dead]) -> list[Dead]:
         """Move what has no attempt left, and consume it; what could be moved. The rest stays in flight for now."""

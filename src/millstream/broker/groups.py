@@ -9,7 +9,7 @@ from millstream.model.errors import NameRefused
 from millstream.model.group import GroupConfig, check_group_name
 from millstream.store.snapshot import Snapshot
 
-__all__ = ["MAX_GROUPS", "MAX_GROUPS_ON_THE_FLY", "MAX_GROUP_ATTEMPTS", "GroupRegistry"]
+__all__ = ["MAX_GROUPS", "MAX_GROUPS_ON_THE_FLY", "MAX_GROUP_ATTEMPTS", "SYSTEM_GROUP_PREFIX", "GroupRegistry"]
 
 MAX_GROUPS = 10_000
 """Groups of one broker at most: every change writes all of them."""
@@ -20,7 +20,7 @@ MAX_GROUPS_ON_THE_FLY = 5_000
 MAX_GROUP_ATTEMPTS = 1_000
 """Deliveries of one message that a group may ask for at most."""
 
-_SYSTEM_PREFIX = "CID_RMQ_SYS_"
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 _VERSION = 1
 
 
@@ -83,7 +83,7 @@ class GroupRegistry:
         Raises ILLEGAL_GROUP (name, attempts not 1 to 1,000, no backoff step), GROUP_EXISTS (with other settings).
         """
         check_group_name(group.name)
-        if group.name.startswith(_SYSTEM_PREFIX):
+        if group.name.startswith(SYSTEM_GROUP_PREFIX):
             raise NameRefused("ILLEGAL_GROUP", f"The group name {group.name!r} is the system's own.")
         if not 1 <= group.max_attempts <= MAX_GROUP_ATTEMPTS or not group.backoff_s or min(group.backoff_s) < 0:
             raise NameRefused(

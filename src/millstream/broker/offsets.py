@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from threading import Lock
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,9 +18,10 @@ from millstream.broker.document import Document, SavedDocument, encode_document
 from millstream.broker.fifo import FifoLedger
 from millstream.broker.pop import MAX_IN_FLIGHT, Delivery, Ledger
 from millstream.model.errors import StoreError
+from millstream.model.lite import LITE_PREFIX
 from millstream.store.snapshot import Snapshot
 
-__all__ = ["EncodedOffsets", "OffsetTable", "QueueKey"]
+__all__ = ["EncodedOffsets", "GroupPosition", "OffsetTable", "QueueKey"]
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +54,18 @@ class EncodedOffsets:
 
     number: int
     text: bytes
+
+
+class GroupPosition(NamedTuple):
+    """Where a group stands in one queue; what is not known of groups that pull is None."""
+
+    group: str
+    topic: str
+    queue_id: int
+    committed: int
+    next_offset: int | None = None
+    """The first offset that was never delivered to the group."""
+    in_flight: int | None = None
 
 
 class OffsetTable:
@@ -116,6 +130,32 @@ class OffsetTable:
         self._ledgers[group, topic, queue_id] = converted
         self._changed = True
         return converted
+
+    def positions(self, max_pairs: int) -> tuple[list[GroupPosition], int]:
+        """Where groups stand, queue by queue, for the first `max_pairs` of group and topic; how many have no place.
+
+        Nothing is told of lite topics: there may be more of them than anybody wants to look at.
+        """
+        shown: set[tuple[str, str]] = set()
+        others: set[tuple[str, str]] = set()
+        found = []
+        for key in (*self._ledgers, *self._committed):
+            pair = key[:2]
+            if pair[1].startswith(LITE_PREFIX):
+                continue
+            if pair not in shown:
+                if len(shown) >= max_pairs:
+                    others.add(pair)
+                    continue
+                shown.add(pair)
+            found.append(self._position(key))
+        return found, len(others)
+
+    def _position(self, key: QueueKey) -> GroupPosition:
+        ledger = self._ledgers.get(key)
+        if ledger is None:
+            return GroupPosition(*key, self._committed[key])
+        return GroupPosition(*key, ledger.committed, ledger.cursor, ledger.capacity - ledger.room)
 
     def forget(self, *, topic: str | None = None, group: str | None = None) -> None:
         """Drop all of a topic or all of a group."""

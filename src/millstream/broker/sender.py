@@ -10,6 +10,7 @@ from millstream.broker.admission import check_messages, type_of
 from millstream.broker.delay import due_ms_of, undelayed, waiting
 from millstream.broker.half_messages import HALF_TOPIC, half
 from millstream.broker.lite_expiry import LiteExpiry
+from millstream.broker.statistics import Statistics
 from millstream.broker.timers import Timers
 from millstream.broker.topics import TopicRegistry
 from millstream.broker.transactions import Transactions
@@ -46,6 +47,7 @@ class Sender:
     clock: Clock
     store_host: Address
     broker_name: str
+    statistics: Statistics = field(default_factory=Statistics)
     _turns: dict[str, int] = field(default_factory=dict)
 
     async def send(self, messages: Sequence[OutgoingMessage]) -> list[SendReceipt]:
@@ -70,6 +72,7 @@ class Sender:
             for record, place in zip(pending, appended, strict=True):
                 if record.message.topic == HALF_TOPIC:
                     self.transactions.note(record.message, place)
+        self.statistics.stored(topic, pending, appended)
         id_prefix = _id_prefix(self.store_host)
         return [
             SendReceipt(

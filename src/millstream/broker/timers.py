@@ -17,6 +17,7 @@ from millstream.broker.delay import TIMER_TOPIC, delivered, timer_of
 from millstream.broker.detour import records_with, to_its_queue
 from millstream.broker.reader import Reader
 from millstream.broker.rounds import Rounds
+from millstream.broker.statistics import Statistics
 from millstream.broker.topics import TopicRegistry
 from millstream.model.clock import Clock
 from millstream.model.errors import MillstreamError, Refused
@@ -25,6 +26,7 @@ from millstream.model.properties import TIMER_OF
 from millstream.store.appender import Appender
 from millstream.store.message_store import MessageStore, PendingRecord
 from millstream.store.timer.timer_store import TimerStore
+from millstream.store.timer.wheel import TimerCounts
 
 __all__ = ["CANCELLED_TOPIC", "CHECKPOINT_INTERVAL_S", "Timers"]
 
@@ -49,8 +51,15 @@ class Timers:
     """The delayed messages of one broker; every call from its event loop."""
 
     def __init__(
-        self, store: MessageStore, appender: Appender, topics: TopicRegistry, directory: Path, clock: Clock
+        self,
+        store: MessageStore,
+        appender: Appender,
+        topics: TopicRegistry,
+        directory: Path,
+        clock: Clock,
+        statistics: Statistics | None = None,
     ) -> None:
+        self._statistics = statistics or Statistics()
         self._store = store
         self._reader = Reader(store)
         self._appender = appender
@@ -88,6 +97,15 @@ class Timers:
     def pending(self) -> int:
         """How many messages wait."""
         return len(self._timers)
+
+    @property
+    def unscheduled(self) -> int:
+        """How many records of the timer topic were not looked at yet."""
+        return max(self._store.max_offset(TIMER_TOPIC, 0) - self._next_offset(), 0)
+
+    def counts(self) -> TimerCounts:
+        """How many messages wait, by the time until they are due."""
+        return self._timers.counts(self._clock.now_ms())
 
     def check_room(self) -> None:
         """Refuse a delayed message where too many wait already: TOO_MANY_REQUESTS."""
@@ -147,7 +165,7 @@ class Timers:
         return busy or bool(due)
 
     async def _deliver(self, due: Sequence[int]) -> None:
-        pending, offsets = [], []
+        pending, offsets, due_ms = [], [], []
         for queue_offset in due:
             message = self._reader.message_at(TIMER_TOPIC, 0, queue_offset)
             found = delivered(message) if message is not None else None
@@ -158,6 +176,7 @@ class Timers:
                 continue
             pending.append(record)
             offsets.append(queue_offset)
+            due_ms.append(self._timers.due_ms(queue_offset))
         if not pending:
             return
         self._delivering = frozenset(offsets)
@@ -165,8 +184,16 @@ class Timers:
             await self._appender.append_many(pending)
             for queue_offset in offsets:
                 self._timers.done(queue_offset)
+            self._count(pending, due_ms)
         finally:
             self._delivering = frozenset()
+
+    def _count(self, delivered: Sequence[PendingRecord], due_ms: Sequence[int | None]) -> None:
+        now_ms = self._clock.now_ms()
+        for record, time_ms in zip(delivered, due_ms, strict=True):
+            self._statistics.timers[record.message.topic].settled += 1
+            if time_ms is not None:
+                self._statistics.delays.add(max(now_ms - time_ms, 0))
 
     async def _checkpoint(self) -> None:
         self._checkpoint_s = self._clock.monotonic_s()

@@ -31,6 +31,7 @@ from millstream.broker.pending_transactions import PendingTransactions
 from millstream.broker.reader import Reader
 from millstream.broker.rounds import Rounds
 from millstream.broker.saved_transactions import SavedTransactions
+from millstream.broker.statistics import Statistics
 from millstream.broker.topics import TopicRegistry
 from millstream.model.clock import Clock
 from millstream.model.commands import RecoverOrphanedTransaction
@@ -102,7 +103,9 @@ class Transactions:
         saved: SavedTransactions,
         clock: Clock,
         options: TransactionOptions,
+        statistics: Statistics | None = None,
     ) -> None:
+        self._statistics = statistics or Statistics()
         self.on_check: list[Callable[[RecoverOrphanedTransaction], bool]] = []
         self._store = store
         self._reader = Reader(store)
@@ -180,6 +183,7 @@ class Transactions:
             await self._check_ended(topic, message_id, resolution)
         elif resolution is not Resolution.UNKNOWN:
             await asyncio.shield(self._settle(halves, resolution is Resolution.COMMIT))
+            self._statistics.ended(topic, resolution, self._clock.now_ms() - halves[0].store_timestamp_ms)
 
     def _find(self, topic: str, message_id: str) -> list[StoredMessage]:
         """The half messages of a transaction that has not ended."""

@@ -35,6 +35,8 @@ def quickstart(
     grpc_port: int = 8081,
     remoting_port: int = 10911,
     nameserver_port: int = 9876,
+    metrics_port: int | Literal["off"] = 5557,
+    trace: Annotated[bool, Parameter(negative="")] = False,
     sync_flush: bool = False,
     retention_hours: Annotated[int, Parameter(validator=Number(gte=1))] = 72,
     advertised_host: str | None = None,
@@ -58,6 +60,10 @@ def quickstart(
         Port of the broker (remoting clients, stream jobs).
     nameserver_port
         Port of the nameserver.
+    metrics_port
+        Port of the pages /metrics (Prometheus), /healthz and /readyz; off for none.
+    trace
+        Note what becomes of each message of gRPC clients; read it with millstream message trace.
     sync_flush
         Acknowledge a message only when it is on disk; without it, when it is in the page cache.
     retention_hours
@@ -90,6 +96,8 @@ def quickstart(
         grpc_port=grpc_port,
         remoting_port=remoting_port,
         nameserver_port=nameserver_port,
+        metrics_port=None if metrics_port == "off" else metrics_port,
+        trace=trace,
         sync_flush=sync_flush,
         retention_hours=retention_hours,
         advertised_host=advertised_host,
@@ -144,8 +152,15 @@ def _announce(endpoints: Endpoints, options: AllInOneOptions, output: OutputForm
     level = (
         "on disk before the answer" if options.sync_flush else "page cache (survives kill -9; --sync-flush for disk)"
     )
+    metrics = None if endpoints.metrics is None else f"{endpoints.metrics.host}:{endpoints.metrics.port}"
     if output == "json":
-        addresses = {"nameserver": nameserver, "broker": broker, "grpc": grpc, "directory": str(options.directory)}
+        addresses = {
+            "nameserver": nameserver,
+            "broker": broker,
+            "grpc": grpc,
+            "metrics": metrics,
+            "directory": str(options.directory),
+        }
         print(json.dumps(addresses), flush=True)
     else:
         option = "" if nameserver == DEFAULT_NAMESERVER else f" --nameserver {nameserver}"
@@ -154,6 +169,7 @@ def _announce(endpoints: Endpoints, options: AllInOneOptions, output: OutputForm
   gRPC proxy   {grpc}    RocketMQ 5 clients
   broker       {broker}   remoting clients, stream jobs
   nameserver   {nameserver}
+  metrics      {metrics or "off"}    /metrics, /healthz, /readyz
   data         {options.directory.resolve()}
   acknowledged {level}
 

@@ -1,7 +1,7 @@
 """The error catalogue: one row per user-visible error, with a number that never changes its meaning.
 
 Ranges: 1xxx start and configuration, 2xxx names, 3xxx messages and consumption, 4xxx store, 5xxx connections,
-6xxx stream jobs, 7xxx SQL. A number that is retired is not given away again.
+6xxx stream jobs, 7xxx SQL, 8xxx traces. A number that is retired is not given away again.
 """
 
 from __future__ import annotations
@@ -114,6 +114,7 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (7008, "SQL_TABLE_EXISTS", "A table or view of that name exists.", "Drop it first or use IF NOT EXISTS."),
     (7009, "SQL_TIME_ATTRIBUTE", "A window needs a column that has a watermark.", "Declare WATERMARK FOR the column in CREATE TABLE."),
     (7010, "SQL_SCRIPT", "The script cannot be read or has nothing to run.", "Name a readable file with at least one statement."),
+    (8001, "TRACE_NOT_FOUND", "No trace tells of the message.", "Start the server with quickstart --trace, and look again a second after the message was sent."),
 )  # fmt: skip
 
 

@@ -52,6 +52,8 @@ class ClientRecord:
     """The user who speaks for it; blank where access control is off."""
     kind: str = ""
     groups: set[str] = field(default_factory=set)
+    language: str = ""
+    version: str = ""
     topics: frozenset[str] = frozenset()
     streams: int = 0
     stream_lost_s: float | None = None
@@ -90,6 +92,12 @@ class ClientTable:
             record = self._records[client_id] = ClientRecord(client_id, now_s)
         record.last_seen_s = now_s
         return record
+
+    def name_agent(self, client_id: str, language: str, version: str) -> None:
+        """Note which library a client uses, as far as it says so; nothing if the client is not there."""
+        record = self._records.get(client_id)
+        if record is not None:
+            record.language, record.version = language, version
 
     def find(self, client_id: str) -> ClientRecord | None:
         """The record of a client, or None."""

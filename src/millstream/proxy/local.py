@@ -41,6 +41,10 @@ class LocalBackend:
         """See `Backend`."""
         return await self._broker.send(messages)
 
+    async def store_traces(self, messages: Sequence[OutgoingMessage]) -> None:
+        """See `TraceSink`."""
+        await self._broker.store_traces(messages)
+
     async def recall(self, broker_name: str, topic: str, message_id: str) -> None:
         """See `Backend`."""
         if broker_name != self._broker.name:

@@ -7,7 +7,6 @@ import logging
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
 from millstream.model.clock import Clock, SystemClock
@@ -21,7 +20,6 @@ from millstream.model.commands import (
     VerifyOutcome,
 )
 from millstream.model.errors import ConsumeRefused, MessageRefused, MillstreamError, NameRefused
-from millstream.model.filter import ALL, MessageFilter
 from millstream.model.group import GroupConfig, check_group_name
 from millstream.model.lite import LiteSync
 from millstream.model.message import StoredMessage
@@ -38,6 +36,10 @@ from millstream.proxy.questions import Questions
 from millstream.proxy.renewal import RENEW_FOR_MS, RenewalTable, Tracked
 from millstream.proxy.renewer import Renewer
 from millstream.proxy.submission import Submission
+from millstream.proxy.traced import traced_backend
+from millstream.proxy.tracer import Tracer
+from millstream.proxy.wish import MAX_RECEIVE_MESSAGES, Receive
+from millstream.telemetry.rpc_latency import RpcLatency
 
 __all__ = ["MAX_INVISIBLE_MS", "MAX_RECEIVE_MESSAGES", "MIN_RECEIVE_INVISIBLE_MS", "Processor", "Receive"]
 
@@ -48,9 +50,6 @@ MIN_RECEIVE_INVISIBLE_MS = 10_000
 
 MAX_INVISIBLE_MS = 12 * 60 * 60 * 1000
 """Invisible time at most."""
-
-MAX_RECEIVE_MESSAGES = 32
-"""Messages of one receive at most; larger wishes are cut."""
 
 MAX_WAITING_RECEIVES = 50_000
 """Receives that wait for messages at the same time at most."""
@@ -68,31 +67,16 @@ RECONNECT_TIMEOUT_S = 0.5
 _RECONNECT_POLL_S = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class Receive:
-    """A wish for messages. `invisible_ms` None asks the proxy to keep them out of sight while the client lives."""
-
-    client_id: str
-    group: str
-    topic: str
-    broker_name: str
-    invisible_ms: int | None
-    queue_id: int | None = None
-    max_messages: int = MAX_RECEIVE_MESSAGES
-    filter: MessageFilter = ALL
-    wait_ms: int = 0
-    attempt_id: str = ""
-
-
 class Processor:
     """The proxy's operations. All methods are called from one event loop; `start` before use, `close` after.
 
     Every method that a client's request reaches counts as a sign of that client's life through `clients`.
     """
 
-    def __init__(self, backend: Backend, *, clock: Clock | None = None) -> None:
-        self._backend = backend
+    def __init__(self, backend: Backend, *, clock: Clock | None = None, tracer: Tracer | None = None) -> None:
         self._clock = clock or SystemClock()
+        self._tracer = tracer
+        self._backend = backend if tracer is None else traced_backend(backend, tracer, self._clock)
         self._waiting: set[asyncio.Task[Any]] = set()
         self._ends_waits = False
         self._turn = 0
@@ -101,6 +85,8 @@ class Processor:
         self._releases: set[asyncio.Task[None]] = set()
         self.answers = Answers(self._clock)
         self.clients = ClientTable()
+        self.latency = RpcLatency()
+        """How long the clients' calls took; the protocols' adapters note it."""
         self.renewer = Renewer(backend, self._clock, RenewalTable())
         self.outboxes = Outboxes(self._client_left)
         self._questions = Questions(self.outboxes)
@@ -210,8 +196,10 @@ class Processor:
         _check_user_topic(topics.pop())
         return await self._backend.send([submission.outgoing() for submission in submissions])
 
-    async def end_transaction(self, topic: str, message_id: str, transaction_id: str, resolution: Resolution) -> None:
-        """Commit or roll back the transaction of a message; UNKNOWN leaves it pending.
+    async def end_transaction(
+        self, topic: str, message_id: str, transaction_id: str, resolution: Resolution, *, was_asked: bool = False
+    ) -> None:
+        """Commit or roll back the transaction of a message; UNKNOWN leaves it pending. `was_asked`: by this server.
 
         Raises ILLEGAL_TRANSACTION_ID, TRANSACTION_NOT_FOUND, TRANSACTION_ENDED.
         """
@@ -223,6 +211,8 @@ class Processor:
                 f"{transaction_id[:80]!r} is no transaction id of the message {message_id[:80]!r}.",
             )
         await self._backend.end_transaction(topic, transaction_id, resolution)
+        if self._tracer is not None:
+            self._tracer.ended_transaction(topic, transaction_id, resolution, was_asked=was_asked)
 
     def _ask_a_producer(self, question: RecoverOrphanedTransaction) -> bool:
         """Whether one of the producers of the topic will be asked; they take turns."""
@@ -299,9 +289,14 @@ class Processor:
         """
         if not 0 <= invisible_ms <= MAX_INVISIBLE_MS:
             raise _illegal_invisible_time(invisible_ms, 0)
+        was_renewed = self.renewer.table.find((group, handle)) is not None
         async with self._latest(group, handle) as current:
             request = ChangeInvisibleRequest(group, topic, current, invisible_ms, suspend)
-            return (await self._backend.change_invisible(request)).encode()
+            changed = await self._backend.change_invisible(request)
+        if self._tracer is not None and was_renewed and not suspend:
+            # So says a push consumer that it failed; others may only need more time.
+            self._tracer.consumed(group, topic, current, succeeded=False)
+        return changed.encode()
 
     async def dead_letter(self, group: str, topic: str, handle: str) -> None:
         """Move a delivery to the group's dead-letter topic and acknowledge it."""

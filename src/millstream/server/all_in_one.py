@@ -11,6 +11,7 @@ from pathlib import Path
 
 from millstream.broker.broker import Broker, BrokerOptions
 from millstream.broker.remoting import broker_handlers
+from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.broker.remoting.permissions import BROKER_NEEDS
 from millstream.cluster.nameserver import BrokerRegistration, RouteRegistry
 from millstream.cluster.permissions import NAMESERVER_NEEDS
@@ -21,14 +22,18 @@ from millstream.model.message import Address
 from millstream.proxy.grpc.server import GrpcServer
 from millstream.proxy.local import LocalBackend
 from millstream.proxy.processor import Processor
+from millstream.proxy.tracer import Tracer
 from millstream.security.guard import Guard
 from millstream.security.signature import Credentials
 from millstream.security.tls import ServerIdentity, TlsFiles, TlsMode
 from millstream.server.access import has_users, open_guard
 from millstream.server.certificate import own_certificate
+from millstream.server.condition import Condition
+from millstream.server.metrics.page import ServerMetrics
 from millstream.store.message_store import StoreOptions
 from millstream.store.retention import RetentionPolicy
 from millstream.transport.gate import RemotingGate
+from millstream.transport.http_pages import HttpPages
 from millstream.transport.remoting_server import RemotingServer
 
 __all__ = ["AllInOne", "AllInOneOptions", "Endpoints"]
@@ -36,12 +41,16 @@ __all__ = ["AllInOne", "AllInOneOptions", "Endpoints"]
 _log = logging.getLogger(__name__)
 
 _WILDCARDS = ("", "0.0.0.0", "::")
+_METRICS_PORT_REMEDY = "Choose another --metrics-port: 0 takes a free one, off offers no metrics."
 
 
 @dataclass(frozen=True, slots=True)
 class AllInOneOptions:
     """Where the roles listen and keep their data; port 0 takes a free one. `sync_flush` is the ack level,
     `retention_hours` how long messages are kept.
+
+    `trace` has the proxy note what becomes of messages in the topic RMQ_SYS_TRACE_TOPIC.
+    `metrics_port` is where /metrics, /healthz and /readyz are; None offers none of them.
 
     `advertised_host` is what clients are told to connect to; by default `host`, or this machine's own name where
     `host` stands for all addresses.
@@ -55,6 +64,8 @@ class AllInOneOptions:
     grpc_port: int = 8081
     remoting_port: int = 10911
     nameserver_port: int = 9876
+    metrics_port: int | None = None
+    trace: bool = False
     sync_flush: bool = False
     retention_hours: int = 72
     advertised_host: str | None = None
@@ -71,6 +82,7 @@ class Endpoints:
     nameserver: Address
     broker: Address
     grpc: Address
+    metrics: Address | None = None
 
 
 class AllInOne:
@@ -84,6 +96,8 @@ class AllInOne:
         self._tls: tuple[ServerIdentity, TlsMode] | None = None
         self.made_user: Credentials | None = None
         """The super user that this start had to make."""
+        self._metrics = ServerMetrics(self._clock)
+        self._condition = Condition()
 
     async def start(self) -> Endpoints:
         """Listen and recover the log; raises StartRefused or StoreError and leaves nothing open then."""
@@ -104,11 +118,14 @@ class AllInOne:
 
     async def close(self) -> None:
         """Take no more requests, answer what is under way, write what is to be kept."""
+        self._condition.state = "stopping"
         await self._resources.aclose()
 
     async def _start(self) -> Endpoints:
         options = self._options
         host = options.advertised_host or _reachable_host(options.host)
+        # First, so that one can ask why the server is not ready while its log is recovered.
+        metrics = await self._open_pages(host)
         # The broker's port is taken before its log is opened: the records carry the port, and a port in use is
         # found before any file is touched. Nobody finds the broker until the nameserver listens, which comes last.
         self._open_tls(host)
@@ -122,10 +139,31 @@ class AllInOne:
         self._open_access_control()
         guard = self._guard
         broker_server.gate = RemotingGate(guard, BROKER_NEEDS) if guard else None
-        broker_server.handlers = broker_handlers(broker, guard)
+        consumers = ConsumerRegistry()
+        broker_server.handlers = broker_handlers(broker, guard, consumers)
+        self._metrics.broker, self._metrics.consumers = broker, consumers
+        self._metrics.remoting["broker"] = broker_server
+        self._condition.broker = broker
         grpc_port = await self._open_proxy(broker, host)
         nameserver_port = await self._open_nameserver(broker)
-        return Endpoints(Address(host, nameserver_port), broker_address, Address(host, grpc_port))
+        self._condition.state = "serving"
+        return Endpoints(Address(host, nameserver_port), broker_address, Address(host, grpc_port), metrics)
+
+    async def _open_pages(self, host: str) -> Address | None:
+        if self._options.metrics_port is None:
+            return None
+        makers = {
+            "/metrics": self._metrics.page,
+            "/healthz": self._condition.health,
+            "/readyz": self._condition.readiness,
+        }
+        pages = HttpPages(makers, self._options.host, self._options.metrics_port)
+        try:
+            port = await pages.start()
+        except StartRefused as error:
+            raise StartRefused(error.name, error.message, remedy=_METRICS_PORT_REMEDY) from None
+        self._resources.push_async_callback(pages.close)
+        return Address(host, port)
 
     def _open_tls(self, host: str) -> None:
         options = self._options
@@ -152,8 +190,15 @@ class AllInOne:
         return broker
 
     async def _open_proxy(self, broker: Broker, host: str) -> int:
-        processor = Processor(LocalBackend(broker), clock=self._clock)
+        backend = LocalBackend(broker)
+        tracer = Tracer(backend, self._clock) if self._options.trace else None
+        if tracer is not None:
+            await tracer.start()
+            self._resources.push_async_callback(tracer.close)
+            self._metrics.tracer = tracer
+        processor = Processor(backend, clock=self._clock, tracer=tracer)
         await processor.start()
+        self._metrics.processor = processor
         self._resources.push_async_callback(processor.close)
         told = self._options.advertised_host
         advertised = None if told is None else Address(told, 0)
@@ -187,6 +232,7 @@ class AllInOne:
         server.gate = RemotingGate(self._guard, NAMESERVER_NEEDS) if self._guard else None
         port = await server.start()
         self._resources.push_async_callback(server.close)
+        self._metrics.remoting["nameserver"] = server
         return port
 
 

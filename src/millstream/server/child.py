@@ -21,11 +21,12 @@ _STOP_TIMEOUT_S = 15.0
 
 @dataclass(frozen=True, slots=True)
 class ServerAddresses:
-    """`host:port` of each role."""
+    """`host:port` of each role; `metrics` None where it is off."""
 
     nameserver: str
     broker: str
     grpc: str
+    metrics: str | None
 
 
 class ServerProcess:
@@ -37,7 +38,7 @@ class ServerProcess:
     """
 
     def __init__(self, directory: Path, *, options: Sequence[str] = (), log: Path | None = None) -> None:
-        ports = ("--grpc-port", "0", "--remoting-port", "0", "--nameserver-port", "0")
+        ports = ("--grpc-port", "0", "--remoting-port", "0", "--nameserver-port", "0", "--metrics-port", "0")
         command = [sys.executable, "-m", "millstream", "quickstart", "--dir", str(directory), "-o", "json"]
         with nullcontext(subprocess.PIPE) if log is None else log.open("ab") as errors:
             self._process = subprocess.Popen(
@@ -54,7 +55,9 @@ class ServerProcess:
             said = (self._process.communicate()[1] or "").strip().removeprefix("error: ")
             raise StartRefused("BAD_CONFIGURATION", f"The server did not become ready: {said or 'it said nothing.'}")
         addresses = json.loads(first)
-        self.addresses = ServerAddresses(addresses["nameserver"], addresses["broker"], addresses["grpc"])
+        self.addresses = ServerAddresses(
+            addresses["nameserver"], addresses["broker"], addresses["grpc"], addresses["metrics"]
+        )
 
     @property
     def pid(self) -> int:

@@ -177,6 +177,16 @@ class MessageStore(QueueReader):
         return self._log.end
 
     @property
+    def log_start(self) -> int:
+        """The log offset of the oldest byte that is kept."""
+        return self._log.start
+
+    @property
+    def failure(self) -> str | None:
+        """What made the store refuse all writes for good, in a sentence; None while it takes them."""
+        return self._health.failure
+
+    @property
     def flushed_log_offset(self) -> int:
         """Up to where the log is on the disk."""
         return self._flusher.flushed_log_offset

@@ -22,6 +22,7 @@ from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.frame import MAX_FRAME_BYTES, FrameDecoder, encode_frame, written_parts
 from millstream.protocol.remoting.refusals import response_code_of
 from millstream.security.tls import ServerIdentity, TlsMode
+from millstream.telemetry.rpc_latency import RpcLatency
 from millstream.transport.doorway import HANDSHAKE_LIMIT_S, Doorway
 from millstream.transport.gate import RemotingGate
 from millstream.transport.listening import listen_refused
@@ -185,25 +186,27 @@ class Connection(asyncio.BufferedProtocol):
             try:
                 gate.check(command, self.peer)
             except Exception as error:  # noqa: BLE001 - the connection's edge: what cannot be checked is not let in
-                self._answer(command, _failure_answer(command, error))
+                self._refuse(command, _failure_answer(command, error))
                 return
         handler = self._server.handlers.get(command.code)
         if handler is None:
             remark = f"The server does not know request code {command.code}."
-            self._answer(command, command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark))
+            self._refuse(command, command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark))
             return
         try:
             result = handler(command, self)
         except Exception as error:  # noqa: BLE001 - the connection's edge: every failure becomes an answer
             result = _failure_answer(command, error)
         if result is None or isinstance(result, RemotingCommand):
-            self._answer(command, result)
+            self._answer(command, result, self.last_read_s)
             return
         future = asyncio.ensure_future(result)
         self._waiting.add(future)
-        future.add_done_callback(partial(self._ended, command))
+        future.add_done_callback(partial(self._ended, command, self.last_read_s))
 
-    def _ended(self, command: RemotingCommand, future: asyncio.Future[RemotingCommand | None]) -> None:
+    def _ended(
+        self, command: RemotingCommand, arrived_s: float, future: asyncio.Future[RemotingCommand | None]
+    ) -> None:
         self._waiting.discard(future)
         if not self._reads:
             self._throttle()
@@ -211,11 +214,18 @@ class Connection(asyncio.BufferedProtocol):
             return
         error = future.exception()
         if error is None:
-            self._answer(command, future.result())
+            self._answer(command, future.result(), arrived_s)
         elif isinstance(error, Exception):
-            self._answer(command, _failure_answer(command, error))
+            self._answer(command, _failure_answer(command, error), arrived_s)
 
-    def _answer(self, command: RemotingCommand, answer: RemotingCommand | None) -> None:
+    def _refuse(self, command: RemotingCommand, answer: RemotingCommand) -> None:
+        """Answer what no handler gets. It is not counted: its code may be any number that a stranger thinks of."""
+        if not command.is_oneway:
+            self.send(answer)
+
+    def _answer(self, command: RemotingCommand, answer: RemotingCommand | None, arrived_s: float) -> None:
+        if answer is not None:
+            self._server.latency.note(command.code, answer.code, self._clock.monotonic_s() - arrived_s)
         if answer is not None and not command.is_oneway:
             self.send(answer)
 
@@ -274,6 +284,8 @@ class RemotingServer:
         """What is shown to TLS clients, and whether others are let in; set before `start`."""
         self._server: asyncio.Server | Doorway | None = None
         self._connections: set[Connection] = set()
+        self.latency = RpcLatency()
+        """How long the requests that it knows took, by request and response code."""
         self._idle_check: asyncio.TimerHandle | None = None
         # One for all, because a loop asks for it right before it reads and hands it over right after.
         self.receiving = memoryview(bytearray(RECEIVE_BYTES))

@@ -18,9 +18,14 @@ from millstream.transport.remoting_server import Handler
 __all__ = ["broker_handlers"]
 
 
-def broker_handlers(broker: Broker, guard: Guard | None = None) -> dict[int, Handler]:
-    """The handlers of a broker's port, by request code; for one started broker. `guard` is its access control."""
-    consumers = ConsumerRegistry()
+def broker_handlers(
+    broker: Broker, guard: Guard | None = None, consumers: ConsumerRegistry | None = None
+) -> dict[int, Handler]:
+    """The handlers of a broker's port, by request code; for one started broker. `guard` is its access control.
+
+    `consumers` are those who are there, for others to look at as well.
+    """
+    consumers = consumers or ConsumerRegistry()
     send = SendHandlers(broker)
     pull = PullHandlers(broker, consumers)
     offsets = OffsetHandlers(broker)

@@ -36,6 +36,7 @@ __all__ = [
     "MAX_SUBSCRIPTIONS",
     "RETRY_PREFIX",
     "ClientHandlers",
+    "ConsumerConnection",
     "ConsumerRegistry",
 ]
 
@@ -65,6 +66,19 @@ class _Consumer:
     seen_s: float
     fingerprint: int = 0
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+    language: str = ""
+    version: int = 0
+    consume_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerConnection:
+    """What a consumer said of itself; the words are the protocol's."""
+
+    group: str
+    language: str
+    version: int
+    consume_type: str
 
 
 class ConsumerRegistry:
@@ -79,13 +93,31 @@ class ConsumerRegistry:
         """The client ids of the group's members, sorted."""
         return sorted(self._groups.get(group, ()))
 
+    def connections(self) -> list[ConsumerConnection]:
+        """All consumers, group by group."""
+        return [
+            ConsumerConnection(group, member.language, member.version, member.consume_type)
+            for group, members in self._groups.items()
+            for member in members.values()
+        ]
+
     def subscription(self, group: str, topic: str) -> SubscriptionData | None:
         """What the group wants of the topic; the latest version where its members differ."""
         members = self._groups.get(group, {}).values()
         found = [member.subscriptions[topic] for member in members if topic in member.subscriptions]
         return max(found, key=lambda data: data.sub_version) if found else None
 
-    def hear(self, client_id: str, data: ConsumerData, connection: Connection, fingerprint: int, now_s: float) -> None:
+    def hear(
+        self,
+        client_id: str,
+        data: ConsumerData,
+        connection: Connection,
+        fingerprint: int,
+        now_s: float,
+        *,
+        language: str = "",
+        version: int = 0,
+    ) -> None:
         """A consumer says that it is there; TOO_MANY_REQUESTS over the limits."""
         if len(data.subscription_data_set) > MAX_SUBSCRIPTIONS:
             raise ConsumeRefused("TOO_MANY_REQUESTS", f"A consumer has at most {MAX_SUBSCRIPTIONS} subscriptions.")
@@ -94,7 +126,9 @@ class ConsumerRegistry:
             raise ConsumeRefused("TOO_MANY_REQUESTS", f"The broker has {MAX_CONSUMERS} consumers, which is its limit.")
         subscriptions = {item.topic: item for item in data.subscription_data_set}
         members = self._groups.setdefault(data.group_name, {})
-        members[client_id] = _Consumer(connection, now_s, fingerprint, subscriptions)
+        members[client_id] = _Consumer(
+            connection, now_s, fingerprint, subscriptions, language, version, data.consume_type or ""
+        )
         if known is None:
             self._count += 1
         if known is None or known.subscriptions.keys() != subscriptions.keys():
@@ -170,7 +204,15 @@ class ClientHandlers:
             if data.without_sub and data.heartbeat_fingerprint:
                 is_known &= self._consumers.refresh(data.client_id, group, data.heartbeat_fingerprint, now_s)
             elif self._prepare(group):
-                self._consumers.hear(data.client_id, consumer, connection, data.heartbeat_fingerprint, now_s)
+                self._consumers.hear(
+                    data.client_id,
+                    consumer,
+                    connection,
+                    data.heartbeat_fingerprint,
+                    now_s,
+                    language=command.language.lower(),
+                    version=command.version,
+                )
         ext = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "false" if is_known else "true"}
         return command.response(ext=ext)
 

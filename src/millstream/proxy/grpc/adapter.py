@@ -72,6 +72,7 @@ class MessagingAdapter:
     ) -> None:
         self._processor = processor
         self._gate = GrpcGate(guard)
+        self._clock = clock or SystemClock()
         routes = RouteHandlers(processor, advertised)
         acks = AckHandlers(processor)
         sends = SendHandlers(processor)
@@ -91,11 +92,17 @@ class MessagingAdapter:
         }
         self._unary["SyncLiteSubscription"] = LiteHandlers(processor).sync_lite_subscription
         self._streaming: dict[str, Streaming] = {
-            "ReceiveMessage": ReceiveHandlers(processor, clock or SystemClock()).receive_message,
+            "ReceiveMessage": ReceiveHandlers(processor, self._clock).receive_message,
         }
 
     async def unary(self, name: str, metadata: Metadata, request: Message, deadline_s: float | None) -> Message:
         """The response of a method that answers once; its status tells of failures."""
+        arrived_s = self._clock.monotonic_s()
+        response = await self._answered(name, metadata, request, deadline_s)
+        self._note(name, response, arrived_s)
+        return response
+
+    async def _answered(self, name: str, metadata: Metadata, request: Message, deadline_s: float | None) -> Message:
         method = METHODS[name]
         try:
             handler = self._unary.get(name)
@@ -113,6 +120,7 @@ class MessagingAdapter:
         self, name: str, metadata: Metadata, request: Message, deadline_s: float | None
     ) -> AsyncGenerator[Message, None]:
         """The frames of a method that answers with many; the first, or after a failure the last, holds a status."""
+        arrived_s: float | None = self._clock.monotonic_s()
         method = METHODS[name]
         try:
             handler = self._streaming.get(name)
@@ -123,9 +131,15 @@ class MessagingAdapter:
             self._processor.seen(call.client_id, user)
             async with aclosing(handler(call, request)) as frames:
                 async for frame in frames:
+                    if arrived_s is not None:
+                        self._note(name, frame, arrived_s)
+                        arrived_s = None
                     yield frame
         except Exception as error:  # noqa: BLE001 - the edge of one call
-            yield method.response(status=_status(error, method, request))
+            refusal = method.response(status=_status(error, method, request))
+            if arrived_s is not None:
+                self._note(name, refusal, arrived_s)
+            yield refusal
 
     async def telemetry(
         self, metadata: Metadata, requests: AsyncIterator[m.TelemetryCommand]
@@ -162,6 +176,9 @@ class MessagingAdapter:
         async for command in requests:
             self._gate.check("Telemetry", metadata, command)
             yield command
+
+    def _note(self, name: str, response: Any, arrived_s: float) -> None:
+        self._processor.latency.note(name, response.status.code, self._clock.monotonic_s() - arrived_s)
 
 
 def _not_offered(method: Method) -> MillstreamError:

@@ -46,7 +46,11 @@ class SendHandlers:
         """Commit or roll back; a resolution that says nothing leaves the transaction pending."""
         resolution = _RESOLUTIONS.get(request.resolution, Resolution.UNKNOWN)
         await self._processor.end_transaction(
-            request.topic.name, request.message_id, request.transaction_id, resolution
+            request.topic.name,
+            request.message_id,
+            request.transaction_id,
+            resolution,
+            was_asked=request.source == m.SOURCE_SERVER_CHECK,
         )
         return m.EndTransactionResponse(status=ok())
 

@@ -15,6 +15,8 @@ from millstream.proxy.processor import Processor
 
 __all__ = ["TelemetryHandlers"]
 
+_MAX_VERSION_CHARACTERS = 64
+
 
 class TelemetryHandlers:
     """One telemetry stream per client and endpoints; it stays open as long as the client lives."""
@@ -84,17 +86,26 @@ class TelemetryHandlers:
         if asked.WhichOneof("pub_sub") == "publishing":
             topics = [topic.name for topic in asked.publishing.topics]
             self._processor.declare(call.client_id, kind, topics=topics)
+            self._processor.clients.name_agent(call.client_id, *_agent(asked.user_agent))
             return producer_settings(asked)
         for entry in asked.subscription.subscriptions:
             message_filter(entry.expression)
         topics = [entry.topic.name for entry in asked.subscription.subscriptions]
         group = await self._processor.group(asked.subscription.group.name)
         self._processor.declare(call.client_id, kind, group=group.name, topics=topics)
+        self._processor.clients.name_agent(call.client_id, *_agent(asked.user_agent))
         return consumer_settings(asked, group)
 
 
 async def _next(requests: AsyncIterator[m.TelemetryCommand]) -> m.TelemetryCommand | None:
     return await anext(requests, None)
+
+
+def _agent(told: m.UA) -> tuple[str, str]:
+    """The client's language and version, as far as they can be told; a version may be any text."""
+    named = m.Language.DESCRIPTOR.values_by_number.get(told.language)
+    language = named.name.lower() if named and told.language else ""
+    return language, told.version[:_MAX_VERSION_CHARACTERS]
 
 
 def _kind(client_type: m.ClientType) -> str:

@@ -1,0 +1,59 @@
+"""Whether the server lives and whether it can take messages: the pages /healthz and /readyz."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from millstream.broker.broker import Broker
+from millstream.transport.http_pages import Page
+
+__all__ = ["Condition"]
+
+
+@dataclass(slots=True)
+class Condition:
+    """The state of one server. `broker` is set once its log is recovered, `state` tells how far the server is."""
+
+    state: str = "starting"
+    broker: Broker | None = None
+
+    async def health(self) -> Page:
+        """200 while nothing but a restart could be needed; 503 once the store has failed for good."""
+        failure = self._failure()
+        return self._page(failure is None, [] if failure is None else [failure])
+
+    async def readiness(self) -> Page:
+        """200 while messages are stored and delivered, else 503 and why not."""
+        reasons = []
+        if self.broker is None:
+            reasons.append("The log is being opened and recovered.")
+        elif self.state != "serving":
+            reasons.append(f"The server is {self.state}.")
+        failure = self._failure()
+        if failure is not None:
+            reasons.append(failure)
+        if self.broker is not None and self.broker.store.is_disk_full:
+            reasons.append("The disk is filled beyond its watermark; messages are refused until there is room.")
+        return self._page(not reasons, reasons)
+
+    def _failure(self) -> str | None:
+        return None if self.broker is None else self.broker.store.failure
+
+    def _page(self, is_good: bool, reasons: list[str]) -> Page:
+        told = {"ok": is_good, "state": self.state, "reasons": reasons, "log": self._log()}
+        return Page(200 if is_good else 503, "application/json", json.dumps(told) + "\n")
+
+    def _log(self) -> dict[str, int | bool] | None:
+        """The log's offsets in bytes; None while it is not open."""
+        if self.broker is None:
+            return None
+        store = self.broker.store
+        return {
+            "start": store.log_start,
+            "written": store.written_log_offset,
+            "flushed": store.flushed_log_offset,
+            "visible": store.visible_log_offset,
+            "clean_stop_before": store.was_clean_stop,
+            "disk_full": store.is_disk_full,
+        }

@@ -1,0 +1,88 @@
+"""The table of every metric that is exposed: its name, kind, labels and what it tells.
+
+Names and labels that begin with `rocketmq_` are RocketMQ 5's (facts only), so that dashboards made for it can be used.
+A name of RocketMQ that has no meaning here is not exposed, and a value that is not known is left out, never 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+__all__ = ["METRICS", "NODE_LABELS", "Kind", "Metric"]
+
+NODE_LABELS: Final = ("cluster", "node_type", "node_id")
+"""The labels that every metric has before its own."""
+
+
+class Kind(Enum):
+    """What can be done with a metric's value; the words are those of the text format."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One row: `labels` are its own, which stand behind `NODE_LABELS`."""
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    meaning: str
+
+
+def _rows(*rows: tuple[str, Kind, str, str]) -> dict[str, Metric]:
+    return {name: Metric(name, kind, tuple(labels.split()), meaning) for name, kind, labels, meaning in rows}
+
+
+_COUNTER, _GAUGE, _HISTOGRAM = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
+_IN, _OUT = "topic message_type is_system", "topic consumer_group is_retry is_system"
+_RPC = "protocol_type request_code response_code is_long_polling result"
+
+METRICS: dict[str, Metric] = _rows(
+    ("rocketmq_messages_in_total", _COUNTER, _IN, "Messages that clients sent and the broker stored."),
+    ("rocketmq_throughput_in_total", _COUNTER, _IN, "Bytes of their records in the log."),
+    ("rocketmq_message_size", _HISTOGRAM, _IN, "Bytes of one stored message; of a batch the mean of its messages."),
+    ("rocketmq_messages_out_total", _COUNTER, _OUT, "Messages handed to consumers, each delivery counted."),
+    ("rocketmq_throughput_out_total", _COUNTER, _OUT, "Bytes handed to consumers: of whole records for pulls, of bodies for pops."),
+    ("rocketmq_send_to_dlq_messages_total", _COUNTER, "consumer_group topic is_system", "Messages moved to the group's dead-letter topic; topic is where they came from."),
+    ("rocketmq_commit_messages_total", _COUNTER, "topic is_system", "Transactions that their producers committed."),
+    ("rocketmq_rollback_messages_total", _COUNTER, "topic is_system", "Transactions that their producers rolled back."),
+    ("rocketmq_finish_message_latency", _HISTOGRAM, "", "Milliseconds from the sending of a half message to the end of its transaction."),
+    ("rocketmq_half_messages", _GAUGE, "", "Half messages that wait for the end of their transaction."),
+    ("rocketmq_producer_connections", _GAUGE, "language version protocol_type", "Producers that are there."),
+    ("rocketmq_consumer_connections", _GAUGE, "consumer_group language version consume_mode protocol_type is_system", "Consumers that are there, by group."),
+    ("rocketmq_consumer_lag_messages", _GAUGE, _OUT, "Messages that the group has not consumed, those in flight included."),
+    ("rocketmq_consumer_lag_latency", _GAUGE, _OUT, "Milliseconds since the oldest message was stored that the group has not consumed; 0 with no lag."),
+    ("rocketmq_consumer_inflight_messages", _GAUGE, _OUT, "Messages delivered to the group and not acknowledged; groups that pop only."),
+    ("rocketmq_consumer_ready_messages", _GAUGE, _OUT, "Messages that were never delivered to the group; groups that pop only."),
+    ("rocketmq_consumer_queueing_latency", _GAUGE, _OUT, "Milliseconds since the oldest message was stored that was never delivered to the group; groups that pop only."),
+    ("rocketmq_topic_number", _GAUGE, "", "Topics of the broker."),
+    ("rocketmq_consumer_group_number", _GAUGE, "", "Consumer groups of the broker."),
+    ("rocketmq_rpc_latency", _HISTOGRAM, _RPC, "Milliseconds from a request's arrival to its answer. request_code is RocketMQ's name of the code, or the gRPC method; is_long_polling says that the request may wait for messages."),
+    ("rocketmq_storage_size", _GAUGE, "storage_type storage_medium", "Bytes of the log that are kept."),
+    ("rocketmq_storage_flush_behind_bytes", _GAUGE, "storage_type storage_medium", "Bytes of the log that are written and not yet on the disk."),
+    ("rocketmq_storage_dispatch_behind_bytes", _GAUGE, "storage_type storage_medium", "Bytes of the log that are written and that readers do not see yet."),
+    ("rocketmq_storage_message_reserve_time", _GAUGE, "storage_type storage_medium", "Milliseconds since the oldest message of the log was stored."),
+    ("rocketmq_timing_messages", _GAUGE, "", "Delayed messages that wait for their time."),
+    ("rocketmq_timer_message_snapshot", _GAUGE, "timer_bound_s", "The same by the time until they are due: up to that many seconds, each message in one of them."),
+    ("rocketmq_timer_enqueue_total", _COUNTER, "topic", "Delayed messages that began to wait."),
+    ("rocketmq_timer_dequeue_total", _COUNTER, "topic", "Delayed messages that were delivered to their topic."),
+    ("rocketmq_timer_enqueue_lag", _GAUGE, "", "Delayed messages that are stored and whose time is not noted yet."),
+    ("rocketmq_timer_dequeue_lag", _GAUGE, "", "Delayed messages that are due and not yet delivered to their topic."),
+    ("rocketmq_delay_message_latency", _HISTOGRAM, "", "Milliseconds from the time at which a delayed message was due to its delivery to its topic."),
+    ("rocketmq_pop_revive_retry_messages_total", _COUNTER, "topic consumer_group is_system", "Deliveries of messages that were not acknowledged in time, all but the first of each message."),
+    ("rocketmq_pop_checkpoint_buffer_size", _GAUGE, "", "Deliveries that the broker keeps in memory because they are not acknowledged."),
+    ("rocketmq_proxy_up", _GAUGE, "proxy_mode", "1 while the proxy answers."),
+    ("millstream_remoting_connections", _GAUGE, "", "Open connections of a remoting port; node_type says whose."),
+    ("millstream_waiting_requests", _GAUGE, "", "Requests that wait in the broker for messages."),
+    ("millstream_renewed_deliveries", _GAUGE, "", "Deliveries whose invisible time the proxy prolongs."),
+    ("millstream_trace_records_dropped_total", _COUNTER, "", "Trace records that were not written, because too many waited or the log refused them."),
+    ("millstream_groups_left_out", _GAUGE, "", "Pairs of group and topic whose lag is not told, because there are too many."),
+    ("millstream_process_memory_bytes", _GAUGE, "kind", "Memory of the server and all processes that it started (proportional set size)."),
+    ("millstream_process_cpu_seconds", _GAUGE, "kind", "Processor time of the server and of the processes below it that live."),
+    ("millstream_build_info", _GAUGE, "version", "1; the version stands in the label."),
+)  # fmt: skip

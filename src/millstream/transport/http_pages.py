@@ -1,0 +1,122 @@
+"""A few pages over HTTP, for scrapers and for those who watch whether a server lives: GET and HEAD, nothing else.
+
+Each connection asks once and is closed. What it asks for is one line; the rest of its head is read and not looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from millstream.transport.listening import listen_refused
+
+__all__ = ["MAX_HEAD_BYTES", "MAX_PAGE_CONNECTIONS", "READ_TIMEOUT_S", "HttpPages", "Page"]
+
+_log = logging.getLogger(__name__)
+
+MAX_PAGE_CONNECTIONS: Final = 64
+"""Connections at the same time at most; the next one is closed at once."""
+
+MAX_HEAD_BYTES: Final = 16 * 1024
+"""Bytes of a request's head at most."""
+
+READ_TIMEOUT_S: Final = 5.0
+"""Seconds that a client may take to ask, and then to take its answer."""
+
+_REASONS: Final = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
+_PLAIN: Final = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One answer: its status, what it is and its text."""
+
+    status: int
+    content_type: str
+    text: str
+
+
+Maker = Callable[[], Awaitable[Page]]
+"""Makes a page as of now. It is asked for one page at a time."""
+
+
+class HttpPages:
+    """Serves `pages` (by path, as in `/metrics`) on `host`:`port`; 0 takes a free port."""
+
+    def __init__(self, pages: Mapping[str, Maker], host: str, port: int) -> None:
+        self._pages = pages
+        self._host = host
+        self._port = port
+        self._making = {path: asyncio.Lock() for path in pages}
+        self._open: set[asyncio.StreamWriter] = set()
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> int:
+        """Listen; the port that was bound. Raises StartRefused: PORT_IN_USE, ADDRESS_NOT_LOCAL."""
+        try:
+            self._server = await asyncio.start_server(self._serve, self._host, self._port, limit=MAX_HEAD_BYTES)
+        except OSError as error:
+            raise listen_refused(self._host, self._port, error) from None
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def close(self) -> None:
+        """Stop listening and cut off who is there; nothing if it does not listen."""
+        if self._server is None:
+            return
+        self._server.close()
+        for writer in list(self._open):
+            writer.close()
+        self._server = None
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._open) >= MAX_PAGE_CONNECTIONS:
+            writer.close()
+            return
+        self._open.add(writer)
+        try:
+            method, page = await self._answer(reader)
+            body = page.text.encode()
+            head = (
+                f"HTTP/1.1 {page.status} {_REASONS[page.status]}\r\nContent-Type: {page.content_type}\r\n"
+                f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+            )
+            writer.write(head.encode() + (b"" if method == "HEAD" else body))
+            async with asyncio.timeout(READ_TIMEOUT_S):
+                await writer.drain()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError):
+            pass  # The client went, or takes nothing: there is nobody to tell.
+        finally:
+            self._open.discard(writer)
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader) -> tuple[str, Page]:
+        try:
+            async with asyncio.timeout(READ_TIMEOUT_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            return "GET", Page(400, _PLAIN, f"The head of the request has more than {MAX_HEAD_BYTES} bytes.\n")
+        words = head.partition(b"\r\n")[0].decode("latin-1").split()
+        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+            return "GET", Page(400, _PLAIN, "This is no HTTP/1.1 request.\n")
+        method, path = words[0], words[1].partition("?")[0]
+        if method not in ("GET", "HEAD"):
+            return method, Page(405, _PLAIN, f"{method[:20]} is not offered; use GET.\n")
+        maker = self._pages.get(path)
+        if maker is None:
+            return method, Page(404, _PLAIN, f"There is no such page. There are: {', '.join(self._pages)}.\n")
+        try:
+            async with self._making[path]:
+                return method, await maker()
+        except Exception:  # noqa: BLE001 - the connection's edge: a page that cannot be made is told as such
+            _log.exception("The page %s cannot be made.", path)
+            return method, Page(500, _PLAIN, "The page cannot be made; see the server's log.\n")
