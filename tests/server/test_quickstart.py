@@ -56,6 +56,13 @@ def test_a_port_in_use_is_named(tmp_path: Path, option: str) -> None:
     assert "Traceback" not in refused.stderr
 
 
+def test_a_metrics_port_that_is_none_is_a_usage_error(tmp_path: Path) -> None:
+    for port in ("70000", "-1", "sometimes"):
+        refused = start(tmp_path / "data", "--metrics-port", port)
+        assert (refused.returncode, port in refused.stderr) == (2, True)
+    assert not (tmp_path / "data").exists()
+
+
 def test_a_data_directory_in_use_is_named_with_its_holder(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data") as holder:
         refused = start(tmp_path / "data")

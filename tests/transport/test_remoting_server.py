@@ -185,6 +185,17 @@ async def test_an_unknown_code_is_answered_as_not_supported(peer: Peer) -> None:
     assert "9999" in str(answer.remark)
 
 
+async def test_answered_requests_are_counted_by_code_and_those_that_no_handler_gets_are_not(
+    peer: Peer, server: tuple[RemotingServer, int], desk: Desk
+) -> None:
+    desk.release.set()
+    for code in (ECHO, WAIT, REFUSE, REFUSE, 9999):
+        await peer.send(RemotingCommand(code, opaque=code))
+        await peer.receive()
+    counted = {key: sum(histogram.counts) for key, histogram in server[0].latency.rows()}
+    assert counted == {(ECHO, 0): 1, (WAIT, 0): 1, (REFUSE, 17): 2}
+
+
 async def test_a_refusal_becomes_its_code_and_its_words(peer: Peer) -> None:
     await peer.send(RemotingCommand(REFUSE))
     [answer] = await peer.receive()

@@ -28,6 +28,12 @@ __all__ = ["quickstart"]
 _started_s = time.monotonic()
 
 
+def _check_port(_kind: object, value: int | str) -> None:
+    """Refuse a number that is no port, which a socket would take for another one."""
+    if isinstance(value, int) and not 0 <= value <= 65_535:
+        raise ValueError(f"{value} is no port; 0 to 65535 are.")
+
+
 def quickstart(
     *,
     directory: Annotated[Path, Parameter(name="--dir")] = Path("millstream-data"),
@@ -35,7 +41,7 @@ def quickstart(
     grpc_port: int = 8081,
     remoting_port: int = 10911,
     nameserver_port: int = 9876,
-    metrics_port: int | Literal["off"] = 5557,
+    metrics_port: Annotated[int | Literal["off"], Parameter(validator=_check_port)] = 5557,
     trace: Annotated[bool, Parameter(negative="")] = False,
     sync_flush: bool = False,
     retention_hours: Annotated[int, Parameter(validator=Number(gte=1))] = 72,
@@ -163,13 +169,14 @@ def _announce(endpoints: Endpoints, options: AllInOneOptions, output: OutputForm
         }
         print(json.dumps(addresses), flush=True)
     else:
+        pages = "off" if metrics is None else f"{metrics}    /metrics, /healthz, /readyz"
         option = "" if nameserver == DEFAULT_NAMESERVER else f" --nameserver {nameserver}"
         print(
             f"""Millstream {__version__}
   gRPC proxy   {grpc}    RocketMQ 5 clients
   broker       {broker}   remoting clients, stream jobs
   nameserver   {nameserver}
-  metrics      {metrics or "off"}    /metrics, /healthz, /readyz
+  metrics      {pages}
   data         {options.directory.resolve()}
   acknowledged {level}
 

@@ -161,6 +161,8 @@ class AllInOne:
         try:
             port = await pages.start()
         except StartRefused as error:
+            if error.name != "PORT_IN_USE":
+                raise
             raise StartRefused(error.name, error.message, remedy=_METRICS_PORT_REMEDY) from None
         self._resources.push_async_callback(pages.close)
         return Address(host, port)
