@@ -9,7 +9,7 @@ import pytest
 from millstream.broker import groups as groups_module
 from millstream.broker.groups import GroupRegistry
 from millstream.model.errors import NameRefused, StoreError
-from millstream.model.group import GroupConfig
+from millstream.model.group import ExponentialBackoff, FirstPosition, GroupConfig
 from millstream.store.snapshot import Snapshot
 
 
@@ -20,7 +20,16 @@ def open_registry(directory: Path, *, auto_create: bool = True) -> GroupRegistry
 
 
 def test_groups_survive_a_restart(tmp_path: Path) -> None:
-    audit = GroupConfig("audit", fifo=True, max_attempts=3, backoff_s=(1, 2))
+    audit = GroupConfig(
+        "audit",
+        fifo=True,
+        max_attempts=3,
+        backoff_s=(1, 2),
+        exponential=ExponentialBackoff(100, 200, 1.5),
+        enabled=False,
+        first_position=FirstPosition.TIME,
+        first_time_ms=7,
+    )
     assert open_registry(tmp_path).create(audit)
     again = open_registry(tmp_path)
     assert again.get("audit") == audit
@@ -67,24 +76,66 @@ def test_creating_an_equal_group_again_changes_nothing_and_another_one_is_refuse
 
 
 @pytest.mark.parametrize(
-    "group",
+    ("group", "name"),
     [
-        GroupConfig(""),
-        GroupConfig("a b"),
-        GroupConfig("x" * 121),
-        GroupConfig("CID_RMQ_SYS_TRANS"),
-        GroupConfig("audit", max_attempts=0),
-        GroupConfig("audit", max_attempts=1001),
-        GroupConfig("audit", backoff_s=()),
-        GroupConfig("audit", backoff_s=(1, -1)),
+        (GroupConfig(""), "ILLEGAL_GROUP"),
+        (GroupConfig("a b"), "ILLEGAL_GROUP"),
+        (GroupConfig("x" * 121), "ILLEGAL_GROUP"),
+        (GroupConfig("CID_RMQ_SYS_TRANS"), "ILLEGAL_GROUP"),
+        (GroupConfig("TOOLS_CONSUMER"), "ILLEGAL_GROUP"),
+        (GroupConfig("audit", max_attempts=0), "ILLEGAL_GROUP_SETTING"),
+        (GroupConfig("audit", max_attempts=1001), "ILLEGAL_GROUP_SETTING"),
+        (GroupConfig("audit", backoff_s=()), "ILLEGAL_GROUP_SETTING"),
+        (GroupConfig("audit", backoff_s=(1,) * 101), "ILLEGAL_GROUP_SETTING"),
+        (GroupConfig("audit", backoff_s=(1, -1)), "ILLEGAL_GROUP_SETTING"),
+        (GroupConfig("audit", backoff_s=(43_201,)), "ILLEGAL_GROUP_SETTING"),
+        (GroupConfig("audit", exponential=ExponentialBackoff(2, 1)), "ILLEGAL_GROUP_SETTING"),
+        (GroupConfig("audit", exponential=ExponentialBackoff(-1)), "ILLEGAL_GROUP_SETTING"),
+        (GroupConfig("audit", exponential=ExponentialBackoff(multiplier=0.5)), "ILLEGAL_GROUP_SETTING"),
+        (GroupConfig("audit", exponential=ExponentialBackoff(multiplier=float("nan"))), "ILLEGAL_GROUP_SETTING"),
+        (GroupConfig("audit", first_time_ms=-1), "ILLEGAL_GROUP_SETTING"),
     ],
 )
-def test_illegal_groups_are_refused(tmp_path: Path, group: GroupConfig) -> None:
+def test_illegal_groups_are_refused(tmp_path: Path, group: GroupConfig, name: str) -> None:
     registry = open_registry(tmp_path)
-    with pytest.raises(NameRefused) as refused:
-        registry.create(group)
-    assert refused.value.name == "ILLEGAL_GROUP"
+    for refuse in (registry.create, registry.update):
+        with pytest.raises(NameRefused) as refused:
+            refuse(group)
+        assert refused.value.name == name
     assert registry.all() == []
+
+
+def test_settings_that_are_changed_hold_over_a_restart(tmp_path: Path) -> None:
+    registry = open_registry(tmp_path)
+    registry.update(GroupConfig("audit"))
+    registry.update(GroupConfig("audit", max_attempts=2, enabled=False))
+    again = open_registry(tmp_path)
+    assert again.all() == [GroupConfig("audit", max_attempts=2, enabled=False)]
+    with pytest.raises(NameRefused, match="switched off") as refused:
+        again.ensure_enabled("audit")
+    assert refused.value.name == "GROUP_DISABLED"
+
+
+def test_a_change_that_somebody_refuses_is_not_made(tmp_path: Path) -> None:
+    registry = open_registry(tmp_path)
+    registry.create(GroupConfig("audit"))
+
+    def refuse(present: GroupConfig, wanted: GroupConfig) -> None:
+        raise NameRefused("GROUP_IN_USE", f"{present.fifo} to {wanted.fifo}")
+
+    registry.before_update.append(refuse)
+    registry.update(GroupConfig("audit"))
+    with pytest.raises(NameRefused, match="False to True"):
+        registry.update(GroupConfig("audit", fifo=True))
+    assert registry.get("audit") == GroupConfig("audit")
+
+
+def test_a_group_under_which_tools_look_at_messages_is_never_kept(tmp_path: Path) -> None:
+    registry = open_registry(tmp_path, auto_create=False)
+    assert registry.ensure("MILLSTREAM_CLIENT") == GroupConfig("MILLSTREAM_CLIENT")
+    assert registry.all() == []
+    Snapshot(tmp_path / "groups.json").save(b'{"version":1,"groups":[{"name":"millstream-cli"},{"name":"audit"}]}')
+    assert open_registry(tmp_path).all() == [GroupConfig("audit")]
 
 
 def test_the_number_of_groups_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

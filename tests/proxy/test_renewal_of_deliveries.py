@@ -12,7 +12,7 @@ from memory_backend import BROKER, MemoryBackend, Progress, store_failed, unfore
 
 from millstream.model.clock import ManualClock
 from millstream.model.errors import ConsumeRefused, MillstreamError
-from millstream.model.group import GroupConfig
+from millstream.model.group import ExponentialBackoff, GroupConfig
 from millstream.model.message import Message
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage
 from millstream.model.receipt import ReceiptHandle
@@ -279,3 +279,15 @@ def test_dead_letters_go_by_the_latest_handle() -> None:
         assert backend.dead[0].handle != popped.handle
 
     asyncio.run(history())
+
+
+async def test_a_delivery_that_is_given_up_waits_by_its_groups_exponential_backoff(
+    processor: Processor, backend: MemoryBackend, clock: ManualClock
+) -> None:
+    backend.groups["g"] = GroupConfig("g", exponential=ExponentialBackoff(7_000, 90_000, 10))
+    for attempt_ms in (7_000, 70_000):
+        if attempt_ms == 7_000:
+            await send(processor)
+        await receive(processor)
+        await pass_time(processor, clock, RENEW_LIMIT_MS + 2 * MINUTE_MS)
+        assert backend.changes[-1].invisible_ms == attempt_ms

@@ -29,6 +29,7 @@ from millstream.broker.transactions import TransactionOptions, Transactions
 from millstream.broker.upkeep import Upkeep
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.errors import MessageRefused, NameRefused, StartRefused
+from millstream.model.group import GroupConfig
 from millstream.model.lite import LiteSync, bind_topic_of
 from millstream.model.message import Address, OutgoingMessage, StoredMessage
 from millstream.model.operations import (
@@ -105,6 +106,7 @@ class Broker:
         self._upkeep: Upkeep | None = None
         self.topics.before_delete.append(self._forget_topic)
         self.groups.before_delete.append(self._forget_group)
+        self.groups.before_update.append(self._check_update)
 
     async def start(self) -> None:
         """Open the store, recover it and read topics, groups and offsets. Raises `StartRefused`, `StoreError`."""
@@ -120,7 +122,7 @@ class Broker:
             raise
         self._appender = Appender(self.store)
         self._appender.on_visible = self._visible
-        reader = Reader(self.store)
+        self._reader = reader = Reader(self.store)
         await self._start_timers()
         await self._start_transactions()
         lite_topics = LiteTopics()
@@ -229,7 +231,7 @@ class Broker:
 
     async def pull(self, request: PullRequest) -> PullResult:
         """Read a queue from an offset; see `Puller.pull`. The group is created if it is missing and may be."""
-        self.groups.ensure(request.group)
+        self.groups.ensure_enabled(request.group)
         result = await self._puller.pull(request)
         if result.records:
             topic = self.topics.find(request.topic)
@@ -281,6 +283,14 @@ class Broker:
         self._check_queue(topic, queue_id)
         self.groups.ensure(group)
         self._offsets.commit(group, topic, queue_id, queue_offset)
+
+    def first_offset(self, group: GroupConfig, topic: str, queue_id: int) -> int:
+        """Where the group would begin in a queue that it has no position in.
+
+        Raises TOPIC_NOT_FOUND, QUEUE_NOT_FOUND.
+        """
+        self._check_queue(topic, queue_id)
+        return self._reader.first_offset(group, topic, queue_id)
 
     async def find_by_key(
         self, topic: str, key: str, begin_ms: int, end_ms: int, max_results: int
@@ -354,6 +364,11 @@ class Broker:
         self.statistics.forget_topic(name)
         self.store.delete_topic(name)
         self.polls.wake_topic(name)
+
+    def _check_update(self, present: GroupConfig, wanted: GroupConfig) -> None:
+        if present.fifo != wanted.fifo and self._offsets.has_ledger(present.name):
+            kind = "fifo" if present.fifo else "not fifo"
+            raise NameRefused("GROUP_IN_USE", f"The group {present.name!r} is {kind} and has received messages.")
 
     def _forget_group(self, name: str) -> None:
         self._offsets.forget(group=name)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from millstream.broker.document import Document, SavedDocument
 from millstream.model.errors import NameRefused
-from millstream.model.group import GroupConfig, check_group_name
+from millstream.model.group import GroupConfig, check_group, is_tool_group
 from millstream.store.snapshot import Snapshot
 
-__all__ = ["MAX_GROUPS", "MAX_GROUPS_ON_THE_FLY", "MAX_GROUP_ATTEMPTS", "SYSTEM_GROUP_PREFIX", "GroupRegistry"]
+__all__ = ["MAX_GROUPS", "MAX_GROUPS_ON_THE_FLY", "GroupRegistry"]
 
 MAX_GROUPS = 10_000
 """Groups of one broker at most: every change writes all of them."""
@@ -17,10 +17,6 @@ MAX_GROUPS = 10_000
 MAX_GROUPS_ON_THE_FLY = 5_000
 """Groups beyond which none is added by its first use alone: there is room left for those that somebody creates."""
 
-MAX_GROUP_ATTEMPTS = 1_000
-"""Deliveries of one message that a group may ask for at most."""
-
-SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 _VERSION = 1
 
 
@@ -32,7 +28,9 @@ class GroupRegistry:
     """The groups by name. Changes are on disk before the call returns.
 
     `auto_create` lets `ensure` add a group with default settings at its first use. `before_delete` is called with the
-    name while the group is still there.
+    name while the group is still there, `before_update` with the old and the new settings; what it raises refuses them.
+
+    The groups of tools, which look at messages and keep no position, are not among them.
     """
 
     def __init__(self, snapshot: Snapshot, *, auto_create: bool = True) -> None:
@@ -40,12 +38,13 @@ class GroupRegistry:
         self._auto_create = auto_create
         self._groups: dict[str, GroupConfig] = {}
         self.before_delete: list[Callable[[str], None]] = []
+        self.before_update: list[Callable[[GroupConfig, GroupConfig], None]] = []
 
     def load(self) -> None:
         """Read the saved groups. Raises STORE_FORMAT where the file is of another format."""
         document = self._saved.load()
         if document is not None:
-            self._groups = {group.name: group for group in document.groups}
+            self._groups = {group.name: group for group in document.groups if not is_tool_group(group.name)}
 
     def find(self, name: str) -> GroupConfig | None:
         """The group, or None."""
@@ -63,6 +62,8 @@ class GroupRegistry:
         group = self._groups.get(name)
         if group is not None:
             return group
+        if is_tool_group(name):
+            return GroupConfig(name)
         if self._auto_create:
             if len(self._groups) >= MAX_GROUPS_ON_THE_FLY:
                 raise NameRefused(
@@ -73,6 +74,13 @@ class GroupRegistry:
             self.create(GroupConfig(name))
         return self.get(name)
 
+    def ensure_enabled(self, name: str) -> GroupConfig:
+        """As `ensure`, for those who want messages. Raises GROUP_DISABLED as well."""
+        group = self.ensure(name)
+        if not group.enabled:
+            raise NameRefused("GROUP_DISABLED", f"The consumer group {name!r} is switched off.")
+        return group
+
     def all(self) -> list[GroupConfig]:
         """All groups, by name."""
         return [self._groups[name] for name in sorted(self._groups)]
@@ -80,26 +88,33 @@ class GroupRegistry:
     def create(self, group: GroupConfig) -> bool:
         """Add a group; True if it is new, False if it was there with equal settings.
 
-        Raises ILLEGAL_GROUP (name, attempts not 1 to 1,000, no backoff step), GROUP_EXISTS (with other settings).
+        Raises ILLEGAL_GROUP, ILLEGAL_GROUP_SETTING, GROUP_EXISTS (with other settings).
         """
-        check_group_name(group.name)
-        if group.name.startswith(SYSTEM_GROUP_PREFIX):
-            raise NameRefused("ILLEGAL_GROUP", f"The group name {group.name!r} is the system's own.")
-        if not 1 <= group.max_attempts <= MAX_GROUP_ATTEMPTS or not group.backoff_s or min(group.backoff_s) < 0:
-            raise NameRefused(
-                "ILLEGAL_GROUP",
-                f"The group {group.name!r} asks for {group.max_attempts} attempts and backoff {group.backoff_s} s.",
-                remedy=f"Ask for 1 to {MAX_GROUP_ATTEMPTS} attempts and at least one backoff step of 0 s or more.",
-            )
+        check_group(group)
         present = self._groups.get(group.name)
         if present is not None:
             if present == group:
                 return False
-            kind = "fifo" if present.fifo else "not fifo"
             raise NameRefused(
-                "GROUP_EXISTS",
-                f"The group {group.name!r} exists with other settings: {kind}, {present.max_attempts} attempts.",
+                "GROUP_EXISTS", f"The group {group.name!r} exists with other settings: {_words(present)}."
             )
+        self._add(group)
+        return True
+
+    def update(self, group: GroupConfig) -> None:
+        """Give a group other settings, or add it. Raises ILLEGAL_GROUP, ILLEGAL_GROUP_SETTING, what `before_update`
+        raises.
+        """
+        check_group(group)
+        present = self._groups.get(group.name)
+        if present is None:
+            self._add(group)
+        elif present != group:
+            for check in self.before_update:
+                check(present, group)
+            self._replace({**self._groups, group.name: group})
+
+    def _add(self, group: GroupConfig) -> None:
         if len(self._groups) >= MAX_GROUPS:
             raise NameRefused(
                 "TOO_MANY_REQUESTS",
@@ -107,7 +122,6 @@ class GroupRegistry:
                 remedy="Delete a group.",
             )
         self._replace({**self._groups, group.name: group})
-        return True
 
     def delete(self, name: str) -> None:
         """Remove a group and its offsets. Raises GROUP_NOT_FOUND."""
@@ -120,3 +134,12 @@ class GroupRegistry:
         """Save first: a group that could not be saved is not there, so that it does not vanish with a restart."""
         self._saved.save(_Document(version=_VERSION, groups=list(groups.values())))
         self._groups = groups
+
+
+def _words(group: GroupConfig) -> str:
+    kind = "fifo" if group.fifo else "not fifo"
+    curve = group.exponential
+    steps = ",".join(map(str, group.backoff_s))
+    backoff = f"{steps} s" if curve is None else f"{curve.initial_ms} to {curve.longest_ms} ms by {curve.multiplier:g}"
+    enabled = "" if group.enabled else ", switched off"
+    return f"{kind}, {group.max_attempts} attempts, backoff {backoff}, begins at {group.first_position.value}{enabled}"

@@ -18,7 +18,7 @@ from millstream.broker.reader import Reader, check_readable
 from millstream.broker.topics import TopicRegistry
 from millstream.model.clock import Clock
 from millstream.model.errors import ConsumeRefused
-from millstream.model.group import GroupConfig
+from millstream.model.group import FirstPosition, GroupConfig
 from millstream.model.lite import LITE_PREFIX, lite_queue
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest
 from millstream.model.receipt import ReceiptHandle
@@ -139,7 +139,9 @@ class Popper:
         """Take what can be taken now; also the queues that the request covers."""
         topic = self.topics.get(request.topic)
         check_readable(topic, request.queue_id)
-        group = self.groups.ensure(request.group)
+        group = self.groups.ensure_enabled(request.group)
+        if group.first_position is FirstPosition.LAST:
+            self._begin_at_the_end(request, group, topic.read_queues)
         queues = self._order(request, topic)
         look = Look(self.reader, request, group, self.broker_name, self.clock.now_ms())
         if group.fifo and request.attempt_id:
@@ -172,13 +174,26 @@ class Popper:
         ledger = self.offsets.ledger(request.group, request.topic, queue_id)
         min_offset = self.reader.store.min_offset(request.topic, queue_id)
         if ledger is None:
+            first_offset = self.reader.first_offset(group, request.topic, queue_id)
             return self.offsets.open_ledger(
-                request.group, request.topic, queue_id, fifo=group.fifo, first_offset=min_offset
+                request.group, request.topic, queue_id, fifo=group.fifo, first_offset=first_offset
             )
         if isinstance(ledger, FifoLedger) is not group.fifo:
             ledger = self.offsets.convert_ledger(request.group, request.topic, queue_id, ledger, fifo=group.fifo)
         ledger.pass_over(min_offset)
         return ledger
+
+    def _begin_at_the_end(self, request: PopRequest, group: GroupConfig, queues: int) -> None:
+        """Open all queues at once: what comes later is for the group, in whichever queue and over a crash."""
+        missing = [
+            queue_id
+            for queue_id in range(queues)
+            if self.offsets.ledger(request.group, request.topic, queue_id) is None
+        ]
+        for queue_id in missing:
+            self._open(request, group, queue_id)
+        if missing:
+            self.offsets.save()
 
     async def _wait(self, request: PopRequest, queues: list[int], timeout_s: float) -> bool:
         alarms = self._alarms(request, queues)

@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass, field
 
 from millstream.model.errors import NameRefused, StoreError
+from millstream.model.group import FirstPosition, GroupConfig
 from millstream.model.message import StoredMessage
 from millstream.model.topic import Permission, TopicConfig
 from millstream.protocol.batches import BatchCache, UnpackedBatch, unpack
@@ -97,6 +98,16 @@ class Reader:
             found = self.store.entries(topic, queue_id, entry.queue_offset, 1)
             batch = self.batch(topic, queue_id, found[0]) if found else None
         return batch.message(entry.queue_offset) if batch is not None else None
+
+    def first_offset(self, group: GroupConfig, topic: str, queue_id: int) -> int:
+        """Where the group begins in a queue that it has no position in, as its settings say."""
+        match group.first_position:
+            case FirstPosition.FIRST:
+                return self.store.min_offset(topic, queue_id)
+            case FirstPosition.LAST:
+                return self.store.max_offset(topic, queue_id)
+            case FirstPosition.TIME:
+                return self.store.offset_by_time(topic, queue_id, group.first_time_ms)
 
     def message_at(self, topic: str, queue_id: int, queue_offset: int) -> StoredMessage | None:
         """The message at an offset; None if it is damaged or the queue no longer has it."""

@@ -10,7 +10,7 @@ from cyclopts.validators import Number
 from millstream.cli.options import Common, ExitCode
 from millstream.cli.printer import Printer
 from millstream.client.blocking import BlockingClient
-from millstream.model.group import DEFAULT_MAX_ATTEMPTS, GroupConfig
+from millstream.model.group import DEFAULT_MAX_ATTEMPTS, MAX_GROUP_ATTEMPTS, GroupConfig
 
 __all__ = ["create", "delete", "list_groups"]
 
@@ -19,7 +19,7 @@ def create(
     name: str,
     *,
     fifo: Annotated[bool, Parameter(negative="")] = False,
-    max_attempts: Annotated[int, Parameter(validator=Number(gte=1, lte=10_000))] = DEFAULT_MAX_ATTEMPTS,
+    max_attempts: Annotated[int, Parameter(validator=Number(gte=1, lte=MAX_GROUP_ATTEMPTS))] = DEFAULT_MAX_ATTEMPTS,
     common: Common = Common(),
 ) -> int:
     """Create a consumer group.

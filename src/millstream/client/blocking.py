@@ -189,6 +189,10 @@ class BlockingClient:
         """Create a consumer group; nothing happens if it is there with the same settings, else GROUP_EXISTS."""
         self.run(self.conversations.create_group(config))
 
+    def update_group(self, config: GroupConfig) -> None:
+        """Give a consumer group other settings; GROUP_IN_USE where one of them cannot change any more."""
+        self.run(self.conversations.update_group(config))
+
     def delete_group(self, name: str) -> None:
         """Delete a consumer group and its offsets; GROUP_NOT_FOUND."""
         self.run(self.conversations.delete_group(name))

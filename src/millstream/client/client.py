@@ -112,6 +112,10 @@ class Client:
         """Create a consumer group; nothing happens if it is there with the same settings, else GROUP_EXISTS."""
         await self.run(self.conversations.create_group(config))
 
+    async def update_group(self, config: GroupConfig) -> None:
+        """Give a consumer group other settings; GROUP_IN_USE where one of them cannot change any more."""
+        await self.run(self.conversations.update_group(config))
+
     async def delete_group(self, name: str) -> None:
         """Delete a consumer group and its offsets; GROUP_NOT_FOUND."""
         await self.run(self.conversations.delete_group(name))

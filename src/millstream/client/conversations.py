@@ -283,9 +283,16 @@ class Conversations:
 
     def create_group(self, config: GroupConfig) -> Conversation[None]:
         """Create the consumer group on every master; GROUP_EXISTS where it is there with other settings."""
+        yield from self._put_group(config, {"createOnly": "true"})
+
+    def update_group(self, config: GroupConfig) -> Conversation[None]:
+        """Give the consumer group other settings on every master; GROUP_IN_USE where they cannot change any more."""
+        yield from self._put_group(config, {})
+
+    def _put_group(self, config: GroupConfig, ext: dict[str, str]) -> Conversation[None]:
         body = encode_group(config)
         for address in (yield from self._masters()):
-            command = RemotingCommand(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTION_GROUP, body=body)
+            command = RemotingCommand(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTION_GROUP, dict(ext), body=body)
             yield from self._ask(address, command)
 
     def delete_group(self, name: str) -> Conversation[None]:

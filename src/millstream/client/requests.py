@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 DEFAULT_GROUP: Final = "MILLSTREAM_CLIENT"
-"""The producer and consumer group of requests for which the application names none."""
+"""The producer and consumer group of requests for which the application names none; brokers do not keep it."""
 
 DEFAULT_PULL_MESSAGES: Final = 4096
 DEFAULT_PULL_BYTES: Final = 2 * 1024 * 1024

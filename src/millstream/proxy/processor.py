@@ -20,7 +20,7 @@ from millstream.model.commands import (
     VerifyOutcome,
 )
 from millstream.model.errors import ConsumeRefused, MessageRefused, MillstreamError, NameRefused
-from millstream.model.group import GroupConfig, check_group_name
+from millstream.model.group import GroupConfig, check_group_name, is_tool_group
 from millstream.model.lite import LiteSync
 from millstream.model.message import StoredMessage
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest, SendReceipt
@@ -184,8 +184,10 @@ class Processor:
         return await self._backend.route(topic)
 
     async def group(self, name: str) -> GroupConfig:
-        """The group's settings."""
+        """The group's settings. Raises ILLEGAL_GROUP for the names of tools as well: nobody consumes under them."""
         check_group_name(name)
+        if is_tool_group(name):
+            raise NameRefused("ILLEGAL_GROUP", f"{name!r} is one of the system's own groups.")
         return await self._backend.group(name)
 
     async def send(self, submissions: Sequence[Submission]) -> list[SendReceipt]:

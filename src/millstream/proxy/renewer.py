@@ -88,5 +88,4 @@ class Renewer:
                 self.table.renewed(entry, handle)
 
     async def _backoff_ms(self, entry: Tracked) -> int:
-        steps = (await self._backend.group(entry.group)).backoff_s
-        return steps[min(entry.delivery_attempt, len(steps)) - 1] * 1000
+        return (await self._backend.group(entry.group)).backoff_ms(entry.delivery_attempt)

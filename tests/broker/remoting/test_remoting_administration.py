@@ -64,7 +64,10 @@ async def test_a_group_is_created_told_and_deleted(connection: RemotingConnectio
     group = GroupConfig("workers", fifo=True, max_attempts=3, backoff_s=(0, 5))
     assert (await ask(connection, 200, encode_group(group))).code == 0
     assert decode_group_table((await ask(connection, 201)).body) == [group]
-    assert (await ask(connection, 200, encode_group(GroupConfig("workers")))).code == 29
+    assert (await ask(connection, 200, encode_group(GroupConfig("workers")), createOnly="true")).code == 29
+    changed = GroupConfig("workers", max_attempts=9, enabled=False)
+    assert (await ask(connection, 200, encode_group(changed))).code == 0
+    assert decode_group_table((await ask(connection, 201)).body) == [changed]
     assert (await ask(connection, 207, groupName="workers")).code == 0
     assert (await ask(connection, 207, groupName="workers")).code == 26
 

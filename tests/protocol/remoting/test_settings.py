@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.model.errors import MillstreamError
-from millstream.model.group import GroupConfig
+from millstream.model.group import ExponentialBackoff, FirstPosition, GroupConfig
 from millstream.model.topic import MessageType, Permission, TopicConfig
 from millstream.protocol.remoting.settings import (
     decode_group,
@@ -35,6 +35,17 @@ groups = st.builds(
     fifo=st.booleans(),
     max_attempts=st.integers(1, 1000),
     backoff_s=st.lists(st.integers(0, 10_000), min_size=1, max_size=20).map(tuple),
+    exponential=st.none()
+    | st.builds(
+        ExponentialBackoff, st.integers(0, 10**7), st.integers(0, 10**7), st.floats(1, 100, allow_subnormal=False)
+    ),
+    enabled=st.booleans(),
+    first_position=st.just(FirstPosition.FIRST),
+) | st.builds(
+    GroupConfig,
+    name=st.just("timed"),
+    first_position=st.sampled_from([FirstPosition.LAST, FirstPosition.TIME]),
+    first_time_ms=st.integers(0, 2**50),
 )
 
 
@@ -93,3 +104,18 @@ def test_a_group_is_written_in_the_names_of_the_protocol() -> None:
     written = json.loads(encode_group(GroupConfig("g", max_attempts=5, backoff_s=(1, 2))))
     assert (written["groupName"], written["retryMaxTimes"]) == ("g", 4)
     assert written["groupRetryPolicy"] == {"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": [1000, 2000]}}
+
+
+def test_an_exponential_backoff_is_written_and_read_in_the_names_of_the_protocol() -> None:
+    written = json.loads(encode_group(GroupConfig("g", exponential=ExponentialBackoff(100, 9_000, 3))))
+    assert written["groupRetryPolicy"]["type"] == "EXPONENTIAL"
+    assert written["groupRetryPolicy"]["exponentialRetryPolicy"] == {"initial": 100, "max": 9000, "multiplier": 3}
+    read = decode_group(b'{"groupName":"g","groupRetryPolicy":{"type":"EXPONENTIAL"}}')
+    assert read.exponential == ExponentialBackoff(5_000, 7_200_000, 2)
+
+
+@pytest.mark.parametrize("position", ['{"consume.first.position":"soon"}', '{"consume.first.time":"noon"}'])
+def test_a_first_position_that_means_nothing_is_refused(position: str) -> None:
+    with pytest.raises(MillstreamError) as refused:
+        decode_group(f'{{"groupName":"g","attributes":{position}}}'.encode())
+    assert refused.value.name == "MESSAGE_MALFORMED"

@@ -18,7 +18,7 @@ from millstream.model.commands import (
     VerifyOutcome,
 )
 from millstream.model.errors import Refused
-from millstream.model.group import DEFAULT_BACKOFF_S, GroupConfig
+from millstream.model.group import DEFAULT_BACKOFF_S, ExponentialBackoff, GroupConfig
 from millstream.model.message import Address, StoredMessage
 from millstream.protocol.grpc import messages as m
 from millstream.proxy.grpc.adapter import Reason, StreamEnded
@@ -72,6 +72,17 @@ async def test_a_consumer_may_filter_by_condition(service: Service) -> None:
     (answer,) = await service.telemetry(consumer(expression=wanted))
     assert answer.status.code == m.OK
     assert answer.settings.subscription.subscriptions[0].expression == wanted
+
+
+async def test_a_consumer_of_a_group_with_exponential_backoff_is_told_the_curve(
+    service: Service, backend: MemoryBackend
+) -> None:
+    backend.groups["g"] = GroupConfig("g", max_attempts=4, exponential=ExponentialBackoff(1_500, 60_000, 1.5))
+    (answer,) = await service.telemetry(consumer())
+    policy = answer.settings.backoff_policy
+    assert (policy.max_attempts, policy.WhichOneof("strategy")) == (4, "exponential_backoff")
+    backoff = policy.exponential_backoff
+    assert (backoff.initial.ToMilliseconds(), backoff.max.ToMilliseconds(), backoff.multiplier) == (1500, 60_000, 1.5)
 
 
 async def test_a_fifo_group_is_told_to_its_consumers(service: Service, backend: MemoryBackend) -> None:

@@ -35,8 +35,12 @@ class AdministrationHandlers:
         return command.response(body=encode_topic_table(self._broker.topics.all()))
 
     def create_group(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """As `create_topic`: a group that is there with other settings is refused."""
-        self._broker.groups.create(decode_group(command.body))
+        """Creates or changes, as RocketMQ's; with the field `createOnly` other settings are refused."""
+        group = decode_group(command.body)
+        if command.ext.get("createOnly") == "true":
+            self._broker.groups.create(group)
+        else:
+            self._broker.groups.update(group)
         return command.response()
 
     def delete_group(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:

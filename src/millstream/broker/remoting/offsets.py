@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from millstream.broker.broker import Broker
 from millstream.model.errors import NameRefused
+from millstream.model.group import FirstPosition
 from millstream.model.operations import QueueRange
 from millstream.protocol.remoting.bodies import encode_topic_statistics
 from millstream.protocol.remoting.codes import ResponseCode
@@ -43,9 +44,8 @@ class OffsetHandlers:
         ext = command.ext
         group, topic, queue_id = text(ext, "consumerGroup"), text(ext, "topic"), integer(ext, "queueId")
         offset = self._broker.query_offset(group, topic, queue_id)
-        if offset is None and ext.get("setZeroIfNotFound") != "false" and self._range(command).min_offset == 0:
-            # RocketMQ's rule: where nothing of the queue was deleted, a new group begins with all of it.
-            offset = 0
+        if offset is None and ext.get("setZeroIfNotFound") != "false":
+            offset = self._first_offset(command, group, topic, queue_id)
         if offset is None:
             remark = f"Group {group} has no offset in queue {queue_id} of topic {topic}."
             return command.response(ResponseCode.QUERY_NOT_FOUND, remark=remark)
@@ -57,6 +57,16 @@ class OffsetHandlers:
             text(ext, "consumerGroup"), text(ext, "topic"), integer(ext, "queueId"), integer(ext, "commitOffset")
         )
         return command.response()
+
+    def _first_offset(self, command: RemotingCommand, group: str, topic: str, queue_id: int) -> int | None:
+        config = self._broker.groups.find(group)
+        if config is not None and config.first_position is not FirstPosition.FIRST:
+            offset = self._broker.first_offset(config, topic, queue_id)
+            # Kept at once, because the end of the queue would be another one at the next question.
+            self._broker.commit_offset(group, topic, queue_id, offset)
+            return offset
+        # RocketMQ's rule: where nothing of the queue was deleted, a new group begins with all of it.
+        return 0 if self._range(command).min_offset == 0 else None
 
     def _range(self, command: RemotingCommand) -> QueueRange:
         topic, queue_id = text(command.ext, "topic"), integer(command.ext, "queueId")

@@ -1,7 +1,8 @@
 """Topic and group settings on the wire: the ext fields of code 17, and the JSON of codes 21, 200 and 201.
 
 A topic's attributes travel as `+name=value` joined by commas (code 17) or as a map (code 21). Groups use the fields of
-RocketMQ's SubscriptionGroupConfig; its `retryMaxTimes` counts the deliveries after the first one.
+RocketMQ's SubscriptionGroupConfig; its `retryMaxTimes` counts the deliveries after the first one. What has no field
+there, the first position, travels as attributes of our own.
 """
 
 from __future__ import annotations
@@ -12,7 +13,13 @@ from typing import Final
 import msgspec
 
 from millstream.model.errors import MessageRefused, NameRefused
-from millstream.model.group import DEFAULT_BACKOFF_S, DEFAULT_MAX_ATTEMPTS, GroupConfig
+from millstream.model.group import (
+    DEFAULT_BACKOFF_S,
+    DEFAULT_MAX_ATTEMPTS,
+    ExponentialBackoff,
+    FirstPosition,
+    GroupConfig,
+)
 from millstream.model.topic import MAX_QUEUES, MessageType, Permission, TopicConfig
 from millstream.protocol.remoting.bodies import (
     CamelBody,
@@ -38,15 +45,25 @@ __all__ = [
 _MESSAGE_TYPE: Final = "message.type"
 _UNSPECIFIED: Final = "UNSPECIFIED"
 _CUSTOMIZED: Final = "CUSTOMIZED"
+_EXPONENTIAL: Final = "EXPONENTIAL"
+_FIRST_POSITION: Final = "consume.first.position"
+_FIRST_TIME: Final = "consume.first.time"
 
 
 class _CustomizedRetry(CamelBody):
     next: list[int] = msgspec.field(default_factory=list)
 
 
-class _RetryPolicy(CamelBody):
-    type: str = _CUSTOMIZED
+class _ExponentialRetry(CamelBody):
+    initial: int = 5_000
+    max: int = 7_200_000
+    multiplier: float | int = 2
+
+
+class _RetryPolicy(CamelBody, omit_defaults=True):
+    type: str = msgspec.field(default_factory=lambda: _CUSTOMIZED)
     customized_retry_policy: _CustomizedRetry | None = None
+    exponential_retry_policy: _ExponentialRetry | None = None
 
 
 class _GroupData(CamelBody):
@@ -63,6 +80,7 @@ class _GroupData(CamelBody):
     notify_consumer_ids_changed_enable: bool = True
     group_sys_flag: int = 0
     consume_timeout_minute: int = 15
+    attributes: dict[str, str] | None = None
 
 
 class _GroupTable(CamelBody):
@@ -173,11 +191,50 @@ def _topic(name: str, read: int, write: int, permission: int, attributes: dict[s
 
 def _group_data(config: GroupConfig) -> _GroupData:
     steps = _CustomizedRetry([step * 1000 for step in config.backoff_s])
-    return _GroupData(config.name, config.fifo, config.max_attempts - 1, _RetryPolicy(customized_retry_policy=steps))
+    policy = _RetryPolicy(customized_retry_policy=steps)
+    curve = config.exponential
+    if curve is not None:
+        policy.type = _EXPONENTIAL
+        policy.exponential_retry_policy = _ExponentialRetry(
+            curve.initial_ms, curve.longest_ms, _whole(curve.multiplier)
+        )
+    position = {_FIRST_POSITION: config.first_position.value, _FIRST_TIME: str(config.first_time_ms)}
+    return _GroupData(
+        config.name,
+        config.fifo,
+        config.max_attempts - 1,
+        policy,
+        consume_enable=config.enabled,
+        attributes=None if config.first_position is FirstPosition.FIRST else position,
+    )
+
+
+def _whole(number: float) -> float | int:
+    """RocketMQ knows whole multipliers only."""
+    return int(number) if float(number).is_integer() else number
 
 
 def _group(data: _GroupData) -> GroupConfig:
-    policy = data.group_retry_policy
-    steps = policy.customized_retry_policy.next if policy and policy.customized_retry_policy else []
-    backoff_s = tuple(max(0, step // 1000) for step in steps) or DEFAULT_BACKOFF_S
-    return GroupConfig(data.group_name, data.consume_message_orderly, max(1, data.retry_max_times + 1), backoff_s)
+    policy = data.group_retry_policy or _RetryPolicy()
+    steps = policy.customized_retry_policy.next if policy.customized_retry_policy else []
+    curve = None
+    if policy.type.upper() == _EXPONENTIAL:
+        told = policy.exponential_retry_policy or _ExponentialRetry()
+        curve = ExponentialBackoff(told.initial, told.max, float(told.multiplier))
+    attributes = data.attributes or {}
+    try:
+        first_position = FirstPosition(attributes.get(_FIRST_POSITION, FirstPosition.FIRST.value))
+        first_time_ms = int(attributes.get(_FIRST_TIME, "0"))
+    except ValueError as error:
+        words = f"The settings of group {data.group_name} cannot be read: {error}."
+        raise MessageRefused("MESSAGE_MALFORMED", words) from None
+    return GroupConfig(
+        data.group_name,
+        data.consume_message_orderly,
+        max(1, data.retry_max_times + 1),
+        tuple(max(0, step // 1000) for step in steps) or DEFAULT_BACKOFF_S,
+        exponential=curve,
+        enabled=data.consume_enable,
+        first_position=first_position,
+        first_time_ms=first_time_ms,
+    )

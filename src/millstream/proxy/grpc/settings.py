@@ -63,8 +63,14 @@ def consumer_settings(asked: m.Settings, group: GroupConfig) -> m.Settings:
         settings.subscription.max_lite_topic_size = MAX_LITE_TOPIC_CHARACTERS
     policy = settings.backoff_policy
     policy.max_attempts = group.max_attempts
-    for step_s in group.backoff_s:
-        policy.customized_backoff.next.add().FromSeconds(step_s)
+    curve = group.exponential
+    if curve is None:
+        for step_s in group.backoff_s:
+            policy.customized_backoff.next.add().FromSeconds(step_s)
+    else:
+        policy.exponential_backoff.initial.FromMilliseconds(curve.initial_ms)
+        policy.exponential_backoff.max.FromMilliseconds(curve.longest_ms)
+        policy.exponential_backoff.multiplier = curve.multiplier
     return settings
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from millstream.broker.groups import SYSTEM_GROUP_PREFIX
 from millstream.broker.remoting.clients import RETRY_PREFIX
+from millstream.model.group import SYSTEM_GROUP_PREFIX
 from millstream.model.topic import is_system_topic
 
 __all__ = ["OTHER", "UNKNOWN", "bounded", "group_flags", "topic_flag"]
