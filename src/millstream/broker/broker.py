@@ -18,13 +18,14 @@ from millstream.broker.long_poll import MAX_WAITING, MAX_WAITING_PER_KEY, LongPo
 from millstream.broker.offsets import GroupPosition, OffsetTable
 from millstream.broker.pop import MAX_IN_FLIGHT
 from millstream.broker.popper import Popper
+from millstream.broker.positions import Positions
 from millstream.broker.puller import Puller
 from millstream.broker.reader import Reader
 from millstream.broker.saved_transactions import SavedTransactions
 from millstream.broker.sender import Sender
 from millstream.broker.statistics import Statistics
 from millstream.broker.timers import Timers
-from millstream.broker.topics import TopicRegistry
+from millstream.broker.topics import RETRY_PREFIX, TopicRegistry
 from millstream.broker.transactions import TransactionOptions, Transactions
 from millstream.broker.upkeep import Upkeep
 from millstream.model.clock import Clock, SystemClock
@@ -39,6 +40,7 @@ from millstream.model.operations import (
     PopRequest,
     PullRequest,
     PullResult,
+    PullStatus,
     QueueRange,
     SendReceipt,
 )
@@ -163,6 +165,7 @@ class Broker:
             self.name,
             self.clock,
         )
+        self.positions = Positions(self.topics, self.groups, self._offsets, reader, self.polls, self.clock)
         self._upkeep = Upkeep(self.store, self.topics, self._offsets, self._lite_expiry)
         self._upkeep.start(offset_save_interval_s=self.options.offset_save_interval_s)
 
@@ -230,8 +233,16 @@ class Broker:
         await self.transactions.end(topic, message_id, resolution)
 
     async def pull(self, request: PullRequest) -> PullResult:
-        """Read a queue from an offset; see `Puller.pull`. The group is created if it is missing and may be."""
+        """Read a queue from an offset; see `Puller.pull`. The group is created if it is missing and may be.
+
+        A group that was reset is told once where to go on, as OFFSET_ILLEGAL. Raises GROUP_DISABLED as well.
+        """
         self.groups.ensure_enabled(request.group)
+        moved = self._offsets.take_reset(request.group, request.topic, request.queue_id)
+        if moved is not None and moved != request.queue_offset:
+            first = self.store.min_offset(request.topic, request.queue_id)
+            last = self.store.max_offset(request.topic, request.queue_id)
+            return PullResult(PullStatus.OFFSET_ILLEGAL, moved, first, last)
         result = await self._puller.pull(request)
         if result.records:
             topic = self.topics.find(request.topic)
@@ -277,6 +288,7 @@ class Broker:
 
     def commit_offset(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """Set the group's offset; negative ones are passed over. Where the group pops, it only moves forward.
+        After a reset commits are passed over until the group's next pull.
 
         Raises TOPIC_NOT_FOUND, QUEUE_NOT_FOUND, GROUP_NOT_FOUND.
         """
@@ -371,6 +383,8 @@ class Broker:
             raise NameRefused("GROUP_IN_USE", f"The group {present.name!r} is {kind} and has received messages.")
 
     def _forget_group(self, name: str) -> None:
+        if self.topics.find(RETRY_PREFIX + name) is not None:
+            self.topics.delete(RETRY_PREFIX + name)
         self._offsets.forget(group=name)
         self._offsets.save()
         self._popper.forget(group=name)

@@ -35,11 +35,13 @@ class _LedgerDocument(msgspec.Struct, omit_defaults=True, gc=False):
     cursor: int
     fifo: bool = False
     in_flight: list[Delivery] = []
+    floor_ms: int = 0
 
 
 class _QueueDocument(msgspec.Struct, omit_defaults=True, gc=False):
     committed: int
     ledger: _LedgerDocument | None = None
+    was_reset: bool = False
 
 
 class _Document(Document):
@@ -76,6 +78,7 @@ class OffsetTable:
         self._max_in_flight = max_in_flight
         self._committed: dict[QueueKey, int] = {}
         self._ledgers: dict[QueueKey, Ledger] = {}
+        self._resets: set[QueueKey] = set()
         self._changed = False
         self._encodings = 0
         self._saved_number = 0
@@ -93,10 +96,13 @@ class OffsetTable:
         return self._committed.get(key) if ledger is None else ledger.committed
 
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
-        """Set the group's offset; negative ones are passed over. Where the group pops, it can only move forward."""
-        if queue_offset < 0:
-            return
+        """Set the group's offset; negative ones are passed over. Where the group pops, it can only move forward.
+
+        Passed over are also those of a reader that has not yet heard that the offset was reset: see `take_reset`.
+        """
         key = (group, topic, queue_id)
+        if queue_offset < 0 or key in self._resets:
+            return
         ledger = self._ledgers.get(key)
         if ledger is not None:
             ledger.skip_to(queue_offset)
@@ -107,8 +113,32 @@ class OffsetTable:
     def reset(self, group: str, topic: str, queue_id: int, queue_offset: int, now_ms: int) -> None:
         """Put the group to an offset, forward or back. Deliveries in flight are discarded, their handles invalid."""
         key = (group, topic, queue_id)
-        self._ledgers[key] = type(self._ledgers[key])(queue_offset, capacity=self._max_in_flight)
+        ledger = self._ledgers.get(key)
+        if ledger is None:
+            self._committed[key] = queue_offset
+            self._resets.add(key)
+        else:
+            fresh = self._ledgers[key] = type(ledger)(queue_offset, capacity=self._max_in_flight)
+            fresh.floor_ms = max(now_ms, ledger.floor_ms, ledger.last_pop_ms())
         self._changed = True
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The offset that a reader has to go on at because the group was reset, told once; None ordinarily."""
+        key = (group, topic, queue_id)
+        if key not in self._resets:
+            return None
+        self._resets.discard(key)
+        self._changed = True
+        return self._committed.get(key)
+
+    def places(self, group: str) -> list[tuple[str, int]]:
+        """The topics and queues in which the group has a position, sorted."""
+        keys = {*self._committed, *self._ledgers}
+        return sorted((topic, queue_id) for name, topic, queue_id in keys if name == group)
+
+    def readers(self, topic: str) -> list[str]:
+        """The groups that have a position in the topic, sorted."""
+        return sorted({key[0] for table in (self._committed, self._ledgers) for key in table if key[1] == topic})
 
     def ledger(self, group: str, topic: str, queue_id: int) -> Ledger | None:
         """The queue's ledger, None if the group never popped there."""
@@ -122,6 +152,7 @@ class OffsetTable:
         """A new ledger, which begins where the group stands in the queue, for a new group at `first_offset`."""
         key = (group, topic, queue_id)
         cursor = max(first_offset, self._committed.pop(key, first_offset))
+        self._resets.discard(key)
         kind = FifoLedger if fifo else Ledger
         ledger = self._ledgers[key] = kind(cursor, capacity=self._max_in_flight)
         self._changed = True
@@ -131,6 +162,7 @@ class OffsetTable:
         """The ledger as one that keeps order or as one that does not, for a group whose settings were changed."""
         kind = FifoLedger if fifo else Ledger
         converted = kind(ledger.cursor, capacity=self._max_in_flight, in_flight=ledger.in_flight)
+        converted.floor_ms = ledger.floor_ms
         self._ledgers[group, topic, queue_id] = converted
         self._changed = True
         return converted
@@ -166,6 +198,7 @@ class OffsetTable:
         for table in (self._committed, self._ledgers):
             for key in [key for key in table if key[1] == topic or key[0] == group]:
                 del table[key]
+                self._resets.discard(key)
                 self._changed = True
 
     def forget_topics(self, names: Collection[str]) -> None:
@@ -179,7 +212,9 @@ class OffsetTable:
         """What is to be saved; what changes from here on makes `is_changed` true again."""
         groups: dict[str, dict[str, dict[int, _QueueDocument]]] = {}
         for (group, topic, queue_id), committed in self._committed.items():
-            groups.setdefault(group, {}).setdefault(topic, {})[queue_id] = _QueueDocument(committed)
+            groups.setdefault(group, {}).setdefault(topic, {})[queue_id] = _QueueDocument(
+                committed, was_reset=(group, topic, queue_id) in self._resets
+            )
         for (group, topic, queue_id), ledger in self._ledgers.items():
             queues = groups.setdefault(group, {}).setdefault(topic, {})
             queues[queue_id] = _QueueDocument(ledger.committed, _ledger_document(ledger))
@@ -226,17 +261,21 @@ class OffsetTable:
                 self._changed = True
             if held.ledger is None:
                 self._committed[key] = min(held.committed, end)
+                if held.was_reset:
+                    self._resets.add(key)
             else:
                 self._ledgers[key] = ledger = self._ledger_of(held.ledger)
                 ledger.truncate(end)
 
     def _ledger_of(self, document: _LedgerDocument) -> Ledger:
         kind = FifoLedger if document.fifo else Ledger
-        return kind(document.cursor, capacity=self._max_in_flight, in_flight=document.in_flight)
+        ledger = kind(document.cursor, capacity=self._max_in_flight, in_flight=document.in_flight)
+        ledger.floor_ms = document.floor_ms
+        return ledger
 
 
 def _ledger_document(ledger: Ledger) -> _LedgerDocument:
-    return _LedgerDocument(ledger.cursor, isinstance(ledger, FifoLedger), ledger.in_flight)
+    return _LedgerDocument(ledger.cursor, isinstance(ledger, FifoLedger), ledger.in_flight, ledger.floor_ms)
 
 
 def _rows(document: _Document) -> Iterator[tuple[QueueKey, _QueueDocument]]:

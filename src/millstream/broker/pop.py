@@ -55,6 +55,8 @@ class Ledger:
         self.capacity = capacity
         self.changed = False
         """Set at every change; whoever saves the ledger clears it."""
+        self.floor_ms = 0
+        """Handles taken at that time or before are of deliveries that were discarded; saved with the ledger."""
         # In order of offset, always: a delivery enters once, at the cursor, and a redelivery changes it in place.
         self._in_flight = {delivery.queue_offset: delivery for delivery in sorted(in_flight, key=_by_offset)}
         self._hidden: list[tuple[int, int]] = []
@@ -116,7 +118,7 @@ class Ledger:
         """Deliver an offset for the first time; offsets between the cursor and it count as consumed."""
         if queue_offset < self.cursor:
             raise ValueError(f"offset {queue_offset} was delivered before; the cursor is {self.cursor}")
-        delivery = Delivery(queue_offset, now_ms, invisible_ms, now_ms + invisible_ms)
+        delivery = Delivery(queue_offset, max(now_ms, self.floor_ms + 1), invisible_ms, now_ms + invisible_ms)
         self._enter(delivery)
         heappush(self._hidden, (delivery.visible_ms, queue_offset))
         return delivery
@@ -138,6 +140,7 @@ class Ledger:
         Raises INVALID_RECEIPT_HANDLE where the message was delivered again or never. A delivery that is visible again
         but not yet delivered again can still be acknowledged.
         """
+        self.check_handle(queue_offset, pop_time_ms)
         if self.is_consumed(queue_offset):
             return False
         self._remove(self.find(queue_offset, pop_time_ms))
@@ -187,6 +190,18 @@ class Ledger:
             )
         return delivery
 
+    def check_handle(self, queue_offset: int, pop_time_ms: int) -> None:
+        """Refuse a handle of a delivery that was discarded (INVALID_RECEIPT_HANDLE), even if its message is consumed."""
+        if pop_time_ms <= self.floor_ms:
+            raise ConsumeRefused(
+                "INVALID_RECEIPT_HANDLE",
+                f"The delivery of queue offset {queue_offset}, taken at {pop_time_ms}, was discarded by a reset.",
+            )
+
+    def last_pop_ms(self) -> int:
+        """The latest time that a handle of what is in flight carries; the floor if there is none."""
+        return max((held.pop_time_ms for held in self._in_flight.values()), default=self.floor_ms)
+
     def skip_to(self, queue_offset: int) -> None:
         """Consume everything below the offset, as a group does that commits it; never goes back."""
         for delivery in [held for held in self._in_flight.values() if held.queue_offset < queue_offset]:
@@ -207,7 +222,7 @@ class Ledger:
             delivery.due = False
             self._due_count -= 1
         # A clock may stand still or step back; the new handle must differ from all before it all the same.
-        delivery.pop_time_ms = max(now_ms, delivery.pop_time_ms + 1)
+        delivery.pop_time_ms = max(now_ms, delivery.pop_time_ms + 1, self.floor_ms + 1)
         delivery.invisible_ms = invisible_ms
         delivery.visible_ms = now_ms + invisible_ms
         heappush(self._hidden, (delivery.visible_ms, delivery.queue_offset))

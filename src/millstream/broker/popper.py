@@ -119,6 +119,7 @@ class Popper:
         handle = request.handle
         place = _place(request.topic, handle)
         ledger = self._ledger_of(request.group, place, handle)
+        ledger.check_handle(handle.queue_offset, handle.pop_time_ms)
         if ledger.is_consumed(handle.queue_offset):
             return
         delivery = ledger.find(handle.queue_offset, handle.pop_time_ms)
@@ -174,10 +175,17 @@ class Popper:
         ledger = self.offsets.ledger(request.group, request.topic, queue_id)
         min_offset = self.reader.store.min_offset(request.topic, queue_id)
         if ledger is None:
-            first_offset = self.reader.first_offset(group, request.topic, queue_id)
-            return self.offsets.open_ledger(
-                request.group, request.topic, queue_id, fifo=group.fifo, first_offset=first_offset
+            has_position = self.offsets.committed(request.group, request.topic, queue_id) is not None
+            ledger = self.offsets.open_ledger(
+                request.group,
+                request.topic,
+                queue_id,
+                fifo=group.fifo,
+                first_offset=min_offset if has_position else self.reader.first_offset(group, request.topic, queue_id),
             )
+            # A group or topic of that name may have been deleted: its handles mean nothing to this ledger.
+            ledger.floor_ms = self.clock.now_ms() - 1
+            return ledger
         if isinstance(ledger, FifoLedger) is not group.fifo:
             ledger = self.offsets.convert_ledger(request.group, request.topic, queue_id, ledger, fifo=group.fifo)
         ledger.pass_over(min_offset)

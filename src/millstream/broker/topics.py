@@ -9,13 +9,16 @@ from millstream.model.errors import NameRefused
 from millstream.model.topic import MAX_QUEUES, TopicConfig, check_attributes, check_topic_name, is_system_topic
 from millstream.store.snapshot import Snapshot
 
-__all__ = ["DEAD_LETTER_PREFIX", "MAX_TOPICS", "TopicRegistry"]
+__all__ = ["DEAD_LETTER_PREFIX", "MAX_TOPICS", "RETRY_PREFIX", "TopicRegistry"]
 
 MAX_TOPICS = 10_000
 """Topics of one broker at most: every change writes all of them."""
 
 DEAD_LETTER_PREFIX = "%DLQ%"
 """Before a group's name: the topic of the messages that the group could not consume."""
+
+RETRY_PREFIX = "%RETRY%"
+"""Before a group's name: the topic of its messages that are to be delivered again; it goes with the group."""
 
 _VERSION = 1
 

@@ -21,7 +21,11 @@ __all__ = [
     "PullRequest",
     "PullResult",
     "PullStatus",
+    "QueueProgress",
     "QueueRange",
+    "QueueReset",
+    "ResetPoint",
+    "ResetRequest",
     "SendReceipt",
 ]
 
@@ -139,3 +143,64 @@ class QueueRange:
     min_offset: int
     max_offset: int
     last_store_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueProgress:
+    """How far a group is in one queue, whose offsets run from `min_offset` up to but without `max_offset`.
+
+    All below `committed` is consumed, nothing from `next_offset` on was delivered. `ready` messages can be received
+    now, `in_flight` ones are out of sight. Filters do not count: what one will pass over is ready as well.
+    """
+
+    topic: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    committed: int
+    next_offset: int
+    ready: int
+    in_flight: int
+    oldest_ms: int = 0
+    """When the oldest message that is not consumed was stored; 0 where all are."""
+    consumed_ms: int = 0
+    """When the message before `committed` was stored; 0 where it is not known."""
+
+    @property
+    def lag(self) -> int:
+        """Messages that are not consumed."""
+        return self.ready + self.in_flight
+
+
+class ResetPoint(Enum):
+    """Where a group is put to."""
+
+    OFFSET = "offset"
+    TIME = "time"
+    FIRST = "first"
+    LAST = "last"
+
+
+@dataclass(frozen=True, slots=True)
+class ResetRequest:
+    """Put a group to another place of one queue, or of all (None). `value` is an offset or milliseconds since 1970.
+
+    Without `backward` a queue stays as it is where the new place is behind the group's.
+    """
+
+    group: str
+    topic: str
+    point: ResetPoint
+    value: int = 0
+    queue_id: int | None = None
+    backward: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class QueueReset:
+    """Where the group was in a queue, where it is now, and how many deliveries in flight were discarded."""
+
+    queue_id: int
+    before: int
+    after: int
+    discarded: int

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from millstream.broker.broker import Broker
+from millstream.broker.topics import RETRY_PREFIX
 from millstream.model.errors import ConsumeRefused, NameRefused
 from millstream.model.filter_expression import parse_filter
 from millstream.model.topic import TopicConfig
@@ -34,7 +35,6 @@ __all__ = [
     "MAX_CONSUMERS",
     "MAX_HEARTBEAT_GROUPS",
     "MAX_SUBSCRIPTIONS",
-    "RETRY_PREFIX",
     "ClientHandlers",
     "ConsumerConnection",
     "ConsumerRegistry",
@@ -55,9 +55,6 @@ MAX_SUBSCRIPTIONS: Final = 1000
 """Subscriptions of one consumer at most."""
 
 _EXPIRY_INTERVAL_S: Final = 10.0
-
-RETRY_PREFIX: Final = "%RETRY%"
-"""Before a group's name: the topic of its messages that are to be delivered again."""
 
 
 @dataclass(slots=True)

@@ -1,0 +1,124 @@
+"""Where groups are in their queues: told to whoever administers them, and put elsewhere by a reset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millstream.broker.groups import GroupRegistry
+from millstream.broker.long_poll import LongPolls
+from millstream.broker.offsets import OffsetTable
+from millstream.broker.reader import Reader
+from millstream.broker.topics import TopicRegistry
+from millstream.model.clock import Clock
+from millstream.model.errors import ConsumeRefused, NameRefused
+from millstream.model.group import GroupConfig
+from millstream.model.operations import QueueProgress, QueueReset, ResetPoint, ResetRequest
+
+__all__ = ["Positions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """The positions of all groups; every call is from the event loop's thread."""
+
+    topics: TopicRegistry
+    groups: GroupRegistry
+    offsets: OffsetTable
+    reader: Reader
+    polls: LongPolls
+    clock: Clock
+
+    def progress(self, group: str, topic: str | None = None) -> list[QueueProgress]:
+        """How far the group is in each readable queue of the topic, or of all topics in which it has a position.
+
+        Raises GROUP_NOT_FOUND, TOPIC_NOT_FOUND.
+        """
+        config = self.groups.get(group)
+        names = sorted({name for name, _ in self.offsets.places(group)}) if topic is None else [topic]
+        return [
+            self._progress(config, name, queue_id)
+            for name in names
+            for queue_id in range(self.topics.get(name).read_queues)
+        ]
+
+    def reset(self, request: ResetRequest) -> list[QueueReset]:
+        """Put the group to another place; it is on the disk when this returns.
+
+        Deliveries in flight are discarded: their handles are invalid, their messages come again if they lie behind the
+        new place. Raises GROUP_NOT_FOUND, TOPIC_NOT_FOUND, QUEUE_NOT_FOUND, ILLEGAL_OFFSET: then nothing was changed.
+        """
+        config = self.groups.get(request.group)
+        queues = self._queues(request)
+        targets = [self._target(request, queue_id) for queue_id in queues]
+        done = []
+        for queue_id, target in zip(queues, targets, strict=True):
+            before = self._progress(config, request.topic, queue_id)
+            if target < before.committed and not request.backward:
+                continue
+            ledger = self.offsets.ledger(request.group, request.topic, queue_id)
+            discarded = 0 if ledger is None else len(ledger.in_flight)
+            self.offsets.reset(request.group, request.topic, queue_id, target, self.clock.now_ms())
+            done.append(QueueReset(queue_id, before.committed, target, discarded))
+        if done:
+            self.offsets.save()
+        for one in done:
+            self.polls.wake_group(request.group, request.topic, one.queue_id)
+        return done
+
+    def _queues(self, request: ResetRequest) -> list[int]:
+        count = self.topics.get(request.topic).read_queues
+        if request.queue_id is None:
+            return list(range(count))
+        if not 0 <= request.queue_id < count:
+            words = f"The topic {request.topic!r} has {count} readable queues; {request.queue_id} is none of them."
+            raise NameRefused("QUEUE_NOT_FOUND", words)
+        return [request.queue_id]
+
+    def _target(self, request: ResetRequest, queue_id: int) -> int:
+        store, topic = self.reader.store, request.topic
+        match request.point:
+            case ResetPoint.FIRST:
+                return store.min_offset(topic, queue_id)
+            case ResetPoint.LAST:
+                return store.max_offset(topic, queue_id)
+            case ResetPoint.TIME:
+                return store.offset_by_time(topic, queue_id, request.value)
+            case ResetPoint.OFFSET:
+                first, last = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+                if not first <= request.value <= last:
+                    raise ConsumeRefused(
+                        "ILLEGAL_OFFSET",
+                        f"Queue {queue_id} of {topic!r} has the offsets {first} to {last}; {request.value} is outside.",
+                    )
+                return request.value
+
+    def _progress(self, group: GroupConfig, topic: str, queue_id: int) -> QueueProgress:
+        store = self.reader.store
+        first, last = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+        ledger = self.offsets.ledger(group.name, topic, queue_id)
+        committed = self.offsets.committed(group.name, topic, queue_id)
+        if committed is None:
+            committed = self.reader.first_offset(group, topic, queue_id)
+        committed = max(committed, first)
+        cursor = committed if ledger is None else max(ledger.cursor, first)
+        held = [] if ledger is None else ledger.in_flight
+        now_ms = self.clock.now_ms()
+        hidden = sum(1 for delivery in held if delivery.pop_time_ms and delivery.visible_ms > now_ms)
+        ready = max(last - cursor, 0) + len(held) - hidden
+        return QueueProgress(
+            topic=topic,
+            queue_id=queue_id,
+            min_offset=first,
+            max_offset=last,
+            committed=committed,
+            next_offset=cursor,
+            ready=ready,
+            in_flight=hidden,
+            oldest_ms=self._stored_ms(topic, queue_id, committed) if ready + hidden else 0,
+            consumed_ms=self._stored_ms(topic, queue_id, committed - 1) if committed > first else 0,
+        )
+
+    def _stored_ms(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        store = self.reader.store
+        found = store.entries(topic, queue_id, queue_offset, 1)
+        return store.stored_ms(found[0]) if found else 0
