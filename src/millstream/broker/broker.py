@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -59,6 +59,9 @@ DEFAULT_ADDRESS = Address("127.0.0.1", 10911)
 
 _EVER = 1 << 62
 
+MemberSource = Callable[[str], Iterable[tuple[str, str, str, int, str]]]
+"""The members of a group: client id, address, language, version and protocol."""
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerOptions:
@@ -105,6 +108,8 @@ class Broker:
         self.polls = LongPolls(per_key=self.options.max_waiting_per_key, total=self.options.max_waiting)
         self._offsets = OffsetTable(Snapshot(config / "offsets.json"), max_in_flight=self.options.max_in_flight)
         self.statistics = Statistics()
+        self.member_sources: list[MemberSource] = []
+        """Asked for the members of a group that the broker does not know itself, as those of a proxy."""
         self._upkeep: Upkeep | None = None
         self.topics.before_delete.append(self._forget_topic)
         self.groups.before_delete.append(self._forget_group)

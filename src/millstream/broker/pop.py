@@ -191,7 +191,7 @@ class Ledger:
         return delivery
 
     def check_handle(self, queue_offset: int, pop_time_ms: int) -> None:
-        """Refuse a handle of a delivery that was discarded (INVALID_RECEIPT_HANDLE), even if its message is consumed."""
+        """Refuse the handle of a discarded delivery (INVALID_RECEIPT_HANDLE), also of a message that is consumed."""
         if pop_time_ms <= self.floor_ms:
             raise ConsumeRefused(
                 "INVALID_RECEIPT_HANDLE",

@@ -34,12 +34,20 @@ class Positions:
         Raises GROUP_NOT_FOUND, TOPIC_NOT_FOUND.
         """
         config = self.groups.get(group)
-        names = sorted({name for name, _ in self.offsets.places(group)}) if topic is None else [topic]
+        names = self.topics_of(group) if topic is None else [topic]
         return [
             self._progress(config, name, queue_id)
             for name in names
             for queue_id in range(self.topics.get(name).read_queues)
         ]
+
+    def topics_of(self, group: str) -> list[str]:
+        """The topics in which the group has a position, sorted."""
+        return sorted({topic for topic, _ in self.offsets.places(group)})
+
+    def readers(self, topic: str) -> list[str]:
+        """The groups that have a position in the topic, sorted."""
+        return self.offsets.readers(topic)
 
     def reset(self, request: ResetRequest) -> list[QueueReset]:
         """Put the group to another place; it is on the disk when this returns.

@@ -22,7 +22,11 @@ app = App(
     result_action="return_value",
 )
 topic = App(name="topic", help="Create, list, describe and delete topics.", result_action="return_value")
-group = App(name="group", help="Create, list and delete consumer groups.", result_action="return_value")
+group = App(
+    name="group",
+    help="Create, change, list and delete consumer groups; their lag and resets.",
+    result_action="return_value",
+)
 message = App(name="message", help="Look messages up.", result_action="return_value")
 acl = App(name="acl", help="Who may do what, where access control is on.", result_action="return_value")
 acl_user = App(name="user", help="Create, list, change and delete users.", result_action="return_value")
@@ -46,6 +50,10 @@ message.command("millstream.cli.message_trace:trace", name="trace")
 group.command("millstream.cli.group:create", name="create")
 group.command("millstream.cli.group:list_groups", name="list")
 group.command("millstream.cli.group:delete", name="delete")
+group.command("millstream.cli.group:update", name="update")
+group.command("millstream.cli.group:describe", name="describe")
+group.command("millstream.cli.group_position:lag", name="lag")
+group.command("millstream.cli.group_position:reset", name="reset")
 acl.command(acl_user)
 acl.command("millstream.cli.acl:grant", name="grant")
 acl.command("millstream.cli.acl:revoke", name="revoke")

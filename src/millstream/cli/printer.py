@@ -6,10 +6,10 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 
-from millstream.cli.options import OutputFormat
+from millstream.cli.options import ExitCode, OutputFormat
 from millstream.model.errors import MillstreamError
 
-__all__ = ["Printer", "print_error"]
+__all__ = ["Printer", "Value", "print_error", "print_usage"]
 
 Value = str | int | float | bool | None
 
@@ -66,3 +66,9 @@ def _text(value: Value | Sequence[Value]) -> str:
 def print_error(error: MillstreamError) -> None:
     """The error's words, remedy and number on standard error."""
     print(f"error: {error}", file=sys.stderr, flush=True)
+
+
+def print_usage(words: str) -> int:
+    """Say on standard error what is wrong with the command's options; the exit code for it."""
+    print(f"error: {words}", file=sys.stderr, flush=True)
+    return ExitCode.USAGE

@@ -16,6 +16,7 @@ from millstream.client import requests
 from millstream.client.blocking_connection import BlockingConnection
 from millstream.client.conversations import Ask, Conversation, Conversations, parse_addresses
 from millstream.client.environment import credentials_of_environment, tls_of_environment
+from millstream.client.group_conversations import GroupConversations
 from millstream.client.placement import Placement
 from millstream.client.values import BrokerQueueRange, PullBatch, QueueAddress, Sent, range_is_gone
 from millstream.model.errors import MillstreamError
@@ -26,6 +27,7 @@ from millstream.model.operations import PullStatus
 from millstream.model.topic import Permission, TopicConfig
 from millstream.protocol.remoting.bodies import TopicRouteData
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.consumption import BrokerProgress, ConnectionData
 from millstream.security.signature import Credentials
 
 __all__ = ["DEFAULT_NAMESERVER", "BlockingClient"]
@@ -58,6 +60,7 @@ class BlockingClient:
         self._tls = tls or tls_of_environment()
         self.group = group
         self.conversations = Conversations(parse_addresses(nameserver), group=group)
+        self._group_conversations = GroupConversations(self.conversations)
         self._placement = Placement()
         self._connections: dict[str, BlockingConnection] = {}
         self._process = os.getpid()
@@ -200,6 +203,22 @@ class BlockingClient:
     def groups(self) -> list[GroupConfig]:
         """All consumer groups, by name."""
         return self.run(self.conversations.groups())
+
+    def describe_group(self, name: str) -> GroupConfig:
+        """One group's settings; GROUP_NOT_FOUND."""
+        return self.run(self._group_conversations.describe(name))
+
+    def group_progress(self, name: str, topic: str | None = None) -> list[BrokerProgress]:
+        """How far a group is in each queue of a topic, or of all in which it has a position."""
+        return self.run(self._group_conversations.progress(name, topic))
+
+    def group_members(self, name: str) -> list[ConnectionData]:
+        """The group's consumers that are there now."""
+        return self.run(self._group_conversations.members(name))
+
+    def reset_offset(self, name: str, item: BrokerProgress, offset: int) -> None:
+        """Put the group to an offset of one queue; deliveries in flight there are discarded. ILLEGAL_OFFSET."""
+        self.run(self._group_conversations.reset(name, item, offset))
 
     # inside
 

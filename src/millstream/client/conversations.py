@@ -250,8 +250,8 @@ class Conversations:
         """Create the topic on every master; TOPIC_EXISTS where it is there with other settings."""
         self.forget_route(config.name)
         ext = topic_fields(config)
-        for address in (yield from self._masters()):
-            yield from self._ask(address, RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC, dict(ext)))
+        for address in (yield from self.masters()):
+            yield from self.ask(address, RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC, dict(ext)))
 
     def delete_topic(self, name: str) -> Conversation[None]:
         """Delete the topic on every broker that holds it; TOPIC_NOT_FOUND."""
@@ -261,15 +261,15 @@ class Conversations:
         for broker in route.broker_datas:
             for address in broker.broker_addrs.values():
                 command = RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": name})
-                yield from self._ask(address, command)
+                yield from self.ask(address, command)
         for address in list(self._nameservers):
-            yield from self._ask(address, RemotingCommand(RequestCode.DELETE_TOPIC_IN_NAMESERVER, {"topic": name}))
+            yield from self.ask(address, RemotingCommand(RequestCode.DELETE_TOPIC_IN_NAMESERVER, {"topic": name}))
 
     def topics(self) -> Conversation[list[TopicConfig]]:
         """All topics of all masters, by name."""
         found: dict[str, TopicConfig] = {}
-        for address in (yield from self._masters()):
-            answer = yield from self._ask(address, RemotingCommand(RequestCode.GET_ALL_TOPIC_CONFIG))
+        for address in (yield from self.masters()):
+            answer = yield from self.ask(address, RemotingCommand(RequestCode.GET_ALL_TOPIC_CONFIG))
             for topic in decode_topic_table(answer.body):
                 found.setdefault(topic.name, topic)
         return [found[name] for name in sorted(found)]
@@ -291,21 +291,21 @@ class Conversations:
 
     def _put_group(self, config: GroupConfig, ext: dict[str, str]) -> Conversation[None]:
         body = encode_group(config)
-        for address in (yield from self._masters()):
+        for address in (yield from self.masters()):
             command = RemotingCommand(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTION_GROUP, dict(ext), body=body)
-            yield from self._ask(address, command)
+            yield from self.ask(address, command)
 
     def delete_group(self, name: str) -> Conversation[None]:
         """Delete the consumer group and its offsets on every master; GROUP_NOT_FOUND."""
-        for address in (yield from self._masters()):
+        for address in (yield from self.masters()):
             ext = {"groupName": name, "cleanOffset": "true"}
-            yield from self._ask(address, RemotingCommand(RequestCode.DELETE_SUBSCRIPTION_GROUP, ext))
+            yield from self.ask(address, RemotingCommand(RequestCode.DELETE_SUBSCRIPTION_GROUP, ext))
 
     def groups(self) -> Conversation[list[GroupConfig]]:
         """All consumer groups of all masters, by name."""
         found: dict[str, GroupConfig] = {}
-        for address in (yield from self._masters()):
-            answer = yield from self._ask(address, RemotingCommand(RequestCode.GET_ALL_SUBSCRIPTION_GROUP_CONFIG))
+        for address in (yield from self.masters()):
+            answer = yield from self.ask(address, RemotingCommand(RequestCode.GET_ALL_SUBSCRIPTION_GROUP_CONFIG))
             for group in decode_group_table(answer.body):
                 found.setdefault(group.name, group)
         return [found[name] for name in sorted(found)]
@@ -313,13 +313,12 @@ class Conversations:
     def ask_masters(self, command: RemotingCommand) -> Conversation[list[RemotingCommand]]:
         """The answers of all masters to an administrative request; the refusal of the first one that refuses."""
         answers: list[RemotingCommand] = []
-        for address in (yield from self._masters()):
-            answers += [(yield from self._ask(address, command))]
+        for address in (yield from self.masters()):
+            answers += [(yield from self.ask(address, command))]
         return answers
 
-    # inside
-
-    def _masters(self) -> Conversation[list[str]]:
+    def masters(self) -> Conversation[list[str]]:
+        """The addresses of all masters, sorted; Unreachable where there is none."""
         answer = yield from self._ask_nameserver(RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO))
         brokers = decode_body(ClusterInfo, answer.body).broker_addr_table.values()
         addresses = sorted(broker.broker_addrs[_MASTER_ID] for broker in brokers if _MASTER_ID in broker.broker_addrs)
@@ -332,7 +331,7 @@ class Conversations:
         failure: ConnectionFailed | None = None
         for address in list(self._nameservers):
             try:
-                return (yield from self._ask(address, command))
+                return (yield from self.ask(address, command))
             except ConnectionFailed as error:
                 failure = failure or error
                 self._nameservers.remove(address)
@@ -343,12 +342,13 @@ class Conversations:
     def _ask_broker(self, topic: str, address: str, command: RemotingCommand) -> Conversation[RemotingCommand]:
         """As `_ask`; a failure also drops the topic's route, which may have led to the wrong place."""
         try:
-            return (yield from self._ask(address, command))
+            return (yield from self.ask(address, command))
         except (ConnectionFailed, NameRefused):
             self.forget_route(topic)
             raise
 
-    def _ask(self, address: str, command: RemotingCommand) -> Conversation[RemotingCommand]:
+    def ask(self, address: str, command: RemotingCommand) -> Conversation[RemotingCommand]:
+        """The answer to one request; the error that it stands for otherwise."""
         answer = yield Ask(address, command)
         _check(answer, address)
         return answer

@@ -112,6 +112,11 @@ class ClientTable:
         """Every client, in the order in which they came."""
         return list(self._records.values())
 
+    def members(self, group: str) -> list[tuple[str, str, str, int, str]]:
+        """The consumers of a group: client id, address, language, version and protocol, as far as they are known."""
+        found = [record for record in self._records.values() if group in record.groups]
+        return [(record.client_id, "", "OTHER", 0, f"gRPC {record.kind}".strip()) for record in found]
+
     def declare(self, record: ClientRecord, kind: str, topics: frozenset[str], group: str = "") -> None:
         """What the client says that it is; no topics leave those that it named before, groups come together.
 

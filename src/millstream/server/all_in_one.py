@@ -199,6 +199,7 @@ class AllInOne:
             self._resources.push_async_callback(tracer.close)
             self._metrics.tracer = tracer
         processor = Processor(backend, clock=self._clock, tracer=tracer)
+        broker.member_sources.append(processor.clients.members)
         await processor.start()
         self._metrics.processor = processor
         self._resources.push_async_callback(processor.close)

@@ -7,6 +7,7 @@ from millstream.broker.remoting.access import access_handlers
 from millstream.broker.remoting.administration import AdministrationHandlers
 from millstream.broker.remoting.bulk import BulkHandlers
 from millstream.broker.remoting.clients import ClientHandlers, ConsumerRegistry
+from millstream.broker.remoting.groups import GroupHandlers
 from millstream.broker.remoting.offsets import OffsetHandlers
 from millstream.broker.remoting.pulling import PullHandlers
 from millstream.broker.remoting.searching import SearchHandlers
@@ -30,6 +31,7 @@ def broker_handlers(
     pull = PullHandlers(broker, consumers)
     offsets = OffsetHandlers(broker)
     clients = ClientHandlers(broker, consumers)
+    groups = GroupHandlers(broker, consumers)
     administration = AdministrationHandlers(broker)
     bulk = BulkHandlers(broker)
     search = SearchHandlers(broker)
@@ -54,6 +56,12 @@ def broker_handlers(
         RequestCode.UNREGISTER_CLIENT: clients.unregister,
         RequestCode.CHECK_CLIENT_CONFIG: clients.check,
         RequestCode.GET_CONSUMER_LIST_BY_GROUP: clients.consumer_list,
+        RequestCode.GET_SUBSCRIPTION_GROUP_CONFIG: groups.group,
+        RequestCode.GET_CONSUME_STATS: groups.progress,
+        RequestCode.GET_CONSUMER_CONNECTION_LIST: groups.members,
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: groups.reset,
+        RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: groups.groups_of_topic,
+        RequestCode.QUERY_TOPICS_BY_CONSUMER: groups.topics_of_group,
         RequestCode.UPDATE_AND_CREATE_TOPIC: administration.create_topic,
         RequestCode.DELETE_TOPIC_IN_BROKER: administration.delete_topic,
         RequestCode.GET_ALL_TOPIC_CONFIG: administration.topics,

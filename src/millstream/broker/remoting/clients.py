@@ -27,6 +27,7 @@ from millstream.protocol.remoting.bodies import (
 )
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, RemotingCommand
+from millstream.protocol.remoting.consumption import ConnectionData, ConsumerConnection
 from millstream.protocol.remoting.fields import text
 from millstream.transport.remoting_server import Connection
 
@@ -36,8 +37,8 @@ __all__ = [
     "MAX_HEARTBEAT_GROUPS",
     "MAX_SUBSCRIPTIONS",
     "ClientHandlers",
-    "ConsumerConnection",
     "ConsumerRegistry",
+    "KnownConsumer",
 ]
 
 _log = logging.getLogger(__name__)
@@ -63,13 +64,13 @@ class _Consumer:
     seen_s: float
     fingerprint: int = 0
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
-    language: str = ""
-    version: int = 0
-    consume_type: str = ""
+    data: ConsumerData | None = None
+    origin: tuple[str, int] = ("OTHER", 0)
+    """Language and version of the client."""
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerConnection:
+class KnownConsumer:
     """What a consumer said of itself; the words are the protocol's."""
 
     group: str
@@ -90,12 +91,33 @@ class ConsumerRegistry:
         """The client ids of the group's members, sorted."""
         return sorted(self._groups.get(group, ()))
 
-    def connections(self) -> list[ConsumerConnection]:
+    def connections(self, group: str) -> ConsumerConnection:
+        """The group's members by client id, and what they want."""
+        members = sorted(self._groups.get(group, {}).items())
+        found = ConsumerConnection(
+            [
+                ConnectionData(name, f"{member.connection.peer.host}:{member.connection.peer.port}", *member.origin)
+                for name, member in members
+            ]
+        )
+        for _, member in members:
+            for topic in member.subscriptions:
+                subscription = self.subscription(group, topic)
+                if subscription is not None:
+                    found.subscription_table[topic] = subscription
+            if member.data is not None:
+                found.consume_type = member.data.consume_type
+                found.message_model = member.data.message_model
+                found.consume_from_where = member.data.consume_from_where
+        return found
+
+    def all(self) -> list[KnownConsumer]:
         """All consumers, group by group."""
         return [
-            ConsumerConnection(group, member.language, member.version, member.consume_type)
+            KnownConsumer(group, language.lower(), version, member.data.consume_type or "" if member.data else "")
             for group, members in self._groups.items()
             for member in members.values()
+            for language, version in (member.origin,)
         ]
 
     def subscription(self, group: str, topic: str) -> SubscriptionData | None:
@@ -111,9 +133,7 @@ class ConsumerRegistry:
         connection: Connection,
         fingerprint: int,
         now_s: float,
-        *,
-        language: str = "",
-        version: int = 0,
+        origin: tuple[str, int] = ("OTHER", 0),
     ) -> None:
         """A consumer says that it is there; TOO_MANY_REQUESTS over the limits."""
         if len(data.subscription_data_set) > MAX_SUBSCRIPTIONS:
@@ -123,9 +143,7 @@ class ConsumerRegistry:
             raise ConsumeRefused("TOO_MANY_REQUESTS", f"The broker has {MAX_CONSUMERS} consumers, which is its limit.")
         subscriptions = {item.topic: item for item in data.subscription_data_set}
         members = self._groups.setdefault(data.group_name, {})
-        members[client_id] = _Consumer(
-            connection, now_s, fingerprint, subscriptions, language, version, data.consume_type or ""
-        )
+        members[client_id] = _Consumer(connection, now_s, fingerprint, subscriptions, data, origin)
         if known is None:
             self._count += 1
         if known is None or known.subscriptions.keys() != subscriptions.keys():
@@ -201,15 +219,8 @@ class ClientHandlers:
             if data.without_sub and data.heartbeat_fingerprint:
                 is_known &= self._consumers.refresh(data.client_id, group, data.heartbeat_fingerprint, now_s)
             elif self._prepare(group):
-                self._consumers.hear(
-                    data.client_id,
-                    consumer,
-                    connection,
-                    data.heartbeat_fingerprint,
-                    now_s,
-                    language=command.language.lower(),
-                    version=command.version,
-                )
+                origin = command.language, command.version
+                self._consumers.hear(data.client_id, consumer, connection, data.heartbeat_fingerprint, now_s, origin)
         ext = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "false" if is_known else "true"}
         return command.response(ext=ext)
 

@@ -39,7 +39,7 @@ def read_fastjson(text: bytes) -> Any:
     return value
 
 
-def write_object_keys(pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> bytes:
+def write_object_keys(pairs: Iterable[tuple[Mapping[str, Any], Any]]) -> bytes:
     """An object whose keys are objects themselves, in fastjson's form."""
     encode = msgspec.json.encode
     return b"{" + b",".join(encode(key) + b":" + encode(value) for key, value in pairs) + b"}"

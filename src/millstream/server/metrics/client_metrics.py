@@ -38,7 +38,7 @@ def add_connections(page: MetricsPage, processor: Processor | None, consumers: C
             producing[*told, "grpc"] += 1
         for group in client.groups:
             consuming[group, *told, _MODES_OF_KINDS.get(client.kind, UNKNOWN), "grpc"] += 1
-    for known in consumers.connections() if consumers is not None else ():
+    for known in consumers.all() if consumers is not None else ():
         mode = _MODES_OF_TYPES.get(known.consume_type, UNKNOWN)
         consuming[known.group, known.language, str(known.version), mode, "remoting"] += 1
     for labels, number in bounded(producing, MAX_CLIENT_KINDS).items():

@@ -1,0 +1,86 @@
+"""Administering groups: their settings, how far they are, who their members are, and resets."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from millstream.broker.broker import Broker
+from millstream.broker.remoting.clients import ConsumerRegistry
+from millstream.model.operations import ResetPoint, ResetRequest
+from millstream.protocol.remoting.bodies import TopicList, encode_body
+from millstream.protocol.remoting.codes import ResponseCode
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.consumption import (
+    ConnectionData,
+    GroupList,
+    encode_consume_statistics,
+    encode_reset_offsets,
+)
+from millstream.protocol.remoting.fields import integer, optional_integer, text
+from millstream.protocol.remoting.settings import encode_group
+from millstream.transport.remoting_server import Connection
+
+__all__ = ["GroupHandlers"]
+
+_ALL_QUEUES: Final = -1
+_TO_THE_END: Final = -1
+"""RocketMQ's time for skipping everything that waits."""
+
+
+class GroupHandlers:
+    """Codes 203, 208, 222, 300, 343 and 352."""
+
+    def __init__(self, broker: Broker, consumers: ConsumerRegistry) -> None:
+        self._broker = broker
+        self._consumers = consumers
+
+    def group(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        return command.response(body=encode_group(self._broker.groups.get(text(command.ext, "group"))))
+
+    def progress(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """Of one topic, or of all topics in which the group has a position."""
+        found = self._broker.positions.progress(text(command.ext, "consumerGroup"), command.ext.get("topic") or None)
+        return command.response(body=encode_consume_statistics(self._broker.name, found))
+
+    def reset(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """To an offset where one is named, else to a time; -1 as the time is the end."""
+        ext = command.ext
+        queue_id = optional_integer(ext, "queueId", _ALL_QUEUES)
+        offset = optional_integer(ext, "offset", -1)
+        timestamp_ms = integer(ext, "timestamp")
+        if offset >= 0:
+            point, value = ResetPoint.OFFSET, offset
+        elif timestamp_ms == _TO_THE_END:
+            point, value = ResetPoint.LAST, 0
+        else:
+            point, value = ResetPoint.TIME, timestamp_ms
+        topic = text(ext, "topic")
+        request = ResetRequest(
+            text(ext, "group"),
+            topic,
+            point,
+            value,
+            None if queue_id == _ALL_QUEUES else queue_id,
+            backward=ext.get("isForce", "true") == "true",
+        )
+        resets = self._broker.positions.reset(request)
+        return command.response(body=encode_reset_offsets(self._broker.name, topic, resets))
+
+    def members(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """Consumers of remoting and of the proxy in this process; CONSUMER_NOT_ONLINE where there are none."""
+        group = text(command.ext, "consumerGroup")
+        self._consumers.expire(self._broker.clock.monotonic_s())
+        found = self._consumers.connections(group)
+        for source in self._broker.member_sources:
+            found.connection_set += [ConnectionData(*member) for member in source(group)]
+        if not found.connection_set:
+            return command.response(ResponseCode.CONSUMER_NOT_ONLINE, remark=f"Group {group} has no consumer here.")
+        return command.response(body=encode_body(found))
+
+    def groups_of_topic(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        topic = self._broker.topics.get(text(command.ext, "topic"))
+        return command.response(body=encode_body(GroupList(self._broker.positions.readers(topic.name))))
+
+    def topics_of_group(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        group = self._broker.groups.get(text(command.ext, "group"))
+        return command.response(body=encode_body(TopicList(self._broker.positions.topics_of(group.name))))

@@ -1,0 +1,186 @@
+"""`millstream group lag` and `group reset`: how far a group is, and putting it elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import Annotated
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from millstream.cli.moment import moment_ms, time_text
+from millstream.cli.options import Common, ExitCode
+from millstream.cli.printer import Printer, Value, print_usage
+from millstream.client.blocking import BlockingClient
+from millstream.client.values import QueueAddress
+from millstream.model.errors import NameRefused
+from millstream.protocol.remoting.consumption import BrokerProgress
+
+__all__ = ["lag", "reset"]
+
+_LAG_COLUMNS = (
+    "topic", "broker", "queue", "committed", "next_offset", "end", "lag", "ready", "in_flight", "oldest_s",
+    "last_consumed",
+)  # fmt: skip
+_PLAN_COLUMNS = ("topic", "broker", "queue", "before", "after", "messages", "discarded")
+"""`messages` come again (positive) or are passed over (negative)."""
+
+
+def lag(
+    name: str,
+    *,
+    topic: str | None = None,
+    watch: Annotated[float | None, Parameter(validator=Number(gt=0))] = None,
+    common: Common = Common(),
+) -> int:
+    """Show how far a group is in each queue: messages that are not consumed, and the age of the oldest of them.
+
+    Parameters
+    ----------
+    name
+        The group.
+    topic
+        Of this topic only; without it of all in which the group has a position.
+    watch
+        Show it again every so many seconds, until Ctrl-C.
+    """
+    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+        while True:
+            found = client.group_progress(name, topic)
+            empty = f"Group {name} has no position yet; it has received nothing."
+            Printer(common.output).listing(_LAG_COLUMNS, [_lag_row(item) for item in found], empty=empty)
+            if watch is None:
+                return ExitCode.DONE
+            time.sleep(watch)
+
+
+def reset(
+    name: str,
+    *,
+    topic: str,
+    to: str | None = None,
+    to_offset: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
+    queue: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
+    broker: str | None = None,
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="")] = False,
+    common: Common = Common(),
+) -> int:
+    """Put a group to another place of a topic. Shows what would change, and asks.
+
+    Deliveries in flight there are discarded: they cannot be acknowledged any more, and come again where they lie behind
+    the new place.
+
+    Parameters
+    ----------
+    name
+        The group.
+    topic
+        The topic.
+    to
+        first, last, a time (2026-11-21T08:30), or so long ago (10m).
+    to_offset
+        An offset, instead of --to.
+    queue
+        This queue only.
+    broker
+        This broker's queues only.
+    yes
+        Do not ask.
+    """
+    if (to is None) == (to_offset is None):
+        return print_usage("Give either --to or --to-offset.")
+    try:
+        target = _Target(to, to_offset, _time_of(to))
+    except ValueError as error:
+        return print_usage(f"--to: {error}.")
+    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+        plan = _plan(client, name, topic, target, queue, broker)
+        printer = Printer(common.output)
+        rows = [_plan_row(item, after) for item, after in plan]
+        if not yes:
+            _announce(rows, name)
+            if not _confirmed():
+                print("Nothing was changed. Add --yes to do it without being asked.", file=sys.stderr)
+                return ExitCode.USAGE
+        for item, after in plan:
+            client.reset_offset(name, item, after)
+    printer.listing(_PLAN_COLUMNS, rows, empty="")
+    return ExitCode.DONE
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    words: str | None
+    offset: int | None
+    time_ms: int
+
+    def in_queue(self, client: BlockingClient, queue: QueueAddress, item: BrokerProgress) -> int:
+        if self.offset is not None:
+            return self.offset
+        if self.words in ("first", "last"):
+            return item.progress.min_offset if self.words == "first" else item.progress.max_offset
+        return client.offset_by_time(queue, self.time_ms)
+
+
+def _time_of(words: str | None) -> int:
+    return 0 if words in (None, "first", "last") else moment_ms(words or "", time.time_ns() // 1_000_000)
+
+
+def _plan(
+    client: BlockingClient, name: str, topic: str, target: _Target, queue: int | None, broker: str | None
+) -> list[tuple[BrokerProgress, int]]:
+    """What is to be put where; QUEUE_NOT_FOUND where no queue fits the options."""
+    queues = {(one.broker_name, one.queue_id): one for one in client.queues(topic)}
+    plan = [
+        (item, target.in_queue(client, queues[item.broker_name, item.progress.queue_id], item))
+        for item in client.group_progress(name, topic)
+        if queue in (None, item.progress.queue_id) and broker in (None, item.broker_name)
+    ]
+    if not plan:
+        words = (
+            f"Topic {topic!r} has no queue {'of any number' if queue is None else queue} on {broker or 'any broker'}."
+        )
+        raise NameRefused("QUEUE_NOT_FOUND", words)
+    return plan
+
+
+def _plan_row(item: BrokerProgress, after: int) -> tuple[Value, ...]:
+    held = item.progress
+    before = held.committed
+    return held.topic, item.broker_name, held.queue_id, before, after, held.next_offset - after, held.in_flight
+
+
+def _announce(rows: list[tuple[Value, ...]], name: str) -> None:
+    print(f"Group {name} would be put to:", file=sys.stderr)
+    for _, broker, queue, before, after, _, discarded in rows:
+        print(
+            f"  {broker} queue {queue}: from {before} to {after}, {discarded} deliveries in flight discarded",
+            file=sys.stderr,
+        )
+
+
+def _confirmed() -> bool:
+    if not sys.stdin.isatty():
+        return False
+    print("Do it? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _lag_row(item: BrokerProgress) -> tuple[Value, ...]:
+    held = item.progress
+    oldest_s = max(0, time.time_ns() // 1_000_000 - held.oldest_ms) // 1000 if held.oldest_ms else None
+    return (
+        held.topic,
+        item.broker_name,
+        held.queue_id,
+        held.committed,
+        held.next_offset,
+        held.max_offset,
+        held.lag,
+        held.ready,
+        held.in_flight,
+        oldest_s,
+        time_text(held.consumed_ms),
+    )

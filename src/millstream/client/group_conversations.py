@@ -1,0 +1,94 @@
+"""What the client asks about one consumer group: settings, progress, members, resets."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from millstream.client.conversations import Ask, Conversation, Conversations
+from millstream.model.errors import NameRefused
+from millstream.model.group import GroupConfig
+from millstream.protocol.remoting.bodies import decode_body
+from millstream.protocol.remoting.codes import RequestCode, ResponseCode
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.consumption import (
+    BrokerProgress,
+    ConnectionData,
+    ConsumerConnection,
+    decode_consume_statistics,
+)
+from millstream.protocol.remoting.refusals import error_of
+from millstream.protocol.remoting.settings import decode_group
+
+__all__ = ["GroupConversations"]
+
+_NO_TIME: Final = "0"
+
+
+class GroupConversations:
+    """The operations, over the brokers that `conversations` finds."""
+
+    def __init__(self, conversations: Conversations) -> None:
+        self._conversations = conversations
+
+    def describe(self, group: str) -> Conversation[GroupConfig]:
+        """The group's settings, of the first master that has it; GROUP_NOT_FOUND."""
+        refused: NameRefused | None = None
+        for address in (yield from self._conversations.masters()):
+            command = RemotingCommand(RequestCode.GET_SUBSCRIPTION_GROUP_CONFIG, {"group": group})
+            try:
+                return decode_group((yield from self._conversations.ask(address, command)).body)
+            except NameRefused as error:
+                refused = error
+        assert refused is not None
+        raise refused
+
+    def progress(self, group: str, topic: str | None = None) -> Conversation[list[BrokerProgress]]:
+        """How far the group is in each queue, of one topic or of all; GROUP_NOT_FOUND, TOPIC_NOT_FOUND."""
+        ext = {"consumerGroup": group} | ({} if topic is None else {"topic": topic})
+        found: list[BrokerProgress] = []
+        refused: NameRefused | None = None
+        answered = False
+        for address in (yield from self._conversations.masters()):
+            command = RemotingCommand(RequestCode.GET_CONSUME_STATS, dict(ext))
+            try:
+                found += decode_consume_statistics((yield from self._conversations.ask(address, command)).body)
+                answered = True
+            except NameRefused as error:
+                # A group or topic need not be on every broker.
+                refused = error
+        if refused is not None and not answered:
+            raise refused
+        return sorted(found, key=lambda item: (item.progress.topic, item.broker_name, item.progress.queue_id))
+
+    def members(self, group: str) -> Conversation[list[ConnectionData]]:
+        """The group's consumers that are there now, by client id."""
+        found: dict[str, ConnectionData] = {}
+        for address in (yield from self._conversations.masters()):
+            answer = yield Ask(
+                address, RemotingCommand(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group})
+            )
+            if answer.code == ResponseCode.CONSUMER_NOT_ONLINE:
+                continue
+            if answer.code != ResponseCode.SUCCESS:
+                raise error_of(answer, address)
+            for member in decode_body(ConsumerConnection, answer.body).connection_set:
+                found.setdefault(member.client_id, member)
+        return [found[client_id] for client_id in sorted(found)]
+
+    def reset(self, group: str, item: BrokerProgress, offset: int) -> Conversation[None]:
+        """Put the group to an offset of one queue; ILLEGAL_OFFSET where the queue does not have it."""
+        topic = item.progress.topic
+        for queue in (yield from self._conversations.queues(topic)):
+            if (queue.broker_name, queue.queue_id) == (item.broker_name, item.progress.queue_id):
+                ext = {
+                    "topic": topic,
+                    "group": group,
+                    "timestamp": _NO_TIME,
+                    "isForce": "true",
+                    "queueId": str(queue.queue_id),
+                    "offset": str(offset),
+                }
+                command = RemotingCommand(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext)
+                yield from self._conversations.ask(queue.broker_address, command)
+                return
+        raise NameRefused("QUEUE_NOT_FOUND", f"{item.broker_name} has no queue {item.progress.queue_id} of {topic!r}.")
