@@ -24,6 +24,7 @@ __all__ = [
     "MAX_SEND_MESSAGES",
     "MAX_USER_PROPERTIES",
     "MAX_USER_PROPERTIES_BYTES",
+    "check_again",
     "check_keys",
     "check_message",
     "check_messages",
@@ -89,12 +90,23 @@ def check_messages(messages: Sequence[OutgoingMessage], topic: TopicConfig) -> N
         raise MessageRefused(
             "MESSAGE_MALFORMED", f"A send has {len(messages)} messages; 1 to {MAX_SEND_MESSAGES} are allowed."
         )
+    _check_writable(topic)
+    for message in messages:
+        check_message(message, topic)
+
+
+def check_again(message: OutgoingMessage, topic: TopicConfig) -> None:
+    """Refuse a message that was admitted before, where its topic cannot take it (any more)."""
+    _check_writable(topic)
+    if topic.is_compacted:
+        _check_key(message, topic)
+
+
+def _check_writable(topic: TopicConfig) -> None:
     if is_system_topic(topic.name):
         raise NameRefused("ILLEGAL_TOPIC", f"The topic {topic.name!r} is the system's own; clients may not write it.")
     if not int(topic.permission) & _WRITE or topic.write_queues < 1:
         raise NameRefused("FORBIDDEN", f"The topic {topic.name!r} has no writable queue.")
-    for message in messages:
-        check_message(message, topic)
 
 
 def check_message(message: OutgoingMessage, topic: TopicConfig) -> None:

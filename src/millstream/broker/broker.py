@@ -21,6 +21,8 @@ from millstream.broker.popper import Popper
 from millstream.broker.positions import Positions
 from millstream.broker.puller import Puller
 from millstream.broker.reader import Reader
+from millstream.broker.redrive import Redriver
+from millstream.broker.redriven import RedrivenTable
 from millstream.broker.saved_transactions import SavedTransactions
 from millstream.broker.sender import Sender
 from millstream.broker.statistics import Statistics
@@ -108,6 +110,7 @@ class Broker:
         self.polls = LongPolls(per_key=self.options.max_waiting_per_key, total=self.options.max_waiting)
         self._offsets = OffsetTable(Snapshot(config / "offsets.json"), max_in_flight=self.options.max_in_flight)
         self.statistics = Statistics()
+        self._redriven = RedrivenTable(Snapshot(config / "redriven.json"))
         self.member_sources: list[MemberSource] = []
         """Asked for the members of a group that the broker does not know itself, as those of a proxy."""
         self._upkeep: Upkeep | None = None
@@ -124,6 +127,7 @@ class Broker:
             self.topics.load()
             self.groups.load()
             self._offsets.load(self._end_of)
+            self._redriven.load(self._end_of)
         except BaseException:
             self.store.close()
             raise
@@ -170,6 +174,7 @@ class Broker:
             self.name,
             self.clock,
         )
+        self.dead_letters = Redriver(reader, self._sender, self._redriven)
         self.positions = Positions(self.topics, self.groups, self._offsets, reader, self.polls, self.clock)
         self._upkeep = Upkeep(self.store, self.topics, self._offsets, self._lite_expiry)
         self._upkeep.start(offset_save_interval_s=self.options.offset_save_interval_s)
@@ -379,6 +384,7 @@ class Broker:
         self._popper.forget(topic=name)
         self._sender.forget(name)
         self.statistics.forget_topic(name)
+        self.dead_letters.forget(name)
         self.store.delete_topic(name)
         self.polls.wake_topic(name)
 

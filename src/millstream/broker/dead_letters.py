@@ -12,17 +12,29 @@ from millstream.broker.topics import DEAD_LETTER_PREFIX, TopicRegistry
 from millstream.model.errors import MillstreamError
 from millstream.model.lite import bind_topic_of
 from millstream.model.message import OutgoingMessage, StoredMessage
+from millstream.model.operations import DeadLetter, DeadLetterReason
 from millstream.model.topic import TopicConfig
 from millstream.protocol.record import offset_message_id
 from millstream.store.appender import Appender
 from millstream.store.message_store import PendingRecord
 
-__all__ = ["ORIGIN_MESSAGE_ID", "ORIGIN_TOPIC", "DeadLetters"]
+__all__ = [
+    "ORIGIN_MESSAGE_ID",
+    "ORIGIN_TOPIC",
+    "REASON",
+    "REDRIVE_OF",
+    "DeadLetters",
+    "dead_letter_of",
+]
 
 _log = logging.getLogger(__name__)
 
 ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
 ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
+REASON = "__DLQ_REASON"
+"""Our own property, as the next one: why the message is a dead letter."""
+REDRIVE_OF = "__REDRIVE_OF"
+"""In a message that was sent again: the group and the log offset of the dead letter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +45,9 @@ class DeadLetters:
     appender: Appender
     statistics: Statistics = field(default_factory=Statistics)
 
-    async def bury(self, group: str, message: StoredMessage, attempts: int) -> None:
+    async def bury(
+        self, group: str, message: StoredMessage, attempts: int, reason: DeadLetterReason = DeadLetterReason.ATTEMPTS
+    ) -> None:
         """Store a copy of `message` that was delivered `attempts` times; it is acknowledged when this returns.
 
         Body, tag, keys and user properties stay. The origin stays the first one if the message came from a
@@ -47,7 +61,7 @@ class DeadLetters:
         copy = OutgoingMessage(
             topic=topic,
             body=message.body,
-            properties={**origin, **message.properties},
+            properties={**origin, **message.properties, REASON: reason.value},
             queue_id=0,
             system_flag=message.system_flag,
             flag=message.flag,
@@ -74,3 +88,19 @@ class DeadLetters:
             one.ledger.settle(one.delivery.queue_offset)
             moved.append(one)
         return moved
+
+
+def dead_letter_of(message: StoredMessage, *, is_redriven: bool) -> DeadLetter:
+    """What a message of a dead-letter topic tells about itself."""
+    told = message.properties.get(REASON)
+    return DeadLetter(
+        queue_offset=message.queue_offset,
+        message_id=message.message_id,
+        origin_topic=message.properties.get(ORIGIN_TOPIC, ""),
+        origin_message_id=message.properties.get(ORIGIN_MESSAGE_ID, ""),
+        attempts=message.reconsume_times,
+        dead_ms=message.store_timestamp_ms,
+        reason=told or "",
+        size_bytes=len(message.body),
+        is_redriven=is_redriven,
+    )

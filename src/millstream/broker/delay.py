@@ -24,6 +24,7 @@ __all__ = [
     "timer_of",
     "undelayed",
     "waiting",
+    "without_delay",
 ]
 
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
@@ -74,7 +75,12 @@ def _number(name: str, value: str) -> int:
 
 def undelayed(message: OutgoingMessage) -> OutgoingMessage:
     """The message of a time that has passed: an ordinary one."""
-    return replace(message, properties={k: v for k, v in message.properties.items() if k not in _WISHES})
+    return replace(message, properties=without_delay(message.properties))
+
+
+def without_delay(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties of a message that does not wait."""
+    return {k: v for k, v in properties.items() if k not in _WISHES and k != TIMER_OF}
 
 
 def waiting(message: OutgoingMessage, queue_id: int, due_ms: int) -> OutgoingMessage:

@@ -20,7 +20,13 @@ from millstream.model.clock import Clock
 from millstream.model.errors import ConsumeRefused
 from millstream.model.group import FirstPosition, GroupConfig
 from millstream.model.lite import LITE_PREFIX, lite_queue
-from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest
+from millstream.model.operations import (
+    AckRequest,
+    ChangeInvisibleRequest,
+    DeadLetterReason,
+    PoppedMessage,
+    PopRequest,
+)
 from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import MessageType, TopicConfig
 
@@ -126,7 +132,7 @@ class Popper:
         message = self.reader.message_at(place, handle.queue_id, handle.queue_offset)
         if message is not None:
             ledger.hold(delivery, self.clock.now_ms(), BURIAL_MS)
-            await self.dead_letters.bury(request.group, message, delivery.attempts)
+            await self.dead_letters.bury(request.group, message, delivery.attempts, DeadLetterReason.CONSUMER)
         ledger.settle(handle.queue_offset)
         self._freed(request.group, place, handle.queue_id, ledger)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from millstream.broker.admission import check_messages, type_of
+from millstream.broker.admission import check_again, check_messages, type_of
 from millstream.broker.delay import due_ms_of, undelayed, waiting
 from millstream.broker.half_messages import HALF_TOPIC, half
 from millstream.broker.lite_expiry import LiteExpiry
@@ -87,6 +87,15 @@ class Sender:
             )
             for record, place, due_ms in zip(pending, appended, due, strict=True)
         ]
+
+    async def send_again(self, message: OutgoingMessage) -> None:
+        """Store a message that was admitted once, at its topic's ack level; its type is not asked for again."""
+        topic = self.topics.get(message.topic)
+        check_again(message, topic)
+        turn = self._turns.get(topic.name, 0)
+        self._turns[topic.name] = turn + 1
+        queue_id = _queue_of(message, turn % topic.write_queues, topic)
+        await self.appender.append(PendingRecord(message, queue_id, 1 if topic.holds_batches else None))
 
     def _record(self, message: OutgoingMessage, queue_id: int, topic: TopicConfig) -> tuple[PendingRecord, int | None]:
         """What is stored of a message, and when it is due if it has to wait."""

@@ -16,6 +16,10 @@ from millstream.model.receipt import ReceiptHandle
 __all__ = [
     "AckRequest",
     "ChangeInvisibleRequest",
+    "DeadLetter",
+    "DeadLetterPage",
+    "DeadLetterQuery",
+    "DeadLetterReason",
     "PopRequest",
     "PoppedMessage",
     "PullRequest",
@@ -24,6 +28,8 @@ __all__ = [
     "QueueProgress",
     "QueueRange",
     "QueueReset",
+    "RedriveResult",
+    "Redriven",
     "ResetPoint",
     "ResetRequest",
     "SendReceipt",
@@ -204,3 +210,70 @@ class QueueReset:
     before: int
     after: int
     discarded: int
+
+
+class DeadLetterReason(Enum):
+    """Why a message is a dead letter."""
+
+    ATTEMPTS = "attempts used up"
+    CONSUMER = "given up by the consumer"
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One message that a group could not consume. What is not known is blank."""
+
+    queue_offset: int
+    message_id: str
+    origin_topic: str
+    origin_message_id: str
+    attempts: int
+    dead_ms: int
+    reason: str
+    size_bytes: int
+    is_redriven: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterQuery:
+    """Dead letters of a group from a queue offset on: those that died in that time (`until_ms` not included).
+
+    `message_ids` are ids of dead letters or of the messages they were; empty for all. `only_waiting` leaves out those
+    that were sent again.
+    """
+
+    group: str
+    offset: int = 0
+    max_letters: int = 100
+    message_ids: frozenset[str] = frozenset()
+    since_ms: int = 0
+    until_ms: int = 1 << 62
+    only_waiting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterPage:
+    """What a query found, where to go on, and where the dead letters end."""
+
+    letters: tuple[DeadLetter, ...]
+    next_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Redriven:
+    """One dead letter that was sent to a topic, or, with the words of the refusal, was not."""
+
+    queue_offset: int
+    message_id: str
+    topic: str
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RedriveResult:
+    """What became of the dead letters of one call, where to go on, and where the dead letters end."""
+
+    results: tuple[Redriven, ...]
+    next_offset: int
+    end_offset: int
