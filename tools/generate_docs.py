@@ -9,7 +9,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from millstream.cli import consume, error, group, message, message_trace, produce, quickstart, sql, topic
+from millstream.cli import (
+    consume,
+    dead_letter,
+    error,
+    group,
+    group_position,
+    message,
+    message_trace,
+    produce,
+    quickstart,
+    sql,
+    topic,
+)
 from millstream.cli.options import ExitCode
 from millstream.model.catalogue import CATALOGUE
 from millstream.streams.functions.registry import AGGREGATES, FUNCTIONS, FunctionSpec
@@ -29,6 +41,12 @@ COMMANDS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("group create", group.create),
     ("group list", group.list_groups),
     ("group delete", group.delete),
+    ("group update", group.update),
+    ("group describe", group.describe),
+    ("group lag", group_position.lag),
+    ("group reset", group_position.reset),
+    ("dlq list", dead_letter.list_dead_letters),
+    ("dlq redrive", dead_letter.redrive),
     ("message find", message.find),
     ("message trace", message_trace.trace),
     ("produce", produce.produce),

@@ -72,7 +72,7 @@ class Redriver:
     def page(self, query: DeadLetterQuery) -> DeadLetterPage:
         """Dead letters of the group from an offset on, at most MAX_LISTED; none if the group never had any."""
         letters, next_offset = self._letters(query, MAX_LISTED)
-        sent = self._redriven.of(query.group)
+        sent = self._redriven.find(query.group)
         found = tuple(dead_letter_of(letter.message, is_redriven=letter.offset in sent) for letter in letters)
         end = self._reader.store.max_offset(DEAD_LETTER_PREFIX + query.group, DEAD_LETTER_QUEUE)
         return DeadLetterPage(found, next_offset, end)
@@ -84,7 +84,10 @@ class Redriver:
         """
         async with self._turn:
             topic = DEAD_LETTER_PREFIX + query.group
-            self._ends.setdefault(query.group, self._reader.store.max_offset(topic, DEAD_LETTER_QUEUE))
+            end = self._reader.store.max_offset(topic, DEAD_LETTER_QUEUE)
+            if not end:
+                return RedriveResult((), 0, 0)
+            self._ends.setdefault(query.group, end)
             sent = self._redriven.of(query.group)
             letters, next_offset = self._letters(replace(query, only_waiting=True), MAX_REDRIVEN)
             results: list[Redriven] = []
@@ -134,7 +137,7 @@ class Redriver:
     def _letters(self, query: DeadLetterQuery, most: int) -> tuple[list[_Letter], int]:
         """What the query wants, and where to go on."""
         topic = DEAD_LETTER_PREFIX + query.group
-        sent = self._redriven.of(query.group)
+        sent = self._redriven.find(query.group)
         limit = max(1, min(query.max_letters, most))
         offset = max(query.offset, self._reader.store.min_offset(topic, DEAD_LETTER_QUEUE))
         end = min(self._reader.store.max_offset(topic, DEAD_LETTER_QUEUE), offset + MAX_LOOKED_AT)

@@ -40,6 +40,10 @@ class RedrivenTable:
             held = self._groups[group] = OffsetSet(stretches)
             held.drop_from(max_offset(DEAD_LETTER_PREFIX + group, DEAD_LETTER_QUEUE) or 0)
 
+    def find(self, group: str) -> OffsetSet:
+        """The group's offsets, to be looked at."""
+        return self._groups.get(group, OffsetSet())
+
     def of(self, group: str) -> OffsetSet:
         """The group's offsets, to be added to."""
         return self._groups.setdefault(group, OffsetSet())

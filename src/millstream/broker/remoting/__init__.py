@@ -7,6 +7,7 @@ from millstream.broker.remoting.access import access_handlers
 from millstream.broker.remoting.administration import AdministrationHandlers
 from millstream.broker.remoting.bulk import BulkHandlers
 from millstream.broker.remoting.clients import ClientHandlers, ConsumerRegistry
+from millstream.broker.remoting.dead_letters import DeadLetterHandlers
 from millstream.broker.remoting.groups import GroupHandlers
 from millstream.broker.remoting.offsets import OffsetHandlers
 from millstream.broker.remoting.pulling import PullHandlers
@@ -32,6 +33,7 @@ def broker_handlers(
     offsets = OffsetHandlers(broker)
     clients = ClientHandlers(broker, consumers)
     groups = GroupHandlers(broker, consumers)
+    dead_letters = DeadLetterHandlers(broker)
     administration = AdministrationHandlers(broker)
     bulk = BulkHandlers(broker)
     search = SearchHandlers(broker)
@@ -62,6 +64,8 @@ def broker_handlers(
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: groups.reset,
         RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: groups.groups_of_topic,
         RequestCode.QUERY_TOPICS_BY_CONSUMER: groups.topics_of_group,
+        RequestCode.LIST_DEAD_LETTERS: dead_letters.page,
+        RequestCode.REDRIVE_DEAD_LETTERS: dead_letters.redrive,
         RequestCode.UPDATE_AND_CREATE_TOPIC: administration.create_topic,
         RequestCode.DELETE_TOPIC_IN_BROKER: administration.delete_topic,
         RequestCode.GET_ALL_TOPIC_CONFIG: administration.topics,

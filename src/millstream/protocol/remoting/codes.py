@@ -60,6 +60,9 @@ class RequestCode(IntEnum):
     """Not RocketMQ's, as the next one: one Arrow batch of messages as one record."""
     BULK_FETCH = 9102
     """Records of a queue as they are stored, batches whole, checksums left to the reader."""
+    LIST_DEAD_LETTERS = 9111
+    """Not RocketMQ's, as the next one, which sends them again."""
+    REDRIVE_DEAD_LETTERS = 9112
 
 
 class ResponseCode(IntEnum):
