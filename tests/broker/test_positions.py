@@ -16,14 +16,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from millstream.broker.offsets import OffsetTable
 from millstream.broker.pop import Delivery
 from millstream.model.errors import ConsumeRefused, Refused
-from millstream.model.operations import AckRequest, PullStatus, QueueProgress, QueueReset, ResetPoint, ResetRequest
+from millstream.model.operations import AckRequest, PullStatus, QueuePoint, QueueProgress, QueueReset, ResetRequest
 from millstream.model.topic import TopicConfig
 from millstream.store.snapshot import Snapshot
 
 T = 1_700_000_000_000
 
 
-def reset(bench: Bench, point: ResetPoint, value: int = 0, **more: Any) -> list[QueueReset]:
+def reset(bench: Bench, point: QueuePoint, value: int = 0, **more: Any) -> list[QueueReset]:
     return bench.broker.positions.reset(ResetRequest("g", "t", point, value, **more))
 
 
@@ -149,14 +149,14 @@ async def test_a_reset_goes_to_an_offset_a_time_the_first_or_the_last(bench: Ben
     later_ms = bench.clock.now_ms()
     await bench.send("c")
     bench.ack(*await bench.pop())
-    assert reset(bench, ResetPoint.OFFSET, 1, queue_id=0) == [QueueReset(0, before=3, after=1, discarded=0)]
+    assert reset(bench, QueuePoint.OFFSET, 1, queue_id=0) == [QueueReset(0, before=3, after=1, discarded=0)]
     assert bodies(await bench.pop()) == ["b", "c"]
-    (first, *_) = reset(bench, ResetPoint.TIME, later_ms)
+    (first, *_) = reset(bench, QueuePoint.TIME, later_ms)
     assert first == QueueReset(0, before=1, after=2, discarded=2)
     assert bodies(await bench.pop()) == ["c"]
-    reset(bench, ResetPoint.FIRST)
+    reset(bench, QueuePoint.FIRST)
     assert bodies(await bench.pop()) == ["a", "b", "c"]
-    reset(bench, ResetPoint.LAST)
+    reset(bench, QueuePoint.LAST)
     assert await bench.pop() == []
     assert progress(bench).lag == 0
 
@@ -165,7 +165,7 @@ async def test_handles_from_before_a_reset_are_invalid_even_within_the_same_mill
     await bench.send("a", "b")
     before = await bench.pop()
     bench.ack(before[1])
-    reset(bench, ResetPoint.FIRST)
+    reset(bench, QueuePoint.FIRST)
     after = await bench.pop()
     assert bodies(after) == ["a", "b"]
     for old in before:
@@ -197,7 +197,7 @@ async def test_a_reset_survives_a_crash(tmp_path: Path) -> None:
         await bench.send("a", "b")
         popped = await bench.pop()
         bench.ack(*popped)
-        reset(bench, ResetPoint.FIRST)
+        reset(bench, QueuePoint.FIRST)
         saved = (tmp_path / "config" / "offsets.json").read_bytes()
     (tmp_path / "config" / "offsets.json").write_bytes(saved)
     async with open_bench(tmp_path) as bench:
@@ -211,25 +211,25 @@ async def test_who_waits_is_woken_by_a_reset(bench: Bench) -> None:
     bench.ack(*await bench.pop())
     waiting = bench.waiting_pop()
     await settle()
-    reset(bench, ResetPoint.FIRST)
+    reset(bench, QueuePoint.FIRST)
     assert bodies(await asyncio.wait_for(waiting, 5)) == ["a"]
 
 
 async def test_a_reset_that_may_not_go_back_moves_only_what_lies_before_it(bench: Bench) -> None:
     await bench.send("a", "b")
     bench.ack(*await bench.pop())
-    assert reset(bench, ResetPoint.FIRST, queue_id=0, backward=False) == []
+    assert reset(bench, QueuePoint.FIRST, queue_id=0, backward=False) == []
     assert progress(bench).committed == 2
 
 
 @pytest.mark.parametrize(
     ("request_", "name"),
     [
-        (ResetRequest("nobody", "t", ResetPoint.FIRST), "GROUP_NOT_FOUND"),
-        (ResetRequest("g", "nowhere", ResetPoint.FIRST), "TOPIC_NOT_FOUND"),
-        (ResetRequest("g", "t", ResetPoint.FIRST, queue_id=4), "QUEUE_NOT_FOUND"),
-        (ResetRequest("g", "t", ResetPoint.OFFSET, 2), "ILLEGAL_OFFSET"),
-        (ResetRequest("g", "t", ResetPoint.OFFSET, -1), "ILLEGAL_OFFSET"),
+        (ResetRequest("nobody", "t", QueuePoint.FIRST), "GROUP_NOT_FOUND"),
+        (ResetRequest("g", "nowhere", QueuePoint.FIRST), "TOPIC_NOT_FOUND"),
+        (ResetRequest("g", "t", QueuePoint.FIRST, queue_id=4), "QUEUE_NOT_FOUND"),
+        (ResetRequest("g", "t", QueuePoint.OFFSET, 2), "ILLEGAL_OFFSET"),
+        (ResetRequest("g", "t", QueuePoint.OFFSET, -1), "ILLEGAL_OFFSET"),
     ],
 )
 async def test_a_reset_to_nowhere_changes_nothing(bench: Bench, request_: ResetRequest, name: str) -> None:
@@ -246,7 +246,7 @@ async def test_a_reader_that_pulls_is_told_once_where_to_go_on_and_cannot_undo_i
         await bench.send("a", "b", "c")
         await bench.pull(0)
         bench.broker.commit_offset("g", "t", 0, 3)
-        reset(bench, ResetPoint.OFFSET, 1, queue_id=0)
+        reset(bench, QueuePoint.OFFSET, 1, queue_id=0)
         bench.broker.commit_offset("g", "t", 0, 3)
         assert bench.broker.query_offset("g", "t", 0) == 1
     async with open_bench(tmp_path) as bench:
@@ -261,7 +261,7 @@ async def test_a_reader_that_pulls_is_told_once_where_to_go_on_and_cannot_undo_i
 async def test_a_reader_that_begins_where_it_was_reset_to_reads_on_at_once(bench: Bench) -> None:
     await bench.send("a", "b")
     bench.broker.commit_offset("g", "t", 0, 2)
-    reset(bench, ResetPoint.FIRST, queue_id=0)
+    reset(bench, QueuePoint.FIRST, queue_id=0)
     assert (await bench.pull(0)).status is PullStatus.FOUND
     bench.broker.commit_offset("g", "t", 0, 1)
     assert bench.broker.query_offset("g", "t", 0) == 1

@@ -12,7 +12,7 @@ from millstream.broker.topics import TopicRegistry
 from millstream.model.clock import Clock
 from millstream.model.errors import ConsumeRefused, NameRefused
 from millstream.model.group import GroupConfig
-from millstream.model.operations import QueueProgress, QueueReset, ResetPoint, ResetRequest
+from millstream.model.operations import QueuePoint, QueueProgress, QueueReset, ResetRequest
 
 __all__ = ["Positions"]
 
@@ -56,8 +56,9 @@ class Positions:
         new place. Raises GROUP_NOT_FOUND, TOPIC_NOT_FOUND, QUEUE_NOT_FOUND, ILLEGAL_OFFSET: then nothing was changed.
         """
         config = self.groups.get(request.group)
-        queues = self._queues(request)
-        targets = [self._target(request, queue_id) for queue_id in queues]
+        everywhere = range(self.topics.get(request.topic).read_queues)
+        queues = everywhere if request.queue_id is None else [request.queue_id]
+        targets = [self.find(request.topic, queue_id, request.point, request.value) for queue_id in queues]
         done = []
         for queue_id, target in zip(queues, targets, strict=True):
             before = self._progress(config, request.topic, queue_id)
@@ -73,32 +74,26 @@ class Positions:
             self.polls.wake_group(request.group, request.topic, one.queue_id)
         return done
 
-    def _queues(self, request: ResetRequest) -> list[int]:
-        count = self.topics.get(request.topic).read_queues
-        if request.queue_id is None:
-            return list(range(count))
-        if not 0 <= request.queue_id < count:
-            words = f"The topic {request.topic!r} has {count} readable queues; {request.queue_id} is none of them."
+    def find(self, topic: str, queue_id: int, point: QueuePoint, value: int = 0) -> int:
+        """The offset of a place. Raises TOPIC_NOT_FOUND, QUEUE_NOT_FOUND, ILLEGAL_OFFSET (outside of the queue)."""
+        count = self.topics.get(topic).read_queues
+        if not 0 <= queue_id < count:
+            words = f"The topic {topic!r} has {count} readable queues; {queue_id} is none of them."
             raise NameRefused("QUEUE_NOT_FOUND", words)
-        return [request.queue_id]
-
-    def _target(self, request: ResetRequest, queue_id: int) -> int:
-        store, topic = self.reader.store, request.topic
-        match request.point:
-            case ResetPoint.FIRST:
-                return store.min_offset(topic, queue_id)
-            case ResetPoint.LAST:
-                return store.max_offset(topic, queue_id)
-            case ResetPoint.TIME:
-                return store.offset_by_time(topic, queue_id, request.value)
-            case ResetPoint.OFFSET:
-                first, last = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
-                if not first <= request.value <= last:
-                    raise ConsumeRefused(
-                        "ILLEGAL_OFFSET",
-                        f"Queue {queue_id} of {topic!r} has the offsets {first} to {last}; {request.value} is outside.",
-                    )
-                return request.value
+        store = self.reader.store
+        first, last = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+        match point:
+            case QueuePoint.FIRST:
+                return first
+            case QueuePoint.LAST:
+                return last
+            case QueuePoint.TIME:
+                return store.offset_by_time(topic, queue_id, value)
+            case QueuePoint.OFFSET:
+                if not first <= value <= last:
+                    words = f"Queue {queue_id} of {topic!r} has the offsets {first} to {last}; {value} is outside."
+                    raise ConsumeRefused("ILLEGAL_OFFSET", words)
+                return value
 
     def _progress(self, group: GroupConfig, topic: str, queue_id: int) -> QueueProgress:
         store = self.reader.store

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from millstream.model.errors import ConsumeRefused
 from millstream.model.message import StoredMessage
 from millstream.model.operations import PullStatus, QueueRange
-from millstream.protocol.batches import BATCH_FLAGS, unpack
-from millstream.protocol.record import decode_record, iterate_records, system_flag_of
+from millstream.protocol.batches import messages_of
+from millstream.protocol.record import decode_record, iterate_records
 
 __all__ = ["BrokerQueueRange", "PullBatch", "QueueAddress", "Sent", "range_is_gone"]
 
@@ -66,12 +66,9 @@ class PullBatch:
         """
         found = []
         for record in self.records():
-            if not system_flag_of(record) & BATCH_FLAGS:
-                found.append(decode_record(record, verify=verify))
-                continue
             if verify:
                 decode_record(record)
-            found += unpack(record).messages(self.offset)
+            found += messages_of(record, self.offset)
         return found
 
 

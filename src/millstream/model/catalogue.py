@@ -85,7 +85,7 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (3204, "CLIENT_ID_REQUIRED", "The request carries no client id.", "Send the header x-mq-client-id."),
     (3205, "ILLEGAL_OFFSET", "The offset is outside of the queue.", "Ask for the queue's minimum and maximum first."),
     (3206, "TOO_MANY_REQUESTS", "A limit on waiting or unacknowledged work is reached.", "Slow down, acknowledge, or add consumers, then try again."),
-    (3207, "UNSUPPORTED_CLIENT_TYPE", "The client type is not supported.", "Use a producer, push consumer or simple consumer."),
+    (3207, "UNSUPPORTED_CLIENT_TYPE", "The client type is not supported.", "Use a producer, or a push, simple or pull consumer."),
     (3208, "UNSUPPORTED_FEATURE", "The server does not offer this yet.", "See CHANGELOG.md for what is there."),
     (3210, "OFFSET_NOT_FOUND", "The group has no position in the queue.", "Ask for the queue's first or last offset and begin there."),
     (3211, "DEAD_LETTER_ORIGIN_UNKNOWN", "The dead letter does not say which topic it comes from.", "Name a topic: millstream dlq redrive GROUP --to TOPIC."),

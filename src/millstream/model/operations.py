@@ -25,12 +25,12 @@ __all__ = [
     "PullRequest",
     "PullResult",
     "PullStatus",
+    "QueuePoint",
     "QueueProgress",
     "QueueRange",
     "QueueReset",
     "RedriveResult",
     "Redriven",
-    "ResetPoint",
     "ResetRequest",
     "SendReceipt",
 ]
@@ -178,8 +178,8 @@ class QueueProgress:
         return self.ready + self.in_flight
 
 
-class ResetPoint(Enum):
-    """Where a group is put to."""
+class QueuePoint(Enum):
+    """A place of a queue: an offset, the first one stored at a time or later, the first or the one behind the last."""
 
     OFFSET = "offset"
     TIME = "time"
@@ -196,7 +196,7 @@ class ResetRequest:
 
     group: str
     topic: str
-    point: ResetPoint
+    point: QueuePoint
     value: int = 0
     queue_id: int | None = None
     backward: bool = True

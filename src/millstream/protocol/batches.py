@@ -15,7 +15,7 @@ from millstream.protocol.arrow import batch as arrow
 from millstream.protocol.record import decode_record, encode_record, system_flag_of
 from millstream.protocol.remoting.batch import decode_batch
 
-__all__ = ["BATCH_FLAGS", "BatchCache", "UnpackedBatch", "is_arrow_batch", "record_of", "unpack"]
+__all__ = ["BATCH_FLAGS", "BatchCache", "UnpackedBatch", "is_arrow_batch", "messages_of", "record_of", "unpack"]
 
 BATCH_FLAGS: Final = int(SystemFlag.INNER_BATCH | SystemFlag.NEED_UNWRAP | SystemFlag.ARROW_BATCH)
 """What the system flag of a batch has and that of an ordinary message has not."""
@@ -101,6 +101,13 @@ def unpack(record: bytes | memoryview) -> UnpackedBatch:
             "RECORD_DAMAGED", f"The batch at log offset {head.log_offset} has {len(items)} messages, not {number}."
         )
     return UnpackedBatch(head, items)
+
+
+def messages_of(record: bytes | memoryview, queue_offset: int) -> list[StoredMessage]:
+    """The messages of a record, of a batch those from the queue offset on; unverified. Raises RECORD_DAMAGED."""
+    if system_flag_of(record) & BATCH_FLAGS:
+        return unpack(record).messages(queue_offset)
+    return [decode_record(record, verify=False)]
 
 
 def is_arrow_batch(record: bytes | memoryview) -> bool:

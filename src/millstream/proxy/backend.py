@@ -10,7 +10,16 @@ from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.group import GroupConfig
 from millstream.model.lite import LiteSync
 from millstream.model.message import OutgoingMessage
-from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest, SendReceipt
+from millstream.model.operations import (
+    AckRequest,
+    ChangeInvisibleRequest,
+    PoppedMessage,
+    PopRequest,
+    PullRequest,
+    PullResult,
+    QueuePoint,
+    SendReceipt,
+)
 from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import MessageType, Permission
 from millstream.model.transaction import Resolution
@@ -68,6 +77,22 @@ class Backend(Protocol):
 
     async def pop(self, broker_name: str, request: PopRequest) -> list[PoppedMessage]:
         """Take messages; empty after `wait_ms` with nothing. Cancelling takes nothing."""
+        ...
+
+    async def pull(self, broker_name: str, request: PullRequest) -> PullResult:
+        """Read a queue from an offset; nothing found after `wait_ms`. Cancelling has no effect on anybody."""
+        ...
+
+    async def find_offset(self, broker_name: str, topic: str, queue_id: int, point: QueuePoint, value: int = 0) -> int:
+        """The offset of a place of a queue; TOPIC_NOT_FOUND, QUEUE_NOT_FOUND, ILLEGAL_OFFSET."""
+        ...
+
+    async def group_offset(self, broker_name: str, group: str, topic: str, queue_id: int) -> int | None:
+        """The group's offset in a queue, None if it has none; TOPIC_NOT_FOUND."""
+        ...
+
+    async def commit_offset(self, broker_name: str, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
+        """Set the group's offset in a queue; TOPIC_NOT_FOUND, QUEUE_NOT_FOUND, GROUP_NOT_FOUND."""
         ...
 
     async def ack(self, request: AckRequest) -> None:

@@ -10,7 +10,16 @@ from millstream.model.errors import NameRefused
 from millstream.model.group import GroupConfig
 from millstream.model.lite import LiteSync
 from millstream.model.message import OutgoingMessage
-from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest, SendReceipt
+from millstream.model.operations import (
+    AckRequest,
+    ChangeInvisibleRequest,
+    PoppedMessage,
+    PopRequest,
+    PullRequest,
+    PullResult,
+    QueuePoint,
+    SendReceipt,
+)
 from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import Permission, TopicConfig
 from millstream.model.transaction import Resolution
@@ -63,9 +72,29 @@ class LocalBackend:
 
     async def pop(self, broker_name: str, request: PopRequest) -> list[PoppedMessage]:
         """See `Backend`. A blank name means this broker."""
-        if broker_name not in ("", self._broker.name):
-            raise NameRefused("QUEUE_NOT_FOUND", f"There is no broker {broker_name[:80]!r} behind this proxy.")
+        self._check(broker_name)
         return await self._broker.pop(request)
+
+    async def pull(self, broker_name: str, request: PullRequest) -> PullResult:
+        """See `Backend`."""
+        self._check(broker_name)
+        return await self._broker.pull(request)
+
+    async def find_offset(self, broker_name: str, topic: str, queue_id: int, point: QueuePoint, value: int = 0) -> int:
+        """See `Backend`."""
+        self._check(broker_name)
+        return self._broker.positions.find(topic, queue_id, point, value)
+
+    async def group_offset(self, broker_name: str, group: str, topic: str, queue_id: int) -> int | None:
+        """See `Backend`."""
+        self._check(broker_name)
+        self._broker.topics.get(topic)
+        return self._broker.query_offset(group, topic, queue_id)
+
+    async def commit_offset(self, broker_name: str, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
+        """See `Backend`."""
+        self._check(broker_name)
+        self._broker.commit_offset(group, topic, queue_id, queue_offset)
 
     async def ack(self, request: AckRequest) -> None:
         """See `Backend`."""
@@ -86,6 +115,11 @@ class LocalBackend:
     async def dead_letter(self, request: AckRequest) -> None:
         """See `Backend`."""
         await self._broker.move_to_dead_letter(request)
+
+    def _check(self, broker_name: str) -> None:
+        """A blank name means this broker."""
+        if broker_name not in ("", self._broker.name):
+            raise NameRefused("QUEUE_NOT_FOUND", f"There is no broker {broker_name[:80]!r} behind this proxy.")
 
 
 def _permission(config: TopicConfig, queue_id: int) -> Permission:

@@ -32,6 +32,7 @@ from millstream.proxy.answers import Answers
 from millstream.proxy.backend import Backend, TopicRoute
 from millstream.proxy.clients import ClientTable
 from millstream.proxy.outbox import Outbox, Outboxes
+from millstream.proxy.pulls import Pulls
 from millstream.proxy.questions import Questions
 from millstream.proxy.renewal import RENEW_FOR_MS, RenewalTable, Tracked
 from millstream.proxy.renewer import Renewer
@@ -87,6 +88,7 @@ class Processor:
         self.clients = ClientTable()
         self.latency = RpcLatency()
         """How long the clients' calls took; the protocols' adapters note it."""
+        self.pulls = Pulls(backend)
         self.renewer = Renewer(backend, self._clock, RenewalTable())
         self.outboxes = Outboxes(self._client_left)
         self._questions = Questions(self.outboxes)

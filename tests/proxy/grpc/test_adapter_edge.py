@@ -29,6 +29,10 @@ OFFERED = {
     "RecallMessage",
     "EndTransaction",
     "SyncLiteSubscription",
+    "PullMessage",
+    "UpdateOffset",
+    "GetOffset",
+    "QueryOffset",
     "Telemetry",
 }
 

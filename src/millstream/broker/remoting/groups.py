@@ -6,7 +6,7 @@ from typing import Final
 
 from millstream.broker.broker import Broker
 from millstream.broker.remoting.clients import ConsumerRegistry
-from millstream.model.operations import ResetPoint, ResetRequest
+from millstream.model.operations import QueuePoint, ResetRequest
 from millstream.protocol.remoting.bodies import TopicList, encode_body
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
@@ -49,11 +49,11 @@ class GroupHandlers:
         offset = optional_integer(ext, "offset", -1)
         timestamp_ms = integer(ext, "timestamp")
         if offset >= 0:
-            point, value = ResetPoint.OFFSET, offset
+            point, value = QueuePoint.OFFSET, offset
         elif timestamp_ms == _TO_THE_END:
-            point, value = ResetPoint.LAST, 0
+            point, value = QueuePoint.LAST, 0
         else:
-            point, value = ResetPoint.TIME, timestamp_ms
+            point, value = QueuePoint.TIME, timestamp_ms
         topic = text(ext, "topic")
         request = ResetRequest(
             text(ext, "group"),

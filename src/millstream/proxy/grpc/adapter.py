@@ -22,6 +22,7 @@ from millstream.proxy.grpc.call import Call
 from millstream.proxy.grpc.endpoints import Advertised
 from millstream.proxy.grpc.lite import LiteHandlers
 from millstream.proxy.grpc.permissions import GrpcGate
+from millstream.proxy.grpc.pull import PullHandlers
 from millstream.proxy.grpc.receive import ReceiveHandlers
 from millstream.proxy.grpc.route import RouteHandlers
 from millstream.proxy.grpc.send import SendHandlers
@@ -76,6 +77,7 @@ class MessagingAdapter:
         routes = RouteHandlers(processor, advertised)
         acks = AckHandlers(processor)
         sends = SendHandlers(processor)
+        pulls = PullHandlers(processor.pulls)
         telemetry = TelemetryHandlers(processor)
         self._telemetry = telemetry.telemetry
         self._unary: dict[str, Unary] = {
@@ -89,9 +91,13 @@ class MessagingAdapter:
             "AckMessage": acks.ack_message,
             "ChangeInvisibleDuration": acks.change_invisible_duration,
             "ForwardMessageToDeadLetterQueue": acks.forward_message_to_dead_letter_queue,
+            "UpdateOffset": pulls.update_offset,
+            "GetOffset": pulls.get_offset,
+            "QueryOffset": pulls.query_offset,
         }
         self._unary["SyncLiteSubscription"] = LiteHandlers(processor).sync_lite_subscription
         self._streaming: dict[str, Streaming] = {
+            "PullMessage": pulls.pull_message,
             "ReceiveMessage": ReceiveHandlers(processor, self._clock).receive_message,
         }
 
