@@ -116,20 +116,6 @@ def test_settings_that_are_changed_hold_over_a_restart(tmp_path: Path) -> None:
     assert refused.value.name == "GROUP_DISABLED"
 
 
-def test_a_change_that_somebody_refuses_is_not_made(tmp_path: Path) -> None:
-    registry = open_registry(tmp_path)
-    registry.create(GroupConfig("audit"))
-
-    def refuse(present: GroupConfig, wanted: GroupConfig) -> None:
-        raise NameRefused("GROUP_IN_USE", f"{present.fifo} to {wanted.fifo}")
-
-    registry.before_update.append(refuse)
-    registry.update(GroupConfig("audit"))
-    with pytest.raises(NameRefused, match="False to True"):
-        registry.update(GroupConfig("audit", fifo=True))
-    assert registry.get("audit") == GroupConfig("audit")
-
-
 def test_a_group_under_which_tools_look_at_messages_is_never_kept(tmp_path: Path) -> None:
     registry = open_registry(tmp_path, auto_create=False)
     assert registry.ensure("MILLSTREAM_CLIENT") == GroupConfig("MILLSTREAM_CLIENT")

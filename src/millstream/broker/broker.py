@@ -116,7 +116,6 @@ class Broker:
         self._upkeep: Upkeep | None = None
         self.topics.before_delete.append(self._forget_topic)
         self.groups.before_delete.append(self._forget_group)
-        self.groups.before_update.append(self._check_update)
 
     async def start(self) -> None:
         """Open the store, recover it and read topics, groups and offsets. Raises `StartRefused`, `StoreError`."""
@@ -387,11 +386,6 @@ class Broker:
         self.dead_letters.forget(name)
         self.store.delete_topic(name)
         self.polls.wake_topic(name)
-
-    def _check_update(self, present: GroupConfig, wanted: GroupConfig) -> None:
-        if present.fifo != wanted.fifo and self._offsets.has_ledger(present.name):
-            kind = "fifo" if present.fifo else "not fifo"
-            raise NameRefused("GROUP_IN_USE", f"The group {present.name!r} is {kind} and has received messages.")
 
     def _forget_group(self, name: str) -> None:
         if self.topics.find(RETRY_PREFIX + name) is not None:

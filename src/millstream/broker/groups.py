@@ -28,7 +28,7 @@ class GroupRegistry:
     """The groups by name. Changes are on disk before the call returns.
 
     `auto_create` lets `ensure` add a group with default settings at its first use. `before_delete` is called with the
-    name while the group is still there, `before_update` with the old and the new settings; what it raises refuses them.
+    name while the group is still there.
 
     The groups of tools, which look at messages and keep no position, are not among them.
     """
@@ -38,7 +38,6 @@ class GroupRegistry:
         self._auto_create = auto_create
         self._groups: dict[str, GroupConfig] = {}
         self.before_delete: list[Callable[[str], None]] = []
-        self.before_update: list[Callable[[GroupConfig, GroupConfig], None]] = []
 
     def load(self) -> None:
         """Read the saved groups. Raises STORE_FORMAT where the file is of another format."""
@@ -102,16 +101,12 @@ class GroupRegistry:
         return True
 
     def update(self, group: GroupConfig) -> None:
-        """Give a group other settings, or add it. Raises ILLEGAL_GROUP, ILLEGAL_GROUP_SETTING, what `before_update`
-        raises.
-        """
+        """Give a group other settings, or add it. Raises ILLEGAL_GROUP, ILLEGAL_GROUP_SETTING."""
         check_group(group)
         present = self._groups.get(group.name)
         if present is None:
             self._add(group)
         elif present != group:
-            for check in self.before_update:
-                check(present, group)
             self._replace({**self._groups, group.name: group})
 
     def _add(self, group: GroupConfig) -> None:

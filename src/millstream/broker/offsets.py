@@ -144,10 +144,6 @@ class OffsetTable:
         """The queue's ledger, None if the group never popped there."""
         return self._ledgers.get((group, topic, queue_id))
 
-    def has_ledger(self, group: str) -> bool:
-        """Whether the group ever popped anywhere."""
-        return any(key[0] == group for key in self._ledgers)
-
     def open_ledger(self, group: str, topic: str, queue_id: int, *, fifo: bool, first_offset: int) -> Ledger:
         """A new ledger, which begins where the group stands in the queue, for a new group at `first_offset`."""
         key = (group, topic, queue_id)

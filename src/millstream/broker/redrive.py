@@ -19,6 +19,7 @@ from millstream.broker.dead_letters import (
     dead_letter_of,
 )
 from millstream.broker.delay import without_delay
+from millstream.broker.half_messages import HALF_OF
 from millstream.broker.reader import Reader
 from millstream.broker.redriven import DEAD_LETTER_QUEUE, RedrivenTable
 from millstream.broker.sender import Sender
@@ -42,7 +43,7 @@ MAX_LOOKED_AT: Final = 4096
 
 _EVER: Final = 1 << 62
 _KEPT_FLAGS: Final = SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_ZLIB
-_OWN: Final = frozenset((ORIGIN_TOPIC, ORIGIN_MESSAGE_ID, REASON, "TRAN_MSG"))
+_OWN: Final = frozenset((ORIGIN_TOPIC, ORIGIN_MESSAGE_ID, REASON, HALF_OF, names.TRANSACTION))
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,7 +193,7 @@ class BlockingClient:
         self.run(self.conversations.create_group(config))
 
     def update_group(self, config: GroupConfig) -> None:
-        """Give a consumer group other settings; GROUP_IN_USE where one of them cannot change any more."""
+        """Give a consumer group other settings; it is created if it is missing."""
         self.run(self.conversations.update_group(config))
 
     def delete_group(self, name: str) -> None:

@@ -113,7 +113,7 @@ class Client:
         await self.run(self.conversations.create_group(config))
 
     async def update_group(self, config: GroupConfig) -> None:
-        """Give a consumer group other settings; GROUP_IN_USE where one of them cannot change any more."""
+        """Give a consumer group other settings; it is created if it is missing."""
         await self.run(self.conversations.update_group(config))
 
     async def delete_group(self, name: str) -> None:

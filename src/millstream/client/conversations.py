@@ -286,7 +286,7 @@ class Conversations:
         yield from self._put_group(config, {"createOnly": "true"})
 
     def update_group(self, config: GroupConfig) -> Conversation[None]:
-        """Give the consumer group other settings on every master; GROUP_IN_USE where they cannot change any more."""
+        """Give the consumer group other settings on every master."""
         yield from self._put_group(config, {})
 
     def _put_group(self, config: GroupConfig, ext: dict[str, str]) -> Conversation[None]:

@@ -46,7 +46,6 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (2203, "GROUP_EXISTS", "A group of that name exists with other settings.", "Choose another name."),
     (2204, "GROUP_DISABLED", "The consumer group is switched off.", "Switch it on: millstream group update NAME --enable."),
     (2205, "ILLEGAL_GROUP_SETTING", "A setting of the consumer group is out of its range.", "Correct the setting named in the message."),
-    (2206, "GROUP_IN_USE", "The group has positions, so that this setting cannot be changed any more.", "Delete the group and create it anew, or use another one."),
     (2301, "UNAUTHORIZED", "The credentials are missing or were not accepted.", "Give the client the keys of a user, our own by MILLSTREAM_ACCESS_KEY and MILLSTREAM_SECRET_KEY; the server's audit log has the reason."),
     (2302, "ACCESS_DENIED", "The user may not do that.", "Let a super user grant it: millstream acl grant USER ACTION RESOURCE."),
     (2303, "USER_NOT_FOUND", "The user does not exist.", "Create it: millstream acl user create NAME."),

@@ -36,7 +36,6 @@ _CODES: Final[dict[str, ResponseCode]] = {
     "GROUP_EXISTS": ResponseCode.INVALID_PARAMETER,
     "GROUP_DISABLED": ResponseCode.NO_PERMISSION,
     "ILLEGAL_GROUP_SETTING": ResponseCode.MESSAGE_ILLEGAL,
-    "GROUP_IN_USE": ResponseCode.INVALID_PARAMETER,
     "UNAUTHORIZED": ResponseCode.NO_PERMISSION,
     "ACCESS_DENIED": ResponseCode.NO_PERMISSION,
     "USER_NOT_FOUND": ResponseCode.USER_NOT_EXIST,
