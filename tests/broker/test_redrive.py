@@ -18,8 +18,10 @@ from millstream.broker import redrive as redrive_module
 from millstream.model.clock import ManualClock
 from millstream.model.errors import StoreError
 from millstream.model.group import GroupConfig
+from millstream.model.lite import LiteAction, LiteSync
 from millstream.model.operations import AckRequest, DeadLetterQuery, PoppedMessage, RedriveResult
 from millstream.model.topic import MessageType, TopicConfig
+from millstream.model.transaction import Resolution
 from millstream.store.appender import Appender
 
 
@@ -147,6 +149,37 @@ async def test_a_message_of_a_delay_topic_comes_at_once(bench: Bench) -> None:
     assert "TIMER_DELIVER_MS" not in again.message.properties
 
 
+async def test_a_message_of_a_transaction_that_was_committed_is_committed_still(bench: Bench) -> None:
+    bench.broker.topics.create(TopicConfig("paid", MessageType.TRANSACTION))
+    await bench.send("a", topic="paid", UNIQ_KEY="id-a", TRAN_MSG="true")
+    await bench.broker.end_transaction("paid", "id-a", Resolution.COMMIT)
+    (popped,) = await bench.pop(topic="paid")
+    await bench.broker.move_to_dead_letter(AckRequest("g", "paid", popped.handle))
+    assert [one.refusal for one in (await redrive(bench)).results] == [""]
+    assert bodies(await bench.pop(topic="paid")) == ["a"]
+
+
+async def test_a_message_of_a_lite_topic_goes_back_to_it_once_over_a_crash(tmp_path: Path) -> None:
+    wish = {"topic": "devices", "client_id": "c"}
+    sync = LiteSync("c", "g", "devices", LiteAction.PARTIAL_ADD, ("d1",))
+    async with open_bench(tmp_path) as bench:
+        bench.broker.topics.create(TopicConfig("devices", MessageType.LITE, 1, 1))
+        await bench.send("a", topic="devices", UNIQ_KEY="id-a", __LITE_TOPIC="d1")
+        bench.broker.sync_lite_subscription(sync)
+        (popped,) = await bench.pop(**wish)
+        await bench.broker.move_to_dead_letter(AckRequest("g", "devices", popped.handle))
+        assert [one.refusal for one in (await redrive(bench)).results] == [""]
+        assert len(await bench.pop(**wish)) == 1
+    for name in ("redriven.json", "redriven.json.bak"):
+        (tmp_path / "config" / name).unlink()
+    async with open_bench(tmp_path) as bench:
+        assert len(waiting(bench)) == 1
+        await redrive(bench)
+        bench.broker.sync_lite_subscription(sync)
+        bench.clock.advance_ms(60_000)
+        assert bodies(await bench.pop(**wish)) == ["a"]
+
+
 async def test_a_letter_that_does_not_say_where_it_comes_from_needs_a_target(bench: Bench) -> None:
     bench.broker.topics.create(TopicConfig("%DLQ%g", read_queues=1, write_queues=1))
     await bench.send("stray", topic="%DLQ%g")
@@ -193,18 +226,18 @@ async def test_a_failed_store_leaves_the_letters_and_doubles_nothing_later(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await bury(bench, "a", "b")
-    append = Appender.append
+    append = Appender.append_many
     calls = 0
 
-    def stored_but_not_confirmed(self: Appender, record: Any) -> Any:
+    def stored_but_not_confirmed(self: Appender, records: Any) -> Any:
         nonlocal calls
         calls += 1
-        done = append(self, record)
+        done = append(self, records)
         if calls == 2:
             raise StoreError("FLUSH_TIMEOUT", "The disk did not answer.")
         return done
 
-    monkeypatch.setattr(Appender, "append", stored_but_not_confirmed)
+    monkeypatch.setattr(Appender, "append_many", stored_but_not_confirmed)
     with pytest.raises(StoreError):
         await redrive(bench)
     await settle()

@@ -62,7 +62,7 @@ class LitePopper:
         A group that is not FIFO gets one message of a lite topic at a time, so the order holds whatever its client
         does with a batch.
         """
-        group = self.groups.ensure(request.group)
+        group = self.groups.ensure_enabled(request.group)
         party = f"{request.group}@{request.client_id}"
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + min(request.wait_ms, MAX_WAIT_MS) / 1000

@@ -42,8 +42,8 @@ class Positions:
         ]
 
     def topics_of(self, group: str) -> list[str]:
-        """The topics in which the group has a position, sorted."""
-        return sorted({topic for topic, _ in self.offsets.places(group)})
+        """The topics in which the group has a position, sorted; without lite topics, of which there may be many."""
+        return sorted({topic for topic, _ in self.offsets.places(group) if self.topics.find(topic) is not None})
 
     def readers(self, topic: str) -> list[str]:
         """The groups that have a position in the topic, sorted."""

@@ -26,6 +26,7 @@ from millstream.broker.sender import Sender
 from millstream.broker.topics import DEAD_LETTER_PREFIX
 from millstream.model import properties as names
 from millstream.model.errors import MessageRefused, Refused
+from millstream.model.lite import lite_queue
 from millstream.model.message import OutgoingMessage, StoredMessage, SystemFlag
 from millstream.model.operations import DeadLetterPage, DeadLetterQuery, Redriven, RedriveResult
 from millstream.protocol.record import decode_record, offset_message_id
@@ -131,7 +132,9 @@ class Redriver:
     async def _is_there(self, copy: OutgoingMessage) -> bool:
         """Whether an equal copy was stored before a crash that took the note of it."""
         store, message_id = self._reader.store, copy.properties[names.UNIQUE_KEY]
-        found = await asyncio.to_thread(store.find_by_key, copy.topic, message_id, 0, _EVER)
+        lite_topic = copy.properties.get(names.LITE_TOPIC)
+        topic = copy.topic if lite_topic is None else lite_queue(copy.topic, lite_topic)
+        found = await asyncio.to_thread(store.find_by_key, topic, message_id, 0, _EVER)
         mark = copy.properties[REDRIVE_OF]
         return any(decode_record(record).properties.get(REDRIVE_OF) == mark for record in found)
 

@@ -28,6 +28,7 @@ from millstream.store.message_store import PendingRecord
 
 __all__ = ["Sender"]
 
+_DETOURS = frozenset((MessageType.DELAY, MessageType.TRANSACTION))
 _DELAYED = frozenset((MessageType.DELAY, MessageType.MIXED))
 _TRANSACTIONAL = frozenset((MessageType.TRANSACTION, MessageType.MIXED))
 
@@ -89,8 +90,14 @@ class Sender:
         ]
 
     async def send_again(self, message: OutgoingMessage) -> None:
-        """Store a message that was admitted once, at its topic's ack level; its type is not asked for again."""
+        """Store a message that was admitted once, at its topic's ack level.
+
+        Of topics whose messages take a detour it takes ordinary ones, too: theirs was taken the first time.
+        """
         topic = self.topics.get(message.topic)
+        if topic.message_type not in _DETOURS:
+            await self.send([message])
+            return
         check_again(message, topic)
         turn = self._turns.get(topic.name, 0)
         self._turns[topic.name] = turn + 1

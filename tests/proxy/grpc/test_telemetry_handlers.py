@@ -116,10 +116,6 @@ async def test_other_commands_of_a_client_are_heard_without_an_answer(service: S
         (m.TelemetryCommand(settings=m.Settings(client_type=m.PRODUCER)), "no publishing or subscription"),
         (consumer("no group"), "not a legal consumer group"),
         (consumer(expression=m.FilterExpression(type=m.SQL, expression="a = 'b")), "at character 5: expected a quote"),
-        (
-            m.TelemetryCommand(settings=m.Settings(client_type=m.PULL_CONSUMER)),
-            "PULL_CONSUMER are not served",
-        ),
     ],
 )
 async def test_settings_that_cannot_be_answered_end_the_stream_with_the_reason(

@@ -17,21 +17,16 @@ _PRODUCER_INITIAL_MS = 10
 _PRODUCER_LONGEST_MS = 1000
 _PRODUCER_MULTIPLIER = 2.0
 _LONG_POLLING_S = 20
-
-
 _LITE_CONSUMERS = (m.LITE_PUSH_CONSUMER, m.LITE_SIMPLE_CONSUMER)
 
 
 def check_role(client_id: str, asked: m.Settings) -> None:
-    """Refuse settings that name neither a producer nor a consumer, and kinds of clients that are not served here."""
+    """Refuse settings that name neither a producer nor a consumer, or too many topics."""
     named = len(asked.publishing.topics) + len(asked.subscription.subscriptions)
     if named > MAX_NAMES_PER_CLIENT:
         raise MessageRefused(
             "REQUEST_TOO_LARGE", f"The settings name {named} topics; the limit is {MAX_NAMES_PER_CLIENT}."
         )
-    if asked.client_type in _NOT_SERVED:
-        kind = m.ClientType.Name(asked.client_type)
-        raise ConsumeRefused("UNSUPPORTED_CLIENT_TYPE", f"Clients of type {kind} are not served; {client_id} is one.")
     if asked.WhichOneof("pub_sub") is None:
         raise ConsumeRefused(
             "UNSUPPORTED_CLIENT_TYPE", f"The settings of {client_id} have no publishing or subscription."
