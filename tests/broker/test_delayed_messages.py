@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from broker_bench import Bench, bodies, open_bench, running, settle, until
 
 from millstream.broker.timers import Timers
 from millstream.model.clock import ManualClock
-from millstream.model.errors import MessageRefused, NameRefused, StartRefused
+from millstream.model.errors import MessageRefused, NameRefused, StartRefused, StoreError
 from millstream.model.message import OutgoingMessage
 from millstream.model.operations import SendReceipt
 from millstream.model.topic import MessageType, TopicConfig
@@ -167,6 +167,70 @@ async def test_a_received_mark_that_is_sent_again_ends_no_timer(tmp_path: Path, 
         bench = Bench(broker, clock)
         clock.advance_ms(10_000)
         assert sorted(await arrivals(bench, 2)) == ["a", "b"]
+
+
+def confirmed_late(bench: Bench, name: str) -> Callable[..., asyncio.Future[object]]:
+    """The appender's call, whose answer is that the disk's word did not come in time, once; the record is stored."""
+    real, left = getattr(bench.broker._appender, name), [True]
+
+    async def late(stored: asyncio.Future[object]) -> object:
+        answer = await stored
+        if left:
+            left.clear()
+            raise StoreError("FLUSH_TIMEOUT", "late")
+        return answer
+
+    return lambda records: asyncio.ensure_future(late(real(records)))
+
+
+async def test_what_the_disk_confirms_late_is_not_delivered_twice(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millstream.broker.rounds._RETRY_S", 0.002)
+    await send(bench, "a", TIMER_DELAY_SEC="5")
+    await settle()
+    monkeypatch.setattr(bench.broker._appender, "append_many", confirmed_late(bench, "append_many"))
+    bench.clock.advance_ms(6000)
+    assert await arrivals(bench) == ["a"]
+    assert await nothing_arrives(bench)
+
+
+async def test_a_recall_that_the_disk_confirms_late_holds(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    await send(bench, "a", TIMER_DELAY_SEC="5")
+    await settle()
+    monkeypatch.setattr(bench.broker._appender, "append", confirmed_late(bench, "append"))
+    with pytest.raises(StoreError):
+        await bench.broker.recall("later", "ID-a")
+    bench.clock.advance_ms(6000)
+    assert await nothing_arrives(bench)
+
+
+async def test_a_recall_that_could_not_be_stored_leaves_the_message_to_come(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await send(bench, "a", TIMER_DELAY_SEC="5")
+    await until(lambda: bench.broker.timers.pending == 1)
+    with monkeypatch.context() as patched:
+
+        def refuse(*_: object) -> None:
+            raise StoreError("DISK_FULL", "No room.")
+
+        patched.setattr(bench.broker.store, "put", refuse)
+        with pytest.raises(StoreError):
+            await bench.broker.recall("later", "ID-a")
+    bench.clock.advance_ms(6000)
+    assert await arrivals(bench) == ["a"]
+
+
+async def test_a_recall_whose_caller_has_gone_is_carried_out(bench: Bench) -> None:
+    await send(bench, "a", TIMER_DELAY_SEC="5")
+    await until(lambda: bench.broker.timers.pending == 1)
+    recalling = asyncio.create_task(bench.broker.timers.cancel(0))
+    await asyncio.sleep(0)
+    recalling.cancel()
+    await settle()
+    bench.clock.advance_ms(6000)
+    assert await nothing_arrives(bench)
 
 
 async def test_a_message_whose_topic_is_deleted_is_let_go(bench: Bench) -> None:

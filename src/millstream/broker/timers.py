@@ -23,8 +23,8 @@ from millstream.model.clock import Clock
 from millstream.model.errors import MillstreamError, Refused
 from millstream.model.message import OutgoingMessage
 from millstream.model.properties import TIMER_OF
-from millstream.store.appender import Appender
-from millstream.store.message_store import MessageStore, PendingRecord
+from millstream.store.appender import Appender, is_stored
+from millstream.store.message_store import AppendedRecord, MessageStore, PendingRecord
 from millstream.store.timer.timer_store import TimerStore
 from millstream.store.timer.wheel import TimerCounts
 
@@ -70,7 +70,7 @@ class Timers:
         )
         self._rounds = Rounds("Delayed messages", self._round, lambda: POLL_S if self.pending else None)
         self._passed = 0
-        self._cancelling = 0
+        self._cancelling: set[int] = set()
         self._delivering: frozenset[int] = frozenset()
         self._settled_log_offset = self._timers.covered_log_offset
         self._checkpoint_s = clock.monotonic_s()
@@ -117,17 +117,21 @@ class Timers:
 
         It is cancelled for good when this returns. Raises what storing raises.
         """
-        if queue_offset in self._delivering or self._timers.due_ms(queue_offset) is None:
+        held = queue_offset in self._delivering or queue_offset in self._cancelling
+        if held or self._timers.due_ms(queue_offset) is None:
             return False
-        # Done first: a delivery that is about to begin must not take it.
-        self._cancelling += 1
-        try:
-            mark = OutgoingMessage(CANCELLED_TOPIC, b"", {TIMER_OF: str(queue_offset)}, queue_id=0)
-            self._timers.done(queue_offset)
-            await self._appender.append(PendingRecord(mark, 0))
-        finally:
-            self._cancelling -= 1
+        mark = OutgoingMessage(CANCELLED_TOPIC, b"", {TIMER_OF: str(queue_offset)}, queue_id=0)
+        stored = self._appender.append(PendingRecord(mark, 0))
+        self._cancelling.add(queue_offset)
+        stored.add_done_callback(lambda stored: self._cancelled(queue_offset, stored))
+        # Whoever recalls may go: the mark is stored all the same.
+        await asyncio.shield(stored)
         return True
+
+    def _cancelled(self, queue_offset: int, stored: asyncio.Future[AppendedRecord]) -> None:
+        self._cancelling.discard(queue_offset)
+        if is_stored(stored.exception()):
+            self._timers.done(queue_offset)
 
     def _take_up(self) -> None:
         while self._schedule():
@@ -158,6 +162,7 @@ class Timers:
             self._settled_log_offset = self._store.visible_log_offset
         busy = self._schedule()
         due = self._timers.due(self._clock.now_ms(), MAX_A_ROUND)
+        due = [queue_offset for queue_offset in due if queue_offset not in self._cancelling]
         if due:
             await self._deliver(due)
         if self._timers.needs_checkpoint or self._clock.monotonic_s() - self._checkpoint_s >= CHECKPOINT_INTERVAL_S:
@@ -182,11 +187,14 @@ class Timers:
         self._delivering = frozenset(offsets)
         try:
             await self._appender.append_many(pending)
-            for queue_offset in offsets:
-                self._timers.done(queue_offset)
-            self._count(pending, due_ms)
+        except MillstreamError as error:
+            if not is_stored(error):
+                raise
         finally:
             self._delivering = frozenset()
+        for queue_offset in offsets:
+            self._timers.done(queue_offset)
+        self._count(pending, due_ms)
 
     def _count(self, delivered: Sequence[PendingRecord], due_ms: Sequence[int | None]) -> None:
         now_ms = self._clock.now_ms()

@@ -41,7 +41,7 @@ from millstream.model.properties import UNIQUE_KEY
 from millstream.model.topic import TopicConfig
 from millstream.model.transaction import Resolution
 from millstream.protocol.record import decode_record
-from millstream.store.appender import Appender
+from millstream.store.appender import Appender, is_stored
 from millstream.store.message_store import AppendedRecord, MessageStore, PendingRecord
 
 __all__ = ["CHECKPOINT_INTERVAL_S", "MAX_PENDING", "TransactionOptions", "Transactions"]
@@ -237,12 +237,10 @@ class Transactions:
         return settling.stored
 
     def _settled(self, queue_offsets: Sequence[int], stored: asyncio.Future[list[AppendedRecord]]) -> None:
-        error = stored.exception()
-        # Written, and only the disk's word is late: what is in the log counts, whoever hears of it.
-        is_late = isinstance(error, MillstreamError) and error.name == "FLUSH_TIMEOUT"
+        has_ended = is_stored(stored.exception())
         for queue_offset in queue_offsets:
             del self._settling[queue_offset]
-            if error is None or is_late:
+            if has_ended:
                 self._pending.ended(queue_offset)
                 self._changed = True
 

@@ -18,7 +18,7 @@ from millstream.model.errors import MessageRefused, StoreError
 from millstream.store.message_store import MessageStore
 from millstream.store.write_batch import AppendedRecord, PendingRecord
 
-__all__ = ["FLUSH_TIMEOUT_S", "MAX_WAITING_BYTES", "Appender"]
+__all__ = ["FLUSH_TIMEOUT_S", "MAX_WAITING_BYTES", "Appender", "is_stored"]
 
 MAX_WAITING_BYTES = 256 * 1024 * 1024
 """Bodies that wait to be written or flushed; more is refused with TOO_MANY_REQUESTS."""
@@ -30,6 +30,14 @@ RECORD_OVERHEAD_BYTES = 512
 """What a waiting record counts beside its body."""
 
 _log = logging.getLogger(__name__)
+
+
+def is_stored(error: BaseException | None) -> bool:
+    """Whether records stand in the log after their append ended so: also if only the disk's word for it is late.
+
+    Who stores such records again has them twice.
+    """
+    return error is None or (isinstance(error, StoreError) and error.name == "FLUSH_TIMEOUT")
 
 
 @dataclass(slots=True, eq=False)
