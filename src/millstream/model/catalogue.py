@@ -35,7 +35,6 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (1007, "EXTRA_MISSING", "A feature needs packages that are not installed.", 'Install the extra named in the message, as in pip install "millstream[streams]".'),
     (1010, "TLS_FILES", "The certificate or its key cannot be used.", "Name a certificate chain and its key in PEM: --tls-cert FILE --tls-key FILE."),
     (1011, "OPENSSL_MISSING", "A test certificate cannot be made without the program openssl.", "Install openssl, or name a certificate: --tls-cert FILE --tls-key FILE."),
-    (1012, "NO_SUPER_USER", "Access control is on and nobody could administer it.", "Start once with --secure over a new data directory, or with MILLSTREAM_ACCESS_KEY and MILLSTREAM_SECRET_KEY set."),
     (2101, "TOPIC_NOT_FOUND", "The topic does not exist.", "Create it: millstream topic create NAME."),
     (2102, "TOPIC_EXISTS", "A topic of that name exists with other settings.", "Choose another name, or delete the topic first."),
     (2103, "ILLEGAL_TOPIC", "The topic's name is not legal or is reserved for the system.", "Use letters, digits, _ - % |, at most 127 characters."),

@@ -25,11 +25,15 @@ from millstream.cluster.remoting import nameserver_handlers
 from millstream.model.errors import AccessRefused, Refused
 from millstream.model.group import GroupConfig
 from millstream.model.message import Address, Message
+from millstream.model.operations import DeadLetterQuery
 from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.access import PolicyEntryInfo, UserInfo
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, HeaderType, RemotingCommand
+from millstream.protocol.remoting.dead_letters import encode_dead_letter_query
+from millstream.protocol.remoting.settings import encode_group
 from millstream.security.guard import Guard
+from millstream.security.policy import Entry
 from millstream.security.signature import Credentials
 from millstream.transport.gate import RemotingGate
 from millstream.transport.remoting_client import RemotingConnection
@@ -212,6 +216,30 @@ async def test_a_heartbeat_needs_the_right_to_each_group_and_topic(line: Remotin
 async def test_a_record_by_its_log_offset_needs_the_right_to_all_topics(line: RemotingConnection) -> None:
     command = RemotingCommand(RequestCode.VIEW_MESSAGE_BY_ID, {"topic": "orders", "offset": "0"})
     assert await ask(line, command, ANN) == ResponseCode.NO_PERMISSION
+
+
+async def test_dead_letters_are_sent_again_only_to_where_one_may_send(line: RemotingConnection, guard: Guard) -> None:
+    guard.book.put_entries("bob", [Entry.read("Group:billing", ["Sub"], [], "Allow")])
+
+    def redrive(target: str | None) -> RemotingCommand:
+        return RemotingCommand(
+            RequestCode.REDRIVE_DEAD_LETTERS, {}, encode_dead_letter_query(DeadLetterQuery("billing"), target)
+        )
+
+    for target in (None, "orders"):
+        assert await ask(line, redrive(target), BOB) == ResponseCode.NO_PERMISSION
+    assert await ask(line, redrive("others"), ANN) == ResponseCode.NO_PERMISSION
+    assert await ask(line, redrive(None), ANN) == ResponseCode.NO_PERMISSION
+    assert await ask(line, redrive("orders"), ANN) != ResponseCode.NO_PERMISSION
+
+
+async def test_a_group_is_changed_only_with_the_right_to_change_it(line: RemotingConnection, guard: Guard) -> None:
+    guard.book.put_entries("bob", [Entry.read("Group:sales", ["Create"], [], "Allow")])
+    body = encode_group(GroupConfig("sales"))
+    only_new = RemotingCommand(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTION_GROUP, {"createOnly": "true"}, body)
+    assert await ask(line, only_new, BOB) == ResponseCode.SUCCESS
+    change = RemotingCommand(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTION_GROUP, {}, body)
+    assert await ask(line, change, BOB) == ResponseCode.NO_PERMISSION
 
 
 async def test_a_change_of_access_holds_from_the_next_request_on_an_open_connection(

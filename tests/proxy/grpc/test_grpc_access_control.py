@@ -14,7 +14,7 @@ from millstream.model.clock import ManualClock
 from millstream.model.message import Address
 from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.service import METHODS
-from millstream.proxy.grpc.adapter import MessagingAdapter, StreamEnded
+from millstream.proxy.grpc.adapter import MessagingAdapter, Reason, StreamEnded
 from millstream.proxy.grpc.endpoints import Advertised
 from millstream.proxy.grpc.permissions import NEEDS
 from millstream.proxy.processor import Processor
@@ -167,14 +167,14 @@ async def test_settings_are_answered_where_each_topic_and_the_group_are_allowed(
 async def test_a_stream_for_more_than_is_allowed_ends(guarded: Service, command: Any) -> None:
     with pytest.raises(StreamEnded) as ended:
         await guarded.telemetry(command)
-    assert ended.value.code == m.FORBIDDEN
+    assert ended.value.reason is Reason.FORBIDDEN
 
 
 async def test_a_strangers_stream_ends_before_it_counts_as_a_client(guarded: Service, processor: Processor) -> None:
     guarded.metadata = dict(METADATA)
     with pytest.raises(StreamEnded) as ended:
         await guarded.telemetry()
-    assert ended.value.code == m.UNAUTHORIZED
+    assert ended.value.reason is Reason.UNKNOWN_CALLER
     assert processor.clients.all() == []
 
 

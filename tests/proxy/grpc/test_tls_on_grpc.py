@@ -111,7 +111,7 @@ async def test_a_long_poll_through_the_front_ends_with_the_server(processor: Pro
         )
         waiting = call(receive_request(long_polling_timeout=m.Duration(seconds=15)), metadata=CLIENT_ID, timeout=20)
         reading = waiting.read()
-        await until(lambda: processor._waiting == 1)
+        await until(lambda: len(processor._waiting) == 1)
     with pytest.raises(BaseException):  # noqa: B017, PT011 - cancelled or unavailable, according to who was first
         await reading
 

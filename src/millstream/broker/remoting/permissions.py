@@ -12,6 +12,7 @@ from typing import Final
 from millstream.protocol.remoting.bodies import CheckClientBody, HeartbeatData, decode_body
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.dead_letters import decode_dead_letter_query
 from millstream.protocol.remoting.settings import decode_group
 from millstream.security.policy import Action, Wish
 from millstream.security.resource import Resource, ResourceKind
@@ -48,8 +49,35 @@ def _check_client(command: RemotingCommand) -> Iterable[Wish]:
     yield Wish.read(body.subscription_data.topic)
 
 
-def _create_group(command: RemotingCommand) -> tuple[Wish, ...]:
-    return (Wish(Resource.group(decode_group(command.body).name), (Action.CREATE,)),)
+def _put_group(command: RemotingCommand) -> Iterable[Wish]:
+    group = Resource.group(decode_group(command.body).name)
+    yield Wish(group, (Action.CREATE,))
+    if command.ext.get("createOnly") != "true":
+        yield Wish(group, (Action.UPDATE,))
+
+
+def _progress(command: RemotingCommand) -> Iterable[Wish]:
+    yield Wish(Resource.group(command.ext.get("consumerGroup", "")), _READ)
+    topic = command.ext.get("topic")
+    if topic:
+        yield Wish(Resource.topic(topic), _READ)
+
+
+def _reset(command: RemotingCommand) -> Iterable[Wish]:
+    yield Wish(Resource.group(command.ext.get("group", "")), (Action.UPDATE, Action.SUB))
+    yield Wish(Resource.topic(command.ext.get("topic", "")), (Action.UPDATE, Action.SUB))
+
+
+def _dead_letters(command: RemotingCommand) -> Iterable[Wish]:
+    query, _ = decode_dead_letter_query(command.body)
+    yield Wish.consume(query.group)
+
+
+def _redrive(command: RemotingCommand) -> Iterable[Wish]:
+    query, target = decode_dead_letter_query(command.body)
+    yield Wish.consume(query.group)
+    # Without a target each letter says where it came from, and who may write letters could write anything there.
+    yield Wish(Resource(ResourceKind.TOPIC, None), (Action.PUB,)) if target is None else Wish.publish(target)
 
 
 BROKER_NEEDS: Final[dict[int, Needs]] = {
@@ -72,10 +100,18 @@ BROKER_NEEDS: Final[dict[int, Needs]] = {
     RequestCode.UNREGISTER_CLIENT: _group_field("consumerGroup", Action.SUB),
     RequestCode.CHECK_CLIENT_CONFIG: _check_client,
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: _group_field("consumerGroup", *_READ),
+    RequestCode.GET_SUBSCRIPTION_GROUP_CONFIG: _group_field("group", *_READ),
+    RequestCode.GET_CONSUME_STATS: _progress,
+    RequestCode.GET_CONSUMER_CONNECTION_LIST: _group_field("consumerGroup", *_READ),
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: _reset,
+    RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: topic_field("topic", *_READ),
+    RequestCode.QUERY_TOPICS_BY_CONSUMER: _group_field("group", *_READ),
+    RequestCode.LIST_DEAD_LETTERS: _dead_letters,
+    RequestCode.REDRIVE_DEAD_LETTERS: _redrive,
     RequestCode.UPDATE_AND_CREATE_TOPIC: topic_field("topic", Action.CREATE),
     RequestCode.DELETE_TOPIC_IN_BROKER: topic_field("topic", Action.DELETE),
     RequestCode.GET_ALL_TOPIC_CONFIG: everything(ResourceKind.TOPIC, Action.LIST),
-    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTION_GROUP: _create_group,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTION_GROUP: _put_group,
     RequestCode.DELETE_SUBSCRIPTION_GROUP: _group_field("groupName", Action.DELETE),
     RequestCode.GET_ALL_SUBSCRIPTION_GROUP_CONFIG: everything(ResourceKind.GROUP, Action.LIST),
 }
