@@ -360,6 +360,7 @@ async def test_subscriptions_that_cannot_be_are_refused(lite: LiteBench) -> None
         (LiteSync("c", "no good", "t", LiteAction.PARTIAL_ADD, ("ann",)), "ILLEGAL_GROUP"),
         (LiteSync("c", "g", "t", LiteAction.PARTIAL_ADD, ("no good",)), "ILLEGAL_LITE_TOPIC"),
         (LiteSync("c", "g", "t", LiteAction.PARTIAL_ADD, ("x" * 65,)), "ILLEGAL_LITE_TOPIC"),
+        (LiteSync("c", "g", "t", LiteAction.PARTIAL_REMOVE, ("x",) * 1_201), "LITE_SUBSCRIPTION_QUOTA_EXCEEDED"),
     ):
         with pytest.raises(Refused) as refused:
             lite.bench.broker.sync_lite_subscription(request)

@@ -24,9 +24,17 @@ from millstream.broker.puller import MAX_WAIT_MS
 from millstream.broker.reader import Reader
 from millstream.broker.topics import TopicRegistry
 from millstream.model.clock import Clock
-from millstream.model.errors import NameRefused
+from millstream.model.errors import ConsumeRefused, NameRefused
 from millstream.model.group import GroupConfig
-from millstream.model.lite import LITE_PREFIX, LiteAction, LiteStart, LiteStartKind, LiteSync, check_lite_topic
+from millstream.model.lite import (
+    LITE_PREFIX,
+    MAX_LITE_SUBSCRIPTIONS,
+    LiteAction,
+    LiteStart,
+    LiteStartKind,
+    LiteSync,
+    check_lite_topic,
+)
 from millstream.model.operations import PoppedMessage, PopRequest
 from millstream.model.topic import MessageType
 
@@ -95,6 +103,11 @@ class LitePopper:
         if topic.message_type is not MessageType.LITE:
             raise NameRefused("ILLEGAL_TOPIC", f"The topic {topic.name!r} is of type {topic.message_type.value}.")
         group = self.groups.ensure(request.group)
+        if len(request.lite_topics) > MAX_LITE_SUBSCRIPTIONS:
+            raise ConsumeRefused(
+                "LITE_SUBSCRIPTION_QUOTA_EXCEEDED",
+                f"The request names {len(request.lite_topics)} lite topics; the limit is {MAX_LITE_SUBSCRIPTIONS}.",
+            )
         for lite_topic in request.lite_topics:
             check_lite_topic(lite_topic)
         whose = (request.client_id, request.group, request.topic)

@@ -31,6 +31,7 @@ def create(
     name: str,
     *,
     fifo: Annotated[bool, Parameter(negative="")] = False,
+    lite_exclusive: Annotated[bool, Parameter(negative="")] = False,
     max_attempts: _Attempts = DEFAULT_MAX_ATTEMPTS,
     backoff: str | None = None,
     first: str = "first",
@@ -43,7 +44,9 @@ def create(
     name
         Letters, digits, _ - % |, at most 120 characters.
     fifo
-        Deliver each message only after the one before it in its queue is acknowledged.
+        Deliver each message of a message group only after the one before it is acknowledged.
+    lite_exclusive
+        Let a lite topic have one reader of the group at a time; a new one takes it over.
     max_attempts
         Deliveries of one message before it goes to the dead-letter topic.
     backoff
@@ -52,7 +55,7 @@ def create(
         Where it begins in a queue that it has not read: first, last, or a time (2026-11-21T08:30, or 10m ago).
     """
     try:
-        config = _with_first(_with_backoff(GroupConfig(name, fifo, max_attempts), backoff), first)
+        config = _with_first(_with_backoff(GroupConfig(name, fifo, max_attempts, lite_exclusive=lite_exclusive), backoff), first)
     except ValueError as error:
         return print_usage(str(error))
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:

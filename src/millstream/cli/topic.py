@@ -35,6 +35,7 @@ def create(
     batches: bool = False,
     compacted: bool = False,
     keep_hours: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
+    lite_minutes: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
     common: Common = Common(),
 ) -> int:
     """Create a topic.
@@ -53,6 +54,8 @@ def create(
         Of each key the last message alone is kept (cleanup.policy=COMPACTION); every message needs a key.
     keep_hours
         How long its messages are kept, where that is not the broker's own time (reserve.time).
+    lite_minutes
+        For type lite: how long after its last message a lite topic goes (lite.topic.expiration), at most 43,200.
     """
     attributes: dict[str, str] = {}
     if batches:
@@ -61,6 +64,8 @@ def create(
         attributes["cleanup.policy"] = "COMPACTION"
     if keep_hours is not None:
         attributes["reserve.time"] = str(keep_hours)
+    if lite_minutes is not None:
+        attributes["lite.topic.expiration"] = str(lite_minutes)
     config = TopicConfig(name, MessageType(type.name), read_queues=queues, write_queues=queues, attributes=attributes)
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
         client.create_topic(config)

@@ -46,6 +46,7 @@ groups = st.builds(
     name=st.just("timed"),
     first_position=st.sampled_from([FirstPosition.LAST, FirstPosition.TIME]),
     first_time_ms=st.integers(0, 2**50),
+    lite_exclusive=st.booleans(),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -59,6 +60,17 @@ async def test_a_client_that_suspends_a_message_says_so_to_the_broker(service: S
     await change(service, await received_handle(service), 10, suspend=True)
     await change(service, await received_handle(service), 10)
     assert [change.suspend for change in backend.changes] == [True, False]
+
+
+async def test_a_long_list_of_handles_lets_others_in_between(service: Service) -> None:
+    handles = [f"0 1 2 0 0 broker-a 0 {number} {number}" for number in range(1_000)]
+    acking = asyncio.create_task(ack(service, *handles))
+    turns = 0
+    while not acking.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns > 10
+    assert len((await acking).entries) == 1_000
 
 
 async def test_an_expired_handle_is_dead(service: Service, clock: ManualClock) -> None:

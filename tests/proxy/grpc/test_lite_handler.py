@@ -9,6 +9,7 @@ from memory_backend import MemoryBackend
 from service_calls import Service, message
 
 from millstream.model.clock import ManualClock
+from millstream.model.commands import NotifyUnsubscribeLite
 from millstream.model.group import GroupConfig
 from millstream.model.lite import LiteAction, LiteStart, LiteStartKind, LiteSync
 from millstream.model.topic import MessageType, TopicConfig
@@ -114,3 +115,12 @@ async def test_a_client_that_ends_or_goes_silent_leaves_its_lite_topics(
     clock.advance_ms(int(CLIENT_EXPIRY_S * 1000))
     await processor.sweep()
     assert backend.left_lite == [CLIENT, CLIENT]
+
+
+async def test_a_client_that_loses_a_lite_topic_is_told_on_its_stream(
+    service: Service, processor: Processor, backend: MemoryBackend
+) -> None:
+    outbox = processor.stream_opened("loser")
+    backend.lite_lost = [("loser", "ann"), ("nobody", "bob")]
+    assert (await sync(service, "ann", "bob")).status.code == m.OK
+    assert await outbox.first() == NotifyUnsubscribeLite("ann")

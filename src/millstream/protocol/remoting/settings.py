@@ -43,6 +43,8 @@ __all__ = [
 ]
 
 _MESSAGE_TYPE: Final = "message.type"
+_LITE_MODEL: Final = "lite.sub.model"
+_EXCLUSIVE: Final = "Exclusive"
 _UNSPECIFIED: Final = "UNSPECIFIED"
 _CUSTOMIZED: Final = "CUSTOMIZED"
 _EXPONENTIAL: Final = "EXPONENTIAL"
@@ -198,14 +200,16 @@ def _group_data(config: GroupConfig) -> _GroupData:
         policy.exponential_retry_policy = _ExponentialRetry(
             curve.initial_ms, curve.longest_ms, _whole(curve.multiplier)
         )
-    position = {_FIRST_POSITION: config.first_position.value, _FIRST_TIME: str(config.first_time_ms)}
+    attributes = {_LITE_MODEL: _EXCLUSIVE} if config.lite_exclusive else {}
+    if config.first_position is not FirstPosition.FIRST:
+        attributes |= {_FIRST_POSITION: config.first_position.value, _FIRST_TIME: str(config.first_time_ms)}
     return _GroupData(
         config.name,
         config.fifo,
         config.max_attempts - 1,
         policy,
         consume_enable=config.enabled,
-        attributes=None if config.first_position is FirstPosition.FIRST else position,
+        attributes=attributes or None,
     )
 
 
@@ -237,4 +241,5 @@ def _group(data: _GroupData) -> GroupConfig:
         enabled=data.consume_enable,
         first_position=first_position,
         first_time_ms=first_time_ms,
+        lite_exclusive=attributes.get(_LITE_MODEL) == _EXCLUSIVE,
     )

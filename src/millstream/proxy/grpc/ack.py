@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from millstream.model.errors import MillstreamError
@@ -12,6 +13,9 @@ from millstream.proxy.grpc.status import internal_error, ok, status_of
 from millstream.proxy.processor import Processor
 
 __all__ = ["AckHandlers"]
+
+_ENTRIES_PER_TURN = 64
+"""Acknowledgements of one request in one turn of the event loop: a long list must not make others wait."""
 
 _log = logging.getLogger(__name__)
 
@@ -24,14 +28,14 @@ class AckHandlers:
 
     async def ack_message(self, call: Call, request: m.AckMessageRequest) -> m.AckMessageResponse:
         """One entry per handle; the status above is theirs if they agree, else MULTIPLE_RESULTS."""
-        entries = [
-            m.AckMessageResultEntry(
-                message_id=entry.message_id,
-                receipt_handle=entry.receipt_handle,
-                status=await self._ack(request, entry.receipt_handle),
+        entries = []
+        for number, entry in enumerate(request.entries, 1):
+            status = await self._ack(request, entry.receipt_handle)
+            entries.append(
+                m.AckMessageResultEntry(message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=status)
             )
-            for entry in request.entries
-        ]
+            if not number % _ENTRIES_PER_TURN:
+                await asyncio.sleep(0)
         codes = {entry.status.code for entry in entries}
         if not entries:
             status = m.Status(code=m.BAD_REQUEST, message="The request holds no receipt handle.")
