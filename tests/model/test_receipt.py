@@ -23,7 +23,7 @@ _NUMBER = st.integers(min_value=0, max_value=2**62)
         _NUMBER,
         _NUMBER,
         lite_topic=st.sampled_from(["", "ann", "7"]),
-    )  # fmt: skip
+    )
 )
 def test_what_was_encoded_is_decoded(handle: ReceiptHandle) -> None:
     assert ReceiptHandle.decode(handle.encode()) == handle

@@ -55,7 +55,9 @@ def create(
         Where it begins in a queue that it has not read: first, last, or a time (2026-11-21T08:30, or 10m ago).
     """
     try:
-        config = _with_first(_with_backoff(GroupConfig(name, fifo, max_attempts, lite_exclusive=lite_exclusive), backoff), first)
+        config = _with_first(
+            _with_backoff(GroupConfig(name, fifo, max_attempts, lite_exclusive=lite_exclusive), backoff), first
+        )
     except ValueError as error:
         return print_usage(str(error))
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
