@@ -28,6 +28,11 @@ class Fate:
     attempts: int = 0
     visible_ms: int = 0
     handle: int = 0
+    taken: int = 0
+    """The handle that the consumer has, where it was renewed since."""
+
+    def takes(self, handle: int) -> bool:
+        return self.state == "flying" and handle in {self.handle, self.taken}
 
 
 class LedgerMachine(RuleBasedStateMachine):
@@ -87,7 +92,7 @@ class LedgerMachine(RuleBasedStateMachine):
         for delivery in taken:
             fate = self.fates[delivery.queue_offset]
             fate.state, fate.attempts = "flying", fate.attempts + 1
-            fate.visible_ms, fate.handle = self.now_ms + invisible_ms, delivery.pop_time_ms
+            fate.visible_ms, fate.handle, fate.taken = self.now_ms + invisible_ms, delivery.pop_time_ms, 0
             assert delivery.attempts == fate.attempts
             assert (delivery.queue_offset, delivery.pop_time_ms) not in self.handles
             self.handles.append((delivery.queue_offset, delivery.pop_time_ms))
@@ -97,7 +102,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def acknowledge(self, data: st.DataObject) -> None:
         offset, handle = data.draw(st.sampled_from(self.handles))
         fate = self.fates[offset]
-        if fate.state == "flying" and fate.handle != handle:
+        if fate.state == "flying" and not fate.takes(handle):
             with pytest.raises(ConsumeRefused):
                 self.ledger.acknowledge(offset, handle)
             return
@@ -116,12 +121,27 @@ class LedgerMachine(RuleBasedStateMachine):
     def change_invisible(self, data: st.DataObject, invisible_ms: int) -> None:
         offset, handle = data.draw(st.sampled_from(self.handles))
         fate = self.fates[offset]
-        if fate.state != "flying" or fate.handle != handle:
+        if not fate.takes(handle):
             with pytest.raises(ConsumeRefused):
                 self.ledger.change_invisible(offset, handle, self.now_ms, invisible_ms)
             return
         delivery = self.ledger.change_invisible(offset, handle, self.now_ms, invisible_ms)
         assert (offset, delivery.pop_time_ms) not in self.handles
+        fate.handle, fate.visible_ms, fate.taken = delivery.pop_time_ms, self.now_ms + invisible_ms, 0
+        self.handles.append((offset, delivery.pop_time_ms))
+
+    @precondition(lambda self: self.handles)
+    @rule(data=st.data(), invisible_ms=st.sampled_from([0, 5, 500]))
+    def renew(self, data: st.DataObject, invisible_ms: int) -> None:
+        offset, handle = data.draw(st.sampled_from(self.handles))
+        fate = self.fates[offset]
+        if not fate.takes(handle):
+            with pytest.raises(ConsumeRefused):
+                self.ledger.renew(offset, handle, self.now_ms, invisible_ms)
+            return
+        delivery = self.ledger.renew(offset, handle, self.now_ms, invisible_ms)
+        assert (offset, delivery.pop_time_ms) not in self.handles
+        fate.taken = fate.taken or fate.handle
         fate.handle, fate.visible_ms = delivery.pop_time_ms, self.now_ms + invisible_ms
         self.handles.append((offset, delivery.pop_time_ms))
 

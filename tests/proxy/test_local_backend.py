@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -107,3 +108,54 @@ async def test_a_dead_letter_can_be_received_from_the_groups_dead_letter_topic(p
     (buried,) = await receive(processor, "%DLQ%g")
     assert buried.message.body == b"bad"
     assert buried.message.properties["DLQ_ORIGIN_TOPIC"] == "orders"
+
+
+async def renewed_for(processor: Processor, clock: ManualClock, seconds: int) -> None:
+    for _ in range(seconds):
+        clock.advance_ms(1000)
+        processor.seen("c")
+        await processor.sweep()
+
+
+async def test_a_delivery_that_one_proxy_renews_is_acknowledged_through_another(
+    processor: Processor, backend: LocalBackend, clock: ManualClock
+) -> None:
+    other = Processor(backend, clock=clock)
+    await send(processor)
+    (popped,) = await receive(processor)
+    await renewed_for(processor, clock, 200)
+    await other.ack("g", "orders", popped.handle.encode())
+    await renewed_for(processor, clock, 200)
+    assert len(processor.renewer.table) == 0, "the first proxy finds out and stops"
+    assert await receive(other) == []
+
+
+async def test_what_is_handed_back_through_another_proxy_is_no_longer_renewed_by_the_first(
+    processor: Processor, backend: LocalBackend, clock: ManualClock
+) -> None:
+    other = Processor(backend, clock=clock)
+    await send(processor)
+    (popped,) = await receive(processor)
+    await renewed_for(processor, clock, 200)
+    await other.change_invisible("g", "orders", popped.handle.encode(), 0)
+    (again,) = await receive(other)
+    assert again.delivery_attempt == 2
+    await renewed_for(processor, clock, 55)
+    with pytest.raises(ConsumeRefused) as dead:
+        await processor.ack("g", "orders", popped.handle.encode())
+    assert dead.value.name == "INVALID_RECEIPT_HANDLE"
+    await other.ack("g", "orders", again.handle.encode())
+
+
+async def test_closing_one_proxy_ends_its_waits_and_not_those_of_another(
+    processor: Processor, backend: LocalBackend, clock: ManualClock
+) -> None:
+    other = Processor(backend, clock=clock)
+    wish = Receive("c", "g", "orders", "broker-a", invisible_ms=30_000, wait_ms=20_000)
+    here, there = asyncio.create_task(processor.receive(wish)), asyncio.create_task(other.receive(wish))
+    await asyncio.sleep(0.01)
+    processor.end_waits()
+    assert await here == []
+    assert await processor.receive(wish) == [], "later ones do not wait"
+    await send(other)
+    assert [one.message.body for one in await there] == [b"body"]

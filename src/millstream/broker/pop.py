@@ -29,6 +29,7 @@ _HEAP_SLACK = 64
 class Delivery(Struct, array_like=True, gc=False):
     """One message in flight. `pop_time_ms` tells its deliveries apart: it grows with each one.
 
+    `taken_ms` is the time in the handle that a client holds where the delivery was renewed behind its back, else 0.
     `due` says that `visible_ms` has passed, as far as the ledger has looked. `line` and `attempt_key` are for ledgers
     that keep order. Saved as an array of its fields, because there may be many.
     """
@@ -41,6 +42,7 @@ class Delivery(Struct, array_like=True, gc=False):
     due: bool = False
     line: int = 0
     attempt_key: int = 0
+    taken_ms: int = 0
 
 
 class Ledger:
@@ -160,11 +162,22 @@ class Ledger:
             delivery.attempts = max(delivery.attempts - 1, 0)
         return delivery
 
+    def renew(self, queue_offset: int, pop_time_ms: int, now_ms: int, invisible_ms: int) -> Delivery:
+        """The same on the consumer's behalf: it knows nothing of the new handle, so the one that it has stays valid.
+
+        A proxy renews, and the consumer may answer through another proxy that has never heard of it.
+        """
+        delivery = self.find(queue_offset, pop_time_ms)
+        taken_ms = delivery.taken_ms or delivery.pop_time_ms
+        self._hide(delivery, now_ms, invisible_ms)
+        delivery.taken_ms = taken_ms
+        return delivery
+
     def hold(self, delivery: Delivery, now_ms: int, invisible_ms: int) -> None:
         """Keep a delivery out of sight while the broker itself works on it; its handle stays valid."""
-        popped_ms = delivery.pop_time_ms
+        popped_ms, taken_ms = delivery.pop_time_ms, delivery.taken_ms
         self._hide(delivery, now_ms, invisible_ms)
-        delivery.pop_time_ms = popped_ms
+        delivery.pop_time_ms, delivery.taken_ms = popped_ms, taken_ms
 
     def settle(self, queue_offset: int) -> None:
         """Consume whatever is in flight at the offset, on the broker's own account."""
@@ -182,7 +195,7 @@ class Ledger:
         if delivery is None or not delivery.pop_time_ms:
             state = "is consumed" if self.is_consumed(queue_offset) else "was not delivered to the group"
             raise ConsumeRefused("INVALID_RECEIPT_HANDLE", f"The message at queue offset {queue_offset} {state}.")
-        if delivery.pop_time_ms != pop_time_ms:
+        if pop_time_ms != delivery.pop_time_ms and (not pop_time_ms or pop_time_ms != delivery.taken_ms):
             raise ConsumeRefused(
                 "INVALID_RECEIPT_HANDLE",
                 f"The receipt handle for queue offset {queue_offset}, taken at {pop_time_ms}, was replaced at "
@@ -223,6 +236,7 @@ class Ledger:
             self._due_count -= 1
         # A clock may stand still or step back; the new handle must differ from all before it all the same.
         delivery.pop_time_ms = max(now_ms, delivery.pop_time_ms + 1, self.floor_ms + 1)
+        delivery.taken_ms = 0
         delivery.invisible_ms = invisible_ms
         delivery.visible_ms = now_ms + invisible_ms
         heappush(self._hidden, (delivery.visible_ms, delivery.queue_offset))

@@ -104,13 +104,11 @@ class Popper:
         handle = request.handle
         place = _place(request.topic, handle)
         ledger = self._ledger_of(request.group, place, handle)
-        delivery = ledger.change_invisible(
-            handle.queue_offset,
-            handle.pop_time_ms,
-            self.clock.now_ms(),
-            request.invisible_ms,
-            uncounted=request.suspend,
-        )
+        place_and_time = (handle.queue_offset, handle.pop_time_ms, self.clock.now_ms(), request.invisible_ms)
+        if request.renewal:
+            delivery = ledger.renew(*place_and_time)
+        else:
+            delivery = ledger.change_invisible(*place_and_time, uncounted=request.suspend)
         if handle.lite_topic:
             self.lite.changed(request.group, place, ledger)
         elif self.polls.has_pops(request.group, request.topic):

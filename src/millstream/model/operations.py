@@ -128,7 +128,8 @@ class AckRequest:
 class ChangeInvisibleRequest:
     """Make a delivery visible `invisible_ms` from now; the old handle becomes invalid.
 
-    `suspend`: the delivery does not count as an attempt.
+    `suspend`: the delivery does not count as an attempt. `renewal`: its consumer does not learn of the new handle, so
+    that the old one stays valid as well.
     """
 
     group: str
@@ -136,6 +137,7 @@ class ChangeInvisibleRequest:
     handle: ReceiptHandle
     invisible_ms: int
     suspend: bool = False
+    renewal: bool = False
 
 
 @dataclass(frozen=True, slots=True)

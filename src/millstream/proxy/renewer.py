@@ -73,7 +73,7 @@ class Renewer:
         overdue = entry.overdue(now_ms)
         try:
             invisible_ms = await self._backoff_ms(entry) if overdue else RENEW_FOR_MS
-            request = ChangeInvisibleRequest(entry.group, entry.topic, entry.handle, invisible_ms)
+            request = ChangeInvisibleRequest(entry.group, entry.topic, entry.handle, invisible_ms, renewal=not overdue)
             handle = await self._backend.change_invisible(request)
         except ConsumeRefused as error:
             _log.info("a delivery of %s to %s is not renewed any more: %s", entry.topic, entry.group, error)
