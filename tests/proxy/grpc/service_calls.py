@@ -61,9 +61,7 @@ def message(topic: str = "orders", body: bytes = b"body", *, user: dict[str, str
 def receive_request(topic: str = "orders", group: str = "g", **wish: Any) -> Any:
     filled: dict[str, Any] = {
         "group": m.Resource(name=group),
-        "message_queue": m.MessageQueue(
-            topic=m.Resource(name=topic, resource_namespace="ns"), id=-1, broker=m.Broker(name="broker-a")
-        ),
+        "message_queue": m.MessageQueue(topic=m.Resource(name=topic), id=-1, broker=m.Broker(name="broker-a")),
         "filter_expression": m.FilterExpression(type=m.TAG, expression="*"),
         "batch_size": 32,
         "invisible_duration": m.Duration(seconds=30),

@@ -16,7 +16,7 @@ from millstream.proxy.grpc.endpoints import Advertised
 
 
 async def route(service: Service, topic: str) -> Any:
-    return await service.call("QueryRoute", m.QueryRouteRequest(topic=m.Resource(name=topic, resource_namespace="ns")))
+    return await service.call("QueryRoute", m.QueryRouteRequest(topic=m.Resource(name=topic)))
 
 
 async def assignments(service: Service, topic: str, group: str) -> Any:
@@ -29,7 +29,7 @@ async def test_a_route_lists_every_queue_on_a_master_that_can_be_dialled(service
     assert answer.status.code == m.OK
     assert [queue.id for queue in answer.message_queues] == [0, 1]
     for queue in answer.message_queues:
-        assert (queue.topic.name, queue.topic.resource_namespace) == ("orders", "ns")
+        assert (queue.topic.name, queue.topic.resource_namespace) == ("orders", "")
         assert (queue.broker.name, queue.broker.id, queue.permission) == ("broker-a", 0, m.READ_WRITE)
         assert queue.broker.endpoints.scheme == m.IPv4
         assert [(a.host, a.port) for a in queue.broker.endpoints.addresses] == [("192.0.2.1", 8081)]

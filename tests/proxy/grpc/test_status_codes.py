@@ -79,7 +79,7 @@ class Site:
 
 @pytest.fixture
 async def site(tmp_path: Path, backend: MemoryBackend, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
-    store = StoreOptions(segment_bytes=1 << 24, consume_queue_entries=1000)
+    store = StoreOptions(segment_bytes=1 << 20, consume_queue_entries=1000)
     options = BrokerOptions(store=store, auto_create_groups=False, max_waiting_per_key=1)
     broker = Broker(tmp_path, options=options)
     await broker.start()

@@ -21,6 +21,7 @@ from millstream.proxy.grpc.ack import AckHandlers
 from millstream.proxy.grpc.call import Call
 from millstream.proxy.grpc.endpoints import Advertised
 from millstream.proxy.grpc.lite import LiteHandlers
+from millstream.proxy.grpc.namespace import Namespace
 from millstream.proxy.grpc.permissions import GrpcGate
 from millstream.proxy.grpc.pull import PullHandlers
 from millstream.proxy.grpc.receive import ReceiveHandlers
@@ -33,6 +34,7 @@ from millstream.security.guard import Guard
 
 __all__ = ["MessagingAdapter", "Reason", "StreamEnded"]
 
+_NO_NAMESPACE = Namespace("")
 _log = logging.getLogger(__name__)
 
 Metadata = Mapping[str, str]
@@ -110,16 +112,22 @@ class MessagingAdapter:
 
     async def _answered(self, name: str, metadata: Metadata, request: Message, deadline_s: float | None) -> Message:
         method = METHODS[name]
+        space = _NO_NAMESPACE
         try:
             handler = self._unary.get(name)
             if handler is None:
                 raise _not_offered(method)
             call = Call.of(metadata, deadline_s)
+            space = Namespace.of(metadata, request)
+            space.enter(request)
             user = self._gate.check(name, metadata, request, self._processor.clients.owner(call.client_id))
             if name != "NotifyClientTermination":
                 self._processor.seen(call.client_id, user)
-            return await handler(call, request)
+            answer = await handler(call, request)
+            space.leave(answer)
+            return answer
         except Exception as error:  # noqa: BLE001 - the edge of one call
+            space.leave(request)
             return method.response(status=_status(error, method, request))
 
     async def streaming(
@@ -128,11 +136,14 @@ class MessagingAdapter:
         """The frames of a method that answers with many; the first, or after a failure the last, holds a status."""
         arrived_s: float | None = self._clock.monotonic_s()
         method = METHODS[name]
+        space = _NO_NAMESPACE
         try:
             handler = self._streaming.get(name)
             if handler is None:
                 raise _not_offered(method)
             call = Call.of(metadata, deadline_s)
+            space = Namespace.of(metadata, request)
+            space.enter(request)
             user = self._gate.check(name, metadata, request, self._processor.clients.owner(call.client_id))
             self._processor.seen(call.client_id, user)
             async with aclosing(handler(call, request)) as frames:
@@ -140,8 +151,10 @@ class MessagingAdapter:
                     if arrived_s is not None:
                         self._note(name, frame, arrived_s)
                         arrived_s = None
+                    space.leave(frame)
                     yield frame
         except Exception as error:  # noqa: BLE001 - the edge of one call
+            space.leave(request)
             refusal = method.response(status=_status(error, method, request))
             if arrived_s is not None:
                 self._note(name, refusal, arrived_s)
@@ -159,6 +172,7 @@ class MessagingAdapter:
             self._processor.seen(call.client_id, user)
             async with aclosing(self._telemetry(call, self._let_in(metadata, requests))) as answers:
                 async for answer in answers:
+                    Namespace.of(metadata, answer).leave(answer)
                     yield answer
         except Exception as error:  # noqa: BLE001 - the edge of one stream
             status = _status(error, method, None)
@@ -180,6 +194,7 @@ class MessagingAdapter:
     ) -> AsyncIterator[m.TelemetryCommand]:
         """The commands of a stream, each checked when it comes: the stream may outlive its user's rights."""
         async for command in requests:
+            Namespace.of(metadata, command).enter(command)
             self._gate.check("Telemetry", metadata, command)
             yield command
 
