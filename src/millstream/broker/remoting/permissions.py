@@ -80,14 +80,6 @@ def _redrive(command: RemotingCommand) -> Iterable[Wish]:
     yield Wish(Resource(ResourceKind.TOPIC, None), (Action.PUB,)) if target is None else Wish.publish(target)
 
 
-def _dead_letters(command: RemotingCommand) -> Iterable[Wish]:
-    query, target = decode_dead_letter_query(command.body)
-    action = Action.UPDATE if command.code == RequestCode.REDRIVE_DEAD_LETTERS else Action.GET
-    yield Wish(Resource.group(query.group), (action,))
-    if target:
-        yield Wish.publish(target)
-
-
 BROKER_NEEDS: Final[dict[int, Needs]] = {
     RequestCode.SEND_MESSAGE: _publish("topic"),
     RequestCode.SEND_MESSAGE_V2: _publish("b"),
@@ -123,12 +115,8 @@ BROKER_NEEDS: Final[dict[int, Needs]] = {
     RequestCode.DELETE_SUBSCRIPTION_GROUP: _group_field("groupName", Action.DELETE),
     RequestCode.GET_ALL_SUBSCRIPTION_GROUP_CONFIG: everything(ResourceKind.GROUP, Action.LIST),
     RequestCode.GET_SUBSCRIPTION_GROUP_CONFIG: _group_field("group", *_READ),
-    RequestCode.GET_CONSUME_STATS: _group_field("consumerGroup", *_READ),
-    RequestCode.GET_CONSUMER_CONNECTION_LIST: _group_field("consumerGroup", *_READ),
-    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: _group_field("group", Action.UPDATE),
     RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: topic_field("topic", *_READ),
     RequestCode.QUERY_TOPICS_BY_CONSUMER: _group_field("group", *_READ),
-    RequestCode.LIST_DEAD_LETTERS: _dead_letters,
     RequestCode.REDRIVE_DEAD_LETTERS: _dead_letters,
 }
 """Request code -> what it needs. The codes about users and policies have no row: they are for super users."""
