@@ -27,7 +27,7 @@ from millstream.proxy.local import LocalBackend
 from millstream.proxy.processor import Processor
 from millstream.store.message_store import StoreOptions
 
-ORDERS = m.Resource(name="orders", resource_namespace="ns")
+ORDERS = m.Resource(name="orders")
 GROUP = m.Resource(name="readers")
 NOWHERE = m.Resource(name="nowhere")
 

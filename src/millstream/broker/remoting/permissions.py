@@ -114,9 +114,5 @@ BROKER_NEEDS: Final[dict[int, Needs]] = {
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTION_GROUP: _put_group,
     RequestCode.DELETE_SUBSCRIPTION_GROUP: _group_field("groupName", Action.DELETE),
     RequestCode.GET_ALL_SUBSCRIPTION_GROUP_CONFIG: everything(ResourceKind.GROUP, Action.LIST),
-    RequestCode.GET_SUBSCRIPTION_GROUP_CONFIG: _group_field("group", *_READ),
-    RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: topic_field("topic", *_READ),
-    RequestCode.QUERY_TOPICS_BY_CONSUMER: _group_field("group", *_READ),
-    RequestCode.REDRIVE_DEAD_LETTERS: _dead_letters,
 }
 """Request code -> what it needs. The codes about users and policies have no row: they are for super users."""
