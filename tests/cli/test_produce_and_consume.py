@@ -1,9 +1,16 @@
 """`millstream produce` and `millstream consume`, as scripts use them."""
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
-from commands import Ran
+import pytest
+from commands import Ran, run
+
+from millstream.server.child import ServerProcess
 
 Command = Callable[..., Ran]
 
@@ -98,3 +105,81 @@ def test_a_message_is_found_by_its_key_and_by_its_id(millstream: Command) -> Non
     nothing = millstream("message", "find", "keyed", "k3")
     assert (nothing.code, nothing.out) == (0, "")
     assert "no message with the key 'k3'" in nothing.err
+
+
+def test_bodies_and_properties_of_the_command_line(millstream: Command) -> None:
+    millstream("topic", "create", "several", "--queues", "1")
+    sent = millstream("produce", "several", "a", "b", "-p", "x=1=2", "--property", "y=", "--repeat", "2")
+    assert (sent.code, sent.out, sent.err) == (0, "", "sent 4 messages to several\n")
+    read = [json.loads(line) for line in millstream("consume", "several", "--until-end", "-o", "json").out.splitlines()]
+    assert [message["body"] for message in read] == ["a", "b", "a", "b"]
+    assert read[0]["properties"] == {"x": "1=2", "y": ""}
+
+
+def test_ids_are_shown_of_many_on_wish(millstream: Command) -> None:
+    millstream("topic", "create", "shown", "--queues", "1")
+    lines = millstream("produce", "shown", "a", "b", "--ids").out.splitlines()
+    assert [line.split("\t")[1:] for line in lines] == [
+        ["shown", "broker-a", "0", "0"],
+        ["shown", "broker-a", "0", "1"],
+    ]
+
+
+def test_the_lines_of_a_file_or_the_whole_file_are_sent(millstream: Command, tmp_path: Path) -> None:
+    millstream("topic", "create", "filed", "--queues", "1")
+    (tmp_path / "lines").write_bytes(b"a\n\nb")
+    millstream("produce", "filed", "--file", str(tmp_path / "lines"))
+    millstream("produce", "filed", "--file", str(tmp_path / "lines"), "--whole")
+    assert millstream("consume", "filed", "--until-end").out == "a\nb\na\n\nb\n"
+
+
+def test_a_paced_send_sends_everything(millstream: Command) -> None:
+    millstream("topic", "create", "paced", "--queues", "1")
+    assert millstream("produce", "paced", "x", "--repeat", "7", "--rate", "1000").err == "sent 7 messages to paced\n"
+
+
+def test_a_delayed_message_is_recalled_by_the_handle_that_was_shown(millstream: Command) -> None:
+    millstream("topic", "create", "reminders", "--type", "delay")
+    sent = millstream("produce", "reminders", "x", "--delay", "1h", "-o", "json").json()
+    assert (sent["queue"], sent["offset"]) == (None, None)
+    recalled = millstream("message", "recall", sent["recall_handle"], "-o", "json").json()
+    assert recalled["message_id"] == sent["message_id"]
+    again = millstream("message", "recall", sent["recall_handle"])
+    assert (again.code, "MS-3012" in again.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (("x", "--delay", "5x"), "'5x' is no length of time"),
+        (("x", "--at", "2020-01-01"), "is over"),
+        (("x", "--at", "soon"), "'soon' is no time"),
+        (("x", "--at", "2999-01-01", "--delay", "5s"), "not both"),
+        (("x", "-p", "novalue"), "'novalue'"),
+        (("x", "-"), "not several"),
+        (("x", "--whole"), "--whole"),
+        (("-", "--repeat", "2"), "--repeat"),
+        (("--delya", "5s"), "--delay"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_usage_errors(wrong: tuple[str, ...], said: str) -> None:
+    refused = run("produce", "anything", *wrong)
+    assert refused.code == 2
+    assert said in refused.err
+
+
+def test_ctrl_c_says_how_many_were_sent(server: ServerProcess, millstream: Command) -> None:
+    millstream("topic", "create", "stopped", "--queues", "1")
+    command = [sys.executable, "-m", "millstream", "produce", "stopped", "-", "--ids"]
+    with subprocess.Popen(
+        [*command, "--nameserver", server.addresses.nameserver],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("one\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    assert (process.returncode, said) == (130, "stopped: sent 1 messages to stopped\n")

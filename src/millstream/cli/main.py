@@ -49,6 +49,7 @@ topic.command("millstream.cli.topic:describe", name="describe")
 topic.command("millstream.cli.topic:delete", name="delete")
 message.command("millstream.cli.message:find", name="find")
 message.command("millstream.cli.message_trace:trace", name="trace")
+message.command("millstream.cli.message:recall", name="recall")
 group.command("millstream.cli.group:create", name="create")
 group.command("millstream.cli.group:list_groups", name="list")
 group.command("millstream.cli.group:delete", name="delete")
@@ -85,7 +86,7 @@ def main(arguments: list[str] | None = None) -> int:
         print_error(refused)
         return refused.exit_code
     except KeyboardInterrupt:
-        return 130
+        return ExitCode.INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.DONE

@@ -10,8 +10,9 @@ from cyclopts.validators import Number
 from millstream.cli.options import Common, ExitCode
 from millstream.cli.printer import Printer
 from millstream.client.blocking import BlockingClient
+from millstream.model.recall import RecallHandle
 
-__all__ = ["find"]
+__all__ = ["find", "recall"]
 
 _MAX_RESULTS = 64
 
@@ -51,5 +52,25 @@ def find(
         ("queue", "offset", "stored_ms", "message_id", "tag", "body"),
         rows,
         empty=f"Topic {topic} has no message with the key {key!r}.",
+    )
+    return ExitCode.DONE
+
+
+def recall(handle: str, *, common: Common = Common()) -> int:
+    """Take a delayed message back, so that it is never delivered.
+
+    Example: millstream message recall djEgcmVtaW5k...
+
+    Parameters
+    ----------
+    handle
+        The recall handle that the send showed.
+    """
+    wanted = RecallHandle.decode(handle)
+    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+        client.recall(wanted)
+    Printer(common.output).record(
+        {"message_id": wanted.message_id, "topic": wanted.topic, "recalled": True},
+        sentence=f"{wanted.message_id} is recalled; it will not come to {wanted.topic}",
     )
     return ExitCode.DONE

@@ -27,6 +27,7 @@ class ExitCode(IntEnum):
     UNREACHABLE = 3
     TIMED_OUT = 4
     PARTLY_DONE = 5
+    INTERRUPTED = 130
 
 
 @Parameter(name="*")

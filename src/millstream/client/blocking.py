@@ -17,6 +17,7 @@ from millstream.client.blocking_connection import BlockingConnection
 from millstream.client.conversations import Ask, Conversation, Conversations, parse_addresses
 from millstream.client.environment import credentials_of_environment, tls_of_environment
 from millstream.client.group_conversations import GroupConversations
+from millstream.client.outgoing import outgoing_properties
 from millstream.client.placement import Placement
 from millstream.client.values import BrokerQueueRange, PullBatch, QueueAddress, Sent, range_is_gone
 from millstream.model.errors import MillstreamError
@@ -24,6 +25,7 @@ from millstream.model.filter import ALL, MessageFilter
 from millstream.model.group import GroupConfig
 from millstream.model.message import Message, StoredMessage
 from millstream.model.operations import PullStatus
+from millstream.model.recall import RecallHandle
 from millstream.model.topic import Permission, TopicConfig
 from millstream.protocol.remoting.bodies import TopicRouteData
 from millstream.protocol.remoting.command import RemotingCommand
@@ -129,6 +131,18 @@ class BlockingClient:
             elif batch.status is not PullStatus.ALL_FILTERED or batch.next_offset <= offset:
                 raise range_is_gone(queue, offset, end, batch)
             offset = batch.next_offset
+
+    def send(self, message: Message) -> Sent:
+        """Store one message in a request of its own, as delayed ones need it to get a recall handle."""
+        queue = self._placement.queue(message, self.queues(message.topic, Permission.WRITE))
+        message_id = self._placement.next_id()
+        properties = outgoing_properties(message, message_id)
+        request = requests.send_one(queue, message.body, properties, group=self.group)
+        return self.run(self.conversations.send(queue, request, [message_id]))[0]
+
+    def recall(self, handle: RecallHandle) -> None:
+        """Take a delayed message back, so that it is never delivered. MESSAGE_NOT_FOUND, TOPIC_NOT_FOUND."""
+        self.run(self.conversations.recall(handle))
 
     def send_many(self, messages: Sequence[Message], *, ordered: bool = False) -> list[Sent]:
         """Store messages in batch requests, one after the other; the receipts stand in the order of the messages.

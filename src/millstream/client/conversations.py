@@ -13,10 +13,11 @@ from typing import Final, TypeVar
 
 from millstream.client import requests
 from millstream.client.values import BrokerQueueRange, PullBatch, QueueAddress, Sent
-from millstream.model.errors import ConnectionFailed, MillstreamError, NameRefused, Unreachable
+from millstream.model.errors import ConnectionFailed, MessageRefused, MillstreamError, NameRefused, Unreachable
 from millstream.model.filter import ALL, MessageFilter
 from millstream.model.group import GroupConfig
 from millstream.model.message import StoredMessage
+from millstream.model.recall import RecallHandle
 from millstream.model.topic import Permission, TopicConfig
 from millstream.protocol.record import decode_record, iterate_records
 from millstream.protocol.remoting.bodies import (
@@ -216,6 +217,19 @@ class Conversations:
                     raise
             queue = yield from self.moved(queue)
         raise AssertionError("the last attempt returns or raises")
+
+    def recall(self, handle: RecallHandle) -> Conversation[None]:
+        """Take a delayed message back, at the broker that its handle names. MESSAGE_NOT_FOUND."""
+        ext = {"producerGroup": self._group, "topic": handle.topic, "recallHandle": handle.encode()}
+        route = yield from self.route(handle.topic)
+        for broker in route.broker_datas:
+            address = broker.broker_addrs.get(_MASTER_ID)
+            if address is not None and broker.broker_name == handle.broker_name:
+                command = RemotingCommand(RequestCode.RECALL_MESSAGE, ext)
+                yield from self._ask_broker(handle.topic, address, command)
+                return
+        words = f"The topic {handle.topic[:200]!r} has no broker {handle.broker_name[:80]!r}, which the handle names."
+        raise MessageRefused("ILLEGAL_RECALL_HANDLE", words)
 
     def moved(self, queue: QueueAddress) -> Conversation[QueueAddress]:
         """The same queue at its broker's present address, as far as a nameserver can be asked."""

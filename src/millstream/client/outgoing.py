@@ -76,6 +76,12 @@ def outgoing_properties(message: Message, message_id: str) -> dict[str, str]:
         held[names.KEYS] = " ".join(message.keys)
     if message.message_group is not None:
         held[names.MESSAGE_GROUP] = message.message_group
+    if message.priority is not None:
+        held[names.PRIORITY] = str(message.priority)
+    if message.lite_topic is not None:
+        held[names.LITE_TOPIC] = message.lite_topic
+    if message.delivery_timestamp_ms is not None:
+        held[names.DELIVERY_TIME_MS] = str(message.delivery_timestamp_ms)
     user = message.user_properties
     if user:
         for name in user:

@@ -96,7 +96,10 @@ def sent(answer: RemotingCommand, queue: QueueAddress, message_ids: Sequence[str
     if len(offset_ids) != len(message_ids):
         offset_ids = [""] * len(message_ids)
     pairs = zip(message_ids, offset_ids, strict=True)
-    return [Sent(message_id, place, first + index, offset_id) for index, (message_id, offset_id) in enumerate(pairs)]
+    handle = answer.ext.get("recallHandle", "")
+    return [
+        Sent(message_id, place, first + index, offset_id, handle) for index, (message_id, offset_id) in enumerate(pairs)
+    ]
 
 
 def pull(

@@ -35,12 +35,16 @@ class BrokerQueueRange:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Where one message was stored. `message_id` is the producer's, `offset_message_id` the broker's."""
+    """Where one message was stored. `message_id` is the producer's, `offset_message_id` the broker's.
+
+    A delayed message has a recall handle; its queue offset is that of the place where it waits.
+    """
 
     message_id: str
     queue: QueueAddress
     queue_offset: int
     offset_message_id: str
+    recall_handle: str = ""
 
 
 @dataclass(frozen=True, slots=True)

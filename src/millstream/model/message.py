@@ -61,6 +61,8 @@ class Message:
     user_properties: dict[str, str] = field(default_factory=dict)
     priority: int | None = None
     lite_topic: str | None = None
+    delivery_timestamp_ms: int | None = None
+    """When it is to be delivered, since 1970; None for at once."""
 
 
 @dataclass(frozen=True, slots=True)

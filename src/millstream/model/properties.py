@@ -10,6 +10,7 @@ from collections.abc import Mapping
 __all__ = [
     "BORN_HOST",
     "BORN_TIMESTAMP",
+    "DELIVERY_TIME_MS",
     "INNER_BASE",
     "INNER_NUMBER",
     "KEYS",
@@ -41,6 +42,8 @@ PRODUCER_GROUP = "PGROUP"
 BORN_HOST = "__BORNHOST"
 BORN_TIMESTAMP = "BORN_TIMESTAMP"
 TRACE_CONTEXT = "TRACE_CONTEXT"
+DELIVERY_TIME_MS = "TIMER_DELIVER_MS"
+"""When a delayed message is to be delivered, since 1970."""
 TIMER_OF = "__TIMER_OF"
 """In a delayed message that was delivered, and in a cancellation: the queue offset of its record in the timer topic."""
 TRANSACTION = "TRAN_MSG"

@@ -33,6 +33,16 @@ class RecallHandle:
         return base64.urlsafe_b64encode(" ".join(words).encode()).decode()
 
     @classmethod
+    def decode_for(cls, topic: str, text: str) -> Self:
+        """The handle of a text that must be of that topic. Raises ILLEGAL_RECALL_HANDLE."""
+        handle = cls.decode(text)
+        if handle.topic != topic:
+            raise MessageRefused(
+                "ILLEGAL_RECALL_HANDLE", f"The handle is of the topic {handle.topic[:200]!r}, not of {topic!r}."
+            )
+        return handle
+
+    @classmethod
     def decode(cls, text: str) -> Self:
         """The handle of a text. Raises ILLEGAL_RECALL_HANDLE."""
         try:

@@ -231,11 +231,7 @@ class Processor:
         Raises ILLEGAL_RECALL_HANDLE, TOPIC_NOT_FOUND, MESSAGE_NOT_FOUND.
         """
         _check_user_topic(topic)
-        handle = RecallHandle.decode(text)
-        if handle.topic != topic:
-            raise MessageRefused(
-                "ILLEGAL_RECALL_HANDLE", f"The handle is of the topic {handle.topic[:200]!r}, not of {topic!r}."
-            )
+        handle = RecallHandle.decode_for(topic, text)
         await self._backend.recall(handle.broker_name, topic, handle.message_id)
         return handle.message_id
 

@@ -16,8 +16,6 @@ __all__ = ["UNKNOWN_PEER", "Submission"]
 UNKNOWN_PEER = Address("127.0.0.1", 0)
 """Stands for a client whose address the transport does not tell."""
 
-_DELIVERY_TIME_MS = "TIMER_DELIVER_MS"
-
 
 @dataclass(frozen=True, slots=True)
 class Submission:
@@ -33,7 +31,6 @@ class Submission:
     born_timestamp_ms: int = 0
     born_host: str = ""
     peer: Address = UNKNOWN_PEER
-    delivery_timestamp_ms: int | None = None
     trace_context: str | None = None
     recovery_ms: int | None = None
     """How long after the send a transaction's producer wants to be asked for the first time."""
@@ -60,7 +57,7 @@ class Submission:
         )
 
     def _properties(self) -> dict[str, str]:
-        message, due_ms = self.message, self.delivery_timestamp_ms
+        message, due_ms = self.message, self.message.delivery_timestamp_ms
         reserved = {
             properties.UNIQUE_KEY: self.message_id,
             properties.TAGS: message.tag,
@@ -72,7 +69,7 @@ class Submission:
             properties.PRODUCER_GROUP: message.topic,
             properties.TRANSACTION: "true" if self.message_type is MessageType.TRANSACTION else None,
             RECOVERY_TIME_S: None if self.recovery_ms is None else str(-(-self.recovery_ms // 1000)),
-            _DELIVERY_TIME_MS: None if due_ms is None else str(due_ms),
+            properties.DELIVERY_TIME_MS: None if due_ms is None else str(due_ms),
             properties.BORN_HOST: self.born_host or None,
             properties.BORN_TIMESTAMP: str(self.born_timestamp_ms),
             properties.TRACE_CONTEXT: self.trace_context,

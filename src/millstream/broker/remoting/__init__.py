@@ -42,6 +42,7 @@ def broker_handlers(
         RequestCode.SEND_MESSAGE: send.send,
         RequestCode.SEND_MESSAGE_V2: send.send_v2,
         RequestCode.SEND_BATCH_MESSAGE: send.send_v2,
+        RequestCode.RECALL_MESSAGE: send.recall,
         RequestCode.PULL_MESSAGE: pull.pull,
         RequestCode.LITE_PULL_MESSAGE: pull.pull,
         RequestCode.BULK_PUT: bulk.put,

@@ -85,6 +85,7 @@ BROKER_NEEDS: Final[dict[int, Needs]] = {
     RequestCode.SEND_MESSAGE_V2: _publish("b"),
     RequestCode.SEND_BATCH_MESSAGE: _publish("b"),
     RequestCode.BULK_PUT: _publish("topic"),
+    RequestCode.RECALL_MESSAGE: _publish("topic"),
     RequestCode.PULL_MESSAGE: reader(Action.SUB),
     RequestCode.LITE_PULL_MESSAGE: reader(Action.SUB),
     RequestCode.BULK_FETCH: reader(Action.SUB),

@@ -1,4 +1,4 @@
-"""Storing messages: one per request, or a batch that is expanded to one record per message."""
+"""Storing messages, one per request or a batch that is expanded to a record per message; taking delayed ones back."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from millstream.model.errors import MessageRefused
 from millstream.model.message import OutgoingMessage, SystemFlag
 from millstream.model.operations import SendReceipt
 from millstream.model.properties import TRANSACTION, UNIQUE_KEY, decode_properties
+from millstream.model.recall import RecallHandle
 from millstream.model.topic import MessageType
 from millstream.protocol.batches import BATCH_FLAGS
 from millstream.protocol.remoting.batch import decode_batch
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.fields import text
 from millstream.transport.remoting_server import Connection
 
 __all__ = ["REGION", "SendHandlers"]
@@ -49,7 +51,7 @@ _SHORT: Final = _Names("b", "e", "f", "g", "h", "i", "j", "m")
 
 
 class SendHandlers:
-    """Codes 10, 310 and 320."""
+    """Codes 10, 310, 320 and 370."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -67,7 +69,7 @@ class SendHandlers:
         is_batch = command.code == RequestCode.SEND_BATCH_MESSAGE or command.ext.get(names.batch) == "true"
         first = _message(command, connection, names)
         if not is_batch:
-            return self._gathering.add(first, partial(_answer, command))
+            return self._gathering.add(first, partial(_answer, command, first.topic))
         if UNIQUE_KEY in first.properties and self._holds_batches(first.topic):
             return self._send_whole(command, first)
         messages = [
@@ -78,6 +80,16 @@ class SendHandlers:
             for body, properties, flag in decode_batch(command.body)
         ]  # fmt: skip
         return self._gathering.add_batch(messages, partial(_batch_answer, command))
+
+    async def recall(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+        """Code 370: take a delayed message back."""
+        topic = text(command.ext, "topic")
+        handle = RecallHandle.decode_for(topic, text(command.ext, "recallHandle"))
+        if handle.broker_name != self._broker.name:
+            words = f"The handle is of the broker {handle.broker_name[:80]!r}, not of {self._broker.name!r}."
+            raise MessageRefused("ILLEGAL_RECALL_HANDLE", words)
+        await self._broker.recall(topic, handle.message_id)
+        return command.response(ext={"msgId": handle.message_id})
 
     def _holds_batches(self, topic: str) -> bool:
         found = self._broker.topics.find(topic)
@@ -96,10 +108,14 @@ class SendHandlers:
         return self._gathering.add_batch([batch], answer)
 
 
-def _answer(command: RemotingCommand, receipts: list[SendReceipt]) -> RemotingCommand:
-    ext = _answer_fields(receipts[0], receipts[0].offset_message_id)
-    if receipts[0].message_id:
-        ext["transactionId"] = receipts[0].message_id
+def _answer(command: RemotingCommand, topic: str, receipts: list[SendReceipt]) -> RemotingCommand:
+    receipt = receipts[0]
+    ext = _answer_fields(receipt, receipt.offset_message_id)
+    if receipt.message_id:
+        ext["transactionId"] = receipt.message_id
+        if receipt.due_ms is not None:
+            handle = RecallHandle(topic, receipt.broker_name, receipt.due_ms, receipt.message_id)
+            ext["recallHandle"] = handle.encode()
     return command.response(ext=ext)
 
 
@@ -136,8 +152,8 @@ def _message(command: RemotingCommand, connection: Connection, names: _Names) ->
         raise MessageRefused(
             "MESSAGE_MALFORMED", f"The system flag {system_flag} calls the message a batch, which is not its to say."
         )
-    text = ext.get(names.properties)
-    properties = decode_properties(text.encode()) if text else {}
+    stored = ext.get(names.properties)
+    properties = decode_properties(stored.encode()) if stored else {}
     if system_flag & _TRANSACTION_FLAGS or properties.get(TRANSACTION) == "true":
         # Without END_TRANSACTION (37) it could never end: better refused than held back for ever.
         raise MessageRefused(

@@ -46,15 +46,15 @@ def submission(message: m.Message, call: Call) -> Submission:
             priority=system.priority if system.HasField("priority") else None,
             lite_topic=system.lite_topic if system.HasField("lite_topic") else None,
             user_properties=dict(message.user_properties),
+            delivery_timestamp_ms=(
+                timestamp_ms(system.delivery_timestamp) if system.HasField("delivery_timestamp") else None
+            ),
         ),
         message_id=system.message_id,
         message_type=_sent_type(system),
         born_timestamp_ms=timestamp_ms(system.born_timestamp),
         born_host=system.born_host,
         peer=call.peer,
-        delivery_timestamp_ms=(
-            timestamp_ms(system.delivery_timestamp) if system.HasField("delivery_timestamp") else None
-        ),
         trace_context=system.trace_context if system.HasField("trace_context") else None,
         compressed=system.body_encoding == m.GZIP,
         recovery_ms=_recovery_ms(system),
