@@ -182,4 +182,4 @@ def test_ctrl_c_says_how_many_were_sent(server: ServerProcess, millstream: Comma
         process.stdout.readline()
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=30)
-    assert (process.returncode, said) == (130, "stopped: sent 1 messages to stopped\n")
+    assert (process.returncode, said) == (130, "stopped: sent 1 message to stopped\n")

@@ -6,15 +6,17 @@ import json
 import sys
 import time
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from millstream.cli.moment import moment_ms
 from millstream.cli.options import Common, ExitCode
-from millstream.cli.printer import Printer
+from millstream.cli.printer import Printer, print_usage
+from millstream.cli.shown_message import MessageFormat, body_of, details_of, values_of
 from millstream.client.blocking import BlockingClient
-from millstream.client.values import QueueAddress
+from millstream.client.values import BrokerQueueRange, QueueAddress
 from millstream.model.errors import MessageRefused
 from millstream.model.filter import FilterKind, MessageFilter
 from millstream.model.filter_expression import parse_filter
@@ -26,20 +28,29 @@ __all__ = ["consume"]
 _IDLE_WAIT_MS = 200
 """How long one queue is asked to wait for new messages, shared by all queues of the topic."""
 
+_MAX_OFFSET_DIGITS = 10
+"""A longer number is a time in milliseconds."""
+
 
 def consume(
     topic: str,
     *,
     group: Annotated[str | None, Parameter(name=["--group", "-g"])] = None,
-    start: Annotated[Literal["earliest", "latest"], Parameter(name="--from")] = "earliest",
+    start: Annotated[str, Parameter(name="--from")] = "earliest",
     filter: str | None = None,
     filter_sql: str | None = None,
     count: Annotated[int | None, Parameter(name=["--count", "-n"], validator=Number(gte=1))] = None,
     until_end: Annotated[bool, Parameter(negative="")] = False,
     wait: Annotated[float | None, Parameter(validator=Number(gt=0))] = None,
+    details: Annotated[bool, Parameter(negative="")] = False,
+    format: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     common: Common = Common(),
 ) -> int:
     """Show messages as they come.
+
+    Examples: millstream consume orders --from 10m --filter "new || paid";
+    millstream consume orders --until-end -o json;
+    millstream consume orders -g billing --count 100 --format '{stored} {keys} {properties[region]} {body}'.
 
     Parameters
     ----------
@@ -48,7 +59,8 @@ def consume(
     group
         Go on where this group stopped, and commit what was shown; without a group nothing is committed.
     start
-        Where to begin when the group has no position yet.
+        Where to begin when the group has no position yet: earliest, latest, an offset of each queue, a time
+        (2026-11-21T08:30, UTC unless it names a zone), or so long ago (10m).
     filter
         Tags joined by ||; all messages without it.
     filter_sql
@@ -59,11 +71,26 @@ def consume(
         End when everything that is there now was shown.
     wait
         End after so many seconds without a new message: exit code 4 if --count was not reached.
+    details
+        Show id, place, time, tag, keys and properties too; -o json always has them.
+    format
+        Show each message as this text, with fields in braces: topic, queue, offset, message_id, offset_message_id,
+        tag, keys, group, priority, properties, properties[NAME], born_ms, stored_ms, stored, size, body.
     """
+    if format is not None and (details or common.output):
+        return print_usage("Give --format, --details or --output, not several of them.")
+    try:
+        begin = _Start.of(start)
+    except ValueError as error:
+        return print_usage(f"--from: {error}.")
+    try:
+        form = MessageFormat(format) if format is not None else None
+    except ValueError as error:
+        return print_usage(f"--format: {error}.")
     wanted = _wanted(filter, filter_sql)
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s, group=group or "millstream-cli") as client:
-        view = _View(client, group, wanted, Printer(common.output), count, wait)
-        view.open(topic, from_earliest=start == "earliest")
+        view = _View(client, group, wanted, Printer(common.output), count, wait, details, form)
+        view.open(topic, begin)
         return view.run(until_end=until_end)
 
 
@@ -75,6 +102,36 @@ def _wanted(tags: str | None, sql: str | None) -> MessageFilter:
     return parse_filter(FilterKind.SQL, sql)
 
 
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """A place in each queue: a word, an offset or a time."""
+
+    at_end: bool = False
+    offset: int | None = None
+    time_ms: int | None = None
+
+    @classmethod
+    def of(cls, text: str) -> _Start:
+        """ValueError where the text says none."""
+        if text in ("earliest", "latest"):
+            return cls(at_end=text == "latest")
+        if text.isdecimal() and len(text) <= _MAX_OFFSET_DIGITS:
+            return cls(offset=int(text))
+        try:
+            return cls(time_ms=moment_ms(text, time.time_ns() // 1_000_000))
+        except ValueError:
+            raise ValueError(
+                f"{text!r} is no place; write earliest, latest, an offset, 2026-11-21T08:30, or 10m for ten minutes ago"
+            ) from None
+
+    def in_queue(self, client: BlockingClient, item: BrokerQueueRange) -> int:
+        if self.offset is not None:
+            return min(self.offset, item.range.max_offset)
+        if self.time_ms is not None:
+            return client.offset_by_time(item.queue, self.time_ms)
+        return item.range.max_offset if self.at_end else item.range.min_offset
+
+
 @dataclass
 class _View:
     client: BlockingClient
@@ -83,15 +140,17 @@ class _View:
     printer: Printer
     count: int | None
     wait_s: float | None
+    details: bool = False
+    form: MessageFormat | None = None
     shown: int = 0
     positions: dict[QueueAddress, int] = field(default_factory=dict)
     ends: dict[QueueAddress, int] = field(default_factory=dict)
 
-    def open(self, topic: str, *, from_earliest: bool) -> None:
+    def open(self, topic: str, start: _Start) -> None:
         for item in self.client.queue_ranges(topic):
             committed = self.client.query_offset(self.group, item.queue) if self.group else None
-            default = item.range.min_offset if from_earliest else item.range.max_offset
-            self.positions[item.queue] = max(default if committed is None else committed, item.range.min_offset)
+            position = start.in_queue(self.client, item) if committed is None else committed
+            self.positions[item.queue] = max(position, item.range.min_offset)
             self.ends[item.queue] = item.range.max_offset
 
     def run(self, *, until_end: bool) -> int:
@@ -132,23 +191,17 @@ class _View:
 
     def _show(self, message: StoredMessage) -> None:
         self.shown += 1
-        body = message.body.decode("utf-8", "replace")
-        if self.printer.format == "plain":
-            print(body, flush=True)
+        if self.form is not None:
+            print(self.form.line(message), flush=True)
             return
         if self.printer.format == "json":
-            values = {
-                "topic": message.topic,
-                "queue": message.queue_id,
-                "offset": message.queue_offset,
-                "message_id": message.message_id,
-                "tag": message.tag,
-                "keys": list(message.keys),
-                "properties": message.user_properties,
-                "stored_ms": message.store_timestamp_ms,
-                "body": body,
-            }
-            print(json.dumps(values, ensure_ascii=False), flush=True)
+            print(json.dumps(values_of(message), ensure_ascii=False), flush=True)
             return
-        tag = f"  [{message.tag}]" if message.tag else ""
-        print(f"{message.queue_id}:{message.queue_offset}{tag}  {body}", flush=True)
+        body = body_of(message).decode("utf-8", "replace")
+        if self.details:
+            print("\n".join([*details_of(message), f"body        {body}", ""]), flush=True)
+        elif self.printer.format == "plain":
+            print(body, flush=True)
+        else:
+            tag = f"  [{message.tag}]" if message.tag else ""
+            print(f"{message.queue_id}:{message.queue_offset}{tag}  {body}", flush=True)

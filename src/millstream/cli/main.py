@@ -28,7 +28,9 @@ group = App(
     result_action="return_value",
 )
 dlq = App(name="dlq", help="List dead letters and send them again.", result_action="return_value")
-message = App(name="message", help="Look messages up.", result_action="return_value")
+message = App(
+    name="message", help="Look messages up, send them again, take delayed ones back.", result_action="return_value"
+)
 acl = App(name="acl", help="Who may do what, where access control is on.", result_action="return_value")
 acl_user = App(name="user", help="Create, list, change and delete users.", result_action="return_value")
 error = App(name="error", help="Look up errors by number.", result_action="return_value")
@@ -49,6 +51,8 @@ topic.command("millstream.cli.topic:describe", name="describe")
 topic.command("millstream.cli.topic:delete", name="delete")
 message.command("millstream.cli.message:find", name="find")
 message.command("millstream.cli.message_trace:trace", name="trace")
+message.command("millstream.cli.message:get", name="get")
+message.command("millstream.cli.message:resend", name="resend")
 message.command("millstream.cli.message:recall", name="recall")
 group.command("millstream.cli.group:create", name="create")
 group.command("millstream.cli.group:list_groups", name="list")

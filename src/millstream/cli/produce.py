@@ -155,12 +155,12 @@ class _Sending:
             self.refused += self.under_way
         except KeyboardInterrupt:
             unknown = f"; of {self.under_way:,} more it is not known" if self.under_way else ""
-            print(f"stopped: sent {self.sent:,} messages to {self.template.topic}{unknown}", file=sys.stderr)
+            print(f"stopped: {self._told()}{unknown}", file=sys.stderr)
             return ExitCode.INTERRUPTED
         if self.sent == 1 and self.last is not None and not self._shows_each:
             self._show(self.last)
         elif self.printer.format != "json":
-            print(f"sent {self.sent:,} messages to {self.template.topic}", file=sys.stderr)
+            print(self._told(), file=sys.stderr)
         if self.refused:
             print(f"{self.refused:,} messages were not sent", file=sys.stderr)
             return ExitCode.PARTLY_DONE if self.sent else ExitCode.REFUSED
@@ -189,6 +189,9 @@ class _Sending:
             if self._shows_each:
                 for receipt in receipts:
                     self._show(receipt)
+
+    def _told(self) -> str:
+        return f"sent {self.sent:,} message{'' if self.sent == 1 else 's'} to {self.template.topic}"
 
     @property
     def _shows_each(self) -> bool:

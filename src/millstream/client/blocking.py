@@ -17,6 +17,7 @@ from millstream.client.blocking_connection import BlockingConnection
 from millstream.client.conversations import Ask, Conversation, Conversations, parse_addresses
 from millstream.client.environment import credentials_of_environment, tls_of_environment
 from millstream.client.group_conversations import GroupConversations
+from millstream.client.message_search import MessageSearch
 from millstream.client.outgoing import outgoing_properties
 from millstream.client.placement import Placement
 from millstream.client.values import BrokerQueueRange, PullBatch, QueueAddress, Sent, range_is_gone
@@ -173,6 +174,10 @@ class BlockingClient:
         return self.run(
             self.conversations.find_by_key(topic, key, begin_ms=begin_ms, end_ms=end_ms, max_results=max_results)
         )
+
+    def find_messages(self, name: str, topic: str | None = None, *, max_results: int = 32) -> list[StoredMessage]:
+        """Messages of that id, offset message id or key, newest first, of one topic or of all; SEARCH_TOO_WIDE."""
+        return self.run(MessageSearch(self.conversations).find(name, topic, max_results=max_results))
 
     # consumer offsets
 
