@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.bulk import measure_bulk
+from benchmarks.grpc import measure_backlog, measure_calls, measure_idle_consumers, measure_share
 from benchmarks.send import measure_send
 from benchmarks.sql import measure_first_result, measure_job, measure_latency
 from benchmarks.start import measure_start
@@ -47,6 +48,10 @@ def main() -> int:
         "topics": measure_topics,
         "send": measure_send,
         "bulk": measure_bulk,
+        "calls": measure_calls,
+        "share": measure_share,
+        "idle": measure_idle_consumers,
+        "backlog": measure_backlog,
         "sql": lambda: measure_job(read_events(arguments.input, SYNTHETIC_EVENTS)),
         "first-result": measure_first_result,
         "latency": measure_latency,
