@@ -102,6 +102,15 @@ async def test_a_pulled_message_has_every_field_but_a_handle(service: Service, b
     assert system.body_digest.checksum
 
 
+async def test_a_tenant_pulls_from_the_topic_of_its_namespace(service: Service, broker: Broker) -> None:
+    broker.topics.create(TopicConfig("ns%orders", read_queues=1, write_queues=1))
+    await send(broker, b"theirs")
+    await send(broker, b"own", topic="ns%orders")
+    named = m.Resource(name="orders", resource_namespace="ns")
+    (_, frame, _) = await service.frames("PullMessage", pull_request(message_queue=queue(topic=named)))
+    assert (frame.message.topic, frame.message.body) == (named, b"own")
+
+
 async def test_a_filter_passes_over_and_says_where_to_go_on(service: Service, broker: Broker) -> None:
     await send(broker, b"a", TAGS="red")
     await send(broker, b"b", TAGS="blue")
