@@ -160,7 +160,7 @@ A request over a limit is refused with TOO_MANY_REQUESTS or a code that says whi
 server. Names that end in S are seconds, MS milliseconds, BYTES bytes; the others are numbers of things.
 
 A server whose limits are all used up at one time holds, beside what it stores: 1 GiB of requests that are being read,
-512 MiB of requests that are being answered, and 256 MiB of messages that are being handed over (up to 64 MiB more for
+512 MiB of requests that are being answered, and 512 MiB for messages that are being handed over (up to 64 MiB more for
 each that is unpacked). A connection that says nothing takes about 10 KiB, a receive that waits about 20 KiB. Not
 bounded by a number of its own: what a telemetry stream sends before its command is whole, up to 16 MiB each.
 """

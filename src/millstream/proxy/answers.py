@@ -12,10 +12,11 @@ from millstream.proxy.budget import Budget
 
 __all__ = ["ANSWER_PATIENCE_S", "MAX_ANSWER_BYTES", "MAX_ANSWER_BYTES_PER_CLIENT", "Answers"]
 
-MAX_ANSWER_BYTES = 256 * 1024 * 1024
-"""Bytes of messages that are on their way to consumers at most; TOO_MANY_REQUESTS refuses further receives."""
+MAX_ANSWER_BYTES = 128 * 1024 * 1024
+"""Bytes of messages that are on their way to consumers at most; TOO_MANY_REQUESTS refuses further receives. In memory
+they take up to four times as much: the messages, the answer made of one, its bytes, and those of the transport."""
 
-MAX_ANSWER_BYTES_PER_CLIENT = 128 * 1024 * 1024
+MAX_ANSWER_BYTES_PER_CLIENT = 96 * 1024 * 1024
 """The same for one client."""
 
 ANSWER_PATIENCE_S = 2.0

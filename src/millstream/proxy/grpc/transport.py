@@ -51,6 +51,10 @@ MAX_CALLS_PER_CONNECTION = 10_000
 MAX_CALLS = 60_000
 """Calls under way on one server at most, waiting receives and telemetry included; TOO_MANY_REQUESTS refuses more."""
 
+MAX_CALLS_BEFORE_THE_DOOR = 10_000
+"""Calls that have arrived and were not yet looked at, at most; gRPC itself cuts further ones off, a few from the half
+of them on."""
+
 MIN_PING_INTERVAL_MS = 5_000
 """Clients may ping an idle connection so often; gRPC's own default would close theirs."""
 
@@ -82,6 +86,8 @@ _OPTIONS = (
     ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
     ("grpc.max_concurrent_streams", MAX_CALLS_PER_CONNECTION),
     ("grpc.max_allowed_incoming_connections", MAX_CONNECTIONS),
+    ("grpc.server.max_pending_requests", MAX_CALLS_BEFORE_THE_DOOR // 2),
+    ("grpc.server.max_pending_requests_hard_limit", MAX_CALLS_BEFORE_THE_DOOR),
     ("grpc.server_handshake_timeout_ms", HANDSHAKE_TIMEOUT_MS),
     ("grpc.max_connection_idle_ms", IDLE_LIMIT_MS),
     ("grpc.keepalive_time_ms", PROBE_INTERVAL_MS),
