@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 
 from millstream.client.blocking import BlockingClient
-from millstream.model.group import GroupConfig
+from millstream.model.group import ExponentialBackoff, GroupConfig
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.server.child import ServerProcess
 
 _numbers = itertools.count()
+_EVERY_SECOND = ExponentialBackoff(initial_ms=1000, longest_ms=1000, multiplier=1.0)
 
 
 class Server:
@@ -26,11 +27,17 @@ class Server:
             client.create_topic(TopicConfig(name, MessageType[kind], read_queues=queues, write_queues=queues))
         return name
 
-    def group(self, *, fifo: bool = False, max_attempts: int = 17, backoff_s: tuple[int, ...] = (1,)) -> str:
-        """A new consumer group."""
+    def group(self, client: str, *, fifo: bool = False, max_attempts: int = 17) -> str:
+        """A new consumer group that waits a second before each retry, said so that the client understands it.
+
+        Node's client reads only a curve, and else sets a failed FIFO message aside at once; Python's reads only steps.
+        """
         name = f"g{next(_numbers)}"
-        with BlockingClient(self.process.addresses.nameserver) as client:
-            client.create_group(GroupConfig(name, fifo=fifo, max_attempts=max_attempts, backoff_s=backoff_s))
+        curve = _EVERY_SECOND if client == "node" else None
+        with BlockingClient(self.process.addresses.nameserver) as admin:
+            admin.create_group(
+                GroupConfig(name, fifo=fifo, max_attempts=max_attempts, backoff_s=(1,), exponential=curve)
+            )
         return name
 
     def topics(self) -> set[str]:

@@ -17,7 +17,7 @@ from server import Server
 def test_what_a_killed_consumer_held_goes_to_another(
     driver: Driver, drivers: Callable[[str], Driver], server: Server, tmp_path: Path
 ) -> None:
-    topic, group = server.topic(), server.group()
+    topic, group = server.topic(), server.group(driver.name)
     doomed = Driver.start(driver.name, tmp_path / "doomed.log")
     everything = {f"m{number}": 99 for number in range(40)}
     push(doomed, server, topic, group, fail=everything)
@@ -39,7 +39,7 @@ def test_what_a_killed_consumer_held_goes_to_another(
 def test_a_killed_server_loses_nothing_that_it_acknowledged(driver: Driver, tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data") as process:
         first = Server(process)
-        topic, group = first.topic(), first.group()
+        topic, group = first.topic(), first.group(driver.name)
         sender = producer(driver, first, topic)
         acknowledged: list[str] = []
 

@@ -12,7 +12,7 @@ MESSAGE = {"body": "hello", "tag": "blue", "keys": ["k1", "k2"], "properties": {
 
 
 def test_a_message_arrives_whole_once_and_is_gone_when_acknowledged(driver: Driver, server: Server) -> None:
-    topic, group = server.topic(), server.group()
+    topic, group = server.topic(), server.group(driver.name)
     sender = producer(driver, server, topic)
     sent = driver.order("send", sender, message={"topic": topic, **MESSAGE})
     consumer = simple(driver, server, topic, group)
@@ -31,7 +31,7 @@ def test_a_message_arrives_whole_once_and_is_gone_when_acknowledged(driver: Driv
 def test_a_changed_invisible_time_brings_the_message_again_with_one_attempt_more(
     driver: Driver, server: Server
 ) -> None:
-    topic, group = server.topic(), server.group()
+    topic, group = server.topic(), server.group(driver.name)
     sender = producer(driver, server, topic)
     driver.order("send", sender, message={"topic": topic, "body": "again"})
     consumer = simple(driver, server, topic, group)
@@ -45,7 +45,7 @@ def test_a_changed_invisible_time_brings_the_message_again_with_one_attempt_more
 
 
 def test_push_consumers_get_everything_and_failures_come_again(driver: Driver, server: Server) -> None:
-    topic, group = server.topic(), server.group()
+    topic, group = server.topic(), server.group(driver.name)
     consumer = push(driver, server, topic, group, fail={"bad": 1})
     sender = producer(driver, server, topic)
     for body in ("a", "b", "bad", "c"):
@@ -59,13 +59,13 @@ def test_push_consumers_get_everything_and_failures_come_again(driver: Driver, s
 
 
 def test_what_fails_every_time_goes_to_the_dead_letter_topic(driver: Driver, server: Server) -> None:
-    topic, group = server.topic(), server.group(max_attempts=2)
+    topic, group = server.topic(), server.group(driver.name, max_attempts=2)
     consumer = push(driver, server, topic, group, fail={"bad": 99})
     sender = producer(driver, server, topic)
     driver.order("send", sender, message={"topic": topic, "body": "bad"})
     driver.wait_for(consumer, 2)
     wait_for_topic(server, f"%DLQ%{group}")
-    letters = simple(driver, server, f"%DLQ%{group}", server.group())
+    letters = simple(driver, server, f"%DLQ%{group}", server.group(driver.name))
     (letter,) = drain(driver, letters, 1)
     assert letter["body"] == "bad"
     assert len(driver.events(consumer)) == 2
@@ -75,7 +75,7 @@ def test_what_fails_every_time_goes_to_the_dead_letter_topic(driver: Driver, ser
 
 @pytest.mark.parametrize("filters", [{"filter": "blue || red"}, {"sql": "price > 10 AND TAGS IS NOT NULL"}])
 def test_a_filter_lets_through_what_it_asks_for(driver: Driver, server: Server, filters: dict[str, str]) -> None:
-    topic, group = server.topic(), server.group()
+    topic, group = server.topic(), server.group(driver.name)
     sender = producer(driver, server, topic)
     for body, tag, price in (("yes", "blue", "11"), ("no", "green", "9"), ("ja", "red", "12")):
         message = {"topic": topic, "body": body, "tag": tag, "properties": {"price": price}}
@@ -87,7 +87,7 @@ def test_a_filter_lets_through_what_it_asks_for(driver: Driver, server: Server, 
 
 
 def test_a_condition_that_cannot_be_read_is_refused_with_its_code(driver: Driver, server: Server) -> None:
-    topic, group = server.topic(), server.group()
+    topic, group = server.topic(), server.group(driver.name)
 
     def receive() -> None:
         consumer = simple(driver, server, topic, group, sql="price >")
