@@ -33,6 +33,11 @@ message = App(
 )
 acl = App(name="acl", help="Who may do what, where access control is on.", result_action="return_value")
 acl_user = App(name="user", help="Create, list, change and delete users.", result_action="return_value")
+bench = App(
+    name="bench",
+    help="Measure how fast a server takes and gives messages, and how long they are under way.",
+    result_action="return_value",
+)
 error = App(name="error", help="Look up errors by number.", result_action="return_value")
 
 app.command("millstream.cli.quickstart:quickstart", name="quickstart")
@@ -44,6 +49,7 @@ app.command("millstream.cli.produce:produce", name="produce")
 app.command("millstream.cli.consume:consume", name="consume")
 app.command("millstream.cli.sql:sql", name="sql")
 app.command(acl)
+app.command(bench)
 app.command(error)
 topic.command("millstream.cli.topic:create", name="create")
 topic.command("millstream.cli.topic:list_topics", name="list")
@@ -72,6 +78,9 @@ acl_user.command("millstream.cli.acl_user:create", name="create")
 acl_user.command("millstream.cli.acl_user:list_users", name="list")
 acl_user.command("millstream.cli.acl_user:update", name="update")
 acl_user.command("millstream.cli.acl_user:delete", name="delete")
+bench.command("millstream.cli.bench:produce", name="produce")
+bench.command("millstream.cli.bench:consume", name="consume")
+bench.command("millstream.cli.bench:e2e", name="e2e")
 error.command("millstream.cli.error:explain", name="explain")
 error.command("millstream.cli.error:list_errors", name="list")
 

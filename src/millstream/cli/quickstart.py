@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from millstream import __version__
+from millstream.cli.event_loop import loop_factory
 from millstream.cli.options import DEFAULT_NAMESERVER, ExitCode, OutputFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from millstream.security.signature import Credentials
     from millstream.server.all_in_one import AllInOneOptions, Endpoints
 
@@ -112,18 +110,9 @@ def quickstart(
         tls=TlsMode(tls) if tls else None,
         tls_files=TlsFiles(tls_cert, tls_key) if tls_cert and tls_key else None,
     )
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(options, output))
     return ExitCode.DONE
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's loop where it is installed, else the standard one."""
-    with contextlib.suppress(ImportError):
-        import uvloop
-
-        return cast("Callable[[], asyncio.AbstractEventLoop]", uvloop.new_event_loop)
-    return None
 
 
 async def _serve(options: AllInOneOptions, output: OutputFormat | None) -> None:

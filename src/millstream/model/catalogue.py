@@ -39,6 +39,7 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (1031, "NO_SUCH_MESSAGE", "No message with that id or key was found.", "Check the id, name its topic with --topic; messages older than the retention are gone."),
     (1032, "SEVERAL_MESSAGES", "More than one message has that key or id.", "Give the id of the one that is meant: millstream message get shows them."),
     (1033, "SEARCH_TOO_WIDE", "A message cannot be searched in so many topics.", "Name its topic with --topic."),
+    (1034, "NOTHING_TO_CONSUME", "A benchmark has nothing to receive.", "Leave --topic out, so that a topic is made and filled, or name one with messages."),
     (2101, "TOPIC_NOT_FOUND", "The topic does not exist.", "Create it: millstream topic create NAME."),
     (2102, "TOPIC_EXISTS", "A topic of that name exists with other settings.", "Choose another name, or delete the topic first."),
     (2103, "ILLEGAL_TOPIC", "The topic's name is not legal or is reserved for the system.", "Use letters, digits, _ - % |, at most 127 characters."),
