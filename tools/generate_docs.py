@@ -7,6 +7,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +15,7 @@ from typing import Any, get_type_hints
 
 from millstream.broker import admission, groups, long_poll, pop, topics
 from millstream.cli import (
+    bench,
     consume,
     dead_letter,
     error,
@@ -56,9 +58,15 @@ COMMANDS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("dlq list", dead_letter.list_dead_letters),
     ("dlq redrive", dead_letter.redrive),
     ("message find", message.find),
+    ("message get", message.get),
+    ("message resend", message.resend),
+    ("message recall", message.recall),
     ("message trace", message_trace.trace),
     ("produce", produce.produce),
     ("consume", consume.consume),
+    ("bench produce", bench.produce),
+    ("bench consume", bench.consume),
+    ("bench e2e", bench.e2e),
     ("sql", sql.sql),
     ("error explain", error.explain),
     ("error list", error.list_errors),
@@ -190,7 +198,12 @@ def _command_lines(command: Callable[..., Any]) -> Iterator[str]:
     for parameter in inspect.signature(command).parameters.values():
         if parameter.name == "common":
             continue
-        positional = parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+        if is_dataclass(hints[parameter.name]):
+            rows += _option_rows(hints[parameter.name])
+            continue
+        if _is_hidden(command, parameter.name):
+            continue
+        positional = parameter.kind is not inspect.Parameter.KEYWORD_ONLY
         shown = parameter.name.upper() if positional else _option_name(command, parameter.name)
         default = parameter.default
         shown_default = (
@@ -200,6 +213,19 @@ def _command_lines(command: Callable[..., Any]) -> Iterator[str]:
         assert parameter.name in hints
     if rows:
         yield from ("", "| argument | meaning | default |", "|---|---|---|", *rows)
+
+
+def _option_rows(options: type) -> Iterator[str]:
+    """The options that several commands share, which are described in their class."""
+    for field, hint in get_type_hints(options, include_extras=True).items():
+        default = getattr(options, field)
+        words = next(extra.help for extra in hint.__metadata__ if hasattr(extra, "help"))
+        yield f"| `--{field.replace('_', '-')}` | {_cell(words)} | {'' if default is None else default} |"
+
+
+def _is_hidden(command: Callable[..., Any], name: str) -> bool:
+    hint = get_type_hints(command, include_extras=True)[name]
+    return any(getattr(extra, "show", None) is False for extra in getattr(hint, "__metadata__", ()))
 
 
 def _option_name(command: Callable[..., Any], name: str) -> str:

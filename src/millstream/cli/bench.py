@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -14,7 +15,7 @@ from millstream.cli.event_loop import loop_factory
 from millstream.cli.load import LoadPlan
 from millstream.cli.moment import duration_ms
 from millstream.cli.options import Common, ExitCode
-from millstream.cli.printer import Printer, print_error, print_usage
+from millstream.cli.printer import Printer, print_usage
 from millstream.model.message import MAX_BODY_BYTES
 from millstream.model.topic import MAX_QUEUES
 
@@ -131,14 +132,13 @@ def _run(what: str, options: BenchOptions, common: Common, *, messages: int = 0,
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         report = runner.run(BenchRun(setting).run())
     if report is None:
-        print_usage("stopped before anything was measured.")
+        print("stopped before anything was measured", file=sys.stderr)
         return ExitCode.INTERRUPTED
+    if report.load.first_error is not None and not report.load.messages:
+        raise report.load.first_error
     report.show(Printer(common.output))
     if report.interrupted:
         return ExitCode.INTERRUPTED
-    if report.load.first_error is not None and not report.load.messages:
-        print_error(report.load.first_error)
-        return report.load.first_error.exit_code
     return ExitCode.PARTLY_DONE if report.load.errors or report.missing else ExitCode.DONE
 
 

@@ -128,7 +128,8 @@ class BenchReport:
         if not load.messages:
             yield "nothing was measured; allow more --duration, or less --warm-up"
         if load.not_started:
-            yield f"{load.not_started:,} calls were due and could not begin: lower --rate or raise --in-flight"
+            many = f"{load.not_started:,} calls were due and could not begin, and their times are not among these"
+            yield f"{many}: lower --rate or raise --in-flight"
         late_ms = load.lateness.percentile_ms(99)
         latency_ms = self.latency.percentile_ms(50)
         if plan.rate is not None and late_ms and latency_ms and late_ms > latency_ms:

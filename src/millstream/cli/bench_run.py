@@ -54,7 +54,10 @@ class BenchSetting:
         if self.what == "e2e" and self.size < MARK_BYTES:
             raise ValueError(f"--size: e2e marks its messages, which takes {MARK_BYTES} bytes at least.")
         if self.grpc is not None:
-            parse_addresses(self.grpc)
+            try:
+                parse_addresses(self.grpc)
+            except ValueError as error:
+                raise ValueError(f"--grpc: {error}.") from None
 
 
 class BenchRun:

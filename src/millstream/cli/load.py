@@ -55,6 +55,7 @@ class Load:
     call: Call
     on_measure: Callable[[], None]
     now_s: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     latency: LatencyRecorder = field(default_factory=LatencyRecorder)
     lateness: LatencyRecorder = field(default_factory=LatencyRecorder)
     """How much after its moment a call began for which a worker was free: the generator's own share of the times."""
@@ -77,7 +78,8 @@ class Load:
         work = asyncio.ensure_future(self._work_all())
         stop = asyncio.ensure_future(stopped.wait())
         try:
-            await _first_of(work, stop, timeout_s=self.plan.warm_up_s)
+            if self.plan.warm_up_s:
+                await _first_of(work, stop, timeout_s=self.plan.warm_up_s)
             begun_s, self._is_measuring = self.now_s(), True
             self.on_measure()
             await _first_of(work, stop, timeout_s=max(0.0, self._end_s - self.now_s()))
@@ -110,7 +112,7 @@ class Load:
             if max(due_s, began_s) >= self._end_s or self.errors >= MAX_ERRORS:
                 return
             if due_s > began_s:
-                await asyncio.sleep(due_s - began_s)
+                await self.sleep(due_s - began_s)
                 if self.now_s() >= self._end_s:
                     return
                 self.lateness.add(self.now_s() - due_s)
