@@ -131,9 +131,9 @@ class BenchReport:
             many = f"{load.not_started:,} calls were due and could not begin, and their times are not among these"
             yield f"{many}: lower --rate or raise --in-flight"
         late_ms = load.lateness.percentile_ms(99)
-        latency_ms = self.latency.percentile_ms(50)
-        if plan.rate is not None and late_ms and latency_ms and late_ms > latency_ms:
-            yield f"this generator itself was late by {_ms(late_ms)} (p99): the machine is busy, the times are too long"
+        latency_ms = self.latency.percentile_ms(99)
+        if plan.rate is not None and late_ms and latency_ms and late_ms > latency_ms / 2:
+            yield f"half of the p99 is this generator's own lateness ({_ms(late_ms)}): the machine is too busy for it"
         if self.cpu.server_pid is None:
             yield "the server's processor time is unknown: it is on another machine, or another user's process"
 
