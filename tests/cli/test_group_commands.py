@@ -81,13 +81,13 @@ def test_lag_tells_what_is_not_consumed_in_each_queue(millstream: Command) -> No
 
 def test_a_reset_shows_its_plan_and_changes_nothing_unless_it_is_confirmed(millstream: Command) -> None:
     read_all(millstream, "resettable", "resetter", ["a", "b", "c"])
-    asked = millstream("group", "reset", "resetter", "--topic", "resettable", "--to", "first")
+    asked = millstream("group", "reset", "resetter", "--topic", "resettable", "--to", "earliest")
     assert (asked.code, asked.out) == (2, "")
     assert "queue 0: from 3 to 0" in asked.err
     assert "--yes" in asked.err
     assert millstream("group", "lag", "resetter", "-o", "json").json()[0]["committed"] == 3
 
-    done = millstream("group", "reset", "resetter", "--topic", "resettable", "--to-offset", "1", "--yes", "-o", "json")
+    done = millstream("group", "reset", "resetter", "--topic", "resettable", "--to", "1", "--yes", "-o", "json")
     assert done.json() == [
         {
             "topic": "resettable",
@@ -102,9 +102,9 @@ def test_a_reset_shows_its_plan_and_changes_nothing_unless_it_is_confirmed(mills
     assert millstream("consume", "resettable", "-g", "resetter", "--until-end").out == "b\nc\n"
 
 
-def test_a_reset_goes_to_the_first_the_last_or_a_time(millstream: Command) -> None:
+def test_a_reset_goes_to_an_end_or_a_time(millstream: Command) -> None:
     read_all(millstream, "timed", "timer", ["a", "b"])
-    for to, expected in (("first", 0), ("last", 2), ("1h", 0), ("2200-01-01", 2)):
+    for to, expected in (("earliest", 0), ("latest", 2), ("1h", 0), ("2200-01-01", 2)):
         assert millstream("group", "reset", "timer", "--topic", "timed", "--to", to, "-y").code == 0
         assert millstream("group", "lag", "timer", "-o", "json").json()[0]["committed"] == expected, to
 
@@ -114,13 +114,12 @@ def test_a_reset_that_cannot_be_is_refused(millstream: Command) -> None:
     reset = ("group", "reset", "fixer", "--topic")
     for arguments, code, words in (
         (("fixed",), 2, "--to"),
-        (("fixed", "--to", "first", "--to-offset", "1"), 2, "--to"),
-        (("fixed", "--to", "soon"), 2, "'soon' is no time"),
-        (("fixed", "--to-offset", "9", "--yes"), 1, "MS-3205"),
-        (("fixed", "--to", "first", "--queue", "7"), 1, "MS-2104"),
-        (("nowhere", "--to", "first"), 1, "MS-2101"),
+        (("fixed", "--to", "soon"), 2, "'soon' is no place"),
+        (("fixed", "--to", "9", "--yes"), 1, "MS-3205"),
+        (("fixed", "--to", "earliest", "--queue", "7"), 1, "MS-2104"),
+        (("nowhere", "--to", "earliest"), 1, "MS-2101"),
     ):
         refused = millstream(*reset, *arguments)
         assert (refused.code, refused.out) == (code, ""), arguments
         assert words in refused.err, arguments
-    assert millstream("group", "reset", "nobody-ever", "--topic", "fixed", "--to", "first").code == 1
+    assert millstream("group", "reset", "nobody-ever", "--topic", "fixed", "--to", "earliest").code == 1

@@ -63,7 +63,7 @@ def test_an_unknown_topic_is_refused_with_the_remedy(millstream: Command) -> Non
 def test_a_group_is_created_listed_and_deleted(millstream: Command) -> None:
     assert millstream("group", "create", "readers", "--fifo", "--max-attempts", "3").code == 0
     [listed] = [one for one in millstream("group", "list", "-o", "json").json() if one["group"] == "readers"]
-    assert (listed["fifo"], listed["max_attempts"], listed["first"], listed["enabled"]) == (True, 3, "first", True)
+    assert (listed["fifo"], listed["max_attempts"], listed["first"], listed["enabled"]) == (True, 3, "earliest", True)
     assert millstream("group", "delete", "readers").code == 0
     assert millstream("group", "delete", "readers").code == 1
 

@@ -11,8 +11,8 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from millstream.cli.moment import moment_ms
 from millstream.cli.options import Common, ExitCode
+from millstream.cli.place import EARLIEST, Place
 from millstream.cli.printer import Printer, print_usage
 from millstream.cli.shown_message import MessageFormat, body_of, details_of, values_of
 from millstream.client.blocking import BlockingClient
@@ -28,15 +28,12 @@ __all__ = ["consume"]
 _IDLE_WAIT_MS = 200
 """How long one queue is asked to wait for new messages, shared by all queues of the topic."""
 
-_MAX_OFFSET_DIGITS = 10
-"""A longer number is a time in milliseconds."""
-
 
 def consume(
     topic: str,
     *,
     group: Annotated[str | None, Parameter(name=["--group", "-g"])] = None,
-    start: Annotated[str, Parameter(name="--from")] = "earliest",
+    start: Annotated[str, Parameter(name="--from")] = EARLIEST,
     filter: str | None = None,
     filter_sql: str | None = None,
     count: Annotated[int | None, Parameter(name=["--count", "-n"], validator=Number(gte=1))] = None,
@@ -80,7 +77,7 @@ def consume(
     if format is not None and (details or common.output):
         return print_usage("Give --format, --details or --output, not several of them.")
     try:
-        begin = _Start.of(start)
+        begin = Place.of(start)
     except ValueError as error:
         return print_usage(f"--from: {error}.")
     try:
@@ -102,36 +99,6 @@ def _wanted(tags: str | None, sql: str | None) -> MessageFilter:
     return parse_filter(FilterKind.SQL, sql)
 
 
-@dataclass(frozen=True, slots=True)
-class _Start:
-    """A place in each queue: a word, an offset or a time."""
-
-    at_end: bool = False
-    offset: int | None = None
-    time_ms: int | None = None
-
-    @classmethod
-    def of(cls, text: str) -> _Start:
-        """ValueError where the text says none."""
-        if text in ("earliest", "latest"):
-            return cls(at_end=text == "latest")
-        if text.isdecimal() and len(text) <= _MAX_OFFSET_DIGITS:
-            return cls(offset=int(text))
-        try:
-            return cls(time_ms=moment_ms(text, time.time_ns() // 1_000_000))
-        except ValueError:
-            raise ValueError(
-                f"{text!r} is no place; write earliest, latest, an offset, 2026-11-21T08:30, or 10m for ten minutes ago"
-            ) from None
-
-    def in_queue(self, client: BlockingClient, item: BrokerQueueRange) -> int:
-        if self.offset is not None:
-            return min(self.offset, item.range.max_offset)
-        if self.time_ms is not None:
-            return client.offset_by_time(item.queue, self.time_ms)
-        return item.range.max_offset if self.at_end else item.range.min_offset
-
-
 @dataclass
 class _View:
     client: BlockingClient
@@ -146,12 +113,19 @@ class _View:
     positions: dict[QueueAddress, int] = field(default_factory=dict)
     ends: dict[QueueAddress, int] = field(default_factory=dict)
 
-    def open(self, topic: str, start: _Start) -> None:
+    def open(self, topic: str, start: Place) -> None:
         for item in self.client.queue_ranges(topic):
             committed = self.client.query_offset(self.group, item.queue) if self.group else None
-            position = start.in_queue(self.client, item) if committed is None else committed
+            position = self._begin(item, start) if committed is None else committed
             self.positions[item.queue] = max(position, item.range.min_offset)
             self.ends[item.queue] = item.range.max_offset
+
+    def _begin(self, item: BrokerQueueRange, start: Place) -> int:
+        held = item.range
+        found = start.in_queue(
+            held.min_offset, held.max_offset, lambda time_ms: self.client.offset_by_time(item.queue, time_ms)
+        )
+        return min(found, held.max_offset)
 
     def run(self, *, until_end: bool) -> int:
         last_s = time.monotonic()

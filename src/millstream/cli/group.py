@@ -11,6 +11,7 @@ from cyclopts.validators import Number
 
 from millstream.cli.moment import duration_ms, durations_ms, moment_ms, time_text
 from millstream.cli.options import Common, ExitCode
+from millstream.cli.place import EARLIEST, LATEST
 from millstream.cli.printer import Printer, Value, print_usage
 from millstream.client.blocking import BlockingClient
 from millstream.model.group import (
@@ -24,6 +25,7 @@ from millstream.model.group import (
 __all__ = ["create", "delete", "describe", "list_groups", "update"]
 
 _Attempts = Annotated[int, Parameter(validator=Number(gte=1, lte=MAX_GROUP_ATTEMPTS))]
+_FIRST_POSITIONS = {EARLIEST: FirstPosition.FIRST, LATEST: FirstPosition.LAST}
 _COLUMNS = ("group", "fifo", "max_attempts", "backoff", "first", "enabled")
 
 
@@ -34,7 +36,7 @@ def create(
     lite_exclusive: Annotated[bool, Parameter(negative="")] = False,
     max_attempts: _Attempts = DEFAULT_MAX_ATTEMPTS,
     backoff: str | None = None,
-    first: str = "first",
+    first: str = EARLIEST,
     common: Common = Common(),
 ) -> int:
     """Create a consumer group.
@@ -52,7 +54,7 @@ def create(
     backoff
         The waits before redeliveries: steps (1s,5s,1m; the last one repeats), or a curve (5s..2h*2).
     first
-        Where it begins in a queue that it has not read: first, last, or a time (2026-11-21T08:30, or 10m ago).
+        Where it begins in a queue that it has not read: earliest, latest, or a time (2026-11-21T08:30, or 10m ago).
     """
     try:
         config = _with_first(
@@ -89,7 +91,7 @@ def update(
     backoff
         The waits before redeliveries: steps (1s,5s,1m; the last one repeats), or a curve (5s..2h*2).
     first
-        Where it begins in a queue that it has not read: first, last, or a time.
+        Where it begins in a queue that it has not read: earliest, latest, or a time.
     enable
         Whether it receives messages; --disable stops it, what is in flight can still be acknowledged.
     """
@@ -172,9 +174,8 @@ def _show(config: GroupConfig, printer: Printer) -> None:
 
 
 def _values(config: GroupConfig) -> dict[str, Value]:
-    first = config.first_position.value
-    if config.first_position is FirstPosition.TIME:
-        first = time_text(config.first_time_ms) or "1970"
+    words = {position: word for word, position in _FIRST_POSITIONS.items()}
+    first = words.get(config.first_position) or time_text(config.first_time_ms) or "1970"
     values = (config.name, config.fifo, config.max_attempts, _backoff_text(config), first, config.enabled)
     return dict(zip(_COLUMNS, values, strict=True))
 
@@ -210,7 +211,8 @@ def _with_backoff(config: GroupConfig, text: str | None) -> GroupConfig:
 
 def _with_first(config: GroupConfig, text: str) -> GroupConfig:
     """The group with the first position of the text; ValueError."""
-    if text in (FirstPosition.FIRST.value, FirstPosition.LAST.value):
-        return replace(config, first_position=FirstPosition(text), first_time_ms=0)
+    word = _FIRST_POSITIONS.get(text)
+    if word is not None:
+        return replace(config, first_position=word, first_time_ms=0)
     first_ms = moment_ms(text, time.time_ns() // 1_000_000)
     return replace(config, first_position=FirstPosition.TIME, first_time_ms=first_ms)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass
 from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from millstream.cli.moment import moment_ms, time_text
+from millstream.cli.moment import time_text
 from millstream.cli.options import Common, ExitCode
+from millstream.cli.place import Place
 from millstream.cli.printer import Printer, Value, print_usage
 from millstream.client.blocking import BlockingClient
-from millstream.client.values import QueueAddress
 from millstream.model.errors import NameRefused
 from millstream.protocol.remoting.consumption import BrokerProgress
 
@@ -60,8 +59,7 @@ def reset(
     name: str,
     *,
     topic: str,
-    to: str | None = None,
-    to_offset: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
+    to: str,
     queue: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
     broker: str | None = None,
     yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="")] = False,
@@ -79,9 +77,7 @@ def reset(
     topic
         The topic.
     to
-        first, last, a time (2026-11-21T08:30), or so long ago (10m).
-    to_offset
-        An offset, instead of --to.
+        earliest, latest, an offset of each queue, a time (2026-11-21T08:30), or so long ago (10m).
     queue
         This queue only.
     broker
@@ -89,10 +85,8 @@ def reset(
     yes
         Do not ask.
     """
-    if (to is None) == (to_offset is None):
-        return print_usage("Give either --to or --to-offset.")
     try:
-        target = _Target(to, to_offset, _time_of(to))
+        target = Place.of(to)
     except ValueError as error:
         return print_usage(f"--to: {error}.")
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
@@ -110,31 +104,19 @@ def reset(
     return ExitCode.DONE
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
-    words: str | None
-    offset: int | None
-    time_ms: int
-
-    def in_queue(self, client: BlockingClient, queue: QueueAddress, item: BrokerProgress) -> int:
-        if self.offset is not None:
-            return self.offset
-        if self.words in ("first", "last"):
-            return item.progress.min_offset if self.words == "first" else item.progress.max_offset
-        return client.offset_by_time(queue, self.time_ms)
-
-
-def _time_of(words: str | None) -> int:
-    return 0 if words in (None, "first", "last") else moment_ms(words or "", time.time_ns() // 1_000_000)
-
-
 def _plan(
-    client: BlockingClient, name: str, topic: str, target: _Target, queue: int | None, broker: str | None
+    client: BlockingClient, name: str, topic: str, target: Place, queue: int | None, broker: str | None
 ) -> list[tuple[BrokerProgress, int]]:
     """What is to be put where; QUEUE_NOT_FOUND where no queue fits the options."""
     queues = {(one.broker_name, one.queue_id): one for one in client.queues(topic)}
+
+    def after(item: BrokerProgress) -> int:
+        held = item.progress
+        queue = queues[item.broker_name, held.queue_id]
+        return target.in_queue(held.min_offset, held.max_offset, lambda time_ms: client.offset_by_time(queue, time_ms))
+
     plan = [
-        (item, target.in_queue(client, queues[item.broker_name, item.progress.queue_id], item))
+        (item, after(item))
         for item in client.group_progress(name, topic)
         if queue in (None, item.progress.queue_id) and broker in (None, item.broker_name)
     ]
