@@ -154,6 +154,19 @@ async def test_over_a_crash_each_message_comes_exactly_once(
         assert stored == ["0", "1", "2", "3", "4"], "each once, but for what was recalled"
 
 
+async def test_a_start_delivers_what_was_due_before_it_without_a_failure(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with open_bench(tmp_path, clock=clock) as bench:
+        bench.broker.topics.create(TopicConfig("later", MessageType.DELAY))
+        await send(bench, "a", TIMER_DELAY_SEC="1")
+    clock.advance_ms(2_000)
+    failures: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+    async with running(tmp_path, clock=clock) as broker:
+        assert await arrivals(Bench(broker, clock)) == ["a"]
+    assert failures == []
+
+
 @pytest.mark.parametrize("wish", [{"TIMER_DELIVER_MS": "1"}, {"TIMER_DELAY_SEC": "9"}])
 async def test_a_received_mark_that_is_sent_again_ends_no_timer(tmp_path: Path, wish: dict[str, str]) -> None:
     clock = ManualClock()

@@ -131,7 +131,6 @@ class Broker:
             self.store.close()
             raise
         self._appender = Appender(self.store)
-        self._appender.on_visible = self._visible
         self._reader = reader = Reader(self.store)
         await self._start_timers()
         await self._start_transactions()
@@ -175,6 +174,8 @@ class Broker:
         )
         self.dead_letters = Redriver(reader, self._sender, self._redriven)
         self.positions = Positions(self.topics, self.groups, self._offsets, reader, self.polls, self.clock)
+        # Before this nobody waits; timers and transactions may have stored something already.
+        self._appender.on_visible = self._visible
         self._upkeep = Upkeep(self.store, self.topics, self._offsets, self._lite_expiry)
         self._upkeep.start(offset_save_interval_s=self.options.offset_save_interval_s)
 
