@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from crash.bit_rot import find_every_flip
 from crash.failing_disk import break_the_disk
+from crash.feature_kills import kill_inside_features
 from crash.malformed_input import send_malformed_input
 from crash.power_loss import cut_the_power
 from crash.programme import ProgrammeRun, Size, scratch_directory
@@ -37,6 +38,7 @@ PROGRAMMES = {
     "S2": Programme("bit-rot", find_every_flip),
     "S3": Programme("write-order", explore_write_orders),
     "S4": Programme("kill-loop", _kill_loop),
+    "S5": Programme("feature-kills", kill_inside_features),
     "S6": Programme("power-loss", cut_the_power),
     "S7": Programme("failing-disk", break_the_disk),
     "X1": Programme("malformed-input", send_malformed_input),

@@ -11,7 +11,10 @@ import msgspec
 
 __all__ = ["Event", "HistoryWriter", "Kind", "read_history"]
 
-Kind = Literal["invoke", "ok", "fail", "unknown", "delivered", "ack", "acked", "fault", "healed"]
+Kind = Literal[
+    "invoke", "ok", "fail", "unknown", "delivered", "ack", "acked", "fault", "healed",
+    "recall", "recalled", "not-recalled", "end", "ended", "saving", "saved",
+]  # fmt: skip
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -19,7 +22,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     A producer writes `invoke` before it sends and then `ok`, `fail` (surely not stored) or `unknown`. A consumer writes
     `delivered`, `ack` before it acknowledges and `acked` after the answer. Whoever breaks something writes `fault`, and
-    `healed` once the product should serve again.
+    `healed` once the product should serve again. S5 writes as well `recall` and how it ended, `end` of a transaction
+    (with the resolution as its lane) and `ended`, and for the offsets `saving` when they are read and `saved`.
     """
 
     at_s: float

@@ -12,7 +12,7 @@ from crash.programme import ProgrammeRun, Size
 
 SEED = 20
 WORKERS = 2
-BY_LENGTH = ("X2", "S3", "S1", "S4", "S6", "S2", "X1", "S7")
+BY_LENGTH = ("X2", "S3", "S1", "S5", "S4", "S6", "S2", "X1", "S7")
 """The longest first, so that none is waited for alone."""
 
 Counts = dict[str, int | float]
@@ -56,6 +56,12 @@ def test_s4_a_server_killed_under_load_loses_and_alters_nothing(passed: Passed) 
     counts = passed("S4")
     assert counts["kills"] >= 10
     assert counts["acknowledged"] >= 500
+
+
+def test_s5_a_broker_killed_inside_its_features_finishes_each_message_once(passed: Passed) -> None:
+    counts = passed("S5")
+    assert counts["kills"] >= 25
+    assert min(counts[what] for what in ("acknowledged", "recalled", "committed", "delivered_again")) > 0
 
 
 def test_s6_power_failures_cost_sync_flush_nothing_and_async_flush_its_window_at_most(passed: Passed) -> None:
