@@ -135,6 +135,8 @@ def check_message(message: OutgoingMessage, topic: TopicConfig) -> None:
 
 def check_user_properties(user: Mapping[str, str]) -> None:
     """Refuse user properties, before they are joined with the reserved ones: number, names and characters."""
+    if not user:
+        return
     if len(user) > MAX_USER_PROPERTIES:
         raise MessageRefused(
             "PROPERTIES_TOO_LARGE", f"The message has {len(user)} user properties; the limit is {MAX_USER_PROPERTIES}."

@@ -9,7 +9,7 @@ from millstream.model.errors import MillstreamError
 from millstream.protocol.grpc import messages as m
 from millstream.proxy.grpc.call import Call
 from millstream.proxy.grpc.duration import duration_ms
-from millstream.proxy.grpc.status import internal_error, ok, status_of
+from millstream.proxy.grpc.status import OK, internal_error, ok, status_of
 from millstream.proxy.processor import Processor
 
 __all__ = ["AckHandlers"]
@@ -77,4 +77,4 @@ class AckHandlers:
         except Exception:  # noqa: BLE001 - one entry's failure must not hide what became of the others
             _log.exception("an acknowledgement for group %s failed", request.group.name)
             return internal_error()
-        return ok()
+        return OK

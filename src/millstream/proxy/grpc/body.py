@@ -23,13 +23,14 @@ _log = logging.getLogger(__name__)
 MAX_UNPACKED_BYTES = 64 * 1024 * 1024
 """Bytes of an unpacked body at most; a body that would grow beyond is delivered as it is stored."""
 
+_COMPRESSED = int(SystemFlag.COMPRESSED)
 _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 
 
 def plain_body(message: StoredMessage) -> bytes:
     """The body, unpacked if its record says that it is compressed (gzip, zlib, lz4 frame or zstd, told by its first
     bytes). A body that cannot be unpacked is delivered as it is stored: refusing it would stop its queue."""
-    if not message.system_flag & SystemFlag.COMPRESSED:
+    if not int(message.system_flag) & _COMPRESSED:
         return message.body
     try:
         unpacked = _unpack(message.body)

@@ -12,7 +12,7 @@ from millstream.protocol.grpc import messages as m
 from millstream.protocol.record import offset_message_id
 from millstream.proxy.grpc.body import md5_text, plain_body
 from millstream.proxy.grpc.call import Call
-from millstream.proxy.grpc.duration import duration, duration_ms, timestamp, timestamp_ms
+from millstream.proxy.grpc.duration import duration_ms, set_duration, set_timestamp, timestamp_ms
 from millstream.proxy.submission import Submission
 
 __all__ = ["MESSAGE_TYPES", "delivery", "shown", "submission"]
@@ -66,54 +66,72 @@ def _recovery_ms(system: m.SystemProperties) -> int | None:
     return duration_ms(system.orphaned_transaction_recovery_duration) or None
 
 
-def delivery(popped: PoppedMessage, topic: m.Resource) -> m.Message:
-    """A message as a consumer receives it; `topic` is the name by which the consumer asked."""
-    message = shown(popped.message, topic)
-    system = message.system_properties
+def delivery(popped: PoppedMessage, topic: m.Resource) -> m.ReceiveMessageResponse:
+    """The frame with a message as a consumer receives it; `topic` is the name by which the consumer asked."""
+    frame = m.ReceiveMessageResponse()
+    _show(popped.message, topic, frame.message)
+    system = frame.message.system_properties
     system.receipt_handle = popped.handle.encode()
-    system.invisible_duration.CopyFrom(duration(popped.handle.invisible_ms))
+    set_duration(system.invisible_duration, popped.handle.invisible_ms)
     system.delivery_attempt = max(popped.delivery_attempt, 1)
-    return message
+    return frame
 
 
 def shown(stored: StoredMessage, topic: m.Resource) -> m.Message:
     """A message as a client reads it, without a receipt handle: nobody can acknowledge it."""
+    message = m.Message()
+    _show(stored, topic, message)
+    return message
+
+
+def _show(stored: StoredMessage, topic: m.Resource, message: m.Message) -> None:
+    """Fill an empty message in its place: a part that is made alone is copied when it is put in, the body too."""
+    held, system = stored.properties, message.system_properties
     body = plain_body(stored)
-    system = m.SystemProperties(
-        keys=stored.keys,
-        message_id=stored.message_id or _place_id(stored),
-        body_digest=m.Digest(type=m.MD5, checksum=md5_text(body)),
-        body_encoding=m.IDENTITY,
-        message_type=_stored_type(stored),
-        born_timestamp=timestamp(stored.born_timestamp_ms),
-        born_host=stored.properties.get(properties.BORN_HOST) or stored.born_host.host,
-        store_timestamp=timestamp(stored.store_timestamp_ms),
-        store_host=f"{stored.store_host.host}:{stored.store_host.port}",
-        queue_id=stored.queue_id,
-        queue_offset=stored.queue_offset,
-        # The Python client's nack loops for ever over an attempt below 1.
-        delivery_attempt=1,
-        tag=stored.tag,
-        message_group=stored.properties.get(properties.MESSAGE_GROUP),
-        priority=stored.priority,
-        lite_topic=stored.properties.get(properties.LITE_TOPIC),
-        trace_context=stored.properties.get(properties.TRACE_CONTEXT),
-        dead_letter_queue=_origin(stored),
-    )
-    return m.Message(topic=topic, user_properties=stored.user_properties, system_properties=system, body=body)
+    message.topic.CopyFrom(topic)
+    message.body = body
+    user_properties = stored.user_properties
+    if user_properties:
+        message.user_properties.update(user_properties)
+    if stored.keys:
+        system.keys.extend(stored.keys)
+    system.message_id = stored.message_id or _place_id(stored)
+    system.body_digest.type = m.MD5
+    system.body_digest.checksum = md5_text(body)
+    system.body_encoding = m.IDENTITY
+    system.message_type = _stored_type(stored)
+    set_timestamp(system.born_timestamp, stored.born_timestamp_ms)
+    system.born_host = held.get(properties.BORN_HOST) or stored.born_host.host
+    set_timestamp(system.store_timestamp, stored.store_timestamp_ms)
+    system.store_host = f"{stored.store_host.host}:{stored.store_host.port}"
+    system.queue_id = stored.queue_id
+    system.queue_offset = stored.queue_offset
+    # The Python client's nack loops for ever over an attempt below 1.
+    system.delivery_attempt = 1
+    _show_optional(stored, system)
+
+
+def _show_optional(stored: StoredMessage, system: m.SystemProperties) -> None:
+    """What a message may have; clients ask whether it is there."""
+    held = stored.properties
+    if stored.tag is not None:
+        system.tag = stored.tag
+    if (group := held.get(properties.MESSAGE_GROUP)) is not None:
+        system.message_group = group
+    if (priority := stored.priority) is not None:
+        system.priority = priority
+    if (lite_topic := held.get(properties.LITE_TOPIC)) is not None:
+        system.lite_topic = lite_topic
+    if (trace_context := held.get(properties.TRACE_CONTEXT)) is not None:
+        system.trace_context = trace_context
+    if (origin := held.get(ORIGIN_TOPIC)) is not None:
+        system.dead_letter_queue.topic = origin
+        system.dead_letter_queue.message_id = held.get(ORIGIN_MESSAGE_ID, "")
 
 
 def _place_id(stored: StoredMessage) -> str:
     """An id for a message whose sender gave it none, as rows of the bulk lane: no two have the same place."""
     return f"{offset_message_id(stored.store_host, stored.log_offset)}{stored.queue_offset:016X}"
-
-
-def _origin(stored: StoredMessage) -> m.DeadLetterQueue | None:
-    """Where a dead letter comes from; None for all other messages."""
-    topic = stored.properties.get(ORIGIN_TOPIC)
-    if topic is None:
-        return None
-    return m.DeadLetterQueue(topic=topic, message_id=stored.properties.get(ORIGIN_MESSAGE_ID))
 
 
 def _stored_type(stored: StoredMessage) -> m.MessageType:

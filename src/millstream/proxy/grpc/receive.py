@@ -11,7 +11,7 @@ from millstream.proxy.grpc.call import Call
 from millstream.proxy.grpc.convert import delivery
 from millstream.proxy.grpc.duration import duration_ms, timestamp
 from millstream.proxy.grpc.filter import message_filter
-from millstream.proxy.grpc.status import ok
+from millstream.proxy.grpc.status import OK
 from millstream.proxy.processor import Processor, Receive
 
 __all__ = ["ANSWER_MARGIN_S", "MAX_POLLING_S", "MIN_PUSH_POLLING_S", "ReceiveHandlers", "polling_ms"]
@@ -61,9 +61,9 @@ class ReceiveHandlers:
         handed_over = False
         try:
             with self._processor.answers.handing_over(call.client_id, popped):
-                yield m.ReceiveMessageResponse(status=ok())
+                yield m.ReceiveMessageResponse(status=OK)
                 for one in popped:
-                    yield m.ReceiveMessageResponse(message=delivery(one, request.message_queue.topic))
+                    yield delivery(one, request.message_queue.topic)
                 yield m.ReceiveMessageResponse(delivery_timestamp=timestamp(self._clock.now_ms()))
                 handed_over = True
         finally:

@@ -8,7 +8,7 @@ from millstream.model.transaction import Resolution
 from millstream.protocol.grpc import messages as m
 from millstream.proxy.grpc.call import Call
 from millstream.proxy.grpc.convert import submission
-from millstream.proxy.grpc.status import ok
+from millstream.proxy.grpc.status import OK, ok
 from millstream.proxy.processor import Processor
 
 __all__ = ["SendHandlers"]
@@ -25,17 +25,17 @@ class SendHandlers:
     async def send_message(self, call: Call, request: m.SendMessageRequest) -> m.SendMessageResponse:
         """One entry per message, with the id that the producer gave it (also as its transaction id)."""
         receipts = await self._processor.send([submission(message, call) for message in request.messages])
-        entries = [
-            m.SendResultEntry(
-                status=ok(),
-                message_id=message.system_properties.message_id,
-                transaction_id=message.system_properties.message_id,
+        response = m.SendMessageResponse(status=OK)
+        for message, receipt in zip(request.messages, receipts, strict=True):
+            message_id = message.system_properties.message_id
+            response.entries.add(
+                status=OK,
+                message_id=message_id,
+                transaction_id=message_id,
                 offset=receipt.queue_offset,
-                recall_handle=_recall_handle(message, receipt),
+                recall_handle="" if receipt.due_ms is None else _recall_handle(message, receipt.due_ms, receipt),
             )
-            for message, receipt in zip(request.messages, receipts, strict=True)
-        ]
-        return m.SendMessageResponse(status=ok(), entries=entries)
+        return response
 
     async def recall_message(self, call: Call, request: m.RecallMessageRequest) -> m.RecallMessageResponse:
         """Take a delayed message back, so that it is never delivered."""
@@ -55,9 +55,7 @@ class SendHandlers:
         return m.EndTransactionResponse(status=ok())
 
 
-def _recall_handle(message: m.Message, receipt: SendReceipt) -> str:
+def _recall_handle(message: m.Message, due_ms: int, receipt: SendReceipt) -> str:
     """Only a message that waits can be recalled."""
-    if receipt.due_ms is None:
-        return ""
-    handle = RecallHandle(message.topic.name, receipt.broker_name, receipt.due_ms, message.system_properties.message_id)
+    handle = RecallHandle(message.topic.name, receipt.broker_name, due_ms, message.system_properties.message_id)
     return handle.encode()

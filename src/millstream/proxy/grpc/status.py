@@ -7,7 +7,7 @@ from google.protobuf.message import Message
 from millstream.model.errors import MillstreamError
 from millstream.protocol.grpc import messages as m
 
-__all__ = ["CODES", "internal_error", "ok", "status_of", "topic_of"]
+__all__ = ["CODES", "OK", "internal_error", "ok", "status_of", "topic_of"]
 
 CODES: dict[str, m.Code] = {
     "TOPIC_NOT_FOUND": m.TOPIC_NOT_FOUND,
@@ -64,6 +64,10 @@ CODES: dict[str, m.Code] = {
     "UNREACHABLE": m.PROXY_TIMEOUT,
 }
 """Catalogue name -> code. A name that is not here is a failure of the server: INTERNAL_SERVER_ERROR."""
+
+
+OK = m.Status(code=m.OK, message="OK")
+"""Success, for a response that is being made: a message copies the parts it is made of. Never to be changed."""
 
 
 def ok(message: str = "OK") -> m.Status:
