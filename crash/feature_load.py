@@ -11,7 +11,7 @@ import random
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +72,8 @@ class FeatureLoad:
             save(table, encoded)
             writer.write("saved", f"{self._life}.{encoded.number}", lane=self._life)
 
-        OffsetTable.encode = noted_encode  # type: ignore[method-assign]
-        OffsetTable.save_encoded = noted_save  # type: ignore[method-assign]
+        setattr(OffsetTable, "encode", noted_encode)  # noqa: B010 - a method of its class is replaced on purpose
+        setattr(OffsetTable, "save_encoded", noted_save)  # noqa: B010
 
     def prepare(self) -> None:
         """Make the topics and the group, if they are not there."""
@@ -103,9 +103,9 @@ class FeatureLoad:
             await one(f"{one.__name__[1:]}.{self._life}.{number}")
             await asyncio.sleep(_PAUSE_S)
 
-    async def _send(self, topic: str, name: str, due_ms: int = 0, **more: str) -> None:
+    async def _send(self, topic: str, name: str, due_ms: int = 0, more: Mapping[str, str] | None = None) -> None:
         body = name.encode() + b" " + b"x" * self._random.randrange(200)
-        held = {names.UNIQUE_KEY: name, **more}
+        held = {names.UNIQUE_KEY: name, **(more or {})}
         due_s = time.monotonic() + due_ms / 1000 if due_ms else 0.0
         if due_ms:
             held["TIMER_DELIVER_MS"] = str(self._broker.clock.now_ms() + due_ms)
@@ -129,7 +129,7 @@ class FeatureLoad:
                 self._sent.write("recalled", name)
 
     async def _transaction(self, name: str) -> None:
-        await self._send(TRANSACTIONAL, name, **{names.TRANSACTION: "true"})
+        await self._send(TRANSACTIONAL, name, more={names.TRANSACTION: "true"})
         if self._random.random() < 0.9:
             await self.end(name, self._random.choice((Resolution.COMMIT, Resolution.ROLLBACK)))
 
