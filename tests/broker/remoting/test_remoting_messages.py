@@ -96,6 +96,19 @@ async def test_a_transaction_that_could_not_be_ended_here_is_refused(
     assert servers.broker.transactions.pending == 0
 
 
+@pytest.mark.parametrize(("attributes", "properties"), [({}, ""), ({"queue.type": "BatchCQ"}, "UNIQ_KEY\x01B\x02")])
+async def test_a_transaction_within_a_batch_is_refused_with_the_batch(
+    connection: RemotingConnection, servers: Servers, attributes: dict[str, str], properties: str
+) -> None:
+    servers.broker.topics.create(TopicConfig("mixed", MessageType.MIXED, attributes=attributes))
+    items = [{"UNIQ_KEY": "K0"}, {"UNIQ_KEY": "K1", "TRAN_MSG": "true"}]
+    body = b"".join(encode_batch_item(b"x", item) for item in items)
+    answer = await ask(connection, 320, {**SHORT, "b": "mixed", "m": "true", "i": properties}, body)
+    assert "MS-3208" in answer.remark
+    assert servers.broker.transactions.pending == 0
+    assert all(not held.max_offset for held in servers.broker.queue_ranges("mixed"))
+
+
 async def test_queue_minus_one_lets_the_broker_choose_in_turn(connection: RemotingConnection) -> None:
     answers = [await ask(connection, 310, {**SHORT, "e": "-1"}, b"x") for _ in range(4)]
     assert sorted(answer.ext["queueId"] for answer in answers) == ["0", "1", "2", "3"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -70,14 +70,17 @@ class SendHandlers:
         first = _message(command, connection, names)
         if not is_batch:
             return self._gathering.add(first, partial(_answer, command, first.topic))
+        items = decode_batch(command.body)
+        for _, properties, _ in items:
+            _check_no_transaction(properties)
         if UNIQUE_KEY in first.properties and self._holds_batches(first.topic):
-            return self._send_whole(command, first)
+            return self._send_whole(command, first, len(items))
         messages = [
             OutgoingMessage(
                 first.topic, body, properties, queue_id=first.queue_id, system_flag=first.system_flag, flag=flag,
                 born_timestamp_ms=first.born_timestamp_ms, born_host=first.born_host,
             )
-            for body, properties, flag in decode_batch(command.body)
+            for body, properties, flag in items
         ]  # fmt: skip
         return self._gathering.add_batch(messages, partial(_batch_answer, command))
 
@@ -95,10 +98,12 @@ class SendHandlers:
         found = self._broker.topics.find(topic)
         return found is not None and found.holds_batches
 
-    def _send_whole(self, command: RemotingCommand, first: OutgoingMessage) -> Awaitable[RemotingCommand]:
+    def _send_whole(
+        self, command: RemotingCommand, first: OutgoingMessage, message_count: int
+    ) -> Awaitable[RemotingCommand]:
         """Store the batch as one record, as RocketMQ does where the batch has an id of its own."""
         flags = SystemFlag(int(first.system_flag) | SystemFlag.INNER_BATCH | SystemFlag.NEED_UNWRAP)
-        batch = replace(first, system_flag=flags, message_count=len(decode_batch(command.body)))
+        batch = replace(first, system_flag=flags, message_count=message_count)
         batch_id = first.properties[UNIQUE_KEY]
 
         def answer(receipts: list[SendReceipt]) -> RemotingCommand:
@@ -154,13 +159,7 @@ def _message(command: RemotingCommand, connection: Connection, names: _Names) ->
         )
     stored = ext.get(names.properties)
     properties = decode_properties(stored.encode()) if stored else {}
-    if system_flag & _TRANSACTION_FLAGS or properties.get(TRANSACTION) == "true":
-        # Without END_TRANSACTION (37) it could never end: better refused than held back for ever.
-        raise MessageRefused(
-            "UNSUPPORTED_FEATURE",
-            "Transactions are not offered on this port.",
-            remedy="Use a gRPC client (RocketMQ 5).",
-        )
+    _check_no_transaction(properties, system_flag)
     return OutgoingMessage(
         topic,
         command.body,
@@ -173,3 +172,13 @@ def _message(command: RemotingCommand, connection: Connection, names: _Names) ->
         connection.peer,
         reconsume_times,
     )
+
+
+def _check_no_transaction(properties: Mapping[str, str], system_flag: int = 0) -> None:
+    """Refuse a half message: without END_TRANSACTION (37) it could never end, and would be held back for ever."""
+    if system_flag & _TRANSACTION_FLAGS or properties.get(TRANSACTION) == "true":
+        raise MessageRefused(
+            "UNSUPPORTED_FEATURE",
+            "Transactions are not offered on this port.",
+            remedy="Use a gRPC client (RocketMQ 5).",
+        )
