@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from pathlib import Path
 
 import pytest
 
-from millstream.broker.offsets import OffsetTable
+from millstream.broker.offsets import MAX_ENCODED_A_TURN, OffsetTable
 from millstream.model.errors import StoreError
 from millstream.store.snapshot import Snapshot
 
@@ -62,6 +63,65 @@ def test_an_older_text_never_replaces_a_newer_one(tmp_path: Path) -> None:
     table.save()
     table.save_encoded(older)
     assert open_table(tmp_path).committed("g", "t", 0) == 8
+
+
+def many_queues(directory: Path) -> OffsetTable:
+    table = open_table(directory)
+    for queue_id in range(3 * MAX_ENCODED_A_TURN):
+        table.commit("g", "t", queue_id, 7)
+    return table
+
+
+async def test_while_many_queues_are_saved_others_get_their_turn(tmp_path: Path) -> None:
+    table = many_queues(tmp_path)
+    saving = asyncio.create_task(table.save_in_turns())
+    for offset in (8, 9):
+        await asyncio.sleep(0)
+        table.commit("g", "t", 3 * MAX_ENCODED_A_TURN - 1, offset)
+    await saving
+    restored = open_table(tmp_path)
+    assert len(restored.places("g")) == 3 * MAX_ENCODED_A_TURN
+    assert restored.committed("g", "t", 3 * MAX_ENCODED_A_TURN - 1) == 9
+
+
+async def test_a_position_that_becomes_a_ledger_during_a_save_is_saved(tmp_path: Path) -> None:
+    table = many_queues(tmp_path)
+    last = 3 * MAX_ENCODED_A_TURN - 1
+    saving = asyncio.create_task(table.save_in_turns())
+    await asyncio.sleep(0)
+    table.open_ledger("g", "t", last, fifo=False, first_offset=0)
+    await saving
+    assert open_table(tmp_path).committed("g", "t", last) == 7
+    assert table.is_changed
+
+
+async def test_what_is_forgotten_and_saved_during_a_save_does_not_come_back(tmp_path: Path) -> None:
+    table = many_queues(tmp_path)
+    table.commit("g", "gone", 0, 5)
+    saving = asyncio.create_task(table.save_in_turns())
+    await asyncio.sleep(0)
+    table.forget(topic="gone")
+    table.save()
+    await saving
+    assert open_table(tmp_path).committed("g", "gone", 0) is None
+    assert table.is_changed
+
+
+async def test_a_change_that_only_the_older_of_two_saves_saw_is_saved_again(tmp_path: Path) -> None:
+    table = many_queues(tmp_path)
+    last = 3 * MAX_ENCODED_A_TURN
+    ledger = table.open_ledger("g", "t", last, fifo=False, first_offset=0)
+    saving = asyncio.create_task(table.save_in_turns())
+    await asyncio.sleep(0)
+    table.save()
+    ledger.deliver(0, 100, 50)
+    await saving
+    assert table.is_changed
+    await table.save_in_turns()
+    assert not table.is_changed
+    saved = open_table(tmp_path).ledger("g", "t", last)
+    assert saved is not None
+    assert saved.in_flight == ledger.in_flight
 
 
 def test_a_failed_save_is_asked_for_again(tmp_path: Path) -> None:
@@ -141,7 +201,7 @@ def test_the_saved_form_can_be_read_by_a_person(tmp_path: Path) -> None:
                     "3": {"committed": 7},
                     "4": {
                         "committed": 0,
-                        "ledger": {"cursor": 1, "fifo": True, "in_flight": [[0, 100, 50, 150, 1, False, 0, 0]]},
+                        "ledger": {"cursor": 1, "fifo": True, "in_flight": [[0, 100, 50, 150, 1, False, 0, 0, 0]]},
                     },
                 }
             }

@@ -86,7 +86,7 @@ class LiteExpiry:
         try:
             self.offsets.forget_topics(self.lite_topics.leaving)
             # On the disk before the queues go: a lite topic of that name must not inherit offsets after a crash.
-            await asyncio.to_thread(self.offsets.save_encoded, self.offsets.encode())
+            await self.offsets.save_in_turns()
             await asyncio.to_thread(self.store.delete_topics, names)
             self.lite_topics.remove(names)
         finally:

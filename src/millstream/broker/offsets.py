@@ -1,11 +1,12 @@
 """How far each group is in each queue: offsets that readers commit, and the ledgers of groups that pop.
 
-Both are one document, so that a restart finds them as of one moment. What happened after the last save is delivered
-again, never lost.
+Both are one document, in which each queue is as of one moment. What happened after the last save is delivered again,
+never lost.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
@@ -21,12 +22,15 @@ from millstream.model.errors import StoreError
 from millstream.model.lite import LITE_PREFIX
 from millstream.store.snapshot import Snapshot
 
-__all__ = ["EncodedOffsets", "GroupPosition", "OffsetTable", "QueueKey"]
+__all__ = ["MAX_ENCODED_A_TURN", "EncodedOffsets", "GroupPosition", "OffsetTable", "QueueKey"]
 
 _log = logging.getLogger(__name__)
 
 QueueKey = tuple[str, str, int]
 """Group, topic and queue."""
+
+MAX_ENCODED_A_TURN = 512
+"""Queues and deliveries that are encoded before others get their turn; one queue is never parted."""
 
 _VERSION = 1
 
@@ -50,9 +54,18 @@ class _Document(Document):
     groups: dict[str, dict[str, dict[int, _QueueDocument]]]
 
 
+_EncodedQueues = dict[str, dict[str, dict[int, msgspec.Raw]]]
+
+
+class _EncodedDocument(Document):
+    """The same with a text for each queue."""
+
+    groups: _EncodedQueues
+
+
 @dataclass(frozen=True, slots=True)
 class EncodedOffsets:
-    """The text of all offsets at one moment; a higher number is a later one."""
+    """The text of all offsets; a higher number was begun later."""
 
     number: int
     text: bytes
@@ -206,18 +219,49 @@ class OffsetTable:
 
     def encode(self) -> EncodedOffsets:
         """What is to be saved; what changes from here on makes `is_changed` true again."""
-        groups: dict[str, dict[str, dict[int, _QueueDocument]]] = {}
-        for (group, topic, queue_id), committed in self._committed.items():
-            groups.setdefault(group, {}).setdefault(topic, {})[queue_id] = _QueueDocument(
-                committed, was_reset=(group, topic, queue_id) in self._resets
-            )
-        for (group, topic, queue_id), ledger in self._ledgers.items():
-            queues = groups.setdefault(group, {}).setdefault(topic, {})
-            queues[queue_id] = _QueueDocument(ledger.committed, _ledger_document(ledger))
-            ledger.changed = False
+        queues: _EncodedQueues = {}
+        number, keys = self._begin_encoding()
+        for key in keys:
+            self._encode_queue(key, queues)
+        return _encoded(number, queues)
+
+    async def save_in_turns(self) -> None:
+        """Put everything on the disk beside other work: however many queues there are, nobody waits for all of them.
+
+        Raises as `save_encoded`.
+        """
+        queues: _EncodedQueues = {}
+        number, keys = self._begin_encoding()
+        done = 0
+        for key in keys:
+            done += self._encode_queue(key, queues)
+            if done >= MAX_ENCODED_A_TURN:
+                done = 0
+                await asyncio.sleep(0)
+        if number != self._encodings:
+            # Of two encodings at once the one that is saved need not have the newest of each queue.
+            self._changed = True
+        await asyncio.to_thread(self.save_encoded, _encoded(number, queues))
+
+    def _begin_encoding(self) -> tuple[int, list[QueueKey]]:
         self._changed = False
         self._encodings += 1
-        return EncodedOffsets(self._encodings, encode_document(_Document(version=_VERSION, groups=groups)))
+        return self._encodings, [*self._committed, *self._ledgers]
+
+    def _encode_queue(self, key: QueueKey, queues: _EncodedQueues) -> int:
+        """Enter a queue as it is now, if it is still there; how much there was to encode."""
+        ledger = self._ledgers.get(key)
+        if ledger is not None:
+            held = _QueueDocument(ledger.committed, _ledger_document(ledger))
+            ledger.changed = False
+        elif key in self._committed:
+            held = _QueueDocument(self._committed[key], was_reset=key in self._resets)
+        else:
+            return 1
+        group, topic, queue_id = key
+        text = msgspec.Raw(msgspec.json.encode(held))
+        queues.setdefault(group, {}).setdefault(topic, {})[queue_id] = text
+        return 1 + (len(held.ledger.in_flight) if held.ledger else 0)
 
     def save_encoded(self, encoded: EncodedOffsets) -> None:
         """Put what `encode` gave on the disk, unless something newer is there; may run in another thread.
@@ -272,6 +316,10 @@ class OffsetTable:
 
 def _ledger_document(ledger: Ledger) -> _LedgerDocument:
     return _LedgerDocument(ledger.cursor, isinstance(ledger, FifoLedger), ledger.in_flight, ledger.floor_ms)
+
+
+def _encoded(number: int, queues: _EncodedQueues) -> EncodedOffsets:
+    return EncodedOffsets(number, encode_document(_EncodedDocument(version=_VERSION, groups=queues)))
 
 
 def _rows(document: _Document) -> Iterator[tuple[QueueKey, _QueueDocument]]:

@@ -67,7 +67,7 @@ class Upkeep:
 
     async def _save_offsets(self) -> None:
         if self._offsets.is_changed:
-            await asyncio.to_thread(self._offsets.save_encoded, self._offsets.encode())
+            await self._offsets.save_in_turns()
 
     async def _every(self, interval_s: float, act: Callable[[], Awaitable[None]]) -> None:
         while not self._closing.is_set():
