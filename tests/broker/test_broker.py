@@ -131,14 +131,14 @@ async def test_a_look_at_the_queues_gives_their_ends_and_last_times(bench: Bench
     bench.clock.advance_ms(5)
     stored_ms = bench.clock.now_ms()
     await bench.send("c", queue_id=3)
-    assert bench.broker.queue_ranges("t") == [
+    assert bench.broker.queues.ranges("t") == [
         QueueRange(0, 0, 0, 0),
         QueueRange(1, 0, 2, stored_ms - 5),
         QueueRange(2, 0, 0, 0),
         QueueRange(3, 0, 1, stored_ms),
     ]
     with pytest.raises(NameRefused):
-        bench.broker.queue_ranges("nowhere")
+        bench.broker.queues.ranges("nowhere")
 
 
 async def test_an_offset_can_be_found_by_time(bench: Bench) -> None:
@@ -146,10 +146,10 @@ async def test_an_offset_can_be_found_by_time(bench: Bench) -> None:
         await bench.send(body)
         bench.clock.advance_ms(10)
     begin_ms = bench.clock.now_ms() - 30
-    assert bench.broker.offset_by_time("t", 0, begin_ms + 5) == 1
-    assert bench.broker.offset_by_time("t", 0, begin_ms + 10, upper=True) == 1
+    assert bench.broker.queues.offset_by_time("t", 0, begin_ms + 5) == 1
+    assert bench.broker.queues.offset_by_time("t", 0, begin_ms + 10, upper=True) == 1
     with pytest.raises(NameRefused) as refused:
-        bench.broker.offset_by_time("t", 4, begin_ms)
+        bench.broker.queues.offset_by_time("t", 4, begin_ms)
     assert refused.value.name == "QUEUE_NOT_FOUND"
 
 

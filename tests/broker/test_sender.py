@@ -46,7 +46,7 @@ async def test_nothing_of_a_send_is_stored_if_one_message_is_refused(bench: Benc
     with pytest.raises(MessageRefused) as refused:
         await bench.broker.send([good, OutgoingMessage("t", b"", {}, queue_id=0)])
     assert refused.value.name == "BODY_EMPTY"
-    assert bench.broker.queue_ranges("t")[0].max_offset == 0
+    assert bench.broker.queues.ranges("t")[0].max_offset == 0
 
 
 async def test_a_send_without_messages_or_topic_is_refused(bench: Bench) -> None:

@@ -9,7 +9,6 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from millstream.broker.dead_letters import DeadLetters
-from millstream.broker.delay import TIMER_TOPIC
 from millstream.broker.groups import GroupRegistry
 from millstream.broker.lite_expiry import LiteExpiry
 from millstream.broker.lite_popper import LitePopper
@@ -20,6 +19,7 @@ from millstream.broker.pop import MAX_IN_FLIGHT
 from millstream.broker.popper import Popper
 from millstream.broker.positions import Positions
 from millstream.broker.puller import Puller
+from millstream.broker.queues import Queues
 from millstream.broker.reader import Reader
 from millstream.broker.redrive import Redriver
 from millstream.broker.redriven import RedrivenTable
@@ -31,10 +31,10 @@ from millstream.broker.topics import RETRY_PREFIX, TopicRegistry
 from millstream.broker.transactions import TransactionOptions, Transactions
 from millstream.broker.upkeep import Upkeep
 from millstream.model.clock import Clock, SystemClock
-from millstream.model.errors import MessageRefused, NameRefused, StartRefused
+from millstream.model.errors import StartRefused
 from millstream.model.group import GroupConfig
 from millstream.model.lite import LiteSync, bind_topic_of
-from millstream.model.message import Address, OutgoingMessage, StoredMessage
+from millstream.model.message import Address, OutgoingMessage
 from millstream.model.operations import (
     AckRequest,
     ChangeInvisibleRequest,
@@ -43,13 +43,11 @@ from millstream.model.operations import (
     PullRequest,
     PullResult,
     PullStatus,
-    QueueRange,
     SendReceipt,
 )
 from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import Permission, TopicConfig
 from millstream.model.transaction import Resolution
-from millstream.protocol.record import decode_record
 from millstream.protocol.trace import TRACE_TOPIC
 from millstream.store.appender import Appender
 from millstream.store.message_store import MessageStore, PendingRecord, StoreOptions
@@ -58,8 +56,6 @@ from millstream.store.snapshot import Snapshot
 __all__ = ["Broker", "BrokerOptions"]
 
 DEFAULT_ADDRESS = Address("127.0.0.1", 10911)
-
-_EVER = 1 << 62
 
 MemberSource = Callable[[str], Iterable[tuple[str, str, str, int, str]]]
 """The members of a group: client id, address, language, version and protocol."""
@@ -131,6 +127,7 @@ class Broker:
             self.store.close()
             raise
         self._appender = Appender(self.store)
+        self.queues = Queues(self.topics, self.store)
         self._reader = reader = Reader(self.store)
         await self._start_timers()
         await self._start_transactions()
@@ -302,7 +299,7 @@ class Broker:
 
         Raises TOPIC_NOT_FOUND, QUEUE_NOT_FOUND, GROUP_NOT_FOUND.
         """
-        self._check_queue(topic, queue_id)
+        self.queues.check(topic, queue_id)
         self.groups.ensure(group)
         self._offsets.commit(group, topic, queue_id, queue_offset)
 
@@ -311,7 +308,7 @@ class Broker:
 
         Raises TOPIC_NOT_FOUND, QUEUE_NOT_FOUND.
         """
-        self._check_queue(topic, queue_id)
+        self.queues.check(topic, queue_id)
         return self._reader.first_offset(group, topic, queue_id)
 
     async def find_by_key(
@@ -331,47 +328,8 @@ class Broker:
         await self._appender.append_many([PendingRecord(message, 0) for message in messages])
 
     async def recall(self, topic: str, message_id: str) -> None:
-        """Take a delayed message back, so that it is never delivered. Raises TOPIC_NOT_FOUND, MESSAGE_NOT_FOUND."""
-        self.topics.get(topic)
-        for record in await self.find_waiting(message_id):
-            if record.properties.get("REAL_TOPIC") == topic and await self.timers.cancel(record.queue_offset):
-                return
-        raise MessageRefused(
-            "MESSAGE_NOT_FOUND", f"No message {message_id[:80]!r} for the topic {topic!r} waits for its time."
-        )
-
-    async def find_waiting(self, message_id: str) -> list[StoredMessage]:
-        """The records of the timer topic with the message id."""
-        found = await asyncio.to_thread(self.store.find_by_key, TIMER_TOPIC, message_id, 0, _EVER)
-        return [decode_record(record) for record in found]
-
-    def queue_ranges(self, topic: str) -> list[QueueRange]:
-        """What can be read of each queue, all as of one moment. Raises TOPIC_NOT_FOUND."""
-        store = self.store
-        return [
-            QueueRange(
-                queue_id,
-                store.min_offset(topic, queue_id),
-                store.max_offset(topic, queue_id),
-                store.last_store_timestamp_ms(topic, queue_id),
-            )
-            for queue_id in range(self.topics.get(topic).queues)
-        ]
-
-    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, upper: bool = False) -> int:
-        """The first offset stored at or after the time; `upper`: the last one stored at or before it.
-
-        Raises TOPIC_NOT_FOUND, QUEUE_NOT_FOUND.
-        """
-        self._check_queue(topic, queue_id)
-        return self.store.offset_by_time(topic, queue_id, timestamp_ms, upper=upper)
-
-    def _check_queue(self, topic: str, queue_id: int) -> None:
-        queues = self.topics.get(topic).queues
-        if not 0 <= queue_id < queues:
-            raise NameRefused(
-                "QUEUE_NOT_FOUND", f"The topic {topic!r} has {queues} queues; {queue_id} is none of them."
-            )
+        """Take a delayed message back; see `Timers.recall`."""
+        await self.timers.recall(topic, message_id)
 
     def _end_of(self, topic: str, queue_id: int) -> int | None:
         return None if self.topics.find(bind_topic_of(topic)) is None else self.store.max_offset(topic, queue_id)

@@ -14,15 +14,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from millstream.broker.delay import TIMER_TOPIC, delivered, timer_of
-from millstream.broker.detour import records_with, to_its_queue
+from millstream.broker.detour import REAL_TOPIC, records_with, to_its_queue
 from millstream.broker.reader import Reader
 from millstream.broker.rounds import Rounds
 from millstream.broker.statistics import Statistics
 from millstream.broker.topics import TopicRegistry
 from millstream.model.clock import Clock
-from millstream.model.errors import MillstreamError, Refused
+from millstream.model.errors import MessageRefused, MillstreamError, Refused
 from millstream.model.message import OutgoingMessage
 from millstream.model.properties import TIMER_OF
+from millstream.protocol.record import decode_record
 from millstream.store.appender import Appender, is_stored
 from millstream.store.message_store import AppendedRecord, MessageStore, PendingRecord
 from millstream.store.timer.timer_store import TimerStore
@@ -42,7 +43,7 @@ POLL_S = 0.1
 MAX_A_ROUND = 256
 """Messages that one round schedules, and delivers, before others get their turn."""
 
-_NOTHING_PENDING = 1 << 62
+_EVER = 1 << 62
 
 _log = logging.getLogger(__name__)
 
@@ -111,6 +112,20 @@ class Timers:
         """Refuse a delayed message where too many wait already: TOO_MANY_REQUESTS."""
         if self._timers.is_full:
             raise Refused("TOO_MANY_REQUESTS", f"{self.pending} delayed messages wait, which is the limit.")
+
+    async def recall(self, topic: str, message_id: str) -> None:
+        """Take a delayed message back, so that it is never delivered; it is so for good when this returns.
+
+        Raises TOPIC_NOT_FOUND, MESSAGE_NOT_FOUND, and what storing raises.
+        """
+        self._topics.get(topic)
+        found = await asyncio.to_thread(self._store.find_by_key, TIMER_TOPIC, message_id, 0, _EVER)
+        for record in map(decode_record, found):
+            if record.properties.get(REAL_TOPIC) == topic and await self.cancel(record.queue_offset):
+                return
+        raise MessageRefused(
+            "MESSAGE_NOT_FOUND", f"No message {message_id[:80]!r} for the topic {topic!r} waits for its time."
+        )
 
     async def cancel(self, queue_offset: int) -> bool:
         """Recall what waits at that queue offset of the timer topic; False if it does not wait any more.
@@ -216,4 +231,4 @@ class Timers:
         """Where the log is still needed from."""
         oldest = self._timers.oldest_pending()
         found = [] if oldest is None else self._store.entries(TIMER_TOPIC, 0, oldest, 1)
-        return found[0].log_offset if found else _NOTHING_PENDING
+        return found[0].log_offset if found else _EVER

@@ -165,7 +165,7 @@ async def test_a_request_replayed_with_another_body_or_field_is_refused(
     command.ext["e"] = "1"
     assert await ask(line, command) == ResponseCode.NO_PERMISSION
     assert reasons(caplog) == ["wrong signature"] * 2
-    assert sum(item.max_offset for item in guarded.broker.queue_ranges("orders")) == 1
+    assert sum(item.max_offset for item in guarded.broker.queues.ranges("orders")) == 1
 
 
 @pytest.mark.parametrize("header_type", HeaderType)

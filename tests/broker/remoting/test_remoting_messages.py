@@ -106,7 +106,7 @@ async def test_a_transaction_within_a_batch_is_refused_with_the_batch(
     answer = await ask(connection, 320, {**SHORT, "b": "mixed", "m": "true", "i": properties}, body)
     assert "MS-3208" in answer.remark
     assert servers.broker.transactions.pending == 0
-    assert all(not held.max_offset for held in servers.broker.queue_ranges("mixed"))
+    assert all(not held.max_offset for held in servers.broker.queues.ranges("mixed"))
 
 
 async def test_queue_minus_one_lets_the_broker_choose_in_turn(connection: RemotingConnection) -> None:

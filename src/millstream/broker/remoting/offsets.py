@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from millstream.broker.broker import Broker
-from millstream.model.errors import NameRefused
 from millstream.model.group import FirstPosition
 from millstream.model.operations import QueueRange
 from millstream.protocol.remoting.bodies import encode_topic_statistics
@@ -31,13 +30,13 @@ class OffsetHandlers:
         ext = command.ext
         upper = ext.get("boundaryType", "LOWER").upper() == "UPPER"
         topic, queue_id, timestamp_ms = text(ext, "topic"), integer(ext, "queueId"), integer(ext, "timestamp")
-        offset = self._broker.offset_by_time(topic, queue_id, timestamp_ms, upper)
+        offset = self._broker.queues.offset_by_time(topic, queue_id, timestamp_ms, upper)
         return command.response(ext={"offset": str(offset)})
 
     def topic_statistics(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """All queues as of one moment: stream jobs cut their batches by this answer."""
         topic = text(command.ext, "topic")
-        ranges = self._broker.queue_ranges(topic)
+        ranges = self._broker.queues.ranges(topic)
         return command.response(body=encode_topic_statistics(topic, self._broker.name, ranges))
 
     def query_consumer_offset(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
@@ -69,8 +68,4 @@ class OffsetHandlers:
         return 0 if self._range(command).min_offset == 0 else None
 
     def _range(self, command: RemotingCommand) -> QueueRange:
-        topic, queue_id = text(command.ext, "topic"), integer(command.ext, "queueId")
-        for found in self._broker.queue_ranges(topic):
-            if found.queue_id == queue_id:
-                return found
-        raise NameRefused("QUEUE_NOT_FOUND", f"The topic {topic!r} has no queue {queue_id}.")
+        return self._broker.queues.range_of(text(command.ext, "topic"), integer(command.ext, "queueId"))
