@@ -10,12 +10,14 @@ import pytest
 from broker_bench import SMALL_STORE, Bench, attempts, bodies, open_bench, running, settle
 
 from millstream.broker.broker import Broker, BrokerOptions
+from millstream.broker.lite_expiry import LiteExpiry
+from millstream.broker.transactions import Transactions
 from millstream.model.clock import ManualClock
 from millstream.model.errors import NameRefused, StartRefused, StoreError
 from millstream.model.group import GroupConfig
-from millstream.model.message import Address
+from millstream.model.message import Address, OutgoingMessage
 from millstream.model.operations import PullRequest, PullStatus, QueueRange
-from millstream.model.topic import TopicConfig
+from millstream.model.topic import MessageType, TopicConfig
 from millstream.store.snapshot import Snapshot
 
 
@@ -194,6 +196,49 @@ async def test_a_broker_that_cannot_read_its_topics_does_not_start_and_frees_its
     topics.save(b'{"version":1,"topics":[]}')
     async with running(tmp_path) as broker:
         assert broker.topics.all() == []
+
+
+async def test_a_broker_whose_lite_topics_cannot_be_taken_up_does_not_start_and_frees_its_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: LiteExpiry) -> None:
+        raise StoreError("DISK_FULL", "There is no room.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LiteExpiry, "load", fail)
+        with pytest.raises(StoreError) as refused:
+            await Broker(tmp_path, options=BrokerOptions(store=SMALL_STORE)).start()
+    assert refused.value.name == "DISK_FULL"
+    async with running(tmp_path) as broker:
+        assert broker.topics.all() == []
+
+
+async def test_what_is_due_at_a_start_is_delivered_while_other_parts_still_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    async with open_bench(tmp_path, clock=clock) as bench:
+        bench.broker.topics.create(TopicConfig("later", MessageType.DELAY))
+        due_ms = clock.now_ms() + 60_000
+        await bench.broker.send(
+            [OutgoingMessage("later", b"x", {"TIMER_DELIVER_MS": str(due_ms)}, MessageType.DELAY, queue_id=0)]
+        )
+    clock.advance_ms(60_000)
+    errors: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+    take_up = Transactions.start
+
+    async def take_up_late(transactions: Transactions) -> None:
+        while not broker.store.max_offset("later", 0):
+            await asyncio.sleep(0)
+        await settle()
+        await take_up(transactions)
+
+    monkeypatch.setattr(Transactions, "start", take_up_late)
+    broker = Broker(tmp_path, options=BrokerOptions(store=SMALL_STORE), clock=clock)
+    await broker.start()
+    await broker.close()
+    assert errors == []
 
 
 @pytest.mark.parametrize(("host", "stored"), [("10.1.2.3", "10.1.2.3"), ("broker.example", "127.0.0.1")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -115,25 +116,53 @@ class Broker:
 
     async def start(self) -> None:
         """Open the store, recover it and read topics, groups and offsets. Raises `StartRefused`, `StoreError`."""
+        async with AsyncExitStack() as opened:
+            await self._open(opened)
+            self._connect()
+            # Not before: what timers deliver meanwhile finds nobody who waits, and parts that are not there yet.
+            self._appender.on_visible = self._visible
+            opened.pop_all()
+        self._upkeep = Upkeep(self.store, self.topics, self._offsets, self._lite_expiry)
+        self._upkeep.start(offset_save_interval_s=self.options.offset_save_interval_s)
+
+    async def _open(self, opened: AsyncExitStack) -> None:
+        """Take up what earlier runs left; `opened` closes it again where the start fails."""
         self.store = await asyncio.to_thread(
             MessageStore.open, self._directory / "store", self._store_options, clock=self.clock
         )
-        try:
-            self.topics.load()
-            self.groups.load()
-            self._offsets.load(self._end_of)
-            self._redriven.load(self._end_of)
-        except BaseException:
-            self.store.close()
-            raise
+        opened.callback(self.store.close)
+        self.topics.load()
+        self.groups.load()
+        self._offsets.load(self._end_of)
+        self._redriven.load(self._end_of)
         self._appender = Appender(self.store)
+        opened.push_async_callback(self._appender.close)
+        await self._start_timers()
+        opened.push_async_callback(self.timers.close)
+        saved = SavedTransactions(Snapshot(self._directory / "config" / "transactions.json"))
+        self.transactions = Transactions(
+            self.store, self._appender, self.topics, saved, self.clock, self.options.transactions, self.statistics
+        )
+        await self.transactions.start()
+        opened.push_async_callback(self.transactions.close)
+        self._lite_topics = LiteTopics()
+        self._lite_expiry = LiteExpiry(self.topics, self._offsets, self.store, self._lite_topics, self.clock)
+        self._lite_expiry.load()
+
+    async def _start_timers(self) -> None:
+        directory = self._directory / "store" / "timers"
+        try:
+            self.timers = Timers(self.store, self._appender, self.topics, directory, self.clock, self.statistics)
+            await self.timers.start()
+        except OSError as error:
+            raise StartRefused(
+                "DATA_DIRECTORY_NOT_WRITABLE", f"The timers in {directory} cannot be used: {error}."
+            ) from error
+
+    def _connect(self) -> None:
+        """Make the parts that answer clients."""
         self.queues = Queues(self.topics, self.store)
         self._reader = reader = Reader(self.store)
-        await self._start_timers()
-        await self._start_transactions()
-        lite_topics = LiteTopics()
-        self._lite_expiry = LiteExpiry(self.topics, self._offsets, self.store, lite_topics, self.clock)
-        self._lite_expiry.load()
         self._sender = Sender(
             self.topics,
             self._appender,
@@ -153,7 +182,7 @@ class Broker:
             reader,
             self.polls,
             dead_letters,
-            lite_topics,
+            self._lite_topics,
             self.name,
             self.clock,
         )
@@ -171,37 +200,6 @@ class Broker:
         )
         self.dead_letters = Redriver(reader, self._sender, self._redriven)
         self.positions = Positions(self.topics, self.groups, self._offsets, reader, self.polls, self.clock)
-        # Before this nobody waits; timers and transactions may have stored something already.
-        self._appender.on_visible = self._visible
-        self._upkeep = Upkeep(self.store, self.topics, self._offsets, self._lite_expiry)
-        self._upkeep.start(offset_save_interval_s=self.options.offset_save_interval_s)
-
-    async def _start_timers(self) -> None:
-        directory = self._directory / "store" / "timers"
-        try:
-            self.timers = Timers(self.store, self._appender, self.topics, directory, self.clock, self.statistics)
-            await self.timers.start()
-        except BaseException as error:
-            await self._appender.close()
-            self.store.close()
-            if isinstance(error, OSError):
-                raise StartRefused(
-                    "DATA_DIRECTORY_NOT_WRITABLE", f"The timers in {directory} cannot be used: {error}."
-                ) from error
-            raise
-
-    async def _start_transactions(self) -> None:
-        saved = SavedTransactions(Snapshot(self._directory / "config" / "transactions.json"))
-        self.transactions = Transactions(
-            self.store, self._appender, self.topics, saved, self.clock, self.options.transactions, self.statistics
-        )
-        try:
-            await self.transactions.start()
-        except BaseException:
-            await self.timers.close()
-            await self._appender.close()
-            self.store.close()
-            raise
 
     async def close(self) -> None:
         """End the waiting requests, save the offsets and close the store; nothing if it was not started."""
