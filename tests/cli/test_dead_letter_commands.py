@@ -9,7 +9,6 @@ import grpc
 import pytest
 from commands import Ran
 
-from millstream.cli.dead_letter import pause_s
 from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.service import METHODS
 from millstream.server.child import ServerProcess
@@ -112,9 +111,3 @@ def test_a_group_that_never_was_is_refused(millstream: Command) -> None:
     for command in ("list", "redrive"):
         refused = millstream("dlq", command, "nobody-ever")
         assert (refused.code, "MS-2201" in refused.err) == (1, True)
-
-
-def test_the_pause_keeps_to_the_rate() -> None:
-    assert pause_s(0, 0, 10) == 0
-    assert pause_s(10, 0.25, 10) == 0.75
-    assert pause_s(10, 5, 10) == 0

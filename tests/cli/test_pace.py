@@ -14,6 +14,11 @@ def test_messages_are_due_at_even_distances_and_the_first_at_once() -> None:
     assert [pace.due_count(now_s) for now_s in (99.9, 100.0, 100.2, 100.25, 101.0)] == [0, 1, 1, 2, 5]
 
 
+def test_the_pause_keeps_to_the_rate() -> None:
+    pace = Pace(per_second=10, start_s=100.0)
+    assert [pace.pause_s(number, now_s) for number, now_s in ((0, 100.0), (10, 100.25), (10, 105.0))] == [0, 0.75, 0]
+
+
 def test_what_came_late_is_made_up_for() -> None:
     assert Pace(per_second=100, start_s=0.0).due_count(10.0) == 1001
 

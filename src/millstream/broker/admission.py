@@ -64,6 +64,15 @@ _STORABLE = frozenset(MessageType) - {MessageType.MIXED}
 _INT32, _INT64 = 1 << 31, 1 << 63
 _MAX_DIGITS = 9
 
+_WHAT_MAKES_IT = {
+    MessageType.FIFO: "Give it a message group (produce --group)",
+    MessageType.DELAY: "Give it a delivery time (produce --delay or --at)",
+    MessageType.PRIORITY: "Give it a priority (produce --priority)",
+    MessageType.TRANSACTION: "Send it in a transaction of a RocketMQ 5 client",
+    MessageType.LITE: "Give it a lite topic (RocketMQ 5 clients)",
+}
+"""What a message without a type of its own lacks for a topic of that type."""
+
 
 def type_of(message: OutgoingMessage) -> MessageType:
     """The message's type as its properties say; where they say nothing, what its sender called it.
@@ -217,6 +226,7 @@ def _check_type(message: OutgoingMessage, topic: TopicConfig) -> None:
         raise MessageRefused(
             "MESSAGE_TYPE_MISMATCH",
             f"The topic {topic.name!r} takes {topic.message_type.value} messages; this one is {kind.value}.",
+            remedy=_remedy(kind, topic.message_type),
         )
     if kind not in _STORABLE:
         raise MessageRefused("UNSUPPORTED_FEATURE", f"Messages of type {kind.value} cannot be sent.")
@@ -231,6 +241,14 @@ def _check_type(message: OutgoingMessage, topic: TopicConfig) -> None:
     group = message.properties.get(names.MESSAGE_GROUP, "")
     if not group.strip() or _CONTROL(group) or _size_bytes((group,)) > MAX_MESSAGE_GROUP_BYTES:
         raise MessageRefused("ILLEGAL_MESSAGE_GROUP", f"{group[:200]!r} is no message group.")
+
+
+def _remedy(kind: MessageType, taken: MessageType) -> str:
+    """What to do with a message of one type that a topic of another one refuses."""
+    other = f"a topic for its type: millstream topic create NAME --type {kind.value.lower()}"
+    if kind is MessageType.NORMAL and taken in _WHAT_MAKES_IT:
+        return f"{_WHAT_MAKES_IT[taken]}, or send to {other}."
+    return f"Send it to {other}."
 
 
 def _check_transaction(message: OutgoingMessage) -> None:

@@ -14,12 +14,13 @@ from cyclopts.validators import Number
 
 from millstream.cli.moment import moment_ms, time_text
 from millstream.cli.options import Common, ExitCode
+from millstream.cli.pace import Pace
 from millstream.cli.printer import Printer, Value, print_usage
 from millstream.client.blocking import BlockingClient
 from millstream.client.dead_letters import MAX_LETTERS_PER_REQUEST, DeadLetterConversations
 from millstream.model.operations import DeadLetter, DeadLetterQuery, Redriven
 
-__all__ = ["list_dead_letters", "pause_s", "redrive"]
+__all__ = ["list_dead_letters", "redrive"]
 
 _COLUMNS = (
     "offset", "message_id", "origin_topic", "origin_id", "attempts", "died", "reason", "bytes", "redriven"
@@ -130,11 +131,6 @@ def redrive(
     return ExitCode.PARTLY_DONE if work.sent else ExitCode.REFUSED
 
 
-def pause_s(sent: int, elapsed_s: float, rate: float) -> float:
-    """How long to wait before more are sent, so that `rate` a second is not exceeded."""
-    return max(0.0, sent / rate - elapsed_s)
-
-
 @dataclass
 class _Work:
     client: BlockingClient
@@ -152,11 +148,11 @@ class _Work:
 
     def run(self) -> None:
         conversations = DeadLetterConversations(self.client.conversations)
-        begun_s = time.monotonic()
+        pace = Pace(self.rate, time.monotonic())
         for address in self.client.run(conversations.brokers()):
             offset, end = 0, 1
             while offset < end and (amount := self._amount()):
-                time.sleep(pause_s(self.sent + len(self.refused), time.monotonic() - begun_s, self.rate))
+                time.sleep(pace.pause_s(self.sent + len(self.refused), time.monotonic()))
                 query = replace(self.query, offset=offset, max_letters=amount)
                 result = self.client.run(conversations.redrive(address, query, self.target))
                 self._note(result.results)

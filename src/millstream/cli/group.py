@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
 from typing import Annotated
@@ -201,12 +202,19 @@ def _with_backoff(config: GroupConfig, text: str | None) -> GroupConfig:
     if ".." in text:
         initial, _, rest = text.partition("..")
         longest, _, factor = rest.partition("*")
-        curve = ExponentialBackoff(duration_ms(initial), duration_ms(longest), float(factor or 2))
+        curve = ExponentialBackoff(duration_ms(initial), duration_ms(longest), _factor(factor))
         return replace(config, exponential=curve)
     steps_ms = durations_ms(text)
     if any(step_ms % 1000 for step_ms in steps_ms):
         raise ValueError(f"The steps of {text!r} are not whole seconds; a curve (250ms..2h*2) may have parts of them.")
     return replace(config, backoff_s=tuple(step_ms // 1000 for step_ms in steps_ms), exponential=None)
+
+
+def _factor(text: str) -> float:
+    """The factor of a curve, 2 where none is named; ValueError."""
+    if not re.fullmatch(r"(\d{1,9}(\.\d{1,9})?)?", text):
+        raise ValueError(f"{text!r} is no factor of a backoff; write it as in 5s..2h*2")
+    return float(text or 2)
 
 
 def _with_first(config: GroupConfig, text: str) -> GroupConfig:

@@ -51,7 +51,7 @@ def find(
             message.store_timestamp_ms,
             message.message_id,
             message.tag,
-            message.body.decode("utf-8", "replace"),
+            body_of(message).decode("utf-8", "replace"),
         )
         for message in found
     ]

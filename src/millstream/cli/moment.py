@@ -10,6 +10,8 @@ __all__ = ["duration_ms", "durations_ms", "moment_ms", "time_text"]
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,3})?)(ms|s|m|h|d)?")
 _MILLISECONDS = re.compile(r"\d{11,15}")
+_LAST_MS = 253_402_300_799_999
+"""The end of the year 9999; later times have no ISO form."""
 
 
 def duration_ms(text: str) -> int:
@@ -31,7 +33,7 @@ def moment_ms(text: str, now_ms: int) -> int:
     Eleven digits and more are milliseconds since 1970 themselves.
     """
     stripped = text.strip()
-    if _MILLISECONDS.fullmatch(stripped):
+    if _MILLISECONDS.fullmatch(stripped) and int(stripped) <= _LAST_MS:
         return int(stripped)
     if _DURATION.fullmatch(stripped) and not stripped.isdigit():
         return now_ms - duration_ms(stripped)
@@ -45,5 +47,12 @@ def moment_ms(text: str, now_ms: int) -> int:
 
 
 def time_text(time_ms: int) -> str | None:
-    """The time in ISO form, UTC, to the second; None for 0, which stands for a time that is not known."""
-    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if time_ms > 0 else None
+    """The time in ISO form, UTC, to the second; None for 0, which stands for a time that is not known.
+
+    A time after the year 9999 is its milliseconds since 1970.
+    """
+    if time_ms <= 0:
+        return None
+    if time_ms > _LAST_MS:
+        return str(time_ms)
+    return datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

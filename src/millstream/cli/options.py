@@ -8,12 +8,16 @@ from enum import IntEnum
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from millstream.client.environment import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, TLS_CA_VARIABLE
 
 __all__ = ["DEFAULT_NAMESERVER", "Common", "ExitCode", "OutputFormat"]
 
 DEFAULT_NAMESERVER = "127.0.0.1:9876"
+
+MAX_TIMEOUT_S = 3600
+"""Seconds of `--timeout` at most."""
 
 OutputFormat = Literal["table", "json", "plain"]
 
@@ -30,14 +34,22 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
+def _check_nameserver(_kind: object, value: str) -> None:
+    """Refuse a text without an address; a mistyped one must not end in an internal error."""
+    from millstream.client.conversations import parse_addresses
+
+    parse_addresses(value)
+
+
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Common:
     """What every command that talks to a server takes."""
 
-    nameserver: Annotated[str, Parameter(env_var="MILLSTREAM_NAMESERVER", help="Address of the nameserver.")] = (
-        DEFAULT_NAMESERVER
-    )
+    nameserver: Annotated[
+        str,
+        Parameter(env_var="MILLSTREAM_NAMESERVER", help="Address of the nameserver.", validator=_check_nameserver),
+    ] = DEFAULT_NAMESERVER
     output: Annotated[
         OutputFormat | None,
         Parameter(name=["--output", "-o"], help="table, json or plain. Default: table on a terminal, plain in a pipe."),
@@ -60,7 +72,12 @@ class Common:
             help="Use TLS; certificates in PEM that are trusted, or system for the machine's own.",
         ),
     ] = None
-    timeout_s: Annotated[float, Parameter(name="--timeout", help="Seconds to wait for each answer.")] = 3.0
+    timeout_s: Annotated[
+        float,
+        Parameter(
+            name="--timeout", help="Seconds to wait for each answer.", validator=Number(gt=0, lte=MAX_TIMEOUT_S)
+        ),
+    ] = 3.0
 
     def __post_init__(self) -> None:
         """Hand credentials and trust to every client of the process and to the workers that it starts."""

@@ -18,6 +18,10 @@ class Pace:
         """When message `number` (from 0 on) is due, on the clock of `start_s`."""
         return self.start_s + number / self.per_second
 
+    def pause_s(self, number: int, now_s: float) -> float:
+        """How long to wait until message `number` is due; 0 where it is."""
+        return max(0.0, self.due_s(number) - now_s)
+
     def due_count(self, now_s: float) -> int:
         """How many messages are due until now; the first one is due at once."""
         return 0 if now_s < self.start_s else int((now_s - self.start_s) * self.per_second) + 1

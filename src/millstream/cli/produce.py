@@ -221,7 +221,7 @@ def _paced(bodies: list[bytes], sent: int, pace: Pace | None) -> Iterator[list[b
     while start < len(bodies):
         size = _MESSAGES_PER_CALL
         if pace is not None:
-            time.sleep(max(0.0, pace.due_s(sent + start) - time.monotonic()))
+            time.sleep(pace.pause_s(sent + start, time.monotonic()))
             size = max(1, min(size, pace.due_count(time.monotonic()) - sent - start))
         yield bodies[start : start + size]
         start += size

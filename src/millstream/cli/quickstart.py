@@ -32,14 +32,17 @@ def _check_port(_kind: object, value: int | str) -> None:
         raise ValueError(f"{value} is no port; 0 to 65535 are.")
 
 
+_PortCheck = Parameter(validator=_check_port)
+
+
 def quickstart(
     *,
     directory: Annotated[Path, Parameter(name="--dir")] = Path("millstream-data"),
     host: str = "127.0.0.1",
-    grpc_port: int = 8081,
-    remoting_port: int = 10911,
-    nameserver_port: int = 9876,
-    metrics_port: Annotated[int | Literal["off"], Parameter(validator=_check_port)] = 5557,
+    grpc_port: Annotated[int, _PortCheck] = 8081,
+    remoting_port: Annotated[int, _PortCheck] = 10911,
+    nameserver_port: Annotated[int, _PortCheck] = 9876,
+    metrics_port: Annotated[int | Literal["off"], _PortCheck] = 5557,
     trace: Annotated[bool, Parameter(negative="")] = False,
     sync_flush: bool = False,
     retention_hours: Annotated[int, Parameter(validator=Number(gte=1))] = 72,

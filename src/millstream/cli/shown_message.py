@@ -24,6 +24,8 @@ FIELDS = (
 _PROPERTY = re.compile(r"properties\[([^\]]+)\]")
 _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\r": "\r", "\\0": "\0", "\\\\": "\\"}
 _ESCAPE = re.compile(r"\\[ntr0\\]")
+_WIDTH = re.compile(r"\d{4,}")
+"""A width over 999 is a slip, which would fill the memory."""
 
 
 def body_of(message: StoredMessage) -> bytes:
@@ -94,6 +96,8 @@ class MessageFormat:
         for part in self._parts:
             if part.field is not None and part.field not in FIELDS and not _PROPERTY.fullmatch(part.field):
                 raise ValueError(f"{{{part.field}}} is no field; there are {', '.join(FIELDS)} and properties[NAME]")
+            if _WIDTH.search(part.spec):
+                raise ValueError(f"{{{part.field}:{part.spec}}} is wider than 999 characters")
             format(0 if part.field in ("queue", "offset", "born_ms", "stored_ms", "size") else "", part.spec)
 
     def line(self, message: StoredMessage) -> str:

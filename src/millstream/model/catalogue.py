@@ -66,7 +66,7 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (3005, "ILLEGAL_KEY", "A message key is blank or has control characters.", "Send printable keys."),
     (3006, "ILLEGAL_MESSAGE_GROUP", "The message group is blank, too long or has control characters.", "Use 1 to 64 printable bytes."),
     (3007, "ILLEGAL_PROPERTY", "A user property has a reserved name or control characters.", "Rename the property."),
-    (3008, "MESSAGE_TYPE_MISMATCH", "The topic does not accept messages of this type.", "Send to a topic of that type: millstream topic create NAME --type TYPE."),
+    (3008, "MESSAGE_TYPE_MISMATCH", "The topic does not accept messages of this type.", "Send it to a topic for its type (millstream topic create NAME --type TYPE), or with what the topic's type needs."),
     (3009, "MESSAGE_MALFORMED", "The message or its batch cannot be read.", "Send well-formed messages of one topic per request."),
     (3010, "ILLEGAL_MESSAGE_ID", "The message id is blank.", "Send the id that the client library makes."),
     (3011, "ILLEGAL_DELIVERY_TIME", "The delivery time is beyond the limit.", "Choose an earlier time."),
