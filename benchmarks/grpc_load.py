@@ -90,17 +90,9 @@ class _Client:
         options = [("grpc.use_local_subchannel_pool", 1)]
         self.channel = grpc.aio.insecure_channel(address, options=options)
         self.metadata = (("x-mq-client-id", client_id),)
-        self.send = self.stub("SendMessage")
-        self.ack = self.stub("AckMessage")
-        self._receive = self.stub("ReceiveMessage", "unary_stream")
-
-    def stub(self, name: str, kind: str = "unary_unary") -> Any:
-        method = METHODS[name]
-        return getattr(self.channel, kind)(
-            method.path,
-            request_serializer=method.request.SerializeToString,
-            response_deserializer=method.response.FromString,
-        )
+        self.send = METHODS["SendMessage"].stub(self.channel)
+        self.ack = METHODS["AckMessage"].stub(self.channel)
+        self._receive = METHODS["ReceiveMessage"].stub(self.channel)
 
     async def receive(self, request: m.ReceiveMessageRequest) -> list[m.Message]:
         call = self._receive(request, metadata=self.metadata, timeout=_TIMEOUT_S)

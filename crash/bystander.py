@@ -13,7 +13,6 @@ import time
 import zlib
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import grpc
 import grpc.aio
@@ -92,16 +91,8 @@ class _Client:
         self._open: set[str] = set()
         self.is_ending = False
 
-    def _method(self, name: str, kind: str = "unary_unary") -> Any:
-        method = METHODS[name]
-        return getattr(self._channel, kind)(
-            method.path,
-            request_serializer=method.request.SerializeToString,
-            response_deserializer=method.response.FromString,
-        )
-
     async def produce(self) -> None:
-        send, number = self._method("SendMessage"), 0
+        send, number = METHODS["SendMessage"].stub(self._channel), 0
         while not self.is_ending:
             number += 1
             name = f"m{number}"
@@ -123,7 +114,7 @@ class _Client:
             await asyncio.sleep(PAUSE_S)
 
     async def consume(self) -> None:
-        receive, ack = self._method("ReceiveMessage", "unary_stream"), self._method("AckMessage")
+        receive, ack = (METHODS[name].stub(self._channel) for name in ("ReceiveMessage", "AckMessage"))
         own = m.Resource(name=BESIDE)
         wish = m.ReceiveMessageRequest(
             group=own,

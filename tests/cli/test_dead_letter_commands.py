@@ -21,10 +21,7 @@ def give_up(server: ServerProcess, millstream: Command) -> Callable[..., list[st
     """Sends messages and forwards each to the dead-letter topic of a group; their ids."""
 
     def call(channel: Any, name: str, request: Any) -> Any:
-        method = METHODS[name]
-        kind = "unary_stream" if method.server_streams else "unary_unary"
-        made = getattr(channel, kind)(method.path, method.request.SerializeToString, method.response.FromString)
-        return made(request, metadata=(("x-mq-client-id", "tester"),), timeout=20)
+        return METHODS[name].stub(channel)(request, metadata=(("x-mq-client-id", "tester"),), timeout=20)
 
     def carry_out(topic: str, group: str, *bodies: str) -> list[str]:
         millstream("topic", "create", topic, "--queues", "1")

@@ -16,13 +16,8 @@ from millstream.server.all_in_one import AllInOne, AllInOneOptions
 async def test_clients_are_told_to_reconnect_before_their_streams_end(tmp_path: Path) -> None:
     server = AllInOne(AllInOneOptions(tmp_path / "data", grpc_port=0, remoting_port=0, nameserver_port=0))
     endpoints = await server.start()
-    method = METHODS["Telemetry"]
     async with grpc.aio.insecure_channel(f"127.0.0.1:{endpoints.grpc.port}") as channel:
-        stream = channel.stream_stream(
-            method.path,
-            request_serializer=method.request.SerializeToString,
-            response_deserializer=method.response.FromString,
-        )(metadata=(("x-mq-client-id", "host@1@0@abc"),))
+        stream = METHODS["Telemetry"].stub(channel)(metadata=(("x-mq-client-id", "host@1@0@abc"),))
         publishing = m.Publishing(topics=[m.Resource(name="orders")])
         await stream.write(m.TelemetryCommand(settings=m.Settings(client_type=m.PRODUCER, publishing=publishing)))
         assert (await stream.read()).WhichOneof("command") == "settings"

@@ -74,9 +74,7 @@ class Common:
     ] = None
     timeout_s: Annotated[
         float,
-        Parameter(
-            name="--timeout", help="Seconds to wait for each answer.", validator=Number(gt=0, lte=MAX_TIMEOUT_S)
-        ),
+        Parameter(name="--timeout", help="Seconds to wait for each answer.", validator=Number(gt=0, lte=MAX_TIMEOUT_S)),
     ] = 3.0
 
     def __post_init__(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import grpc.aio
@@ -20,12 +21,13 @@ class Dialled:
         options = [("grpc.max_send_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
         self.channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=options)
 
-    def method(self, name: str, kind: str = "unary_unary") -> Any:
-        method = METHODS[name]
-        return getattr(self.channel, kind)(
-            method.path,
-            request_serializer=method.request.SerializeToString,
-            response_deserializer=method.response.FromString,
+    def method(self, name: str) -> Any:
+        return METHODS[name].stub(self.channel)
+
+    def begun(self, name: str) -> Any:
+        """A call of a unary method whose request has not come yet."""
+        return replace(METHODS[name], client_streams=True, server_streams=True).stub(self.channel)(
+            metadata=CLIENT_ID, timeout=20
         )
 
     async def raw(self, name: str, request: bytes, metadata: Any = CLIENT_ID) -> Any:
@@ -37,7 +39,7 @@ class Dialled:
     async def ask(self, name: str, request: Any, metadata: Any = CLIENT_ID, timeout_s: float = 10) -> Any:
         """The status of the answer, or of its first frame."""
         if METHODS[name].server_streams:
-            frame = await self.method(name, "unary_stream")(request, metadata=metadata, timeout=timeout_s).read()
+            frame = await self.method(name)(request, metadata=metadata, timeout=timeout_s).read()
             return frame.status
         return (await self.method(name)(request, metadata=metadata, timeout=timeout_s)).status
 
@@ -47,7 +49,7 @@ class Dialled:
 
     def receive(self, polling_s: int = 10) -> Any:
         request = receive_request(long_polling_timeout=m.Duration(seconds=polling_s))
-        return self.method("ReceiveMessage", "unary_stream")(request, metadata=CLIENT_ID, timeout=20)
+        return self.method("ReceiveMessage")(request, metadata=CLIENT_ID, timeout=20)
 
     def telemetry(self, metadata: Any = CLIENT_ID) -> Any:
-        return self.method("Telemetry", "stream_stream")(metadata=metadata)
+        return self.method("Telemetry")(metadata=metadata)

@@ -77,7 +77,7 @@ async def test_bytes_that_are_no_request_get_a_status_and_no_log_line(
 
 
 async def test_a_call_without_a_request_gets_a_status(dialled: Dialled) -> None:
-    stream = dialled.method("Heartbeat", "stream_stream")(metadata=(("x-mq-client-id", "c"),), timeout=10)
+    stream = dialled.begun("Heartbeat")
     await stream.done_writing()
     assert (await stream.read()).status.code == m.BAD_REQUEST
 

@@ -232,12 +232,7 @@ async def test_raw_stubs_pull_over_a_socket(processor: Processor, broker: Broker
     server = GrpcServer(processor, "127.0.0.1", 0)
     try:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{await server.start()}") as channel:
-            method = METHODS["PullMessage"]
-            stub = channel.unary_stream(
-                method.path,
-                request_serializer=method.request.SerializeToString,
-                response_deserializer=method.response.FromString,
-            )
+            stub = METHODS["PullMessage"].stub(channel)
             frames = [frame async for frame in stub(pull_request(), metadata=tuple(METADATA.items()), timeout=10)]
     finally:
         await server.close(0)

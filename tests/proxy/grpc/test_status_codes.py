@@ -68,7 +68,7 @@ class Site:
     async def taken(self) -> str:
         """The receipt handle of a message."""
         await self.send()
-        call = self.dialled.method("ReceiveMessage", "unary_stream")
+        call = self.dialled.method("ReceiveMessage")
         frames = [frame async for frame in call(receive_request(), metadata=CLIENT_ID, timeout=10)]
         return str(frames[1].message.system_properties.receipt_handle)
 
@@ -109,7 +109,7 @@ async def second_receive_at_once(site: Site) -> Any:
 
 async def half_a_request(site: Site) -> Any:
     """A call whose request never comes."""
-    call = site.failing.method("Heartbeat", "stream_stream")(metadata=CLIENT_ID, timeout=20)
+    call = site.failing.begun("Heartbeat")
     return (await call.read()).status
 
 

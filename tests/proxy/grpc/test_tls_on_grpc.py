@@ -58,12 +58,7 @@ async def dialled(port: int, files: TlsFiles | None) -> AsyncIterator[Any]:
 
 
 async def send(channel: Any, body: bytes = b"hello", metadata: Any = CLIENT_ID) -> int:
-    method = METHODS["SendMessage"]
-    call = channel.unary_unary(
-        method.path,
-        request_serializer=method.request.SerializeToString,
-        response_deserializer=method.response.FromString,
-    )
+    call = METHODS["SendMessage"].stub(channel)
     request = m.SendMessageRequest(messages=[message("orders", body)])
     return int((await call(request, metadata=metadata, timeout=10)).status.code)
 
@@ -103,12 +98,7 @@ async def test_the_front_does_not_hide_who_calls(
 
 async def test_a_long_poll_through_the_front_ends_with_the_server(processor: Processor, files: TlsFiles) -> None:
     async with serving(processor, ServerIdentity(files), TlsMode.PERMISSIVE) as port, dialled(port, files) as channel:
-        method = METHODS["ReceiveMessage"]
-        call = channel.unary_stream(
-            method.path,
-            request_serializer=method.request.SerializeToString,
-            response_deserializer=method.response.FromString,
-        )
+        call = METHODS["ReceiveMessage"].stub(channel)
         waiting = call(receive_request(long_polling_timeout=m.Duration(seconds=15)), metadata=CLIENT_ID, timeout=20)
         reading = waiting.read()
         await until(lambda: len(processor._waiting) == 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
@@ -28,6 +29,15 @@ class Method:
     def path(self) -> str:
         """As in `/apache.rocketmq.v2.MessagingService/SendMessage`."""
         return f"/{SERVICE_NAME}/{self.name}"
+
+    def stub(self, channel: Any) -> Any:
+        """What calls the method over a channel of grpc or grpc.aio."""
+        kind = f"{'stream' if self.client_streams else 'unary'}_{'stream' if self.server_streams else 'unary'}"
+        return getattr(channel, kind)(
+            self.path,
+            request_serializer=self.request.SerializeToString,
+            response_deserializer=self.response.FromString,
+        )
 
 
 def _methods() -> dict[str, Method]:
