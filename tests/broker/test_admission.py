@@ -128,6 +128,26 @@ def test_a_topic_takes_its_type_only(
     assert refused.value.name == "MESSAGE_TYPE_MISMATCH"
 
 
+@pytest.mark.parametrize(
+    ("held", "topic_type", "remedy"),
+    [
+        ({}, MessageType.DELAY, "Give it a delivery time (produce --delay or --at), or send"),
+        ({}, MessageType.FIFO, "Give it a message group (produce --group), or send"),
+        ({}, MessageType.LITE, "--type normal"),
+        (
+            {"__SHARDINGKEY": "ann"},
+            MessageType.NORMAL,
+            "Send it to a topic for its type: millstream topic create NAME --type fifo.",
+        ),
+        ({"_SYS_MSG_PRIORITY_": "7"}, MessageType.DELAY, "--type priority"),
+    ],
+)
+def test_a_refusal_for_the_type_says_what_fits(held: dict[str, str], topic_type: MessageType, remedy: str) -> None:
+    with pytest.raises(MessageRefused) as refused:
+        check_message(OutgoingMessage("orders", b"x", held), TopicConfig("orders", topic_type))
+    assert remedy in refused.value.remedy
+
+
 KINDS = {
     MessageType.LITE: "ILLEGAL_LITE_TOPIC",
     MessageType.PRIORITY: "ILLEGAL_PRIORITY",

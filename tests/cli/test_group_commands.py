@@ -40,6 +40,7 @@ def test_settings_are_created_shown_and_changed_one_by_one(millstream: Command) 
 def test_a_setting_that_means_nothing_is_refused_with_its_value(millstream: Command) -> None:
     for option, value, code, words in (
         ("--backoff", "soon", 2, "'soon' is no length of time"),
+        ("--backoff", "5s..2h*nan", 2, "'nan' is no factor"),
         ("--backoff", "250ms", 2, "not whole seconds"),
         ("--backoff", "5s..1s", 1, "MS-2205"),
         ("--backoff", "13h", 1, "MS-2205"),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from commands import run
 
+from millstream.cli.main import main
 from millstream.server.child import ServerProcess
 
 
@@ -64,3 +65,28 @@ def test_the_core_starts_without_spark_and_arrow() -> None:
     )
     shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("quickstart", "--grpc-port", "-1"), "-1 is no port"),
+        (("quickstart", "--remoting-port", "70000"), "70000 is no port"),
+        (("quickstart", "--nameserver-port", "65536"), "65536 is no port"),
+        (("quickstart", "--metrics-port", "65536"), "65536 is no port"),
+        (("topic", "list", "--nameserver", "here"), "'here' is no address"),
+        (("topic", "list", "--timeout", "nan"), "nan"),
+        (("topic", "list", "--timeout", "0"), "Must be > 0"),
+    ],
+)
+def test_values_out_of_their_range_are_usage_errors(
+    arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(list(arguments)) == 2
+    told = capsys.readouterr()
+    assert said in " ".join((told.out + told.err).replace("│", " ").split())
+
+
+def test_a_filter_that_no_tag_can_pass_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["consume", "orders", "--filter", "new|paid"]) == 1
+    assert "Join tags by ||" in capsys.readouterr().err

@@ -31,7 +31,7 @@ def test_a_moment_is_a_time_or_so_long_ago(text: str, expected_ms: int) -> None:
     assert moment_ms(text, NOW_MS) == expected_ms
 
 
-@pytest.mark.parametrize("text", ["", "soon", "5x", "-5s", "5", "2026", "1e3"])
+@pytest.mark.parametrize("text", ["", "soon", "5x", "-5s", "5", "2026", "1e3", "253402300800000"])
 def test_what_is_no_time_is_refused_with_the_text(text: str) -> None:
     with pytest.raises(ValueError, match="no time"):
         moment_ms(text, NOW_MS)
@@ -40,3 +40,8 @@ def test_what_is_no_time_is_refused_with_the_text(text: str) -> None:
 def test_a_time_that_is_not_known_has_no_text() -> None:
     assert time_text(0) is None
     assert time_text(NOW_MS) == "2023-11-14T22:13:20Z"
+
+
+def test_a_time_after_the_year_9999_is_shown_as_its_milliseconds() -> None:
+    assert time_text(253_402_300_799_999) == "9999-12-31T23:59:59Z"
+    assert time_text(253_402_300_800_000) == "253402300800000"

@@ -72,7 +72,9 @@ def test_every_field_can_be_named(field: str) -> None:
     assert MessageFormat(f"<{{{field}}}>").line(MESSAGE).startswith("<")
 
 
-@pytest.mark.parametrize("wrong", ["{bad}", "{body", "body}", "{}", "{tag:d}", "{topic.__class__}", "{0}"])
+@pytest.mark.parametrize(
+    "wrong", ["{bad}", "{body", "body}", "{}", "{tag:d}", "{topic.__class__}", "{0}", "{tag:>1000}"]
+)
 def test_a_format_that_cannot_be_meant_is_refused(wrong: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         MessageFormat(wrong)

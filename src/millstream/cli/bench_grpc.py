@@ -40,9 +40,9 @@ class GrpcEndpoint:
         self._topic, self._group = m.Resource(name=topic), m.Resource(name=group)
         self._batch, self._lanes, self._timeout_s = batch, lanes, timeout_s
         self._ids = MessageIds()
-        self._send = self._method("SendMessage", "unary_unary")
-        self._receive = self._method("ReceiveMessage", "unary_stream")
-        self._ack = self._method("AckMessage", "unary_unary")
+        self._send = METHODS["SendMessage"].stub(channel)
+        self._receive = METHODS["ReceiveMessage"].stub(channel)
+        self._ack = METHODS["AckMessage"].stub(channel)
 
     @property
     def lanes(self) -> int:
@@ -98,14 +98,6 @@ class GrpcEndpoint:
     async def close(self) -> None:
         """See `Endpoint`."""
         await self._channel.close()
-
-    def _method(self, name: str, kind: str) -> Any:
-        method = METHODS[name]
-        return getattr(self._channel, kind)(
-            method.path,
-            request_serializer=method.request.SerializeToString,
-            response_deserializer=method.response.FromString,
-        )
 
     async def _ask(self, method: Any, request: Any) -> Any:
         try:

@@ -16,7 +16,7 @@ from millstream.transport.relay import Relay
 __all__ = ["MAX_CONNECTIONS", "Front"]
 
 MAX_CONNECTIONS: Final = 5_000
-"""Connections that are carried at most, of two sockets each; the next one is closed at once."""
+"""Connections of a port that answers TLS and plaintext at most, of two sockets each; the next one is closed at once."""
 
 _INNER_HOST = "127.0.0.1"
 
