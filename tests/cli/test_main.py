@@ -17,6 +17,11 @@ def test_help_lists_the_commands_of_the_contract() -> None:
     assert shown.code == 0
     for command in ("quickstart", "topic", "group", "produce", "consume", "sql"):
         assert command in shown.out
+    assert "Show messages as they come." in shown.out
+
+
+def test_a_group_of_commands_says_what_each_of_them_does() -> None:
+    assert "Create a topic." in run("topic").out
 
 
 def test_a_mistyped_command_is_a_usage_error_with_the_nearest_one() -> None:

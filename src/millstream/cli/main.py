@@ -84,13 +84,19 @@ bench.command("millstream.cli.bench:e2e", name="e2e")
 error.command("millstream.cli.error:explain", name="explain")
 error.command("millstream.cli.error:list_errors", name="list")
 
+_GROUPS = frozenset(("topic", "group", "dlq", "message", "acl", "user", "error"))
+"""Words that list their commands where nothing follows them."""
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; the answer is its exit code. `MILLSTREAM_DEBUG=1` shows stack traces."""
     debug = os.environ.get("MILLSTREAM_DEBUG") == "1"
     logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    words = sys.argv[1:] if arguments is None else arguments
     try:
-        result = app(sys.argv[1:] if arguments is None else arguments, exit_on_error=False)
+        if not words or {"-h", "--help"} & {*words} or words[-1] in _GROUPS:
+            _load(app)
+        result = app(words, exit_on_error=False)
     except CycloptsError:
         return ExitCode.USAGE
     except MillstreamError as refused:
@@ -109,6 +115,13 @@ def main(arguments: list[str] | None = None) -> int:
         print_error(MillstreamError("INTERNAL_ERROR", f"{type(unexpected).__name__}: {unexpected}."))
         return ExitCode.REFUSED
     return int(result) if isinstance(result, int) else ExitCode.DONE
+
+
+def _load(group: App) -> None:
+    """Import the commands, which else waits until one is called: a list of them shows what each does."""
+    for word in group:
+        if not word.startswith("-"):
+            _load(group[word])
 
 
 def run() -> None:
