@@ -230,7 +230,7 @@ async def test_what_is_due_at_a_start_is_delivered_while_other_parts_still_start
 
     async def take_up_late(transactions: Transactions) -> None:
         while not broker.store.max_offset("later", 0):
-            await asyncio.sleep(0)
+            await settle()
         await settle()
         await take_up(transactions)
 

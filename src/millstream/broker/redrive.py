@@ -31,16 +31,13 @@ from millstream.model.message import OutgoingMessage, StoredMessage, SystemFlag
 from millstream.model.operations import DeadLetterPage, DeadLetterQuery, Redriven, RedriveResult
 from millstream.protocol.record import decode_record, offset_message_id
 
-__all__ = ["MAX_LISTED", "MAX_REDRIVEN", "Redriver"]
-
-MAX_LISTED: Final = 1000
-"""Dead letters that one call tells at most."""
+__all__ = ["MAX_LOOKED_AT", "MAX_REDRIVEN", "Redriver"]
 
 MAX_REDRIVEN: Final = 100
 """Dead letters that one call sends at most."""
 
-MAX_LOOKED_AT: Final = 4096
-"""Dead letters that one call looks at most, so that a filter that finds nothing does not hold up everybody else."""
+MAX_LOOKED_AT: Final = 512
+"""Dead letters that one call looks at at most, so that a filter that finds nothing does not hold up everybody else."""
 
 _EVER: Final = 1 << 62
 _KEPT_FLAGS: Final = SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_ZLIB
@@ -72,8 +69,8 @@ class Redriver:
             self._redriven.forget(group)
 
     def page(self, query: DeadLetterQuery) -> DeadLetterPage:
-        """Dead letters of the group from an offset on, at most MAX_LISTED; none if the group never had any."""
-        letters, next_offset = self._letters(query, MAX_LISTED)
+        """Dead letters of the group from an offset on, at most MAX_LOOKED_AT; none if the group never had any."""
+        letters, next_offset = self._letters(query, MAX_LOOKED_AT)
         sent = self._redriven.find(query.group)
         found = tuple(dead_letter_of(letter.message, is_redriven=letter.offset in sent) for letter in letters)
         end = self._reader.store.max_offset(DEAD_LETTER_PREFIX + query.group, DEAD_LETTER_QUEUE)

@@ -354,7 +354,7 @@ class Conversations:
         raise failure
 
     def _ask_broker(self, topic: str, address: str, command: RemotingCommand) -> Conversation[RemotingCommand]:
-        """As `_ask`; a failure also drops the topic's route, which may have led to the wrong place."""
+        """As `ask`; a failure also drops the topic's route, which may have led to the wrong place."""
         try:
             return (yield from self.ask(address, command))
         except (ConnectionFailed, NameRefused):
