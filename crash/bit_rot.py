@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from io import FileIO
 from pathlib import Path
@@ -35,9 +36,9 @@ def find_every_flip(run: ProgrammeRun) -> None:
     if len(whole) != len(ends):
         run.fail(f"{len(whole)} of {len(ends)} records can be read before anything is damaged")
     crashed = Path(shutil.copytree(run.scratch / "store", run.scratch / "crashed"))
-    _flip_under_an_open_store(run, store, run.by_size(80_000, 1_000_000, 10_000_000))
-    _swap_under_an_open_store(run, store, whole)
-    store.close()
+    with closing(store):
+        _flip_under_an_open_store(run, store, run.by_size(80_000, 1_000_000, 10_000_000))
+        _swap_under_an_open_store(run, store, whole)
     for name, source in (("stopped", run.scratch / "store"), ("crashed", crashed)):
         for path in sorted(path for path in source.rglob("*") if path.is_file() and path.stat().st_size):
             _start_over_damage(run, source, path.relative_to(source), whole, name)

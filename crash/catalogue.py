@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ from crash.failing_disk import break_the_disk
 from crash.feature_kills import kill_inside_features
 from crash.malformed_input import send_malformed_input
 from crash.power_loss import cut_the_power
-from crash.programme import ProgrammeRun, Size, scratch_directory
+from crash.programme import FirstFailure, ProgrammeRun, Size, scratch_directory
 from crash.slow_and_many import be_slow_and_many
 from crash.torn_tail import tear_every_tail
 from crash.write_order import explore_write_orders
@@ -46,9 +47,9 @@ PROGRAMMES = {
 }
 
 
-def run_programme(name: str, *, seed: int, size: Size, keep: Path) -> ProgrammeRun:
-    """The finished run of a programme. Failing directories are copied to `keep`."""
-    with scratch_directory() as scratch:
-        run = ProgrammeRun(seed, size, scratch, keep)
+def run_programme(name: str, *, seed: int, size: Size, keep: Path, stops_at_failure: bool = False) -> ProgrammeRun:
+    """The finished run of a programme, or the run up to its first failure. Failing directories are copied to `keep`."""
+    with scratch_directory() as scratch, suppress(FirstFailure):
+        run = ProgrammeRun(seed, size, scratch, keep, stops_at_failure)
         PROGRAMMES[name].run(run)
     return run

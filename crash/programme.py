@@ -16,7 +16,15 @@ import msgspec
 
 from millstream.model.errors import MillstreamError
 
-__all__ = ["ANY_ERROR", "KEPT_DIRECTORIES", "SHOWN_FAILURES", "ProgrammeRun", "Size", "scratch_directory"]
+__all__ = [
+    "ANY_ERROR",
+    "KEPT_DIRECTORIES",
+    "SHOWN_FAILURES",
+    "FirstFailure",
+    "ProgrammeRun",
+    "Size",
+    "scratch_directory",
+]
 
 SHOWN_FAILURES = 20
 """Failures that a report names one by one; the others are counted."""
@@ -43,8 +51,12 @@ ANY_ERROR = (
 _MEMORY = Path("/dev/shm")
 
 
+class FirstFailure(Exception):
+    """Ends a run that was asked for its first failure alone."""
+
+
 class Size(StrEnum):
-    """How long a programme runs: minutes for every commit, longer before a release, hours on demand."""
+    """How long a programme runs: seconds for every commit, longer before a release, hours on demand."""
 
     CI = "ci"
     FULL = "full"
@@ -56,12 +68,14 @@ class ProgrammeRun:
     """What one run of a programme may use, and what it reports.
 
     `fail` and `count` are all that a programme has to call. `keep` is where failing directories are copied to.
+    With `stops_at_failure` the first failure raises FirstFailure.
     """
 
     seed: int
     size: Size
     scratch: Path
     keep: Path
+    stops_at_failure: bool = False
     counts: dict[str, int | float] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     kept: list[Path] = field(default_factory=list)
@@ -86,6 +100,8 @@ class ProgrammeRun:
             self.kept.append(target)
             what = f"{what} (kept in {target})"
         self.failures.append(what)
+        if self.stops_at_failure:
+            raise FirstFailure(what)
 
     def verdict(self, name: str, seconds: float) -> str:
         """The report: the first failures, then one line that says PASS or FAIL with the seed and the counts."""

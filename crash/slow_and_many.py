@@ -133,7 +133,7 @@ class _Attack:
         for number, connection, stream in await self._streams(100, least=2_000):
             self._begin(connection, stream, "SendMessage", f"h{number}")
             self._tasks.append(asyncio.create_task(connection.push(stream, data)))
-        done, _ = await asyncio.wait(self._tasks, timeout=_PATIENCE_S)
+        done, _ = await asyncio.wait(self._tasks, timeout=self._run.by_size(3, 8, 8))
         self._run.count("half_requests_taken", sum(1 for task in done if task.result() == len(data)))
 
     async def byte_by_byte(self) -> None:
