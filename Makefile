@@ -15,7 +15,7 @@ demo: setup
 	@$(BIN)/python examples/security/demo.py $(if $(INPUT),--input "$(INPUT)")
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python tools/run_tests.py
 
 lint: setup
 	$(BIN)/ruff check

@@ -10,10 +10,15 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from millstream.store import commit_log
 from servers import Servers, running_servers, running_servers_in_thread
 
 MAX_LEFT_DESCRIPTORS = 64
 """Descriptors that a test may leave open: all tests run in one process, and 1,024 are a usual limit."""
+
+
+RESERVED_BYTES = 1024 * 1024
+"""Room that a log reserves at a time: the product's 64 MiB for each of the stores of a run fill a disk."""
 
 
 _open_before = pytest.StashKey[int]()
@@ -23,6 +28,11 @@ _open_before = pytest.StashKey[int]()
 def _count_descriptors(request: pytest.FixtureRequest) -> None:
     """Before the test's own fixtures and after those that it shares with others."""
     request.node.stash[_open_before] = _descriptors()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _small_reservations() -> None:
+    commit_log.ALLOCATION_BYTES = RESERVED_BYTES
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

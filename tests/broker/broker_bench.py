@@ -25,6 +25,9 @@ from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.store.message_store import StoreOptions
 
+MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
+"""Where state machines keep their stores, which nobody cuts the power of: None is the usual place."""
+
 SMALL_STORE = StoreOptions(segment_bytes=64 * 1024 * 1024, flush_interval_ms=50)
 
 

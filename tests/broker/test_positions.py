@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from broker_bench import Bench, bodies, open_bench, settle
+from broker_bench import MEMORY, Bench, bodies, open_bench, settle
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -37,7 +37,7 @@ class OffsetsMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.directory = TemporaryDirectory()
+        self.directory = TemporaryDirectory(dir=MEMORY)
         self.table = OffsetTable(self.snapshot)
         self.table.open_ledger("g", "t", 0, fifo=False, first_offset=0)
         self.now_ms = T

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from broker_bench import Bench, attempts, bodies, open_bench, settle
+from broker_bench import MEMORY, Bench, attempts, bodies, open_bench, settle
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -271,7 +271,7 @@ class RetryMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.directory = TemporaryDirectory()
+        self.directory = TemporaryDirectory(dir=MEMORY)
         self.runner = asyncio.Runner()
         self.clock = ManualClock()
         self.rows: list[dict[str, Any]] = []

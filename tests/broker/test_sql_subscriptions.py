@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from broker_bench import Bench, open_bench, settle
 from broker_bench import bodies as popped_bodies
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.broker import look as look_module
@@ -183,10 +185,9 @@ MESSAGES = st.lists(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(EXPRESSIONS, MESSAGES, st.data())
 def test_pulls_and_pops_together_give_what_the_filter_passes(
-    tmp_path_factory: pytest.TempPathFactory,
     expression: str,
     messages: list[dict[str, str]],
     data: st.DataObject,
@@ -195,7 +196,7 @@ def test_pulls_and_pops_together_give_what_the_filter_passes(
     wanted = [str(n) for n, held in enumerate(messages) if parse_sql_filter(expression).matches(held)]
 
     async def run() -> None:
-        async with open_bench(tmp_path_factory.mktemp("sql")) as bench:
+        async with open_bench(Path(directory)) as bench:
             for number, held in enumerate(messages):
                 await bench.send(str(number), **held)
             pulled: list[str] = []
@@ -211,4 +212,5 @@ def test_pulls_and_pops_together_give_what_the_filter_passes(
             assert pulled == popped_bodies(popped) == wanted
             assert (bench.broker.query_offset("g", "t", 0) or 0) == len(messages)
 
-    asyncio.run(run())
+    with TemporaryDirectory() as directory:
+        asyncio.run(run())

@@ -12,7 +12,8 @@ from store_samples import SMALL, bodies, pending, segments
 
 from millstream.model.errors import MessageRefused, StoreError
 from millstream.protocol.record import MAGIC_BLANK
-from millstream.store.commit_log import ALLOCATION_BYTES, BLANK_BYTES, CommitLog, Run
+from millstream.store import commit_log
+from millstream.store.commit_log import BLANK_BYTES, CommitLog, Run
 from millstream.store.message_store import MessageStore
 
 
@@ -87,7 +88,7 @@ def test_room_is_reserved_ahead_of_writing_and_not_for_the_whole_segment(tmp_pat
     store.put([pending()])
     status = segments(tmp_path)[0].stat()
     assert status.st_size == 1024**3
-    assert status.st_blocks * 512 < 2 * ALLOCATION_BYTES
+    assert status.st_blocks * 512 < 2 * commit_log.ALLOCATION_BYTES
     store.close()
 
 

@@ -111,7 +111,7 @@ def test_a_job_that_is_stopped_goes_on_from_its_checkpoint_and_doubles_nothing(
 ) -> None:
     with topic(messages(), queues=3) as running:
         target = running.directory / "out"
-        script = SCRIPT.format(rows=60, mode="streaming").replace(
+        script = SCRIPT.format(rows=120, mode="streaming").replace(
             "CREATE TABLE hot (id INT, device STRING) WITH ('connector' = 'print')",
             f"CREATE TABLE hot (id INT, device STRING) WITH ('connector' = 'filesystem', 'path' = '{target}')",
         )

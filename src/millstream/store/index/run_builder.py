@@ -19,7 +19,7 @@ MAX_BUILT_ENTRIES = 262_144
 """Entries after which a run ends before its part of the log does; bounds the memory of building one."""
 
 _RECORDS_BETWEEN_RESTS = 256
-_BUCKETS_BETWEEN_RESTS = 8
+_ENTRIES_BETWEEN_RESTS = 2048
 _BUCKETS = 256
 
 _NO_TIMES = (2**63 - 1, -(2**63))
@@ -47,11 +47,14 @@ def build_run(
     buckets, span = _gather(log, begin, end, rest)
     writer = RunWriter(directory, span.begin, span.end, files)
     try:
-        for number, bucket in enumerate(buckets, start=1):
+        entries_since_rest = 0
+        for bucket in buckets:
             bucket.sort()
             writer.add(b"".join(bucket))
+            entries_since_rest += len(bucket)
             bucket.clear()
-            if not number % _BUCKETS_BETWEEN_RESTS:
+            if entries_since_rest >= _ENTRIES_BETWEEN_RESTS:
+                entries_since_rest = 0
                 rest()
         return writer.finish(span)
     except OSError:

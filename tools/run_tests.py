@@ -1,0 +1,56 @@
+"""Runs the tests in two lanes, one pytest in each: many tests wait for a server or a time, while another lane computes.
+
+`python tools/run_tests.py [PYTEST OPTION ...]`. A lane takes the next folder of tests/ when it is done with one; what
+a folder said is printed when it ends.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+LANES = 2
+"""As many as the machines have cores that the suite is made for."""
+
+LONGEST_FIRST = ("streams", "crash", "interop", "broker", "store", "proxy")
+"""Folders that none is waited for alone at the end; the others follow together."""
+
+NO_TESTS = 5
+"""Pytest's exit code where its options leave nothing to run in a folder."""
+
+TESTS = Path(__file__).parent.parent / "tests"
+
+
+def groups() -> list[list[Path]]:
+    """The paths of each pytest; together they are all folders of tests/."""
+    folders = {path.name: path for path in sorted(TESTS.iterdir()) if any(path.rglob("test_*.py"))}
+    alone = [[folders.pop(name)] for name in LONGEST_FIRST]
+    return [*alone, [*folders.values()]]
+
+
+def run(paths: list[Path], options: list[str]) -> tuple[str, int, str, float]:
+    """What was run, pytest's exit code, all that it said, and the seconds."""
+    began_s = time.monotonic()
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", *options, *map(str, paths)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    return " ".join(path.name for path in paths), done.returncode, done.stdout, time.monotonic() - began_s
+
+
+def main() -> int:
+    """0 if every folder's tests pass."""
+    began_s, failed = time.monotonic(), list[str]()
+    with ThreadPoolExecutor(LANES) as pool:
+        for ended in as_completed([pool.submit(run, paths, sys.argv[1:]) for paths in groups()]):
+            name, code, said, seconds = ended.result()
+            print(f"== {name} ({seconds:.0f} s)\n{said}", flush=True)
+            if code not in (0, NO_TESTS):
+                failed.append(name)
+    print(f"{'FAIL: ' + ', '.join(failed) if failed else 'PASS'} ({time.monotonic() - began_s:.0f} s)")
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
