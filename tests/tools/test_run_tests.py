@@ -16,7 +16,8 @@ def test_every_folder_with_tests_is_run_once() -> None:
     lanes = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(lanes)
     run = [folder for group in lanes.groups() for folder in group]
-    assert sorted(run) == sorted({ROOT / "tests" / path.relative_to(ROOT / "tests").parts[0] for path in files_of_tests()})
+    there = {ROOT / "tests" / path.relative_to(ROOT / "tests").parts[0] for path in files_of_tests()}
+    assert sorted(run) == sorted(there)
     assert not [path for path in files_of_tests() if path.parent == ROOT / "tests"]
 
 
