@@ -43,11 +43,17 @@ def main() -> int:
     """0 if every folder's tests pass."""
     began_s, failed = time.monotonic(), list[str]()
     with ThreadPoolExecutor(LANES) as pool:
-        for ended in as_completed([pool.submit(run, paths, sys.argv[1:]) for paths in groups()]):
-            name, code, said, seconds = ended.result()
-            print(f"== {name} ({seconds:.0f} s)\n{said}", flush=True)
-            if code not in (0, NO_TESTS):
-                failed.append(name)
+        lanes = [pool.submit(run, paths, sys.argv[1:]) for paths in groups()]
+        try:
+            for ended in as_completed(lanes):
+                name, code, said, seconds = ended.result()
+                print(f"== {name} ({seconds:.0f} s)\n{said}", flush=True)
+                if code not in (0, NO_TESTS):
+                    failed.append(name)
+        except KeyboardInterrupt:
+            # The terminal told the running ones too; the waiting ones must not begin.
+            pool.shutdown(wait=False, cancel_futures=True)
+            failed.append("interrupted")
     print(f"{'FAIL: ' + ', '.join(failed) if failed else 'PASS'} ({time.monotonic() - began_s:.0f} s)")
     return int(bool(failed))
 
