@@ -19,7 +19,7 @@ from crash.fault_points import POINTS, arm
 from crash.history import HistoryWriter
 from millstream.broker import timers, transactions
 from millstream.broker.broker import Broker, BrokerOptions
-from millstream.broker.offsets import EncodedOffsets, OffsetTable
+from millstream.broker.offsets import EncodedOffsets, OffsetTable, QueueKey
 from millstream.broker.topics import DEAD_LETTER_PREFIX
 from millstream.model import properties as names
 from millstream.model.errors import MillstreamError
@@ -60,19 +60,19 @@ class FeatureLoad:
 
     def watch_saves(self) -> None:
         """Note when offsets are read for a save, and when they are on the disk."""
-        encode, save = OffsetTable.encode, OffsetTable.save_encoded
+        begin, save = OffsetTable.begin_encoding, OffsetTable.save_encoded
         writer = self._saves
 
-        def noted_encode(table: OffsetTable) -> EncodedOffsets:
-            encoded = encode(table)
-            writer.write("saving", f"{self._life}.{encoded.number}")
-            return encoded
+        def noted_begin(table: OffsetTable) -> tuple[int, list[QueueKey]]:
+            number, keys = begin(table)
+            writer.write("saving", f"{self._life}.{number}")
+            return number, keys
 
         def noted_save(table: OffsetTable, encoded: EncodedOffsets) -> None:
             save(table, encoded)
             writer.write("saved", f"{self._life}.{encoded.number}", lane=self._life)
 
-        setattr(OffsetTable, "encode", noted_encode)  # noqa: B010 - a method of its class is replaced on purpose
+        setattr(OffsetTable, "begin_encoding", noted_begin)  # noqa: B010 - a method of its class is replaced on purpose
         setattr(OffsetTable, "save_encoded", noted_save)  # noqa: B010
 
     def prepare(self) -> None:

@@ -89,6 +89,9 @@ def test_what_was_never_delivered_altered_or_never_sent_is_found() -> None:
     assert judge([altered], {})
 
 
+PLANTED_RUNS = 8
+"""Runs over a planted bug at most; the first that finds it ends the test."""
+
 _PLANTS = {
     "delay-delivered": """
 from millstream.broker import delay, timers
@@ -116,5 +119,7 @@ def test_s5_goes_red_for_a_bug_planted_in_the_broker(
     monkeypatch.setenv("PYTHONPATH", str(planted), prepend=":")
     often = POINTS[point]._replace(most_calls=20)
     monkeypatch.setattr(feature_kills, "POINTS", {point: often})
-    run = run_programme("S5", seed=7, size=Size.CI, keep=tmp_path)
-    assert any(word in failure for failure in run.failures for word in ("times in its topic", "was saved"))
+    # A kill shows the bug only where it meets a message on its way, which not every run's does.
+    runs = (run_programme("S5", seed=seed, size=Size.CI, keep=tmp_path) for seed in range(7, 7 + PLANTED_RUNS))
+    words = ("times in its topic", "was saved")
+    assert any(word in failure for run in runs for failure in run.failures for word in words)

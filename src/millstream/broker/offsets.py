@@ -220,7 +220,7 @@ class OffsetTable:
     def encode(self) -> EncodedOffsets:
         """What is to be saved; what changes from here on makes `is_changed` true again."""
         queues: _EncodedQueues = {}
-        number, keys = self._begin_encoding()
+        number, keys = self.begin_encoding()
         for key in keys:
             self._encode_queue(key, queues)
         return _encoded(number, queues)
@@ -231,7 +231,7 @@ class OffsetTable:
         Raises as `save_encoded`.
         """
         queues: _EncodedQueues = {}
-        number, keys = self._begin_encoding()
+        number, keys = self.begin_encoding()
         done = 0
         for key in keys:
             done += self._encode_queue(key, queues)
@@ -243,7 +243,8 @@ class OffsetTable:
             self._changed = True
         await asyncio.to_thread(self.save_encoded, _encoded(number, queues))
 
-    def _begin_encoding(self) -> tuple[int, list[QueueKey]]:
+    def begin_encoding(self) -> tuple[int, list[QueueKey]]:
+        """The number of the save that begins, and the queues to encode."""
         self._changed = False
         self._encodings += 1
         return self._encodings, [*self._committed, *self._ledgers]
