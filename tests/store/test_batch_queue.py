@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from millstream.store.entry_files import EntryFiles
 from millstream.store.files import OpenFiles
 from millstream.store.message_store import MessageStore, PendingRecord
 
+FILES = HastyFiles()
 COUNTS = st.lists(st.integers(1, 7), min_size=1, max_size=12)
 
 
@@ -129,13 +131,20 @@ def test_a_queue_is_of_the_kind_of_its_first_record(tmp_path: Path) -> None:
     store.close()
 
 
-def make_queue(tmp_path: Path) -> BatchQueue:
-    files = HastyFiles()
-    return BatchQueue("orders", 0, EntryFiles(str(tmp_path), BatchQueue.entry_bytes, 5, files, OpenFiles(files, 4)))
+def make_queue(tmp_path: Path, opened: OpenFiles) -> BatchQueue:
+    return BatchQueue("orders", 0, EntryFiles(str(tmp_path), BatchQueue.entry_bytes, 5, FILES, opened))
 
 
-def test_lost_batches_are_one_entry_for_all_their_messages(tmp_path: Path) -> None:
-    queue = make_queue(tmp_path)
+@pytest.fixture(scope="module")
+def opened() -> Iterator[OpenFiles]:
+    """The open files of all queues, at most four at a time."""
+    files = OpenFiles(FILES, 4)
+    yield files
+    files.close()
+
+
+def test_lost_batches_are_one_entry_for_all_their_messages(tmp_path: Path, opened: OpenFiles) -> None:
+    queue = make_queue(tmp_path, opened)
     queue.add(IndexEntry(0, 100, 50, 0, 3), 1)
     queue.add(IndexEntry(70_000, 900, 50, 0, 2), 2)
     queue.visible_offset = queue.next_offset
@@ -147,9 +156,9 @@ def test_lost_batches_are_one_entry_for_all_their_messages(tmp_path: Path) -> No
 
 @given(counts=COUNTS, trim_at=st.integers(0, 90), written=st.integers(0, 12))
 def test_a_trim_leaves_the_batch_that_holds_the_offset(
-    tmp_path_factory: pytest.TempPathFactory, counts: list[int], trim_at: int, written: int
+    tmp_path_factory: pytest.TempPathFactory, opened: OpenFiles, counts: list[int], trim_at: int, written: int
 ) -> None:
-    queue = make_queue(tmp_path_factory.mktemp("queue"))
+    queue = make_queue(tmp_path_factory.mktemp("queue"), opened)
     bases = []
     for number, count in enumerate(counts):
         bases.append(queue.next_offset)
