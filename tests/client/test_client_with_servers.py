@@ -148,7 +148,8 @@ async def test_a_refusal_has_the_name_that_the_broker_gave_it(client: Client, me
     with pytest.raises((NameRefused, MessageRefused)) as many:
         await producer.send_many([message])
     assert (single.value.name, many.value.name) == (name, name)
-    assert single.value.remedy
+    # Where the broker knows a better remedy than the catalogue, its sentence ends with it.
+    assert single.value.remedy or "millstream topic create NAME --type fifo" in single.value.message
 
 
 async def test_a_pull_waits_for_a_message(client: Client) -> None:
