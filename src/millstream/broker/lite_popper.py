@@ -16,7 +16,7 @@ from millstream.broker.fifo import NO_GROUP, FifoLedger, attempt_key_of
 from millstream.broker.groups import GroupRegistry
 from millstream.broker.lite_subscriptions import LiteSubscriptions, Subscriber
 from millstream.broker.lite_topics import LiteTopics
-from millstream.broker.long_poll import LongPolls
+from millstream.broker.long_poll import MIN_ALARM_S, LongPolls
 from millstream.broker.look import MAX_POP_MESSAGES, Look
 from millstream.broker.offsets import OffsetTable
 from millstream.broker.pop import Ledger
@@ -42,8 +42,6 @@ __all__ = ["LitePopper"]
 
 _QUEUE = 0
 """A lite topic has one queue."""
-
-_MIN_ALARM_S = 0.001
 
 
 @dataclass(slots=True)
@@ -263,7 +261,7 @@ class LitePopper:
 
     def _set_alarm(self) -> None:
         """One alarm for all: at the time of the first that comes back."""
-        delay_s = max((self._due[0][0] - self.clock.now_ms()) / 1000, _MIN_ALARM_S)
+        delay_s = max((self._due[0][0] - self.clock.now_ms()) / 1000, MIN_ALARM_S)
         loop = asyncio.get_running_loop()
         if self._alarm is not None:
             if not self._alarm.cancelled() and self._alarm.when() <= loop.time() + delay_s:

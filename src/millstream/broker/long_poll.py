@@ -12,13 +12,16 @@ from dataclasses import dataclass, field
 
 from millstream.model.errors import ConsumeRefused
 
-__all__ = ["MAX_WAITING", "MAX_WAITING_PER_KEY", "LongPolls"]
+__all__ = ["MAX_WAITING", "MAX_WAITING_PER_KEY", "MIN_ALARM_S", "LongPolls"]
 
 MAX_WAITING = 100_000
 """Requests that wait at one time at most; RocketMQ's limit."""
 
 MAX_WAITING_PER_KEY = 1024
 """Requests that wait for the same thing at most; RocketMQ's limit."""
+
+MIN_ALARM_S = 0.001
+"""An alarm never comes sooner: wall clock and loop time may differ by a part of a millisecond."""
 
 _Waiter = asyncio.Future[bool]
 _Crowd = dict[_Waiter, None]

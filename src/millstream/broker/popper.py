@@ -9,7 +9,7 @@ from millstream.broker.dead_letters import DeadLetters
 from millstream.broker.fifo import FifoLedger
 from millstream.broker.groups import GroupRegistry
 from millstream.broker.lite_popper import LitePopper
-from millstream.broker.long_poll import LongPolls
+from millstream.broker.long_poll import MIN_ALARM_S, LongPolls
 from millstream.broker.look import BURIAL_MS, Look, handle_of
 from millstream.broker.offsets import OffsetTable
 from millstream.broker.pop import Ledger
@@ -34,9 +34,6 @@ __all__ = ["MAX_INVISIBLE_MS", "Popper"]
 
 MAX_INVISIBLE_MS = 12 * 3600 * 1000
 """Milliseconds that a delivery may be out of sight at most."""
-
-_MIN_ALARM_S = 0.001
-"""An alarm never comes sooner: wall clock and loop time may differ by a part of a millisecond."""
 
 
 @dataclass(slots=True)
@@ -112,7 +109,7 @@ class Popper:
         if handle.lite_topic:
             self.lite.changed(request.group, place, ledger)
         elif self.polls.has_pops(request.group, request.topic):
-            self.polls.alarm(request.group, request.topic, handle.queue_id, self._due_in_s(ledger) or _MIN_ALARM_S)
+            self.polls.alarm(request.group, request.topic, handle.queue_id, self._due_in_s(ledger) or MIN_ALARM_S)
         return handle_of(ledger, delivery, self.broker_name, handle.queue_id, handle.log_offset, handle.lite_topic)
 
     async def move_to_dead_letter(self, request: AckRequest) -> None:
@@ -229,7 +226,7 @@ class Popper:
 
     def _due_in_s(self, ledger: Ledger) -> float | None:
         due_ms = ledger.next_due_ms()
-        return None if due_ms is None else max((due_ms - self.clock.now_ms()) / 1000, _MIN_ALARM_S)
+        return None if due_ms is None else max((due_ms - self.clock.now_ms()) / 1000, MIN_ALARM_S)
 
     def _freed(self, group: str, topic: str, queue_id: int, ledger: Ledger) -> None:
         """Wake the group where an acknowledgement opens a queue that was held back, or one that was full until now."""

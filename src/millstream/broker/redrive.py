@@ -39,7 +39,6 @@ MAX_REDRIVEN: Final = 100
 MAX_LOOKED_AT: Final = 512
 """Dead letters that one call looks at at most, so that a filter that finds nothing does not hold up everybody else."""
 
-_EVER: Final = 1 << 62
 _KEPT_FLAGS: Final = SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_ZLIB
 _OWN: Final = frozenset((ORIGIN_TOPIC, ORIGIN_MESSAGE_ID, REASON, HALF_OF, names.TRANSACTION))
 
@@ -131,7 +130,7 @@ class Redriver:
         store, message_id = self._reader.store, copy.properties[names.UNIQUE_KEY]
         lite_topic = copy.properties.get(names.LITE_TOPIC)
         topic = copy.topic if lite_topic is None else lite_queue(copy.topic, lite_topic)
-        found = await asyncio.to_thread(store.find_by_key, topic, message_id, 0, _EVER)
+        found = await asyncio.to_thread(store.find_by_key, topic, message_id)
         mark = copy.properties[REDRIVE_OF]
         return any(decode_record(record).properties.get(REDRIVE_OF) == mark for record in found)
 

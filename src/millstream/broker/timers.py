@@ -25,7 +25,7 @@ from millstream.model.message import OutgoingMessage
 from millstream.model.properties import TIMER_OF
 from millstream.protocol.record import decode_record
 from millstream.store.appender import Appender, is_stored
-from millstream.store.message_store import AppendedRecord, MessageStore, PendingRecord
+from millstream.store.message_store import EVER, AppendedRecord, MessageStore, PendingRecord
 from millstream.store.timer.timer_store import TimerStore
 from millstream.store.timer.wheel import TimerCounts
 
@@ -42,8 +42,6 @@ POLL_S = 0.1
 
 MAX_A_ROUND = 256
 """Messages that one round schedules, and delivers, before others get their turn."""
-
-_EVER = 1 << 62
 
 _log = logging.getLogger(__name__)
 
@@ -119,7 +117,7 @@ class Timers:
         Raises TOPIC_NOT_FOUND, MESSAGE_NOT_FOUND, and what storing raises.
         """
         self._topics.get(topic)
-        found = await asyncio.to_thread(self._store.find_by_key, TIMER_TOPIC, message_id, 0, _EVER)
+        found = await asyncio.to_thread(self._store.find_by_key, TIMER_TOPIC, message_id)
         for record in map(decode_record, found):
             if record.properties.get(REAL_TOPIC) == topic and await self.cancel(record.queue_offset):
                 return
@@ -231,4 +229,4 @@ class Timers:
         """Where the log is still needed from."""
         oldest = self._timers.oldest_pending()
         found = [] if oldest is None else self._store.entries(TIMER_TOPIC, 0, oldest, 1)
-        return found[0].log_offset if found else _EVER
+        return found[0].log_offset if found else EVER

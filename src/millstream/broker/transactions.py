@@ -42,7 +42,7 @@ from millstream.model.topic import TopicConfig
 from millstream.model.transaction import Resolution
 from millstream.protocol.record import decode_record
 from millstream.store.appender import Appender, is_stored
-from millstream.store.message_store import AppendedRecord, MessageStore, PendingRecord
+from millstream.store.message_store import EVER, AppendedRecord, MessageStore, PendingRecord
 
 __all__ = ["CHECKPOINT_INTERVAL_S", "MAX_PENDING", "TransactionOptions", "Transactions"]
 
@@ -60,8 +60,6 @@ MAX_A_ROUND = 256
 
 MAX_SEARCHES = 2
 """Searches at once for how a transaction that is not pending has ended; others wait their turn."""
-
-_EVER = 1 << 62
 
 _log = logging.getLogger(__name__)
 
@@ -195,7 +193,7 @@ class Transactions:
     async def _check_ended(self, topic: str, message_id: str, resolution: Resolution) -> None:
         """Say how a transaction that is not pending has ended, unless it is what was wanted."""
         async with self._searching:
-            marks = await asyncio.to_thread(self._store.find_by_key, OP_TOPIC, message_id, 0, _EVER)
+            marks = await asyncio.to_thread(self._store.find_by_key, OP_TOPIC, message_id)
         for record in marks:
             told = decode_record(record)
             outcome = outcome_of(told)
@@ -361,4 +359,4 @@ class Transactions:
         """Where the log is still needed from."""
         oldest = self._pending.oldest()
         found = [] if oldest is None else self._store.entries(HALF_TOPIC, 0, oldest, 1)
-        return found[0].log_offset if found else _EVER
+        return found[0].log_offset if found else EVER

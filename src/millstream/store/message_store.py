@@ -49,7 +49,10 @@ from millstream.store.store_format import check_format, write_format
 from millstream.store.visibility import Visibility
 from millstream.store.write_batch import AppendedRecord, PendingRecord, WriteBatch
 
-__all__ = ["AppendedRecord", "IndexEntry", "MessageStore", "PendingRecord", "Retained", "StoreOptions"]
+__all__ = ["EVER", "AppendedRecord", "IndexEntry", "MessageStore", "PendingRecord", "Retained", "StoreOptions"]
+
+EVER = 1 << 62
+"""Beyond every time and every place in the log: where nothing bounds a search or holds the log back."""
 
 _STORE_HOST = Address("127.0.0.1", 10911)
 
@@ -275,7 +278,7 @@ class MessageStore(QueueReader):
         return self._retainer.pins
 
     def find_by_key(
-        self, topic: str, key: str, begin_ms: int, end_ms: int, max_results: int = DEFAULT_RESULTS
+        self, topic: str, key: str, begin_ms: int = 0, end_ms: int = EVER, max_results: int = DEFAULT_RESULTS
     ) -> list[memoryview]:
         """Records of the topic with the key or unique key, stored in that time (both ends included), newest first.
 
