@@ -5,25 +5,28 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+from collections.abc import Callable
 from typing import Final, cast
 
 from millstream.model.errors import ConnectionFailed, MillstreamError, TimedOut, Unreachable
 from millstream.model.message import Address
 from millstream.protocol.remoting.codes import ResponseCode
-from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.command import FLAG_ONEWAY, RemotingCommand
 from millstream.protocol.remoting.frame import MAX_ANSWER_HEADER_BYTES, FrameDecoder, encode_frame, written_parts
 from millstream.security.signature import Credentials
+from millstream.transport.awaited_answers import AwaitedAnswers
 from millstream.transport.signing import sign
 
-__all__ = ["WRITE_HIGH_WATER_BYTES", "RemotingConnection"]
+__all__ = ["WRITE_HIGH_WATER_BYTES", "Listener", "RemotingConnection"]
+
+Listener = Callable[[RemotingCommand], RemotingCommand | None]
+"""Answers a request that the server sends on its own; None answers nothing, as to oneway requests."""
 
 WRITE_HIGH_WATER_BYTES: Final = 8 * 1024 * 1024
 """Unsent bytes over which `request` waits before it sends."""
 
 _RECEIVE_BYTES: Final = 64 * 1024
 """Bytes that are read at a time, but for large bodies."""
-
-_OPAQUE_LIMIT = 0x7FFF_FFFF
 
 
 class RemotingConnection(asyncio.BufferedProtocol):
@@ -36,8 +39,9 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._decoder = FrameDecoder(max_header_bytes=MAX_ANSWER_HEADER_BYTES)
         self._receiving = memoryview(bytearray(_RECEIVE_BYTES))
-        self._waiting: dict[int, tuple[asyncio.Future[RemotingCommand], asyncio.TimerHandle]] = {}
-        self._opaque = 0
+        self._answers = AwaitedAnswers()
+        self.listener: Listener | None = None
+        """Asked for the server's own requests; without one they are refused."""
         self._outgoing: list[bytes | memoryview] = []
         self._writable = asyncio.Event()
         self._writable.set()
@@ -81,17 +85,24 @@ class RemotingConnection(asyncio.BufferedProtocol):
 
     def submit(self, command: RemotingCommand, timeout_s: float) -> asyncio.Future[RemotingCommand]:
         """Send `command` at the end of this turn; its answer is the future's result. Never waits for room."""
-        future = self._loop.create_future()
         if not self.is_open:
+            future: asyncio.Future[RemotingCommand] = self._loop.create_future()
             future.set_exception(self._failure or self._gone())
             return future
-        command.opaque = self._opaque = (self._opaque + 1) & _OPAQUE_LIMIT
+        if self._credentials is not None:
+            sign(command, self._credentials)
+        answer = self._answers.expect(command, self.address, timeout_s)
+        self._send(command)
+        return answer
+
+    def notify(self, command: RemotingCommand) -> None:
+        """Send a request that nobody answers, at the end of this turn; nothing where the connection is gone."""
+        if not self.is_open:
+            return
+        command.flag |= FLAG_ONEWAY
         if self._credentials is not None:
             sign(command, self._credentials)
         self._send(command)
-        deadline = self._loop.call_later(timeout_s, self._expire, command.opaque, timeout_s)
-        self._waiting[command.opaque] = (future, deadline)
-        return future
 
     async def close(self) -> None:
         """Close; requests under way fail as Unreachable."""
@@ -134,23 +145,17 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._failure = failure or self._gone()
         self._writable.set()
         self._outgoing.clear()
-        waiting, self._waiting = self._waiting, {}
-        for future, deadline in waiting.values():
-            deadline.cancel()
-            if not future.done():
-                future.set_exception(failure or self._gone())
+        self._answers.fail(failure or self._gone())
 
     # inside
 
     def _received(self, command: RemotingCommand) -> None:
         if command.is_response:
-            future, deadline = self._waiting.pop(command.opaque, (None, None))
-            if future is not None and deadline is not None:
-                deadline.cancel()
-                if not future.done():
-                    future.set_result(command)
-        elif not command.is_oneway:
-            self._send(command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark="Not known to this client."))
+            self._answers.arrived(command)
+            return
+        answer = self.listener(command) if self.listener is not None else _unknown(command)
+        if answer is not None and not command.is_oneway:
+            self._send(answer)
 
     def _send(self, command: RemotingCommand) -> None:
         if not self._outgoing:
@@ -163,13 +168,6 @@ class RemotingConnection(asyncio.BufferedProtocol):
                 self._transport.write(part)
         self._outgoing.clear()
 
-    def _expire(self, opaque: int, timeout_s: float) -> None:
-        future, _ = self._waiting.pop(opaque, (None, None))
-        if future is not None and not future.done():
-            future.set_exception(
-                TimedOut(f"{self.address.host}:{self.address.port} did not answer within {timeout_s:g} s.")
-            )
-
     async def _wait_until_writable(self, timeout_s: float) -> None:
         try:
             async with asyncio.timeout(timeout_s):
@@ -179,3 +177,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
 
     def _gone(self) -> Unreachable:
         return Unreachable(f"{self.address.host}:{self.address.port} closed the connection.")
+
+
+def _unknown(command: RemotingCommand) -> RemotingCommand:
+    return command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark="Not known to this client.")

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final, cast
 
 from millstream.model.clock import Clock, SystemClock
-from millstream.model.errors import ConnectionFailed, MillstreamError
+from millstream.model.errors import ConnectionFailed, ConsumeRefused, MillstreamError, Unreachable
 from millstream.model.message import Address
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
@@ -23,6 +23,7 @@ from millstream.protocol.remoting.frame import MAX_FRAME_BYTES, FrameDecoder, en
 from millstream.protocol.remoting.refusals import response_code_of
 from millstream.security.tls import ServerIdentity, TlsMode
 from millstream.telemetry.rpc_latency import RpcLatency
+from millstream.transport.awaited_answers import AwaitedAnswers
 from millstream.transport.doorway import HANDSHAKE_LIMIT_S, Doorway
 from millstream.transport.gate import RemotingGate
 from millstream.transport.listening import listen_refused
@@ -30,6 +31,7 @@ from millstream.transport.listening import listen_refused
 __all__ = [
     "CLOSE_GRACE_S",
     "IDLE_LIMIT_S",
+    "MAX_ASKED",
     "MAX_CONNECTIONS",
     "MAX_IN_FLIGHT",
     "RECEIVE_BYTES",
@@ -46,6 +48,9 @@ MAX_CONNECTIONS: Final = 10_000
 
 MAX_IN_FLIGHT: Final = 8192
 """Unanswered requests of one connection at most; over it nothing more is read from the connection."""
+
+MAX_ASKED: Final = 64
+"""Requests of the server's own that one client may have to answer at a time; the next one is refused."""
 
 IDLE_LIMIT_S: Final = 120.0
 """Seconds without a byte from the peer and without a waiting request, after which a connection is closed."""
@@ -82,6 +87,7 @@ class Connection(asyncio.BufferedProtocol):
         self._outgoing: list[bytes | memoryview] = []
         self._flush_is_due = False
         self._waiting: set[asyncio.Future[RemotingCommand | None]] = set()
+        self._answers = AwaitedAnswers()
         self._unsent = False
         self._reads = True
         self._loop = asyncio.get_running_loop()
@@ -95,6 +101,23 @@ class Connection(asyncio.BufferedProtocol):
     def waiting(self) -> tuple[asyncio.Future[RemotingCommand | None], ...]:
         """The requests that wait for their answer."""
         return tuple(self._waiting)
+
+    def ask(self, command: RemotingCommand, timeout_s: float) -> asyncio.Future[RemotingCommand]:
+        """The client's answer to a request of the server's own. Raises TimedOut, Unreachable, TOO_MANY_REQUESTS."""
+        error: MillstreamError | None = None
+        if not self.is_open:
+            error = self._gone()
+        elif len(self._answers) >= MAX_ASKED:
+            error = ConsumeRefused(
+                "TOO_MANY_REQUESTS", f"{self.peer.host}:{self.peer.port} has {MAX_ASKED} requests to answer already."
+            )
+        if error is not None:
+            failed: asyncio.Future[RemotingCommand] = self._loop.create_future()
+            failed.set_exception(error)
+            return failed
+        answer = self._answers.expect(command, self.peer, timeout_s)
+        self.send(command)
+        return answer
 
     def send(self, command: RemotingCommand) -> None:
         """Send a request of the server's own, or an answer; it leaves at the end of this turn."""
@@ -171,6 +194,7 @@ class Connection(asyncio.BufferedProtocol):
         self._outgoing.clear()
         for waiting in self.waiting:
             waiting.cancel()
+        self._answers.fail(self._gone())
         self._server.left(self)
         for listener in self.on_close:
             listener(self)
@@ -178,9 +202,13 @@ class Connection(asyncio.BufferedProtocol):
 
     # inside
 
+    def _gone(self) -> Unreachable:
+        return Unreachable(f"{self.peer.host}:{self.peer.port} closed the connection.")
+
     def _handle(self, command: RemotingCommand) -> None:
         if command.is_response:
-            return  # The server asks its clients oneway only.
+            self._answers.arrived(command)
+            return
         gate = self._server.gate
         if gate is not None:
             try:
