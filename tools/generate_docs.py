@@ -17,6 +17,7 @@ from cyclopts import App
 
 from millstream.broker import admission, delay, groups, lite_subscriptions, lite_topics, long_poll, pop, topics
 from millstream.broker.remoting import clients as remoting_clients
+from millstream.broker.remoting import members, producers
 from millstream.cli.main import app
 from millstream.cli.options import ExitCode
 from millstream.model import filter as filters
@@ -110,7 +111,7 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
     ("Clients and their deliveries", (clients, answers, processor, pulls, renewal, outbox, questions, tracer)),
     ("The broker", (topics, groups, group_settings, pop, long_poll, admission, delay, filters)),
     ("Lite topics", (lite, lite_topics, lite_subscriptions)),
-    ("The remoting ports", (remoting_server, remoting_clients)),
+    ("The remoting ports", (remoting_server, members, remoting_clients, producers)),
     ("Connections before their first words, and the pages", (doorway, http_pages)),
     ("Users and policies", (user, book, policy, audit)),
 )

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 import pytest_asyncio
 
-from millstream.broker.remoting.clients import CONSUMER_LIMIT_S, MAX_HEARTBEAT_GROUPS, ConsumerRegistry
+from millstream.broker.remoting.clients import MAX_HEARTBEAT_GROUPS, ConsumerRegistry
+from millstream.broker.remoting.members import MEMBER_LIMIT_S
 from millstream.model.group import GroupConfig
 from millstream.model.message import Address
 from millstream.model.topic import MessageType, TopicConfig
@@ -204,11 +205,12 @@ def test_members_are_told_when_others_come_change_and_go_and_only_then() -> None
 
 
 def test_a_consumer_expires_when_it_falls_silent() -> None:
-    registry = ConsumerRegistry()
-    registry.hear("c1", consumer("t"), Ear(), 5, 0.0)  # type: ignore[arg-type]
-    registry.hear("c2", consumer("t"), Ear(), 5, 0.0)  # type: ignore[arg-type]
-    assert registry.refresh("c2", "g", 5, 60.0)
-    registry.expire(CONSUMER_LIMIT_S + 1)
+    registry, first, second = ConsumerRegistry(), Ear(), Ear()
+    registry.hear("c1", consumer("t"), first, 5, 0.0)  # type: ignore[arg-type]
+    registry.hear("c2", consumer("t"), second, 5, 0.0)  # type: ignore[arg-type]
+    assert registry.refresh("c2", "g", second, 5, 60.0)  # type: ignore[arg-type]
+    assert not registry.refresh("c2", "g", first, 5, 60.0)  # type: ignore[arg-type]
+    registry.expire(MEMBER_LIMIT_S + 1)
     assert registry.clients("g") == ["c2"]
 
 

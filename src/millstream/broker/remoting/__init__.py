@@ -10,6 +10,7 @@ from millstream.broker.remoting.clients import ClientHandlers, ConsumerRegistry
 from millstream.broker.remoting.dead_letters import DeadLetterHandlers
 from millstream.broker.remoting.groups import GroupHandlers
 from millstream.broker.remoting.offsets import OffsetHandlers
+from millstream.broker.remoting.producers import ProducerRegistry
 from millstream.broker.remoting.pulling import PullHandlers
 from millstream.broker.remoting.searching import SearchHandlers
 from millstream.broker.remoting.sending import SendHandlers
@@ -21,17 +22,21 @@ __all__ = ["broker_handlers"]
 
 
 def broker_handlers(
-    broker: Broker, guard: Guard | None = None, consumers: ConsumerRegistry | None = None
+    broker: Broker,
+    guard: Guard | None = None,
+    consumers: ConsumerRegistry | None = None,
+    producers: ProducerRegistry | None = None,
 ) -> dict[int, Handler]:
     """The handlers of a broker's port, by request code; for one started broker. `guard` is its access control.
 
-    `consumers` are those who are there, for others to look at as well.
+    `consumers` and `producers` are those who are there, for others to look at as well.
     """
     consumers = consumers or ConsumerRegistry()
+    producers = producers or ProducerRegistry()
     send = SendHandlers(broker)
     pull = PullHandlers(broker, consumers)
     offsets = OffsetHandlers(broker)
-    clients = ClientHandlers(broker, consumers)
+    clients = ClientHandlers(broker, consumers, producers)
     groups = GroupHandlers(broker, consumers)
     dead_letters = DeadLetterHandlers(broker)
     administration = AdministrationHandlers(broker)

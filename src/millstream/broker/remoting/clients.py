@@ -1,17 +1,18 @@
 """Which clients are there and what they subscribe to, as their heartbeats say.
 
-A consumer counts until it unregisters, its connection closes, or it is not heard of for `CONSUMER_LIMIT_S`. When a
+A consumer counts until it unregisters, its connection closes, or it is not heard of for `MEMBER_LIMIT_S`. When a
 group's members change, the others are told, so that they share the queues anew at once.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from millstream.broker.broker import Broker
+from millstream.broker.remoting.members import MAX_CLIENT_ID_CHARACTERS, Member, MemberTable, member_data
+from millstream.broker.remoting.producers import MAX_PRODUCER_GROUPS, ProducerRegistry
 from millstream.broker.topics import RETRY_PREFIX
 from millstream.model.errors import ConsumeRefused, NameRefused
 from millstream.model.filter_expression import parse_filter
@@ -27,12 +28,11 @@ from millstream.protocol.remoting.bodies import (
 )
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, RemotingCommand
-from millstream.protocol.remoting.consumption import ConnectionData, ConsumerConnection
+from millstream.protocol.remoting.consumption import ConsumerConnection
 from millstream.protocol.remoting.fields import text
 from millstream.transport.remoting_server import Connection
 
 __all__ = [
-    "CONSUMER_LIMIT_S",
     "MAX_CONSUMERS",
     "MAX_HEARTBEAT_GROUPS",
     "MAX_SUBSCRIPTIONS",
@@ -43,9 +43,6 @@ __all__ = [
 
 _log = logging.getLogger(__name__)
 
-CONSUMER_LIMIT_S: Final = 120.0
-"""Seconds without a heartbeat after which a consumer does not count any more."""
-
 MAX_CONSUMERS: Final = 50_000
 """Consumers (client and group) of one broker at most."""
 
@@ -55,18 +52,12 @@ MAX_HEARTBEAT_GROUPS: Final = 100
 MAX_SUBSCRIPTIONS: Final = 1000
 """Subscriptions of one consumer at most."""
 
-_EXPIRY_INTERVAL_S: Final = 10.0
-
 
 @dataclass(slots=True)
-class _Consumer:
-    connection: Connection
-    seen_s: float
+class _Consumer(Member):
     fingerprint: int = 0
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
     data: ConsumerData | None = None
-    origin: tuple[str, int] = ("OTHER", 0)
-    """Language and version of the client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,23 +74,16 @@ class ConsumerRegistry:
     """The consumers of each group by client id."""
 
     def __init__(self) -> None:
-        self._groups: dict[str, dict[str, _Consumer]] = {}
-        self._count = 0
-        self._next_expiry_s = 0.0
+        self._members: MemberTable[_Consumer] = MemberTable(MAX_CONSUMERS, "consumers")
 
     def clients(self, group: str) -> list[str]:
         """The client ids of the group's members, sorted."""
-        return sorted(self._groups.get(group, ()))
+        return sorted(self._members.of(group))
 
     def connections(self, group: str) -> ConsumerConnection:
         """The group's members by client id, and what they want."""
-        members = sorted(self._groups.get(group, {}).items())
-        found = ConsumerConnection(
-            [
-                ConnectionData(name, f"{member.connection.peer.host}:{member.connection.peer.port}", *member.origin)
-                for name, member in members
-            ]
-        )
+        members = sorted(self._members.of(group).items())
+        found = ConsumerConnection([member_data(name, member) for name, member in members])
         for _, member in members:
             for topic in member.subscriptions:
                 subscription = self.subscription(group, topic)
@@ -115,14 +99,13 @@ class ConsumerRegistry:
         """All consumers, group by group."""
         return [
             KnownConsumer(group, language.lower(), version, member.data.consume_type or "" if member.data else "")
-            for group, members in self._groups.items()
-            for member in members.values()
+            for group, _, member in self._members.all()
             for language, version in (member.origin,)
         ]
 
     def subscription(self, group: str, topic: str) -> SubscriptionData | None:
         """What the group wants of the topic; the latest version where its members differ."""
-        members = self._groups.get(group, {}).values()
+        members = self._members.of(group).values()
         found = [member.subscriptions[topic] for member in members if topic in member.subscriptions]
         return max(found, key=lambda data: data.sub_version) if found else None
 
@@ -138,58 +121,37 @@ class ConsumerRegistry:
         """A consumer says that it is there; TOO_MANY_REQUESTS over the limits."""
         if len(data.subscription_data_set) > MAX_SUBSCRIPTIONS:
             raise ConsumeRefused("TOO_MANY_REQUESTS", f"A consumer has at most {MAX_SUBSCRIPTIONS} subscriptions.")
-        known = self._groups.get(data.group_name, {}).get(client_id)
-        if known is None and self._count >= MAX_CONSUMERS:
-            raise ConsumeRefused("TOO_MANY_REQUESTS", f"The broker has {MAX_CONSUMERS} consumers, which is its limit.")
         subscriptions = {item.topic: item for item in data.subscription_data_set}
-        members = self._groups.setdefault(data.group_name, {})
-        members[client_id] = _Consumer(connection, now_s, fingerprint, subscriptions, data, origin)
-        if known is None:
-            self._count += 1
+        consumer = _Consumer(connection, now_s, origin, fingerprint, subscriptions, data)
+        known = self._members.put(data.group_name, client_id, consumer)
         if known is None or known.subscriptions.keys() != subscriptions.keys():
             self._tell_others(data.group_name, client_id)
 
-    def refresh(self, client_id: str, group: str, fingerprint: int, now_s: float) -> bool:
-        """A consumer says that nothing has changed; False if what it said before is not known."""
-        known = self._groups.get(group, {}).get(client_id)
-        if known is None or known.fingerprint != fingerprint:
+    def refresh(self, client_id: str, group: str, connection: Connection, fingerprint: int, now_s: float) -> bool:
+        """A consumer says that nothing has changed; False if it is to say all again, as over another connection."""
+        known = self._members.of(group).get(client_id)
+        if known is None or known.fingerprint != fingerprint or known.connection is not connection:
             return False
         known.seen_s = now_s
         return True
 
     def leave(self, client_id: str, group: str) -> None:
         """A consumer is gone; no error if it was not there."""
-        members = self._groups.get(group, {})
-        if members.pop(client_id, None) is None:
-            return
-        self._count -= 1
-        if not members:
-            del self._groups[group]
-        self._tell_others(group, client_id)
+        if self._members.drop(group, client_id):
+            self._tell_others(group, client_id)
 
     def connection_closed(self, connection: Connection) -> None:
         """All consumers of a connection are gone."""
-        self._leave_where(lambda consumer: consumer.connection is connection)
+        for group, client_id in self._members.on(connection):
+            self.leave(client_id, group)
 
     def expire(self, now_s: float) -> None:
-        """Consumers that were not heard of are gone; looks every `_EXPIRY_INTERVAL_S` however often it is called."""
-        if now_s < self._next_expiry_s:
-            return
-        self._next_expiry_s = now_s + _EXPIRY_INTERVAL_S
-        self._leave_where(lambda consumer: consumer.seen_s < now_s - CONSUMER_LIMIT_S)
-
-    def _leave_where(self, is_gone: Callable[[_Consumer], bool]) -> None:
-        gone = [
-            (client_id, group)
-            for group, members in self._groups.items()
-            for client_id, consumer in members.items()
-            if is_gone(consumer)
-        ]
-        for client_id, group in gone:
+        """Consumers that were not heard of for a while are gone."""
+        for group, client_id in self._members.silent(now_s):
             self.leave(client_id, group)
 
     def _tell_others(self, group: str, client_id: str) -> None:
-        for other, consumer in self._groups.get(group, {}).items():
+        for other, consumer in self._members.of(group).items():
             if other != client_id:
                 notice = RemotingCommand(
                     RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group}, flag=FLAG_ONEWAY
@@ -200,34 +162,43 @@ class ConsumerRegistry:
 class ClientHandlers:
     """Codes 34, 35, 38 and 46."""
 
-    def __init__(self, broker: Broker, consumers: ConsumerRegistry) -> None:
+    def __init__(self, broker: Broker, consumers: ConsumerRegistry, producers: ProducerRegistry) -> None:
         self._broker = broker
         self._consumers = consumers
+        self._producers = producers
 
     def heartbeat(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Keep what the client says; a group that it names is created with its retry topic."""
         data = decode_body(HeartbeatData, command.body)
         if len(data.consumer_data_set) > MAX_HEARTBEAT_GROUPS:
             raise ConsumeRefused("TOO_MANY_REQUESTS", f"A client has at most {MAX_HEARTBEAT_GROUPS} consumer groups.")
+        if len(data.producer_data_set) > MAX_PRODUCER_GROUPS:
+            raise ConsumeRefused("TOO_MANY_REQUESTS", f"A client has at most {MAX_PRODUCER_GROUPS} producer groups.")
+        if len(data.client_id) > MAX_CLIENT_ID_CHARACTERS:
+            words = f"The client's id has {len(data.client_id)} characters; the limit is {MAX_CLIENT_ID_CHARACTERS}."
+            raise ConsumeRefused("TOO_MANY_REQUESTS", words)
         now_s = self._broker.clock.monotonic_s()
         self._consumers.expire(now_s)
-        if self._consumers.connection_closed not in connection.on_close:
-            connection.on_close.append(self._consumers.connection_closed)
+        self._producers.expire(now_s)
+        self._hear_close(connection)
+        origin = command.language, command.version
+        for producer in data.producer_data_set:
+            self._producers.hear(data.client_id, producer.group_name, connection, now_s, origin)
         is_known = True
         for consumer in data.consumer_data_set:
             group = consumer.group_name
             if data.without_sub and data.heartbeat_fingerprint:
-                is_known &= self._consumers.refresh(data.client_id, group, data.heartbeat_fingerprint, now_s)
+                fingerprint = data.heartbeat_fingerprint
+                is_known &= self._consumers.refresh(data.client_id, group, connection, fingerprint, now_s)
             elif self._prepare(group):
-                origin = command.language, command.version
                 self._consumers.hear(data.client_id, consumer, connection, data.heartbeat_fingerprint, now_s, origin)
         ext = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "false" if is_known else "true"}
         return command.response(ext=ext)
 
     def unregister(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        group = command.ext.get("consumerGroup")
-        if group:
-            self._consumers.leave(text(command.ext, "clientID"), group)
+        client_id = text(command.ext, "clientID")
+        self._consumers.leave(client_id, command.ext.get("consumerGroup", ""))
+        self._producers.leave(client_id, command.ext.get("producerGroup", ""))
         return command.response()
 
     def consumer_list(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
@@ -243,6 +214,10 @@ class ClientHandlers:
         subscription = decode_body(CheckClientBody, command.body).subscription_data
         parse_filter(subscription.expression_type or "", subscription.sub_string or "")
         return command.response()
+
+    def _hear_close(self, connection: Connection) -> None:
+        if self._consumers.connection_closed not in connection.on_close:
+            connection.on_close += [self._consumers.connection_closed, self._producers.connection_closed]
 
     def _prepare(self, group: str) -> bool:
         """Whether the group is there; a heartbeat tells of many, so one that may not be created fails alone."""

@@ -1,0 +1,64 @@
+"""Which producers are there, as their heartbeats say: whom the broker asks for the end of a transaction."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from millstream.broker.remoting.members import MAX_CLIENT_ID_CHARACTERS, Member, MemberTable, member_data
+from millstream.model.errors import ConsumeRefused
+from millstream.protocol.remoting.consumption import ConnectionData
+from millstream.transport.remoting_server import Connection
+
+__all__ = ["MAX_PRODUCERS", "MAX_PRODUCER_GROUPS", "ProducerRegistry"]
+
+MAX_PRODUCERS: Final = 50_000
+"""Producers (client and group) of one broker at most."""
+
+MAX_PRODUCER_GROUPS: Final = 100
+"""Producer groups of one heartbeat at most."""
+
+
+class ProducerRegistry:
+    """The producers of each group by client id."""
+
+    def __init__(self) -> None:
+        self._members: MemberTable[Member] = MemberTable(MAX_PRODUCERS, "producers")
+        self._turns: dict[str, int] = {}
+
+    def connection_of_producer_group(self, group: str) -> Connection | None:
+        """An open connection of one of the group's producers, another one each time; None if none is there."""
+        members = [member for _, member in sorted(self._members.of(group).items()) if member.connection.is_open]
+        if not members:
+            return None
+        turn = self._turns[group] = self._turns.get(group, -1) + 1
+        return members[turn % len(members)].connection
+
+    def connections(self, group: str) -> list[ConnectionData]:
+        """The group's producers by client id."""
+        return [member_data(name, member) for name, member in sorted(self._members.of(group).items())]
+
+    def all(self) -> list[tuple[str, ConnectionData]]:
+        """All producers with their groups, group by group."""
+        return [(group, member_data(name, member)) for group, name, member in self._members.all()]
+
+    def hear(self, client_id: str, group: str, connection: Connection, now_s: float, origin: tuple[str, int]) -> None:
+        """A producer says that it is there; TOO_MANY_REQUESTS over the limits."""
+        if len(group) > MAX_CLIENT_ID_CHARACTERS:
+            words = f"The producer group's name has {len(group)} characters; the limit is {MAX_CLIENT_ID_CHARACTERS}."
+            raise ConsumeRefused("TOO_MANY_REQUESTS", words)
+        self._members.put(group, client_id, Member(connection, now_s, origin))
+
+    def leave(self, client_id: str, group: str) -> None:
+        """A producer is gone; no error if it was not there."""
+        if self._members.drop(group, client_id) and not self._members.of(group):
+            self._turns.pop(group, None)
+
+    def connection_closed(self, connection: Connection) -> None:
+        """All producers of a connection are gone."""
+        for group, client_id in self._members.on(connection):
+            self.leave(client_id, group)
+
+    def expire(self, now_s: float) -> None:
+        """Producers that were not heard of for a while are gone."""
+        for group, client_id in self._members.silent(now_s):
+            self.leave(client_id, group)

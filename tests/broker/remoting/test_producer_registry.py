@@ -1,0 +1,76 @@
+"""Producers by group: who is asked, who is told of, who is gone."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from millstream.broker.remoting import producers
+from millstream.broker.remoting.members import MEMBER_LIMIT_S
+from millstream.broker.remoting.producers import ProducerRegistry
+from millstream.model.errors import ConsumeRefused
+from millstream.model.message import Address
+from millstream.transport.remoting_server import Connection
+
+
+class Line:
+    """Stands for a connection."""
+
+    def __init__(self, port: int = 1) -> None:
+        self.peer = Address("10.0.0.1", port)
+        self.is_open = True
+
+
+def line_of(connection: Connection | None) -> Line:
+    return cast("Line", connection)
+
+
+def hear(registry: ProducerRegistry, client_id: str, line: Line, group: str = "p", now_s: float = 0.0) -> None:
+    registry.hear(client_id, group, line, now_s, ("JAVA", 401))  # type: ignore[arg-type]
+
+
+def test_the_producers_of_a_group_are_asked_in_turn_and_closed_ones_never() -> None:
+    registry, first, second = ProducerRegistry(), Line(1), Line(2)
+    assert registry.connection_of_producer_group("p") is None
+    hear(registry, "c1", first)
+    hear(registry, "c2", second)
+    asked = [line_of(registry.connection_of_producer_group("p")) for _ in range(4)]
+    assert asked == [first, second, first, second]
+    first.is_open = False
+    assert line_of(registry.connection_of_producer_group("p")) is second
+    assert registry.connection_of_producer_group("other") is None
+
+
+def test_producers_go_with_their_connection_by_their_own_word_and_by_silence() -> None:
+    registry, first, second = ProducerRegistry(), Line(1), Line(2)
+    for client_id, line in (("c1", first), ("c2", second), ("c3", second), ("c4", second)):
+        hear(registry, client_id, line)
+    registry.connection_closed(first)  # type: ignore[arg-type]
+    registry.leave("c2", "p")
+    registry.leave("c2", "p")
+    hear(registry, "c4", second, now_s=60.0)
+    registry.expire(MEMBER_LIMIT_S + 1)
+    assert [member.client_id for member in registry.connections("p")] == ["c4"]
+
+
+def test_a_producer_that_came_back_over_another_connection_outlives_the_old_one() -> None:
+    registry, old, new = ProducerRegistry(), Line(1), Line(2)
+    hear(registry, "c1", old)
+    hear(registry, "c1", new)
+    registry.connection_closed(old)  # type: ignore[arg-type]
+    [(group, member)] = registry.all()
+    assert (group, member.client_addr, member.language, member.version) == ("p", "10.0.0.1:2", "JAVA", 401)
+
+
+def test_more_producers_than_the_limit_and_endless_names_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producers, "MAX_PRODUCERS", 2)
+    registry, line = ProducerRegistry(), Line()
+    hear(registry, "c1", line)
+    hear(registry, "c2", line)
+    with pytest.raises(ConsumeRefused, match="2 producers"):
+        hear(registry, "c3", line)
+    registry.leave("c1", "p")
+    hear(registry, "c3", line)
+    with pytest.raises(ConsumeRefused, match="1000 characters"):
+        hear(registry, "c3", line, group="p" * 1000)
