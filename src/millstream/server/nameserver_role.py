@@ -1,0 +1,33 @@
+"""The nameserver of a process: its port and the routes that it tells."""
+
+from __future__ import annotations
+
+from millstream.cluster.nameserver import RouteRegistry
+from millstream.cluster.permissions import NAMESERVER_NEEDS
+from millstream.cluster.remoting import nameserver_handlers
+from millstream.model.message import Address
+from millstream.server.site import Site
+from millstream.transport.gate import RemotingGate
+from millstream.transport.remoting_server import RemotingServer
+
+__all__ = ["NameserverRole"]
+
+
+class NameserverRole:
+    """Started once; `registry` may be filled before. Port 0 takes a free one."""
+
+    def __init__(self, site: Site, port: int = 9876) -> None:
+        self._site = site
+        self.registry = RouteRegistry()
+        handlers = nameserver_handlers(self.registry, clock=site.clock)
+        self.server = RemotingServer(handlers, site.host, port, clock=site.clock)
+
+    async def start(self) -> Address:
+        """Listen and answer; where clients reach it. Raises StartRefused."""
+        self.server.tls = self._site.identity
+        self.server.gate = RemotingGate(self._site.guard, NAMESERVER_NEEDS) if self._site.guard else None
+        return Address(self._site.reachable_host, await self.server.start())
+
+    async def close(self) -> None:
+        """Stop answering."""
+        await self.server.close()

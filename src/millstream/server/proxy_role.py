@@ -1,0 +1,54 @@
+"""The proxy of a process: its gRPC port over a backend."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+from millstream.model.message import Address
+from millstream.proxy.backend import Backend
+from millstream.proxy.grpc.server import GrpcServer
+from millstream.proxy.processor import Processor
+from millstream.proxy.tracer import Tracer, TraceSink
+from millstream.server.site import Site
+
+__all__ = ["ProxyRole"]
+
+
+class ProxyRole:
+    """Started once; `backend` is opened and closed by its owner. Port 0 takes a free one.
+
+    `traces` takes what became of messages, for the topic RMQ_SYS_TRACE_TOPIC; None notes nothing.
+    """
+
+    def __init__(self, site: Site, backend: Backend, port: int = 8081, *, traces: TraceSink | None = None) -> None:
+        self._site = site
+        self._port = port
+        self._resources = AsyncExitStack()
+        self.tracer = None if traces is None else Tracer(traces, site.clock)
+        self.processor = Processor(backend, clock=site.clock, tracer=self.tracer)
+
+    async def start(self) -> Address:
+        """Listen and answer; where clients reach it. Raises StartRefused; `close` ends what was opened before."""
+        site = self._site
+        if self.tracer is not None:
+            await self.tracer.start()
+            self._resources.push_async_callback(self.tracer.close)
+        await self.processor.start()
+        self._resources.push_async_callback(self.processor.close)
+        told = site.told_host
+        server = GrpcServer(
+            self.processor,
+            site.host,
+            self._port,
+            advertised=None if told is None else Address(told, 0),
+            guard=site.guard,
+            tls=site.identity,
+        )
+        port = await server.start()
+        self._resources.push_async_callback(server.close)
+        self._resources.push_async_callback(self.processor.reconnect_all)
+        return Address(site.reachable_host, port)
+
+    async def close(self) -> None:
+        """Tell the clients to go elsewhere, answer what is under way, end."""
+        await self._resources.aclose()

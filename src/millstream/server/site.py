@@ -1,0 +1,79 @@
+"""Where the roles of one process run: what they listen on, what clients are told, TLS and access control."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from millstream.model.clock import Clock, SystemClock
+from millstream.model.errors import StartRefused
+from millstream.security.guard import Guard
+from millstream.security.signature import Credentials
+from millstream.security.tls import ServerIdentity, TlsFiles, TlsMode
+from millstream.server.access import has_users, open_guard
+from millstream.server.certificate import own_certificate
+
+__all__ = ["Site"]
+
+_log = logging.getLogger(__name__)
+
+_WILDCARDS = ("", "0.0.0.0", "::")
+
+
+@dataclass(slots=True)
+class Site:
+    """One for all roles of a process. `told_host` is what clients are told to connect to, where that is set.
+
+    `tls` answers TLS on all ports, with `tls_files` or a certificate of its own. `secure` turns access control on; a
+    directory without a super user gets `first_user`, or `admin` with a random secret.
+    """
+
+    host: str = "127.0.0.1"
+    told_host: str | None = None
+    secure: bool = False
+    first_user: Credentials | None = None
+    tls: TlsMode | None = None
+    tls_files: TlsFiles | None = None
+    clock: Clock = field(default_factory=SystemClock)
+    guard: Guard | None = None
+    """Who may do what; None while everybody may, and until `open_access_control`."""
+    made_user: Credentials | None = None
+    """The super user that this start had to make."""
+    identity: tuple[ServerIdentity, TlsMode] | None = None
+    """What is shown to TLS clients; None without TLS, and until `open_tls`."""
+
+    @property
+    def reachable_host(self) -> str:
+        """What clients can connect to: the host that they are told, or this machine's own name for all addresses."""
+        if self.told_host is not None:
+            return self.told_host
+        if self.host not in _WILDCARDS:
+            return self.host
+        try:
+            return socket.gethostbyname(socket.gethostname())
+        except OSError:
+            return "127.0.0.1"
+
+    def open_tls(self, directory: Path) -> None:
+        """Read the certificate, or make one in `directory`. Raises TLS_FILES, OPENSSL_MISSING."""
+        if self.tls is not None:
+            files = self.tls_files or own_certificate(directory, [self.reachable_host])
+            self.identity = ServerIdentity(files), self.tls
+
+    def reload_certificate(self) -> None:
+        """Read the certificate again, for new connections; where that fails the log says so and the old one holds."""
+        if self.identity is None:
+            return
+        try:
+            self.identity[0].reload()
+        except StartRefused as error:
+            _log.error("%s", error)
+
+    def open_access_control(self, directory: Path) -> None:
+        """Read the users of `directory`, which the caller has locked; warns where they are there and not asked for."""
+        if self.secure:
+            self.guard, self.made_user = open_guard(directory, self.clock, self.first_user)
+        elif has_users(directory):
+            _log.warning("%s has users, but access control is off: everybody may do everything.", directory)
