@@ -13,9 +13,9 @@ from typing import Final
 from millstream.broker.topics import TopicRegistry
 from millstream.model.message import OutgoingMessage, StoredMessage
 from millstream.protocol.record import decode_record
-from millstream.store.message_store import MessageStore, PendingRecord
+from millstream.store.message_store import EVER, MessageStore, PendingRecord
 
-__all__ = ["REAL_QUEUE", "REAL_TOPIC", "brought_back", "put_aside", "records_with", "to_its_queue"]
+__all__ = ["REAL_QUEUE", "REAL_TOPIC", "brought_back", "needed_from", "put_aside", "records_with", "to_its_queue"]
 
 REAL_TOPIC: Final = "REAL_TOPIC"
 """In a message on a detour: the topic it belongs to."""
@@ -68,3 +68,9 @@ def records_with(store: MessageStore, start_log_offset: int, name: str) -> Itera
             number = message.properties.get(name, "")
             if number.isdecimal():
                 yield message, int(number)
+
+
+def needed_from(store: MessageStore, system_topic: str, queue_offset: int | None) -> int:
+    """From which log offset on the log is needed while that message of the system topic is the oldest on its detour."""
+    found = [] if queue_offset is None else store.entries(system_topic, 0, queue_offset, 1)
+    return found[0].log_offset if found else EVER

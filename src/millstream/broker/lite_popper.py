@@ -14,15 +14,15 @@ from heapq import heappop, heappush
 from millstream.broker.dead_letters import DeadLetters
 from millstream.broker.fifo import NO_GROUP, FifoLedger, attempt_key_of
 from millstream.broker.groups import GroupRegistry
-from millstream.broker.lite_subscriptions import LiteSubscriptions, Subscriber
+from millstream.broker.lite_subscriptions import LiteSubscriptions, Subscriber, party_of
 from millstream.broker.lite_topics import LiteTopics
 from millstream.broker.long_poll import MIN_ALARM_S, LongPolls
 from millstream.broker.look import MAX_POP_MESSAGES, Look
 from millstream.broker.offsets import OffsetTable
 from millstream.broker.pop import Ledger
-from millstream.broker.puller import MAX_WAIT_MS
 from millstream.broker.reader import Reader
 from millstream.broker.topics import TopicRegistry
+from millstream.broker.turn import take_in_time
 from millstream.model.clock import Clock
 from millstream.model.errors import ConsumeRefused, NameRefused
 from millstream.model.group import GroupConfig
@@ -68,28 +68,7 @@ class LitePopper:
         A group that is not FIFO gets one message of a lite topic at a time, so the order holds whatever its client
         does with a batch.
         """
-        group = self.groups.ensure_enabled(request.group)
-        party = f"{request.group}@{request.client_id}"
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + min(request.wait_ms, MAX_WAIT_MS) / 1000
-        while True:
-            look = self._look(request, group)
-            if not look.is_complete:
-                self.polls.pass_on(party, request.topic, None)
-            if look.dead:
-                for dead in await self.dead_letters.bury_all(request.group, look.dead):
-                    self.changed(request.group, dead.message.topic, dead.ledger)
-            if look.taken:
-                return look.taken
-            if look.dead:
-                continue
-            remaining_s = deadline_s - loop.time()
-            if remaining_s <= 0:
-                return []
-            if not look.is_complete:
-                await asyncio.sleep(0)
-            elif not await self.polls.wait_pop(party, request.topic, None, remaining_s):
-                return []
+        return await take_in_time(self, request)
 
     def sync(self, request: LiteSync) -> list[tuple[str, str]]:
         """Take over what a client says that it reads; pairs of client and lite topic whose subscription this ended.
@@ -149,7 +128,9 @@ class LitePopper:
         if self._alarm is not None:
             self._alarm.cancel()
 
-    def _look(self, request: PopRequest, group: GroupConfig) -> Look:
+    def look(self, request: PopRequest) -> Look:
+        """See `PopSource`."""
+        group = self.groups.ensure_enabled(request.group)
         look = Look(self.reader, request, group, self.broker_name, self.clock.now_ms())
         self._drain_due()
         subscriber = self.subscriptions.find(request.client_id, request.group, request.topic)
@@ -163,6 +144,18 @@ class LitePopper:
         looked_at = self._take(look, subscriber, group)
         subscriber.remember(attempt_key, looked_at)
         return look
+
+    def pass_on(self, request: PopRequest) -> None:
+        """See `PopSource`."""
+        self.polls.pass_on(party_of(request.group, request.client_id), request.topic, None)
+
+    def freed(self, group: str, topic: str, queue_id: int, ledger: Ledger) -> None:
+        """See `PopSource`."""
+        self.changed(group, topic, ledger)
+
+    async def wait(self, request: PopRequest, timeout_s: float) -> bool:
+        """See `PopSource`."""
+        return await self.polls.wait_pop(party_of(request.group, request.client_id), request.topic, None, timeout_s)
 
     def _take(self, look: Look, subscriber: Subscriber, group: GroupConfig) -> list[str]:
         """Take from what is pending; the lite topics that gave something."""

@@ -11,13 +11,18 @@ from dataclasses import dataclass, field
 from millstream.model.errors import ConsumeRefused
 from millstream.model.lite import MAX_LITE_SUBSCRIPTIONS, lite_queue
 
-__all__ = ["MAX_ALL_SUBSCRIPTIONS", "MAX_ATTEMPTS", "Added", "LiteSubscriptions", "Subscriber"]
+__all__ = ["MAX_ALL_SUBSCRIPTIONS", "MAX_ATTEMPTS", "Added", "LiteSubscriptions", "Subscriber", "party_of"]
 
 MAX_ALL_SUBSCRIPTIONS = 1_000_000
 """Subscriptions of all clients together at most, about 200 bytes each."""
 
 MAX_ATTEMPTS = 4
 """Attempts of a client of which it is known what they took; the oldest is forgotten first."""
+
+
+def party_of(group: str, client_id: str) -> str:
+    """As whom a client's receives wait; no group has such a name."""
+    return f"{group}@{client_id}"
 
 
 @dataclass(slots=True, eq=False)
@@ -36,8 +41,8 @@ class Subscriber:
 
     @property
     def party(self) -> str:
-        """What its waiting receives are known by; no group has such a name."""
-        return f"{self.group}@{self.client_id}"
+        """What its waiting receives are known by."""
+        return party_of(self.group, self.client_id)
 
     def remember(self, attempt_key: int, names: list[str]) -> None:
         """Keep what an attempt took."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 
 from millstream.broker.dead_letters import DeadLetters
@@ -13,9 +12,9 @@ from millstream.broker.long_poll import MIN_ALARM_S, LongPolls
 from millstream.broker.look import BURIAL_MS, Look, handle_of
 from millstream.broker.offsets import OffsetTable
 from millstream.broker.pop import Ledger
-from millstream.broker.puller import MAX_WAIT_MS
 from millstream.broker.reader import Reader, check_readable
 from millstream.broker.topics import TopicRegistry
+from millstream.broker.turn import take_in_time
 from millstream.model.clock import Clock
 from millstream.model.errors import ConsumeRefused
 from millstream.model.group import FirstPosition, GroupConfig
@@ -61,27 +60,10 @@ class Popper:
         if self.topics.get(request.topic).message_type is MessageType.LITE:
             check_readable(self.topics.get(request.topic), None)
             return await self.lite.pop(request)
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + min(request.wait_ms, MAX_WAIT_MS) / 1000
-        while True:
-            look, queues = self._look(request)
-            if not look.is_complete:
-                self.polls.pass_on(request.group, request.topic, request.queue_id)
-            if look.dead:
-                for dead in await self.dead_letters.bury_all(request.group, look.dead):
-                    self._freed(request.group, dead.message.topic, dead.message.queue_id, dead.ledger)
-            if look.taken:
-                self._arm(request, queues)
-                return look.taken
-            if look.dead:
-                continue
-            remaining_s = deadline_s - loop.time()
-            if remaining_s <= 0:
-                return []
-            if not look.is_complete:
-                await asyncio.sleep(0)
-            elif not await self._wait(request, queues, remaining_s):
-                return []
+        taken = await take_in_time(self, request)
+        if taken:
+            self._arm(request)
+        return taken
 
     def ack(self, request: AckRequest) -> None:
         """Consume one delivery; a second time is no error. Raises INVALID_RECEIPT_HANDLE."""
@@ -89,7 +71,7 @@ class Popper:
         place = _place(request.topic, handle)
         ledger = self._ledger_of(request.group, place, handle)
         ledger.acknowledge(handle.queue_offset, handle.pop_time_ms)
-        self._freed(request.group, place, handle.queue_id, ledger)
+        self.freed(request.group, place, handle.queue_id, ledger)
 
     def change_invisible(self, request: ChangeInvisibleRequest) -> ReceiptHandle:
         """Make a delivery visible `invisible_ms` (0 s to 12 h) from now; the new handle replaces the old one.
@@ -129,7 +111,7 @@ class Popper:
             ledger.hold(delivery, self.clock.now_ms(), BURIAL_MS)
             await self.dead_letters.bury(request.group, message, delivery.attempts, DeadLetterReason.CONSUMER)
         ledger.settle(handle.queue_offset)
-        self._freed(request.group, place, handle.queue_id, ledger)
+        self.freed(request.group, place, handle.queue_id, ledger)
 
     def forget(self, *, topic: str | None = None, group: str | None = None) -> None:
         """Drop what is held here of a topic or a group that is deleted."""
@@ -137,8 +119,8 @@ class Popper:
         for key in [key for key in self._turns if key[0] == group or key[1] == topic]:
             del self._turns[key]
 
-    def _look(self, request: PopRequest) -> tuple[Look, list[int]]:
-        """Take what can be taken now; also the queues that the request covers."""
+    def look(self, request: PopRequest) -> Look:
+        """See `PopSource`."""
         topic = self.topics.get(request.topic)
         check_readable(topic, request.queue_id)
         group = self.groups.ensure_enabled(request.group)
@@ -150,12 +132,28 @@ class Popper:
             for queue_id in queues:
                 look.repeat(topic.name, queue_id, self.offsets.ledger(request.group, topic.name, queue_id))
             if look.taken:
-                return look, queues
+                return look
         for queue_id in queues:
             look.take(topic.name, queue_id, self._open(request, group, queue_id))
             if not look.is_complete:
                 break
-        return look, queues
+        return look
+
+    def pass_on(self, request: PopRequest) -> None:
+        """See `PopSource`."""
+        self.polls.pass_on(request.group, request.topic, request.queue_id)
+
+    async def wait(self, request: PopRequest, timeout_s: float) -> bool:
+        """See `PopSource`."""
+        alarms = self._alarms(request)
+        return await self.polls.wait_pop(request.group, request.topic, request.queue_id, timeout_s, alarms)
+
+    def freed(self, group: str, topic: str, queue_id: int, ledger: Ledger) -> None:
+        """Wake the group where an acknowledgement opens a queue that was held back, or one that was full until now."""
+        if topic.startswith(LITE_PREFIX):
+            self.lite.changed(group, topic, ledger)
+        elif ledger.room <= 1 or (isinstance(ledger, FifoLedger) and ledger.is_ready):
+            self.polls.wake_group(group, topic, queue_id)
 
     def _order(self, request: PopRequest, topic: TopicConfig) -> list[int]:
         """The queues to look at; another one comes first each time, so that none starves.
@@ -204,20 +202,18 @@ class Popper:
         if missing:
             self.offsets.save()
 
-    async def _wait(self, request: PopRequest, queues: list[int], timeout_s: float) -> bool:
-        alarms = self._alarms(request, queues)
-        return await self.polls.wait_pop(request.group, request.topic, request.queue_id, timeout_s, alarms)
-
-    def _arm(self, request: PopRequest, queues: list[int]) -> None:
+    def _arm(self, request: PopRequest) -> None:
         """Have those who wait woken when a delivery of these queues becomes visible again."""
         if self.polls.has_pops(request.group, request.topic):
-            for queue_id, delay_s in self._alarms(request, queues):
+            for queue_id, delay_s in self._alarms(request):
                 self.polls.alarm(request.group, request.topic, queue_id, delay_s)
 
-    def _alarms(self, request: PopRequest, queues: list[int]) -> list[tuple[int, float]]:
-        """The queues that have deliveries in flight, and in how many seconds the next one is visible again."""
+    def _alarms(self, request: PopRequest) -> list[tuple[int, float]]:
+        """Of the request's queues those with deliveries in flight, and in how many seconds the next one is visible."""
+        topic = self.topics.find(request.topic)
+        every = range(0 if topic is None else topic.read_queues)
         alarms = []
-        for queue_id in queues:
+        for queue_id in every if request.queue_id is None else (request.queue_id,):
             ledger = self.offsets.ledger(request.group, request.topic, queue_id)
             delay_s = None if ledger is None else self._due_in_s(ledger)
             if delay_s is not None:
@@ -227,13 +223,6 @@ class Popper:
     def _due_in_s(self, ledger: Ledger) -> float | None:
         due_ms = ledger.next_due_ms()
         return None if due_ms is None else max((due_ms - self.clock.now_ms()) / 1000, MIN_ALARM_S)
-
-    def _freed(self, group: str, topic: str, queue_id: int, ledger: Ledger) -> None:
-        """Wake the group where an acknowledgement opens a queue that was held back, or one that was full until now."""
-        if topic.startswith(LITE_PREFIX):
-            self.lite.changed(group, topic, ledger)
-        elif ledger.room <= 1 or (isinstance(ledger, FifoLedger) and ledger.is_ready):
-            self.polls.wake_group(group, topic, queue_id)
 
     def _ledger_of(self, group: str, topic: str, handle: ReceiptHandle) -> Ledger:
         ledger = self.offsets.ledger(group, topic, handle.queue_id)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from millstream.broker.delay import TIMER_TOPIC, delivered, timer_of
-from millstream.broker.detour import REAL_TOPIC, records_with, to_its_queue
+from millstream.broker.detour import REAL_TOPIC, needed_from, records_with, to_its_queue
 from millstream.broker.reader import Reader
 from millstream.broker.rounds import Rounds
 from millstream.broker.statistics import Statistics
@@ -25,7 +25,7 @@ from millstream.model.message import OutgoingMessage
 from millstream.model.properties import TIMER_OF
 from millstream.protocol.record import decode_record
 from millstream.store.appender import Appender, is_stored
-from millstream.store.message_store import EVER, AppendedRecord, MessageStore, PendingRecord
+from millstream.store.message_store import AppendedRecord, MessageStore, PendingRecord
 from millstream.store.timer.timer_store import TimerStore
 from millstream.store.timer.wheel import TimerCounts
 
@@ -227,6 +227,4 @@ class Timers:
 
     def _oldest_log_offset(self) -> int:
         """Where the log is still needed from."""
-        oldest = self._timers.oldest_pending()
-        found = [] if oldest is None else self._store.entries(TIMER_TOPIC, 0, oldest, 1)
-        return found[0].log_offset if found else EVER
+        return needed_from(self._store, TIMER_TOPIC, self._timers.oldest_pending())

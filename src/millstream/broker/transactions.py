@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from millstream.broker.detour import REAL_TOPIC, records_with, to_its_queue
+from millstream.broker.detour import REAL_TOPIC, needed_from, records_with, to_its_queue
 from millstream.broker.half_messages import (
     GIVEN_UP_TOPIC,
     HALF_OF,
@@ -42,7 +42,7 @@ from millstream.model.topic import TopicConfig
 from millstream.model.transaction import Resolution
 from millstream.protocol.record import decode_record
 from millstream.store.appender import Appender, is_stored
-from millstream.store.message_store import EVER, AppendedRecord, MessageStore, PendingRecord
+from millstream.store.message_store import AppendedRecord, MessageStore, PendingRecord
 
 __all__ = ["CHECKPOINT_INTERVAL_S", "MAX_PENDING", "TransactionOptions", "Transactions"]
 
@@ -357,6 +357,4 @@ class Transactions:
 
     def _oldest_log_offset(self) -> int:
         """Where the log is still needed from."""
-        oldest = self._pending.oldest()
-        found = [] if oldest is None else self._store.entries(HALF_TOPIC, 0, oldest, 1)
-        return found[0].log_offset if found else EVER
+        return needed_from(self._store, HALF_TOPIC, self._pending.oldest())
