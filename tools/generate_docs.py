@@ -15,9 +15,19 @@ from typing import Any, get_type_hints
 
 from cyclopts import App
 
-from millstream.broker import admission, delay, groups, lite_subscriptions, lite_topics, long_poll, pop, topics
+from millstream.broker import (
+    admission,
+    delay,
+    groups,
+    lite_subscriptions,
+    lite_topics,
+    long_poll,
+    pop,
+    queue_locks,
+    topics,
+)
 from millstream.broker.remoting import clients as remoting_clients
-from millstream.broker.remoting import members, producers
+from millstream.broker.remoting import locking, members, producers
 from millstream.cli.main import app
 from millstream.cli.options import ExitCode
 from millstream.model import filter as filters
@@ -111,7 +121,7 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
     ("Clients and their deliveries", (clients, answers, processor, pulls, renewal, outbox, questions, tracer)),
     ("The broker", (topics, groups, group_settings, pop, long_poll, admission, delay, filters)),
     ("Lite topics", (lite, lite_topics, lite_subscriptions)),
-    ("The remoting ports", (remoting_server, members, remoting_clients, producers)),
+    ("The remoting ports", (remoting_server, members, remoting_clients, producers, queue_locks, locking)),
     ("Connections before their first words, and the pages", (doorway, http_pages)),
     ("Users and policies", (user, book, policy, audit)),
 )

@@ -20,6 +20,7 @@ from millstream.broker.pop import MAX_IN_FLIGHT
 from millstream.broker.popper import Popper
 from millstream.broker.positions import Positions
 from millstream.broker.puller import Puller
+from millstream.broker.queue_locks import QueueLocks
 from millstream.broker.queues import Queues
 from millstream.broker.reader import Reader
 from millstream.broker.redrive import Redriver
@@ -110,6 +111,7 @@ class Broker:
         self._redriven = RedrivenTable(Snapshot(config / "redriven.json"))
         self.member_sources: list[MemberSource] = []
         """Asked for the members of a group that the broker does not know itself, as those of a proxy."""
+        self.locks = QueueLocks()
         self._upkeep: Upkeep | None = None
         self.topics.before_delete.append(self._forget_topic)
         self.groups.before_delete.append(self._forget_group)

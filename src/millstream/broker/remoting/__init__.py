@@ -9,6 +9,7 @@ from millstream.broker.remoting.bulk import BulkHandlers
 from millstream.broker.remoting.clients import ClientHandlers, ConsumerRegistry
 from millstream.broker.remoting.dead_letters import DeadLetterHandlers
 from millstream.broker.remoting.groups import GroupHandlers
+from millstream.broker.remoting.locking import LockHandlers
 from millstream.broker.remoting.offsets import OffsetHandlers
 from millstream.broker.remoting.producers import ProducerRegistry
 from millstream.broker.remoting.pulling import PullHandlers
@@ -42,6 +43,8 @@ def broker_handlers(
     administration = AdministrationHandlers(broker)
     bulk = BulkHandlers(broker)
     search = SearchHandlers(broker)
+    locks = LockHandlers(broker)
+    consumers.on_leave.append(broker.locks.release)
     return {
         **access_handlers(guard),
         RequestCode.SEND_MESSAGE: send.send,
@@ -78,4 +81,6 @@ def broker_handlers(
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTION_GROUP: administration.create_group,
         RequestCode.DELETE_SUBSCRIPTION_GROUP: administration.delete_group,
         RequestCode.GET_ALL_SUBSCRIPTION_GROUP_CONFIG: administration.groups,
+        RequestCode.LOCK_BATCH_MQ: locks.lock,
+        RequestCode.UNLOCK_BATCH_MQ: locks.unlock,
     }

@@ -7,6 +7,7 @@ group's members change, the others are told, so that they share the queues anew 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -75,6 +76,8 @@ class ConsumerRegistry:
 
     def __init__(self) -> None:
         self._members: MemberTable[_Consumer] = MemberTable(MAX_CONSUMERS, "consumers")
+        self.on_leave: list[Callable[[str, str], None]] = []
+        """Called with the group and the client id of a consumer that is gone."""
 
     def clients(self, group: str) -> list[str]:
         """The client ids of the group's members, sorted."""
@@ -138,6 +141,9 @@ class ConsumerRegistry:
     def leave(self, client_id: str, group: str) -> None:
         """A consumer is gone; no error if it was not there."""
         if self._members.drop(group, client_id):
+            # Before the others are told: they ask at once for what it held.
+            for listener in self.on_leave:
+                listener(group, client_id)
             self._tell_others(group, client_id)
 
     def connection_closed(self, connection: Connection) -> None:

@@ -13,6 +13,7 @@ from millstream.protocol.remoting.bodies import CheckClientBody, HeartbeatData, 
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.dead_letters import decode_dead_letter_query
+from millstream.protocol.remoting.queue_set import LockBody
 from millstream.protocol.remoting.settings import decode_group
 from millstream.security.policy import Action, Wish
 from millstream.security.resource import Resource, ResourceKind
@@ -80,6 +81,13 @@ def _redrive(command: RemotingCommand) -> Iterable[Wish]:
     yield Wish(Resource(ResourceKind.TOPIC, None), (Action.PUB,)) if target is None else Wish.publish(target)
 
 
+def _lock(command: RemotingCommand) -> Iterable[Wish]:
+    body = decode_body(LockBody, command.body)
+    yield Wish.consume(body.consumer_group)
+    for topic in {queue.topic for queue in body.mq_set}:
+        yield Wish.read(topic)
+
+
 BROKER_NEEDS: Final[dict[int, Needs]] = {
     RequestCode.SEND_MESSAGE: _publish("topic"),
     RequestCode.SEND_MESSAGE_V2: _publish("b"),
@@ -115,5 +123,7 @@ BROKER_NEEDS: Final[dict[int, Needs]] = {
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTION_GROUP: _put_group,
     RequestCode.DELETE_SUBSCRIPTION_GROUP: _group_field("groupName", Action.DELETE),
     RequestCode.GET_ALL_SUBSCRIPTION_GROUP_CONFIG: everything(ResourceKind.GROUP, Action.LIST),
+    RequestCode.LOCK_BATCH_MQ: _lock,
+    RequestCode.UNLOCK_BATCH_MQ: _lock,
 }
 """Request code -> what it needs. The codes about users and policies have no row: they are for super users."""
