@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.model.errors import ConsumeRefused
-from millstream.model.receipt import ReceiptHandle
+from millstream.model.receipt import NO_LOG_OFFSET, ReceiptHandle
 
 _NUMBER = st.integers(min_value=0, max_value=2**62)
 
@@ -30,6 +30,18 @@ def test_what_was_encoded_is_decoded(handle: ReceiptHandle) -> None:
     assert len(handle.encode().split(" ")) == (10 if handle.lite_topic else 9)
 
 
+def test_a_text_without_the_log_offset_as_remoting_clients_make_it_is_read_and_written() -> None:
+    handle = ReceiptHandle.decode("7 1000 60000 0 0 broker-a 3 9")
+    assert handle == ReceiptHandle(7, 1000, 60000, 0, 0, "broker-a", 3, 9, NO_LOG_OFFSET)
+    assert handle.encode() == "7 1000 60000 0 0 broker-a 3 9"
+
+
+@pytest.mark.parametrize("lite_topic", ["ann", "7"])
+def test_a_lite_topic_is_never_taken_for_a_log_offset(lite_topic: str) -> None:
+    handle = ReceiptHandle(7, 1000, 60000, 0, 0, "broker-a", 3, 9, NO_LOG_OFFSET, lite_topic)
+    assert ReceiptHandle.decode(handle.encode()) == handle
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -39,7 +51,8 @@ def test_what_was_encoded_is_decoded(handle: ReceiptHandle) -> None:
         "1 2 3 4 5 b 6 7 x",
         "1 2 3 4 5 b 6 7 8 ",
         "1 2 3 4 5 b 6 7 8 a b",
-        "1 2 3 4 5 b 6 7",
+        "1 2 3 4 5 b 6",
+        "1 2 3 4 5 b 6 ",
         "9" * 600,
     ],
 )

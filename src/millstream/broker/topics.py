@@ -6,7 +6,14 @@ from collections.abc import Callable
 
 from millstream.broker.document import Document, SavedDocument
 from millstream.model.errors import NameRefused
-from millstream.model.topic import MAX_QUEUES, TopicConfig, check_attributes, check_topic_name, is_system_topic
+from millstream.model.topic import (
+    MAX_QUEUES,
+    RETRY_PREFIX,
+    TopicConfig,
+    check_attributes,
+    check_topic_name,
+    is_system_topic,
+)
 from millstream.store.snapshot import Snapshot
 
 __all__ = ["DEAD_LETTER_PREFIX", "MAX_TOPICS", "RETRY_PREFIX", "TopicRegistry"]
@@ -16,9 +23,6 @@ MAX_TOPICS = 10_000
 
 DEAD_LETTER_PREFIX = "%DLQ%"
 """Before a group's name: the topic of the messages that the group could not consume."""
-
-RETRY_PREFIX = "%RETRY%"
-"""Before a group's name: the topic of its messages that are to be delivered again; it goes with the group."""
 
 _VERSION = 1
 

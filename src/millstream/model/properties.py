@@ -18,6 +18,7 @@ __all__ = [
     "MAX_PRIORITY",
     "MAX_STORED_BYTES",
     "MESSAGE_GROUP",
+    "POP_CHECK",
     "PRIORITY",
     "PRODUCER_GROUP",
     "RESERVED",
@@ -46,6 +47,8 @@ DELIVERY_TIME_MS = "TIMER_DELIVER_MS"
 """When a delayed message is to be delivered, since 1970."""
 TIMER_OF = "__TIMER_OF"
 """In a delayed message that was delivered, and in a cancellation: the queue offset of its record in the timer topic."""
+POP_CHECK = "POP_CK"
+"""In a popped message on its way to a remoting client: its receipt handle, where the answer's fields do not give it."""
 TRANSACTION = "TRAN_MSG"
 """`true` in a message that waits for the end of its transaction."""
 INNER_NUMBER = "INNER_NUM"

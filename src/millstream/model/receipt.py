@@ -2,7 +2,8 @@
 
 Text form (RocketMQ's extra info): nine words joined by blanks, so that a stateless proxy finds broker and queue in
 it: `startOffset popTimeMs invisibleMs reviveQueueId topicType brokerName queueId queueOffset logOffset`. A tenth word,
-which is our own, names the lite topic.
+which is our own, names the lite topic. Remoting clients make the text themselves and leave out the log offset, which
+nobody needs to find the delivery: queue, queue offset and pop time say which one it is.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from dataclasses import dataclass
 
 from millstream.model.errors import ConsumeRefused
 
-__all__ = ["FIFO_REVIVE_QUEUE", "ReceiptHandle"]
+__all__ = ["FIFO_REVIVE_QUEUE", "NO_LOG_OFFSET", "ReceiptHandle"]
 
 FIFO_REVIVE_QUEUE = 999
 """Stands in the place of the revive queue in the handles of FIFO groups."""
+
+NO_LOG_OFFSET = -1
+"""Stands for the log offset in the handle of a client that does not know it."""
 
 _WORDS = 9
 _MAX_CHARACTERS = 512
@@ -47,9 +51,11 @@ class ReceiptHandle:
         """The text that clients keep; the broker's name must be free of blanks."""
         text = (
             f"{self.start_offset} {self.pop_time_ms} {self.invisible_ms} {self.revive_queue} {self.topic_kind} "
-            f"{self.broker_name} {self.queue_id} {self.queue_offset} {self.log_offset}"
+            f"{self.broker_name} {self.queue_id} {self.queue_offset}"
         )
-        return f"{text} {self.lite_topic}" if self.lite_topic else text
+        if self.lite_topic:
+            return f"{text} {self.log_offset} {self.lite_topic}"
+        return text if self.log_offset == NO_LOG_OFFSET else f"{text} {self.log_offset}"
 
     @classmethod
     def decode(cls, text: str) -> ReceiptHandle:
@@ -58,12 +64,13 @@ class ReceiptHandle:
         try:
             before, broker, after = words[:5], words[5], words[6:_WORDS]
             start, popped, invisible, revive, kind = map(int, before)
-            queue, queue_offset, log_offset = map(int, after)
+            queue, queue_offset, *known = map(int, after)
+            log_offset = known[0] if known else NO_LOG_OFFSET
             lite_topic = words[_WORDS] if len(words) > _WORDS else ""
-            if len(words) != _WORDS + bool(lite_topic):
+            if len(words) > _WORDS + bool(lite_topic):
                 raise ValueError(text)
             return cls(start, popped, invisible, revive, kind, broker, queue, queue_offset, log_offset, lite_topic)
         except (ValueError, IndexError):
             raise ConsumeRefused(
-                "INVALID_RECEIPT_HANDLE", f"{text[:80]!r} is no receipt handle ({_WORDS} words, or one more)."
+                "INVALID_RECEIPT_HANDLE", f"{text[:80]!r} is no receipt handle ({_WORDS} words, or one more or less)."
             ) from None

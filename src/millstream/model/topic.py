@@ -11,6 +11,7 @@ from millstream.model.errors import NameRefused
 __all__ = [
     "MAX_QUEUES",
     "MAX_TOPIC_CHARACTERS",
+    "RETRY_PREFIX",
     "MessageType",
     "Permission",
     "TopicConfig",
@@ -22,6 +23,9 @@ __all__ = [
 MAX_TOPIC_CHARACTERS = 127
 MAX_QUEUES = 1024
 """Queues of one topic at most."""
+
+RETRY_PREFIX = "%RETRY%"
+"""Before a group's name: the topic of its messages that are to be delivered again; it goes with the group."""
 
 _LEGAL_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 _SYSTEM_TOPICS = frozenset(

@@ -139,7 +139,7 @@ class BatchCache:
 
 
 def record_of(message: StoredMessage) -> bytes:
-    """The message as a record of its own, for clients that know no batches."""
+    """The message as a record of its own, as clients get it that know no batches or are told more than is stored."""
     outgoing = OutgoingMessage(
         topic=message.topic,
         body=message.body,
@@ -149,6 +149,7 @@ def record_of(message: StoredMessage) -> bytes:
         born_timestamp_ms=message.born_timestamp_ms,
         born_host=message.born_host,
         reconsume_times=message.reconsume_times,
+        prepared_transaction_offset=message.prepared_transaction_offset,
     )
     return encode_record(
         outgoing,

@@ -1,0 +1,175 @@
+"""The answer to a pop (200050): fields that give each message's receipt handle, and the messages as records.
+
+`popTime invisibleTime reviveQid restNum` are single numbers. The three texts list queues joined by `;`, of which each
+has three words: the kind of the topic (0, or 1 and 2 for retry topics), the queue, and in `startOffsetInfo` the first
+offset, in `msgOffsetInfo` all offsets joined by commas, ascending. `orderCountInfo` has `qo<queue>%<offset>` in the
+place of the queue and says how often that message was delivered before.
+
+A client makes the handle of a message of these: start offset, pop time, invisible time, revive queue, kind, broker,
+queue, offset. So what tells a delivery apart from others of its message must be its pop time. Where that (or another
+of the shared numbers) is another one than the answer's, the record carries its own handle in the property POP_CK,
+which clients prefer. How often a message was delivered before stands in its record, too. Source: RocketMQ 5.3 (facts
+only).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from millstream.model.errors import MessageRefused
+from millstream.model.message import StoredMessage
+from millstream.model.operations import PoppedMessage
+from millstream.model.properties import POP_CHECK
+from millstream.model.receipt import FIFO_REVIVE_QUEUE, ReceiptHandle
+from millstream.model.topic import RETRY_PREFIX
+from millstream.protocol.batches import record_of
+from millstream.protocol.record import decode_record, iterate_records
+from millstream.protocol.remoting.fields import integer
+
+__all__ = ["PoppedAnswer", "decode_popped", "encode_offsets", "encode_popped", "parse_offsets"]
+
+_NORMAL, _RETRY, _RETRY_V2 = 0, 1, 2
+_Place = tuple[int, int]
+"""Kind of the topic, and queue."""
+
+_Record = bytes | memoryview
+_Shared = tuple[int, int, int]
+"""Pop time, invisible time and revive queue: what all handles of an answer share but for those that say their own."""
+
+_NOTHING: Final[_Shared] = (0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class PoppedAnswer:
+    """The fields and the records of an answer."""
+
+    ext: dict[str, str]
+    records: tuple[_Record, ...]
+
+
+def encode_popped(popped: Sequence[PoppedMessage], records: Sequence[_Record | None], rest_count: int) -> PoppedAnswer:
+    """The answer with these messages; `records` are their records as stored, None where one has to be made.
+
+    `rest_count` messages are left. A record is sent as it is stored unless something has to be said in it.
+    """
+    shared = _shared_by_most([message.handle for message in popped])
+    offsets: dict[_Place, list[int]] = {}
+    attempts: dict[tuple[_Place, int], int] = {}
+    sent: list[_Record] = []
+    for message, record in zip(popped, records, strict=True):
+        handle = message.handle
+        place = handle.topic_kind or _kind_of(message.message.topic), handle.queue_id
+        if not handle.lite_topic:
+            offsets.setdefault(place, []).append(handle.queue_offset)
+        if handle.revive_queue == FIFO_REVIVE_QUEUE and message.delivery_attempt > 1:
+            attempts[place, handle.queue_offset] = message.delivery_attempt - 1
+        sent.append(_record_sent(message, record, shared))
+    ext = {
+        "popTime": str(shared[0]),
+        "invisibleTime": str(shared[1]),
+        "reviveQid": str(shared[2]),
+        "restNum": str(rest_count),
+        "startOffsetInfo": ";".join([f"{kind} {queue} {min(found)}" for (kind, queue), found in offsets.items()]),
+        "msgOffsetInfo": encode_offsets(offsets),
+    }
+    if attempts:
+        ext["orderCountInfo"] = ";".join(
+            [f"{kind} qo{queue}%{offset} {count}" for ((kind, queue), offset), count in attempts.items()]
+        )
+    return PoppedAnswer(ext, tuple(sent))
+
+
+def decode_popped(ext: Mapping[str, str], body: bytes | memoryview, broker_name: str) -> list[PoppedMessage]:
+    """The messages of an answer as a broker of that name gave them. MESSAGE_MALFORMED, RECORD_DAMAGED.
+
+    Start offsets are those of the queue's first message, which no acknowledgement depends on.
+    """
+    starts = parse_offsets(ext.get("startOffsetInfo", ""))
+    offsets = parse_offsets(ext.get("msgOffsetInfo", ""))
+    shared = (integer(ext, "popTime"), integer(ext, "invisibleTime"), integer(ext, "reviveQid"))
+    found = [_read(record) for record in iterate_records(body)]
+    held: dict[_Place, list[int]] = {}
+    for message, handle, place in found:
+        if handle is None or not handle.lite_topic:
+            held.setdefault(place, []).append(message.queue_offset)
+    ranks = {place: {offset: rank for rank, offset in enumerate(sorted(own))} for place, own in held.items()}
+    popped = []
+    for message, handle, place in found:
+        if handle is None:
+            try:
+                start, offset = starts[place][0], offsets[place][ranks[place][message.queue_offset]]
+            except (KeyError, IndexError):
+                raise _malformed(f"nothing about queue {place[1]}, offset {message.queue_offset}") from None
+            handle = ReceiptHandle(start, *shared, place[0], broker_name, place[1], offset, message.log_offset)
+        popped.append(PoppedMessage(message, handle, message.reconsume_times + 1))
+    return popped
+
+
+def encode_offsets(offsets: Mapping[_Place, Iterable[int]]) -> str:
+    """The text of `msgOffsetInfo`."""
+    return ";".join([f"{kind} {queue} {','.join(map(str, sorted(found)))}" for (kind, queue), found in offsets.items()])
+
+
+def parse_offsets(info: str) -> dict[_Place, list[int]]:
+    """The offsets by kind and queue in `msgOffsetInfo` or `startOffsetInfo`. MESSAGE_MALFORMED."""
+    found: dict[_Place, list[int]] = {}
+    for item in filter(None, info.split(";")):
+        try:
+            kind, queue, offsets = item.split(" ")
+            found[int(kind), int(queue)] = [int(offset) for offset in offsets.split(",")]
+        except ValueError:
+            raise _malformed(f"{item[:80]!r} among its offsets") from None
+    return found
+
+
+def _record_sent(popped: PoppedMessage, record: _Record | None, shared: _Shared) -> _Record:
+    message, handle = popped.message, popped.handle
+    is_derived = handle.topic_kind in (_NORMAL, _kind_of(message.topic)) and not handle.lite_topic
+    says_handle = _shared_of(handle) != shared or not is_derived
+    # What a sender wrote there would be taken for the handle.
+    is_disguised = POP_CHECK in message.properties
+    is_changed = says_handle or is_disguised or message.reconsume_times != popped.delivery_attempt - 1
+    if record is not None and not is_changed:
+        return record
+    properties = {name: value for name, value in message.properties.items() if name != POP_CHECK}
+    sent = replace(message, properties=properties, reconsume_times=popped.delivery_attempt - 1)
+    if not says_handle:
+        return record_of(sent)
+    try:
+        return record_of(replace(sent, properties={**properties, POP_CHECK: handle.encode()}))
+    except ValueError:
+        # No room among the properties. The client's acknowledgement will miss, and the message comes again.
+        return record_of(sent)
+
+
+def _read(record: memoryview) -> tuple[StoredMessage, ReceiptHandle | None, _Place]:
+    """A message, the handle that it carries, and its place among the offsets of the answer."""
+    message = decode_record(record)
+    own = message.properties.pop(POP_CHECK, None)
+    if own is None:
+        return message, None, (_kind_of(message.topic), message.queue_id)
+    handle = replace(ReceiptHandle.decode(own), log_offset=message.log_offset)
+    return message, handle, (handle.topic_kind or _kind_of(message.topic), message.queue_id)
+
+
+def _shared_by_most(handles: Sequence[ReceiptHandle]) -> _Shared:
+    counted = Counter(map(_shared_of, handles))
+    return counted.most_common(1)[0][0] if counted else _NOTHING
+
+
+def _shared_of(handle: ReceiptHandle) -> _Shared:
+    return handle.pop_time_ms, handle.invisible_ms, handle.revive_queue
+
+
+def _kind_of(topic: str) -> int:
+    """The kind of a topic as clients see it by the name in the record."""
+    if not topic.startswith(RETRY_PREFIX):
+        return _NORMAL
+    return _RETRY_V2 if "+" in topic else _RETRY
+
+
+def _malformed(what: str) -> MessageRefused:
+    return MessageRefused("MESSAGE_MALFORMED", f"The answer to a pop cannot be read: it has {what}.")

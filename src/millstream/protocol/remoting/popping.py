@@ -1,0 +1,303 @@
+"""What pop consumers ask and are answered: the fields of codes 200050 to 200055 and the body of 200151.
+
+A handle travels as its text (`extraInfo`). Clients of RocketMQ make that text themselves, of the fields of an answer
+(see `popped`), and turn the topic of a delivery from the group's retry topic into `%RETRY%group_topic` before they
+speak of it; here it stays the topic that was popped, and the handle says the kind.
+
+`suspend`, `liteTopic` and `clientId` are fields of later servers than 5.3; `renewal` is our own. Who does not know
+them passes over them. Source of the other names: RocketMQ 5.3 (facts only).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from millstream.model.errors import ConsumeRefused
+from millstream.model.filter_expression import parse_filter
+from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PopRequest
+from millstream.model.receipt import ReceiptHandle
+from millstream.model.topic import RETRY_PREFIX
+from millstream.protocol.remoting.fields import integer, optional_integer, text
+
+__all__ = [
+    "ALL_QUEUES",
+    "Notification",
+    "PeekCall",
+    "PopCall",
+    "asked_topic",
+    "decode_ack",
+    "decode_change",
+    "decode_change_answer",
+    "decode_notification",
+    "decode_notification_answer",
+    "decode_peek",
+    "decode_polling",
+    "decode_polling_answer",
+    "decode_pop",
+    "encode_ack",
+    "encode_change",
+    "encode_change_answer",
+    "encode_notification",
+    "encode_notification_answer",
+    "encode_peek",
+    "encode_polling",
+    "encode_polling_answer",
+    "encode_pop",
+    "wait_ms",
+]
+
+ALL_QUEUES: Final = -1
+"""The queue id that stands for all queues of a topic."""
+
+_RETRY_KINDS: Final = {1: "_", 2: "+"}
+"""Between group and topic in the name of a retry topic, by the kind in the handle."""
+
+_FROM_FIRST, _FROM_LAST = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class PopCall:
+    """A pop on its way. `born_ms` is when its client sent it, by the client's clock.
+
+    `in_order` says that the client takes the group for one that keeps order, `from_last` that it wants to begin at the
+    end where the group has no position yet.
+    """
+
+    request: PopRequest
+    born_ms: int = 0
+    in_order: bool = False
+    from_last: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """A question whether a pop would find something; it waits as a pop does, and takes nothing."""
+
+    group: str
+    topic: str
+    queue_id: int | None = None
+    poll_ms: int = 0
+    born_ms: int = 0
+    in_order: bool = False
+    attempt_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PeekCall:
+    """A look at the next messages of a group, which are not taken."""
+
+    group: str
+    topic: str
+    queue_id: int | None = None
+    max_messages: int = 32
+
+
+def wait_ms(poll_ms: int, born_ms: int, now_ms: int) -> int:
+    """How much is left of a polling time that began when the client sent its request.
+
+    All of it where `born_ms` lies in the future or longer back than that: then the client's clock is not ours, and to
+    answer at once would have it ask again at once.
+    """
+    passed_ms = now_ms - born_ms
+    return poll_ms - passed_ms if 0 <= passed_ms < poll_ms else max(poll_ms, 0)
+
+
+def asked_topic(group: str, topic: str) -> str:
+    """The topic that a group popped, of the name of a topic or of the group's retry topic for it."""
+    for separator in _RETRY_KINDS.values():
+        prefix = f"{RETRY_PREFIX}{group}{separator}"
+        if topic.startswith(prefix) and len(topic) > len(prefix):
+            return topic[len(prefix) :]
+    return topic
+
+
+def encode_pop(call: PopCall, broker_name: str = "") -> dict[str, str]:
+    """The fields of a request 200050."""
+    request = call.request
+    ext = {
+        **_place(request.group, request.topic, request.queue_id, broker_name),
+        "maxMsgNums": str(request.max_messages),
+        "invisibleTime": str(request.invisible_ms),
+        "pollTime": str(request.wait_ms),
+        "bornTime": str(call.born_ms),
+        "initMode": str(_FROM_LAST if call.from_last else _FROM_FIRST),
+        "expType": request.filter.kind.value,
+        "exp": request.filter.expression,
+        "order": _word(call.in_order),
+    }
+    return ext | _given(attemptId=request.attempt_id, clientId=request.client_id)
+
+
+def decode_pop(ext: Mapping[str, str]) -> PopCall:
+    """The call of such fields. MESSAGE_MALFORMED, ILLEGAL_FILTER."""
+    request = PopRequest(
+        group=text(ext, "consumerGroup"),
+        topic=text(ext, "topic"),
+        invisible_ms=integer(ext, "invisibleTime"),
+        queue_id=_queue(ext),
+        max_messages=integer(ext, "maxMsgNums"),
+        filter=parse_filter(ext.get("expType", ""), ext.get("exp", "")),
+        wait_ms=integer(ext, "pollTime"),
+        attempt_id=ext.get("attemptId", ""),
+        client_id=ext.get("clientId", ""),
+    )
+    from_last = optional_integer(ext, "initMode", _FROM_LAST) != _FROM_FIRST
+    return PopCall(request, integer(ext, "bornTime"), _is_true(ext, "order"), from_last)
+
+
+def encode_ack(request: AckRequest) -> dict[str, str]:
+    """The fields of a request 200051."""
+    return _delivery(request.group, request.topic, request.handle)
+
+
+def decode_ack(ext: Mapping[str, str]) -> AckRequest:
+    """The acknowledgement of such fields. MESSAGE_MALFORMED, INVALID_RECEIPT_HANDLE."""
+    group = text(ext, "consumerGroup")
+    return AckRequest(group, asked_topic(group, text(ext, "topic")), _handle(ext))
+
+
+def encode_change(request: ChangeInvisibleRequest) -> dict[str, str]:
+    """The fields of a request 200053."""
+    ext = _delivery(request.group, request.topic, request.handle)
+    ext["invisibleTime"] = str(request.invisible_ms)
+    return ext | _given(suspend=_word(request.suspend, ""), renewal=_word(request.renewal, ""))
+
+
+def decode_change(ext: Mapping[str, str]) -> ChangeInvisibleRequest:
+    """The change of such fields. MESSAGE_MALFORMED, INVALID_RECEIPT_HANDLE."""
+    ack = decode_ack(ext)
+    return ChangeInvisibleRequest(
+        ack.group,
+        ack.topic,
+        ack.handle,
+        integer(ext, "invisibleTime"),
+        suspend=_is_true(ext, "suspend"),
+        renewal=_is_true(ext, "renewal"),
+    )
+
+
+def encode_change_answer(handle: ReceiptHandle) -> dict[str, str]:
+    """The fields that answer 200053: what of the new handle differs from the old one."""
+    return {
+        "popTime": str(handle.pop_time_ms),
+        "invisibleTime": str(handle.invisible_ms),
+        "reviveQid": str(handle.revive_queue),
+    }
+
+
+def decode_change_answer(ext: Mapping[str, str], replaced: ReceiptHandle) -> ReceiptHandle:
+    """The new handle in place of the one that was sent."""
+    return replace(
+        replaced,
+        start_offset=replaced.queue_offset,
+        pop_time_ms=integer(ext, "popTime"),
+        invisible_ms=integer(ext, "invisibleTime"),
+        revive_queue=integer(ext, "reviveQid"),
+    )
+
+
+def encode_notification(question: Notification, broker_name: str = "") -> dict[str, str]:
+    """The fields of a request 200054."""
+    ext = _place(question.group, question.topic, question.queue_id, broker_name)
+    ext |= {"pollTime": str(question.poll_ms), "bornTime": str(question.born_ms), "order": _word(question.in_order)}
+    return ext | _given(attemptId=question.attempt_id)
+
+
+def decode_notification(ext: Mapping[str, str]) -> Notification:
+    """The question of such fields. MESSAGE_MALFORMED."""
+    return Notification(
+        text(ext, "consumerGroup"),
+        text(ext, "topic"),
+        _queue(ext),
+        integer(ext, "pollTime"),
+        integer(ext, "bornTime"),
+        _is_true(ext, "order"),
+        ext.get("attemptId", ""),
+    )
+
+
+def encode_notification_answer(has_messages: bool, polling_full: bool = False) -> dict[str, str]:
+    """The fields that answer 200054; `polling_full`: too many wait already."""
+    return {"hasMsg": _word(has_messages), "pollingFull": _word(polling_full)}
+
+
+def decode_notification_answer(ext: Mapping[str, str]) -> tuple[bool, bool]:
+    """Whether there are messages, and whether too many wait."""
+    return _is_true(ext, "hasMsg"), _is_true(ext, "pollingFull")
+
+
+def encode_peek(call: PeekCall, broker_name: str = "") -> dict[str, str]:
+    """The fields of a request 200052."""
+    return {**_place(call.group, call.topic, call.queue_id, broker_name), "maxMsgNums": str(call.max_messages)}
+
+
+def decode_peek(ext: Mapping[str, str]) -> PeekCall:
+    """The look of such fields. MESSAGE_MALFORMED."""
+    return PeekCall(text(ext, "consumerGroup"), text(ext, "topic"), _queue(ext), integer(ext, "maxMsgNums"))
+
+
+def encode_polling(group: str, topic: str, queue_id: int | None, broker_name: str = "") -> dict[str, str]:
+    """The fields of a request 200055."""
+    return _place(group, topic, queue_id, broker_name)
+
+
+def decode_polling(ext: Mapping[str, str]) -> tuple[str, str, int | None]:
+    """Group, topic and queue (None: those that wait for all) of such fields. MESSAGE_MALFORMED."""
+    return text(ext, "consumerGroup"), text(ext, "topic"), _queue(ext)
+
+
+def encode_polling_answer(waiting: int) -> dict[str, str]:
+    """The field that answers 200055."""
+    return {"pollingNum": str(waiting)}
+
+
+def decode_polling_answer(ext: Mapping[str, str]) -> int:
+    """How many pops wait."""
+    return integer(ext, "pollingNum")
+
+
+def _place(group: str, topic: str, queue_id: int | None, broker_name: str) -> dict[str, str]:
+    queue = ALL_QUEUES if queue_id is None else queue_id
+    return {"consumerGroup": group, "topic": topic, "queueId": str(queue)} | _given(bname=broker_name)
+
+
+def _queue(ext: Mapping[str, str]) -> int | None:
+    queue_id = integer(ext, "queueId")
+    return None if queue_id == ALL_QUEUES else queue_id
+
+
+def _delivery(group: str, topic: str, handle: ReceiptHandle) -> dict[str, str]:
+    separator = _RETRY_KINDS.get(handle.topic_kind)
+    real_topic = topic if separator is None else f"{RETRY_PREFIX}{group}{separator}{topic}"
+    return {
+        **_place(group, real_topic, handle.queue_id, handle.broker_name),
+        "extraInfo": handle.encode(),
+        "offset": str(handle.queue_offset),
+    } | _given(liteTopic=handle.lite_topic)
+
+
+def _handle(ext: Mapping[str, str]) -> ReceiptHandle:
+    handle = ReceiptHandle.decode(text(ext, "extraInfo"))
+    queue_id, queue_offset = integer(ext, "queueId"), integer(ext, "offset")
+    if (queue_id, queue_offset) != (handle.queue_id, handle.queue_offset):
+        raise ConsumeRefused(
+            "INVALID_RECEIPT_HANDLE",
+            f"The request speaks of queue {queue_id}, offset {queue_offset}, its extraInfo of queue {handle.queue_id}, "
+            f"offset {handle.queue_offset}.",
+        )
+    return handle
+
+
+def _given(**fields: str) -> dict[str, str]:
+    """The fields that are not blank."""
+    return {name: value for name, value in fields.items() if value}
+
+
+def _word(value: bool, no: str = "false") -> str:
+    return "true" if value else no
+
+
+def _is_true(ext: Mapping[str, str], name: str) -> bool:
+    return ext.get(name, "").lower() == "true"
