@@ -19,6 +19,7 @@ from millstream.broker.offsets import GroupPosition, OffsetTable
 from millstream.broker.pop import MAX_IN_FLIGHT
 from millstream.broker.popper import Popper
 from millstream.broker.positions import Positions
+from millstream.broker.preview import Preview
 from millstream.broker.puller import Puller
 from millstream.broker.queue_locks import QueueLocks
 from millstream.broker.queues import Queues
@@ -200,6 +201,7 @@ class Broker:
             self.name,
             self.clock,
         )
+        self.preview = Preview(self._popper)
         self.dead_letters = Redriver(reader, self._sender, self._redriven)
         self.positions = Positions(self.topics, self.groups, self._offsets, reader, self.polls, self.clock)
 

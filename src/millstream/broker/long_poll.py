@@ -86,6 +86,11 @@ class LongPolls:
         finally:
             self._tidy(group, topic)
 
+    def waiting_pops(self, group: str, topic: str, queue_id: int | None) -> int:
+        """How many pops of the group wait for the queue, or (None) for all queues of the topic."""
+        line = self._pops.get(topic, {}).get(group)
+        return len(line.crowds.get(queue_id, ())) if line is not None else 0
+
     def has_pops(self, group: str, topic: str) -> bool:
         """Whether a pop of the group waits on the topic."""
         return group in self._pops.get(topic, ())

@@ -11,6 +11,7 @@ from millstream.broker.remoting.dead_letters import DeadLetterHandlers
 from millstream.broker.remoting.groups import GroupHandlers
 from millstream.broker.remoting.locking import LockHandlers
 from millstream.broker.remoting.offsets import OffsetHandlers
+from millstream.broker.remoting.popping import PopHandlers
 from millstream.broker.remoting.producers import ProducerRegistry
 from millstream.broker.remoting.pulling import PullHandlers
 from millstream.broker.remoting.searching import SearchHandlers
@@ -44,6 +45,7 @@ def broker_handlers(
     bulk = BulkHandlers(broker)
     search = SearchHandlers(broker)
     locks = LockHandlers(broker)
+    pop = PopHandlers(broker)
     consumers.on_leave.append(broker.locks.release)
     return {
         **access_handlers(guard),
@@ -83,4 +85,11 @@ def broker_handlers(
         RequestCode.GET_ALL_SUBSCRIPTION_GROUP_CONFIG: administration.groups,
         RequestCode.LOCK_BATCH_MQ: locks.lock,
         RequestCode.UNLOCK_BATCH_MQ: locks.unlock,
+        RequestCode.POP_MESSAGE: pop.pop,
+        RequestCode.ACK_MESSAGE: pop.ack,
+        RequestCode.BATCH_ACK_MESSAGE: pop.batch_ack,
+        RequestCode.CHANGE_MESSAGE_INVISIBLE_TIME: pop.change,
+        RequestCode.PEEK_MESSAGE: pop.peek,
+        RequestCode.NOTIFICATION: pop.notify,
+        RequestCode.POLLING_INFO: pop.polling,
     }

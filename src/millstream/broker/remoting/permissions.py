@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from millstream.protocol.remoting.batch_acks import decode_batch_ack
 from millstream.protocol.remoting.bodies import CheckClientBody, HeartbeatData, decode_body
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.dead_letters import decode_dead_letter_query
+from millstream.protocol.remoting.popping import asked_topic
 from millstream.protocol.remoting.queue_set import LockBody
 from millstream.protocol.remoting.settings import decode_group
 from millstream.security.policy import Action, Wish
@@ -88,6 +90,18 @@ def _lock(command: RemotingCommand) -> Iterable[Wish]:
         yield Wish.read(topic)
 
 
+def _delivery(command: RemotingCommand) -> Iterable[Wish]:
+    group = command.ext.get("consumerGroup", "")
+    yield Wish.consume(group)
+    yield Wish.read(asked_topic(group, command.ext.get("topic", "")))
+
+
+def _deliveries(command: RemotingCommand) -> Iterable[Wish]:
+    for group, topic in {(request.group, request.topic) for request in decode_batch_ack(command.body)}:
+        yield Wish.consume(group)
+        yield Wish.read(topic)
+
+
 BROKER_NEEDS: Final[dict[int, Needs]] = {
     RequestCode.SEND_MESSAGE: _publish("topic"),
     RequestCode.SEND_MESSAGE_V2: _publish("b"),
@@ -125,5 +139,12 @@ BROKER_NEEDS: Final[dict[int, Needs]] = {
     RequestCode.GET_ALL_SUBSCRIPTION_GROUP_CONFIG: everything(ResourceKind.GROUP, Action.LIST),
     RequestCode.LOCK_BATCH_MQ: _lock,
     RequestCode.UNLOCK_BATCH_MQ: _lock,
+    RequestCode.POP_MESSAGE: reader(Action.SUB),
+    RequestCode.ACK_MESSAGE: _delivery,
+    RequestCode.BATCH_ACK_MESSAGE: _deliveries,
+    RequestCode.CHANGE_MESSAGE_INVISIBLE_TIME: _delivery,
+    RequestCode.PEEK_MESSAGE: reader(Action.SUB),
+    RequestCode.NOTIFICATION: reader(Action.SUB),
+    RequestCode.POLLING_INFO: reader(*_READ),
 }
 """Request code -> what it needs. The codes about users and policies have no row: they are for super users."""

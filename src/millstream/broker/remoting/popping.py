@@ -1,0 +1,160 @@
+"""Pop: messages for a time, without queues of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import replace
+
+from millstream.broker.broker import Broker
+from millstream.model.errors import ConsumeRefused, NameRefused
+from millstream.model.group import FirstPosition
+from millstream.model.message import StoredMessage
+from millstream.model.operations import PoppedMessage, PopRequest
+from millstream.model.topic import RETRY_PREFIX
+from millstream.protocol.batches import BATCH_FLAGS, record_of
+from millstream.protocol.record import system_flag_of
+from millstream.protocol.remoting.batch_acks import decode_batch_ack
+from millstream.protocol.remoting.codes import ResponseCode
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.popped import encode_popped
+from millstream.protocol.remoting.popping import (
+    PopCall,
+    decode_ack,
+    decode_change,
+    decode_notification,
+    decode_peek,
+    decode_polling,
+    decode_pop,
+    encode_change_answer,
+    encode_notification_answer,
+    encode_polling_answer,
+    wait_ms,
+)
+from millstream.transport.remoting_server import Connection
+
+__all__ = ["PopHandlers"]
+
+
+class PopHandlers:
+    """Codes 200050 to 200055 and 200151."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def pop(self, command: RemotingCommand, connection: Connection) -> Awaitable[RemotingCommand]:
+        """Answer with deliveries; POLLING_TIMEOUT after the polling time, POLLING_FULL where too many wait."""
+        call = decode_pop(command.ext)
+        self._check_order(call)
+        self._begin(call)
+        return self._pop(command, call)
+
+    async def _pop(self, command: RemotingCommand, call: PopCall) -> RemotingCommand:
+        sent = call.request
+        left_ms = wait_ms(sent.wait_ms, call.born_ms, self._broker.clock.now_ms())
+        request = replace(sent, wait_ms=left_ms)
+        try:
+            popped = await self._broker.pop(request)
+        except ConsumeRefused as error:
+            if error.name != "TOO_MANY_REQUESTS":
+                raise
+            return command.response(ResponseCode.POLLING_FULL, ext=encode_popped((), (), 0).ext, remark=str(error))
+        if not popped:
+            return command.response(ResponseCode.POLLING_TIMEOUT, ext=encode_popped((), (), 0).ext)
+        rest = self._broker.preview.count(request.group, request.topic, request.queue_id)
+        answer = encode_popped(popped, [self._record(message) for message in popped], rest)
+        return command.response(ext=answer.ext, body_parts=answer.records)
+
+    def ack(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """Consume one delivery; NO_MESSAGE where there is none (any more)."""
+        request = decode_ack(command.ext)
+        try:
+            self._broker.ack(request)
+        except ConsumeRefused as error:
+            return _no_delivery(command, error)
+        return command.response()
+
+    def batch_ack(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """Consume many deliveries. Those that are none any more are passed over, as they will come again."""
+        missed = 0
+        for request in decode_batch_ack(command.body):
+            try:
+                self._broker.ack(request)
+            except ConsumeRefused:
+                missed += 1
+        return command.response(ext={"missed": str(missed)})
+
+    def change(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """Make a delivery visible at another time; NO_MESSAGE where there is none (any more)."""
+        request = decode_change(command.ext)
+        try:
+            handle = self._broker.change_invisible(request)
+        except ConsumeRefused as error:
+            return _no_delivery(command, error)
+        return command.response(ext=encode_change_answer(handle))
+
+    def peek(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """Answer what would be popped next and leave it there; PULL_NOT_FOUND where there is nothing."""
+        call = decode_peek(command.ext)
+        found = self._broker.preview.messages(call.group, call.topic, call.queue_id, call.max_messages)
+        rest = self._broker.preview.count(call.group, call.topic, call.queue_id)
+        ext = encode_popped((), (), max(rest - len(found), 0)).ext
+        if not found:
+            return command.response(ResponseCode.PULL_NOT_FOUND, ext=ext)
+        return command.response(ext=ext, body_parts=tuple(record_of(message) for message in found))
+
+    async def notify(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """Say whether there is something to pop, as soon as there is, at the latest after the polling time."""
+        question = decode_notification(command.ext)
+        left_ms = wait_ms(question.poll_ms, question.born_ms, self._broker.clock.now_ms())
+        request = PopRequest(question.group, question.topic, 1, question.queue_id, wait_ms=left_ms)
+        try:
+            has_messages = await self._broker.preview.wait(request)
+        except ConsumeRefused as error:
+            if error.name != "TOO_MANY_REQUESTS":
+                raise
+            return command.response(ext=encode_notification_answer(False, True))
+        return command.response(ext=encode_notification_answer(has_messages))
+
+    def polling(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """How many pops of a group wait for a queue, or for all queues."""
+        waiting = self._broker.polls.waiting_pops(*decode_polling(command.ext))
+        return command.response(ext=encode_polling_answer(waiting))
+
+    def _check_order(self, call: PopCall) -> None:
+        """Whether a group keeps order is its own setting; a client that counts on it must not be told otherwise."""
+        group = call.request.group
+        if call.in_order and not self._broker.groups.ensure(group).fifo:
+            raise NameRefused(
+                "ILLEGAL_GROUP_SETTING",
+                f"The pop asks for order, and the group {group!r} keeps none.",
+                remedy="Make the group one that keeps order (consumeMessageOrderly), or ask without order.",
+            )
+
+    def _begin(self, call: PopCall) -> None:
+        """Put a group that wants to begin at the end, and has no position yet, before the last message.
+
+        As RocketMQ: not in a queue that still has its first message, and not in retry topics.
+        """
+        group, topic, store = call.request.group, call.request.topic, self._broker.store
+        if not call.from_last or topic.startswith(RETRY_PREFIX):
+            return
+        config = self._broker.topics.get(topic)
+        for queue_id in range(config.read_queues):
+            if self._broker.query_offset(group, topic, queue_id) is not None:
+                continue
+            first = store.min_offset(topic, queue_id)
+            if first and self._broker.groups.ensure(group).first_position is FirstPosition.FIRST:
+                last = max(store.max_offset(topic, queue_id) - 1, first)
+                self._broker.commit_offset(group, topic, queue_id, last)
+
+    def _record(self, popped: PoppedMessage) -> memoryview | None:
+        """The record as stored, None for a message of a batch."""
+        message: StoredMessage = popped.message
+        record = self._broker.store.record_at(message.log_offset)
+        return None if record is None or system_flag_of(record) & BATCH_FLAGS else record
+
+
+def _no_delivery(command: RemotingCommand, error: ConsumeRefused) -> RemotingCommand:
+    if error.name != "INVALID_RECEIPT_HANDLE":
+        raise error
+    return command.response(ResponseCode.NO_MESSAGE, remark=str(error))
