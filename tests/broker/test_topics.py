@@ -40,6 +40,19 @@ def test_creating_an_equal_topic_again_changes_nothing_and_another_one_is_refuse
     assert registry.get("orders") == topic
 
 
+def test_topics_that_are_offered_are_not_saved_and_leave_a_users_topic_alone(tmp_path: Path) -> None:
+    registry = open_registry(tmp_path)
+    registry.create(TopicConfig("mine", MessageType.FIFO))
+    registry.offer([TopicConfig("mine"), TopicConfig("cluster")])
+    registry.create(TopicConfig("other"))
+    assert [topic.name for topic in registry.all()] == ["cluster", "mine", "other"]
+    assert registry.get("mine").message_type is MessageType.FIFO
+    registry.delete("mine")
+    with pytest.raises(NameRefused):
+        registry.delete("cluster")
+    assert [topic.name for topic in open_registry(tmp_path).all()] == ["other"]
+
+
 @pytest.mark.parametrize(
     "topic",
     [

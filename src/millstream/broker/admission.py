@@ -17,6 +17,7 @@ from millstream.model.lite import check_lite_topic
 from millstream.model.message import MAX_BODY_BYTES, OutgoingMessage, SystemFlag
 from millstream.model.topic import MessageType, Permission, TopicConfig, is_system_topic
 from millstream.model.transaction import RECOVERY_TIME_S
+from millstream.protocol.trace import TRACE_TOPIC
 
 __all__ = [
     "MAX_MESSAGE_GROUP_BYTES",
@@ -112,7 +113,7 @@ def check_again(message: OutgoingMessage, topic: TopicConfig) -> None:
 
 
 def _check_writable(topic: TopicConfig) -> None:
-    if is_system_topic(topic.name):
+    if is_system_topic(topic.name) and topic.name != TRACE_TOPIC:
         raise NameRefused("ILLEGAL_TOPIC", f"The topic {topic.name!r} is the system's own; clients may not write it.")
     if not int(topic.permission) & _WRITE or topic.write_queues < 1:
         raise NameRefused("FORBIDDEN", f"The topic {topic.name!r} has no writable queue.")

@@ -16,6 +16,7 @@ from millstream.broker.lite_popper import LitePopper
 from millstream.broker.lite_topics import LiteTopics
 from millstream.broker.long_poll import MAX_WAITING, MAX_WAITING_PER_KEY, LongPolls
 from millstream.broker.offsets import GroupPosition, OffsetTable
+from millstream.broker.own_topics import own_topics
 from millstream.broker.pop import MAX_IN_FLIGHT
 from millstream.broker.popper import Popper
 from millstream.broker.positions import Positions
@@ -70,6 +71,8 @@ class BrokerOptions:
 
     store: StoreOptions = field(default_factory=StoreOptions)
     auto_create_groups: bool = True
+    offer_own_topics: bool = False
+    """Whether tools and clients find the topics of `own_topics`."""
     max_in_flight: int = MAX_IN_FLIGHT
     """Deliveries of one (group, topic, queue) that wait for their acknowledgement at most."""
     max_waiting: int = MAX_WAITING
@@ -135,6 +138,8 @@ class Broker:
         )
         opened.callback(self.store.close)
         self.topics.load()
+        if self.options.offer_own_topics:
+            self.topics.offer(own_topics(self.name, self.cluster))
         self.groups.load()
         self._offsets.load(self._end_of)
         self._redriven.load(self._end_of)

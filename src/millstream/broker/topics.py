@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from millstream.broker.document import Document, SavedDocument
 from millstream.model.errors import NameRefused
 from millstream.model.topic import (
     MAX_QUEUES,
     RETRY_PREFIX,
+    MessageType,
     TopicConfig,
     check_attributes,
     check_topic_name,
@@ -41,6 +42,7 @@ class TopicRegistry:
     def __init__(self, snapshot: Snapshot) -> None:
         self._saved = SavedDocument(snapshot, _Document, noun="topics", version=_VERSION)
         self._topics: dict[str, TopicConfig] = {}
+        self._offered: set[str] = set()
         self.before_delete: list[Callable[[str], None]] = []
         self.on_change: list[Callable[[str, TopicConfig | None], None]] = []
 
@@ -70,8 +72,7 @@ class TopicRegistry:
 
         Raises ILLEGAL_TOPIC (name, or queues not 1 to 1,024), TOPIC_EXISTS (with other settings).
         """
-        if is_system_topic(topic.name):
-            raise NameRefused("ILLEGAL_TOPIC", f"The topic name {topic.name!r} is the system's own.")
+        self._check_not_own(topic.name)
         return self._create(topic)
 
     def ensure_own(self, topic: TopicConfig) -> None:
@@ -79,15 +80,40 @@ class TopicRegistry:
         if topic.name not in self._topics:
             self._create(topic)
 
+    def offer(self, topics: Iterable[TopicConfig]) -> None:
+        """Have these of the system's own topics from now on, where no topic has their name. They are never saved, and
+        neither changed nor deleted."""
+        for topic in topics:
+            if topic.name not in self._topics or is_system_topic(topic.name):
+                check_topic_name(topic.name)
+                self._offered.add(topic.name)
+                self._topics[topic.name] = topic
+
+    def own(self) -> list[str]:
+        """The names of the system's own topics that are there, sorted."""
+        return sorted(name for name in self._topics if name in self._offered or is_system_topic(name))
+
+    def update(self, topic: TopicConfig) -> bool:
+        """Give a topic other settings, or add it; whether anything was changed.
+
+        Raises ILLEGAL_TOPIC, and TOPIC_SETTING_FIXED for what its messages depend on.
+        """
+        self._check_not_own(topic.name)
+        present = self._topics.get(topic.name)
+        if present is None or present == topic:
+            return self._create(topic)
+        _check_settings(topic)
+        _check_fixed(present, topic)
+        self._replace({**self._topics, topic.name: topic})
+        self._announce(topic.name, topic)
+        return True
+
+    def _check_not_own(self, name: str) -> None:
+        if name in self._offered or is_system_topic(name):
+            raise NameRefused("ILLEGAL_TOPIC", f"The topic name {name!r} is the system's own.")
+
     def _create(self, topic: TopicConfig) -> bool:
-        check_topic_name(topic.name)
-        if not (1 <= topic.read_queues <= MAX_QUEUES and 1 <= topic.write_queues <= MAX_QUEUES):
-            raise NameRefused(
-                "ILLEGAL_TOPIC",
-                f"The topic {topic.name!r} asks for {topic.read_queues} readable, {topic.write_queues} writable ones.",
-                remedy=f"Ask for 1 to {MAX_QUEUES} of each.",
-            )
-        check_attributes(topic)
+        _check_settings(topic)
         present = self._topics.get(topic.name)
         if present is not None:
             if present == topic:
@@ -106,8 +132,10 @@ class TopicRegistry:
         return True
 
     def delete(self, name: str) -> None:
-        """Remove a topic and all that belongs to it. Raises TOPIC_NOT_FOUND."""
+        """Remove a topic and all that belongs to it. Raises TOPIC_NOT_FOUND, ILLEGAL_TOPIC."""
         self.get(name)
+        if name in self._offered:
+            raise NameRefused("ILLEGAL_TOPIC", f"The topic {name!r} is the system's own and stays.")
         for forget in self.before_delete:
             forget(name)
         self._replace({other: topic for other, topic in self._topics.items() if other != name})
@@ -115,12 +143,35 @@ class TopicRegistry:
 
     def _replace(self, topics: dict[str, TopicConfig]) -> None:
         """Save first: a topic that could not be saved is not there, so that it does not vanish with a restart."""
-        self._saved.save(_Document(version=_VERSION, topics=list(topics.values())))
+        kept = [topic for name, topic in topics.items() if name not in self._offered]
+        self._saved.save(_Document(version=_VERSION, topics=kept))
         self._topics = topics
 
     def _announce(self, name: str, topic: TopicConfig | None) -> None:
         for listener in self.on_change:
             listener(name, topic)
+
+
+def _check_settings(topic: TopicConfig) -> None:
+    check_topic_name(topic.name)
+    if not (1 <= topic.read_queues <= MAX_QUEUES and 1 <= topic.write_queues <= MAX_QUEUES):
+        raise NameRefused(
+            "ILLEGAL_TOPIC",
+            f"The topic {topic.name!r} asks for {topic.read_queues} readable, {topic.write_queues} writable ones.",
+            remedy=f"Ask for 1 to {MAX_QUEUES} of each.",
+        )
+    check_attributes(topic)
+
+
+def _check_fixed(present: TopicConfig, wanted: TopicConfig) -> None:
+    """Refuse to change how the messages that are there are stored and found."""
+    for what, before, after in (
+        ("queue.type", present.holds_batches, wanted.holds_batches),
+        ("cleanup.policy", present.is_compacted, wanted.is_compacted),
+        ("type LITE", present.message_type is MessageType.LITE, wanted.message_type is MessageType.LITE),
+    ):
+        if before is not after:
+            raise NameRefused("TOPIC_SETTING_FIXED", f"The topic {present.name!r} cannot change its {what}.")
 
 
 def _words(topic: TopicConfig) -> str:

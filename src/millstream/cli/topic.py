@@ -11,7 +11,7 @@ from cyclopts.validators import Number
 from millstream.cli.options import Common, ExitCode
 from millstream.cli.printer import Printer
 from millstream.client.blocking import BlockingClient
-from millstream.model.topic import MAX_QUEUES, MessageType, TopicConfig
+from millstream.model.topic import MAX_QUEUES, MessageType, TopicConfig, is_system_topic
 
 __all__ = ["TopicType", "create", "delete", "describe", "list_topics"]
 
@@ -77,7 +77,7 @@ def create(
 
 
 def list_topics(*, common: Common = Common()) -> int:
-    """List the topics with their type, queues and attributes."""
+    """List the topics with their type, queues and attributes; not the system's own."""
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
         topics = client.topics()
     rows = [
@@ -88,6 +88,7 @@ def list_topics(*, common: Common = Common()) -> int:
             ",".join(f"{name}={value}" for name, value in sorted(topic.attributes.items())),
         )
         for topic in topics
+        if not topic.is_template and not is_system_topic(topic.name)
     ]
     Printer(common.output).listing(
         ("topic", "type", "queues", "attributes"),

@@ -96,6 +96,13 @@ class TopicConfig:
     write_queues: int = 4
     permission: Permission = Permission.READ | Permission.WRITE
     attributes: dict[str, str] = field(default_factory=dict)
+    ordered: bool = False
+    """Whether tools said that its messages are in order; told to whoever asks, and without effect here."""
+
+    @property
+    def is_template(self) -> bool:
+        """Whether it is one of those by whose names tools find a cluster or broker; nobody needs to list it."""
+        return Permission.INHERIT in self.permission
 
     @property
     def holds_batches(self) -> bool:

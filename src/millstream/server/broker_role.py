@@ -78,7 +78,7 @@ class BrokerRole:
             options.directory,
             name=options.name,
             cluster=options.cluster,
-            options=BrokerOptions(store=store),
+            options=BrokerOptions(store=store, offer_own_topics=True),
             clock=self._site.clock,
             advertised=advertised,
         )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.model.errors import MillstreamError
+from millstream.model.errors import MillstreamError, NameRefused
 from millstream.model.group import ExponentialBackoff, FirstPosition, GroupConfig
 from millstream.model.topic import MessageType, Permission, TopicConfig
 from millstream.protocol.remoting.settings import (
@@ -72,9 +72,20 @@ def test_fields_of_an_admin_tool_make_a_topic() -> None:
         "readQueueNums": "8",
         "writeQueueNums": "2",
         "perm": "6",
-        "attributes": "+message.type=DELAY,-a",
+        "order": "true",
+        "attributes": "+message.type=DELAY,+a=1",
     }
-    assert parse_topic_fields(ext) == TopicConfig("t", MessageType.DELAY, 8, 2)
+    made = TopicConfig("t", MessageType.DELAY, 8, 2, attributes={"a": "1"}, ordered=True)
+    assert parse_topic_fields(ext) == made
+    changed = parse_topic_fields({"topic": "t", "readQueueNums": "8", "attributes": "-a,+b=2"}, made)
+    assert changed == TopicConfig("t", MessageType.DELAY, 8, 4, attributes={"b": "2"})
+
+
+@pytest.mark.parametrize("attributes", ["a=1", "-a", "+", "=", "-=1"])
+def test_attributes_that_neither_set_nor_remove_one_are_refused(attributes: str) -> None:
+    with pytest.raises(NameRefused) as refused:
+        parse_topic_fields({"topic": "t", "attributes": attributes})
+    assert refused.value.name == "ILLEGAL_TOPIC"
 
 
 @pytest.mark.parametrize(

@@ -92,4 +92,7 @@ def broker_handlers(
         RequestCode.PEEK_MESSAGE: pop.peek,
         RequestCode.NOTIFICATION: pop.notify,
         RequestCode.POLLING_INFO: pop.polling,
+        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: administration.create_topics,
+        RequestCode.GET_TOPIC_CONFIG: administration.topic,
+        RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: administration.own_topics,
     }

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from millstream.broker.broker import Broker
+from millstream.broker.topics import DEAD_LETTER_PREFIX
+from millstream.model.topic import RETRY_PREFIX
+from millstream.protocol.remoting.bodies import TopicConfigList, TopicList, decode_body, encode_body
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import text
 from millstream.protocol.remoting.settings import (
+    changed_topic,
     decode_group,
     encode_group_table,
     encode_topic_table,
     parse_topic_fields,
+    topic_data,
 )
 from millstream.transport.remoting_server import Connection
 
@@ -17,19 +22,41 @@ __all__ = ["AdministrationHandlers"]
 
 
 class AdministrationHandlers:
-    """Codes 17, 21, 200, 201, 207 and 215."""
+    """Codes 17, 18, 21, 200, 201, 207, 215, 305 and 351."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
     def create_topic(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """Unlike RocketMQ's, this does not change a topic that is there: other settings are refused."""
-        self._broker.topics.create(parse_topic_fields(command.ext))
+        """Creates or changes, as RocketMQ's; with the field `createOnly` other settings are refused."""
+        topics = self._broker.topics
+        if command.ext.get("createOnly") == "true":
+            topics.create(parse_topic_fields(command.ext))
+        else:
+            present = topics.find(command.ext.get("topic", ""))
+            topics.update(parse_topic_fields(command.ext, present))
+        return command.response()
+
+    def create_topics(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """Nothing is changed where one of them cannot be read; what the registry refuses ends the list there."""
+        topics = self._broker.topics
+        asked = decode_body(TopicConfigList, command.body).topic_config_list
+        for topic in [changed_topic(data, topics.find(data.topic_name)) for data in asked]:
+            topics.update(topic)
         return command.response()
 
     def delete_topic(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        self._broker.topics.delete(text(command.ext, "topic"))
+        """Tools delete a group's own topics without looking whether they are there."""
+        name = text(command.ext, "topic")
+        if not name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)) or self._broker.topics.find(name) is not None:
+            self._broker.topics.delete(name)
         return command.response()
+
+    def topic(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        return command.response(body=encode_body(topic_data(self._broker.topics.get(text(command.ext, "topic")))))
+
+    def own_topics(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        return command.response(body=encode_body(TopicList(self._broker.topics.own())))
 
     def topics(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         return command.response(body=encode_topic_table(self._broker.topics.all()))

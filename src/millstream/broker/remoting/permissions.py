@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from millstream.protocol.remoting.batch_acks import decode_batch_ack
-from millstream.protocol.remoting.bodies import CheckClientBody, HeartbeatData, decode_body
+from millstream.protocol.remoting.bodies import CheckClientBody, HeartbeatData, TopicConfigList, decode_body
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.dead_letters import decode_dead_letter_query
@@ -50,6 +50,19 @@ def _check_client(command: RemotingCommand) -> Iterable[Wish]:
     if body.group:
         yield Wish.consume(body.group)
     yield Wish.read(body.subscription_data.topic)
+
+
+def _put_topic(command: RemotingCommand) -> Iterable[Wish]:
+    topic = Resource.topic(command.ext.get("topic", ""))
+    yield Wish(topic, (Action.CREATE,))
+    if command.ext.get("createOnly") != "true":
+        yield Wish(topic, (Action.UPDATE,))
+
+
+def _put_topics(command: RemotingCommand) -> Iterable[Wish]:
+    for data in decode_body(TopicConfigList, command.body).topic_config_list:
+        yield Wish(Resource.topic(data.topic_name), (Action.CREATE,))
+        yield Wish(Resource.topic(data.topic_name), (Action.UPDATE,))
 
 
 def _put_group(command: RemotingCommand) -> Iterable[Wish]:
@@ -131,7 +144,10 @@ BROKER_NEEDS: Final[dict[int, Needs]] = {
     RequestCode.QUERY_TOPICS_BY_CONSUMER: _group_field("group", *_READ),
     RequestCode.LIST_DEAD_LETTERS: _dead_letters,
     RequestCode.REDRIVE_DEAD_LETTERS: _redrive,
-    RequestCode.UPDATE_AND_CREATE_TOPIC: topic_field("topic", Action.CREATE),
+    RequestCode.UPDATE_AND_CREATE_TOPIC: _put_topic,
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: _put_topics,
+    RequestCode.GET_TOPIC_CONFIG: topic_field("topic", *_READ),
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: everything(ResourceKind.TOPIC, Action.LIST),
     RequestCode.DELETE_TOPIC_IN_BROKER: topic_field("topic", Action.DELETE),
     RequestCode.GET_ALL_TOPIC_CONFIG: everything(ResourceKind.TOPIC, Action.LIST),
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTION_GROUP: _put_group,

@@ -30,6 +30,7 @@ __all__ = [
     "RegisterBrokerBody",
     "SubscriptionData",
     "TopicConfigData",
+    "TopicConfigList",
     "TopicConfigTable",
     "TopicList",
     "TopicRouteData",
@@ -155,6 +156,12 @@ class TopicConfigTable(CamelBody):
 
     topic_config_table: dict[str, TopicConfigData] = {}
     data_version: Any = None
+
+
+class TopicConfigList(CamelBody):
+    """Topics to create or change; the names of their attributes begin with + or -."""
+
+    topic_config_list: list[TopicConfigData] = []
 
 
 class RegisterBrokerBody(CamelBody):

@@ -45,6 +45,11 @@ _CODES: Final[dict[str, ResponseCode]] = {
     "ILLEGAL_POLICY": ResponseCode.INVALID_PARAMETER,
     "LAST_SUPER_USER": ResponseCode.INVALID_PARAMETER,
     "ACCESS_CONTROL_OFF": ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+    "SETTING_UNKNOWN": ResponseCode.INVALID_PARAMETER,
+    "SETTING_FIXED": ResponseCode.INVALID_PARAMETER,
+    "ILLEGAL_SETTING": ResponseCode.INVALID_PARAMETER,
+    "KEY_VALUE_NOT_FOUND": ResponseCode.QUERY_NOT_FOUND,
+    "TOPIC_SETTING_FIXED": ResponseCode.INVALID_PARAMETER,
     "BODY_EMPTY": ResponseCode.MESSAGE_ILLEGAL,
     "BODY_TOO_LARGE": ResponseCode.MESSAGE_ILLEGAL,
     "PROPERTIES_TOO_LARGE": ResponseCode.MESSAGE_ILLEGAL,
@@ -116,7 +121,7 @@ def error_of(answer: RemotingCommand, address: str) -> MillstreamError:
 def _class_of(entry: ErrorEntry) -> type[MillstreamError]:
     if entry.name == "FLUSH_TIMEOUT" or 4000 <= entry.number < 5000:
         return StoreError
-    if 2300 <= entry.number < 2400:
+    if 2300 <= entry.number < 2320:
         return AccessRefused
     if 2000 <= entry.number < 3000:
         return NameRefused

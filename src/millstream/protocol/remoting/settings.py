@@ -7,7 +7,7 @@ there, the first position, travels as attributes of our own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -30,6 +30,7 @@ from millstream.protocol.remoting.bodies import (
 )
 
 __all__ = [
+    "changed_topic",
     "decode_group",
     "decode_group_table",
     "decode_topic_table",
@@ -90,7 +91,7 @@ class _GroupTable(CamelBody):
 
 
 def topic_fields(config: TopicConfig) -> dict[str, str]:
-    """The ext fields of a request that creates the topic."""
+    """The ext fields of a request that creates the topic, and refuses to change one that is there."""
     attributes = {_MESSAGE_TYPE: config.message_type.value, **config.attributes}
     return {
         "topic": config.name,
@@ -100,27 +101,59 @@ def topic_fields(config: TopicConfig) -> dict[str, str]:
         "perm": str(int(config.permission)),
         "topicFilterType": "SINGLE_TAG",
         "topicSysFlag": "0",
-        "order": "false",
+        "createOnly": "true",
+        "order": "true" if config.ordered else "false",
         "attributes": ",".join(f"+{name}={value}" for name, value in attributes.items()),
     }
 
 
-def parse_topic_fields(ext: dict[str, str]) -> TopicConfig:
-    """The topic of those ext fields; ILLEGAL_TOPIC for a blank name, MESSAGE_MALFORMED for bad numbers or types."""
+def parse_topic_fields(ext: dict[str, str], present: TopicConfig | None = None) -> TopicConfig:
+    """The topic of those ext fields, which change the attributes that the `present` one has.
+
+    ILLEGAL_TOPIC for a blank name or attributes that cannot be changed so, MESSAGE_MALFORMED for bad numbers or types.
+    """
     name = ext.get("topic", "").strip()
     if not name:
         raise NameRefused("ILLEGAL_TOPIC", "The request names no topic.")
-    attributes: dict[str, str] = {}
-    for item in filter(None, ext.get("attributes", "").split(",")):
-        key, _, value = item.partition("=")
-        if item.startswith("+"):
-            attributes[key[1:].strip()] = value.strip()
+    changes = dict(_attribute_change(item) for item in filter(None, ext.get("attributes", "").split(",")))
+    attributes = _altered(name, present, changes)
     try:
         read, write = int(ext.get("readQueueNums", "4")), int(ext.get("writeQueueNums", "4"))
         permission = int(ext.get("perm", "6"))
     except ValueError as error:
         raise MessageRefused("MESSAGE_MALFORMED", f"The settings of topic {name} cannot be read: {error}.") from None
-    return _topic(name, read, write, permission, attributes)
+    return _topic(name, read, write, permission, attributes, ordered=ext.get("order") == "true")
+
+
+def changed_topic(data: TopicConfigData, present: TopicConfig | None) -> TopicConfig:
+    """The topic of a list of topics to create or change (code 18); attributes as in `parse_topic_fields`."""
+    attributes = _altered(data.topic_name, present, data.attributes or {})
+    return _topic(
+        data.topic_name, data.read_queue_nums, data.write_queue_nums, data.perm, attributes, ordered=data.order
+    )
+
+
+def _attribute_change(item: str) -> tuple[str, str]:
+    key, _, value = item.partition("=")
+    return key.strip(), value.strip()
+
+
+def _altered(name: str, present: TopicConfig | None, changes: Mapping[str, str]) -> dict[str, str]:
+    """The attributes with changes, whose names begin with + (set) or - (remove)."""
+    attributes = {} if present is None else {_MESSAGE_TYPE: present.message_type.value, **present.attributes}
+    for sign_and_key, value in changes.items():
+        key = sign_and_key[1:]
+        if sign_and_key.startswith("+") and key:
+            attributes[key] = value
+        elif sign_and_key.startswith("-") and key in attributes:
+            del attributes[key]
+        else:
+            raise NameRefused(
+                "ILLEGAL_TOPIC",
+                f"The topic {name!r} cannot change its attributes by {sign_and_key[:80]!r}.",
+                remedy="Write +name=value to set an attribute, -name to remove one that is there.",
+            )
+    return attributes
 
 
 def topic_data(config: TopicConfig) -> TopicConfigData:
@@ -130,6 +163,7 @@ def topic_data(config: TopicConfig) -> TopicConfigData:
         config.read_queues,
         config.write_queues,
         int(config.permission),
+        order=config.ordered,
         attributes={_MESSAGE_TYPE: config.message_type.value, **config.attributes},
     )
 
@@ -151,7 +185,10 @@ def topics_of(table: TopicConfigTable) -> list[TopicConfig]:
     for data in table.topic_config_table.values():
         attributes = dict(data.attributes or {})
         try:
-            found.append(_topic(data.topic_name, data.read_queue_nums, data.write_queue_nums, data.perm, attributes))
+            topic = _topic(
+                data.topic_name, data.read_queue_nums, data.write_queue_nums, data.perm, attributes, ordered=data.order
+            )
+            found.append(topic)
         except MessageRefused:
             continue
     return found
@@ -177,7 +214,9 @@ def decode_group_table(body: bytes) -> list[GroupConfig]:
     return [_group(data) for data in decode_body(_GroupTable, body).subscription_group_table.values()]
 
 
-def _topic(name: str, read: int, write: int, permission: int, attributes: dict[str, str]) -> TopicConfig:
+def _topic(
+    name: str, read: int, write: int, permission: int, attributes: dict[str, str], *, ordered: bool = False
+) -> TopicConfig:
     if not 0 <= read <= MAX_QUEUES or not 0 <= write <= MAX_QUEUES or not read + write:
         raise MessageRefused(
             "MESSAGE_MALFORMED",
@@ -186,7 +225,7 @@ def _topic(name: str, read: int, write: int, permission: int, attributes: dict[s
     kind = attributes.pop(_MESSAGE_TYPE, _UNSPECIFIED).upper()
     try:
         message_type = MessageType.NORMAL if kind == _UNSPECIFIED else MessageType(kind)
-        return TopicConfig(name, message_type, read, write, Permission(permission & 7), attributes)
+        return TopicConfig(name, message_type, read, write, Permission(permission & 7), attributes, ordered)
     except ValueError as error:
         raise MessageRefused("MESSAGE_MALFORMED", f"The settings of topic {name} cannot be read: {error}.") from None
 
