@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Final
 
-from millstream.model.topic import TopicConfig
-from millstream.protocol.remoting.bodies import BrokerData, ClusterInfo, QueueData, TopicRouteData
+from millstream.model.topic import Permission, TopicConfig
+from millstream.protocol.remoting.bodies import BrokerData, ClusterInfo, DataVersion, QueueData, TopicRouteData
 
 __all__ = ["LEASE_S", "MASTER_ID", "MAX_BROKERS", "BrokerRegistration", "RouteRegistry"]
 
@@ -34,6 +34,7 @@ class BrokerRegistration:
     address: str
     topics: tuple[TopicConfig, ...] = ()
     broker_id: int = MASTER_ID
+    data_version: DataVersion | None = None
 
 
 @dataclass(slots=True)
@@ -44,6 +45,9 @@ class _Broker:
     addresses: dict[int, str] = field(default_factory=dict)
     expires_s: dict[int, float] = field(default_factory=dict)
     topics: dict[str, TopicConfig] = field(default_factory=dict)
+    data_versions: dict[int, DataVersion] = field(default_factory=dict)
+    is_writable: bool = True
+    """Whether tools have not taken the permission to write from its queues in the routes told here."""
 
 
 class RouteRegistry:
@@ -65,6 +69,8 @@ class RouteRegistry:
             broker = self._brokers[registration.broker_name] = _Broker(registration.cluster)
         broker.cluster = registration.cluster
         broker.addresses[registration.broker_id] = registration.address
+        if registration.data_version is not None:
+            broker.data_versions[registration.broker_id] = registration.data_version
         expires_s = now_s + lease_s
         broker.expires_s[registration.broker_id] = expires_s
         self._next_expiry_s = min(self._next_expiry_s, expires_s)
@@ -89,6 +95,7 @@ class RouteRegistry:
             return
         broker.addresses.pop(broker_id, None)
         broker.expires_s.pop(broker_id, None)
+        broker.data_versions.pop(broker_id, None)
         if not broker.addresses:
             del self._brokers[broker_name]
 
@@ -118,12 +125,42 @@ class RouteRegistry:
         holders = [(name, broker) for name, broker in sorted(self._brokers.items()) if topic in broker.topics]
         if not holders:
             return None
-        queues = [_queue_data(name, broker.topics[topic]) for name, broker in holders]
+        queues = [_queue_data(name, broker.topics[topic], broker.is_writable) for name, broker in holders]
         return TopicRouteData([_broker_data(name, broker) for name, broker in holders], queues)
 
-    def topics(self) -> list[str]:
-        """The names of all topics, sorted."""
-        return sorted({name for broker in self._brokers.values() for name in broker.topics})
+    def topics(self, cluster: str | None = None) -> list[str]:
+        """The names of all topics, or of those of one cluster, sorted."""
+        brokers = (broker for broker in self._brokers.values() if cluster in (None, broker.cluster))
+        return sorted({name for broker in brokers for name in broker.topics})
+
+    def set_writable(self, broker_name: str, is_writable: bool) -> int | None:
+        """Have routes name the broker's queues as writable, as its topics allow, or not at all; how many topics it has.
+
+        It holds until all of the broker's registrations are gone. None for a broker that is not known.
+        """
+        broker = self._brokers.get(broker_name)
+        if broker is None:
+            return None
+        broker.is_writable = is_writable
+        return len(broker.topics)
+
+    def renew(self, broker_name: str, broker_id: int, now_s: float, *, lease_s: float = LEASE_S) -> bool:
+        """A broker says that nothing has changed; False if it is not known."""
+        broker = self._brokers.get(broker_name)
+        if broker is None or broker_id not in broker.expires_s:
+            return False
+        broker.expires_s[broker_id] = max(broker.expires_s[broker_id], now_s + lease_s)
+        return True
+
+    def data_version(self, broker_name: str, broker_id: int) -> DataVersion | None:
+        """Of which version the topics are that the broker told last; None if it did not say."""
+        broker = self._brokers.get(broker_name)
+        return broker.data_versions.get(broker_id) if broker else None
+
+    def members(self, broker_name: str) -> dict[int, str]:
+        """The addresses of a broker and its replicas by broker id; {} for one that is not known."""
+        broker = self._brokers.get(broker_name)
+        return dict(sorted(broker.addresses.items())) if broker else {}
 
     def cluster_info(self) -> ClusterInfo:
         """All brokers and clusters."""
@@ -138,8 +175,9 @@ class RouteRegistry:
         return broker.addresses.get(MASTER_ID) if broker else None
 
 
-def _queue_data(broker_name: str, topic: TopicConfig) -> QueueData:
-    return QueueData(broker_name, topic.read_queues, topic.write_queues, int(topic.permission))
+def _queue_data(broker_name: str, topic: TopicConfig, is_writable: bool) -> QueueData:
+    permission = topic.permission if is_writable else topic.permission & ~Permission.WRITE
+    return QueueData(broker_name, topic.read_queues, topic.write_queues, int(permission))
 
 
 def _broker_data(name: str, broker: _Broker) -> BrokerData:

@@ -18,5 +18,12 @@ NAMESERVER_NEEDS: Final[dict[int, Needs]] = {
     RequestCode.DELETE_TOPIC_IN_NAMESERVER: topic_field("topic", Action.DELETE),
     RequestCode.REGISTER_BROKER: everything(ResourceKind.CLUSTER, Action.UPDATE),
     RequestCode.UNREGISTER_BROKER: everything(ResourceKind.CLUSTER, Action.UPDATE),
+    RequestCode.QUERY_DATA_VERSION: everything(ResourceKind.CLUSTER, Action.UPDATE),
+    RequestCode.GET_TOPICS_BY_CLUSTER: everything(ResourceKind.TOPIC, Action.LIST),
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NAMESERVER: everything(ResourceKind.TOPIC, Action.LIST),
+    RequestCode.GET_BROKER_MEMBER_GROUP: everything(ResourceKind.CLUSTER, Action.GET),
+    RequestCode.GET_KV_CONFIG: everything(ResourceKind.CLUSTER, Action.GET),
+    RequestCode.GET_KV_LIST_BY_NAMESPACE: everything(ResourceKind.CLUSTER, Action.GET),
+    RequestCode.REGISTER_TOPIC_IN_NAMESERVER: topic_field("topic", Action.CREATE),
 }
-"""Request code -> what it needs."""
+"""Request code -> what it needs. Those that change keys, settings or brokers' permissions are for super users."""

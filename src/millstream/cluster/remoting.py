@@ -5,10 +5,19 @@ from __future__ import annotations
 import zlib
 from typing import Final
 
+from millstream.cluster.key_values import ORDER_NAMESPACE, KeyValues
 from millstream.cluster.nameserver import BrokerRegistration, RouteRegistry
+from millstream.cluster.tools import data_version_of, tool_handlers
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.errors import ConsumeRefused, MessageRefused, NameRefused
-from millstream.protocol.remoting.bodies import ClusterInfo, RegisterBrokerBody, TopicList, decode_body, encode_body
+from millstream.protocol.remoting.bodies import (
+    ClusterInfo,
+    KeyValueTable,
+    RegisterBrokerBody,
+    TopicList,
+    decode_body,
+    encode_body,
+)
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import integer, optional_integer, text
@@ -20,10 +29,14 @@ __all__ = ["nameserver_handlers"]
 _CRC_MASK: Final = 0x7FFF_FFFF
 
 
-def nameserver_handlers(registry: RouteRegistry, *, clock: Clock | None = None) -> dict[int, Handler]:
-    """The handlers of a nameserver's port, by request code."""
-    handlers = _Handlers(registry, clock or SystemClock())
+def nameserver_handlers(
+    registry: RouteRegistry, *, clock: Clock | None = None, key_values: KeyValues | None = None
+) -> dict[int, Handler]:
+    """The handlers of a nameserver's port, by request code. `key_values` are what tools keep in it."""
+    clock, key_values = clock or SystemClock(), key_values or KeyValues()
+    handlers = _Handlers(registry, clock, key_values)
     return {
+        **tool_handlers(registry, key_values, clock),
         RequestCode.GET_ROUTE_BY_TOPIC: handlers.route,
         RequestCode.GET_BROKER_CLUSTER_INFO: handlers.cluster_info,
         RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: handlers.topics,
@@ -34,8 +47,9 @@ def nameserver_handlers(registry: RouteRegistry, *, clock: Clock | None = None) 
 
 
 class _Handlers:
-    def __init__(self, registry: RouteRegistry, clock: Clock) -> None:
+    def __init__(self, registry: RouteRegistry, clock: Clock, key_values: KeyValues) -> None:
         self._registry = registry
+        self._key_values = key_values
         self._clock = clock
 
     def _current(self) -> RouteRegistry:
@@ -47,6 +61,7 @@ class _Handlers:
         route = self._current().route(topic)
         if route is None:
             raise NameRefused("TOPIC_NOT_FOUND", f"The topic {topic[:200]!r} does not exist.")
+        route.order_topic_conf = self._key_values.get(ORDER_NAMESPACE, topic)
         return command.response(body=encode_body(route))
 
     def cluster_info(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
@@ -74,12 +89,14 @@ class _Handlers:
             address=text(ext, "brokerAddr"),
             topics=tuple(topics_of(body.topic_config_serialize_wrapper)),
             broker_id=integer(ext, "brokerId"),
+            data_version=data_version_of(body.topic_config_serialize_wrapper.data_version),
         )
         if not self._current().register(registration, self._clock.monotonic_s()):
             raise ConsumeRefused("TOO_MANY_REQUESTS", "The nameserver knows as many brokers as it can.")
         master = self._registry.master_address(registration.broker_name)
         answer = {} if master is None or registration.broker_id == 0 else {"masterAddr": master, "haServerAddr": ""}
-        return command.response(ext=answer, body=b'{"table":{}}')
+        orders = KeyValueTable(self._key_values.table(ORDER_NAMESPACE))
+        return command.response(ext=answer, body=encode_body(orders))
 
     def unregister_broker(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         self._registry.unregister(text(command.ext, "brokerName"), integer(command.ext, "brokerId"))

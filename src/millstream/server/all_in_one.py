@@ -153,7 +153,7 @@ class AllInOne:
         return address
 
     async def _open_nameserver(self, broker: Broker) -> Address:
-        role = NameserverRole(self._site, self._options.nameserver_port)
+        role = NameserverRole(self._site, self._options.nameserver_port, directory=self._options.directory / "config")
         _register(broker, role.registry)
         self._resources.push_async_callback(role.close)
         address = await role.start()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from millstream.cluster.key_values import KeyValues
 from millstream.cluster.nameserver import RouteRegistry
 from millstream.cluster.permissions import NAMESERVER_NEEDS
 from millstream.cluster.remoting import nameserver_handlers
 from millstream.model.message import Address
 from millstream.server.site import Site
+from millstream.store.snapshot import Snapshot
 from millstream.transport.gate import RemotingGate
 from millstream.transport.remoting_server import RemotingServer
 
@@ -14,12 +18,16 @@ __all__ = ["NameserverRole"]
 
 
 class NameserverRole:
-    """Started once; `registry` may be filled before. Port 0 takes a free one."""
+    """Started once; `registry` may be filled before. Port 0 takes a free one.
 
-    def __init__(self, site: Site, port: int = 9876) -> None:
+    `directory` is where the keys are saved that tools keep here; None keeps them in memory. Raises STORE_FORMAT.
+    """
+
+    def __init__(self, site: Site, port: int = 9876, *, directory: Path | None = None) -> None:
         self._site = site
         self.registry = RouteRegistry()
-        handlers = nameserver_handlers(self.registry, clock=site.clock)
+        key_values = KeyValues(None if directory is None else Snapshot(directory / "nameserver.json"))
+        handlers = nameserver_handlers(self.registry, clock=site.clock, key_values=key_values)
         self.server = RemotingServer(handlers, site.host, port, clock=site.clock)
 
     async def start(self) -> Address:

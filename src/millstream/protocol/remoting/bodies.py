@@ -18,12 +18,16 @@ from millstream.protocol.remoting.fastjson import read_fastjson, write_object_ke
 
 __all__ = [
     "BrokerData",
+    "BrokerMemberGroup",
+    "BrokerMemberGroupBody",
     "CamelBody",
     "CheckClientBody",
     "ClusterInfo",
     "ConsumerData",
     "ConsumerList",
+    "DataVersion",
     "HeartbeatData",
+    "KeyValueTable",
     "ProducerData",
     "QueueData",
     "QueueStatistics",
@@ -149,6 +153,34 @@ class TopicConfigData(CamelBody):
     topic_sys_flag: int = 0
     order: bool = False
     attributes: dict[str, str] | None = None
+
+
+class DataVersion(CamelBody):
+    """How often and when a table was changed; equal ones mean equal tables."""
+
+    counter: int = 0
+    timestamp: int = 0
+    state_version: int = 0
+
+
+class KeyValueTable(CamelBody):
+    """Texts by key."""
+
+    table: dict[str, str] = {}
+
+
+class BrokerMemberGroup(CamelBody):
+    """A broker and its replicas by broker id."""
+
+    cluster: str
+    broker_name: str
+    broker_addrs: dict[int, str] = {}
+
+
+class BrokerMemberGroupBody(CamelBody):
+    """The answer that tells one."""
+
+    broker_member_group: BrokerMemberGroup
 
 
 class TopicConfigTable(CamelBody):
