@@ -32,6 +32,7 @@ from millstream.broker.sender import Sender
 from millstream.broker.statistics import Statistics
 from millstream.broker.timers import Timers
 from millstream.broker.topics import RETRY_PREFIX, TopicRegistry
+from millstream.broker.traffic import Traffic
 from millstream.broker.transactions import TransactionOptions, Transactions
 from millstream.broker.upkeep import Upkeep
 from millstream.model.clock import Clock, SystemClock
@@ -112,6 +113,7 @@ class Broker:
         self.polls = LongPolls(per_key=self.options.max_waiting_per_key, total=self.options.max_waiting)
         self._offsets = OffsetTable(Snapshot(config / "offsets.json"), max_in_flight=self.options.max_in_flight)
         self.statistics = Statistics()
+        self.traffic = Traffic(self.statistics, self.clock)
         self._redriven = RedrivenTable(Snapshot(config / "redriven.json"))
         self.member_sources: list[MemberSource] = []
         """Asked for the members of a group that the broker does not know itself, as those of a proxy."""
@@ -128,7 +130,7 @@ class Broker:
             # Not before: what timers deliver meanwhile finds nobody who waits, and parts that are not there yet.
             self._appender.on_visible = self._visible
             opened.pop_all()
-        self._upkeep = Upkeep(self.store, self.topics, self._offsets, self._lite_expiry)
+        self._upkeep = Upkeep(self.store, self.topics, self._offsets, self._lite_expiry, self.traffic)
         self._upkeep.start(offset_save_interval_s=self.options.offset_save_interval_s)
 
     async def _open(self, opened: AsyncExitStack) -> None:

@@ -1,4 +1,4 @@
-"""What a broker does by itself: save the offsets, let old messages go."""
+"""What a broker does by itself: save the offsets, let old messages go, note how much went through it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import Self
 from millstream.broker.lite_expiry import LiteExpiry
 from millstream.broker.offsets import OffsetTable
 from millstream.broker.topics import TopicRegistry
+from millstream.broker.traffic import Traffic
+from millstream.broker.traffic_history import LOOK_INTERVAL_MS
 from millstream.model.errors import MillstreamError
 from millstream.store.message_store import MessageStore
 
@@ -29,12 +31,18 @@ class Upkeep:
     """Tasks that run from `start` to `close`. What fails is said in the log and tried again."""
 
     def __init__(
-        self, store: MessageStore, topics: TopicRegistry, offsets: OffsetTable, lite_expiry: LiteExpiry
+        self,
+        store: MessageStore,
+        topics: TopicRegistry,
+        offsets: OffsetTable,
+        lite_expiry: LiteExpiry,
+        traffic: Traffic,
     ) -> None:
         self._store = store
         self._topics = topics
         self._offsets = offsets
         self._lite_expiry = lite_expiry
+        self._traffic = traffic
         self._closing = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -44,6 +52,7 @@ class Upkeep:
             asyncio.create_task(self._every(offset_save_interval_s, self._save_offsets), name="save-offsets"),
             asyncio.create_task(self._every(RETENTION_INTERVAL_S, self.retain), name="retention"),
             asyncio.create_task(self._every(LITE_INTERVAL_S, self._lite_expiry.sweep), name="lite-expiry"),
+            asyncio.create_task(self._every(LOOK_INTERVAL_MS / 1000, self._traffic.look), name="traffic"),
         ]
         return self
 

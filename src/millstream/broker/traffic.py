@@ -1,0 +1,132 @@
+"""How much went through a broker lately, by topic and by group, from looks at its counters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from enum import Enum
+from typing import NamedTuple
+
+from millstream.broker.statistics import Statistics
+from millstream.broker.traffic_history import Growth, TrafficHistory
+from millstream.model.clock import Clock
+
+__all__ = ["Day", "Flow", "FlowKey", "Traffic"]
+
+
+class Flow(Enum):
+    """What is counted: messages that were stored, delivered, or set aside; `ALL_` of the whole broker."""
+
+    PUT = "put"
+    GET = "get"
+    DEAD = "dead"
+    ALL_PUT = "all put"
+    ALL_GET = "all get"
+
+
+FlowKey = tuple[Flow, str, str]
+"""Flow, topic and group; "" where a flow has none."""
+
+
+class _Total(NamedTuple):
+    messages: int
+    size_bytes: int
+
+
+_NOTHING = _Total(0, 0)
+
+
+class Day(NamedTuple):
+    """Messages since the broker started: up to the beginning of yesterday and of today, and up to now."""
+
+    yesterday_morning: int
+    today_morning: int
+    now: int
+
+
+class Traffic:
+    """Counted since the broker started. `look` is called every 10 s. What is counted together with others has no
+    flow of its own."""
+
+    def __init__(self, statistics: Statistics, clock: Clock) -> None:
+        self._statistics = statistics
+        self._clock = clock
+        self._histories: dict[FlowKey, TrafficHistory] = {}
+        self._started_ms = self._last_look_ms = self._now_ms()
+        self._today = self._date()
+        self._mornings: dict[Flow, tuple[int, int]] = {Flow.ALL_PUT: (0, 0), Flow.ALL_GET: (0, 0)}
+
+    async def look(self) -> None:
+        """Note what the counters show."""
+        now_ms = self._now_ms()
+        totals = self._totals()
+        for gone in self._histories.keys() - totals.keys():
+            del self._histories[gone]
+        for key, total in totals.items():
+            history = self._histories.get(key)
+            if history is None:
+                history = self._histories[key] = TrafficHistory(self._last_look_ms)
+            history.note(now_ms, *total)
+        self._last_look_ms = now_ms
+        self._turn_day(totals)
+
+    def growth(self, flow: Flow, topic: str, group: str, span_ms: int) -> Growth:
+        """What went by in the last `span_ms`, give or take a sixth."""
+        key = (flow, topic, group)
+        history = self._histories.get(key) or TrafficHistory(self._last_look_ms)
+        return history.growth(span_ms, self._now_ms(), *self._total(key))
+
+    def day(self, flow: Flow) -> Day:
+        """The whole broker's messages; `flow` is ALL_PUT or ALL_GET."""
+        yesterday, today = self._mornings[flow]
+        return Day(yesterday, today, max(self._total((flow, "", "")).messages, today))
+
+    def _turn_day(self, totals: dict[FlowKey, _Total]) -> None:
+        today = self._date()
+        if today == self._today:
+            return
+        self._today = today
+        for flow, (_, this_morning) in self._mornings.items():
+            self._mornings[flow] = this_morning, totals[flow, "", ""].messages
+
+    def _total(self, key: FlowKey) -> _Total:
+        flow, topic, group = key
+        counted = self._statistics
+        match flow:
+            case Flow.PUT:
+                found = [total for (name, _), total in counted.incoming.items() if name == topic]
+                return _Total(sum(one.messages for one in found), sum(one.size_bytes for one in found))
+            case Flow.GET:
+                taken = counted.outgoing.get((group, topic))
+                return _NOTHING if taken is None else _Total(taken.messages, taken.size_bytes)
+            case Flow.DEAD:
+                buried = counted.dead_letters.get((group, topic))
+                return _NOTHING if buried is None else _Total(buried.number, 0)
+            case Flow.ALL_PUT:
+                rows = [row for _, row in counted.incoming.rows()]
+                return _Total(sum(one.messages for one in rows), sum(one.size_bytes for one in rows))
+            case Flow.ALL_GET:
+                gets = [row for _, row in counted.outgoing.rows()]
+                return _Total(sum(one.messages for one in gets), sum(one.size_bytes for one in gets))
+
+    def _totals(self) -> dict[FlowKey, _Total]:
+        totals: dict[FlowKey, _Total] = {}
+        for (topic, _), put in self._statistics.incoming.items():
+            before = totals.get((Flow.PUT, topic, ""), _NOTHING)
+            totals[Flow.PUT, topic, ""] = _Total(before.messages + put.messages, before.size_bytes + put.size_bytes)
+        totals.update(self._group_totals())
+        for flow in (Flow.ALL_PUT, Flow.ALL_GET):
+            totals[flow, "", ""] = self._total((flow, "", ""))
+        return totals
+
+    def _group_totals(self) -> Iterator[tuple[FlowKey, _Total]]:
+        for (group, topic), taken in self._statistics.outgoing.items():
+            yield (Flow.GET, topic, group), _Total(taken.messages, taken.size_bytes)
+        for (group, topic), buried in self._statistics.dead_letters.items():
+            yield (Flow.DEAD, topic, group), _Total(buried.number, 0)
+
+    def _now_ms(self) -> int:
+        return int(self._clock.monotonic_s() * 1000)
+
+    def _date(self) -> object:
+        return datetime.fromtimestamp(self._clock.now_ms() / 1000).date()
