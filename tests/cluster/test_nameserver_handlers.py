@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import zlib
 from collections.abc import AsyncIterator
@@ -15,6 +16,7 @@ from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.bodies import RegisterBrokerBody, TopicConfigTable, encode_body
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.registration import pack_registration
 from millstream.protocol.remoting.settings import topic_data
 from millstream.transport.remoting_client import RemotingConnection
 from millstream.transport.remoting_server import RemotingServer
@@ -28,12 +30,24 @@ def clock() -> ManualClock:
 
 
 @pytest_asyncio.fixture
-async def connection(clock: ManualClock) -> AsyncIterator[RemotingConnection]:
+async def port(clock: ManualClock) -> AsyncIterator[int]:
     server = RemotingServer(nameserver_handlers(RouteRegistry(), clock=clock))
-    opened = await RemotingConnection.open(Address("127.0.0.1", await server.start()))
+    yield await server.start()
+    await server.close()
+
+
+@pytest_asyncio.fixture
+async def connection(port: int) -> AsyncIterator[RemotingConnection]:
+    opened = await RemotingConnection.open(Address("127.0.0.1", port))
     yield opened
     await opened.close()
-    await server.close()
+
+
+@pytest_asyncio.fixture
+async def other_connection(port: int) -> AsyncIterator[RemotingConnection]:
+    opened = await RemotingConnection.open(Address("127.0.0.1", port))
+    yield opened
+    await opened.close()
 
 
 def registration(*topics: str, **ext: str) -> RemotingCommand:
@@ -98,7 +112,7 @@ async def test_a_topic_is_deleted(connection: RemotingConnection) -> None:
         ({"bodyCrc32": "x"}, 13),
         ({"brokerId": "first"}, 13),
         ({"brokerName": ""}, 13),
-        ({"compressed": "true"}, 3),
+        ({"compressed": "true"}, 13),
     ],
 )
 async def test_a_registration_that_cannot_be_read_is_refused(
@@ -106,3 +120,59 @@ async def test_a_registration_that_cannot_be_read_is_refused(
 ) -> None:
     assert (await connection.request(registration("t", **ext), 5)).code == code
     assert (await ask(connection, 105, topic="t")).code == 17
+
+
+async def test_a_registration_tells_what_is_new_beside_what_was_told_unless_it_is_whole(
+    connection: RemotingConnection,
+) -> None:
+    await connection.request(registration("t", "u"), 5)
+    await connection.request(registration("v"), 5)
+    assert json.loads((await ask(connection, 206)).body)["topicList"] == ["t", "u", "v"]
+    await connection.request(registration("u", whole="true"), 5)
+    assert json.loads((await ask(connection, 206)).body)["topicList"] == ["u"]
+
+
+async def test_a_compressed_registration_counts_as_a_plain_one(connection: RemotingConnection) -> None:
+    table = TopicConfigTable({"t": topic_data(TopicConfig("t", read_queues=7))})
+    body = pack_registration(RegisterBrokerBody(table))
+    fields = {**WHO, "haServerAddr": "", "compressed": "true", "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF)}
+    assert (await connection.request(RemotingCommand(RequestCode.REGISTER_BROKER, fields, body), 5)).code == 0
+    assert json.loads((await ask(connection, 105, topic="t")).body)["queueDatas"][0]["readQueueNums"] == 7
+
+
+async def test_a_broker_is_gone_with_the_connection_by_which_it_registered_last(
+    connection: RemotingConnection, other_connection: RemotingConnection, port: int
+) -> None:
+    await connection.request(registration("t"), 5)
+    await other_connection.request(registration("t"), 5)
+    await closed(connection)
+    asker = await RemotingConnection.open(Address("127.0.0.1", port))
+    assert (await ask(asker, 105, topic="t")).code == 0
+    await closed(other_connection)
+    assert (await ask(asker, 105, topic="t")).code == 17
+    await asker.close()
+
+
+async def closed(connection: RemotingConnection) -> None:
+    """Close it and let the server see that, which takes the turns of its loop."""
+    gone = asyncio.Event()
+    connection.on_close.append(gone.set)
+    await connection.close()
+    await gone.wait()
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_a_replica_that_becomes_the_master_is_no_replica_any_more(connection: RemotingConnection) -> None:
+    await connection.request(registration("t", brokerId="1", brokerAddr="h:20911"), 5)
+    await connection.request(registration("t", brokerId="0", brokerAddr="h:20911"), 5)
+    route = json.loads((await ask(connection, 105, topic="t")).body)
+    assert route["brokerDatas"][0]["brokerAddrs"] == {"0": "h:20911"}
+
+
+async def test_two_brokers_of_one_name_are_told_of(
+    connection: RemotingConnection, other_connection: RemotingConnection, caplog: pytest.LogCaptureFixture
+) -> None:
+    await connection.request(registration("t"), 5)
+    await other_connection.request(registration("t", brokerAddr="other:10911"), 5)
+    assert "Two brokers call themselves b: b was at h:10911, now one registers from other:10911." in caplog.text

@@ -17,6 +17,7 @@ from millstream.broker.lite_topics import LiteTopics
 from millstream.broker.long_poll import MAX_WAITING, MAX_WAITING_PER_KEY, LongPolls
 from millstream.broker.offsets import GroupPosition, OffsetTable
 from millstream.broker.own_topics import own_topics
+from millstream.broker.permission import BrokerPermission
 from millstream.broker.pop import MAX_IN_FLIGHT
 from millstream.broker.popper import Popper
 from millstream.broker.positions import Positions
@@ -110,6 +111,7 @@ class Broker:
         config = directory / "config"
         self.topics = TopicRegistry(Snapshot(config / "topics.json"))
         self.groups = GroupRegistry(Snapshot(config / "groups.json"), auto_create=self.options.auto_create_groups)
+        self.permission = BrokerPermission(Snapshot(config / "permission.json"))
         self.polls = LongPolls(per_key=self.options.max_waiting_per_key, total=self.options.max_waiting)
         self._offsets = OffsetTable(Snapshot(config / "offsets.json"), max_in_flight=self.options.max_in_flight)
         self.statistics = Statistics()
@@ -143,6 +145,7 @@ class Broker:
         if self.options.offer_own_topics:
             self.topics.offer(own_topics(self.name, self.cluster))
         self.groups.load()
+        self.permission.load()
         self._offsets.load(self._end_of)
         self._redriven.load(self._end_of)
         self._appender = Appender(self.store)
@@ -240,8 +243,10 @@ class Broker:
         """Store messages of one topic, all or none; they are safe at the store's ack level when this returns.
 
         `queue_id` None: one queue of the topic in turn for the whole call, for a message with a message group the
-        group's own queue. Raises the refusals of `admission`, TOPIC_NOT_FOUND, TOO_MANY_REQUESTS, STORE_FAILED.
+        group's own queue. Raises the refusals of `admission`, TOPIC_NOT_FOUND, BROKER_DRAINED, TOO_MANY_REQUESTS,
+        STORE_FAILED.
         """
+        self.permission.check_writable(self.name)
         return await self._sender.send(messages)
 
     async def end_transaction(self, topic: str, message_id: str, resolution: Resolution) -> None:

@@ -57,10 +57,13 @@ class RouteRegistry:
         self._brokers: dict[str, _Broker] = {}
         self._next_expiry_s = math.inf
 
-    def register(self, registration: BrokerRegistration, now_s: float = 0.0, *, lease_s: float = LEASE_S) -> bool:
+    def register(
+        self, registration: BrokerRegistration, now_s: float = 0.0, *, lease_s: float = LEASE_S, whole: bool = True
+    ) -> bool:
         """Take a registration in place of the broker's former one; False if there are too many brokers.
 
-        A `lease_s` of `math.inf` is for a broker in the same process, which is unregistered when it stops.
+        A `lease_s` of `math.inf` is for a broker in the same process, which is unregistered when it stops. One that
+        is not `whole` tells topics that are new or changed, beside those that were told before.
         """
         broker = self._brokers.get(registration.broker_name)
         if broker is None:
@@ -68,6 +71,10 @@ class RouteRegistry:
                 return False
             broker = self._brokers[registration.broker_name] = _Broker(registration.cluster)
         broker.cluster = registration.cluster
+        # A replica that became the master is no replica any more.
+        for other in [number for number, address in broker.addresses.items() if address == registration.address]:
+            del broker.addresses[other]
+            broker.expires_s.pop(other, None)
         broker.addresses[registration.broker_id] = registration.address
         if registration.data_version is not None:
             broker.data_versions[registration.broker_id] = registration.data_version
@@ -75,7 +82,8 @@ class RouteRegistry:
         broker.expires_s[registration.broker_id] = expires_s
         self._next_expiry_s = min(self._next_expiry_s, expires_s)
         if registration.broker_id == min(broker.addresses):
-            broker.topics = {topic.name: topic for topic in registration.topics}
+            told = {topic.name: topic for topic in registration.topics}
+            broker.topics = told if whole else broker.topics | told
         return True
 
     def update_topic(self, broker_name: str, name: str, topic: TopicConfig | None) -> None:
@@ -171,8 +179,12 @@ class RouteRegistry:
 
     def master_address(self, broker_name: str) -> str | None:
         """Where the broker's master listens, or None."""
+        return self.address(broker_name, MASTER_ID)
+
+    def address(self, broker_name: str, broker_id: int) -> str | None:
+        """Where the broker of that id listens, or None."""
         broker = self._brokers.get(broker_name)
-        return broker.addresses.get(MASTER_ID) if broker else None
+        return broker.addresses.get(broker_id) if broker else None
 
 
 def _queue_data(broker_name: str, topic: TopicConfig, is_writable: bool) -> QueueData:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import zlib
+from functools import partial
 from typing import Final
 
 from millstream.cluster.key_values import ORDER_NAMESPACE, KeyValues
@@ -13,18 +15,19 @@ from millstream.model.errors import ConsumeRefused, MessageRefused, NameRefused
 from millstream.protocol.remoting.bodies import (
     ClusterInfo,
     KeyValueTable,
-    RegisterBrokerBody,
     TopicList,
-    decode_body,
     encode_body,
 )
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import integer, optional_integer, text
+from millstream.protocol.remoting.registration import WHOLE_FIELD, decode_registration
 from millstream.protocol.remoting.settings import topics_of
 from millstream.transport.remoting_server import Connection, Handler
 
 __all__ = ["nameserver_handlers"]
+
+_log = logging.getLogger(__name__)
 
 _CRC_MASK: Final = 0x7FFF_FFFF
 
@@ -51,6 +54,7 @@ class _Handlers:
         self._registry = registry
         self._key_values = key_values
         self._clock = clock
+        self._registered_by: dict[tuple[str, int], Connection] = {}
 
     def _current(self) -> RouteRegistry:
         self._registry.expire(self._clock.monotonic_s())
@@ -77,12 +81,10 @@ class _Handlers:
 
     def register_broker(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         ext = command.ext
-        if ext.get("compressed", "false") == "true":
-            raise ConsumeRefused("UNSUPPORTED_FEATURE", "Compressed registrations of brokers cannot be read.")
         expected = optional_integer(ext, "bodyCrc32", 0)
         if expected and zlib.crc32(command.body) & _CRC_MASK != expected & _CRC_MASK:
             raise MessageRefused("MESSAGE_MALFORMED", "The registration's body fails its checksum.")
-        body = decode_body(RegisterBrokerBody, command.body) if command.body else RegisterBrokerBody()
+        body = decode_registration(command.body, is_compressed=ext.get("compressed") == "true")
         registration = BrokerRegistration(
             cluster=text(ext, "clusterName"),
             broker_name=text(ext, "brokerName"),
@@ -91,13 +93,40 @@ class _Handlers:
             broker_id=integer(ext, "brokerId"),
             data_version=data_version_of(body.topic_config_serialize_wrapper.data_version),
         )
-        if not self._current().register(registration, self._clock.monotonic_s()):
+        whole = ext.get(WHOLE_FIELD) == "true"
+        self._warn_of_another(registration, connection)
+        if not self._current().register(registration, self._clock.monotonic_s(), whole=whole):
             raise ConsumeRefused("TOO_MANY_REQUESTS", "The nameserver knows as many brokers as it can.")
+        self._own(registration, connection)
         master = self._registry.master_address(registration.broker_name)
         answer = {} if master is None or registration.broker_id == 0 else {"masterAddr": master, "haServerAddr": ""}
         orders = KeyValueTable(self._key_values.table(ORDER_NAMESPACE))
         return command.response(ext=answer, body=encode_body(orders))
 
     def unregister_broker(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        self._registry.unregister(text(command.ext, "brokerName"), integer(command.ext, "brokerId"))
+        name, broker_id = text(command.ext, "brokerName"), integer(command.ext, "brokerId")
+        self._registered_by.pop((name, broker_id), None)
+        self._registry.unregister(name, broker_id)
         return command.response()
+
+    def _own(self, registration: BrokerRegistration, connection: Connection) -> None:
+        """A broker is there as long as the connection by which it registered last."""
+        key = registration.broker_name, registration.broker_id
+        if self._registered_by.get(key) is not connection:
+            self._registered_by[key] = connection
+            connection.on_close.append(partial(self._closed, key))
+
+    def _closed(self, key: tuple[str, int], connection: Connection) -> None:
+        if self._registered_by.get(key) is connection:
+            del self._registered_by[key]
+            self._registry.unregister(*key)
+
+    def _warn_of_another(self, registration: BrokerRegistration, connection: Connection) -> None:
+        known = self._registry.address(registration.broker_name, registration.broker_id)
+        key = registration.broker_name, registration.broker_id
+        before = self._registered_by.get(key)
+        if known not in (None, registration.address) and before is not connection and before is not None:
+            _log.warning(
+                "Two brokers call themselves %s: %s was at %s, now one registers from %s. Give each its own name.",
+                registration.broker_name, registration.broker_name, known, registration.address,
+            )  # fmt: skip

@@ -11,6 +11,7 @@ from millstream.broker.broker import Broker
 from millstream.cluster.nameserver import BrokerRegistration, RouteRegistry
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.message import Address
+from millstream.model.topic import TopicConfig
 from millstream.proxy.local import LocalBackend
 from millstream.security.signature import Credentials
 from millstream.security.tls import TlsFiles, TlsMode
@@ -164,6 +165,14 @@ class AllInOne:
 def _register(broker: Broker, registry: RouteRegistry) -> None:
     """Have the nameserver of the same process tell of the broker for as long as it runs."""
     address = f"{broker.advertised.host}:{broker.advertised.port}"
-    topics = tuple(broker.topics.all())
-    registry.register(BrokerRegistration(broker.cluster, broker.name, address, topics), lease_s=math.inf)
-    broker.topics.on_change.append(lambda name, topic: registry.update_topic(broker.name, name, topic))
+
+    def register() -> None:
+        topics = tuple(map(broker.permission.told, broker.topics.all()))
+        registry.register(BrokerRegistration(broker.cluster, broker.name, address, topics), lease_s=math.inf)
+
+    def update(name: str, topic: TopicConfig | None) -> None:
+        registry.update_topic(broker.name, name, None if topic is None else broker.permission.told(topic))
+
+    register()
+    broker.topics.on_change.append(update)
+    broker.permission.on_change.append(register)

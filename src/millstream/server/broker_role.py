@@ -7,19 +7,32 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millstream.broker.broker import Broker, BrokerOptions
+from millstream.broker.registrar import Registrar
 from millstream.broker.remoting import broker_handlers
 from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.broker.remoting.permissions import BROKER_NEEDS
+from millstream.client.environment import credentials_of_environment, tls_of_environment
 from millstream.model.message import Address
+from millstream.model.topic import TopicConfig
+from millstream.protocol.remoting.codes import RequestCode
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.registration import BrokerIdentity
 from millstream.server.site import Site
 from millstream.store.message_store import StoreOptions
 from millstream.store.retention import RetentionPolicy
 from millstream.transport.gate import RemotingGate
-from millstream.transport.remoting_server import RemotingServer
+from millstream.transport.remoting_server import Connection, Handler, RemotingServer
 
 __all__ = ["BrokerRole", "BrokerRoleOptions"]
 
 _HOUR_MS = 3_600_000
+_CHANGE_TOPICS = (
+    RequestCode.UPDATE_AND_CREATE_TOPIC,
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
+    RequestCode.DELETE_TOPIC_IN_BROKER,
+    RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC,
+)
+"""Requests that are answered when the nameservers know, so that whoever asked finds the topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +46,8 @@ class BrokerRoleOptions:
     cluster: str = "DefaultCluster"
     sync_flush: bool = False
     retention_hours: int = 72
+    nameservers: tuple[str, ...] = ()
+    """`host:port` of those that are told of the broker."""
 
 
 class BrokerRole:
@@ -45,6 +60,7 @@ class BrokerRole:
         self.consumers = ConsumerRegistry()
         self.server = RemotingServer({}, site.host, options.port, clock=site.clock)
         self.broker: Broker
+        self.registrar: Registrar | None = None
 
     async def start(self) -> Address:
         """Take the port, recover the log and answer; where clients reach it. Raises StartRefused, StoreError.
@@ -63,7 +79,12 @@ class BrokerRole:
         # After the broker: it has the directory's lock by then.
         site.open_access_control(self._options.directory)
         self.server.gate = RemotingGate(site.guard, BROKER_NEEDS) if site.guard else None
-        self.server.handlers = broker_handlers(self.broker, site.guard, self.consumers)
+        self.server.handlers = handlers = broker_handlers(self.broker, site.guard, self.consumers)
+        if self._options.nameservers:
+            self.registrar = registrar = await self._register(address)
+            for code in _CHANGE_TOPICS:
+                if code in handlers:
+                    handlers[code] = _told(handlers[code], registrar)
         return address
 
     async def close(self) -> None:
@@ -85,3 +106,35 @@ class BrokerRole:
         await broker.start()
         self._resources.push_async_callback(broker.close)
         return broker
+
+    async def _register(self, address: Address) -> Registrar:
+        broker = self.broker
+        registrar = Registrar(
+            self._options.nameservers,
+            BrokerIdentity(broker.cluster, broker.name, f"{address.host}:{address.port}"),
+            lambda: map(broker.permission.told, broker.topics.all()),
+            credentials=self._site.first_user or credentials_of_environment(),
+            tls=tls_of_environment(),
+        )
+
+        def changed(name: str, topic: TopicConfig | None) -> None:
+            registrar.changed(name, None if topic is None else broker.permission.told(topic))
+
+        broker.topics.on_change.append(changed)
+        broker.permission.on_change.append(registrar.changed_all)
+        await registrar.start()
+        # Closed first: clients are to go elsewhere before the port is closed.
+        self._resources.push_async_callback(registrar.close)
+        return registrar
+
+
+def _told(handler: Handler, registrar: Registrar) -> Handler:
+    """The handler, whose answer waits until the nameservers know what it changed."""
+
+    async def answer(command: RemotingCommand, connection: Connection) -> RemotingCommand | None:
+        result = handler(command, connection)
+        answered = result if result is None or isinstance(result, RemotingCommand) else await result
+        await registrar.settled()
+        return answered
+
+    return answer

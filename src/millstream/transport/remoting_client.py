@@ -42,6 +42,8 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._answers = AwaitedAnswers()
         self.listener: Listener | None = None
         """Asked for the server's own requests; without one they are refused."""
+        self.on_close: list[Callable[[], None]] = []
+        """Called once the connection is gone."""
         self._outgoing: list[bytes | memoryview] = []
         self._writable = asyncio.Event()
         self._writable.set()
@@ -55,13 +57,21 @@ class RemotingConnection(asyncio.BufferedProtocol):
         timeout_s: float = 3.0,
         credentials: Credentials | None = None,
         tls: ssl.SSLContext | None = None,
+        server_name: str | None = None,
     ) -> RemotingConnection:
-        """A connection to `address`, whose requests `credentials` sign; Unreachable where nothing answers in time."""
+        """A connection to `address`, whose requests `credentials` sign; Unreachable where nothing answers in time.
+
+        `server_name` is what the certificate must be for, where that is not the address's host.
+        """
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout_s):
                 _, connection = await loop.create_connection(
-                    lambda: cls(address, credentials), address.host, address.port, ssl=tls
+                    lambda: cls(address, credentials),
+                    address.host,
+                    address.port,
+                    ssl=tls,
+                    server_hostname=server_name if tls is not None else None,
                 )
         except TimeoutError:
             raise Unreachable(f"{address.host}:{address.port} does not answer within {timeout_s:g} s.") from None
@@ -146,6 +156,9 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._writable.set()
         self._outgoing.clear()
         self._answers.fail(failure or self._gone())
+        for listener in self.on_close:
+            listener()
+        self.on_close.clear()
 
     # inside
 

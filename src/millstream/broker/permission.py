@@ -1,0 +1,60 @@
+"""Whether a broker takes new messages: a drained one is read until it is empty, then stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from millstream.broker.document import Document, SavedDocument
+from millstream.model.errors import NameRefused
+from millstream.model.topic import Permission, TopicConfig
+from millstream.store.snapshot import Snapshot
+
+__all__ = ["BrokerPermission"]
+
+_VERSION = 1
+
+
+class _Document(Document):
+    permission: int
+
+
+class BrokerPermission:
+    """What clients may do with all topics of a broker; saved, so that it holds after a restart.
+
+    `on_change` is called after each change.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._saved = SavedDocument(snapshot, _Document, noun="permission of the broker", version=_VERSION)
+        self.value = Permission.READ | Permission.WRITE
+        self.on_change: list[Callable[[], None]] = []
+
+    def load(self) -> None:
+        """Read the saved permission. Raises STORE_FORMAT where the file is of another format."""
+        document = self._saved.load()
+        if document is not None:
+            self.value = Permission(document.permission)
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether new messages are refused."""
+        return not self.value & Permission.WRITE
+
+    def put(self, value: Permission) -> None:
+        """Change it; on disk when this returns. Raises STORE_FAILED, DISK_FULL."""
+        if value == self.value:
+            return
+        self._saved.save(_Document(version=_VERSION, permission=int(value)))
+        self.value = value
+        for listener in self.on_change:
+            listener()
+
+    def told(self, topic: TopicConfig) -> TopicConfig:
+        """The topic as nameservers are to hear of it."""
+        return replace(topic, permission=topic.permission & ~Permission.WRITE) if self.is_drained else topic
+
+    def check_writable(self, broker_name: str) -> None:
+        """Refuse a send where the broker is drained: BROKER_DRAINED."""
+        if self.is_drained:
+            raise NameRefused("BROKER_DRAINED", f"The broker {broker_name} is drained and takes no new messages.")

@@ -1,0 +1,263 @@
+"""Keeps a broker registered with its nameservers, each on its own: one that is down costs the others nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from millstream.model.errors import MillstreamError
+from millstream.model.message import Address
+from millstream.model.topic import TopicConfig
+from millstream.protocol.remoting.codes import ResponseCode
+from millstream.protocol.remoting.refusals import error_of
+from millstream.protocol.remoting.registration import BrokerIdentity
+from millstream.security.signature import Credentials
+from millstream.transport.remoting_client import RemotingConnection
+
+__all__ = ["FAREWELL_S", "REGISTRATION_INTERVAL_S", "RETRY_S", "Registrar", "UntoldTopics"]
+
+_log = logging.getLogger(__name__)
+
+REGISTRATION_INTERVAL_S: Final = 30.0
+"""Seconds between two registrations of a broker that nothing changes in; nameservers forget it after 120 s."""
+
+RETRY_S: Final = 1.0
+"""Seconds until a nameserver that did not answer is asked again."""
+
+FAREWELL_S: Final = 1.0
+"""Seconds that a stopping broker waits for its nameservers to hear of it."""
+
+_ANSWER_S = 3.0
+
+
+@dataclass(slots=True)
+class UntoldTopics:
+    """What one nameserver does not know yet: everything, or the topics that changed. Pure."""
+
+    everything: bool = True
+    changed: dict[str, TopicConfig] = field(default_factory=dict)
+
+    def change(self, name: str, topic: TopicConfig | None) -> None:
+        """A topic is new, changed or (None) gone. That one is gone can only be told by telling all that are left."""
+        if topic is None:
+            self.everything = True
+        else:
+            self.changed[name] = topic
+
+    def take(self, all_topics: Callable[[], Iterable[TopicConfig]]) -> tuple[list[TopicConfig], bool]:
+        """The topics to tell now and whether these are all; nothing is untold then, until `put_back`."""
+        whole, changed = self.everything or not self.changed, list(self.changed.values())
+        self.everything, self.changed = False, {}
+        return (list(all_topics()), True) if whole else (changed, False)
+
+    def put_back(self) -> None:
+        """What was taken did not arrive, or the nameserver may have lost it."""
+        self.everything = True
+
+
+class Registrar:
+    """Registers from `start` to `close`, every 30 s and at each change. `nameservers` are `host:port`.
+
+    A host name is looked up anew each 30 s, and each of its addresses is a nameserver; of a name with addresses of
+    both kinds those of IPv4 count. `topics` tells all topics as nameservers are to hear of them.
+    """
+
+    def __init__(
+        self,
+        nameservers: Sequence[str],
+        who: BrokerIdentity,
+        topics: Callable[[], Iterable[TopicConfig]],
+        *,
+        credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._nameservers = list(dict.fromkeys(nameservers))
+        self._who = who
+        self._topics = topics
+        self._credentials = credentials
+        self._tls = tls
+        self._keepers: dict[tuple[str, Address], _Keeper] = {}
+        self._looking: asyncio.Task[None] | None = None
+
+    @property
+    def reached(self) -> dict[str, bool]:
+        """Each nameserver's address and whether it knows the broker as it is."""
+        return {f"{place.host}:{place.port}": keeper.is_told for (_, place), keeper in self._keepers.items()}
+
+    async def start(self) -> None:
+        """Begin; those nameservers that answer at once know the broker when this returns."""
+        await self._look_up()
+        await self.settled()
+        self._looking = asyncio.create_task(self._look_up_again(), name="look-up-nameservers")
+
+    def changed(self, name: str, topic: TopicConfig | None) -> None:
+        """A topic is new, changed or (None) gone; fits `TopicRegistry.on_change`."""
+        for keeper in self._keepers.values():
+            keeper.change(name, topic)
+
+    def changed_all(self) -> None:
+        """All topics are to be told again."""
+        for keeper in self._keepers.values():
+            keeper.change_all()
+
+    async def settled(self, timeout_s: float = _ANSWER_S) -> None:
+        """Wait until each nameserver knows what changed before, or turned out not to answer."""
+        waiting = [asyncio.ensure_future(keeper.settled()) for keeper in self._keepers.values()]
+        if waiting:
+            _, late = await asyncio.wait(waiting, timeout=timeout_s)
+            for future in late:
+                future.cancel()
+
+    async def close(self) -> None:
+        """Take the registrations back, as far as nameservers answer within `FAREWELL_S`."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+        await asyncio.gather(*(keeper.close() for keeper in self._keepers.values()))
+        self._keepers.clear()
+
+    async def _look_up_again(self) -> None:
+        while True:
+            is_known = {name for name, _ in self._keepers} == set(self._nameservers)
+            await asyncio.sleep(REGISTRATION_INTERVAL_S if is_known else RETRY_S)
+            await self._look_up()
+
+    async def _look_up(self) -> None:
+        found = [(name, await _addresses(name)) for name in self._nameservers]
+        for name, addresses in found:
+            wanted = {(name, address) for address in addresses}
+            present = {key for key in self._keepers if key[0] == name}
+            if not wanted:
+                continue  # The name is not known just now; what it stood for still counts.
+            for key in present - wanted:
+                await self._keepers.pop(key).close()
+            for key in wanted - present:
+                self._keepers[key] = self._keeper(*key)
+
+    def _keeper(self, name: str, address: Address) -> _Keeper:
+        host = name.rpartition(":")[0].strip("[]")
+        return _Keeper(
+            address,
+            self._who,
+            self._topics,
+            lambda: RemotingConnection.open(
+                address, timeout_s=_ANSWER_S, credentials=self._credentials, tls=self._tls, server_name=host
+            ),
+        )
+
+
+class _Keeper:
+    """One nameserver's side of it."""
+
+    def __init__(
+        self,
+        address: Address,
+        who: BrokerIdentity,
+        topics: Callable[[], Iterable[TopicConfig]],
+        connect: Callable[[], Awaitable[RemotingConnection]],
+    ) -> None:
+        self._where = f"{address.host}:{address.port}"
+        self._who = who
+        self._topics = topics
+        self._connect = connect
+        self._untold = UntoldTopics()
+        self._due = asyncio.Event()
+        self._rested = asyncio.Event()
+        """Set while nothing is to be told, or the last try failed."""
+        self._connection: RemotingConnection | None = None
+        self.is_told = False
+        self._has_failed = False
+        self._task = asyncio.create_task(self._keep(), name=f"register-with-{self._where}")
+
+    def change(self, name: str, topic: TopicConfig | None) -> None:
+        self._untold.change(name, topic)
+        self._wake()
+
+    def change_all(self) -> None:
+        self._untold.put_back()
+        self._wake()
+
+    async def settled(self) -> None:
+        await self._rested.wait()
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        if self._connection is not None and self._connection.is_open:
+            with contextlib.suppress(MillstreamError):
+                await self._connection.request(self._who.farewell(), FAREWELL_S)
+            await self._connection.close()
+
+    def _wake(self) -> None:
+        # While it is down, a change waits for its turn: nobody is to wait for a nameserver that does not answer.
+        if not self._has_failed:
+            self._rested.clear()
+            self._due.set()
+
+    async def _keep(self) -> None:
+        while True:
+            self._due.clear()
+            try:
+                await self._tell()
+            except MillstreamError as error:
+                self._failed(error)
+                pause_s = RETRY_S
+            else:
+                self._succeeded()
+                pause_s = REGISTRATION_INTERVAL_S
+            if not self._due.is_set():
+                self._rested.set()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._due.wait(), pause_s)
+
+    async def _tell(self) -> None:
+        connection = await self._open()
+        topics, whole = self._untold.take(self._topics)
+        try:
+            answer = await connection.request(self._who.registration(topics, whole=whole), _ANSWER_S)
+            if answer.code != ResponseCode.SUCCESS:
+                raise error_of(answer, self._where)
+        except MillstreamError:
+            self._untold.put_back()
+            raise
+
+    async def _open(self) -> RemotingConnection:
+        if self._connection is None or not self._connection.is_open:
+            self._connection = None
+            self._untold.put_back()
+            connection = await self._connect()
+            connection.on_close.append(self._wake)
+            self._connection = connection
+        return self._connection
+
+    def _failed(self, error: MillstreamError) -> None:
+        if not self._has_failed:
+            _log.warning(
+                "The nameserver %s is not told of this broker, and will be asked again: %s", self._where, error
+            )
+        self._has_failed, self.is_told = True, False
+
+    def _succeeded(self) -> None:
+        if self._has_failed:
+            _log.warning("The nameserver %s knows this broker again.", self._where)
+        self._has_failed, self.is_told = False, True
+
+
+async def _addresses(name: str) -> list[Address]:
+    """What the name stands for now; [] where nobody knows it."""
+    host, _, port = name.rpartition(":")
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    except OSError as error:
+        _log.warning("The nameserver %s cannot be looked up: %s.", name, error)
+        return []
+    kinds = [family for family, *_ in found]
+    kind = socket.AF_INET if socket.AF_INET in kinds else socket.AF_INET6
+    return list(dict.fromkeys(Address(str(place[0]), int(port)) for family, *_, place in found if family == kind))

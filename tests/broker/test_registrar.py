@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.broker import registrar as module
+from millstream.broker.registrar import Registrar, UntoldTopics
+from millstream.cluster.nameserver import BrokerRegistration, RouteRegistry
+from millstream.cluster.remoting import nameserver_handlers
+from millstream.model.topic import TopicConfig
+from millstream.protocol.remoting.registration import BrokerIdentity
+from millstream.transport.remoting_server import RemotingServer
+
+
+class Nameserver:
+    """A nameserver that can go away and come back on its port."""
+
+    def __init__(self) -> None:
+        self.registry = RouteRegistry()
+        self.port = 0
+        self._server = RemotingServer({})
+
+    async def start(self) -> None:
+        self.registry = RouteRegistry()
+        self._server = RemotingServer(nameserver_handlers(self.registry), port=self.port)
+        self.port = await self._server.start()
+
+    async def stop(self) -> None:
+        await self._server.close()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+
+@pytest_asyncio.fixture
+async def nameservers() -> AsyncIterator[list[Nameserver]]:
+    both = [Nameserver(), Nameserver()]
+    for one in both:
+        await one.start()
+    yield both
+    for one in both:
+        await one.stop()
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RETRY_S", 0.01)
+
+
+def registrar_of(addresses: list[str], topics: dict[str, TopicConfig]) -> Registrar:
+    return Registrar(addresses, BrokerIdentity("c", "b", "h:10911"), topics.values)
+
+
+def topics_named(*names: str) -> dict[str, TopicConfig]:
+    return {name: TopicConfig(name) for name in names}
+
+
+async def until_told(nameserver: Nameserver, *topics: str) -> None:
+    async with asyncio.timeout(10):
+        while nameserver.registry.topics() != sorted(topics):  # noqa: ASYNC110 - nothing says so
+            await asyncio.sleep(0)
+
+
+async def test_a_broker_is_known_to_every_nameserver_when_start_returns(nameservers: list[Nameserver]) -> None:
+    registrar = registrar_of([one.address for one in nameservers], topics_named("t", "u"))
+    await registrar.start()
+    assert [one.registry.topics() for one in nameservers] == [["t", "u"], ["t", "u"]]
+    assert set(registrar.reached.values()) == {True}
+    await registrar.close()
+    assert [one.registry.topics() for one in nameservers] == [[], []]
+
+
+async def test_a_change_is_told_everywhere_before_settled_returns(nameservers: list[Nameserver]) -> None:
+    topics = topics_named("t")
+    registrar = registrar_of([one.address for one in nameservers], topics)
+    await registrar.start()
+    topics["u"] = TopicConfig("u")
+    registrar.changed("u", topics["u"])
+    await registrar.settled()
+    assert [one.registry.topics() for one in nameservers] == [["t", "u"], ["t", "u"]]
+    registrar.changed("t", topics.pop("t") and None)
+    await registrar.settled()
+    assert [one.registry.topics() for one in nameservers] == [["u"], ["u"]]
+    await registrar.close()
+
+
+async def test_a_nameserver_that_is_down_holds_nobody_up(
+    nameservers: list[Nameserver], caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # Bound and not listening: connections are refused.
+        down = f"127.0.0.1:{taken.getsockname()[1]}"
+        topics = topics_named("t")
+        registrar = registrar_of([down, nameservers[0].address], topics)
+        with caplog.at_level(logging.WARNING):
+            await registrar.start()
+        assert down in caplog.text
+        assert registrar.reached == {down: False, nameservers[0].address: True}
+        topics["u"] = TopicConfig("u")
+        registrar.changed("u", topics["u"])
+        await registrar.settled()
+        assert nameservers[0].registry.topics() == ["t", "u"]
+        await registrar.close()
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_nameserver_that_comes_back_is_told_all_again(nameservers: list[Nameserver]) -> None:
+    one = nameservers[0]
+    topics = topics_named("t")
+    registrar = registrar_of([one.address], topics)
+    await registrar.start()
+    await one.stop()
+    topics["u"] = TopicConfig("u")
+    registrar.changed("u", topics["u"])
+    await one.start()
+    await until_told(one, "t", "u")
+    await registrar.close()
+
+
+async def test_a_broker_that_dies_is_gone_with_its_connection(nameservers: list[Nameserver]) -> None:
+    registrar = registrar_of([nameservers[0].address], topics_named("t"))
+    await registrar.start()
+    for keeper in registrar._keepers.values():
+        assert keeper._connection is not None
+        keeper._task.cancel()
+        await keeper._connection.close()
+    await until_told(nameservers[0])
+    await registrar.close()
+
+
+async def test_an_address_that_a_name_no_longer_stands_for_is_told_nothing_more(
+    nameservers: list[Nameserver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = nameservers
+    stands_for = [first.port]
+
+    async def addresses(name: str) -> list[module.Address]:
+        return [module.Address("127.0.0.1", port) for port in stands_for]
+
+    monkeypatch.setattr(module, "_addresses", addresses)
+    registrar = registrar_of(["nameserver.example:9876"], topics_named("t"))
+    await registrar.start()
+    stands_for[:] = [second.port]
+    await registrar._look_up()
+    await registrar.settled()
+    assert (first.registry.topics(), second.registry.topics()) == ([], ["t"])
+    stands_for.clear()
+    await registrar._look_up()
+    assert second.registry.topics() == ["t"]
+    await registrar.close()
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["put", "delete", "tell", "lose"]))))
+def test_what_was_told_is_what_there_is_whatever_changes_and_fails(steps: list[tuple[str, str]]) -> None:
+    untold, topics, told = UntoldTopics(), dict[str, TopicConfig](), RouteRegistry()
+    number = 1
+
+    def tell(*, arrives: bool) -> None:
+        changed, whole = untold.take(topics.values)
+        if arrives:
+            told.register(BrokerRegistration("c", "b", "h:10911", tuple(changed)), whole=whole)
+        else:
+            untold.put_back()
+
+    for name, step in steps:
+        number += 1
+        if step == "put":
+            topics[name] = TopicConfig(name, read_queues=number)
+            untold.change(name, topics[name])
+        elif step == "delete":
+            topics.pop(name, None)
+            untold.change(name, None)
+        else:
+            tell(arrives=step == "tell")
+    tell(arrives=True)
+    assert told.topics() == sorted(topics)
+    for name, topic in topics.items():
+        route = told.route(name)
+        assert route is not None
+        assert route.queue_datas[0].read_queue_nums == topic.read_queues
