@@ -6,8 +6,10 @@ from typing import TypeVar
 
 import pytest
 
+from millstream.client import conversations as module
 from millstream.client import requests
 from millstream.client.conversations import RETRY_DELAY_S, Ask, Conversation, Conversations, parse_addresses
+from millstream.client.known_routes import DENIAL_GRACE_S, ROUTE_LIFETIME_S, ROUTE_RETRY_S
 from millstream.client.values import QueueAddress, Sent
 from millstream.model.errors import MillstreamError, TimedOut, Unreachable
 from millstream.protocol.remoting.bodies import BrokerData, QueueData, TopicRouteData, encode_body
@@ -126,3 +128,79 @@ def test_an_answer_without_its_number_is_a_protocol_violation(ext: dict[str, str
 
 def test_addresses_are_separated_by_semicolon_or_comma() -> None:
     assert parse_addresses(" a:1; b:2,[::1]:3 ;") == ("a:1", "b:2", "[::1]:3")
+
+
+def brokers(*names: str, permission: int = 6) -> RemotingCommand:
+    data = TopicRouteData(
+        [BrokerData(name, {0: f"{name}:1"}) for name in names],
+        [QueueData(name, 4, 4, permission if name == names[-1] else 6) for name in names],
+    )
+    return RemotingCommand(0, body=encode_body(data))
+
+
+def test_a_send_that_may_move_goes_to_another_broker_after_its_own_was_unreachable() -> None:
+    request = requests.send_batch(QUEUE, [b""], group="g")
+    sending = Conversations(["ns:1"]).send(QUEUE, request, ["m"], may_move=True)
+    result, asked = play(sending, [gone(), brokers("b", "c"), SENT])
+    assert isinstance(result, list)
+    assert [(one.queue.broker_name, one.queue.queue_id) for one in result] == [("c", 1)]
+    assert (asked[-1].address, asked[-1].command.ext["n"], asked[-1].command.ext["e"]) == ("c:1", "c", "1")
+
+
+def test_a_send_that_a_drained_broker_refuses_goes_elsewhere() -> None:
+    drained = RemotingCommand(16, remark="The broker b is drained. [MS-2110]")
+    result, asked = play(send(Conversations(["ns:1"])), [drained, brokers("c", "b", permission=4), SENT])
+    assert isinstance(result, list)
+    assert asked[-1].address == "c:1"
+
+
+def test_messages_of_a_message_group_stay_with_their_broker_while_it_is_unreachable() -> None:
+    result, asked = play(send(Conversations(["ns:1"])), [gone(), brokers("b", "c"), SENT])
+    assert isinstance(result, list)
+    assert asked[-1].address == "b:1"
+
+
+def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    now_s = module.time.monotonic() + seconds
+    monkeypatch.setattr(module.time, "monotonic", lambda: now_s)
+
+
+def test_the_last_route_is_used_while_all_nameservers_are_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    conversations = Conversations(["ns1:1", "ns2:1"])
+    play(conversations.route("t"), [route("h:1")])
+    later(monkeypatch, ROUTE_LIFETIME_S)
+    down, asked = play(conversations.route("t"), [gone("ns1:1"), gone("ns2:1")])
+    assert isinstance(down, TopicRouteData)
+    assert [ask.address for ask in asked] == ["ns1:1", "ns2:1"]
+    assert len(play(conversations.route("t"), [])[1]) == 0
+    later(monkeypatch, ROUTE_RETRY_S)
+    up, asked = play(conversations.route("t"), [route("new:1")])
+    assert isinstance(up, TopicRouteData)
+    assert up.broker_datas[0].broker_addrs == {0: "new:1"}
+
+
+def test_a_failed_send_does_not_lose_the_last_route() -> None:
+    conversations = Conversations(["ns:1"])
+    play(conversations.route("t"), [route("old:1")])
+    result, asked = play(send(conversations), [gone(), gone("ns:1"), SENT])
+    assert isinstance(result, list)
+    assert [ask.address for ask in asked] == ["old:1", "ns:1", "old:1"]
+
+
+def test_a_nameserver_that_was_just_started_and_knows_nothing_is_not_believed_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    conversations = Conversations(["ns:1"])
+    play(conversations.route("t"), [route("h:1")])
+    unknown = RemotingCommand(17, remark="no")
+    later(monkeypatch, ROUTE_LIFETIME_S)
+    assert isinstance(play(conversations.route("t"), [unknown])[0], TopicRouteData)
+    later(monkeypatch, DENIAL_GRACE_S)
+    assert isinstance(play(conversations.route("t"), [unknown])[0], MillstreamError)
+
+
+def test_a_topic_that_its_broker_does_not_know_is_believed_to_be_gone() -> None:
+    conversations = Conversations(["ns:1"])
+    play(conversations.route("t"), [route("old:1")])
+    play(send(conversations), [RemotingCommand(17, remark="no")])
+    assert isinstance(play(conversations.route("t"), [gone("ns:1")])[0], Unreachable)

@@ -139,7 +139,8 @@ class BlockingClient:
         message_id = self._placement.next_id()
         properties = outgoing_properties(message, message_id)
         request = requests.send_one(queue, message.body, properties, group=self.group)
-        return self.run(self.conversations.send(queue, request, [message_id]))[0]
+        may_move = message.message_group is None
+        return self.run(self.conversations.send(queue, request, [message_id], may_move=may_move))[0]
 
     def recall(self, handle: RecallHandle) -> None:
         """Take a delayed message back, so that it is never delivered. MESSAGE_NOT_FOUND, TOPIC_NOT_FOUND."""
@@ -162,7 +163,7 @@ class BlockingClient:
             batches = (batch for one_queue in lists for batch in one_queue)
         for batch in batches:
             request = batch.request(self.group)
-            sent = self.run(self.conversations.send(batch.queue, request, batch.message_ids))
+            sent = self.run(self.conversations.send(batch.queue, request, batch.message_ids, may_move=batch.may_move))
             for position, receipt in zip(batch.positions, sent, strict=True):
                 receipts[position] = receipt
         return [receipt for receipt in receipts if receipt is not None]
@@ -209,19 +210,19 @@ class BlockingClient:
 
     def create_group(self, config: GroupConfig) -> None:
         """Create a consumer group; nothing happens if it is there with the same settings, else GROUP_EXISTS."""
-        self.run(self.conversations.create_group(config))
+        self.run(self._group_conversations.create(config))
 
     def update_group(self, config: GroupConfig) -> None:
         """Give a consumer group other settings; it is created if it is missing."""
-        self.run(self.conversations.update_group(config))
+        self.run(self._group_conversations.update(config))
 
     def delete_group(self, name: str) -> None:
         """Delete a consumer group and its offsets; GROUP_NOT_FOUND."""
-        self.run(self.conversations.delete_group(name))
+        self.run(self._group_conversations.delete(name))
 
     def groups(self) -> list[GroupConfig]:
         """All consumer groups, by name."""
-        return self.run(self.conversations.groups())
+        return self.run(self._group_conversations.all())
 
     def describe_group(self, name: str) -> GroupConfig:
         """One group's settings; GROUP_NOT_FOUND."""

@@ -10,6 +10,7 @@ from typing import Self, TypeVar
 from millstream.client import requests
 from millstream.client.conversations import Ask, Conversation, Conversations, parse_addresses
 from millstream.client.environment import credentials_of_environment, tls_of_environment
+from millstream.client.group_conversations import GroupConversations
 from millstream.client.values import BrokerQueueRange, QueueAddress
 from millstream.model.errors import MillstreamError
 from millstream.model.group import GroupConfig
@@ -50,6 +51,7 @@ class Client:
         self._tls = tls or tls_of_environment()
         self.group = group
         self.conversations = Conversations(parse_addresses(nameserver), group=group)
+        self._group_conversations = GroupConversations(self.conversations)
         self._connections: dict[str, asyncio.Task[RemotingConnection]] = {}
 
     async def __aenter__(self) -> Self:
@@ -110,19 +112,19 @@ class Client:
 
     async def create_group(self, config: GroupConfig) -> None:
         """Create a consumer group; nothing happens if it is there with the same settings, else GROUP_EXISTS."""
-        await self.run(self.conversations.create_group(config))
+        await self.run(self._group_conversations.create(config))
 
     async def update_group(self, config: GroupConfig) -> None:
         """Give a consumer group other settings; it is created if it is missing."""
-        await self.run(self.conversations.update_group(config))
+        await self.run(self._group_conversations.update(config))
 
     async def delete_group(self, name: str) -> None:
         """Delete a consumer group and its offsets; GROUP_NOT_FOUND."""
-        await self.run(self.conversations.delete_group(name))
+        await self.run(self._group_conversations.delete(name))
 
     async def groups(self) -> list[GroupConfig]:
         """All consumer groups, by name."""
-        return await self.run(self.conversations.groups())
+        return await self.run(self._group_conversations.all())
 
     async def run(self, conversation: Conversation[_T]) -> _T:
         """Carry out a conversation; its result."""

@@ -6,16 +6,17 @@ asyncio client and the blocking client only differ in how they carry out an `Ask
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from millstream.client import requests
+from millstream.client.known_routes import ROUTE_LIFETIME_S, KnownRoutes
 from millstream.client.values import BrokerQueueRange, PullBatch, QueueAddress, Sent
 from millstream.model.errors import ConnectionFailed, MessageRefused, MillstreamError, NameRefused, Unreachable
 from millstream.model.filter import ALL, MessageFilter
-from millstream.model.group import GroupConfig
 from millstream.model.message import StoredMessage
 from millstream.model.recall import RecallHandle
 from millstream.model.topic import Permission, TopicConfig
@@ -29,12 +30,7 @@ from millstream.protocol.remoting.bodies import (
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.refusals import error_of
-from millstream.protocol.remoting.settings import (
-    decode_group_table,
-    decode_topic_table,
-    encode_group,
-    topic_fields,
-)
+from millstream.protocol.remoting.settings import decode_topic_table, topic_fields
 
 __all__ = [
     "RETRY_DELAY_S",
@@ -46,9 +42,6 @@ __all__ = [
     "may_pass",
     "parse_addresses",
 ]
-
-ROUTE_LIFETIME_S: Final = 30.0
-"""Seconds that a route is believed before the nameserver is asked again."""
 
 SEND_RETRIES: Final = 2
 """Times that a failed send is repeated, as in RocketMQ's clients."""
@@ -96,23 +89,42 @@ class Conversations:
     def __init__(self, nameservers: Sequence[str], *, group: str = requests.DEFAULT_GROUP) -> None:
         self._nameservers = list(nameservers)
         self._group = group
-        self._routes: dict[str, tuple[float, TopicRouteData]] = {}
+        self._routes = KnownRoutes()
 
     # topics and queues
 
     def route(self, topic: str) -> Conversation[TopicRouteData]:
-        """The topic's route, at most `ROUTE_LIFETIME_S` old; TOPIC_NOT_FOUND."""
-        known = self._routes.get(topic)
-        if known is not None and time.monotonic() - known[0] < ROUTE_LIFETIME_S:
-            return known[1]
+        """The topic's route, at most `ROUTE_LIFETIME_S` old, or the last one where no nameserver answers.
+
+        Raises TOPIC_NOT_FOUND.
+        """
+        known = self._routes.fresh(topic, time.monotonic())
+        if known is not None:
+            return known
         command = RemotingCommand(RequestCode.GET_ROUTE_BY_TOPIC, {"topic": topic, "acceptStandardJsonOnly": "true"})
-        route = decode_body(TopicRouteData, (yield from self._ask_nameserver(command)).body)
-        self._routes[topic] = (time.monotonic(), route)
+        try:
+            answer = yield from self._ask_nameserver(command)
+        except ConnectionFailed:
+            known = self._routes.unanswered(topic, time.monotonic())
+            if known is None:
+                raise
+            return known
+        except NameRefused:
+            known = self._routes.denied(topic, time.monotonic())
+            if known is None:
+                raise
+            return known
+        route = decode_body(TopicRouteData, answer.body)
+        self._routes.heard(topic, route, time.monotonic())
         return route
 
     def forget_route(self, topic: str) -> None:
-        """Ask the nameserver again before the next use of the topic."""
-        self._routes.pop(topic, None)
+        """Ask the nameserver again before the next use of the topic, and use no older route."""
+        self._routes.forget(topic)
+
+    def doubt_route(self, topic: str) -> None:
+        """Ask the nameserver again before the next use of the topic, as far as one answers."""
+        self._routes.doubt(topic)
 
     def queues(self, topic: str, permission: Permission = Permission.READ) -> Conversation[list[QueueAddress]]:
         """The queues with that permission on brokers that have a master, sorted; may be empty."""
@@ -171,8 +183,10 @@ class Conversations:
             filter=filter,
         )  # fmt: skip
         answer = yield Ask(queue.broker_address, command, wait_ms / 1000)
-        if answer.code not in requests.PULL_STATUSES:
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             self.forget_route(queue.topic)
+        elif answer.code not in requests.PULL_STATUSES:
+            self.doubt_route(queue.topic)
         return requests.pulled(answer, queue.broker_address, offset=offset)
 
     def find_by_key(
@@ -200,22 +214,30 @@ class Conversations:
         return sorted(found, key=lambda message: message.store_timestamp_ms, reverse=True)[:max_results]
 
     def send(
-        self, queue: QueueAddress, command: RemotingCommand, message_ids: Sequence[str], *, retries: int = SEND_RETRIES
+        self,
+        queue: QueueAddress,
+        command: RemotingCommand,
+        message_ids: Sequence[str],
+        *,
+        retries: int = SEND_RETRIES,
+        may_move: bool = False,
     ) -> Conversation[list[Sent]]:
         """Store the messages of a send request in that queue, all or none.
 
         Sends again up to `retries` times where the broker cannot be reached or is busy; a message may be stored twice
-        then. Not after TimedOut: the request may still be under way.
+        then. Not after TimedOut: the request may still be under way. `may_move` lets it go to another broker then.
         """
         for attempt in range(retries + 1):
             ask = Ask(queue.broker_address, command, delay_s=RETRY_DELAY_S * attempt)
             try:
                 return requests.sent((yield ask), queue, message_ids)
             except MillstreamError as error:
-                self.forget_route(queue.topic)
+                self.failed(queue.topic, error)
                 if attempt == retries or not may_pass(error):
                     raise
-            queue = yield from self.moved(queue)
+                moves = may_move or error.name == "BROKER_DRAINED"
+            queue = yield from self.moved(queue, elsewhere=moves)
+            requests.address_to(command, queue)
         raise AssertionError("the last attempt returns or raises")
 
     def recall(self, handle: RecallHandle) -> Conversation[None]:
@@ -231,14 +253,16 @@ class Conversations:
         words = f"The topic {handle.topic[:200]!r} has no broker {handle.broker_name[:80]!r}, which the handle names."
         raise MessageRefused("ILLEGAL_RECALL_HANDLE", words)
 
-    def moved(self, queue: QueueAddress) -> Conversation[QueueAddress]:
-        """The same queue at its broker's present address, as far as a nameserver can be asked."""
+    def moved(self, queue: QueueAddress, *, elsewhere: bool = False) -> Conversation[QueueAddress]:
+        """The same queue at its broker's present address, or (`elsewhere`) one of another broker, if there is one.
+
+        As far as a nameserver can be asked.
+        """
         try:
             present = yield from self.queues(queue.topic, Permission.WRITE)
         except MillstreamError:
-            return queue
-        same = (item for item in present if (item.broker_name, item.queue_id) == (queue.broker_name, queue.queue_id))
-        return next(same, queue)
+            present = []
+        return requests.elsewhere(queue, present) if elsewhere else requests.again(queue, present)
 
     # consumer offsets
 
@@ -277,7 +301,9 @@ class Conversations:
                 command = RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": name})
                 yield from self.ask(address, command)
         for address in list(self._nameservers):
-            yield from self.ask(address, RemotingCommand(RequestCode.DELETE_TOPIC_IN_NAMESERVER, {"topic": name}))
+            # One that is down hears from the brokers what is left, once it is back.
+            with contextlib.suppress(ConnectionFailed):
+                yield from self.ask(address, RemotingCommand(RequestCode.DELETE_TOPIC_IN_NAMESERVER, {"topic": name}))
 
     def topics(self) -> Conversation[list[TopicConfig]]:
         """All topics of all masters, by name."""
@@ -294,35 +320,6 @@ class Conversations:
             if topic.name == name:
                 return topic
         raise NameRefused("TOPIC_NOT_FOUND", f"The topic {name[:200]!r} does not exist.")
-
-    def create_group(self, config: GroupConfig) -> Conversation[None]:
-        """Create the consumer group on every master; GROUP_EXISTS where it is there with other settings."""
-        yield from self._put_group(config, {"createOnly": "true"})
-
-    def update_group(self, config: GroupConfig) -> Conversation[None]:
-        """Give the consumer group other settings on every master."""
-        yield from self._put_group(config, {})
-
-    def _put_group(self, config: GroupConfig, ext: dict[str, str]) -> Conversation[None]:
-        body = encode_group(config)
-        for address in (yield from self.masters()):
-            command = RemotingCommand(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTION_GROUP, dict(ext), body=body)
-            yield from self.ask(address, command)
-
-    def delete_group(self, name: str) -> Conversation[None]:
-        """Delete the consumer group and its offsets on every master; GROUP_NOT_FOUND."""
-        for address in (yield from self.masters()):
-            ext = {"groupName": name, "cleanOffset": "true"}
-            yield from self.ask(address, RemotingCommand(RequestCode.DELETE_SUBSCRIPTION_GROUP, ext))
-
-    def groups(self) -> Conversation[list[GroupConfig]]:
-        """All consumer groups of all masters, by name."""
-        found: dict[str, GroupConfig] = {}
-        for address in (yield from self.masters()):
-            answer = yield from self.ask(address, RemotingCommand(RequestCode.GET_ALL_SUBSCRIPTION_GROUP_CONFIG))
-            for group in decode_group_table(answer.body):
-                found.setdefault(group.name, group)
-        return [found[name] for name in sorted(found)]
 
     def ask_masters(self, command: RemotingCommand) -> Conversation[list[RemotingCommand]]:
         """The answers of all masters to an administrative request; the refusal of the first one that refuses."""
@@ -354,12 +351,19 @@ class Conversations:
         raise failure
 
     def _ask_broker(self, topic: str, address: str, command: RemotingCommand) -> Conversation[RemotingCommand]:
-        """As `ask`; a failure also drops the topic's route, which may have led to the wrong place."""
+        """As `ask`; after a failure the topic's route, which may have led to the wrong place, is asked for again."""
         try:
             return (yield from self.ask(address, command))
-        except (ConnectionFailed, NameRefused):
-            self.forget_route(topic)
+        except (ConnectionFailed, NameRefused) as error:
+            self.failed(topic, error)
             raise
+
+    def failed(self, topic: str, error: MillstreamError) -> None:
+        """A broker did not do what was asked: ask for the topic's route before its next use."""
+        if error.name == "TOPIC_NOT_FOUND":
+            self.forget_route(topic)
+        else:
+            self.doubt_route(topic)
 
     def ask(self, address: str, command: RemotingCommand) -> Conversation[RemotingCommand]:
         """The answer to one request; the error that it stands for otherwise."""
@@ -375,4 +379,4 @@ def _check(answer: RemotingCommand, address: str) -> None:
 
 def may_pass(error: MillstreamError) -> bool:
     """Whether a send that failed with the error is worth another try."""
-    return isinstance(error, Unreachable) or error.name == "TOO_MANY_REQUESTS"
+    return isinstance(error, Unreachable) or error.name in ("TOO_MANY_REQUESTS", "BROKER_DRAINED")

@@ -1,4 +1,4 @@
-"""What the client asks about one consumer group: settings, progress, members, resets."""
+"""What the client asks about consumer groups: settings, progress, members, resets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from millstream.protocol.remoting.consumption import (
     decode_consume_statistics,
 )
 from millstream.protocol.remoting.refusals import error_of
-from millstream.protocol.remoting.settings import decode_group
+from millstream.protocol.remoting.settings import decode_group, decode_group_table, encode_group
 
 __all__ = ["GroupConversations"]
 
@@ -29,6 +29,37 @@ class GroupConversations:
 
     def __init__(self, conversations: Conversations) -> None:
         self._conversations = conversations
+
+    def create(self, config: GroupConfig) -> Conversation[None]:
+        """Create the consumer group on every master; GROUP_EXISTS where it is there with other settings."""
+        yield from self._put(config, {"createOnly": "true"})
+
+    def update(self, config: GroupConfig) -> Conversation[None]:
+        """Give the consumer group other settings on every master."""
+        yield from self._put(config, {})
+
+    def _put(self, config: GroupConfig, ext: dict[str, str]) -> Conversation[None]:
+        body = encode_group(config)
+        for address in (yield from self._conversations.masters()):
+            command = RemotingCommand(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTION_GROUP, dict(ext), body=body)
+            yield from self._conversations.ask(address, command)
+
+    def delete(self, name: str) -> Conversation[None]:
+        """Delete the consumer group and its offsets on every master; GROUP_NOT_FOUND."""
+        for address in (yield from self._conversations.masters()):
+            ext = {"groupName": name, "cleanOffset": "true"}
+            yield from self._conversations.ask(address, RemotingCommand(RequestCode.DELETE_SUBSCRIPTION_GROUP, ext))
+
+    def all(self) -> Conversation[list[GroupConfig]]:
+        """All consumer groups of all masters, by name."""
+        found: dict[str, GroupConfig] = {}
+        for address in (yield from self._conversations.masters()):
+            answer = yield from self._conversations.ask(
+                address, RemotingCommand(RequestCode.GET_ALL_SUBSCRIPTION_GROUP_CONFIG)
+            )
+            for group in decode_group_table(answer.body):
+                found.setdefault(group.name, group)
+        return [found[name] for name in sorted(found)]
 
     def describe(self, group: str) -> Conversation[GroupConfig]:
         """The group's settings, of the first master that has it; GROUP_NOT_FOUND."""

@@ -30,6 +30,8 @@ class OutgoingBatch:
     message_ids: list[str] = field(default_factory=list)
     items: list[bytes] = field(default_factory=list)
     size_bytes: int = 0
+    may_move: bool = True
+    """Whether another queue will do: it has no message of a message group."""
 
     def has_room(self, size_bytes: int) -> bool:
         """Whether an item of that size still fits; the first one always does."""
@@ -37,8 +39,9 @@ class OutgoingBatch:
             len(self.items) < requests.MAX_BATCH_MESSAGES and self.size_bytes + size_bytes <= requests.MAX_BATCH_BYTES
         )
 
-    def add(self, position: int, message_id: str, item: bytes) -> None:
+    def add(self, position: int, message_id: str, item: bytes, message: Message) -> None:
         """Append one message."""
+        self.may_move = self.may_move and message.message_group is None
         self.positions.append(position)
         self.message_ids.append(message_id)
         self.items.append(item)
@@ -80,7 +83,7 @@ class Placement:
             batches = lists.setdefault(queue, [])
             if not batches or not batches[-1].has_room(len(item)):
                 batches.append(OutgoingBatch(queue))
-            batches[-1].add(position, message_id, item)
+            batches[-1].add(position, message_id, item, message)
         return list(lists.values())
 
     def ordered_batches(
@@ -97,7 +100,7 @@ class Placement:
                     if batch is not None:
                         yield batch
                     batch = OutgoingBatch(queue)
-            batch.add(position, message_id, item)
+            batch.add(position, message_id, item, message)
         if batch is not None:
             yield batch
 

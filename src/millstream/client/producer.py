@@ -40,7 +40,9 @@ class Producer:
         message_id = self._placement.next_id()
         properties = outgoing_properties(message, message_id)
         request = requests.send_one(queue, message.body, properties, group=self._client.group)
-        [receipt] = await self._client.run(conversations.send(queue, request, [message_id], retries=self._retries))
+        may_move = message.message_group is None
+        sending = conversations.send(queue, request, [message_id], retries=self._retries, may_move=may_move)
+        [receipt] = await self._client.run(sending)
         return receipt
 
     async def send_many(self, messages: Sequence[Message], *, ordered: bool = False) -> list[Sent]:
@@ -77,7 +79,9 @@ class Producer:
     async def _send_batch(self, batch: OutgoingBatch, receipts: list[Sent | None]) -> None:
         request = batch.request(self._client.group)
         sent = await self._client.run(
-            self._client.conversations.send(batch.queue, request, batch.message_ids, retries=self._retries)
+            self._client.conversations.send(
+                batch.queue, request, batch.message_ids, retries=self._retries, may_move=batch.may_move
+            )
         )
         for position, receipt in zip(batch.positions, sent, strict=True):
             receipts[position] = receipt

@@ -22,7 +22,10 @@ __all__ = [
     "MAX_BATCH_BYTES",
     "MAX_BATCH_MESSAGES",
     "PULL_STATUSES",
+    "address_to",
+    "again",
     "answered_integer",
+    "elsewhere",
     "pull",
     "pulled",
     "send_batch",
@@ -79,6 +82,24 @@ def send_one(queue: QueueAddress, body: bytes, properties: Mapping[str, str], *,
 def send_batch(queue: QueueAddress, items: Sequence[bytes], *, group: str) -> RemotingCommand:
     """The request that stores the items of a batch body in one queue."""
     return RemotingCommand(RequestCode.SEND_BATCH_MESSAGE, _send_fields(queue, group, "", batch=True), b"".join(items))
+
+
+def again(queue: QueueAddress, present: Sequence[QueueAddress]) -> QueueAddress:
+    """The same queue as it is reached now; the old one where nobody knows."""
+    same = (item for item in present if (item.broker_name, item.queue_id) == (queue.broker_name, queue.queue_id))
+    return next(same, queue)
+
+
+def elsewhere(queue: QueueAddress, present: Sequence[QueueAddress]) -> QueueAddress:
+    """A queue of another broker, the same one for the same queue; its own where there is no other broker."""
+    others = [item for item in present if item.broker_name != queue.broker_name]
+    return others[queue.queue_id % len(others)] if others else again(queue, present)
+
+
+def address_to(command: RemotingCommand, queue: QueueAddress) -> None:
+    """Have a send request go to that queue."""
+    if "n" in command.ext:
+        command.ext.update(e=str(queue.queue_id), n=queue.broker_name)
 
 
 def sent(answer: RemotingCommand, queue: QueueAddress, message_ids: Sequence[str]) -> list[Sent]:

@@ -17,6 +17,7 @@ from millstream.model.errors import MillstreamError
 from millstream.model.message import Message
 from millstream.model.properties import decode_properties
 from millstream.protocol.remoting.batch import encode_batch_item
+from millstream.protocol.remoting.refusals import error_of
 
 __all__ = ["BulkConversations"]
 
@@ -63,7 +64,7 @@ class BulkConversations:
         command = requests.bulk_fetch(queue, offset, group=self._group, max_bytes=max_bytes, wait_ms=wait_ms)
         answer = yield Ask(queue.broker_address, command, wait_ms / 1000)
         if answer.code not in requests.PULL_STATUSES:
-            self._conversations.forget_route(queue.topic)
+            self._conversations.failed(queue.topic, error_of(answer, queue.broker_address))
         return requests.pulled(answer, queue.broker_address)
 
     def _put(self, queue: QueueAddress, batch: EncodedBatch, retries: int) -> Conversation[BulkReceipt]:
@@ -74,10 +75,11 @@ class BulkConversations:
                 return requests.bulk_sent(answer, queue, batch.rows)
             except MillstreamError as error:
                 if error.name not in _NO_LANE:
-                    self._conversations.forget_route(queue.topic)
+                    self._conversations.failed(queue.topic, error)
                 if attempt == retries or not may_pass(error):
                     raise
-            queue = yield from self._conversations.moved(queue)
+                moves = error.name == "BROKER_DRAINED"
+            queue = yield from self._conversations.moved(queue, elsewhere=moves)
         raise AssertionError("the last attempt returns or raises")
 
     def _has_no_lane(self, topic: str, error: MillstreamError) -> Conversation[bool]:
