@@ -29,6 +29,11 @@ _CODES: Final[dict[str, ResponseCode]] = {
     "TOPIC_NOT_FOUND": ResponseCode.TOPIC_NOT_EXIST,
     "TOPIC_EXISTS": ResponseCode.TOPIC_EXIST_ALREADY,
     "ILLEGAL_TOPIC": ResponseCode.MESSAGE_ILLEGAL,
+    "NOT_LEADER_FOR_QUEUE": ResponseCode.NOT_LEADER_FOR_QUEUE,
+    "ILLEGAL_STATIC_TOPIC": ResponseCode.INVALID_PARAMETER,
+    "STATIC_TOPIC_STATE": ResponseCode.ILLEGAL_OPERATION,
+    "SEGMENT_UNREACHABLE": ResponseCode.SYSTEM_BUSY,
+    "NOT_A_STATIC_TOPIC": ResponseCode.INVALID_PARAMETER,
     "QUEUE_NOT_FOUND": ResponseCode.INVALID_PARAMETER,
     "FORBIDDEN": ResponseCode.NO_PERMISSION,
     "BROKER_DRAINED": ResponseCode.NO_PERMISSION,
@@ -91,6 +96,7 @@ _NAMES_OF_CODES: Final[dict[int, str]] = {
     ResponseCode.NO_PERMISSION: "FORBIDDEN",
     ResponseCode.TOPIC_NOT_EXIST: "TOPIC_NOT_FOUND",
     ResponseCode.TOPIC_EXIST_ALREADY: "TOPIC_EXISTS",
+    ResponseCode.NOT_LEADER_FOR_QUEUE: "NOT_LEADER_FOR_QUEUE",
     ResponseCode.USER_NOT_EXIST: "USER_NOT_FOUND",
     ResponseCode.POLICY_NOT_EXIST: "POLICY_NOT_FOUND",
     ResponseCode.SUBSCRIPTION_PARSE_FAILED: "ILLEGAL_FILTER",
@@ -124,6 +130,7 @@ def _class_of(entry: ErrorEntry) -> type[MillstreamError]:
     if entry.name == "FLUSH_TIMEOUT" or 4000 <= entry.number < 5000:
         return StoreError
     if 2300 <= entry.number < 2320:
+    if 2300 <= entry.number < 2340:
         return AccessRefused
     if 2000 <= entry.number < 3000:
         return NameRefused

@@ -1,0 +1,234 @@
+"""Logic queues: whatever is appended and moved, a reader sees each message once, in order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from millstream.model.errors import NameRefused
+from millstream.model.logic_queue import (
+    MAX_ITEMS,
+    OPEN,
+    UNDECIDED,
+    LogicQueue,
+    MappingItem,
+    TopicMapping,
+    merged_queues,
+)
+
+BROKERS = ["a", "b", "c"]
+
+
+def first(broker: str = "a", queue_id: int = 0, number: int = 0) -> LogicQueue:
+    return LogicQueue(number, (MappingItem(0, broker, queue_id, 0),))
+
+
+def mapping(broker: str, queue: LogicQueue, epoch: int = 1, total: int = 1) -> TopicMapping:
+    return TopicMapping("t", broker, total, epoch, {queue.number: queue})
+
+
+class MoveMachine(RuleBasedStateMachine):
+    """One logic queue over three brokers whose writers and coordinator come in any order, and die in between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stored: dict[tuple[str, int], list[int]] = {("a", 0): []}
+        self.tables = {"a": mapping("a", first())}
+        self.accepted: list[int] = []
+        self.offsets: list[int] = []
+        self.has_margin = False
+
+    def newest(self) -> LogicQueue:
+        return merged_queues(self.tables.values())[0]
+
+    def tell(self, broker: str, queue: LogicQueue, epoch: int) -> None:
+        table = self.tables.get(broker)
+        new = mapping(broker, queue, epoch)
+        self.tables[broker] = new if table is None else table.updated(new)
+
+    def epoch(self) -> int:
+        return max(table.epoch for table in self.tables.values())
+
+    @rule(broker=st.sampled_from(BROKERS), count=st.integers(1, 5))
+    def send(self, broker: str, count: int) -> None:
+        table = self.tables.get(broker)
+        if table is None or not table.queues[0].leads(broker):
+            return
+        leader = table.queues[0].leader
+        physical = self.stored[broker, leader.queue_id]
+        for _ in range(count):
+            self.offsets.append(leader.logic(len(physical)))
+            physical.append(len(self.accepted))
+            self.accepted.append(len(self.accepted))
+
+    @precondition(lambda self: self.newest().leader.is_decided)
+    @rule(broker=st.sampled_from(BROKERS))
+    def begin_a_move(self, broker: str) -> None:
+        queue = self.newest()
+        if broker == queue.leader.broker_name:
+            return
+        queue_id = sum(name == broker for name, _ in self.stored)
+        self.stored[broker, queue_id] = []
+        self.tell(broker, queue.moved(broker, queue_id), self.epoch() + 1)
+
+    @precondition(lambda self: not self.newest().leader.is_decided)
+    @rule()
+    def close_the_old_leader(self) -> None:
+        queue = self.newest()
+        self.tell(queue.items[-2].broker_name, queue, self.epoch())
+
+    @precondition(lambda self: not self.newest().leader.is_decided)
+    @rule(margin=st.sampled_from([0, 0, 7]))
+    def decide(self, margin: int) -> None:
+        queue = self.newest()
+        last = queue.items[-2]
+        if self.tables[last.broker_name].queues[0].leads(last.broker_name):
+            return  # The coordinator closes first; without that the end is not known.
+        end = len(self.stored[last.broker_name, last.queue_id])
+        self.has_margin |= bool(margin)
+        self.tell(queue.leader.broker_name, queue.decided(end, 0, margin=margin), self.epoch())
+
+    @rule(broker=st.sampled_from(BROKERS))
+    def repeat_what_is_known(self, broker: str) -> None:
+        if broker in self.tables:
+            self.tell(broker, self.newest(), self.epoch())
+
+    @invariant()
+    def one_broker_at_most_stores(self) -> None:
+        assert sum(table.queues[0].leads(broker) for broker, table in self.tables.items()) <= 1
+
+    @invariant()
+    def a_reader_sees_all_in_order(self) -> None:
+        queue, offset, seen, offsets = self.newest(), 0, [], []
+        for _ in range(len(self.accepted) + 2 * len(queue.items)):
+            position = queue.position_of(offset)
+            item = queue.readable[position]
+            physical, stored = item.physical(offset), self.stored[item.broker_name, item.queue_id]
+            limit = queue.limit(position)
+            if physical < len(stored) and (limit is None or physical < limit):
+                seen.append(stored[physical])
+                offsets.append(item.logic(physical))
+                offset = item.logic(physical) + 1
+            elif position + 1 < len(queue.readable):
+                offset = queue.readable[position + 1].logic_offset
+        assert seen == self.accepted
+        assert offsets == self.offsets
+        if not self.has_margin:
+            assert offsets == list(range(len(offsets)))
+
+    @invariant()
+    def every_broker_finds_its_physical_queues_again(self) -> None:
+        queue = self.newest()
+        for position, item in enumerate(queue.readable):
+            assert queue.own(item.broker_name, item.queue_id) == position
+
+
+TestMoves = MoveMachine.TestCase
+TestMoves.settings = settings(max_examples=60, stateful_step_count=40)
+
+
+def refused(words: str) -> pytest.RaisesExc[NameRefused]:
+    return pytest.raises(NameRefused, match=words)
+
+
+def test_a_new_leader_begins_where_the_old_one_ended() -> None:
+    queue = first().moved("b", 3).decided(70, 5)
+    assert queue.items[0].end_offset == 70
+    assert queue.leader == MappingItem(1, "b", 3, 70, start_ms=5)
+    assert queue.limit(0) == 70
+    assert queue.limit(1) is None
+
+
+def test_a_margin_leaves_offsets_out() -> None:
+    assert first().moved("b", 0).decided(70, 5, margin=30).leader.logic_offset == 100
+
+
+def test_a_queue_without_decision_is_stored_by_nobody() -> None:
+    queue = first().moved("b", 0)
+    assert not queue.leads("a")
+    assert not queue.leads("b")
+    assert queue.position_of(1_000_000) == 0
+
+
+def test_a_decision_is_made_once() -> None:
+    queue = first().moved("b", 0).decided(70, 5)
+    assert queue.decided(90, 6) is queue
+
+
+def test_a_second_move_waits_for_the_first() -> None:
+    with refused("being moved to b"):
+        first().moved("b", 0).moved("c", 0)
+
+
+def test_items_of_a_queue_are_bounded() -> None:
+    items = tuple(MappingItem(n, "a", n, n) for n in range(MAX_ITEMS))
+    with refused("limit"):
+        LogicQueue(0, items).moved("b", 0)
+
+
+@pytest.mark.parametrize(
+    ("items", "words"),
+    [
+        ((), "0 items"),
+        ((MappingItem(0, "a", 0, UNDECIDED),), "without a logic offset"),
+        ((MappingItem(0, "a", 0, 0), MappingItem(0, "b", 0, 9)), "generations"),
+        ((MappingItem(0, "a", 0, 0, end_offset=10), MappingItem(1, "b", 0, 9)), "before 10"),
+        ((MappingItem(0, "a", 0, 5), MappingItem(1, "b", 0, 4)), "before 5"),
+        ((MappingItem(0, "a", 0, 0, 4, 3),), "ends before"),
+        ((MappingItem(0, "", 0, 0),), "without a broker"),
+        ((MappingItem(0, "a", -1, 0),), "negative"),
+    ],
+)
+def test_items_that_contradict_each_other_are_refused(items: tuple[MappingItem, ...], words: str) -> None:
+    with refused(words):
+        LogicQueue(0, items).check()
+
+
+def test_one_physical_queue_is_part_of_one_logic_queue() -> None:
+    queues = {0: first("a", 0, 0), 1: first("a", 0, 1)}
+    with refused("in queue 0 and in 1"):
+        TopicMapping("t", "a", 2, 1, queues).check()
+
+
+def test_an_older_epoch_is_refused() -> None:
+    with refused("epoch 5 here"):
+        mapping("a", first(), 5).updated(mapping("a", first(), 4))
+
+
+def test_a_decided_offset_stays() -> None:
+    queue = first().moved("b", 0).decided(70, 5)
+    changed = LogicQueue(0, (queue.items[0], replace(queue.leader, logic_offset=80)))
+    with refused("begins at 70, not 80"):
+        mapping("b", queue).updated(mapping("b", changed, 2))
+
+
+def test_one_epoch_has_one_leader() -> None:
+    with refused("another leader"):
+        mapping("a", first()).updated(mapping("a", first().moved("b", 0)))
+
+
+def test_a_change_by_force_is_not_compared() -> None:
+    assert mapping("a", first(), 5).updated(mapping("a", first("a", 9), 4), force=True).queues[0] == first("a", 9)
+
+
+def test_queues_cannot_become_fewer() -> None:
+    with refused("cannot have fewer"):
+        mapping("a", first(), 1, 4).updated(mapping("a", first(), 2, 3))
+
+
+def test_a_change_keeps_the_queues_that_it_does_not_name() -> None:
+    old = TopicMapping("t", "a", 2, 1, {0: first(), 1: first("a", 1, 1)})
+    assert old.updated(TopicMapping("t", "a", 2, 2, {1: first("a", 1, 1)})).queues.keys() == {0, 1}
+
+
+def test_the_newest_of_each_queue_is_found() -> None:
+    begun = first().moved("b", 0)
+    done = begun.decided(7, 0)
+    assert merged_queues([mapping("a", first()), mapping("b", begun)]) == {0: begun}
+    assert merged_queues([mapping("a", begun), mapping("b", done)]) == {0: done}
+    noted = replace(begun.items[0], end_offset=OPEN)
+    assert merged_queues([mapping("a", LogicQueue(0, (noted, done.leader))), mapping("b", done)]) == {0: done}
