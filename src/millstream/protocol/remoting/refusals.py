@@ -130,7 +130,6 @@ def _class_of(entry: ErrorEntry) -> type[MillstreamError]:
     if entry.name == "FLUSH_TIMEOUT" or 4000 <= entry.number < 5000:
         return StoreError
     if 2300 <= entry.number < 2320:
-    if 2300 <= entry.number < 2340:
         return AccessRefused
     if 2000 <= entry.number < 3000:
         return NameRefused
