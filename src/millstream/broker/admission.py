@@ -26,6 +26,7 @@ __all__ = [
     "MAX_USER_PROPERTIES",
     "MAX_USER_PROPERTIES_BYTES",
     "check_again",
+    "check_content",
     "check_keys",
     "check_message",
     "check_messages",
@@ -125,13 +126,11 @@ def check_message(message: OutgoingMessage, topic: TopicConfig) -> None:
         raise MessageRefused(
             "MESSAGE_MALFORMED", f"A message for the topic {message.topic[:200]!r} is in a send to {topic.name!r}."
         )
-    size_bytes = len(message.body)
     if topic.is_compacted:
         _check_key(message, topic)
-    elif not size_bytes:
+    elif not message.body:
         raise MessageRefused("BODY_EMPTY", f"A message for the topic {topic.name!r} has an empty body.")
-    if size_bytes > MAX_BODY_BYTES:
-        raise MessageRefused("BODY_TOO_LARGE", f"The body has {size_bytes} bytes; the limit is {MAX_BODY_BYTES}.")
+    _check_size(message)
     _check_properties(message.properties)
     _check_batch(message, topic)
     _check_type(message, topic)
@@ -141,6 +140,19 @@ def check_message(message: OutgoingMessage, topic: TopicConfig) -> None:
             f"The topic {topic.name!r} has {topic.write_queues} writable queues; {message.queue_id} is none of them.",
         )
     _check_storable(message)
+
+
+def check_content(message: OutgoingMessage) -> None:
+    """Refuse a copy of a message that was admitted once, as consumers send it, where it cannot be stored."""
+    _check_size(message)
+    _check_properties(message.properties)
+    _check_storable(message)
+
+
+def _check_size(message: OutgoingMessage) -> None:
+    size_bytes = len(message.body)
+    if size_bytes > MAX_BODY_BYTES:
+        raise MessageRefused("BODY_TOO_LARGE", f"The body has {size_bytes} bytes; the limit is {MAX_BODY_BYTES}.")
 
 
 def check_user_properties(user: Mapping[str, str]) -> None:

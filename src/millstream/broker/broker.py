@@ -28,6 +28,7 @@ from millstream.broker.queues import Queues
 from millstream.broker.reader import Reader
 from millstream.broker.redrive import Redriver
 from millstream.broker.redriven import RedrivenTable
+from millstream.broker.retries import Retries
 from millstream.broker.saved_transactions import SavedTransactions
 from millstream.broker.sender import Sender
 from millstream.broker.statistics import Statistics
@@ -212,6 +213,19 @@ class Broker:
             self.clock,
         )
         self.preview = Preview(self._popper)
+        self.retries = Retries(
+            self.topics,
+            self.groups,
+            self.store,
+            self._appender,
+            self.timers,
+            dead_letters,
+            self.locks,
+            self.clock,
+            self._store_options.store_host,
+            self.name,
+            self.statistics,
+        )
         self.dead_letters = Redriver(reader, self._sender, self._redriven)
         self.positions = Positions(self.topics, self.groups, self._offsets, reader, self.polls, self.clock)
 

@@ -16,7 +16,7 @@ from millstream.model.operations import DeadLetter, DeadLetterReason
 from millstream.model.topic import TopicConfig
 from millstream.protocol.record import offset_message_id
 from millstream.store.appender import Appender
-from millstream.store.message_store import PendingRecord
+from millstream.store.message_store import AppendedRecord, PendingRecord
 
 __all__ = [
     "ORIGIN_MESSAGE_ID",
@@ -47,8 +47,8 @@ class DeadLetters:
 
     async def bury(
         self, group: str, message: StoredMessage, attempts: int, reason: DeadLetterReason = DeadLetterReason.ATTEMPTS
-    ) -> None:
-        """Store a copy of `message` that was delivered `attempts` times; it is acknowledged when this returns.
+    ) -> AppendedRecord:
+        """Store a copy of `message` that was delivered `attempts` times; where it is, safe when this returns.
 
         Body, tag, keys and user properties stay. The origin stays the first one if the message came from a
         dead-letter topic. Raises what storing raises.
@@ -69,8 +69,9 @@ class DeadLetters:
             born_host=message.born_host,
             reconsume_times=attempts,
         )
-        await self.appender.append(PendingRecord(copy, 0))
+        place = await self.appender.append(PendingRecord(copy, 0))
         self.statistics.buried(group, bind_topic_of(message.topic))
+        return place
 
     async def bury_all(self, group: str, dead: Sequence[Dead]) -> list[Dead]:
         """Move what has no attempt left, and consume it; what could be moved. The rest stays in flight for now."""

@@ -40,7 +40,9 @@ MAX_LOOKED_AT: Final = 512
 """Dead letters that one call looks at at most, so that a filter that finds nothing does not hold up everybody else."""
 
 _KEPT_FLAGS: Final = SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_ZLIB
-_OWN: Final = frozenset((ORIGIN_TOPIC, ORIGIN_MESSAGE_ID, REASON, HALF_OF, names.TRANSACTION))
+_OWN: Final = frozenset(
+    (ORIGIN_TOPIC, ORIGIN_MESSAGE_ID, REASON, HALF_OF, names.TRANSACTION, names.RETRY_TOPIC, names.ORIGIN_MESSAGE_ID)
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,6 +112,7 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (3210, "OFFSET_NOT_FOUND", "The group has no position in the queue.", "Ask for the queue's first or last offset and begin there."),
     (3211, "DEAD_LETTER_ORIGIN_UNKNOWN", "The dead letter does not say which topic it comes from.", "Name a topic: millstream dlq redrive GROUP --to TOPIC."),
     (3220, "ILLEGAL_NAMESPACE", "The namespace of the call is not legal, or the call names two.", "Use one namespace of letters, digits, _ and -, at most 64 characters."),
+    (3230, "RETURNED_MESSAGE_UNKNOWN", "A consumer gives back a message that is not there, or not its group's.", "Receive it again; RocketMQ's clients send a copy of it to the group's retry topic by themselves."),
     (4001, "STORE_FAILED", "The log cannot be written any more; nothing is acknowledged.", "Look at the disk, then restart the server."),
     (4002, "RECORD_DAMAGED", "A stored record fails its checksum and is not served.", "Restore the data directory from a copy if the record is needed, or make the queue's files again (docs/durability.md)."),
     (4003, "STORE_FORMAT", "A file of the data directory has an unknown format.", "Use the release that wrote it, or another --dir."),

@@ -6,12 +6,14 @@ raised as `millstream.model.errors.Refused`; a result never carries an error cod
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from enum import Enum
 
 from millstream.model.filter import ALL, MessageFilter
 from millstream.model.message import StoredMessage
 from millstream.model.receipt import ReceiptHandle
+from millstream.model.topic import RETRY_PREFIX
 
 __all__ = [
     "AckRequest",
@@ -32,6 +34,7 @@ __all__ = [
     "RedriveResult",
     "Redriven",
     "ResetRequest",
+    "SendBackRequest",
     "SendReceipt",
 ]
 
@@ -178,6 +181,27 @@ class QueueProgress:
     def lag(self) -> int:
         """Messages that are not consumed."""
         return self.ready + self.in_flight
+
+
+@dataclass(frozen=True, slots=True)
+class SendBackRequest:
+    """Deliver a message to the group again after a delay: RocketMQ's level (1 to 18), 0 as the group has it, -1 never.
+
+    `log_offset` is where its record lies, `message_id` tells messages of one record apart. `max_reconsume_times` is
+    how often the consumer wants it again at most, None as the group has it. `topics` are those that the consumer may
+    read: it gives back nothing else.
+    """
+
+    group: str
+    log_offset: int
+    delay_level: int = 0
+    message_id: str = ""
+    max_reconsume_times: int | None = None
+    topics: Container[str] = ()
+
+    def may_be_of(self, topic: str) -> bool:
+        """Whether the group may give back messages of the topic."""
+        return topic == RETRY_PREFIX + self.group or topic in self.topics
 
 
 class QueuePoint(Enum):

@@ -18,10 +18,12 @@ __all__ = [
     "MAX_PRIORITY",
     "MAX_STORED_BYTES",
     "MESSAGE_GROUP",
+    "ORIGIN_MESSAGE_ID",
     "POP_CHECK",
     "PRIORITY",
     "PRODUCER_GROUP",
     "RESERVED",
+    "RETRY_TOPIC",
     "TAGS",
     "TIMER_OF",
     "TRACE_CONTEXT",
@@ -49,6 +51,10 @@ TIMER_OF = "__TIMER_OF"
 """In a delayed message that was delivered, and in a cancellation: the queue offset of its record in the timer topic."""
 POP_CHECK = "POP_CK"
 """In a popped message on its way to a remoting client: its receipt handle, where the answer's fields do not give it."""
+RETRY_TOPIC = "RETRY_TOPIC"
+"""In a message that a consumer gave back: the topic that it was first sent to."""
+ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
+"""The same for the offset message id of its first record."""
 TRANSACTION = "TRAN_MSG"
 """`true` in a message that waits for the end of its transaction."""
 INNER_NUMBER = "INNER_NUM"

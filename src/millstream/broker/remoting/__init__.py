@@ -14,6 +14,7 @@ from millstream.broker.remoting.offsets import OffsetHandlers
 from millstream.broker.remoting.popping import PopHandlers
 from millstream.broker.remoting.producers import ProducerRegistry
 from millstream.broker.remoting.pulling import PullHandlers
+from millstream.broker.remoting.returning import ReturnHandlers
 from millstream.broker.remoting.searching import SearchHandlers
 from millstream.broker.remoting.sending import SendHandlers
 from millstream.protocol.remoting.codes import RequestCode
@@ -46,6 +47,7 @@ def broker_handlers(
     search = SearchHandlers(broker)
     locks = LockHandlers(broker)
     pop = PopHandlers(broker)
+    returns = ReturnHandlers(broker, consumers)
     consumers.on_leave.append(broker.locks.release)
     return {
         **access_handlers(guard),
@@ -95,4 +97,5 @@ def broker_handlers(
         RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: administration.create_topics,
         RequestCode.GET_TOPIC_CONFIG: administration.topic,
         RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: administration.own_topics,
+        RequestCode.CONSUMER_SEND_MSG_BACK: returns.send_back,
     }

@@ -112,6 +112,10 @@ class ConsumerRegistry:
         found = [member.subscriptions[topic] for member in members if topic in member.subscriptions]
         return max(found, key=lambda data: data.sub_version) if found else None
 
+    def topics(self, group: str) -> set[str]:
+        """The topics that the group's members want."""
+        return {topic for member in self._members.of(group).values() for topic in member.subscriptions}
+
     def hear(
         self,
         client_id: str,

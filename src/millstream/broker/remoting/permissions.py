@@ -96,6 +96,12 @@ def _redrive(command: RemotingCommand) -> Iterable[Wish]:
     yield Wish(Resource(ResourceKind.TOPIC, None), (Action.PUB,)) if target is None else Wish.publish(target)
 
 
+def _send_back(command: RemotingCommand) -> Iterable[Wish]:
+    yield Wish.consume(command.ext.get("group", ""))
+    if command.ext.get("originTopic"):
+        yield Wish.read(command.ext["originTopic"])
+
+
 def _lock(command: RemotingCommand) -> Iterable[Wish]:
     body = decode_body(LockBody, command.body)
     yield Wish.consume(body.consumer_group)
@@ -162,5 +168,6 @@ BROKER_NEEDS: Final[dict[int, Needs]] = {
     RequestCode.PEEK_MESSAGE: reader(Action.SUB),
     RequestCode.NOTIFICATION: reader(Action.SUB),
     RequestCode.POLLING_INFO: reader(*_READ),
+    RequestCode.CONSUMER_SEND_MSG_BACK: _send_back,
 }
 """Request code -> what it needs. The codes about users and policies have no row: they are for super users."""

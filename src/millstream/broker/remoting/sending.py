@@ -9,6 +9,7 @@ from typing import Final
 
 from millstream.broker.broker import Broker
 from millstream.broker.remoting.gathering import Gathering
+from millstream.broker.topics import RETRY_PREFIX
 from millstream.model.errors import MessageRefused
 from millstream.model.message import OutgoingMessage, SystemFlag
 from millstream.model.operations import SendReceipt
@@ -19,7 +20,7 @@ from millstream.protocol.batches import BATCH_FLAGS
 from millstream.protocol.remoting.batch import decode_batch
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.fields import text
+from millstream.protocol.remoting.fields import optional_integer, text
 from millstream.transport.remoting_server import Connection
 
 __all__ = ["REGION", "SendHandlers"]
@@ -44,10 +45,13 @@ class _Names:
     properties: str
     reconsume_times: str
     batch: str
+    max_reconsume_times: str
 
 
-_LONG: Final = _Names("topic", "queueId", "sysFlag", "bornTimestamp", "flag", "properties", "reconsumeTimes", "batch")
-_SHORT: Final = _Names("b", "e", "f", "g", "h", "i", "j", "m")
+_LONG: Final = _Names(
+    "topic", "queueId", "sysFlag", "bornTimestamp", "flag", "properties", "reconsumeTimes", "batch", "maxReconsumeTimes"
+)
+_SHORT: Final = _Names("b", "e", "f", "g", "h", "i", "j", "m", "l")
 
 
 class SendHandlers:
@@ -68,6 +72,9 @@ class SendHandlers:
     def _send(self, command: RemotingCommand, connection: Connection, names: _Names) -> Awaitable[RemotingCommand]:
         is_batch = command.code == RequestCode.SEND_BATCH_MESSAGE or command.ext.get(names.batch) == "true"
         first = _message(command, connection, names)
+        if first.topic.startswith(RETRY_PREFIX):
+            return self._send_returned(command, first, names, is_batch)
+        _check_no_transaction(first.properties, int(first.system_flag))
         if not is_batch:
             return self._gathering.add(first, partial(_answer, command, first.topic))
         items = decode_batch(command.body)
@@ -93,6 +100,16 @@ class SendHandlers:
             raise MessageRefused("ILLEGAL_RECALL_HANDLE", words)
         await self._broker.recall(topic, handle.message_id)
         return command.response(ext={"msgId": handle.message_id})
+
+    async def _send_returned(
+        self, command: RemotingCommand, message: OutgoingMessage, names: _Names, is_batch: bool
+    ) -> RemotingCommand:
+        """Store what a consumer gives back by itself, as it does where code 36 failed."""
+        if is_batch:
+            raise MessageRefused("MESSAGE_MALFORMED", f"A batch is sent to the retry topic {message.topic[:200]!r}.")
+        limit = optional_integer(command.ext, names.max_reconsume_times, -1)
+        receipt = await self._broker.retries.send(message, limit if limit >= 0 else None)
+        return _answer(command, message.topic, [receipt])
 
     def _holds_batches(self, topic: str) -> bool:
         found = self._broker.topics.find(topic)
@@ -159,7 +176,6 @@ def _message(command: RemotingCommand, connection: Connection, names: _Names) ->
         )
     stored = ext.get(names.properties)
     properties = decode_properties(stored.encode()) if stored else {}
-    _check_no_transaction(properties, system_flag)
     return OutgoingMessage(
         topic,
         command.body,
