@@ -63,6 +63,11 @@ _BATCH_FLAGS = int(SystemFlag.INNER_BATCH | SystemFlag.NEED_UNWRAP | SystemFlag.
 _PLACES = frozenset((names.INNER_NUMBER, names.INNER_BASE))
 _WRITE = int(Permission.WRITE)
 _STORABLE = frozenset(MessageType) - {MessageType.MIXED}
+_TYPED = frozenset((names.TRANSACTION, "DELAY", *_DELAYS, names.MESSAGE_GROUP, names.PRIORITY, names.LITE_TOPIC))
+"""Properties that give a message its type."""
+# At hand, because in Python 3.11 the way from an enum's class to a member runs in Python.
+_FIFO, _TRANSACTION = MessageType.FIFO, MessageType.TRANSACTION
+_PRIORITY, _LITE = MessageType.PRIORITY, MessageType.LITE
 _INT32, _INT64 = 1 << 31, 1 << 63
 _MAX_DIGITS = 9
 
@@ -82,6 +87,8 @@ def type_of(message: OutgoingMessage) -> MessageType:
     Source: RocketMQ 5.4 decides by TRAN_MSG, then delay properties, message group, priority and lite topic.
     """
     held = message.properties
+    if _TYPED.isdisjoint(held) and not int(message.system_flag) & _TRANSACTION_FLAGS:
+        return message.message_type
     if held.get(names.TRANSACTION) == "true" or int(message.system_flag) & _TRANSACTION_FLAGS:
         return MessageType.TRANSACTION
     if held.get("DELAY", "0") != "0" or not _DELAYS.isdisjoint(held):
@@ -122,6 +129,7 @@ def _check_writable(topic: TopicConfig) -> None:
 
 def check_message(message: OutgoingMessage, topic: TopicConfig) -> None:
     """Refuse one message: body, properties, type or queue."""
+    held = message.properties
     if message.topic != topic.name:
         raise MessageRefused(
             "MESSAGE_MALFORMED", f"A message for the topic {message.topic[:200]!r} is in a send to {topic.name!r}."
@@ -131,8 +139,9 @@ def check_message(message: OutgoingMessage, topic: TopicConfig) -> None:
     elif not message.body:
         raise MessageRefused("BODY_EMPTY", f"A message for the topic {topic.name!r} has an empty body.")
     _check_size(message)
-    _check_properties(message.properties)
-    _check_batch(message, topic)
+    _check_properties(held)
+    if message.system_flag or message.message_count != 1 or not _PLACES.isdisjoint(held):
+        _check_batch(message, topic)
     _check_type(message, topic)
     if message.queue_id is not None and not 0 <= message.queue_id < topic.write_queues:
         raise NameRefused(
@@ -190,7 +199,8 @@ def _check_user_text(user: Mapping[str, str]) -> None:
 def _check_properties(held: Mapping[str, str]) -> None:
     # The ordinary message passes by one look at all its text; only what is unusual is taken apart.
     text = "".join((*held, *held.values()))
-    if len(held) > MAX_USER_PROPERTIES or not text.isascii() or len(text) > MAX_USER_PROPERTIES_BYTES or _CONTROL(text):
+    is_plain = text.isascii() and text.isprintable()
+    if not is_plain or len(held) > MAX_USER_PROPERTIES or len(text) > MAX_USER_PROPERTIES_BYTES:
         _check_unusual_properties(held)
     elif "" in held or any(map(str.isspace, held)):
         raise MessageRefused("ILLEGAL_PROPERTY", "A user property has a blank name.")
@@ -234,22 +244,22 @@ def _size_bytes(texts: Iterable[str]) -> int:
 
 
 def _check_type(message: OutgoingMessage, topic: TopicConfig) -> None:
-    kind = type_of(message)
-    if not topic.message_type.accepts(kind):
+    kind, takes = type_of(message), topic.message_type
+    if kind is not takes and not takes.accepts(kind):
         raise MessageRefused(
             "MESSAGE_TYPE_MISMATCH",
-            f"The topic {topic.name!r} takes {topic.message_type.value} messages; this one is {kind.value}.",
-            remedy=_remedy(kind, topic.message_type),
+            f"The topic {topic.name!r} takes {takes.value} messages; this one is {kind.value}.",
+            remedy=_remedy(kind, takes),
         )
     if kind not in _STORABLE:
         raise MessageRefused("UNSUPPORTED_FEATURE", f"Messages of type {kind.value} cannot be sent.")
-    if kind is MessageType.TRANSACTION:
+    if kind is _TRANSACTION:
         _check_transaction(message)
-    if kind is MessageType.PRIORITY or names.PRIORITY in message.properties:
+    if kind is _PRIORITY or names.PRIORITY in message.properties:
         _check_priority(message.properties.get(names.PRIORITY, ""))
-    if kind is MessageType.LITE:
+    if kind is _LITE:
         check_lite_topic(message.properties.get(names.LITE_TOPIC, ""))
-    if kind is not MessageType.FIFO:
+    if kind is not _FIFO:
         return
     group = message.properties.get(names.MESSAGE_GROUP, "")
     if not group.strip() or _CONTROL(group) or _size_bytes((group,)) > MAX_MESSAGE_GROUP_BYTES:

@@ -28,6 +28,7 @@ from millstream.broker.queues import Queues
 from millstream.broker.reader import Reader
 from millstream.broker.redrive import Redriver
 from millstream.broker.redriven import RedrivenTable
+from millstream.broker.request_modes import RequestModes
 from millstream.broker.retries import Retries
 from millstream.broker.saved_transactions import SavedTransactions
 from millstream.broker.sender import Sender
@@ -118,6 +119,7 @@ class Broker:
         self.statistics = Statistics()
         self.traffic = Traffic(self.statistics, self.clock)
         self._redriven = RedrivenTable(Snapshot(config / "redriven.json"))
+        self.request_modes = RequestModes(Snapshot(config / "request_modes.json"))
         self.member_sources: list[MemberSource] = []
         """Asked for the members of a group that the broker does not know itself, as those of a proxy."""
         self.locks = QueueLocks()
@@ -149,6 +151,7 @@ class Broker:
         self.permission.load()
         self._offsets.load(self._end_of)
         self._redriven.load(self._end_of)
+        self.request_modes.load()
         self._appender = Appender(self.store)
         opened.push_async_callback(self._appender.close)
         await self._start_timers()
@@ -370,6 +373,7 @@ class Broker:
         self._popper.forget(topic=name)
         self._sender.forget(name)
         self.statistics.forget_topic(name)
+        self.request_modes.forget(topic=name)
         self.dead_letters.forget(name)
         self.store.delete_topic(name)
         self.polls.wake_topic(name)
@@ -381,6 +385,7 @@ class Broker:
         self._offsets.save()
         self._popper.forget(group=name)
         self.statistics.forget_group(name)
+        self.request_modes.forget(group=name)
 
 
 def _store_host(advertised: Address, options: StoreOptions) -> Address:

@@ -30,7 +30,7 @@ _ENTRIES_PER_LOOK = 512
 """Index entries read at one go where a filter may pass over many of them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Dead:
     """A delivery whose message has no attempt left, and the ledger that it is to leave."""
 

@@ -31,6 +31,10 @@ __all__ = ["Sender"]
 _DETOURS = frozenset((MessageType.DELAY, MessageType.TRANSACTION))
 _DELAYED = frozenset((MessageType.DELAY, MessageType.MIXED))
 _TRANSACTIONAL = frozenset((MessageType.TRANSACTION, MessageType.MIXED))
+_PLAIN = frozenset(MessageType) - _DELAYED - _TRANSACTIONAL - {MessageType.LITE}
+"""Types of topics whose messages are stored as they are."""
+# At hand, because in Python 3.11 the way from an enum's class to a member runs in Python.
+_LITE, _FIFO, _PRIORITY = MessageType.LITE, MessageType.FIFO, MessageType.PRIORITY
 
 _hash_code = lru_cache(maxsize=4096)(java_hash_code)
 """Message groups repeat."""
@@ -50,6 +54,11 @@ class Sender:
     broker_name: str
     statistics: Statistics = field(default_factory=Statistics)
     _turns: dict[str, int] = field(default_factory=dict)
+    _id_prefix: str = field(init=False)
+    """What all offset message ids of the broker begin with, before the log offset's 16 digits."""
+
+    def __post_init__(self) -> None:
+        self._id_prefix = offset_message_id(self.store_host, 0)[:-16]
 
     async def send(self, messages: Sequence[OutgoingMessage]) -> list[SendReceipt]:
         """Store messages of one topic, all or none, in their order where they share a queue."""
@@ -57,7 +66,8 @@ class Sender:
             raise MessageRefused("MESSAGE_MALFORMED", "A send has no message.")
         topic = self.topics.get(messages[0].topic)
         check_messages(messages, topic)
-        if topic.message_type is MessageType.LITE:
+        kind = topic.message_type
+        if kind is _LITE:
             lite_topics = {message.properties[properties.LITE_TOPIC] for message in messages}
             await self.lite_expiry.departed({lite_queue(topic.name, lite_topic) for lite_topic in lite_topics})
         turn = self._turns.get(topic.name, 0)
@@ -69,22 +79,22 @@ class Sender:
             pending.append(record)
             due.append(due_ms)
         appended = await self.appender.append_many(pending)
-        if topic.message_type in _TRANSACTIONAL:
+        if kind in _TRANSACTIONAL:
             for record, place in zip(pending, appended, strict=True):
                 if record.message.topic == HALF_TOPIC:
                     self.transactions.note(record.message, place)
         self.statistics.stored(topic, pending, appended)
-        id_prefix = _id_prefix(self.store_host)
+        # By position: names cost as much as the values, and there is one for every message.
         return [
             SendReceipt(
-                message_id=record.message.properties.get(properties.UNIQUE_KEY, ""),
-                offset_message_id=f"{id_prefix}{place.log_offset:016X}",
-                queue_id=record.queue_id,
-                queue_offset=place.queue_offset,
-                log_offset=place.log_offset,
-                store_timestamp_ms=place.store_timestamp_ms,
-                broker_name=self.broker_name,
-                due_ms=due_ms,
+                record.message.properties.get(properties.UNIQUE_KEY, ""),
+                f"{self._id_prefix}{place.log_offset:016X}",
+                record.queue_id,
+                place.queue_offset,
+                place.log_offset,
+                place.store_timestamp_ms,
+                self.broker_name,
+                due_ms,
             )
             for record, place, due_ms in zip(pending, appended, due, strict=True)
         ]
@@ -110,14 +120,17 @@ class Sender:
             # The broker's own mark on a message that is sent on: a start would take it for a delivery.
             kept = {name: value for name, value in message.properties.items() if name != properties.TIMER_OF}
             message = replace(message, properties=kept)
-        if topic.message_type in _TRANSACTIONAL and type_of(message) is MessageType.TRANSACTION:
+        kind = topic.message_type
+        if kind in _PLAIN:
+            return PendingRecord(message, queue_id, message.message_count if topic.holds_batches else None), None
+        if kind in _TRANSACTIONAL and type_of(message) is MessageType.TRANSACTION:
             self.transactions.check_room()
             return PendingRecord(half(message, queue_id), 0), None
-        if topic.message_type is MessageType.LITE:
+        if kind is _LITE:
             lite_topics, lite_topic = self.lite_expiry.lite_topics, message.properties[properties.LITE_TOPIC]
             name = lite_topics.write(topic.name, lite_topic, self.clock.now_ms())
             return PendingRecord(replace(message, topic=name), 0), None
-        if topic.message_type in _DELAYED:
+        if kind in _DELAYED:
             now_ms = self.clock.now_ms()
             due_ms = due_ms_of(message.properties, now_ms)
             if due_ms is not None and due_ms > now_ms:
@@ -132,22 +145,17 @@ class Sender:
         self._turns.pop(topic, None)
 
 
-@lru_cache(maxsize=8)
-def _id_prefix(store_host: Address) -> str:
-    """What all offset message ids of a broker begin with, before the log offset's 16 digits."""
-    return offset_message_id(store_host, 0)[:-16]
-
-
 def _queue_of(message: OutgoingMessage, shared_queue: int, topic: TopicConfig) -> int:
     """The queue that the sender asked for, else the one of its message group, else the call's.
 
     In a FIFO topic the message group goes first: a group has one queue, whatever rule its senders' libraries have.
     In a PRIORITY topic the priority is the queue's number; those beyond the last queue share it.
     """
-    if topic.message_type is MessageType.PRIORITY:
+    kind = topic.message_type
+    if kind is _PRIORITY:
         return min(int(message.properties[properties.PRIORITY]), topic.write_queues - 1)
     group = message.properties.get(properties.MESSAGE_GROUP)
-    is_bound = group is not None and topic.message_type is MessageType.FIFO
+    is_bound = group is not None and kind is _FIFO
     if message.queue_id is not None and not is_bound:
         return message.queue_id
     return shared_queue if group is None else _hash_code(group) % topic.write_queues

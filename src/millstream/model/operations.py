@@ -2,6 +2,8 @@
 
 Adapters build them, the processor passes them on, a backend (local or over remoting) answers them. Refusals are
 raised as `millstream.model.errors.Refused`; a result never carries an error code. Times are milliseconds.
+
+Those that every message needs are not frozen, as in `message`; nobody changes them.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SendReceipt:
     """Where one message was stored; it is acknowledged at the broker's ack level."""
 
@@ -90,7 +92,7 @@ class PullResult:
     records: tuple[bytes | memoryview, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PopRequest:
     """Take messages out of sight for `invisible_ms`. `queue_id` None takes from all queues of the topic.
 
@@ -109,7 +111,7 @@ class PopRequest:
     client_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PoppedMessage:
     """One delivery: the message, its handle, and which delivery this is (1 is the first)."""
 
@@ -118,7 +120,7 @@ class PoppedMessage:
     delivery_attempt: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AckRequest:
     """Say that one delivery was consumed. Acknowledging twice is no error."""
 
@@ -127,7 +129,7 @@ class AckRequest:
     handle: ReceiptHandle
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ChangeInvisibleRequest:
     """Make a delivery visible `invisible_ms` from now; the old handle becomes invalid.
 

@@ -12,7 +12,7 @@ MAX_RECEIVE_MESSAGES = 32
 """Messages of one receive at most; larger wishes are cut."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Receive:
     """A wish for messages. `invisible_ms` None asks the proxy to keep them out of sight while the client lives."""
 

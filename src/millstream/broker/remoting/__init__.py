@@ -5,6 +5,7 @@ from __future__ import annotations
 from millstream.broker.broker import Broker
 from millstream.broker.remoting.access import access_handlers
 from millstream.broker.remoting.administration import AdministrationHandlers
+from millstream.broker.remoting.assignment import AssignmentHandlers, QueueSource
 from millstream.broker.remoting.bulk import BulkHandlers
 from millstream.broker.remoting.clients import ClientHandlers, ConsumerRegistry
 from millstream.broker.remoting.dead_letters import DeadLetterHandlers
@@ -29,10 +30,12 @@ def broker_handlers(
     guard: Guard | None = None,
     consumers: ConsumerRegistry | None = None,
     producers: ProducerRegistry | None = None,
+    queues: QueueSource | None = None,
 ) -> dict[int, Handler]:
     """The handlers of a broker's port, by request code; for one started broker. `guard` is its access control.
 
-    `consumers` and `producers` are those who are there, for others to look at as well.
+    `consumers` and `producers` are those who are there, for others to look at as well. `queues` knows the
+    queues of all brokers, where there are others.
     """
     consumers = consumers or ConsumerRegistry()
     producers = producers or ProducerRegistry()
@@ -48,6 +51,7 @@ def broker_handlers(
     locks = LockHandlers(broker)
     pop = PopHandlers(broker)
     returns = ReturnHandlers(broker, consumers)
+    assignment = AssignmentHandlers(broker, consumers, queues)
     consumers.on_leave.append(broker.locks.release)
     return {
         **access_handlers(guard),
@@ -98,4 +102,6 @@ def broker_handlers(
         RequestCode.GET_TOPIC_CONFIG: administration.topic,
         RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: administration.own_topics,
         RequestCode.CONSUMER_SEND_MSG_BACK: returns.send_back,
+        RequestCode.QUERY_ASSIGNMENT: assignment.query,
+        RequestCode.SET_MESSAGE_REQUEST_MODE: assignment.set_mode,
     }

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from millstream.protocol.remoting.assignment import AssignmentQuery, RequestModeBody
 from millstream.protocol.remoting.batch_acks import decode_batch_ack
 from millstream.protocol.remoting.bodies import CheckClientBody, HeartbeatData, TopicConfigList, decode_body
 from millstream.protocol.remoting.codes import RequestCode
@@ -121,6 +122,16 @@ def _deliveries(command: RemotingCommand) -> Iterable[Wish]:
         yield Wish.read(topic)
 
 
+def _assignment(command: RemotingCommand) -> Iterable[Wish]:
+    asked = decode_body(AssignmentQuery, command.body)
+    yield Wish.consume(asked.consumer_group)
+    yield Wish.read(asked_topic(asked.consumer_group, asked.topic))
+
+
+def _request_mode(command: RemotingCommand) -> Iterable[Wish]:
+    yield Wish(Resource.group(decode_body(RequestModeBody, command.body).consumer_group), (Action.UPDATE,))
+
+
 BROKER_NEEDS: Final[dict[int, Needs]] = {
     RequestCode.SEND_MESSAGE: _publish("topic"),
     RequestCode.SEND_MESSAGE_V2: _publish("b"),
@@ -169,5 +180,7 @@ BROKER_NEEDS: Final[dict[int, Needs]] = {
     RequestCode.NOTIFICATION: reader(Action.SUB),
     RequestCode.POLLING_INFO: reader(*_READ),
     RequestCode.CONSUMER_SEND_MSG_BACK: _send_back,
+    RequestCode.QUERY_ASSIGNMENT: _assignment,
+    RequestCode.SET_MESSAGE_REQUEST_MODE: _request_mode,
 }
 """Request code -> what it needs. The codes about users and policies have no row: they are for super users."""

@@ -1,0 +1,43 @@
+"""How groups get their messages, over restarts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from broker_bench import running
+
+from millstream.broker import request_modes
+from millstream.broker.request_modes import PULLS, RequestKind, RequestMode, RequestModes
+from millstream.model.errors import NameRefused
+from millstream.model.group import GroupConfig
+from millstream.model.topic import TopicConfig
+from millstream.store.snapshot import Snapshot
+
+POPS = RequestMode(RequestKind.POP, 2)
+
+
+async def test_a_mode_is_there_after_a_restart_and_goes_with_its_topic_or_group(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        for name in ("t", "u"):
+            broker.topics.create(TopicConfig(name))
+            broker.request_modes.put(name, "g", POPS)
+        broker.groups.create(GroupConfig("g"))
+        assert broker.request_modes.get("t", "h") == PULLS
+    async with running(tmp_path) as broker:
+        assert broker.request_modes.get("t", "g") == POPS
+        broker.topics.delete("t")
+        assert (broker.request_modes.get("t", "g"), broker.request_modes.get("u", "g")) == (PULLS, POPS)
+        broker.groups.delete("g")
+        assert broker.request_modes.get("u", "g") == PULLS
+    async with running(tmp_path) as broker:
+        assert broker.request_modes.get("u", "g") == PULLS
+
+
+def test_a_mode_over_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_modes, "MAX_REQUEST_MODES", 1)
+    modes = RequestModes(Snapshot(tmp_path / "modes.json"))
+    modes.put("t", "g", POPS)
+    modes.put("t", "g", PULLS)
+    with pytest.raises(NameRefused, match="limit"):
+        modes.put("t", "h", POPS)
