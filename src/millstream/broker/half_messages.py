@@ -11,7 +11,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Final
 
-from millstream.broker.detour import REAL_TOPIC, brought_back, put_aside
+from millstream.broker.detour import REAL_QUEUE, REAL_TOPIC, brought_back, put_aside
 from millstream.model import properties as names
 from millstream.model.message import OutgoingMessage, StoredMessage, SystemFlag
 from millstream.model.transaction import RECOVERY_TIME_S
@@ -123,5 +123,7 @@ def settles(message: StoredMessage) -> bool:
 
 
 def shown_to_producer(message: StoredMessage) -> StoredMessage:
-    """A half message under the name of the topic that its producer sent it to."""
-    return replace(message, topic=message.properties.get(REAL_TOPIC, message.topic))
+    """A half message in the topic and queue that its producer sent it to, still at its offset of the half topic."""
+    queue = message.properties.get(REAL_QUEUE, "")
+    queue_id = int(queue) if queue.isdecimal() else message.queue_id
+    return replace(message, topic=message.properties.get(REAL_TOPIC, message.topic), queue_id=queue_id)

@@ -183,6 +183,11 @@ class Transactions:
             await asyncio.shield(self._settle(halves, resolution is Resolution.COMMIT))
             self._statistics.ended(topic, resolution, self._clock.now_ms() - halves[0].store_timestamp_ms)
 
+    def half_at(self, queue_offset: int, log_offset: int) -> StoredMessage | None:
+        """The half message at that place, in the topic that it was sent to, ended or not; None if it is none."""
+        half = self._reader.message_at(HALF_TOPIC, 0, queue_offset) if queue_offset >= 0 else None
+        return shown_to_producer(half) if half is not None and half.log_offset == log_offset else None
+
     def _find(self, topic: str, message_id: str) -> list[StoredMessage]:
         """The half messages of a transaction that has not ended."""
         while self._take_new():

@@ -24,6 +24,7 @@ from millstream.model.group import GroupConfig, check_group_name, is_tool_group
 from millstream.model.lite import LiteSync
 from millstream.model.message import StoredMessage
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest, SendReceipt
+from millstream.model.properties import PRODUCER_GROUP
 from millstream.model.recall import RecallHandle
 from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import check_topic_name, is_system_topic
@@ -219,7 +220,13 @@ class Processor:
             self._tracer.ended_transaction(topic, transaction_id, resolution, was_asked=was_asked)
 
     def _ask_a_producer(self, question: RecoverOrphanedTransaction) -> bool:
-        """Whether one of the producers of the topic will be asked; they take turns."""
+        """Whether one of the producers of the topic will be asked; they take turns.
+
+        Of those that speak gRPC the topic is the producer group; a message of another group is not theirs.
+        """
+        message = question.message
+        if message.properties.get(PRODUCER_GROUP, message.topic) != message.topic:
+            return False
         self._turn += 1
         producers = self.clients.producers(question.message.topic)
         start = self._turn % max(len(producers), 1)

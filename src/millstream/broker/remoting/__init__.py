@@ -18,6 +18,7 @@ from millstream.broker.remoting.pulling import PullHandlers
 from millstream.broker.remoting.returning import ReturnHandlers
 from millstream.broker.remoting.searching import SearchHandlers
 from millstream.broker.remoting.sending import SendHandlers
+from millstream.broker.remoting.transactions import TransactionHandlers
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.security.guard import Guard
 from millstream.transport.remoting_server import Handler
@@ -51,6 +52,8 @@ def broker_handlers(
     locks = LockHandlers(broker)
     pop = PopHandlers(broker)
     returns = ReturnHandlers(broker, consumers)
+    transactions = TransactionHandlers(broker, producers)
+    broker.transactions.on_check.append(transactions.ask)
     assignment = AssignmentHandlers(broker, consumers, queues)
     consumers.on_leave.append(broker.locks.release)
     return {
@@ -104,4 +107,5 @@ def broker_handlers(
         RequestCode.CONSUMER_SEND_MSG_BACK: returns.send_back,
         RequestCode.QUERY_ASSIGNMENT: assignment.query,
         RequestCode.SET_MESSAGE_REQUEST_MODE: assignment.set_mode,
+        RequestCode.END_TRANSACTION: transactions.end,
     }

@@ -132,6 +132,13 @@ def _request_mode(command: RemotingCommand) -> Iterable[Wish]:
     yield Wish(Resource.group(decode_body(RequestModeBody, command.body).consumer_group), (Action.UPDATE,))
 
 
+def _end_transaction(command: RemotingCommand) -> Iterable[Wish]:
+    """Older clients do not name the topic: they show that the message is theirs by its place and producer group."""
+    topic = command.ext.get("topic")
+    if topic:
+        yield Wish.publish(topic)
+
+
 BROKER_NEEDS: Final[dict[int, Needs]] = {
     RequestCode.SEND_MESSAGE: _publish("topic"),
     RequestCode.SEND_MESSAGE_V2: _publish("b"),
@@ -182,5 +189,6 @@ BROKER_NEEDS: Final[dict[int, Needs]] = {
     RequestCode.CONSUMER_SEND_MSG_BACK: _send_back,
     RequestCode.QUERY_ASSIGNMENT: _assignment,
     RequestCode.SET_MESSAGE_REQUEST_MODE: _request_mode,
+    RequestCode.END_TRANSACTION: _end_transaction,
 }
 """Request code -> what it needs. The codes about users and policies have no row: they are for super users."""

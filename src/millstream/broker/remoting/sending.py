@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -13,7 +13,7 @@ from millstream.broker.topics import RETRY_PREFIX
 from millstream.model.errors import MessageRefused
 from millstream.model.message import OutgoingMessage, SystemFlag
 from millstream.model.operations import SendReceipt
-from millstream.model.properties import TRANSACTION, UNIQUE_KEY, decode_properties
+from millstream.model.properties import PRODUCER_GROUP, TRANSACTION, UNIQUE_KEY, decode_properties
 from millstream.model.recall import RecallHandle
 from millstream.model.topic import MessageType
 from millstream.protocol.batches import BATCH_FLAGS
@@ -32,6 +32,8 @@ _INT32_LIMIT = 1 << 31
 _TRANSACTION_FLAGS = int(SystemFlag.TRANSACTION_ROLLBACK)
 """Both bits: prepared, commit and rollback."""
 
+_PREPARED = int(SystemFlag.TRANSACTION_PREPARED)
+
 
 @dataclass(frozen=True, slots=True)
 class _Names:
@@ -46,12 +48,14 @@ class _Names:
     reconsume_times: str
     batch: str
     max_reconsume_times: str
+    producer_group: str
 
 
 _LONG: Final = _Names(
-    "topic", "queueId", "sysFlag", "bornTimestamp", "flag", "properties", "reconsumeTimes", "batch", "maxReconsumeTimes"
-)
-_SHORT: Final = _Names("b", "e", "f", "g", "h", "i", "j", "m", "l")
+    "topic", "queueId", "sysFlag", "bornTimestamp", "flag", "properties", "reconsumeTimes", "batch",
+    "maxReconsumeTimes", "producerGroup",
+)  # fmt: skip
+_SHORT: Final = _Names("b", "e", "f", "g", "h", "i", "j", "m", "l", "a")
 
 
 class SendHandlers:
@@ -74,12 +78,15 @@ class SendHandlers:
         first = _message(command, connection, names)
         if first.topic.startswith(RETRY_PREFIX):
             return self._send_returned(command, first, names, is_batch)
-        _check_no_transaction(first.properties, int(first.system_flag))
+        system_flag = int(first.system_flag)
+        if system_flag & _TRANSACTION_FLAGS or TRANSACTION in first.properties:
+            _prepare(first.properties, system_flag, command.ext.get(names.producer_group, ""))
         if not is_batch:
             return self._gathering.add(first, partial(_answer, command, first.topic))
         items = decode_batch(command.body)
         for _, properties, _ in items:
-            _check_no_transaction(properties)
+            if properties.get(TRANSACTION) == "true":
+                raise MessageRefused("MESSAGE_MALFORMED", "A message of a batch cannot be transactional.")
         if UNIQUE_KEY in first.properties and self._holds_batches(first.topic):
             return self._send_whole(command, first, len(items))
         messages = [
@@ -190,11 +197,14 @@ def _message(command: RemotingCommand, connection: Connection, names: _Names) ->
     )
 
 
-def _check_no_transaction(properties: Mapping[str, str], system_flag: int = 0) -> None:
-    """Refuse a half message: without END_TRANSACTION (37) it could never end, and would be held back for ever."""
-    if system_flag & _TRANSACTION_FLAGS or properties.get(TRANSACTION) == "true":
+def _prepare(properties: dict[str, str], system_flag: int, producer_group: str) -> None:
+    """Check a half message, and note whose it is: who ends it must be of that group."""
+    is_half = properties.get(TRANSACTION) == "true"
+    if system_flag & _TRANSACTION_FLAGS not in (0, _PREPARED if is_half else 0):
         raise MessageRefused(
-            "UNSUPPORTED_FEATURE",
-            "Transactions are not offered on this port.",
-            remedy="Use a gRPC client (RocketMQ 5).",
+            "MESSAGE_MALFORMED",
+            f"The system flag {system_flag} and the property {TRANSACTION} say different things of a transaction.",
+            remedy="Send a half message with TRAN_MSG=true and end it with END_TRANSACTION.",
         )
+    if is_half:
+        properties.setdefault(PRODUCER_GROUP, producer_group)
