@@ -14,9 +14,11 @@ from millstream.broker.groups import GroupRegistry
 from millstream.broker.lite_expiry import LiteExpiry
 from millstream.broker.lite_popper import LitePopper
 from millstream.broker.lite_topics import LiteTopics
+from millstream.broker.logic_queues import LogicQueues
 from millstream.broker.long_poll import MAX_WAITING, MAX_WAITING_PER_KEY, LongPolls
 from millstream.broker.offsets import GroupPosition, OffsetTable
 from millstream.broker.own_topics import own_topics
+from millstream.broker.peers import Peers
 from millstream.broker.permission import BrokerPermission
 from millstream.broker.pop import MAX_IN_FLIGHT
 from millstream.broker.popper import Popper
@@ -31,7 +33,9 @@ from millstream.broker.redriven import RedrivenTable
 from millstream.broker.request_modes import RequestModes
 from millstream.broker.retries import Retries
 from millstream.broker.saved_transactions import SavedTransactions
+from millstream.broker.segments import Segments
 from millstream.broker.sender import Sender
+from millstream.broker.static_topics import StaticTopics
 from millstream.broker.statistics import Statistics
 from millstream.broker.timers import Timers
 from millstream.broker.topics import RETRY_PREFIX, TopicRegistry
@@ -112,6 +116,9 @@ class Broker:
         self._directory = directory
         config = directory / "config"
         self.topics = TopicRegistry(Snapshot(config / "topics.json"))
+        self.static_topics = StaticTopics(Snapshot(config / "static-topics.json"), name)
+        self.peers: Peers | None = None
+        """The other brokers, which hold older parts of queues that moved here; to be given before the start."""
         self.groups = GroupRegistry(Snapshot(config / "groups.json"), auto_create=self.options.auto_create_groups)
         self.permission = BrokerPermission(Snapshot(config / "permission.json"))
         self.polls = LongPolls(per_key=self.options.max_waiting_per_key, total=self.options.max_waiting)
@@ -147,6 +154,7 @@ class Broker:
         self.topics.load()
         if self.options.offer_own_topics:
             self.topics.offer(own_topics(self.name, self.cluster))
+        self.static_topics.load()
         self.groups.load()
         self.permission.load()
         self._offsets.load(self._end_of)
@@ -190,6 +198,7 @@ class Broker:
             self._store_options.store_host,
             self.name,
             self.statistics,
+            self.static_topics,
         )
         dead_letters = DeadLetters(self.topics, self._appender, self.statistics)
         self._lite = LitePopper(
@@ -228,6 +237,10 @@ class Broker:
             self._store_options.store_host,
             self.name,
             self.statistics,
+        )
+        segments = Segments(self.name, self._puller, self._offsets, self.peers)
+        self.logic = LogicQueues(
+            self.topics, self.static_topics, segments, self._popper, self.queues, self.polls, self._appender
         )
         self.dead_letters = Redriver(reader, self._sender, self._redriven)
         self.positions = Positions(self.topics, self.groups, self._offsets, reader, self.polls, self.clock)
@@ -270,12 +283,15 @@ class Broker:
         """Commit or roll back a transaction; see `Transactions.end`."""
         await self.transactions.end(topic, message_id, resolution)
 
-    async def pull(self, request: PullRequest) -> PullResult:
+    async def pull(self, request: PullRequest, *, physical: bool = False) -> PullResult:
         """Read a queue from an offset; see `Puller.pull`. The group is created if it is missing and may be.
 
-        A group that was reset is told once where to go on, as OFFSET_ILLEGAL. Raises GROUP_DISABLED as well.
+        A group that was reset is told once where to go on, as OFFSET_ILLEGAL. Raises GROUP_DISABLED as well. Of a
+        static topic the queue is a logic one, but for `physical`.
         """
         self.groups.ensure_enabled(request.group)
+        if not physical and self.logic.is_static(request.topic):
+            return await self.logic.pull(request)
         moved = self._offsets.take_reset(request.group, request.topic, request.queue_id)
         if moved is not None and moved != request.queue_offset:
             first = self.store.min_offset(request.topic, request.queue_id)
@@ -289,21 +305,21 @@ class Broker:
 
     async def pop(self, request: PopRequest) -> list[PoppedMessage]:
         """Take messages out of sight for a time; [] after `wait_ms` with nothing. See `Popper.pop`."""
-        popped = await self._popper.pop(request)
+        popped = await self.logic.pop(request)
         self.statistics.popped(request.group, request.topic, popped)
         return popped
 
     def ack(self, request: AckRequest) -> None:
         """Consume one delivery; a second time is no error. Raises INVALID_RECEIPT_HANDLE."""
-        self._popper.ack(request)
+        self._popper.ack(self.logic.physical(request))
 
     def change_invisible(self, request: ChangeInvisibleRequest) -> ReceiptHandle:
         """Make a delivery visible later or (0) now; the new handle replaces the old. See `Popper.change_invisible`."""
-        return self._popper.change_invisible(request)
+        return self.logic.told(request, self._popper.change_invisible(self.logic.physical(request)))
 
     async def move_to_dead_letter(self, request: AckRequest) -> None:
         """Move one delivery to `%DLQ%<group>` and consume it. Raises INVALID_RECEIPT_HANDLE, STORE_FAILED."""
-        await self._popper.move_to_dead_letter(request)
+        await self._popper.move_to_dead_letter(self.logic.physical(request))
 
     def sync_lite_subscription(self, request: LiteSync) -> list[tuple[str, str]]:
         """Take over which lite topics a client reads; clients and lite topics that lost each other by it.
@@ -351,7 +367,7 @@ class Broker:
         """
         self.topics.get(topic)
         found = await asyncio.to_thread(self.store.find_by_key, topic, key, begin_ms, end_ms, max_results)
-        return list(found)
+        return self.logic.placed(topic, list(found))
 
     async def store_traces(self, messages: Sequence[OutgoingMessage]) -> None:
         """Store messages of the trace topic, which no client may write. Raises what storing raises."""
@@ -369,6 +385,7 @@ class Broker:
         # On the disk before the topic goes: a new topic of that name must not inherit offsets after a crash.
         self._offsets.forget(topic=name)
         self._offsets.save()
+        self.static_topics.forget(name)
         self._lite_expiry.drop_topic(name)
         self._popper.forget(topic=name)
         self._sender.forget(name)

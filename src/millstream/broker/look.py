@@ -48,16 +48,18 @@ class Look:
     group: GroupConfig
     broker_name: str
     now_ms: int
-    cap: int = MAX_POP_MESSAGES
+    limit: int = MAX_POP_MESSAGES
+    """Messages that it takes at most; not beyond `wanted`."""
     entries_left: int = MAX_SCANNED_ENTRIES
     size_bytes: int = 0
     taken: list[PoppedMessage] = field(default_factory=list)
     dead: list[Dead] = field(default_factory=list)
+    wanted: int = field(init=False)
+    """Messages that the request may have."""
 
-    @property
-    def limit(self) -> int:
-        """Messages that it takes at most."""
-        return min(max(1, self.request.max_messages), self.cap)
+    def __post_init__(self) -> None:
+        self.wanted = min(max(1, self.request.max_messages), MAX_POP_MESSAGES)
+        self.limit = min(self.limit, self.wanted)
 
     @property
     def is_full(self) -> bool:

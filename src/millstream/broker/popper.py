@@ -163,6 +163,10 @@ class Popper:
         queues = topic.read_queues
         if request.queue_id is not None:
             return [request.queue_id]
+        if request.queues:
+            first = self._turns.get((request.group, request.topic), 0) % len(request.queues)
+            self._turns[request.group, request.topic] = first + 1
+            return [*request.queues[first:], *request.queues[:first]]
         if topic.message_type is MessageType.PRIORITY:
             return [*reversed(range(queues))]
         key = (request.group, request.topic)

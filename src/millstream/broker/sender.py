@@ -10,6 +10,7 @@ from millstream.broker.admission import check_again, check_messages, type_of
 from millstream.broker.delay import due_ms_of, undelayed, waiting
 from millstream.broker.half_messages import HALF_TOPIC, half
 from millstream.broker.lite_expiry import LiteExpiry
+from millstream.broker.static_topics import StaticTopics
 from millstream.broker.statistics import Statistics
 from millstream.broker.timers import Timers
 from millstream.broker.topics import TopicRegistry
@@ -19,6 +20,7 @@ from millstream.model.clock import Clock
 from millstream.model.errors import MessageRefused
 from millstream.model.filter import java_hash_code
 from millstream.model.lite import lite_queue
+from millstream.model.logic_queue import TopicMapping
 from millstream.model.message import Address, OutgoingMessage
 from millstream.model.operations import SendReceipt
 from millstream.model.topic import MessageType, TopicConfig
@@ -31,8 +33,6 @@ __all__ = ["Sender"]
 _DETOURS = frozenset((MessageType.DELAY, MessageType.TRANSACTION))
 _DELAYED = frozenset((MessageType.DELAY, MessageType.MIXED))
 _TRANSACTIONAL = frozenset((MessageType.TRANSACTION, MessageType.MIXED))
-_PLAIN = frozenset(MessageType) - _DELAYED - _TRANSACTIONAL - {MessageType.LITE}
-"""Types of topics whose messages are stored as they are."""
 # At hand, because in Python 3.11 the way from an enum's class to a member runs in Python.
 _LITE, _FIFO, _PRIORITY = MessageType.LITE, MessageType.FIFO, MessageType.PRIORITY
 
@@ -53,6 +53,7 @@ class Sender:
     store_host: Address
     broker_name: str
     statistics: Statistics = field(default_factory=Statistics)
+    static_topics: StaticTopics | None = None
     _turns: dict[str, int] = field(default_factory=dict)
     _id_prefix: str = field(init=False)
     """What all offset message ids of the broker begin with, before the log offset's 16 digits."""
@@ -65,6 +66,37 @@ class Sender:
         if not messages:
             raise MessageRefused("MESSAGE_MALFORMED", "A send has no message.")
         topic = self.topics.get(messages[0].topic)
+        mapping = None if self.static_topics is None else self.static_topics.find(topic.name)
+        if mapping is not None:
+            return await self._send_static(messages, topic, mapping)
+        return await self._send(messages, topic, chosen=False)
+
+    async def _send_static(
+        self, messages: Sequence[OutgoingMessage], topic: TopicConfig, mapping: TopicMapping
+    ) -> list[SendReceipt]:
+        """Queues and offsets are logic ones for the sender. The queue that the sender asks for goes first.
+
+        Raises QUEUE_NOT_FOUND, NOT_LEADER_FOR_QUEUE.
+        """
+        assert self.static_topics is not None
+        led = [*mapping.led]
+        turn = self._turns.get(topic.name, 0)
+        shared_queue = led[turn % len(led)] if led else 0
+        queues = [
+            self.static_topics.led(topic.name, _logic_queue_of(message, shared_queue, mapping)) for message in messages
+        ]
+        pairs = zip(messages, queues, strict=True)
+        placed = [replace(message, queue_id=queue.leader.queue_id) for message, queue in pairs]
+        receipts = await self._send(placed, topic, chosen=True)
+        return [
+            replace(receipt, queue_id=queue.number, queue_offset=queue.leader.logic(receipt.queue_offset))
+            for receipt, queue in zip(receipts, queues, strict=True)
+        ]
+
+    async def _send(
+        self, messages: Sequence[OutgoingMessage], topic: TopicConfig, *, chosen: bool
+    ) -> list[SendReceipt]:
+        """`chosen`: each message names the queue that it goes to, whatever its message group."""
         check_messages(messages, topic)
         kind = topic.message_type
         if kind is _LITE:
@@ -75,7 +107,10 @@ class Sender:
         shared_queue = turn % topic.write_queues
         pending, due = [], []
         for message in messages:
-            record, due_ms = self._record(message, _queue_of(message, shared_queue, topic), topic)
+            queue_id = message.queue_id if chosen else None
+            if queue_id is None:
+                queue_id = _queue_of(message, shared_queue, topic)
+            record, due_ms = self._record(message, queue_id, topic)
             pending.append(record)
             due.append(due_ms)
         appended = await self.appender.append_many(pending)
@@ -121,8 +156,6 @@ class Sender:
             kept = {name: value for name, value in message.properties.items() if name != properties.TIMER_OF}
             message = replace(message, properties=kept)
         kind = topic.message_type
-        if kind in _PLAIN:
-            return PendingRecord(message, queue_id, message.message_count if topic.holds_batches else None), None
         if kind in _TRANSACTIONAL and type_of(message) is MessageType.TRANSACTION:
             self.transactions.check_room()
             return PendingRecord(half(message, queue_id), 0), None
@@ -143,6 +176,23 @@ class Sender:
     def forget(self, topic: str) -> None:
         """Drop what is held here of a deleted topic."""
         self._turns.pop(topic, None)
+
+
+@lru_cache(maxsize=8)
+def _id_prefix(store_host: Address) -> str:
+    """What all offset message ids of a broker begin with, before the log offset's 16 digits."""
+    return offset_message_id(store_host, 0)[:-16]
+
+
+def _logic_queue_of(message: OutgoingMessage, shared_queue: int, mapping: TopicMapping) -> int:
+    """The logic queue that the sender asked for, else the one of its message group, else the call's.
+
+    Unlike in other topics the sender goes first: this broker could not store for another broker's queue.
+    """
+    if message.queue_id is not None:
+        return message.queue_id
+    group = message.properties.get(properties.MESSAGE_GROUP)
+    return shared_queue if group is None else _hash_code(group) % mapping.total_queues
 
 
 def _queue_of(message: OutgoingMessage, shared_queue: int, topic: TopicConfig) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from millstream.broker.document import Document, SavedDocument
 from millstream.model.errors import NameRefused
@@ -130,6 +131,25 @@ class TopicRegistry:
         self._replace({**self._topics, topic.name: topic})
         self._announce(topic.name, topic)
         return True
+
+    def put_static(self, topic: TopicConfig) -> None:
+        """Add or change a static topic; this broker may have no queue of it. Raises ILLEGAL_TOPIC, TOO_MANY_REQUESTS.
+
+        Queues that are there stay: their messages are part of logic queues.
+        """
+        check_topic_name(topic.name)
+        check_attributes(topic)
+        present = self._topics.get(topic.name)
+        if is_system_topic(topic.name) or max(topic.read_queues, topic.write_queues) > MAX_QUEUES:
+            raise NameRefused("ILLEGAL_TOPIC", f"{topic.name!r} cannot be static with {topic.queues} queues.")
+        if present is None and len(self._topics) >= MAX_TOPICS:
+            raise NameRefused("TOO_MANY_REQUESTS", f"The broker has {MAX_TOPICS} topics, which is its limit.")
+        if present is not None:
+            read, write = max(topic.read_queues, present.read_queues), max(topic.write_queues, present.write_queues)
+            topic = replace(topic, read_queues=read, write_queues=write)
+        if topic != present:
+            self._replace({**self._topics, topic.name: topic})
+            self._announce(topic.name, topic)
 
     def delete(self, name: str) -> None:
         """Remove a topic and all that belongs to it. Raises TOPIC_NOT_FOUND, ILLEGAL_TOPIC."""

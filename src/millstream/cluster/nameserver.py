@@ -7,11 +7,21 @@ RocketMQ 5.3's RouteInfoManager (facts only).
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec import UNSET
+
 from millstream.model.topic import Permission, TopicConfig
-from millstream.protocol.remoting.bodies import BrokerData, ClusterInfo, DataVersion, QueueData, TopicRouteData
+from millstream.protocol.remoting.bodies import (
+    BrokerData,
+    ClusterInfo,
+    DataVersion,
+    QueueData,
+    TopicMappingInfo,
+    TopicRouteData,
+)
 
 __all__ = ["LEASE_S", "MASTER_ID", "MAX_BROKERS", "BrokerRegistration", "RouteRegistry"]
 
@@ -35,6 +45,8 @@ class BrokerRegistration:
     topics: tuple[TopicConfig, ...] = ()
     broker_id: int = MASTER_ID
     data_version: DataVersion | None = None
+    mappings: Mapping[str, TopicMappingInfo] = field(default_factory=dict)
+    """By the name of the static topic, what the broker says of its logic queues."""
 
 
 @dataclass(slots=True)
@@ -48,6 +60,7 @@ class _Broker:
     data_versions: dict[int, DataVersion] = field(default_factory=dict)
     is_writable: bool = True
     """Whether tools have not taken the permission to write from its queues in the routes told here."""
+    mappings: dict[str, TopicMappingInfo] = field(default_factory=dict)
 
 
 class RouteRegistry:
@@ -84,6 +97,7 @@ class RouteRegistry:
         if registration.broker_id == min(broker.addresses):
             told = {topic.name: topic for topic in registration.topics}
             broker.topics = told if whole else broker.topics | told
+            broker.mappings = dict(registration.mappings)
         return True
 
     def update_topic(self, broker_name: str, name: str, topic: TopicConfig | None) -> None:
@@ -95,6 +109,16 @@ class RouteRegistry:
             broker.topics.pop(name, None)
         else:
             broker.topics[name] = topic
+
+    def update_mapping(self, broker_name: str, topic: str, info: TopicMappingInfo | None) -> None:
+        """The logic queues of a registered broker have changed, or (None) are gone with their topic."""
+        broker = self._brokers.get(broker_name)
+        if broker is None:
+            return
+        if info is None:
+            broker.mappings.pop(topic, None)
+        else:
+            broker.mappings[topic] = info
 
     def unregister(self, broker_name: str, broker_id: int = MASTER_ID) -> None:
         """Forget one broker; no error if it is not known."""
@@ -127,6 +151,7 @@ class RouteRegistry:
         """Forget a topic until a broker registers it again."""
         for broker in self._brokers.values():
             broker.topics.pop(name, None)
+            broker.mappings.pop(name, None)
 
     def route(self, topic: str) -> TopicRouteData | None:
         """The brokers that hold the topic, by name; None if there is none."""
@@ -134,7 +159,9 @@ class RouteRegistry:
         if not holders:
             return None
         queues = [_queue_data(name, broker.topics[topic], broker.is_writable) for name, broker in holders]
-        return TopicRouteData([_broker_data(name, broker) for name, broker in holders], queues)
+        mappings = {name: broker.mappings[topic] for name, broker in holders if topic in broker.mappings}
+        brokers = [_broker_data(name, broker) for name, broker in holders]
+        return TopicRouteData(brokers, queues, topic_queue_mapping_by_broker=mappings or UNSET)
 
     def topics(self, cluster: str | None = None) -> list[str]:
         """The names of all topics, or of those of one cluster, sorted."""

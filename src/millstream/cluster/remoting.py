@@ -92,6 +92,7 @@ class _Handlers:
             topics=tuple(topics_of(body.topic_config_serialize_wrapper)),
             broker_id=integer(ext, "brokerId"),
             data_version=data_version_of(body.topic_config_serialize_wrapper.data_version),
+            mappings=body.topic_config_serialize_wrapper.topic_queue_mapping_info_map,
         )
         whole = ext.get(WHOLE_FIELD) == "true"
         self._warn_of_another(registration, connection)

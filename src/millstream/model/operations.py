@@ -94,7 +94,7 @@ class PullResult:
 
 @dataclass(slots=True)
 class PopRequest:
-    """Take messages out of sight for `invisible_ms`. `queue_id` None takes from all queues of the topic.
+    """Take messages out of sight for `invisible_ms`. `queue_id` None takes from `queues`, or from all of the topic.
 
     `attempt_id` repeats a FIFO receive that failed on the way. `max_messages` 32 at most. From a topic of type LITE
     `client_id` gets messages of the lite topics that it subscribed to.
@@ -109,6 +109,7 @@ class PopRequest:
     wait_ms: int = 0
     attempt_id: str = ""
     client_id: str = ""
+    queues: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)

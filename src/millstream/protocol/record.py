@@ -28,6 +28,7 @@ from millstream.model.errors import StoreError
 from millstream.model.message import Address, OutgoingMessage, StoredMessage, SystemFlag
 from millstream.model.properties import MAX_STORED_BYTES, decode_properties, encode_properties
 from millstream.protocol.checksum import body_crc32, joined_crc32
+from millstream.protocol.record_checksum import CHECKSUM_BYTES, checksum_property, ends_with_checksum
 
 __all__ = [
     "MAGIC_BLANK",
@@ -60,9 +61,6 @@ _SIZE_BYTES = 4
 _TAG = re.compile(rb"\x02TAGS\x01([^\x02]*)")
 _INNER_NUMBER = re.compile(rb"\x02INNER_NUM\x01(\d{1,9})\x02")
 _CHECKSUM = "__CRC32#"
-_CHECKSUM_START = b"__CRC32#\x01"
-_CHECKSUM_DIGITS = 10
-_CHECKSUM_BYTES = len(_CHECKSUM_START) + _CHECKSUM_DIGITS + 1
 _CRC_MASK = 0x7FFFFFFF
 
 MAX_PROPERTIES_BYTES = MAX_STORED_BYTES
@@ -165,7 +163,7 @@ class RecordEncoder:
             self._topic = message.topic
             self._magic, self._topic_field = _topic_field(message.topic)
         body, topic = message.body, self._topic_field
-        properties_bytes = len(properties) + _CHECKSUM_BYTES
+        properties_bytes = len(properties) + CHECKSUM_BYTES
         flag = message.system_flag
         is_large = len(body) >= _LARGE_BODY_BYTES
         body_crc = body_crc32(message) if is_large else crc32(body)
@@ -189,10 +187,10 @@ class RecordEncoder:
         if is_large:
             end = b"".join((topic, properties_bytes.to_bytes(2, "big"), properties))
             crc = crc32(end, joined_crc32(crc32(head), body_crc, len(body)))
-            return b"".join((head, body, end, _checksum_property(crc)))
+            return b"".join((head, body, end, checksum_property(crc)))
         # Joined once and checked once: a checksum of each part would cost more than a copy of a small body.
         record = b"".join((head, body, topic, properties_bytes.to_bytes(2, "big"), properties))
-        return record + _checksum_property(crc32(record))
+        return record + checksum_property(crc32(record))
 
     def _take_born_host(self, born_host: Address) -> None:
         self._born_host = born_host
@@ -214,11 +212,6 @@ def encode_record(
     """One record; see `RecordEncoder.encode`."""
     encoder = RecordEncoder(store_timestamp_ms, store_host)
     return encoder.encode(message, queue_id, queue_offset, log_offset)
-
-
-def _checksum_property(crc: int) -> bytes:
-    # Written backward as a whole, because the digits stand lowest first.
-    return (b"\x02%010d\x01#23CRC__" % (crc & _CRC_MASK))[::-1]
 
 
 def _damaged(log_offset: int, why: str) -> StoreError:
@@ -267,8 +260,7 @@ def decode_record(record: bytes | memoryview, *, verify: bool = True) -> StoredM
     if verify and crc32(body) & _CRC_MASK != crc:
         raise _damaged(log_offset, "the body fails its checksum")
     properties.pop(_CHECKSUM, None)
-    has_checksum = bytes(view[-_CHECKSUM_BYTES : -_CHECKSUM_DIGITS - 1]) == _CHECKSUM_START
-    if verify and has_checksum and not _passes_checksum(view):
+    if verify and ends_with_checksum(view) and not _passes_checksum(view):
         raise _damaged(log_offset, "the record fails its checksum")
     return StoredMessage(
         topic=topic,
@@ -289,8 +281,8 @@ def decode_record(record: bytes | memoryview, *, verify: bool = True) -> StoredM
 
 
 def _passes_checksum(record: memoryview) -> bool:
-    start = len(record) - _CHECKSUM_BYTES
-    return bytes(record[start:]) == _checksum_property(crc32(record[:start]))
+    start = len(record) - CHECKSUM_BYTES
+    return bytes(record[start:]) == checksum_property(crc32(record[:start]))
 
 
 def verify_record(record: bytes | memoryview) -> bool:

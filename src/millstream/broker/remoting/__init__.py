@@ -18,6 +18,7 @@ from millstream.broker.remoting.pulling import PullHandlers
 from millstream.broker.remoting.returning import ReturnHandlers
 from millstream.broker.remoting.searching import SearchHandlers
 from millstream.broker.remoting.sending import SendHandlers
+from millstream.broker.remoting.static_topics import static_topic_handlers
 from millstream.broker.remoting.transactions import TransactionHandlers
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.security.guard import Guard
@@ -56,7 +57,7 @@ def broker_handlers(
     broker.transactions.on_check.append(transactions.ask)
     assignment = AssignmentHandlers(broker, consumers, queues)
     consumers.on_leave.append(broker.locks.release)
-    return {
+    handlers: dict[int, Handler] = {
         **access_handlers(guard),
         RequestCode.SEND_MESSAGE: send.send,
         RequestCode.SEND_MESSAGE_V2: send.send_v2,
@@ -109,3 +110,4 @@ def broker_handlers(
         RequestCode.SET_MESSAGE_REQUEST_MODE: assignment.set_mode,
         RequestCode.END_TRANSACTION: transactions.end,
     }
+    return {**handlers, **static_topic_handlers(broker, handlers)}

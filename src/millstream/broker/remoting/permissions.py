@@ -190,5 +190,8 @@ BROKER_NEEDS: Final[dict[int, Needs]] = {
     RequestCode.QUERY_ASSIGNMENT: _assignment,
     RequestCode.SET_MESSAGE_REQUEST_MODE: _request_mode,
     RequestCode.END_TRANSACTION: _end_transaction,
+    RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: topic_field("topic", Action.CREATE),
+    RequestCode.GET_TOPIC_CONFIG: topic_field("topic", *_READ),
+    RequestCode.SEGMENT_POP: reader(Action.SUB),
 }
 """Request code -> what it needs. The codes about users and policies have no row: they are for super users."""

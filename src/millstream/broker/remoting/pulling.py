@@ -64,7 +64,8 @@ class PullHandlers:
         return self._answer(command, request)
 
     async def _answer(self, command: RemotingCommand, request: PullRequest) -> RemotingCommand:
-        return pull_answer(command, await self._broker.pull(request))
+        physical = command.ext.get("lo") == "false"
+        return pull_answer(command, await self._broker.pull(request, physical=physical))
 
 
 def pull_answer(command: RemotingCommand, result: PullResult) -> RemotingCommand:

@@ -37,6 +37,7 @@ __all__ = [
     "TopicConfigList",
     "TopicConfigTable",
     "TopicList",
+    "TopicMappingInfo",
     "TopicRouteData",
     "decode_body",
     "decode_topic_statistics",
@@ -70,13 +71,26 @@ class BrokerData(CamelBody):
     enable_acting_master: bool = False
 
 
+class TopicMappingInfo(CamelBody):
+    """What a broker says of a static topic: which logic queues it stores (`curr_id_map`), by its own queues."""
+
+    topic: str = ""
+    scope: str = ""
+    total_queues: int = 0
+    bname: str = ""
+    epoch: int = 0
+    dirty: bool = False
+    curr_id_map: dict[int, int] = {}
+
+
 class TopicRouteData(CamelBody):
-    """Where a topic's queues lie."""
+    """Where a topic's queues lie; those of a static topic are logic ones, told by the mappings of its brokers."""
 
     broker_datas: list[BrokerData] = []
     queue_datas: list[QueueData] = []
     filter_server_table: dict[str, list[str]] = {}
     order_topic_conf: str | None = None
+    topic_queue_mapping_by_broker: dict[str, TopicMappingInfo] | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class ClusterInfo(CamelBody):
@@ -188,6 +202,7 @@ class TopicConfigTable(CamelBody):
 
     topic_config_table: dict[str, TopicConfigData] = {}
     data_version: Any = None
+    topic_queue_mapping_info_map: dict[str, TopicMappingInfo] = {}
 
 
 class TopicConfigList(CamelBody):

@@ -119,6 +119,8 @@ class RequestCode(IntEnum):
     """Not RocketMQ's, as the next one: one Arrow batch of messages as one record."""
     BULK_FETCH = 9102
     """Records of a queue as they are stored, batches whole, checksums left to the reader."""
+    SEGMENT_POP = 9121
+    """Not RocketMQ's: what one broker pops at another, of a queue that moved."""
     LIST_DEAD_LETTERS = 9111
     """Not RocketMQ's, as the next one, which sends them again."""
     REDRIVE_DEAD_LETTERS = 9112

@@ -40,6 +40,7 @@ __all__ = [
     "parse_topic_fields",
     "topic_data",
     "topic_fields",
+    "topic_of",
     "topics_of",
 ]
 
@@ -122,6 +123,8 @@ def parse_topic_fields(ext: dict[str, str], present: TopicConfig | None = None) 
         permission = int(ext.get("perm", "6"))
     except ValueError as error:
         raise MessageRefused("MESSAGE_MALFORMED", f"The settings of topic {name} cannot be read: {error}.") from None
+    if not read + write:
+        raise MessageRefused("MESSAGE_MALFORMED", f"Topic {name} asks for no queue (1 to {MAX_QUEUES}).")
     return _topic(name, read, write, permission, attributes, ordered=ext.get("order") == "true")
 
 
@@ -183,15 +186,19 @@ def topics_of(table: TopicConfigTable) -> list[TopicConfig]:
     """The topics that a broker tells. Those with settings that we do not know are passed over."""
     found = []
     for data in table.topic_config_table.values():
-        attributes = dict(data.attributes or {})
         try:
-            topic = _topic(
-                data.topic_name, data.read_queue_nums, data.write_queue_nums, data.perm, attributes, ordered=data.order
-            )
-            found.append(topic)
+            found.append(topic_of(data))
         except MessageRefused:
             continue
     return found
+
+
+def topic_of(data: TopicConfigData) -> TopicConfig:
+    """The topic that a broker tells; MESSAGE_MALFORMED for settings that we do not know."""
+    attributes = dict(data.attributes or {})
+    return _topic(
+        data.topic_name, data.read_queue_nums, data.write_queue_nums, data.perm, attributes, ordered=data.order
+    )
 
 
 def encode_group(config: GroupConfig) -> bytes:
@@ -217,10 +224,11 @@ def decode_group_table(body: bytes) -> list[GroupConfig]:
 def _topic(
     name: str, read: int, write: int, permission: int, attributes: dict[str, str], *, ordered: bool = False
 ) -> TopicConfig:
-    if not 0 <= read <= MAX_QUEUES or not 0 <= write <= MAX_QUEUES or not read + write:
+    # None at all is what a broker without a queue of a static topic has.
+    if not 0 <= read <= MAX_QUEUES or not 0 <= write <= MAX_QUEUES:
         raise MessageRefused(
             "MESSAGE_MALFORMED",
-            f"Topic {name} asks for {read} readable and {write} writable queues (1 to {MAX_QUEUES}).",
+            f"Topic {name} asks for {read} readable and {write} writable queues (0 to {MAX_QUEUES}).",
         )
     kind = attributes.pop(_MESSAGE_TYPE, _UNSPECIFIED).upper()
     try:

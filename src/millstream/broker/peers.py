@@ -1,0 +1,119 @@
+"""The other brokers of the cluster, asked for what they hold of queues that moved here."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final
+
+from millstream.model.errors import ConnectionFailed, ConsumeRefused, MillstreamError
+from millstream.model.message import Address
+from millstream.protocol.remoting.bodies import ClusterInfo, decode_body
+from millstream.protocol.remoting.codes import RequestCode, ResponseCode
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.security.signature import Credentials
+from millstream.transport.remoting_client import RemotingConnection
+
+__all__ = ["MAX_PEER_CONNECTIONS", "PEER_TIMEOUT_S", "Peers"]
+
+MAX_PEER_CONNECTIONS: Final = 64
+"""Connections to other brokers at most; the one that was not used for the longest time is closed for a new one."""
+
+PEER_TIMEOUT_S: Final = 3.0
+"""Seconds that another broker may take to answer; RocketMQ's limit for forwarded requests."""
+
+_MASTER_ID: Final = 0
+
+
+class Peers:
+    """Brokers by name; where they are is asked of the nameservers, again when one does not answer there any more."""
+
+    def __init__(
+        self,
+        nameservers: Sequence[Address],
+        *,
+        credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
+        timeout_s: float = PEER_TIMEOUT_S,
+    ) -> None:
+        self._nameservers = tuple(nameservers)
+        self._credentials = credentials
+        self._tls = tls
+        self._timeout_s = timeout_s
+        self._addresses: dict[str, Address] = {}
+        self._connections: OrderedDict[Address, asyncio.Task[RemotingConnection]] = OrderedDict()
+
+    async def ask(self, broker_name: str, command: RemotingCommand) -> RemotingCommand:
+        """The broker's answer, whatever its code. Raises SEGMENT_UNREACHABLE where it does not answer."""
+        known = self._addresses.get(broker_name)
+        if known is not None:
+            try:
+                return await self._request(known, command)
+            except ConnectionFailed:
+                self._addresses.pop(broker_name, None)
+        try:
+            address = await self._find(broker_name)
+            answer = await self._request(address, command)
+        except ConnectionFailed as error:
+            words = f"The broker {broker_name!r} holds the messages and cannot be asked: {error.message}"
+            raise ConsumeRefused("SEGMENT_UNREACHABLE", words) from error
+        self._addresses[broker_name] = address
+        return answer
+
+    async def close(self) -> None:
+        """Close the connections."""
+        openings, self._connections = self._connections, OrderedDict()
+        for opening in openings.values():
+            await _close(opening)
+
+    async def _find(self, broker_name: str) -> Address:
+        failure: MillstreamError | None = None
+        for nameserver in self._nameservers:
+            try:
+                answer = await self._request(nameserver, RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO))
+            except ConnectionFailed as error:
+                failure = error
+                continue
+            if answer.code != ResponseCode.SUCCESS:
+                continue
+            broker = decode_body(ClusterInfo, answer.body).broker_addr_table.get(broker_name)
+            if broker is not None and _MASTER_ID in broker.broker_addrs:
+                host, _, port = broker.broker_addrs[_MASTER_ID].rpartition(":")
+                return Address(host.strip("[]"), int(port))
+        reason = "" if failure is None else f" {failure.message}"
+        words = f"No nameserver knows the broker {broker_name!r}, which holds the messages.{reason}"
+        raise ConsumeRefused("SEGMENT_UNREACHABLE", words)
+
+    async def _request(self, address: Address, command: RemotingCommand) -> RemotingCommand:
+        connection = await self._connection(address)
+        # The connection numbers and signs what it sends, so each attempt sends a command of its own.
+        sent = RemotingCommand(command.code, dict(command.ext), command.body)
+        return await connection.request(sent, self._timeout_s)
+
+    async def _connection(self, address: Address) -> RemotingConnection:
+        """The open connection to `address`; those who come while it is being opened share the attempt."""
+        opening = self._connections.get(address)
+        if opening is None or (opening.done() and not _is_open(opening)):
+            opening = asyncio.ensure_future(
+                RemotingConnection.open(
+                    address, timeout_s=self._timeout_s, credentials=self._credentials, tls=self._tls
+                )
+            )
+            self._connections[address] = opening
+            while len(self._connections) > MAX_PEER_CONNECTIONS:
+                _, oldest = self._connections.popitem(last=False)
+                await _close(oldest)
+        self._connections.move_to_end(address)
+        return await asyncio.shield(opening)
+
+
+def _is_open(opening: asyncio.Task[RemotingConnection]) -> bool:
+    return not opening.cancelled() and opening.exception() is None and opening.result().is_open
+
+
+async def _close(opening: asyncio.Task[RemotingConnection]) -> None:
+    if opening.done() and not opening.cancelled() and opening.exception() is None:
+        await opening.result().close()
+    opening.cancel()

@@ -1,0 +1,173 @@
+"""The physical queues that a logic queue consists of: this broker's own ones, and those of its peers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from millstream.broker.offsets import OffsetTable
+from millstream.broker.peers import Peers
+from millstream.broker.puller import Puller
+from millstream.model.errors import ConsumeRefused
+from millstream.model.logic_queue import MappingItem
+from millstream.model.operations import PullRequest, PullResult, PullStatus
+from millstream.protocol.record import iterate_records
+from millstream.protocol.remoting.codes import RequestCode, ResponseCode
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.fields import integer
+from millstream.protocol.remoting.refusals import error_of
+
+__all__ = ["PHYSICAL", "OwnSegment", "PeerSegment", "Segment", "Segments"]
+
+PHYSICAL = {"lo": "false"}
+"""The field of a request that means a queue of the broker itself, not a logic one; RocketMQ's."""
+
+_SUBSCRIPTION = 4
+_STATUSES: dict[int, PullStatus] = {
+    ResponseCode.SUCCESS: PullStatus.FOUND,
+    ResponseCode.PULL_NOT_FOUND: PullStatus.NOTHING_NEW,
+    ResponseCode.PULL_RETRY_IMMEDIATELY: PullStatus.ALL_FILTERED,
+    ResponseCode.PULL_OFFSET_MOVED: PullStatus.OFFSET_ILLEGAL,
+}
+
+
+class Segment(Protocol):
+    """One physical queue. All offsets are its own; what a peer holds raises SEGMENT_UNREACHABLE where it is away."""
+
+    async def pull(self, request: PullRequest) -> PullResult:
+        """Read without waiting; the request's queue is the physical one."""
+        ...
+
+    async def bounds(self) -> tuple[int, int]:
+        """The first offset that can be read and the one behind the last."""
+        ...
+
+    async def offset_by_time(self, timestamp_ms: int, upper: bool) -> int:
+        """As `Queues.offset_by_time`."""
+        ...
+
+    async def committed(self, group: str) -> int | None:
+        """Up to where a group has consumed it, None where the group never did anything there."""
+        ...
+
+    async def commit(self, group: str, queue_offset: int) -> None:
+        """Set the group's offset."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OwnSegment:
+    """A queue of this broker."""
+
+    topic: str
+    queue_id: int
+    puller: Puller
+    offsets: OffsetTable
+
+    async def pull(self, request: PullRequest) -> PullResult:
+        """See `Segment`."""
+        return await self.puller.pull(replace(request, queue_id=self.queue_id, wait_ms=0, raw=False))
+
+    async def bounds(self) -> tuple[int, int]:
+        """See `Segment`."""
+        store = self.puller.reader.store
+        return store.min_offset(self.topic, self.queue_id), store.max_offset(self.topic, self.queue_id)
+
+    async def offset_by_time(self, timestamp_ms: int, upper: bool) -> int:
+        """See `Segment`."""
+        return self.puller.reader.store.offset_by_time(self.topic, self.queue_id, timestamp_ms, upper=upper)
+
+    async def committed(self, group: str) -> int | None:
+        """See `Segment`."""
+        return self.offsets.committed(group, self.topic, self.queue_id)
+
+    async def commit(self, group: str, queue_offset: int) -> None:
+        """See `Segment`."""
+        self.offsets.commit(group, self.topic, self.queue_id, queue_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class PeerSegment:
+    """A queue of another broker."""
+
+    topic: str
+    queue_id: int
+    broker_name: str
+    peers: Peers | None
+
+    async def pull(self, request: PullRequest) -> PullResult:
+        """See `Segment`."""
+        ext = {
+            "consumerGroup": request.group,
+            "queueOffset": str(request.queue_offset),
+            "maxMsgNums": str(request.max_messages),
+            "maxMsgBytes": str(request.max_bytes),
+            "sysFlag": str(_SUBSCRIPTION),
+            "commitOffset": "0",
+            "suspendTimeoutMillis": "0",
+            "subscription": request.filter.expression,
+            "subVersion": "0",
+            "expressionType": request.filter.kind.value,
+        }
+        answer = await self.ask(RequestCode.PULL_MESSAGE, ext)
+        status = _STATUSES.get(answer.code)
+        if status is None:
+            raise error_of(answer, self.broker_name)
+        next_offset, min_offset, max_offset = (
+            integer(answer.ext, name) for name in ("nextBeginOffset", "minOffset", "maxOffset")
+        )
+        return PullResult(status, next_offset, min_offset, max_offset, tuple(iterate_records(answer.body)))
+
+    async def bounds(self) -> tuple[int, int]:
+        """See `Segment`."""
+        return await self._offset(RequestCode.GET_MIN_OFFSET, {}), await self._offset(RequestCode.GET_MAX_OFFSET, {})
+
+    async def offset_by_time(self, timestamp_ms: int, upper: bool) -> int:
+        """See `Segment`."""
+        ext = {"timestamp": str(timestamp_ms), "boundaryType": "UPPER" if upper else "LOWER"}
+        return await self._offset(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, ext)
+
+    async def committed(self, group: str) -> int | None:
+        """See `Segment`."""
+        ext = {"consumerGroup": group, "setZeroIfNotFound": "false"}
+        answer = await self.ask(RequestCode.QUERY_CONSUMER_OFFSET, ext)
+        if answer.code == ResponseCode.QUERY_NOT_FOUND:
+            return None
+        return integer(self._checked(answer).ext, "offset")
+
+    async def commit(self, group: str, queue_offset: int) -> None:
+        """See `Segment`."""
+        ext = {"consumerGroup": group, "commitOffset": str(queue_offset)}
+        self._checked(await self.ask(RequestCode.UPDATE_CONSUMER_OFFSET, ext))
+
+    async def ask(self, code: RequestCode, ext: dict[str, str]) -> RemotingCommand:
+        """The broker's answer to a request about this queue, whatever its code."""
+        if self.peers is None:
+            words = f"Queue {self.queue_id} of {self.topic!r} lies at broker {self.broker_name!r}, which is not known."
+            raise ConsumeRefused("SEGMENT_UNREACHABLE", words)
+        place = {"topic": self.topic, "queueId": str(self.queue_id), "bname": self.broker_name}
+        return await self.peers.ask(self.broker_name, RemotingCommand(code, {**ext, **place, **PHYSICAL}))
+
+    async def _offset(self, code: RequestCode, ext: dict[str, str]) -> int:
+        return integer(self._checked(await self.ask(code, ext)).ext, "offset")
+
+    def _checked(self, answer: RemotingCommand) -> RemotingCommand:
+        if answer.code != ResponseCode.SUCCESS:
+            raise error_of(answer, self.broker_name)
+        return answer
+
+
+@dataclass(slots=True)
+class Segments:
+    """Finds the segment of a mapping item, as seen from one broker."""
+
+    broker_name: str
+    puller: Puller
+    offsets: OffsetTable
+    peers: Peers | None = None
+
+    def of(self, topic: str, item: MappingItem) -> Segment:
+        """The item's physical queue."""
+        if item.broker_name == self.broker_name:
+            return OwnSegment(topic, item.queue_id, self.puller, self.offsets)
+        return PeerSegment(topic, item.queue_id, item.broker_name, self.peers)
