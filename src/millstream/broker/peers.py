@@ -28,17 +28,17 @@ _MASTER_ID: Final = 0
 
 
 class Peers:
-    """Brokers by name; where they are is asked of the nameservers, again when one does not answer there any more."""
+    """Brokers by name. `nameservers` are `host:port`; they are asked where a broker is, and again when it moved."""
 
     def __init__(
         self,
-        nameservers: Sequence[Address],
+        nameservers: Sequence[str],
         *,
         credentials: Credentials | None = None,
         tls: ssl.SSLContext | None = None,
         timeout_s: float = PEER_TIMEOUT_S,
     ) -> None:
-        self._nameservers = tuple(nameservers)
+        self._nameservers = [_address(text) for text in nameservers]
         self._credentials = credentials
         self._tls = tls
         self._timeout_s = timeout_s
@@ -80,8 +80,7 @@ class Peers:
                 continue
             broker = decode_body(ClusterInfo, answer.body).broker_addr_table.get(broker_name)
             if broker is not None and _MASTER_ID in broker.broker_addrs:
-                host, _, port = broker.broker_addrs[_MASTER_ID].rpartition(":")
-                return Address(host.strip("[]"), int(port))
+                return _address(broker.broker_addrs[_MASTER_ID])
         reason = "" if failure is None else f" {failure.message}"
         words = f"No nameserver knows the broker {broker_name!r}, which holds the messages.{reason}"
         raise ConsumeRefused("SEGMENT_UNREACHABLE", words)
@@ -107,6 +106,11 @@ class Peers:
                 await _close(oldest)
         self._connections.move_to_end(address)
         return await asyncio.shield(opening)
+
+
+def _address(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    return Address(host.strip("[]"), int(port))
 
 
 def _is_open(opening: asyncio.Task[RemotingConnection]) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from millstream.model.errors import MillstreamError
+from millstream.model.logic_queue import TopicMapping
 from millstream.model.message import Address
 from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.codes import ResponseCode
@@ -65,7 +66,8 @@ class Registrar:
     """Registers from `start` to `close`, every 30 s and at each change. `nameservers` are `host:port`.
 
     A host name is looked up anew each 30 s, and each of its addresses is a nameserver; of a name with addresses of
-    both kinds those of IPv4 count. `topics` tells all topics as nameservers are to hear of them.
+    both kinds those of IPv4 count. `topics` tells all topics as nameservers are to hear of them, `mappings`
+    those of the static ones.
     """
 
     def __init__(
@@ -74,12 +76,14 @@ class Registrar:
         who: BrokerIdentity,
         topics: Callable[[], Iterable[TopicConfig]],
         *,
+        mappings: Callable[[], Iterable[TopicMapping]] = tuple,
         credentials: Credentials | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._nameservers = list(dict.fromkeys(nameservers))
         self._who = who
         self._topics = topics
+        self._mappings = mappings
         self._credentials = credentials
         self._tls = tls
         self._keepers: dict[tuple[str, Address], _Keeper] = {}
@@ -146,6 +150,7 @@ class Registrar:
             address,
             self._who,
             self._topics,
+            self._mappings,
             lambda: RemotingConnection.open(
                 address, timeout_s=_ANSWER_S, credentials=self._credentials, tls=self._tls, server_name=host
             ),
@@ -160,11 +165,13 @@ class _Keeper:
         address: Address,
         who: BrokerIdentity,
         topics: Callable[[], Iterable[TopicConfig]],
+        mappings: Callable[[], Iterable[TopicMapping]],
         connect: Callable[[], Awaitable[RemotingConnection]],
     ) -> None:
         self._where = f"{address.host}:{address.port}"
         self._who = who
         self._topics = topics
+        self._mappings = mappings
         self._connect = connect
         self._untold = UntoldTopics()
         self._due = asyncio.Event()
@@ -220,7 +227,8 @@ class _Keeper:
         connection = await self._open()
         topics, whole = self._untold.take(self._topics)
         try:
-            answer = await connection.request(self._who.registration(topics, whole=whole), _ANSWER_S)
+            command = self._who.registration(topics, whole=whole, mappings=self._mappings())
+            answer = await connection.request(command, _ANSWER_S)
             if answer.code != ResponseCode.SUCCESS:
                 raise error_of(answer, self._where)
         except MillstreamError:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Final, TypeVar
 
 from millstream.client import requests
+from millstream.client.ask import Ask, Conversation
 from millstream.client.known_routes import ROUTE_LIFETIME_S, KnownRoutes
+from millstream.client.logic_queues import ask_queue, logic_queues, logic_ranges, mappings_of
 from millstream.client.values import BrokerQueueRange, PullBatch, QueueAddress, Sent
 from millstream.model.errors import ConnectionFailed, MessageRefused, MillstreamError, NameRefused, Unreachable
 from millstream.model.filter import ALL, MessageFilter
@@ -55,22 +56,6 @@ _OFFSET_FIELDS = ("consumerGroup", "topic", "queueId", "commitOffset")
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """Send `command` to `address` (`host:port`) and wait for the answer, `extra_wait_s` longer than usual.
-
-    `delay_s` is to pass before it is sent.
-    """
-
-    address: str
-    command: RemotingCommand
-    extra_wait_s: float = 0.0
-    delay_s: float = 0.0
-
-
-Conversation = Generator[Ask, RemotingCommand, _T]
-
-
 def parse_addresses(text: str) -> tuple[str, ...]:
     """The `host:port` addresses of a text, separated by `;` or `,`. ValueError for one without a port."""
     addresses = tuple(filter(None, (part.strip() for part in text.replace(",", ";").split(";"))))
@@ -103,7 +88,7 @@ class Conversations:
             return known
         command = RemotingCommand(RequestCode.GET_ROUTE_BY_TOPIC, {"topic": topic, "acceptStandardJsonOnly": "true"})
         try:
-            answer = yield from self._ask_nameserver(command)
+            answer = yield from self.ask_nameserver(command)
         except ConnectionFailed:
             known = self._routes.unanswered(topic, time.monotonic())
             if known is None:
@@ -129,6 +114,8 @@ class Conversations:
     def queues(self, topic: str, permission: Permission = Permission.READ) -> Conversation[list[QueueAddress]]:
         """The queues with that permission on brokers that have a master, sorted; may be empty."""
         route = yield from self.route(topic)
+        if mappings_of(route):
+            return logic_queues(topic, route)
         masters = {broker.broker_name: broker.broker_addrs.get(_MASTER_ID) for broker in route.broker_datas}
         found = []
         for data in route.queue_datas:
@@ -141,6 +128,8 @@ class Conversations:
     def queue_ranges(self, topic: str) -> Conversation[list[BrokerQueueRange]]:
         """What can be read of each queue, sorted by broker and queue; one atomic look per broker."""
         route = yield from self.route(topic)
+        if mappings_of(route):
+            return (yield from logic_ranges(self, topic))
         found = []
         for broker in route.broker_datas:
             address = broker.broker_addrs.get(_MASTER_ID)
@@ -162,7 +151,7 @@ class Conversations:
             "boundaryType": "UPPER" if upper else "LOWER",
         }
         command = RemotingCommand(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, ext)
-        answer = yield from self._ask_broker(queue.topic, queue.broker_address, command)
+        answer = yield from self._ask_queue(queue, command)
         return requests.answered_integer(answer, "offset", queue.broker_address)
 
     # messages
@@ -182,7 +171,7 @@ class Conversations:
             queue, offset, group=self._group, max_messages=max_messages, max_bytes=max_bytes, wait_ms=wait_ms,
             filter=filter,
         )  # fmt: skip
-        answer = yield Ask(queue.broker_address, command, wait_ms / 1000)
+        answer = yield from ask_queue(self, queue, command, extra_wait_s=wait_ms / 1000)
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             self.forget_route(queue.topic)
         elif answer.code not in requests.PULL_STATUSES:
@@ -228,9 +217,9 @@ class Conversations:
         then. Not after TimedOut: the request may still be under way. `may_move` lets it go to another broker then.
         """
         for attempt in range(retries + 1):
-            ask = Ask(queue.broker_address, command, delay_s=RETRY_DELAY_S * attempt)
             try:
-                return requests.sent((yield ask), queue, message_ids)
+                answer = yield from ask_queue(self, queue, command, delay_s=RETRY_DELAY_S * attempt)
+                return requests.sent(answer, queue, message_ids)
             except MillstreamError as error:
                 self.failed(queue.topic, error)
                 if attempt == retries or not may_pass(error):
@@ -270,7 +259,7 @@ class Conversations:
         """The group's committed offset, or None."""
         ext = dict(zip(_OFFSET_FIELDS, (group, queue.topic, str(queue.queue_id)), strict=False))
         command = RemotingCommand(RequestCode.QUERY_CONSUMER_OFFSET, {**ext, "setZeroIfNotFound": "false"})
-        answer = yield Ask(queue.broker_address, command)
+        answer = yield from ask_queue(self, queue, command)
         if answer.code == ResponseCode.QUERY_NOT_FOUND:
             return None
         _check(answer, queue.broker_address)
@@ -280,7 +269,7 @@ class Conversations:
         """Keep the group's offset in the broker."""
         ext = dict(zip(_OFFSET_FIELDS, (group, queue.topic, str(queue.queue_id), str(offset)), strict=True))
         command = RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, ext)
-        yield from self._ask_broker(queue.topic, queue.broker_address, command)
+        yield from self._ask_queue(queue, command)
 
     # administration
 
@@ -330,14 +319,14 @@ class Conversations:
 
     def masters(self) -> Conversation[list[str]]:
         """The addresses of all masters, sorted; Unreachable where there is none."""
-        answer = yield from self._ask_nameserver(RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO))
+        answer = yield from self.ask_nameserver(RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO))
         brokers = decode_body(ClusterInfo, answer.body).broker_addr_table.values()
         addresses = sorted(broker.broker_addrs[_MASTER_ID] for broker in brokers if _MASTER_ID in broker.broker_addrs)
         if not addresses:
             raise Unreachable(f"The nameserver {self._nameservers[0]} knows no broker.")
         return addresses
 
-    def _ask_nameserver(self, command: RemotingCommand) -> Conversation[RemotingCommand]:
+    def ask_nameserver(self, command: RemotingCommand) -> Conversation[RemotingCommand]:
         """The first nameserver that answers; the ones that failed are asked last from then on."""
         failure: ConnectionFailed | None = None
         for address in list(self._nameservers):
@@ -349,6 +338,16 @@ class Conversations:
                 self._nameservers.append(address)
         assert failure is not None
         raise failure
+
+    def _ask_queue(self, queue: QueueAddress, command: RemotingCommand) -> Conversation[RemotingCommand]:
+        """As `_ask_broker`, of the broker that stores the queue."""
+        try:
+            answer = yield from ask_queue(self, queue, command)
+            _check(answer, queue.broker_address)
+        except (ConnectionFailed, NameRefused) as error:
+            self.failed(queue.topic, error)
+            raise
+        return answer
 
     def _ask_broker(self, topic: str, address: str, command: RemotingCommand) -> Conversation[RemotingCommand]:
         """As `ask`; after a failure the topic's route, which may have led to the wrong place, is asked for again."""

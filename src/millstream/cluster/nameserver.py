@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec import UNSET
 
+from millstream.model.logic_queue import TopicMapping
 from millstream.model.topic import Permission, TopicConfig
 from millstream.protocol.remoting.bodies import (
     BrokerData,
@@ -22,6 +23,7 @@ from millstream.protocol.remoting.bodies import (
     TopicMappingInfo,
     TopicRouteData,
 )
+from millstream.protocol.remoting.static_topics import mapping_info
 
 __all__ = ["LEASE_S", "MASTER_ID", "MAX_BROKERS", "BrokerRegistration", "RouteRegistry"]
 
@@ -97,7 +99,7 @@ class RouteRegistry:
         if registration.broker_id == min(broker.addresses):
             told = {topic.name: topic for topic in registration.topics}
             broker.topics = told if whole else broker.topics | told
-            broker.mappings = dict(registration.mappings)
+            broker.mappings = {**({} if whole else broker.mappings), **registration.mappings}
         return True
 
     def update_topic(self, broker_name: str, name: str, topic: TopicConfig | None) -> None:
@@ -110,15 +112,15 @@ class RouteRegistry:
         else:
             broker.topics[name] = topic
 
-    def update_mapping(self, broker_name: str, topic: str, info: TopicMappingInfo | None) -> None:
-        """The logic queues of a registered broker have changed, or (None) are gone with their topic."""
+    def update_mapping(self, broker_name: str, topic: str, mapping: TopicMapping | None) -> None:
+        """The logic queues of a registered broker have changed, or (None) are gone; fits `StaticTopics.on_change`."""
         broker = self._brokers.get(broker_name)
         if broker is None:
             return
-        if info is None:
+        if mapping is None:
             broker.mappings.pop(topic, None)
         else:
-            broker.mappings[topic] = info
+            broker.mappings[topic] = mapping_info(mapping)
 
     def unregister(self, broker_name: str, broker_id: int = MASTER_ID) -> None:
         """Forget one broker; no error if it is not known."""

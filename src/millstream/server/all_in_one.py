@@ -12,6 +12,7 @@ from millstream.cluster.nameserver import BrokerRegistration, RouteRegistry
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.message import Address
 from millstream.model.topic import TopicConfig
+from millstream.protocol.remoting.static_topics import mapping_info
 from millstream.proxy.local import LocalBackend
 from millstream.security.signature import Credentials
 from millstream.security.tls import TlsFiles, TlsMode
@@ -168,11 +169,14 @@ def _register(broker: Broker, registry: RouteRegistry) -> None:
 
     def register() -> None:
         topics = tuple(map(broker.permission.told, broker.topics.all()))
-        registry.register(BrokerRegistration(broker.cluster, broker.name, address, topics), lease_s=math.inf)
+        mappings = {mapping.topic: mapping_info(mapping) for mapping in broker.static_topics.all()}
+        registration = BrokerRegistration(broker.cluster, broker.name, address, topics, mappings=mappings)
+        registry.register(registration, lease_s=math.inf)
 
     def update(name: str, topic: TopicConfig | None) -> None:
         registry.update_topic(broker.name, name, None if topic is None else broker.permission.told(topic))
 
     register()
     broker.topics.on_change.append(update)
+    broker.static_topics.on_change.append(lambda name, mapping: registry.update_mapping(broker.name, name, mapping))
     broker.permission.on_change.append(register)

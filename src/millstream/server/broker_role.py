@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millstream.broker.broker import Broker, BrokerOptions
+from millstream.broker.peers import Peers
 from millstream.broker.registrar import Registrar
 from millstream.broker.remoting import broker_handlers
 from millstream.broker.remoting.clients import ConsumerRegistry
@@ -103,6 +104,13 @@ class BrokerRole:
             clock=self._site.clock,
             advertised=advertised,
         )
+        if options.nameservers:
+            broker.peers = Peers(
+                options.nameservers,
+                credentials=self._site.first_user or credentials_of_environment(),
+                tls=tls_of_environment(),
+            )
+            self._resources.push_async_callback(broker.peers.close)
         await broker.start()
         self._resources.push_async_callback(broker.close)
         return broker
@@ -113,6 +121,7 @@ class BrokerRole:
             self._options.nameservers,
             BrokerIdentity(broker.cluster, broker.name, f"{address.host}:{address.port}"),
             lambda: map(broker.permission.told, broker.topics.all()),
+            mappings=broker.static_topics.all,
             credentials=self._site.first_user or credentials_of_environment(),
             tls=tls_of_environment(),
         )
@@ -121,6 +130,7 @@ class BrokerRole:
             registrar.changed(name, None if topic is None else broker.permission.told(topic))
 
         broker.topics.on_change.append(changed)
+        broker.static_topics.on_change.append(lambda name, _: changed(name, broker.topics.find(name)))
         broker.permission.on_change.append(registrar.changed_all)
         await registrar.start()
         # Closed first: clients are to go elsewhere before the port is closed.

@@ -2,7 +2,8 @@
 
 Compressed, it is a zlib stream of parts, each after its length as int32: the data version's JSON; after the number of
 topics (int32) each one as text `name readQueues writeQueues permission filterType attributes`; the JSON of the filter
-servers. Source: RocketMQ 5.3's RegisterBrokerBody and TopicConfig (facts only).
+servers; after their number (int32) the JSON of the mappings of static topics. Source: RocketMQ 5.3's RegisterBrokerBody
+and TopicConfig (facts only).
 """
 
 from __future__ import annotations
@@ -15,17 +16,20 @@ from dataclasses import dataclass
 from typing import Final
 
 from millstream.model.errors import MessageRefused
+from millstream.model.logic_queue import TopicMapping
 from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.bodies import (
     RegisterBrokerBody,
     TopicConfigData,
     TopicConfigTable,
+    TopicMappingInfo,
     decode_body,
     encode_body,
 )
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.settings import topic_data
+from millstream.protocol.remoting.static_topics import mapping_info
 
 __all__ = ["MAX_REGISTRATION_BYTES", "WHOLE_FIELD", "BrokerIdentity", "decode_registration", "pack_registration"]
 
@@ -58,13 +62,16 @@ class BrokerIdentity:
             "brokerId": str(self.broker_id),
         }
 
-    def registration(self, topics: Iterable[TopicConfig], *, whole: bool) -> RemotingCommand:
+    def registration(
+        self, topics: Iterable[TopicConfig], *, whole: bool, mappings: Iterable[TopicMapping] = ()
+    ) -> RemotingCommand:
         """The request that tells topics: all that there are (`whole`), or those that are new or changed.
 
-        Large ones travel compressed.
+        Of the mappings those of the topics count. Large ones travel compressed.
         """
         told = {topic.name: topic_data(topic) for topic in topics}
-        body = RegisterBrokerBody(TopicConfigTable(told, {"counter": 0, "timestamp": 0}), [])
+        infos = {mapping.topic: mapping_info(mapping) for mapping in mappings if mapping.topic in told}
+        body = RegisterBrokerBody(TopicConfigTable(told, {"counter": 0, "timestamp": 0}, infos), [])
         is_compressed = len(told) > _MAX_PLAIN_TOPICS
         encoded = pack_registration(body) if is_compressed else encode_body(body)
         ext = {
@@ -87,7 +94,9 @@ def pack_registration(body: RegisterBrokerBody) -> bytes:
     topics = table.topic_config_table.values()
     parts = [_part(json.dumps(table.data_version).encode()), _LENGTH.pack(len(topics))]
     parts += [_part(_text(topic).encode()) for topic in topics]
-    parts += [_part(json.dumps(body.filter_server_list or []).encode()), _LENGTH.pack(0)]
+    mappings = table.topic_queue_mapping_info_map.values()
+    parts += [_part(json.dumps(body.filter_server_list or []).encode()), _LENGTH.pack(len(mappings))]
+    parts += [_part(encode_body(info)) for info in mappings]
     return zlib.compress(b"".join(parts))
 
 
@@ -120,8 +129,17 @@ def _unpacked(data: memoryview) -> RegisterBrokerBody:
         text, place = _next(data, place)
         topic = _topic(str(text, "utf-8"))
         topics[topic.topic_name] = topic
-    # What follows, filter servers and mappings of static topics, is not needed.
-    return RegisterBrokerBody(TopicConfigTable(topics, json.loads(bytes(version) or b"null")))
+    mappings: dict[str, TopicMappingInfo] = {}
+    if place < len(data):
+        _, place = _next(data, place)
+    if place < len(data):  # RocketMQ's brokers before 5.0 end here.
+        [count] = _LENGTH.unpack_from(data, place)
+        place += _LENGTH.size
+        for _ in range(count):
+            part, place = _next(data, place)
+            info = decode_body(TopicMappingInfo, bytes(part))
+            mappings[info.topic] = info
+    return RegisterBrokerBody(TopicConfigTable(topics, json.loads(bytes(version) or b"null"), mappings))
 
 
 def _next(data: memoryview, place: int) -> tuple[memoryview, int]:

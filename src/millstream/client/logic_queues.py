@@ -1,0 +1,92 @@
+"""Queues that move between brokers: where a route says they are, and asking them while they move."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from millstream.client.ask import Ask, Conversation
+from millstream.client.values import BrokerQueueRange, QueueAddress
+from millstream.model.errors import NameRefused
+from millstream.protocol.remoting.bodies import TopicMappingInfo, TopicRouteData, decode_topic_statistics
+from millstream.protocol.remoting.codes import RequestCode, ResponseCode
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.refusals import error_of
+from millstream.protocol.remoting.static_topics import LOGIC_BROKER_NAME, leaders
+
+if TYPE_CHECKING:
+    from millstream.client.conversations import Conversations
+
+__all__ = ["MOVE_ATTEMPTS", "MOVE_DELAY_S", "ask_queue", "logic_queues", "logic_ranges", "mappings_of"]
+
+MOVE_ATTEMPTS: Final = 40
+"""Times that a queue is asked for while it moves. Nothing happened at a broker that says it does not store it."""
+
+MOVE_DELAY_S: Final = 0.1
+"""Seconds between two of these."""
+
+_MASTER_ID: Final = 0
+
+
+def mappings_of(route: TopicRouteData) -> dict[str, TopicMappingInfo]:
+    """What the brokers say of the logic queues, by broker; empty where the topic is not static."""
+    return route.topic_queue_mapping_by_broker or {}
+
+
+def logic_queues(topic: str, route: TopicRouteData) -> list[QueueAddress]:
+    """All queues of a static topic. One that nobody stores at the moment is at a broker that will say so."""
+    masters = {
+        broker.broker_name: broker.broker_addrs[_MASTER_ID]
+        for broker in route.broker_datas
+        if _MASTER_ID in broker.broker_addrs
+    }
+    if not masters:
+        return []
+    infos = mappings_of(route)
+    somebody = masters[max(masters, key=lambda name: infos[name].epoch if name in infos else -1)]
+    return [
+        QueueAddress(topic, LOGIC_BROKER_NAME, number, masters.get(leader or "", somebody))
+        for number, leader in leaders(infos).items()
+    ]
+
+
+def ask_queue(
+    conversations: Conversations,
+    queue: QueueAddress,
+    command: RemotingCommand,
+    *,
+    extra_wait_s: float = 0.0,
+    delay_s: float = 0.0,
+) -> Conversation[RemotingCommand]:
+    """The answer of the broker that stores the queue, whatever its code; of the next one where it moved meanwhile."""
+    for _ in range(MOVE_ATTEMPTS):
+        answer = yield Ask(queue.broker_address, command, extra_wait_s, delay_s)
+        if answer.code != ResponseCode.NOT_LEADER_FOR_QUEUE:
+            break
+        conversations.doubt_route(queue.topic)
+        queue = yield from conversations.moved(queue)
+        delay_s = MOVE_DELAY_S
+    return answer
+
+
+def logic_ranges(conversations: Conversations, topic: str) -> Conversation[list[BrokerQueueRange]]:
+    """What can be read of each queue of a static topic; NOT_LEADER_FOR_QUEUE where one moves for too long."""
+    found: dict[int, BrokerQueueRange] = {}
+    delay_s = 0.0
+    for _ in range(MOVE_ATTEMPTS):
+        route = yield from conversations.route(topic)
+        queues = {queue.queue_id: queue for queue in logic_queues(topic, route)}
+        found = {}
+        for address in sorted({queue.broker_address for queue in queues.values()}):
+            command = RemotingCommand(RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic, "lo": "true"})
+            answer = yield Ask(address, command, 0.0, delay_s)
+            if answer.code != ResponseCode.SUCCESS:
+                raise error_of(answer, address)
+            delay_s = 0.0
+            for item in decode_topic_statistics(answer.body):
+                queue = QueueAddress(topic, LOGIC_BROKER_NAME, item.range.queue_id, address)
+                found[queue.queue_id] = BrokerQueueRange(LOGIC_BROKER_NAME, item.range, queue)
+        if found.keys() == queues.keys():
+            return [found[number] for number in sorted(found)]
+        conversations.doubt_route(topic)
+        delay_s = MOVE_DELAY_S
+    raise NameRefused("NOT_LEADER_FOR_QUEUE", f"{len(queues) - len(found)} queues of {topic!r} are being moved.")
