@@ -8,10 +8,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from driver import CLIENTS, Driver, Missing
 
+from interop.driver import CLIENTS, Driver, Missing
+from interop.server import Server
 from millstream.server.child import ServerProcess
-from server import Server
 
 _numbers = itertools.count()
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CLIENTS", "ClientError", "Driver", "command_of"]
+__all__ = ["CLIENTS", "ClientError", "Driver", "Missing", "command_of", "install", "require"]
 
 HERE = Path(__file__).parent
 ANSWER_TIMEOUT_S = 60.0
@@ -54,28 +54,28 @@ def _python() -> list[str]:
 
 def _node() -> list[str]:
     folder = HERE / "node"
-    _require("node", "npm")
+    require("node", "npm")
     if not (folder / "node_modules").exists():
-        _install(["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--no-package-lock"], folder)
+        install(["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--no-package-lock"], folder)
     return ["node", str(folder / "driver.mjs")]
 
 
 def _java() -> list[str]:
     folder = HERE / "java"
-    _require("java", "mvn")
+    require("java", "mvn")
     libraries = folder / "target" / "lib"
     if not libraries.exists():
-        _install(["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=target/lib"], folder)
+        install(["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=target/lib"], folder)
     return ["java", "-cp", f"{libraries}/*", str(folder / "Driver.java")]
 
 
-def _require(*programs: str) -> None:
+def require(*programs: str) -> None:
     for program in programs:
         if shutil.which(program) is None:
             raise Missing(f"{program} is not installed")
 
 
-def _install(command: list[str], folder: Path) -> None:
+def install(command: list[str], folder: Path) -> None:
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S)
     except subprocess.TimeoutExpired:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from driver import Driver
-
-from server import Server
+from interop.driver import Driver
+from interop.server import Server
 
 TOPIC_TIMEOUT_S = 20.0
 """How long a topic that the server makes itself may be missing."""

@@ -7,11 +7,10 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from driver import ClientError, Driver
-from orders import producer, push
-
+from interop.driver import ClientError, Driver
+from interop.orders import producer, push
+from interop.server import Server
 from millstream.server.child import ServerProcess
-from server import Server
 
 
 def test_what_a_killed_consumer_held_goes_to_another(

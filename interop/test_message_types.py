@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
-from driver import ClientError, Driver
-from orders import drain, producer, push, simple
 
-from server import Server
+from interop.driver import ClientError, Driver
+from interop.orders import drain, producer, push, simple
+from interop.server import Server
 
 
 def test_a_message_group_arrives_in_order_also_where_one_message_fails(driver: Driver, server: Server) -> None:

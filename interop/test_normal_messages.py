@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from driver import ClientError, Driver
-from orders import drain, producer, push, simple, wait_for_topic
 
-from server import Server
+from interop.driver import ClientError, Driver
+from interop.orders import drain, producer, push, simple, wait_for_topic
+from interop.server import Server
 
 MESSAGE = {"body": "hello", "tag": "blue", "keys": ["k1", "k2"], "properties": {"price": "15", "farbe": "grün"}}
 

@@ -1,0 +1,1 @@
+"""Official clients and a reference broker against the product; see README.md beside this file."""

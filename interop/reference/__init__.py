@@ -1,0 +1,1 @@
+"""The same raw requests to a reference broker and to ours, and what differs in the answers."""

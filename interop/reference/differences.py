@@ -1,0 +1,131 @@
+"""What differs between two plays of a script, and which differences are meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Final, NamedTuple
+
+from interop.reference.transcript import Played
+
+__all__ = ["MEANT", "Difference", "Meant", "differences", "reason_of"]
+
+
+class Difference(NamedTuple):
+    """One place of an answer at which the reference and ours differ; None is a place that is not there."""
+
+    place: str
+    """`SCRIPT/STEP/PART/...`."""
+    reference: Any
+    ours: Any
+
+    def __str__(self) -> str:
+        return f"{self.place}: reference {str(self.reference)[:80]!r}, ours {str(self.ours)[:80]!r}"
+
+
+class Meant(NamedTuple):
+    """A pattern of places, `*` for anything, and why they differ."""
+
+    place: str
+    reason: str
+
+
+def differences(script: str, reference: Sequence[Played], ours: Sequence[Played]) -> list[Difference]:
+    """All differences of a script. Where the codes differ nothing else of the answer is compared."""
+    found = []
+    for one, other in zip(reference, ours, strict=True):
+        place = f"{script}/{one.step.name}"
+        if one.answer.get("code") != other.answer.get("code"):
+            found.append(Difference(f"{place}/code", one.answer.get("code"), other.answer.get("code")))
+            continue
+        left, right = dict(_parts(one.answer)), dict(_parts(other.answer))
+        found += [
+            Difference(place + part, left.get(part), right.get(part))
+            for part in sorted(left.keys() | right.keys())
+            if left.get(part) != right.get(part)
+        ]
+    return found
+
+
+def reason_of(difference: Difference) -> str | None:
+    """Why the difference is meant; None where it is not."""
+    return next((meant.reason for meant in MEANT if fnmatchcase(difference.place, meant.place)), None)
+
+
+def _parts(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _parts(item, f"{place}/{key}")
+    elif isinstance(value, list):
+        yield f"{place}/length", len(value)
+        for number, item in enumerate(value):
+            yield from _parts(item, f"{place}/{number}")
+    else:
+        yield place, value
+
+
+_REFUSED: Final = "A request that cannot be read is refused as such (13); SYSTEM_ERROR (1) would be tried again."
+_NAMES: Final = "Names are checked where they are made; the reference takes any."
+_UNKNOWN: Final = "What is not there is said to be so; the reference answers as for an empty one."
+_STAMPS: Final = "The broker adds nothing to a message's properties; clients have defaults for what is missing."
+_ID: Final = "A message without an id of its client's is known by its place; the reference makes an id up."
+_GROUPS: Final = "Groups are made on purpose or by a heartbeat; asking for one does not make it."
+_MORE: Final = "Fields of our own beside RocketMQ's, for our own tools."
+_LEFT_OUT: Final = "A field that clients have a default for is left out."
+
+MEANT: Final[tuple[Meant, ...]] = (
+    Meant("*/properties/CLUSTER", _STAMPS),
+    Meant("*/properties/MSG_REGION", _STAMPS),
+    Meant("*/properties/TRACE_ON", _STAMPS),
+    Meant("*/properties/UNIQ_KEY", _ID),
+    Meant("*/ext/transactionId", _ID),
+    Meant("*/ext/MSG_REGION", "A refusal has no fields; clients read these of an answer that is good."),
+    Meant("*/ext/TRACE_ON", "A refusal has no fields; clients read these of an answer that is good."),
+    Meant("*/ext/topicSysFlag", _LEFT_OUT),
+    Meant("*/ext/groupSysFlag", _LEFT_OUT),
+    Meant("*/ext/forbiddenType", _LEFT_OUT),
+    Meant("*/ext/IS_SUB_CHANGE", "Asks for a whole heartbeat; ours does where it needs one."),
+    Meant("topics/no name/code", _REFUSED),
+    Meant("topics/*number*/code", _REFUSED),
+    Meant("topics/delete without a name/code", _REFUSED),
+    Meant("topics/bad attribute/code", _REFUSED),
+    Meant("topics/delete unknown/code", _UNKNOWN),
+    Meant("topics/delete of the system/code", _UNKNOWN),
+    Meant("groups/settings/body/*", "Ours tells a group's waits between attempts."),
+    Meant("groups/settings of */code", _GROUPS),
+    Meant("groups/create */code", _NAMES),
+    Meant("groups/no */code", _REFUSED),
+    Meant("groups/* of unknown/code", _UNKNOWN),
+    Meant("groups/members without a group/code", _REFUSED),
+    Meant("groups/delete again/code", _UNKNOWN),
+    Meant("sending/empty body/code", _REFUSED),
+    Meant("sending/no topic/code", _REFUSED),
+    Meant("sending/*queue*/code", _REFUSED),
+    Meant("sending/long topic/code", _UNKNOWN),
+    Meant("sending/illegal topic/code", _UNKNOWN),
+    Meant("sending/topic of the system/code", _UNKNOWN),
+    Meant("batches/*batch/code", _REFUSED),
+    Meant("batches/batch of nonsense/code", _REFUSED),
+    Meant("batches/batch to a retry topic/code", _UNKNOWN),
+    Meant("pulling/* nonsense/code", "A filter that cannot be read is refused; the reference sends everything."),
+    Meant("pulling/by an unknown kind of filter/code", "It is refused; the reference sends everything."),
+    Meant("pulling/few bytes/*", "The client's own limit of bytes holds."),
+    Meant("pulling/no */code", _REFUSED),
+    Meant("offsets/* of a bad queue/code", _UNKNOWN),
+    Meant("offsets/* of an unknown topic/code", _UNKNOWN),
+    Meant("offsets/* in an unknown topic/code", _UNKNOWN),
+    Meant("offsets/* without a*/code", _REFUSED),
+    Meant("offsets/of a group that has not begun, empty queue/code", "0, where a client begins for 22 too."),
+    Meant("offsets/committed nothing/*", "A negative offset is not kept: old clients commit -1 for an empty queue."),
+    Meant("offsets/commit of an unknown group/code", "A group comes to be with the first offset that it commits."),
+    Meant("offsets/progress*/body/*", _MORE),
+    Meant("searching/by a shared key/body/*", "Newest first, which a limit keeps; the reference: oldest first."),
+    Meant("searching/*/ext/indexLastUpdate*", "An answer without messages has no fields."),
+    Meant("searching/in an unknown topic/code", _UNKNOWN),
+    Meant("searching/without a*/code", _REFUSED),
+    Meant("consumers/connections/body/connectionSet/*/protocol", _MORE),
+    Meant("consumers/connections/body/subscriptionTable/*", "What a client derives from the expression is not kept."),
+    Meant("consumers/check nothing/code", _REFUSED),
+    Meant("consumers/heartbeat of */code", _REFUSED),
+)
+"""What is meant to differ. Everything else that differs is a fault, of ours or of a script."""

@@ -1,0 +1,139 @@
+"""A reference nameserver and broker from Maven's artefacts, as programs with little memory."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+from interop.driver import Missing, install, require
+
+__all__ = ["ReferenceServers"]
+
+_HERE = Path(__file__).parent
+_LIBRARIES = _HERE / "target" / "lib"
+_READY = "boot success"
+_READY_TIMEOUT_S = 60.0
+_STOP_TIMEOUT_S = 20.0
+_LOCALHOST = "127.0.0.1"
+_OPENED = (
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
+)
+_NAMESERVER_CLASS = "org.apache.rocketmq.namesrv.NamesrvStartup"
+_BROKER_CLASS = "org.apache.rocketmq.broker.BrokerStartup"
+
+_SMALL_FILES = {
+    "mappedFileSizeCommitLog": 64 * 1024 * 1024,
+    "mappedFileSizeConsumeQueue": 200_000,
+    "maxHashSlotNum": 1000,
+    "maxIndexNum": 4000,
+    "mappedFileSizeTimerLog": 1024 * 1024,
+}
+
+
+class ReferenceServers:
+    """Both servers on free ports over `directory`, ready when the constructor returns; use it as a context manager.
+
+    `sync_flush` is the broker's ack level. Raises Missing where Java or Maven is missing or a server does not start.
+    """
+
+    def __init__(self, directory: Path, *, sync_flush: bool = False) -> None:
+        require("java", "mvn")
+        if not _LIBRARIES.exists():
+            install(["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=target/lib"], _HERE)
+        self._directory = directory
+        self._running = ExitStack()
+        (directory / "conf").mkdir(parents=True)
+        nameserver_port, broker_port = _free_port(), _free_broker_port()
+        self.nameserver, self.broker = f"{_LOCALHOST}:{nameserver_port}", f"{_LOCALHOST}:{broker_port}"
+        try:
+            self.nameserver_process = self._start(
+                "nameserver", _NAMESERVER_CLASS, 128, {"listenPort": nameserver_port, "bindAddress": _LOCALHOST}
+            )
+            self.broker_process = self._start(
+                "broker", _BROKER_CLASS, 384, self._broker_settings(broker_port, sync_flush)
+            )
+        except BaseException:
+            self._running.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._running.close()
+
+    def _broker_settings(self, port: int, sync_flush: bool) -> dict[str, object]:
+        store = self._directory / "store"
+        return {
+            "brokerClusterName": "DefaultCluster",
+            "brokerName": "broker-a",
+            "brokerId": 0,
+            "brokerIP1": _LOCALHOST,
+            "bindAddress": _LOCALHOST,
+            "listenPort": port,
+            "haListenPort": _free_port(),
+            "namesrvAddr": self.nameserver,
+            "storePathRootDir": store,
+            "storePathCommitLog": store / "commitlog",
+            "flushDiskType": "SYNC_FLUSH" if sync_flush else "ASYNC_FLUSH",
+            # As ours: topics are made on purpose, conditions in SQL are understood, delayed messages can be recalled.
+            "autoCreateTopicEnable": "false",
+            "enablePropertyFilter": "true",
+            "recallMessageEnable": "true",
+            "transactionTimeOut": 2000,
+            "transactionCheckInterval": 2000,
+            "diskMaxUsedSpaceRatio": 99,
+            **_SMALL_FILES,
+        }
+
+    def _start(self, name: str, main_class: str, heap_mb: int, settings: dict[str, object]) -> subprocess.Popen[bytes]:
+        configuration = self._directory / "conf" / f"{name}.conf"
+        configuration.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        home = [f"-Drocketmq.home.dir={self._directory}", f"-Duser.home={self._directory}"]
+        memory = [f"-Xmx{heap_mb}m", "-XX:MaxDirectMemorySize=256m", "-XX:+UseSerialGC"]
+        said = self._directory / f"{name}.txt"
+        with said.open("wb") as sink:
+            process = subprocess.Popen(
+                ["java", *memory, *home, *_OPENED, "-cp", f"{_LIBRARIES}/*", main_class, "-c", str(configuration)],
+                stdout=sink,
+                stderr=sink,
+            )
+        self._running.callback(_end, process)
+        give_up_s = time.monotonic() + _READY_TIMEOUT_S
+        while _READY not in said.read_text(errors="replace"):
+            if process.poll() is not None or time.monotonic() > give_up_s:
+                raise Missing(f"the reference {name} did not start: {said.read_text(errors='replace')[-500:]}")
+            time.sleep(0.1)
+        return process
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(_STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _free_port() -> int:
+    with socket.create_server((_LOCALHOST, 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+def _free_broker_port() -> int:
+    """A port whose neighbour two below, which the broker takes as well, is free too."""
+    while True:
+        port = _free_port()
+        try:
+            with socket.create_server((_LOCALHOST, port - 2)):
+                return port
+        except OSError:
+            continue
