@@ -58,7 +58,7 @@ async def test_a_topic_with_other_settings_is_not_changed(connection: RemotingCo
 
 
 async def test_a_topic_with_an_illegal_name_is_refused(connection: RemotingConnection) -> None:
-    assert (await ask(connection, 17, **topic_fields(TopicConfig("no spaces")))).code == 13
+    assert (await ask(connection, 17, **topic_fields(TopicConfig("no spaces")))).code == 29
 
 
 async def test_a_group_is_created_told_and_deleted(connection: RemotingConnection) -> None:

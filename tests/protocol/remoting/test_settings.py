@@ -105,6 +105,11 @@ def test_fields_that_make_no_topic_are_refused(changed: dict[str, str], name: st
     assert refused.value.name == name
 
 
+def test_a_topic_without_a_type_takes_what_remoting_clients_send_to_any_topic() -> None:
+    untyped = parse_topic_fields({"topic": "t", "readQueueNums": "4", "writeQueueNums": "4", "perm": "6"})
+    assert untyped.message_type is MessageType.MIXED
+
+
 def test_a_group_of_an_admin_tool_counts_its_retries_after_the_first_delivery() -> None:
     group = decode_group(
         b'{"groupName":"g","consumeMessageOrderly":true,"retryMaxTimes":3,"brokerId":0,"attributes":{}}'

@@ -28,7 +28,7 @@ __all__ = ["error_of", "response_code_of"]
 _CODES: Final[dict[str, ResponseCode]] = {
     "TOPIC_NOT_FOUND": ResponseCode.TOPIC_NOT_EXIST,
     "TOPIC_EXISTS": ResponseCode.TOPIC_EXIST_ALREADY,
-    "ILLEGAL_TOPIC": ResponseCode.MESSAGE_ILLEGAL,
+    "ILLEGAL_TOPIC": ResponseCode.INVALID_PARAMETER,
     "NOT_LEADER_FOR_QUEUE": ResponseCode.NOT_LEADER_FOR_QUEUE,
     "ILLEGAL_STATIC_TOPIC": ResponseCode.INVALID_PARAMETER,
     "STATIC_TOPIC_STATE": ResponseCode.ILLEGAL_OPERATION,

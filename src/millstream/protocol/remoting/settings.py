@@ -1,8 +1,9 @@
 """Topic and group settings on the wire: the ext fields of code 17, and the JSON of codes 21, 200 and 201.
 
-A topic's attributes travel as `+name=value` joined by commas (code 17) or as a map (code 21). Groups use the fields of
-RocketMQ's SubscriptionGroupConfig; its `retryMaxTimes` counts the deliveries after the first one. What has no field
-there, the first position, travels as attributes of our own.
+A topic's attributes travel as `+name=value` joined by commas (code 17) or as a map (code 21). One for which no type is
+named takes messages of all of RocketMQ 4's types (MIXED). Groups use the fields of RocketMQ's SubscriptionGroupConfig;
+its `retryMaxTimes` counts the deliveries after the first one. What has no field there, the first position, travels as
+attributes of our own.
 """
 
 from __future__ import annotations
@@ -232,7 +233,8 @@ def _topic(
         )
     kind = attributes.pop(_MESSAGE_TYPE, _UNSPECIFIED).upper()
     try:
-        message_type = MessageType.NORMAL if kind == _UNSPECIFIED else MessageType(kind)
+        # RocketMQ's broker looks at no type, and tools that are older than types name none.
+        message_type = MessageType.MIXED if kind == _UNSPECIFIED else MessageType(kind)
         return TopicConfig(name, message_type, read, write, Permission(permission & 7), attributes, ordered)
     except ValueError as error:
         raise MessageRefused("MESSAGE_MALFORMED", f"The settings of topic {name} cannot be read: {error}.") from None
