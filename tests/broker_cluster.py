@@ -8,8 +8,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from servers import SMALL_STORE
-
 from millstream.broker.broker import Broker, BrokerOptions
 from millstream.broker.peers import Peers
 from millstream.broker.remoting import broker_handlers
@@ -19,6 +17,7 @@ from millstream.model.clock import Clock
 from millstream.model.message import Address
 from millstream.protocol.remoting.static_topics import mapping_info
 from millstream.transport.remoting_server import RemotingServer
+from servers import SMALL_STORE
 
 __all__ = ["BrokerCluster", "running_cluster"]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from broker_cluster import BrokerCluster, running_cluster
 
+from broker_cluster import BrokerCluster, running_cluster
 from millstream.client.client import Client
 from millstream.client.producer import Producer
 from millstream.client.puller import Puller
