@@ -26,7 +26,7 @@ _BYTE: Final = 1 << 23
 _KEPT_FACTORS: Final = 3 * 256
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CheckedMessage(OutgoingMessage):
     """A message whose body somebody has read for its CRC-32, which is `crc32`. Never replace the body alone."""
 
