@@ -37,6 +37,7 @@ from millstream.model.catalogue import CATALOGUE
 from millstream.proxy import answers, clients, outbox, processor, pulls, questions, renewal, tracer
 from millstream.proxy.grpc import body, call, endpoints, front, intake, namespace, request, transport
 from millstream.security import audit, book, policy, user
+from millstream.server.configuration.reference import reference_page
 from millstream.streams.functions.registry import AGGREGATES, FUNCTIONS, FunctionSpec
 from millstream.streams.sql.connectors import CONNECTORS
 from millstream.streams.sql.settings import SETTINGS
@@ -78,6 +79,18 @@ def functions_page() -> str:
         lines += [_function_row(spec) for spec in sorted(functions.values(), key=lambda spec: spec.name)]
         lines.append("")
     return _page(lines)
+
+
+def configuration_page() -> str:
+    return _page(["# Configuration of the roles\n", _CONFIGURATION_WORDS, *reference_page()])
+
+
+_CONFIGURATION_WORDS = """\
+`millstream start nameserver|broker|proxy -c FILE` reads a file in TOML; `millstream config reference ROLE` prints one
+with every setting at its default, and `millstream config check FILE` says whether a file can be used. A setting that
+there is not is refused, with the nearest name that there is. What goes first: an option of the command line, `--set
+name=value`, the file, the default. Secrets stand in the environment: `MILLSTREAM_ACCESS_KEY`, `MILLSTREAM_SECRET_KEY`.
+"""
 
 
 def options_page() -> str:
@@ -208,6 +221,8 @@ def _command_lines(command: Callable[..., Any]) -> Iterator[str]:
 def _option_rows(options: type) -> Iterator[str]:
     """The options that several commands share, which are described in their class."""
     for field, hint in get_type_hints(options, include_extras=True).items():
+        if any(getattr(extra, "show", None) is False for extra in hint.__metadata__):
+            continue
         default = getattr(options, field)
         words = next(extra.help for extra in hint.__metadata__ if hasattr(extra, "help"))
         yield f"| `--{field.replace('_', '-')}` | {_cell(words)} | {'' if default is None else default} |"
@@ -254,6 +269,7 @@ def _page(lines: list[str]) -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
+    "configuration.md": configuration_page,
     "errors.md": errors_page,
     "functions.md": functions_page,
     "limits.md": limits_page,

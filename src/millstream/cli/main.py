@@ -38,9 +38,13 @@ bench = App(
     help="Measure how fast a server takes and gives messages, and how long they are under way.",
     result_action="return_value",
 )
+start = App(name="start", help="Run one role in a process of its own.", result_action="return_value")
+config = App(name="config", help="The settings of the roles.", result_action="return_value")
 error = App(name="error", help="Look up errors by number.", result_action="return_value")
 
 app.command("millstream.cli.quickstart:quickstart", name="quickstart")
+app.command(start)
+app.command(config)
 app.command(topic)
 app.command(group)
 app.command(dlq)
@@ -51,6 +55,11 @@ app.command("millstream.cli.sql:sql", name="sql")
 app.command(acl)
 app.command(bench)
 app.command(error)
+start.command("millstream.cli.start:nameserver", name="nameserver")
+start.command("millstream.cli.start:broker", name="broker")
+start.command("millstream.cli.start_cluster:cluster", name="cluster")
+config.command("millstream.cli.config:reference", name="reference")
+config.command("millstream.cli.config:check", name="check")
 topic.command("millstream.cli.topic:create", name="create")
 topic.command("millstream.cli.topic:list_topics", name="list")
 topic.command("millstream.cli.topic:describe", name="describe")
@@ -84,7 +93,7 @@ bench.command("millstream.cli.bench:e2e", name="e2e")
 error.command("millstream.cli.error:explain", name="explain")
 error.command("millstream.cli.error:list_errors", name="list")
 
-_GROUPS = frozenset(("topic", "group", "dlq", "message", "acl", "user", "error"))
+_GROUPS = frozenset(("topic", "group", "dlq", "message", "acl", "user", "error", "start", "config"))
 """Words that list their commands where nothing follows them."""
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import signal
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,16 +11,14 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from millstream import __version__
-from millstream.cli.event_loop import loop_factory
 from millstream.cli.options import DEFAULT_NAMESERVER, ExitCode, OutputFormat
+from millstream.cli.serving import serve
 
 if TYPE_CHECKING:
     from millstream.security.signature import Credentials
     from millstream.server.all_in_one import AllInOneOptions, Endpoints
 
 __all__ = ["quickstart"]
-
-_started_s = time.monotonic()
 
 
 def _check_port(_kind: object, value: int | str) -> None:
@@ -113,34 +108,21 @@ def quickstart(
         tls=TlsMode(tls) if tls else None,
         tls_files=TlsFiles(tls_cert, tls_key) if tls_cert and tls_key else None,
     )
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_serve(options, output))
-    return ExitCode.DONE
-
-
-async def _serve(options: AllInOneOptions, output: OutputFormat | None) -> None:
     from millstream.server.all_in_one import AllInOne
 
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopped.set)
     server = AllInOne(options)
-    if options.tls is not None:
-        loop.add_signal_handler(signal.SIGHUP, server.reload_certificate)
-    endpoints = await server.start()
-    try:
+
+    def announce(endpoints: Endpoints) -> None:
         _announce(endpoints, options, output)
         if output != "json":
             if options.secure:
                 _announce_access(options, server.made_user)
             if options.tls is not None:
                 _announce_tls(options)
-        print(f"ready in {time.monotonic() - _started_s:.2f} s", flush=True)
-        await stopped.wait()
-    finally:
-        await server.close()
-    print(f"stopped cleanly; messages are kept in {options.directory}", flush=True)
+
+    farewell = f"stopped cleanly; messages are kept in {options.directory}"
+    serve(server, announce, farewell, has_tls=options.tls is not None)
+    return ExitCode.DONE
 
 
 def _announce(endpoints: Endpoints, options: AllInOneOptions, output: OutputFormat | None) -> None:

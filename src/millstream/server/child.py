@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from millstream.model.errors import StartRefused
 
-__all__ = ["ServerAddresses", "ServerProcess"]
+__all__ = ["RoleProcess", "ServerAddresses", "ServerProcess"]
 
 _READY_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 15.0
@@ -29,21 +30,13 @@ class ServerAddresses:
     metrics: str | None
 
 
-class ServerProcess:
-    """`millstream quickstart` on free ports over `directory`, ready when the constructor returns.
+class _Child:
+    """A process of ours that prints its addresses as JSON, then that it is ready."""
 
-    Use it as a context manager; leaving it stops the server cleanly. `options` are further command-line options,
-    `log` is a file for what the server says about itself.
-    Raises StartRefused with the server's words if it does not become ready in 30 s.
-    """
-
-    def __init__(self, directory: Path, *, options: Sequence[str] = (), log: Path | None = None) -> None:
-        ports = ("--grpc-port", "0", "--remoting-port", "0", "--nameserver-port", "0", "--metrics-port", "0")
-        command = [sys.executable, "-m", "millstream", "quickstart", "--dir", str(directory), "-o", "json"]
+    def __init__(self, words: Sequence[str], log: Path | None) -> None:
+        command = [sys.executable, "-m", "millstream", *words, "-o", "json"]
         with nullcontext(subprocess.PIPE) if log is None else log.open("ab") as errors:
-            self._process = subprocess.Popen(
-                [*command, *ports, *options], stdout=subprocess.PIPE, stderr=errors, text=True
-            )
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         assert self._process.stdout is not None
         watchdog = threading.Timer(_READY_TIMEOUT_S, self._process.kill)
         watchdog.start()
@@ -54,16 +47,13 @@ class ServerProcess:
         if not self.ready_line.startswith("ready"):
             said = (self._process.communicate()[1] or "").strip().removeprefix("error: ")
             raise StartRefused("BAD_CONFIGURATION", f"The server did not become ready: {said or 'it said nothing.'}")
-        addresses = json.loads(first)
-        self.addresses = ServerAddresses(
-            addresses["nameserver"], addresses["broker"], addresses["grpc"], addresses["metrics"]
-        )
+        self._told: dict[str, str] = json.loads(first)
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
-    def __enter__(self) -> ServerProcess:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_exception: object) -> None:
@@ -87,3 +77,29 @@ class ServerProcess:
             self._process.communicate()
         except ValueError:
             self._process.wait()
+
+
+class ServerProcess(_Child):
+    """`millstream quickstart` on free ports over `directory`, ready when the constructor returns.
+
+    Use it as a context manager; leaving it stops the server cleanly. `options` are further command-line options,
+    `log` is a file for what the server says about itself.
+    Raises StartRefused with the server's words if it does not become ready in 30 s.
+    """
+
+    def __init__(self, directory: Path, *, options: Sequence[str] = (), log: Path | None = None) -> None:
+        ports = ("--grpc-port", "0", "--remoting-port", "0", "--nameserver-port", "0", "--metrics-port", "0")
+        super().__init__(["quickstart", "--dir", str(directory), *ports, *options], log)
+        told = self._told
+        self.addresses = ServerAddresses(told["nameserver"], told["broker"], told["grpc"], told["metrics"])
+
+
+class RoleProcess(_Child):
+    """`millstream start ROLE` (nameserver, broker, proxy or cluster), as `ServerProcess`.
+
+    `addresses` is `host:port` of each port by its name. The ports are those of `options`: `--port 0` takes a free one.
+    """
+
+    def __init__(self, role: str, directory: Path, *, options: Sequence[str] = (), log: Path | None = None) -> None:
+        super().__init__(["start", role, "--dir", str(directory), *options], log)
+        self.addresses = {name: text for name, text in self._told.items() if name != "directory"}

@@ -17,6 +17,8 @@ class Condition:
 
     state: str = "starting"
     broker: Broker | None = None
+    holds_log: bool = True
+    """Whether there will be a broker."""
 
     async def health(self) -> Page:
         """200 while nothing but a restart could be needed; 503 once the store has failed for good."""
@@ -26,7 +28,7 @@ class Condition:
     async def readiness(self) -> Page:
         """200 while messages are stored and delivered, else 503 and why not."""
         reasons = []
-        if self.broker is None:
+        if self.broker is None and self.holds_log:
             reasons.append("The log is being opened and recovered.")
         elif self.state != "serving":
             reasons.append(f"The server is {self.state}.")

@@ -1,0 +1,97 @@
+"""What each role can be told. The fields here are all that there is: reading, reference and docs follow them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from millstream.server.configuration.setting import PORTS, setting
+
+__all__ = ["ROLES", "Access", "BrokerConfiguration", "NameserverConfiguration", "ProxyConfiguration", "Store", "Tls"]
+
+_HOST = "Address to listen on; 0.0.0.0 for all."
+_TOLD_HOST = "Host name or address that others are told; empty: host, or this machine's own address for 0.0.0.0."
+_METRICS = "Port of the pages /metrics, /healthz and /readyz; 0 takes a free one, -1 offers none."
+_NAMESERVERS = "host:port of each nameserver. A host name is looked up again every 30 s."
+_METRICS_PORTS: Final = (-1, 65_535)
+_MAX_HOURS: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """TLS on all ports of the role. What the role trusts as a client is in MILLSTREAM_TLS_CA."""
+
+    mode: str = setting(
+        "off", "permissive answers plaintext too, required does not.", choices=("off", "permissive", "required")
+    )
+    certificate: str = setting("", "File with the certificate chain in PEM; empty: a self-signed one is made.")
+    key: str = setting("", "File with its key in PEM, without a password.")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Access control. The keys of the first super user, with which the roles also sign their requests to each other,
+    are in MILLSTREAM_ACCESS_KEY and MILLSTREAM_SECRET_KEY: secrets do not stand in files."""
+
+    enabled: bool = setting(False, "Every request must be signed by a user who may do it.")
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """How a broker keeps messages."""
+
+    sync_flush: bool = setting(False, "Acknowledge a message when it is on disk; else when it is in the page cache.")
+    retention_hours: int = setting(72, "How long messages are kept.", bounds=(1, _MAX_HOURS))
+
+
+@dataclass(frozen=True, slots=True)
+class NameserverConfiguration:
+    """A nameserver: it tells where topics are and keeps no messages."""
+
+    host: str = setting("127.0.0.1", _HOST)
+    advertised_host: str = setting("", _TOLD_HOST)
+    port: int = setting(9876, "Port of the nameserver; 0 takes a free one.", bounds=PORTS)
+    metrics_port: int = setting(-1, _METRICS, bounds=_METRICS_PORTS)
+    directory: str = setting("millstream-nameserver", "Where users and certificates are kept; made if it is needed.")
+    tls: Tls = field(default_factory=Tls)
+    access: Access = field(default_factory=Access)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfiguration:
+    """A broker: it keeps messages."""
+
+    name: str = setting("broker-a", "The broker's name; no other broker of the nameservers has it.")
+    cluster: str = setting("DefaultCluster", "The cluster that it belongs to.")
+    host: str = setting("127.0.0.1", _HOST)
+    advertised_host: str = setting("", _TOLD_HOST)
+    port: int = setting(10911, "Port of the broker; 0 takes a free one.", bounds=PORTS)
+    metrics_port: int = setting(-1, _METRICS, bounds=_METRICS_PORTS)
+    directory: str = setting("millstream-data", "Where messages are kept; made if it is missing.")
+    nameservers: tuple[str, ...] = setting(("127.0.0.1:9876",), _NAMESERVERS)
+    store: Store = field(default_factory=Store)
+    tls: Tls = field(default_factory=Tls)
+    access: Access = field(default_factory=Access)
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyConfiguration:
+    """A proxy: it serves gRPC clients from the brokers that the nameservers name."""
+
+    host: str = setting("127.0.0.1", _HOST)
+    advertised_host: str = setting("", _TOLD_HOST)
+    grpc_port: int = setting(8081, "Port for RocketMQ 5 clients; 0 takes a free one.", bounds=PORTS)
+    metrics_port: int = setting(-1, _METRICS, bounds=_METRICS_PORTS)
+    directory: str = setting("millstream-proxy", "Where users and certificates are kept; made if it is needed.")
+    nameservers: tuple[str, ...] = setting(("127.0.0.1:9876",), _NAMESERVERS)
+    trace: bool = setting(False, "Note what becomes of each message in the topic RMQ_SYS_TRACE_TOPIC.")
+    tls: Tls = field(default_factory=Tls)
+    access: Access = field(default_factory=Access)
+
+
+ROLES: Final[dict[str, type]] = {
+    "nameserver": NameserverConfiguration,
+    "broker": BrokerConfiguration,
+    "proxy": ProxyConfiguration,
+}
+"""Role -> its configuration."""

@@ -1,0 +1,87 @@
+"""A nameserver and several brokers on one machine, each in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from millstream.model.clock import Clock, SystemClock
+from millstream.server.supervised import SupervisedRole
+
+__all__ = ["MAX_BROKERS", "PORT_STEP", "LocalCluster", "LocalClusterOptions"]
+
+MAX_BROKERS: Final = 64
+"""Broker processes of one command at most."""
+
+PORT_STEP: Final = 10
+"""Between the ports of two brokers: RocketMQ's clients and replicas derive further ports from a broker's."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalClusterOptions:
+    """Where the processes listen and keep their data, each in a folder of its own; port 0 takes free ones.
+
+    The brokers' ports are `broker_port` and each tenth after it. `settings` are further ones of all brokers, as
+    `name=value`.
+    """
+
+    directory: Path
+    brokers: int = 2
+    host: str = "127.0.0.1"
+    advertised_host: str | None = None
+    nameserver_port: int = 9876
+    broker_port: int = 10911
+    grpc_port: int = 8081
+    settings: tuple[str, ...] = ()
+
+
+class LocalCluster:
+    """Starts all, keeps them running, and stops all in order; all calls from one event loop."""
+
+    def __init__(self, options: LocalClusterOptions, *, clock: Clock | None = None) -> None:
+        self._options = options
+        self._clock = clock or SystemClock()
+        self.nameserver = self._role("nameserver", "nameserver", [f"port={options.nameserver_port}"])
+        self.brokers: list[SupervisedRole] = []
+
+    async def start(self) -> dict[str, str]:
+        """Start the nameserver, then the brokers; the address of each process by its name.
+
+        Raises CHILD_PROCESS_FAILED, and leaves nothing running then.
+        """
+        try:
+            await self.nameserver.start()
+            where = self.nameserver.addresses["nameserver"]
+            self.brokers = [self._broker(number, where) for number in range(self._options.brokers)]
+            await asyncio.gather(*(broker.start() for broker in self.brokers))
+        except BaseException:
+            await self.close()
+            raise
+        return {"nameserver": where, **{broker.name: broker.addresses["broker"] for broker in self.brokers}}
+
+    def reload_certificate(self) -> None:
+        """Nothing: the processes have certificates of their own."""
+
+    async def close(self) -> None:
+        """Stop the brokers, then the nameserver."""
+        await asyncio.gather(*(broker.close() for broker in self.brokers))
+        await self.nameserver.close()
+
+    def _broker(self, number: int, nameserver: str) -> SupervisedRole:
+        options = self._options
+        port = options.broker_port and options.broker_port + PORT_STEP * number
+        settings = [f"port={port}", f"name=broker-{number}", f'nameservers=["{nameserver}"]', *options.settings]
+        return self._role("broker", f"broker-{number}", settings)
+
+    def _role(self, role: str, name: str, settings: list[str]) -> SupervisedRole:
+        options = self._options
+        folder = options.directory / name
+        words = ["--dir", str(folder), "--host", options.host]
+        if options.advertised_host is not None:
+            words += ["--advertised-host", options.advertised_host]
+        for setting in settings:
+            words += ["--set", setting]
+        log = options.directory / f"{name}.log"
+        return SupervisedRole(role, name, words, log, self._clock)

@@ -1,0 +1,150 @@
+"""One role in a process of its own ("separated" deployment)."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from millstream.broker.remoting.access import access_handlers
+from millstream.client.conversations import parse_addresses
+from millstream.client.environment import credentials_of_environment
+from millstream.model.clock import Clock, SystemClock
+from millstream.model.errors import StartRefused
+from millstream.model.message import Address
+from millstream.security.signature import Credentials
+from millstream.security.tls import TlsFiles, TlsMode
+from millstream.server.broker_role import BrokerRole, BrokerRoleOptions
+from millstream.server.condition import Condition
+from millstream.server.configuration.roles import BrokerConfiguration, NameserverConfiguration, ProxyConfiguration
+from millstream.server.metrics.page import ServerMetrics
+from millstream.server.nameserver_role import NameserverRole
+from millstream.server.pages import open_pages
+from millstream.server.site import Site
+from millstream.store.directory_lock import DirectoryLock
+from millstream.store.files import FileLayer
+
+__all__ = ["SeparateRole"]
+
+RoleConfiguration = NameserverConfiguration | BrokerConfiguration | ProxyConfiguration
+
+
+class SeparateRole:
+    """Started once, from one event loop; `configuration` decides which role it is."""
+
+    def __init__(self, configuration: RoleConfiguration, *, clock: Clock | None = None) -> None:
+        self._configuration = configuration
+        self.directory = Path(configuration.directory)
+        self.site = _site(configuration, clock or SystemClock())
+        self._resources = AsyncExitStack()
+        self._metrics = ServerMetrics(self.site.clock)
+        self._condition = Condition(holds_log=self.holds_messages)
+        self.broker_role: BrokerRole | None = None
+
+    @property
+    def holds_messages(self) -> bool:
+        """Whether its directory holds messages."""
+        return isinstance(self._configuration, BrokerConfiguration)
+
+    @property
+    def made_user(self) -> Credentials | None:
+        """The super user that this start had to make."""
+        return self.site.made_user
+
+    async def start(self) -> dict[str, Address]:
+        """Listen; where the role's ports are reached, by their name. Raises StartRefused, StoreError.
+
+        It leaves nothing open then.
+        """
+        try:
+            return await self._start()
+        except BaseException:
+            await self.close()
+            raise
+
+    def reload_certificate(self) -> None:
+        """Read the certificate again, for new connections; where that fails the log says so and the old one holds."""
+        self.site.reload_certificate()
+
+    async def close(self) -> None:
+        """Take no more requests, answer what is under way, write what is to be kept."""
+        self._condition.state = "stopping"
+        await self._resources.aclose()
+
+    async def _start(self) -> dict[str, Address]:
+        found: dict[str, Address] = {}
+        if self._configuration.metrics_port >= 0:
+            host = self.site.host
+            pages, port = await open_pages(self._metrics, self._condition, host, self._configuration.metrics_port)
+            self._resources.push_async_callback(pages.close)
+            found["metrics"] = Address(self.site.reachable_host, port)
+        self.site.open_tls(self.directory)
+        match self._configuration:
+            case BrokerConfiguration() as broker:
+                found["broker"] = await self._open_broker(broker)
+            case NameserverConfiguration() as nameserver:
+                found["nameserver"] = await self._open_nameserver(nameserver)
+            case ProxyConfiguration():
+                raise StartRefused("BAD_CONFIGURATION", "A proxy cannot run in a process of its own yet.")
+        self._condition.state = "serving"
+        return found
+
+    async def _open_broker(self, told: BrokerConfiguration) -> Address:
+        options = BrokerRoleOptions(
+            self.directory,
+            told.port,
+            told.name,
+            told.cluster,
+            told.store.sync_flush,
+            told.store.retention_hours,
+            _addresses(told.nameservers),
+        )
+        self.broker_role = role = BrokerRole(self.site, options)
+        self._resources.push_async_callback(role.close)
+        address = await role.start()
+        metrics = self._metrics
+        metrics.cluster, metrics.node_id = told.cluster, told.name
+        metrics.broker, metrics.consumers = role.broker, role.consumers
+        metrics.remoting["broker"] = role.server
+        self._condition.broker = role.broker
+        return address
+
+    async def _open_nameserver(self, told: NameserverConfiguration) -> Address:
+        self._open_access_control()
+        role = NameserverRole(self.site, told.port)
+        if self.site.guard is not None:
+            # Its users are its own: whoever administers access tells every nameserver as well as every broker.
+            role.server.handlers = {**role.server.handlers, **access_handlers(self.site.guard)}
+        self._resources.push_async_callback(role.close)
+        address = await role.start()
+        self._metrics.node_id = f"{address.host}:{address.port}"
+        self._metrics.remoting["nameserver"] = role.server
+        return address
+
+    def _open_access_control(self) -> None:
+        """Where the role keeps no messages: its directory holds users alone, and is not made without them."""
+        if self.site.secure:
+            lock = DirectoryLock(self.directory, FileLayer())
+            self._resources.callback(lock.release)
+            self.site.open_access_control(self.directory)
+
+
+def _site(configuration: RoleConfiguration, clock: Clock) -> Site:
+    tls, is_secure = configuration.tls, configuration.access.enabled
+    if bool(tls.certificate) != bool(tls.key):
+        raise StartRefused("ILLEGAL_SETTING", "tls.certificate and tls.key belong together; one of them is empty.")
+    return Site(
+        configuration.host,
+        configuration.advertised_host or None,
+        is_secure,
+        credentials_of_environment() if is_secure else None,
+        None if tls.mode == "off" else TlsMode(tls.mode),
+        TlsFiles(Path(tls.certificate), Path(tls.key)) if tls.certificate else None,
+        clock,
+    )
+
+
+def _addresses(nameservers: tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        return parse_addresses(";".join(nameservers)) if nameservers else ()
+    except ValueError as error:
+        raise StartRefused("ILLEGAL_SETTING", f"nameservers: {error}.") from None

@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+from millstream.server.restart_pace import FIRST_DELAY_S, MAX_DELAY_S, STEADY_S, RestartPace
+
+
+def test_a_process_that_ends_soon_is_started_ever_later_but_never_too_late() -> None:
+    pace = RestartPace()
+    delays = [pace.after(1.0) for _ in range(12)]
+    assert delays[:4] == [FIRST_DELAY_S * factor for factor in (1, 2, 4, 8)]
+    assert max(delays) == delays[-1] == MAX_DELAY_S
+
+
+def test_a_process_that_ran_well_is_started_again_as_if_it_had_never_ended() -> None:
+    pace = RestartPace()
+    for _ in range(5):
+        pace.after(1.0)
+    assert pace.after(STEADY_S) == FIRST_DELAY_S
