@@ -109,8 +109,9 @@ class SeparateRole:
         return address
 
     async def _open_nameserver(self, told: NameserverConfiguration) -> Address:
-        self._open_access_control()
-        role = NameserverRole(self.site, told.port)
+        self._lock_directory()
+        self.site.open_access_control(self.directory)
+        role = NameserverRole(self.site, told.port, directory=self.directory)
         if self.site.guard is not None:
             # Its users are its own: whoever administers access tells every nameserver as well as every broker.
             role.server.handlers = {**role.server.handlers, **access_handlers(self.site.guard)}
@@ -120,12 +121,10 @@ class SeparateRole:
         self._metrics.remoting["nameserver"] = role.server
         return address
 
-    def _open_access_control(self) -> None:
-        """Where the role keeps no messages: its directory holds users alone, and is not made without them."""
-        if self.site.secure:
-            lock = DirectoryLock(self.directory, FileLayer())
-            self._resources.callback(lock.release)
-            self.site.open_access_control(self.directory)
+    def _lock_directory(self) -> None:
+        """Where no log does it."""
+        lock = DirectoryLock(self.directory, FileLayer())
+        self._resources.callback(lock.release)
 
 
 def _site(configuration: RoleConfiguration, clock: Clock) -> Site:

@@ -52,7 +52,7 @@ class NameserverConfiguration:
     advertised_host: str = setting("", _TOLD_HOST)
     port: int = setting(9876, "Port of the nameserver; 0 takes a free one.", bounds=PORTS)
     metrics_port: int = setting(-1, _METRICS, bounds=_METRICS_PORTS)
-    directory: str = setting("millstream-nameserver", "Where users and certificates are kept; made if it is needed.")
+    directory: str = setting("millstream-nameserver", "Where users, certificates and tools' values are kept.")
     tls: Tls = field(default_factory=Tls)
     access: Access = field(default_factory=Access)
 
@@ -82,7 +82,7 @@ class ProxyConfiguration:
     advertised_host: str = setting("", _TOLD_HOST)
     grpc_port: int = setting(8081, "Port for RocketMQ 5 clients; 0 takes a free one.", bounds=PORTS)
     metrics_port: int = setting(-1, _METRICS, bounds=_METRICS_PORTS)
-    directory: str = setting("millstream-proxy", "Where users and certificates are kept; made if it is needed.")
+    directory: str = setting("millstream-proxy", "Where users and certificates are kept.")
     nameservers: tuple[str, ...] = setting(("127.0.0.1:9876",), _NAMESERVERS)
     trace: bool = setting(False, "Note what becomes of each message in the topic RMQ_SYS_TRACE_TOPIC.")
     tls: Tls = field(default_factory=Tls)
