@@ -113,7 +113,7 @@ class Broker:
         self.options = options or BrokerOptions()
         self._store_options = replace(self.options.store, store_host=_store_host(advertised, self.options.store))
         self.clock: Clock = clock or SystemClock()
-        self._directory = directory
+        self.directory = directory
         config = directory / "config"
         self.topics = TopicRegistry(Snapshot(config / "topics.json"))
         self.static_topics = StaticTopics(Snapshot(config / "static-topics.json"), name)
@@ -148,7 +148,7 @@ class Broker:
     async def _open(self, opened: AsyncExitStack) -> None:
         """Take up what earlier runs left; `opened` closes it again where the start fails."""
         self.store = await asyncio.to_thread(
-            MessageStore.open, self._directory / "store", self._store_options, clock=self.clock
+            MessageStore.open, self.directory / "store", self._store_options, clock=self.clock
         )
         opened.callback(self.store.close)
         self.topics.load()
@@ -164,7 +164,7 @@ class Broker:
         opened.push_async_callback(self._appender.close)
         await self._start_timers()
         opened.push_async_callback(self.timers.close)
-        saved = SavedTransactions(Snapshot(self._directory / "config" / "transactions.json"))
+        saved = SavedTransactions(Snapshot(self.directory / "config" / "transactions.json"))
         self.transactions = Transactions(
             self.store, self._appender, self.topics, saved, self.clock, self.options.transactions, self.statistics
         )
@@ -175,7 +175,7 @@ class Broker:
         self._lite_expiry.load()
 
     async def _start_timers(self) -> None:
-        directory = self._directory / "store" / "timers"
+        directory = self.directory / "store" / "timers"
         try:
             self.timers = Timers(self.store, self._appender, self.topics, directory, self.clock, self.statistics)
             await self.timers.start()
@@ -377,6 +377,11 @@ class Broker:
     async def recall(self, topic: str, message_id: str) -> None:
         """Take a delayed message back; see `Timers.recall`."""
         await self.timers.recall(topic, message_id)
+
+    async def retain(self) -> None:
+        """Let old messages go now, as the broker does by itself every 10 s. Raises STORE_FAILED."""
+        if self._upkeep is not None:
+            await self._upkeep.retain()
 
     def _end_of(self, topic: str, queue_id: int) -> int | None:
         return None if self.topics.find(bind_topic_of(topic)) is None else self.store.max_offset(topic, queue_id)

@@ -35,7 +35,7 @@ class GroupRegistry:
 
     def __init__(self, snapshot: Snapshot, *, auto_create: bool = True) -> None:
         self._saved = SavedDocument(snapshot, _Document, noun="groups", version=_VERSION)
-        self._auto_create = auto_create
+        self.auto_create = auto_create
         self._groups: dict[str, GroupConfig] = {}
         self.before_delete: list[Callable[[str], None]] = []
 
@@ -63,7 +63,7 @@ class GroupRegistry:
             return group
         if is_tool_group(name):
             return GroupConfig(name)
-        if self._auto_create:
+        if self.auto_create:
             if len(self._groups) >= MAX_GROUPS_ON_THE_FLY:
                 raise NameRefused(
                     "TOO_MANY_REQUESTS",

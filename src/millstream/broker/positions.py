@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from millstream.broker.groups import GroupRegistry
@@ -48,6 +49,37 @@ class Positions:
     def readers(self, topic: str) -> list[str]:
         """The groups that have a position in the topic, sorted."""
         return self.offsets.readers(topic)
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        """The offset up to which the group has consumed each queue of the topic that it has a position in."""
+        places = (queue_id for name, queue_id in self.offsets.places(group) if name == topic)
+        found = ((queue_id, self.offsets.committed(group, topic, queue_id)) for queue_id in places)
+        return {queue_id: offset for queue_id, offset in found if offset is not None}
+
+    def restore(self, group: str, positions: Mapping[str, Mapping[int, int]]) -> None:
+        """Keep offsets by topic and queue that a group had; on the disk when this returns."""
+        for topic, queues in positions.items():
+            if self.topics.find(topic) is not None:
+                for queue_id, offset in queues.items():
+                    self.offsets.commit(group, topic, queue_id, offset)
+        if positions:
+            self.offsets.save()
+
+    def clone(self, source: str, target: str, topic: str | None = None) -> None:
+        """Put `target` where `source` is, in one topic or in all that it has a position in; on the disk when done.
+
+        What `target` has in flight there is discarded. Raises GROUP_NOT_FOUND, TOPIC_NOT_FOUND.
+        """
+        self.groups.get(source)
+        self.groups.ensure(target)
+        topics = self.topics_of(source) if topic is None else [self.topics.get(topic).name]
+        moves = [(name, *move) for name in topics for move in self.committed(source, name).items()]
+        for name, queue_id, offset in moves:
+            self.offsets.reset(target, name, queue_id, offset, self.clock.now_ms())
+        if moves:
+            self.offsets.save()
+        for name, queue_id, _ in moves:
+            self.polls.wake_group(target, name, queue_id)
 
     def reset(self, request: ResetRequest) -> list[QueueReset]:
         """Put the group to another place; it is on the disk when this returns.

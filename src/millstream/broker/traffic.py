@@ -10,18 +10,22 @@ from typing import NamedTuple
 from millstream.broker.statistics import Statistics
 from millstream.broker.traffic_history import Growth, TrafficHistory
 from millstream.model.clock import Clock
+from millstream.model.topic import MessageType
 
 __all__ = ["Day", "Flow", "FlowKey", "Traffic"]
 
 
 class Flow(Enum):
-    """What is counted: messages that were stored, delivered, or set aside; `ALL_` of the whole broker."""
+    """What is counted: messages that were stored, delivered, or set aside; of the whole broker all that were stored,
+    delivered, began to wait for their time, and were delivered at it."""
 
     PUT = "put"
     GET = "get"
     DEAD = "dead"
     ALL_PUT = "all put"
     ALL_GET = "all get"
+    SCHEDULED = "scheduled"
+    SETTLED = "settled"
 
 
 FlowKey = tuple[Flow, str, str]
@@ -34,6 +38,8 @@ class _Total(NamedTuple):
 
 
 _NOTHING = _Total(0, 0)
+_KINDS = tuple(kind.value for kind in MessageType)
+_WHOLE = (Flow.ALL_PUT, Flow.ALL_GET, Flow.SCHEDULED, Flow.SETTLED)
 
 
 class Day(NamedTuple):
@@ -76,6 +82,27 @@ class Traffic:
         history = self._histories.get(key) or TrafficHistory(self._last_look_ms)
         return history.growth(span_ms, self._now_ms(), *self._total(key))
 
+    @property
+    def elapsed_ms(self) -> int:
+        """Milliseconds since the broker was made."""
+        return self._now_ms() - self._started_ms
+
+    def is_apart(self, flow: Flow, topic: str, group: str) -> bool:
+        """Whether there is a counter for this alone, or would be one at its first message."""
+        counted = self._statistics
+        match flow:
+            case Flow.PUT:
+                return counted.incoming.other is None or any((topic, kind) in counted.incoming for kind in _KINDS)
+            case Flow.GET:
+                return counted.outgoing.other is None or (group, topic) in counted.outgoing
+            case Flow.DEAD:
+                return counted.dead_letters.other is None or (group, topic) in counted.dead_letters
+        return True
+
+    def total(self, flow: Flow) -> Growth:
+        """The whole broker's messages since it was made."""
+        return Growth(*self._total((flow, "", "")), self.elapsed_ms)
+
     def day(self, flow: Flow) -> Day:
         """The whole broker's messages; `flow` is ALL_PUT or ALL_GET."""
         yesterday, today = self._mornings[flow]
@@ -94,7 +121,8 @@ class Traffic:
         counted = self._statistics
         match flow:
             case Flow.PUT:
-                found = [total for (name, _), total in counted.incoming.items() if name == topic]
+                kinds = (counted.incoming.get((topic, kind)) for kind in _KINDS)
+                found = [one for one in kinds if one is not None]
                 return _Total(sum(one.messages for one in found), sum(one.size_bytes for one in found))
             case Flow.GET:
                 taken = counted.outgoing.get((group, topic))
@@ -108,6 +136,10 @@ class Traffic:
             case Flow.ALL_GET:
                 gets = [row for _, row in counted.outgoing.rows()]
                 return _Total(sum(one.messages for one in gets), sum(one.size_bytes for one in gets))
+            case Flow.SCHEDULED:
+                return _Total(sum(row.scheduled for _, row in counted.timers.rows()), 0)
+            case Flow.SETTLED:
+                return _Total(sum(row.settled for _, row in counted.timers.rows()), 0)
 
     def _totals(self) -> dict[FlowKey, _Total]:
         totals: dict[FlowKey, _Total] = {}
@@ -115,7 +147,7 @@ class Traffic:
             before = totals.get((Flow.PUT, topic, ""), _NOTHING)
             totals[Flow.PUT, topic, ""] = _Total(before.messages + put.messages, before.size_bytes + put.size_bytes)
         totals.update(self._group_totals())
-        for flow in (Flow.ALL_PUT, Flow.ALL_GET):
+        for flow in _WHOLE:
             totals[flow, "", ""] = self._total((flow, "", ""))
         return totals
 

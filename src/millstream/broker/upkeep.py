@@ -44,6 +44,7 @@ class Upkeep:
         self._lite_expiry = lite_expiry
         self._traffic = traffic
         self._closing = asyncio.Event()
+        self._retaining = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self, *, offset_save_interval_s: float) -> Self:
@@ -63,6 +64,10 @@ class Upkeep:
 
     async def retain(self) -> None:
         """Compact what is worth it, and remove what is too old, by the topics' own times and of the whole log."""
+        async with self._retaining:
+            await self._retain()
+
+    async def _retain(self) -> None:
         time_to_live_ms = {
             topic.name: topic.time_to_live_ms for topic in self._topics.all() if topic.time_to_live_ms is not None
         }

@@ -78,6 +78,7 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (2343, "SEGMENT_UNREACHABLE", "An older part of the queue lies on a broker that does not answer.", "Start that broker again; it holds messages that were not moved."),
     (2344, "NOT_A_STATIC_TOPIC", "The topic's queues are bound to their brokers.", "Create a topic whose queues can be moved: millstream topic create NAME --static."),
     (2345, "BROKER_NOT_FOUND", "No broker of that name is registered.", "Ask for the brokers that there are: millstream topic describe NAME, or the nameserver's cluster."),
+    (2325, "STATISTIC_UNKNOWN", "There is no statistic of that name, or none for that topic and group alone.", "Ask for TOPIC_PUT, GROUP_GET, DLQ_PUT, BROKER_PUT or BROKER_GET, each with _NUMS or _SIZE."),
     (3001, "BODY_EMPTY", "The message has no body.", "Send at least one byte."),
     (3002, "BODY_TOO_LARGE", "The message's body is over the limit.", "Split it, compress it, or put it elsewhere and send a reference."),
     (3003, "PROPERTIES_TOO_LARGE", "The message's properties are over the limit.", "Send fewer or shorter properties."),

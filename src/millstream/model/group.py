@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from millstream.model.errors import NameRefused
@@ -12,8 +12,10 @@ from millstream.model.errors import NameRefused
 __all__ = [
     "DEFAULT_BACKOFF_S",
     "DEFAULT_MAX_ATTEMPTS",
+    "MAX_ATTRIBUTE_CHARACTERS",
     "MAX_BACKOFF_STEPS",
     "MAX_GROUP_ATTEMPTS",
+    "MAX_GROUP_ATTRIBUTES",
     "MAX_GROUP_CHARACTERS",
     "MAX_STEP_MS",
     "SYSTEM_GROUP_PREFIX",
@@ -34,6 +36,12 @@ MAX_GROUP_ATTEMPTS = 1_000
 
 MAX_BACKOFF_STEPS = 100
 """Steps of a group's backoff at most."""
+
+MAX_GROUP_ATTRIBUTES = 64
+"""Attributes of a group at most."""
+
+MAX_ATTRIBUTE_CHARACTERS = 4096
+"""Characters of one attribute's name and value at most."""
 
 MAX_STEP_MS = 12 * 3600 * 1000
 """Milliseconds of one step at most: longer than a delivery may be out of sight, nothing could wait."""
@@ -96,6 +104,8 @@ class GroupConfig:
     first_time_ms: int = 0
     lite_exclusive: bool = False
     """Whether a lite topic has one reader of the group at a time."""
+    attributes: dict[str, str] = field(default_factory=dict)
+    """What tools keep with a group, and what RocketMQ's settings say that have no effect here; told as it came."""
 
     def backoff_ms(self, attempt: int) -> int:
         """Milliseconds between delivery number `attempt` (1 is the first) that failed and the next one."""
@@ -134,6 +144,11 @@ def check_group(group: GroupConfig) -> None:
             f"a backoff from {curve.initial_ms} ms by {curve.multiplier:g} to {curve.longest_ms} ms",
             f"Let it grow (factor 1 or more) from 0 ms or more to {MAX_STEP_MS} ms at most.",
         )
+    longest = max((len(key) + len(value) for key, value in group.attributes.items()), default=0)
+    if len(group.attributes) > MAX_GROUP_ATTRIBUTES or longest > MAX_ATTRIBUTE_CHARACTERS:
+        words = f"{len(group.attributes)} attributes, the longest of {longest} characters"
+        remedy = f"Keep to {MAX_GROUP_ATTRIBUTES} of {MAX_ATTRIBUTE_CHARACTERS} characters each."
+        raise _illegal(group, words, remedy)
     if group.first_time_ms < 0:
         raise _illegal(group, f"to begin at {group.first_time_ms} ms", "Name a time since 1970.")
 

@@ -268,6 +268,20 @@ class MessageStore(QueueReader):
         self._checkpoints.write()
 
     @property
+    def disk(self) -> DiskState:
+        """How large the disk is that the store is on, and what is free of it."""
+        return DiskState(*self._files.disk(self._directory))
+
+    @property
+    def retention(self) -> RetentionPolicy:
+        """What is let go by `retain`; another one counts from the next call."""
+        return self._retainer.policy
+
+    @retention.setter
+    def retention(self, policy: RetentionPolicy) -> None:
+        self._retainer.policy = policy
+
+    @property
     def is_disk_full(self) -> bool:
         """Whether messages are refused because the disk is filled beyond its watermark."""
         return self._retainer.is_disk_full

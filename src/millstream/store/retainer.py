@@ -60,7 +60,7 @@ class Retainer:
         self._health = health
         self._mutex = mutex
         self._clock = clock
-        self._policy = policy
+        self.policy = policy
         self._disk = disk
 
     def retain(self, time_to_live_ms: Mapping[str, int]) -> Retained:
@@ -74,7 +74,7 @@ class Retainer:
             self._expire(topic, self._clock.now_ms() - keep_ms)
         removable = self._removable_segments()
         ages = [SegmentAge(segment.end - segment.start, self._last_timestamp_of(segment)) for segment in removable]
-        count = expired_segments(ages, self._clock.now_ms(), self._disk(), self._policy)
+        count = expired_segments(ages, self._clock.now_ms(), self._disk(), self.policy)
         removed = 0
         try:
             for segment in removable[:count]:
@@ -86,7 +86,7 @@ class Retainer:
                 self._deleted.prune(self._log.start)
         except OSError as error:
             raise self._health.refusal("rid of old messages", error) from error
-        self.is_disk_full = self._disk().is_beyond(self._policy.full_used_ratio, self._policy.full_free_bytes)
+        self.is_disk_full = self._disk().is_beyond(self.policy.full_used_ratio, self.policy.full_free_bytes)
         return Retained(removed, self._log.start, self.is_disk_full)
 
     def _removable_segments(self) -> list[Segment]:

@@ -20,6 +20,7 @@ from millstream.broker.remoting.searching import SearchHandlers
 from millstream.broker.remoting.sending import SendHandlers
 from millstream.broker.remoting.static_topics import static_topic_handlers
 from millstream.broker.remoting.transactions import TransactionHandlers
+from millstream.broker.remoting.tools import tool_handlers
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.security.guard import Guard
 from millstream.transport.remoting_server import Handler
@@ -59,6 +60,7 @@ def broker_handlers(
     consumers.on_leave.append(broker.locks.release)
     handlers: dict[int, Handler] = {
         **access_handlers(guard),
+        **tool_handlers(broker, consumers),
         RequestCode.SEND_MESSAGE: send.send,
         RequestCode.SEND_MESSAGE_V2: send.send_v2,
         RequestCode.SEND_BATCH_MESSAGE: send.send_v2,
@@ -104,6 +106,7 @@ def broker_handlers(
         RequestCode.POLLING_INFO: pop.polling,
         RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: administration.create_topics,
         RequestCode.GET_TOPIC_CONFIG: administration.topic,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTION_GROUP_LIST: administration.create_groups,
         RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: administration.own_topics,
         RequestCode.CONSUMER_SEND_MSG_BACK: returns.send_back,
         RequestCode.QUERY_ASSIGNMENT: assignment.query,

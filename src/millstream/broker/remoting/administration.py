@@ -11,6 +11,7 @@ from millstream.protocol.remoting.fields import text
 from millstream.protocol.remoting.settings import (
     changed_topic,
     decode_group,
+    decode_groups,
     encode_group_table,
     encode_topic_table,
     parse_topic_fields,
@@ -22,7 +23,7 @@ __all__ = ["AdministrationHandlers"]
 
 
 class AdministrationHandlers:
-    """Codes 17, 18, 21, 200, 201, 207, 215, 305 and 351."""
+    """Codes 17, 18, 21, 200, 201, 207, 215, 225, 305 and 351."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -63,15 +64,29 @@ class AdministrationHandlers:
 
     def create_group(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Creates or changes, as RocketMQ's; with the field `createOnly` other settings are refused."""
+        groups = self._broker.groups
         group = decode_group(command.body)
         if command.ext.get("createOnly") == "true":
-            self._broker.groups.create(group)
+            groups.create(group)
         else:
-            self._broker.groups.update(group)
+            groups.update(decode_group(command.body, groups.find(group.name)))
+        return command.response()
+
+    def create_groups(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """Nothing is changed where one of them cannot be read; what the registry refuses ends the list there."""
+        groups = self._broker.groups
+        for group in decode_groups(command.body, groups.find):
+            groups.update(group)
         return command.response()
 
     def delete_group(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        self._broker.groups.delete(text(command.ext, "groupName"))
+        """With the field `cleanOffset` false, as tools send it, a group of that name goes on where this one is."""
+        name = text(command.ext, "groupName")
+        positions = self._broker.positions
+        is_kept = command.ext.get("cleanOffset") == "false"
+        kept = {topic: positions.committed(name, topic) for topic in positions.topics_of(name)} if is_kept else {}
+        self._broker.groups.delete(name)
+        positions.restore(name, kept)
         return command.response()
 
     def groups(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:

@@ -6,6 +6,8 @@ from typing import Final
 
 from millstream.broker.broker import Broker
 from millstream.broker.remoting.clients import ConsumerRegistry
+from millstream.broker.traffic import Flow
+from millstream.broker.traffic_history import MINUTE_MS
 from millstream.model.operations import QueuePoint, ResetRequest
 from millstream.protocol.remoting.bodies import TopicList, encode_body
 from millstream.protocol.remoting.codes import ResponseCode
@@ -38,9 +40,16 @@ class GroupHandlers:
         return command.response(body=encode_group(self._broker.groups.get(text(command.ext, "group"))))
 
     def progress(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """Of one topic, or of all topics in which the group has a position."""
-        found = self._broker.positions.progress(text(command.ext, "consumerGroup"), command.ext.get("topic") or None)
-        return command.response(body=encode_consume_statistics(self._broker.name, found))
+        """Of one topic, of those of a list that are there, or of all topics in which the group has a position."""
+        broker, ext = self._broker, command.ext
+        group, topic = text(ext, "consumerGroup"), ext.get("topic") or None
+        listed = [name for name in ext.get("topicList", "").split(";") if broker.topics.find(name) is not None]
+        if topic is None and not ext.get("topicList"):
+            listed = broker.positions.topics_of(broker.groups.get(group).name)
+        topics = [topic] if topic is not None else listed
+        found = [item for name in topics for item in broker.positions.progress(group, name)]
+        rates = (broker.traffic.growth(Flow.GET, name, group, MINUTE_MS).messages_per_s for name in topics)
+        return command.response(body=encode_consume_statistics(broker.name, found, per_second=sum(rates)))
 
     def reset(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """To an offset where one is named, else to a time; -1 as the time is the end."""

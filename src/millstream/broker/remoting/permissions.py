@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from millstream.protocol.remoting.assignment import AssignmentQuery, RequestModeBody
+from millstream.broker.remoting.tools import TOOL_NEEDS
 from millstream.protocol.remoting.batch_acks import decode_batch_ack
 from millstream.protocol.remoting.bodies import CheckClientBody, HeartbeatData, TopicConfigList, decode_body
 from millstream.protocol.remoting.codes import RequestCode
@@ -17,7 +18,7 @@ from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.dead_letters import decode_dead_letter_query
 from millstream.protocol.remoting.popping import asked_topic
 from millstream.protocol.remoting.queue_set import LockBody
-from millstream.protocol.remoting.settings import decode_group
+from millstream.protocol.remoting.settings import decode_group, decode_groups
 from millstream.security.policy import Action, Wish
 from millstream.security.resource import Resource, ResourceKind
 from millstream.transport.gate import Needs, everything, reader, topic_field
@@ -73,10 +74,15 @@ def _put_group(command: RemotingCommand) -> Iterable[Wish]:
         yield Wish(group, (Action.UPDATE,))
 
 
+def _put_groups(command: RemotingCommand) -> Iterable[Wish]:
+    for group in decode_groups(command.body, lambda _name: None):
+        yield Wish(Resource.group(group.name), (Action.CREATE,))
+        yield Wish(Resource.group(group.name), (Action.UPDATE,))
+
+
 def _progress(command: RemotingCommand) -> Iterable[Wish]:
     yield Wish(Resource.group(command.ext.get("consumerGroup", "")), _READ)
-    topic = command.ext.get("topic")
-    if topic:
+    for topic in filter(None, (command.ext.get("topic"), *command.ext.get("topicList", "").split(";"))):
         yield Wish(Resource.topic(topic), _READ)
 
 
@@ -140,6 +146,7 @@ def _end_transaction(command: RemotingCommand) -> Iterable[Wish]:
 
 
 BROKER_NEEDS: Final[dict[int, Needs]] = {
+    **TOOL_NEEDS,
     RequestCode.SEND_MESSAGE: _publish("topic"),
     RequestCode.SEND_MESSAGE_V2: _publish("b"),
     RequestCode.SEND_BATCH_MESSAGE: _publish("b"),
@@ -175,6 +182,7 @@ BROKER_NEEDS: Final[dict[int, Needs]] = {
     RequestCode.DELETE_TOPIC_IN_BROKER: topic_field("topic", Action.DELETE),
     RequestCode.GET_ALL_TOPIC_CONFIG: everything(ResourceKind.TOPIC, Action.LIST),
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTION_GROUP: _put_group,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTION_GROUP_LIST: _put_groups,
     RequestCode.DELETE_SUBSCRIPTION_GROUP: _group_field("groupName", Action.DELETE),
     RequestCode.GET_ALL_SUBSCRIPTION_GROUP_CONFIG: everything(ResourceKind.GROUP, Action.LIST),
     RequestCode.LOCK_BATCH_MQ: _lock,

@@ -244,8 +244,10 @@ def decode_body(kind: type[_T], body: bytes) -> _T:
         raise MessageRefused("MESSAGE_MALFORMED", f"A body of type {kind.__name__} cannot be read: {error}.") from None
 
 
-def encode_topic_statistics(topic: str, broker_name: str, ranges: Iterable[QueueRange]) -> bytes:
-    """RocketMQ's TopicStatsTable; its keys are objects, as fastjson writes them."""
+def encode_topic_statistics(
+    topic: str, broker_name: str, ranges: Iterable[QueueRange], *, per_second: float = 0.0
+) -> bytes:
+    """RocketMQ's TopicStatsTable; its keys are objects, as fastjson writes them. `per_second` are messages stored."""
     table = write_object_keys(
         (
             {"brokerName": broker_name, "queueId": item.queue_id, "topic": topic},
@@ -257,7 +259,7 @@ def encode_topic_statistics(topic: str, broker_name: str, ranges: Iterable[Queue
         )
         for item in ranges
     )
-    return b'{"offsetTable":' + table + b',"topicPutTps":0.0}'
+    return b'{"offsetTable":' + table + b',"topicPutTps":%.3f}' % per_second
 
 
 def decode_topic_statistics(body: bytes) -> list[QueueStatistics]:

@@ -8,8 +8,8 @@ attributes of our own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 import msgspec
 
@@ -34,6 +34,7 @@ __all__ = [
     "changed_topic",
     "decode_group",
     "decode_group_table",
+    "decode_groups",
     "decode_topic_table",
     "encode_group",
     "encode_group_table",
@@ -53,6 +54,23 @@ _CUSTOMIZED: Final = "CUSTOMIZED"
 _EXPONENTIAL: Final = "EXPONENTIAL"
 _FIRST_POSITION: Final = "consume.first.position"
 _FIRST_TIME: Final = "consume.first.time"
+_OWN_GROUP_ATTRIBUTES: Final = (_LITE_MODEL, _FIRST_POSITION, _FIRST_TIME)
+_NO_VERSION: Final = {"counter": 0, "timestamp": 0, "stateVersion": 0}
+
+_WITHOUT_EFFECT: Final = "rocketmq."
+"""Before the name of a group's setting that has no effect here; so it is kept among the attributes."""
+
+_FIELDS_WITHOUT_EFFECT: Final = {
+    "consume_from_min_enable": "consumeFromMinEnable",
+    "consume_broadcast_enable": "consumeBroadcastEnable",
+    "retry_queue_nums": "retryQueueNums",
+    "broker_id": "brokerId",
+    "which_broker_when_consume_slowly": "whichBrokerWhenConsumeSlowly",
+    "notify_consumer_ids_changed_enable": "notifyConsumerIdsChangedEnable",
+    "group_sys_flag": "groupSysFlag",
+    "consume_timeout_minute": "consumeTimeoutMinute",
+    "subscription_data_set": "subscriptionDataSet",
+}
 
 
 class _CustomizedRetry(CamelBody):
@@ -85,11 +103,17 @@ class _GroupData(CamelBody):
     notify_consumer_ids_changed_enable: bool = True
     group_sys_flag: int = 0
     consume_timeout_minute: int = 15
+    subscription_data_set: list[dict[str, Any]] | None = None
     attributes: dict[str, str] | None = None
+
+
+class _GroupList(CamelBody):
+    group_config_list: list[_GroupData] = msgspec.field(default_factory=list)
 
 
 class _GroupTable(CamelBody):
     subscription_group_table: dict[str, _GroupData] = msgspec.field(default_factory=dict)
+    data_version: Any = None
 
 
 def topic_fields(config: TopicConfig) -> dict[str, str]:
@@ -174,7 +198,7 @@ def topic_data(config: TopicConfig) -> TopicConfigData:
 
 def encode_topic_table(topics: Iterable[TopicConfig]) -> bytes:
     """The body that tells all topics of a broker."""
-    table = TopicConfigTable({config.name: topic_data(config) for config in topics}, {"counter": 0, "timestamp": 0})
+    table = TopicConfigTable({config.name: topic_data(config) for config in topics}, _NO_VERSION)
     return encode_body(table)
 
 
@@ -207,14 +231,23 @@ def encode_group(config: GroupConfig) -> bytes:
     return encode_body(_group_data(config))
 
 
-def decode_group(body: bytes) -> GroupConfig:
-    """The group of such a body."""
-    return _group(decode_body(_GroupData, body))
+def decode_group(body: bytes, present: GroupConfig | None = None) -> GroupConfig:
+    """The group of such a body, whose attributes change those of the `present` one where their names begin with + or -.
+
+    So they do where there are none at all, as tools send them; a body without the field has no attributes.
+    """
+    return _group(decode_body(_GroupData, body), present)
+
+
+def decode_groups(body: bytes, find: Callable[[str], GroupConfig | None]) -> list[GroupConfig]:
+    """The groups of a list to create or change (code 225); `find` gives those that are there."""
+    told = decode_body(_GroupList, body).group_config_list
+    return [_group(data, find(data.group_name)) for data in told]
 
 
 def encode_group_table(groups: Iterable[GroupConfig]) -> bytes:
     """The body that tells all groups of a broker."""
-    return encode_body(_GroupTable({config.name: _group_data(config) for config in groups}))
+    return encode_body(_GroupTable({config.name: _group_data(config) for config in groups}, _NO_VERSION))
 
 
 def decode_group_table(body: bytes) -> list[GroupConfig]:
@@ -249,10 +282,11 @@ def _group_data(config: GroupConfig) -> _GroupData:
         policy.exponential_retry_policy = _ExponentialRetry(
             curve.initial_ms, curve.longest_ms, _whole(curve.multiplier)
         )
-    attributes = {_LITE_MODEL: _EXCLUSIVE} if config.lite_exclusive else {}
+    attributes = {key: value for key, value in config.attributes.items() if not key.startswith(_WITHOUT_EFFECT)}
+    attributes |= {_LITE_MODEL: _EXCLUSIVE} if config.lite_exclusive else {}
     if config.first_position is not FirstPosition.FIRST:
         attributes |= {_FIRST_POSITION: config.first_position.value, _FIRST_TIME: str(config.first_time_ms)}
-    return _GroupData(
+    data = _GroupData(
         config.name,
         config.fifo,
         config.max_attempts - 1,
@@ -260,6 +294,10 @@ def _group_data(config: GroupConfig) -> _GroupData:
         consume_enable=config.enabled,
         attributes=attributes or None,
     )
+    for field, name in _FIELDS_WITHOUT_EFFECT.items():
+        if _WITHOUT_EFFECT + name in config.attributes:
+            setattr(data, field, msgspec.json.decode(config.attributes[_WITHOUT_EFFECT + name]))
+    return data
 
 
 def _whole(number: float) -> float | int:
@@ -267,14 +305,38 @@ def _whole(number: float) -> float | int:
     return int(number) if float(number).is_integer() else number
 
 
-def _group(data: _GroupData) -> GroupConfig:
+def _without_effect(data: _GroupData) -> dict[str, str]:
+    """The settings that have no effect here and are not what RocketMQ has by default."""
+    usual = _GroupData(data.group_name)
+    told = ((name, getattr(data, field), getattr(usual, field)) for field, name in _FIELDS_WITHOUT_EFFECT.items())
+    return {
+        _WITHOUT_EFFECT + name: msgspec.json.encode(value).decode()
+        for name, value, default in told
+        if value != default and value != []
+    }
+
+
+def _group_attributes(data: _GroupData, present: GroupConfig | None) -> dict[str, str]:
+    told = data.attributes
+    is_change = told is not None and all(key.startswith(("+", "-")) for key in told)
+    if told is None or not is_change:
+        return told or {}
+    held = (_group_data(present).attributes if present is not None else None) or {}
+    removed = {key[1:] for key in told if key.startswith("-")}
+    added = {key[1:]: value for key, value in told.items() if key.startswith("+")}
+    return {key: value for key, value in held.items() if key not in removed} | added
+
+
+def _group(data: _GroupData, present: GroupConfig | None = None) -> GroupConfig:
     policy = data.group_retry_policy or _RetryPolicy()
     steps = policy.customized_retry_policy.next if policy.customized_retry_policy else []
     curve = None
     if policy.type.upper() == _EXPONENTIAL:
         told = policy.exponential_retry_policy or _ExponentialRetry()
         curve = ExponentialBackoff(told.initial, told.max, float(told.multiplier))
-    attributes = data.attributes or {}
+    attributes = _group_attributes(data, present)
+    others = (key for key in attributes if key not in _OWN_GROUP_ATTRIBUTES and not key.startswith(_WITHOUT_EFFECT))
+    kept = {key: attributes[key] for key in others}
     try:
         first_position = FirstPosition(attributes.get(_FIRST_POSITION, FirstPosition.FIRST.value))
         first_time_ms = int(attributes.get(_FIRST_TIME, "0"))
@@ -291,4 +353,5 @@ def _group(data: _GroupData) -> GroupConfig:
         first_position=first_position,
         first_time_ms=first_time_ms,
         lite_exclusive=attributes.get(_LITE_MODEL) == _EXCLUSIVE,
+        attributes=kept | _without_effect(data),
     )

@@ -1,0 +1,113 @@
+"""What tools print of a running broker, by the names that RocketMQ's tools look for.
+
+A number stands only for what is counted here. Threads and their queues are none of this broker's parts: those fields
+are told as 0 where tools cannot do without them, and left out elsewhere.
+Source of the names: RocketMQ 5.3 (facts only).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from millstream import __version__
+from millstream.broker.broker import Broker
+from millstream.broker.delay import TIMER_TOPIC
+from millstream.broker.traffic import Flow
+from millstream.broker.traffic_history import HOUR_MS, MINUTE_MS
+from millstream.protocol.record import MIN_RECORD_BYTES, store_timestamp_ms
+from millstream.protocol.remoting.command import PROTOCOL_VERSION
+from millstream.store.retention import DiskState
+
+__all__ = ["describe_runtime"]
+
+_RATE_SPANS_MS: Final = (10_000, MINUTE_MS, 10 * MINUTE_MS)
+_ABSENT_QUEUES: Final = ("send", "pull", "query")
+
+
+def describe_runtime(broker: Broker, disk: DiskState) -> dict[str, str]:
+    """The fields by name; `disk` is the one that the store is on."""
+    return {**_traffic(broker), **_log(broker, disk), **_timers(broker), **_process(broker)}
+
+
+def _traffic(broker: Broker) -> dict[str, str]:
+    put, got = broker.traffic.day(Flow.ALL_PUT), broker.traffic.day(Flow.ALL_GET)
+    total = broker.traffic.total(Flow.ALL_PUT)
+    return {
+        "putTps": _rates(broker, Flow.ALL_PUT),
+        "getTransferredTps": _rates(broker, Flow.ALL_GET),
+        "getFoundTps": _rates(broker, Flow.ALL_GET),
+        "putMessageTimesTotal": str(total.messages),
+        "putMessageSizeTotal": str(total.size_bytes),
+        "putMessageAverageSize": str(total.size_bytes / total.messages if total.messages else 0.0),
+        "msgPutTotalYesterdayMorning": str(put.yesterday_morning),
+        "msgPutTotalTodayMorning": str(put.today_morning),
+        "msgPutTotalTodayNow": str(put.now),
+        "msgGetTotalYesterdayMorning": str(got.yesterday_morning),
+        "msgGetTotalTodayMorning": str(got.today_morning),
+        "msgGetTotalTodayNow": str(got.now),
+    }
+
+
+def _rates(broker: Broker, flow: Flow) -> str:
+    """Messages a second in the last ten seconds, the last minute and the last ten minutes."""
+    spans = (broker.traffic.growth(flow, "", "", span_ms) for span_ms in _RATE_SPANS_MS)
+    return " ".join(f"{growth.messages_per_s:.2f}" for growth in spans)
+
+
+def _log(broker: Broker, disk: DiskState) -> dict[str, str]:
+    store = broker.store
+    used_ratio = 1 - disk.free_bytes / disk.size_bytes if disk.size_bytes else 0.0
+    first = store.raw(store.log_start, MIN_RECORD_BYTES)
+    return {
+        "commitLogMinOffset": str(store.log_start),
+        "commitLogMaxOffset": str(store.written_log_offset),
+        "commitLogDiskRatio": f"{used_ratio:.4f}",
+        "commitLogDirCapacity": f"Total : {disk.size_bytes} B, Free : {disk.free_bytes} B.",
+        "remainHowManyDataToFlush": f"{store.written_log_offset - store.flushed_log_offset} B",
+        "earliestMessageTimeStamp": str((store_timestamp_ms(first) if first is not None else 0) or -1),
+        "isDiskFull": str(store.is_disk_full).lower(),
+    }
+
+
+def _timers(broker: Broker) -> dict[str, str]:
+    timers = broker.timers
+    scheduled = broker.traffic.growth(Flow.SCHEDULED, "", "", MINUTE_MS).messages_per_s
+    settled = broker.traffic.growth(Flow.SETTLED, "", "", MINUTE_MS).messages_per_s
+    return {
+        "timerReadBehind": str(_timers_behind_s(broker)),
+        "timerOffsetBehind": str(timers.unscheduled),
+        "timerCongestNum": str(timers.pending),
+        "timerEnqueueTps": f"{scheduled:.2f}",
+        "timerDequeueTps": f"{settled:.2f}",
+    }
+
+
+def _timers_behind_s(broker: Broker) -> int:
+    """Seconds since the first delayed message was stored that the timers have not looked at; 0 where there is none."""
+    store, unscheduled = broker.store, broker.timers.unscheduled
+    if not unscheduled:
+        return 0
+    found = store.entries(TIMER_TOPIC, 0, store.max_offset(TIMER_TOPIC, 0) - unscheduled, 1)
+    stored_ms = store.stored_ms(found[0]) if found else 0
+    return max(broker.clock.now_ms() - stored_ms, 0) // 1000 if stored_ms else 0
+
+
+def _process(broker: Broker) -> dict[str, str]:
+    now_ms = broker.clock.now_ms()
+    told = {
+        "brokerActive": str(broker.store.failure is None).lower(),
+        "brokerVersion": str(PROTOCOL_VERSION),
+        "brokerVersionDesc": f"MILLSTREAM_{__version__}",
+        "bootTimestamp": str(now_ms - broker.traffic.elapsed_ms),
+        "runtime": _words(broker.traffic.elapsed_ms),
+        "pageCacheLockTimeMills": "0",
+    }
+    for name in _ABSENT_QUEUES:
+        told |= {f"{name}ThreadPoolQueueSize": "0", f"{name}ThreadPoolQueueHeadWaitTimeMills": "0"}
+    return told
+
+
+def _words(elapsed_ms: int) -> str:
+    hours, rest = divmod(elapsed_ms, HOUR_MS)
+    minutes, rest = divmod(rest, MINUTE_MS)
+    return f"[ {hours // 24} days, {hours % 24} hours, {minutes} minutes, {rest // 1000} seconds ]"
