@@ -17,7 +17,7 @@ from millstream.broker.groups import GroupRegistry
 from millstream.broker.lite_subscriptions import LiteSubscriptions, Subscriber, party_of
 from millstream.broker.lite_topics import LiteTopics
 from millstream.broker.long_poll import MIN_ALARM_S, LongPolls
-from millstream.broker.look import MAX_POP_MESSAGES, Look
+from millstream.broker.look import Look
 from millstream.broker.offsets import OffsetTable
 from millstream.broker.pop import Ledger
 from millstream.broker.reader import Reader
@@ -170,9 +170,9 @@ class LitePopper:
                 self._plan(group.name, name, ledger)
                 continue
             before = len(look.taken) + len(look.dead)
-            look.cap = MAX_POP_MESSAGES if group.fifo else before + 1
+            look.limit = look.wanted if group.fifo else min(look.wanted, before + 1)
             look.take(name, _QUEUE, ledger)
-            look.cap = MAX_POP_MESSAGES
+            look.limit = look.wanted
             if len(look.taken) + len(look.dead) > before:
                 gave.append(name)
             if look.entries_left <= 0 and self._can_give(name, ledger):

@@ -19,8 +19,8 @@ from millstream.broker.remoting.returning import ReturnHandlers
 from millstream.broker.remoting.searching import SearchHandlers
 from millstream.broker.remoting.sending import SendHandlers
 from millstream.broker.remoting.static_topics import static_topic_handlers
-from millstream.broker.remoting.transactions import TransactionHandlers
 from millstream.broker.remoting.tools import tool_handlers
+from millstream.broker.remoting.transactions import TransactionHandlers
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.security.guard import Guard
 from millstream.transport.remoting_server import Handler

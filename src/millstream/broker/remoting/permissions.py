@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from millstream.protocol.remoting.assignment import AssignmentQuery, RequestModeBody
 from millstream.broker.remoting.tools import TOOL_NEEDS
+from millstream.protocol.remoting.assignment import AssignmentQuery, RequestModeBody
 from millstream.protocol.remoting.batch_acks import decode_batch_ack
 from millstream.protocol.remoting.bodies import CheckClientBody, HeartbeatData, TopicConfigList, decode_body
 from millstream.protocol.remoting.codes import RequestCode
