@@ -24,7 +24,7 @@ _WORDS = 9
 _MAX_CHARACTERS = 512
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class ReceiptHandle:
     """One delivery of one message: where it lies, when it was taken and for how long.
 
