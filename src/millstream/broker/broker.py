@@ -15,7 +15,7 @@ from millstream.broker.lite_expiry import LiteExpiry
 from millstream.broker.lite_popper import LitePopper
 from millstream.broker.lite_topics import LiteTopics
 from millstream.broker.logic_queues import LogicQueues
-from millstream.broker.long_poll import MAX_WAITING, MAX_WAITING_PER_KEY, LongPolls
+from millstream.broker.long_poll import EVERY_QUEUE, MAX_WAITING, MAX_WAITING_PER_KEY, LongPolls
 from millstream.broker.offsets import GroupPosition, OffsetTable
 from millstream.broker.own_topics import own_topics
 from millstream.broker.peers import Peers
@@ -32,6 +32,7 @@ from millstream.broker.redrive import Redriver
 from millstream.broker.redriven import RedrivenTable
 from millstream.broker.request_modes import RequestModes
 from millstream.broker.retries import Retries
+from millstream.broker.returned import stored_topic
 from millstream.broker.saved_transactions import SavedTransactions
 from millstream.broker.segments import Segments
 from millstream.broker.sender import Sender
@@ -268,6 +269,9 @@ class Broker:
         self.timers.arrived(pairs)
         self.transactions.arrived(pairs)
         self._lite.arrived(pairs)
+        for topic, _ in pairs:
+            if topic.startswith(RETRY_PREFIX):
+                self.polls.wake_everywhere(topic.removeprefix(RETRY_PREFIX), EVERY_QUEUE)
 
     async def send(self, messages: Sequence[OutgoingMessage]) -> list[SendReceipt]:
         """Store messages of one topic, all or none; they are safe at the store's ack level when this returns.
@@ -384,7 +388,8 @@ class Broker:
             await self._upkeep.retain()
 
     def _end_of(self, topic: str, queue_id: int) -> int | None:
-        return None if self.topics.find(bind_topic_of(topic)) is None else self.store.max_offset(topic, queue_id)
+        place = stored_topic(topic)
+        return None if self.topics.find(bind_topic_of(place)) is None else self.store.max_offset(place, queue_id)
 
     def _forget_topic(self, name: str) -> None:
         # On the disk before the topic goes: a new topic of that name must not inherit offsets after a crash.

@@ -79,7 +79,7 @@ class DeadLetters:
         for one in dead:
             message = one.message
             try:
-                await self.bury(group, message, one.delivery.attempts)
+                await self.bury(group, message, one.attempts)
             except MillstreamError as error:
                 _log.error(
                     "The message at queue offset %d of topic %s, queue %d, stays with the group %s: %s",

@@ -12,7 +12,10 @@ from dataclasses import dataclass, field
 
 from millstream.model.errors import ConsumeRefused
 
-__all__ = ["MAX_WAITING", "MAX_WAITING_PER_KEY", "MIN_ALARM_S", "LongPolls"]
+__all__ = ["EVERY_QUEUE", "MAX_WAITING", "MAX_WAITING_PER_KEY", "MIN_ALARM_S", "LongPolls"]
+
+EVERY_QUEUE = -1
+"""Stands for a queue at which all pops of a topic look, whichever queue they want."""
 
 MAX_WAITING = 100_000
 """Requests that wait at one time at most; RocketMQ's limit."""
@@ -107,11 +110,16 @@ class LongPolls:
                     _wake_first(line, None)
 
     def wake_group(self, group: str, topic: str, queue_id: int) -> None:
-        """Something of the queue can be popped by this group."""
+        """Something of the queue can be popped by this group; of `EVERY_QUEUE`: by whichever of its pops."""
         line = self._pops.get(topic, {}).get(group)
         if line is not None:
-            _wake_first(line, queue_id)
-            _wake_first(line, None)
+            for queue in (queue_id, None) if queue_id != EVERY_QUEUE else tuple(line.crowds):
+                _wake_first(line, queue)
+
+    def wake_everywhere(self, group: str, queue_id: int) -> None:
+        """The same on all topics that the group's pops wait on."""
+        for topic in [topic for topic, groups in self._pops.items() if group in groups]:
+            self.wake_group(group, topic, queue_id)
 
     def pass_on(self, group: str, topic: str, queue_id: int | None) -> None:
         """Wake the next that waits for the same."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from millstream.broker.fifo import FifoLedger, attempt_key_of, line_of
 from millstream.broker.pop import Delivery, Ledger
 from millstream.broker.reader import MAX_SCANNED_ENTRIES, Reader
+from millstream.broker.returned import RETRY_KIND, restored
 from millstream.model import properties
 from millstream.model.group import GroupConfig
 from millstream.model.lite import lite_topic_of
@@ -37,6 +38,7 @@ class Dead:
     ledger: Ledger
     delivery: Delivery
     message: StoredMessage
+    attempts: int
 
 
 @dataclass(slots=True)
@@ -56,6 +58,8 @@ class Look:
     dead: list[Dead] = field(default_factory=list)
     wanted: int = field(init=False)
     """Messages that the request may have."""
+    _takes_again: bool = False
+    """Whether it looks at the group's retry topic, where it wants the messages of the request's topic alone."""
 
     def __post_init__(self) -> None:
         self.wanted = min(max(1, self.request.max_messages), MAX_POP_MESSAGES)
@@ -71,6 +75,18 @@ class Look:
         """Whether it saw all there was: neither full nor out of its share of index entries."""
         return not self.is_full and self.entries_left > 0
 
+    def repeat_returned(self, topic: str, queue_id: int, ledger: Ledger | None) -> None:
+        """As `repeat`, of the group's retry topic."""
+        self._takes_again = True
+        self.repeat(topic, queue_id, ledger)
+        self._takes_again = False
+
+    def take_returned(self, topic: str, queue_id: int, ledger: Ledger) -> None:
+        """As `take`, from the group's retry topic."""
+        self._takes_again = True
+        self.take(topic, queue_id, ledger)
+        self._takes_again = False
+
     def repeat(self, topic: str, queue_id: int, ledger: Ledger | None) -> None:
         """Take what the same attempt took before and did not acknowledge, as when its answer was lost.
 
@@ -80,7 +96,7 @@ class Look:
             return
         invisible_ms = self.request.invisible_ms
         for delivery in ledger.repeat(attempt_key_of(self.request.attempt_id), self.now_ms):
-            message = self.reader.message_at(topic, queue_id, delivery.queue_offset)
+            message = self._own(self.reader.message_at(topic, queue_id, delivery.queue_offset))
             if message is None:
                 continue
             if delivery.visible_ms - self.now_ms < invisible_ms // 2:
@@ -108,12 +124,12 @@ class Look:
             if delivery is None:
                 return
             self.entries_left -= 1
-            message = self.reader.message_at(topic, queue_id, delivery.queue_offset)
+            message = self._own(self.reader.message_at(topic, queue_id, delivery.queue_offset))
             if message is None or not self.request.filter.matches(message.properties):
                 ledger.settle(delivery.queue_offset)
-            elif delivery.attempts >= self.group.max_attempts:
+            elif self._attempts(delivery, message) >= self.group.max_attempts:
                 ledger.hold(delivery, self.now_ms, BURIAL_MS)
-                self.dead.append(Dead(ledger, delivery, message))
+                self.dead.append(Dead(ledger, delivery, message, self._attempts(delivery, message)))
             else:
                 ledger.redeliver(delivery, self.now_ms, self.request.invisible_ms)
                 self._take(topic, queue_id, ledger, delivery, message)
@@ -130,7 +146,7 @@ class Look:
                 self.entries_left -= 1
                 ledger.pass_over(entry.queue_offset)
                 if request.filter.may_match(entry.tags_code):
-                    message = self.reader.message(topic, queue_id, entry)
+                    message = self._own(self.reader.message(topic, queue_id, entry))
                     if message is not None and request.filter.matches(message.properties):
                         self._deliver_one(topic, queue_id, ledger, entry, message)
                         if not self.is_complete or ledger.room <= 0:
@@ -161,13 +177,30 @@ class Look:
 
     def _take(self, topic: str, queue_id: int, ledger: Ledger, delivery: Delivery, message: StoredMessage) -> None:
         place = (self.broker_name, queue_id, message.log_offset, lite_topic_of(topic))
-        handle = handle_of(ledger, delivery, *place)
-        self.taken.append(PoppedMessage(message, handle, delivery.attempts))
+        handle = handle_of(ledger, delivery, *place, topic_kind=RETRY_KIND if self._takes_again else 0)
+        self.taken.append(PoppedMessage(message, handle, self._attempts(delivery, message)))
         self.size_bytes += len(message.body)
+
+    def _own(self, message: StoredMessage | None) -> StoredMessage | None:
+        """The message as its topic's consumers know it; None for one of another topic."""
+        if not self._takes_again or message is None:
+            return message
+        own = restored(message)
+        return own if own.topic == self.request.topic else None
+
+    def _attempts(self, delivery: Delivery, message: StoredMessage) -> int:
+        """How often the message was delivered; those before it was given back count as well."""
+        return delivery.attempts + message.reconsume_times if self._takes_again else delivery.attempts
 
 
 def handle_of(
-    ledger: Ledger, delivery: Delivery, broker_name: str, queue_id: int, log_offset: int, lite_topic: str
+    ledger: Ledger,
+    delivery: Delivery,
+    broker_name: str,
+    queue_id: int,
+    log_offset: int,
+    lite_topic: str,
+    topic_kind: int = 0,
 ) -> ReceiptHandle:
     """What the consumer hands back to speak of this delivery."""
     return ReceiptHandle(
@@ -175,7 +208,7 @@ def handle_of(
         pop_time_ms=delivery.pop_time_ms,
         invisible_ms=delivery.invisible_ms,
         revive_queue=FIFO_REVIVE_QUEUE if isinstance(ledger, FifoLedger) else 0,
-        topic_kind=0,
+        topic_kind=topic_kind,
         broker_name=broker_name,
         queue_id=queue_id,
         queue_offset=delivery.queue_offset,

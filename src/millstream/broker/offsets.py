@@ -18,6 +18,7 @@ import msgspec
 from millstream.broker.document import Document, SavedDocument, encode_document
 from millstream.broker.fifo import FifoLedger
 from millstream.broker.pop import MAX_IN_FLIGHT, Delivery, Ledger
+from millstream.broker.returned import is_of, stored_topic
 from millstream.model.errors import StoreError
 from millstream.model.lite import LITE_PREFIX
 from millstream.store.snapshot import Snapshot
@@ -179,14 +180,15 @@ class OffsetTable:
     def positions(self, max_pairs: int) -> tuple[list[GroupPosition], int]:
         """Where groups stand, queue by queue, for the first `max_pairs` of group and topic; how many have no place.
 
-        Nothing is told of lite topics: there may be more of them than anybody wants to look at.
+        Nothing is told of lite topics: there may be more of them than anybody wants to look at. Nor of what groups pop
+        from their retry topics, where many ledgers share a queue.
         """
         shown: set[tuple[str, str]] = set()
         others: set[tuple[str, str]] = set()
         found = []
         for key in (*self._ledgers, *self._committed):
             pair = key[:2]
-            if pair[1].startswith(LITE_PREFIX):
+            if pair[1].startswith(LITE_PREFIX) or pair[1] != stored_topic(pair[1]):
                 continue
             if pair not in shown:
                 if len(shown) >= max_pairs:
@@ -205,7 +207,7 @@ class OffsetTable:
     def forget(self, *, topic: str | None = None, group: str | None = None) -> None:
         """Drop all of a topic or all of a group."""
         for table in (self._committed, self._ledgers):
-            for key in [key for key in table if key[1] == topic or key[0] == group]:
+            for key in [key for key in table if (topic is not None and is_of(key[1], topic)) or key[0] == group]:
                 del table[key]
                 self._resets.discard(key)
                 self._changed = True

@@ -8,12 +8,13 @@ from millstream.broker.dead_letters import DeadLetters
 from millstream.broker.fifo import FifoLedger
 from millstream.broker.groups import GroupRegistry
 from millstream.broker.lite_popper import LitePopper
-from millstream.broker.long_poll import MIN_ALARM_S, LongPolls
+from millstream.broker.long_poll import EVERY_QUEUE, MIN_ALARM_S, LongPolls
 from millstream.broker.look import BURIAL_MS, Look, handle_of
 from millstream.broker.offsets import OffsetTable
 from millstream.broker.pop import Ledger
 from millstream.broker.reader import Reader, check_readable
-from millstream.broker.topics import TopicRegistry
+from millstream.broker.returned import restored, retry_line, stored_topic
+from millstream.broker.topics import RETRY_PREFIX, TopicRegistry
 from millstream.broker.turn import take_in_time
 from millstream.model.clock import Clock
 from millstream.model.errors import ConsumeRefused
@@ -68,10 +69,10 @@ class Popper:
     def ack(self, request: AckRequest) -> None:
         """Consume one delivery; a second time is no error. Raises INVALID_RECEIPT_HANDLE."""
         handle = request.handle
-        place = _place(request.topic, handle)
+        place = _place(request.group, request.topic, handle)
         ledger = self._ledger_of(request.group, place, handle)
         ledger.acknowledge(handle.queue_offset, handle.pop_time_ms)
-        self.freed(request.group, place, handle.queue_id, ledger)
+        self.freed(request.group, *_waiting_place(request.topic, place, handle), ledger)
 
     def change_invisible(self, request: ChangeInvisibleRequest) -> ReceiptHandle:
         """Make a delivery visible `invisible_ms` (0 s to 12 h) from now; the new handle replaces the old one.
@@ -81,7 +82,7 @@ class Popper:
         if not 0 <= request.invisible_ms <= MAX_INVISIBLE_MS:
             raise _illegal_invisible(request.invisible_ms, 0)
         handle = request.handle
-        place = _place(request.topic, handle)
+        place = _place(request.group, request.topic, handle)
         ledger = self._ledger_of(request.group, place, handle)
         place_and_time = (handle.queue_offset, handle.pop_time_ms, self.clock.now_ms(), request.invisible_ms)
         if request.renewal:
@@ -91,8 +92,10 @@ class Popper:
         if handle.lite_topic:
             self.lite.changed(request.group, place, ledger)
         elif self.polls.has_pops(request.group, request.topic):
-            self.polls.alarm(request.group, request.topic, handle.queue_id, self._due_in_s(ledger) or MIN_ALARM_S)
-        return handle_of(ledger, delivery, self.broker_name, handle.queue_id, handle.log_offset, handle.lite_topic)
+            _, queue_id = _waiting_place(request.topic, place, handle)
+            self.polls.alarm(request.group, request.topic, queue_id, self._due_in_s(ledger) or MIN_ALARM_S)
+        held = (handle.queue_id, handle.log_offset, handle.lite_topic, handle.topic_kind)
+        return handle_of(ledger, delivery, self.broker_name, *held)
 
     async def move_to_dead_letter(self, request: AckRequest) -> None:
         """Move one delivery to the group's dead-letter topic and consume it; nothing if it is consumed already.
@@ -100,18 +103,21 @@ class Popper:
         Raises INVALID_RECEIPT_HANDLE, and what storing raises: then the delivery stays as it was.
         """
         handle = request.handle
-        place = _place(request.topic, handle)
+        place = _place(request.group, request.topic, handle)
         ledger = self._ledger_of(request.group, place, handle)
         ledger.check_handle(handle.queue_offset, handle.pop_time_ms)
         if ledger.is_consumed(handle.queue_offset):
             return
         delivery = ledger.find(handle.queue_offset, handle.pop_time_ms)
-        message = self.reader.message_at(place, handle.queue_id, handle.queue_offset)
+        message = self.reader.message_at(stored_topic(place), handle.queue_id, handle.queue_offset)
         if message is not None:
+            attempts = delivery.attempts
+            if handle.topic_kind:
+                message, attempts = restored(message), attempts + message.reconsume_times
             ledger.hold(delivery, self.clock.now_ms(), BURIAL_MS)
-            await self.dead_letters.bury(request.group, message, delivery.attempts, DeadLetterReason.CONSUMER)
+            await self.dead_letters.bury(request.group, message, attempts, DeadLetterReason.CONSUMER)
         ledger.settle(handle.queue_offset)
-        self.freed(request.group, place, handle.queue_id, ledger)
+        self.freed(request.group, *_waiting_place(request.topic, place, handle), ledger)
 
     def forget(self, *, topic: str | None = None, group: str | None = None) -> None:
         """Drop what is held here of a topic or a group that is deleted."""
@@ -128,12 +134,18 @@ class Popper:
             self._begin_at_the_end(request, group, topic.read_queues)
         queues = self._order(request, topic)
         look = Look(self.reader, request, group, self.broker_name, self.clock.now_ms())
+        again = self._returned(request, group)
         if group.fifo and request.attempt_id:
+            for queue_id, ledger in again:
+                look.repeat_returned(RETRY_PREFIX + group.name, queue_id, ledger)
             for queue_id in queues:
                 look.repeat(topic.name, queue_id, self.offsets.ledger(request.group, topic.name, queue_id))
             if look.taken:
                 return look
-        for queue_id in queues:
+        # First, as they have waited before: each of them is there for a few attempts only.
+        for queue_id, ledger in again:
+            look.take_returned(RETRY_PREFIX + group.name, queue_id, ledger)
+        for queue_id in queues if look.is_complete else ():
             look.take(topic.name, queue_id, self._open(request, group, queue_id))
             if not look.is_complete:
                 break
@@ -194,6 +206,29 @@ class Popper:
         ledger.pass_over(min_offset)
         return ledger
 
+    def _returned(self, request: PopRequest, group: GroupConfig) -> list[tuple[int, Ledger]]:
+        """The queues of the group's retry topic that may have messages of the request's topic, with their ledgers."""
+        name = RETRY_PREFIX + group.name
+        topic = self.topics.find(name)
+        if topic is None or request.topic == name:
+            return []
+        line, store = retry_line(group.name, request.topic), self.reader.store
+        found = []
+        for queue_id in range(topic.read_queues):
+            ledger = self.offsets.ledger(group.name, line, queue_id)
+            # What those consumers of the group have had who pull.
+            pulled = max(self.offsets.committed(group.name, name, queue_id) or 0, store.min_offset(name, queue_id))
+            if ledger is None:
+                if pulled >= store.max_offset(name, queue_id):
+                    continue
+                ledger = self.offsets.open_ledger(group.name, line, queue_id, fifo=group.fifo, first_offset=pulled)
+                ledger.floor_ms = self.clock.now_ms() - 1
+            elif isinstance(ledger, FifoLedger) is not group.fifo:
+                ledger = self.offsets.convert_ledger(group.name, line, queue_id, ledger, fifo=group.fifo)
+            ledger.pass_over(pulled)
+            found.append((queue_id, ledger))
+        return found
+
     def _begin_at_the_end(self, request: PopRequest, group: GroupConfig, queues: int) -> None:
         """Open all queues at once: what comes later is for the group, in whichever queue and over a crash."""
         missing = [
@@ -222,7 +257,17 @@ class Popper:
             delay_s = None if ledger is None else self._due_in_s(ledger)
             if delay_s is not None:
                 alarms.append((queue_id, delay_s))
+        alarms += [(EVERY_QUEUE, delay_s) for delay_s in self._returned_due_in_s(request)]
         return alarms
+
+    def _returned_due_in_s(self, request: PopRequest) -> list[float]:
+        """The same of the group's retry topic."""
+        retry_topic = self.topics.find(RETRY_PREFIX + request.group)
+        line = retry_line(request.group, request.topic)
+        queues = 0 if retry_topic is None else retry_topic.read_queues
+        ledgers = [self.offsets.ledger(request.group, line, queue_id) for queue_id in range(queues)]
+        due = [self._due_in_s(ledger) for ledger in ledgers if ledger is not None]
+        return [delay_s for delay_s in due if delay_s is not None]
 
     def _due_in_s(self, ledger: Ledger) -> float | None:
         due_ms = ledger.next_due_ms()
@@ -238,9 +283,16 @@ class Popper:
         return ledger
 
 
-def _place(topic: str, handle: ReceiptHandle) -> str:
-    """The name under which the handle's message is stored."""
+def _place(group: str, topic: str, handle: ReceiptHandle) -> str:
+    """The name of the ledger that has the handle's delivery."""
+    if handle.topic_kind and not topic.startswith(RETRY_PREFIX):
+        return retry_line(group, topic)
     return lite_queue(topic, handle.lite_topic) if handle.lite_topic else topic
+
+
+def _waiting_place(topic: str, place: str, handle: ReceiptHandle) -> tuple[str, int]:
+    """The topic and the queue on which those wait who may have the delivery next."""
+    return (topic, EVERY_QUEUE) if place != stored_topic(place) else (place, handle.queue_id)
 
 
 def _illegal_invisible(invisible_ms: int, least_ms: int) -> ConsumeRefused:

@@ -20,6 +20,7 @@ from millstream.protocol.record import offset_message_id
 __all__ = [
     "RETRY_KIND",
     "cleaned",
+    "is_of",
     "is_used_up",
     "origin_of",
     "restored",
@@ -49,6 +50,11 @@ def retry_line(group: str, topic: str) -> str:
 def stored_topic(place: str) -> str:
     """The topic in whose queues the messages of a ledger lie."""
     return place.partition(_LINE_MARK)[0]
+
+
+def is_of(place: str, topic: str) -> bool:
+    """Whether what a ledger of that name holds is gone with the topic: its messages lie there, or are of it."""
+    return topic in (place, *place.split(_LINE_MARK))
 
 
 def origin_of(message: StoredMessage | OutgoingMessage) -> str:
