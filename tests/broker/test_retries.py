@@ -116,8 +116,6 @@ async def test_only_what_the_group_may_have_got_can_be_given_back(bench: Bench) 
     for log_offset in (message.log_offset, message.log_offset + 1, -1, 1 << 40):
         with pytest.raises(ConsumeRefused, match="none of its messages is"):
             await bench.broker.retries.send_back(SendBackRequest("g", log_offset, topics=("t",)))
-    with pytest.raises(NameRefused):
-        await bench.broker.retries.send_back(SendBackRequest("nobody", message.log_offset, topics=("secret",)))
     assert bench.broker.topics.find("%RETRY%g") is None
 
 
@@ -175,8 +173,15 @@ async def test_a_copy_that_cannot_be_stored_is_refused(bench: Bench) -> None:
         await bench.broker.retries.send(OutgoingMessage("%RETRY%g", b"x" * (4 * 1024 * 1024 + 1), {}), None)
     with pytest.raises(MessageRefused):
         await bench.broker.retries.send(own_copy(1, DELAY="soon"), None)
-    with pytest.raises(NameRefused):
-        await bench.broker.retries.send(OutgoingMessage("%RETRY%nobody", b"x", {}), None)
+
+
+async def test_where_groups_are_made_by_hand_an_unknown_one_is_told(tmp_path: Path) -> None:
+    async with open_bench(tmp_path / "data", auto_create_groups=False) as bench:
+        [receipt] = await bench.send("hello")
+        with pytest.raises(NameRefused):
+            await bench.broker.retries.send_back(SendBackRequest("nobody", receipt.log_offset, topics=("t",)))
+        with pytest.raises(NameRefused):
+            await bench.broker.retries.send(OutgoingMessage("%RETRY%nobody", b"x", {}), None)
 
 
 async def test_a_message_of_any_type_of_topic_may_come_again(bench: Bench) -> None:

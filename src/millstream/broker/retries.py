@@ -51,8 +51,8 @@ class Retries:
 
         Raises GROUP_NOT_FOUND, RETURNED_MESSAGE_UNKNOWN, TOO_MANY_REQUESTS and what storing raises.
         """
-        group = self.groups.get(request.group)
         message = self._find(request)
+        group = self.groups.ensure(request.group)
         if request.delay_level <= _GIVEN_UP or is_used_up(group, message.reconsume_times, request.max_reconsume_times):
             is_given_up = request.delay_level <= _GIVEN_UP
             reason = DeadLetterReason.CONSUMER if is_given_up else DeadLetterReason.ATTEMPTS
@@ -69,7 +69,7 @@ class Retries:
         Raises GROUP_NOT_FOUND, TOO_MANY_REQUESTS, the refusals of bodies and properties, and what storing raises.
         """
         name = message.topic.removeprefix(RETRY_PREFIX)
-        group = self.groups.get(name)
+        group = self.groups.ensure(name)
         check_content(message)
         now_ms = self.clock.now_ms()
         due_ms = due_ms_of(message.properties, now_ms) or now_ms

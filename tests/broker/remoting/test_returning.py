@@ -89,11 +89,6 @@ async def test_the_limit_of_a_client_counts_unless_it_is_too_old_to_have_one(
     assert len(await again(connection)) == 1
 
 
-async def test_an_unknown_group_is_told(connection: RemotingConnection, servers: Servers) -> None:
-    offset = await one_message(servers)
-    assert (await ask(connection, 36, group="nobody", offset=offset, delayLevel="0", originTopic="t")).code == 26
-
-
 async def test_a_consumer_that_could_not_give_a_message_back_sends_a_copy_itself(
     connection: RemotingConnection, servers: Servers
 ) -> None:
