@@ -10,6 +10,7 @@ from collections.abc import Mapping
 __all__ = [
     "BORN_HOST",
     "BORN_TIMESTAMP",
+    "CLUSTER",
     "DELIVERY_TIME_MS",
     "INNER_BASE",
     "INNER_NUMBER",
@@ -22,6 +23,8 @@ __all__ = [
     "POP_CHECK",
     "PRIORITY",
     "PRODUCER_GROUP",
+    "PUSH_REPLY_TIME",
+    "REPLY_TO_CLIENT",
     "RESERVED",
     "RETRY_TOPIC",
     "TAGS",
@@ -45,6 +48,12 @@ PRODUCER_GROUP = "PGROUP"
 BORN_HOST = "__BORNHOST"
 BORN_TIMESTAMP = "BORN_TIMESTAMP"
 TRACE_CONTEXT = "TRACE_CONTEXT"
+REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
+"""In a message that wants a reply, and in the reply: the id of the client that waits for it."""
+CLUSTER = "CLUSTER"
+"""In a message that wants a reply: the cluster whose reply topic takes it."""
+PUSH_REPLY_TIME = "PUSH_REPLY_TIME"
+"""In a reply: when it was handed to the client that waits."""
 DELIVERY_TIME_MS = "TIMER_DELIVER_MS"
 """When a delayed message is to be delivered, since 1970."""
 TIMER_OF = "__TIMER_OF"

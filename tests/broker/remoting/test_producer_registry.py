@@ -74,3 +74,17 @@ def test_more_producers_than_the_limit_and_endless_names_are_refused(monkeypatch
     hear(registry, "c3", line)
     with pytest.raises(ConsumeRefused, match="1000 characters"):
         hear(registry, "c3", line, group="p" * 1000)
+
+
+def test_a_client_is_found_by_its_id_as_long_as_it_is_a_producer_of_any_group() -> None:
+    registry, line = ProducerRegistry(), Line(1)
+    assert registry.connection_of_client("c1") is None
+    hear(registry, "c1", line, group="p")
+    hear(registry, "c1", line, group="q")
+    registry.leave("c1", "p")
+    assert line_of(registry.connection_of_client("c1")) is line
+    line.is_open = False
+    assert registry.connection_of_client("c1") is None
+    line.is_open = True
+    registry.leave("c1", "q")
+    assert registry.connection_of_client("c1") is None

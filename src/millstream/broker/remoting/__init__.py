@@ -15,6 +15,7 @@ from millstream.broker.remoting.offsets import OffsetHandlers
 from millstream.broker.remoting.popping import PopHandlers
 from millstream.broker.remoting.producers import ProducerRegistry
 from millstream.broker.remoting.pulling import PullHandlers
+from millstream.broker.remoting.replying import ReplyHandlers
 from millstream.broker.remoting.returning import ReturnHandlers
 from millstream.broker.remoting.searching import SearchHandlers
 from millstream.broker.remoting.sending import SendHandlers
@@ -56,6 +57,7 @@ def broker_handlers(
     returns = ReturnHandlers(broker, consumers)
     transactions = TransactionHandlers(broker, producers)
     broker.transactions.on_check.append(transactions.ask)
+    reply = ReplyHandlers(broker, producers)
     assignment = AssignmentHandlers(broker, consumers, queues)
     consumers.on_leave.append(broker.locks.release)
     handlers: dict[int, Handler] = {
@@ -112,5 +114,7 @@ def broker_handlers(
         RequestCode.QUERY_ASSIGNMENT: assignment.query,
         RequestCode.SET_MESSAGE_REQUEST_MODE: assignment.set_mode,
         RequestCode.END_TRANSACTION: transactions.end,
+        RequestCode.SEND_REPLY_MESSAGE: reply.reply,
+        RequestCode.SEND_REPLY_MESSAGE_V2: reply.reply_v2,
     }
     return {**handlers, **static_topic_handlers(broker, handlers)}

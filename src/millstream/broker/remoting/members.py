@@ -41,6 +41,7 @@ class MemberTable(Generic[_M]):
         self._noun = noun
         self._groups: dict[str, dict[str, _M]] = {}
         self._places: dict[Connection, set[tuple[str, str]]] = {}
+        self._groups_of: dict[str, set[str]] = {}
         self._count = 0
         self._next_expiry_s = 0.0
 
@@ -54,6 +55,10 @@ class MemberTable(Generic[_M]):
             for client_id, member in members.items():
                 yield group, client_id, member
 
+    def of_client(self, client_id: str) -> list[_M]:
+        """The client as a member of each of its groups, sorted by group."""
+        return [self._groups[group][client_id] for group in sorted(self._groups_of.get(client_id, ()))]
+
     def put(self, group: str, client_id: str, member: _M) -> _M | None:
         """Add or replace a member; what was there before. Raises TOO_MANY_REQUESTS over the limit."""
         known = self._groups.get(group, {}).get(client_id)
@@ -65,6 +70,7 @@ class MemberTable(Generic[_M]):
         elif known.connection is not member.connection:
             self._unlink(group, client_id, known)
         self._groups.setdefault(group, {})[client_id] = member
+        self._groups_of.setdefault(client_id, set()).add(group)
         self._places.setdefault(member.connection, set()).add((group, client_id))
         return known
 
@@ -77,6 +83,10 @@ class MemberTable(Generic[_M]):
         self._count -= 1
         if not members:
             del self._groups[group]
+        groups = self._groups_of[client_id]
+        groups.discard(group)
+        if not groups:
+            del self._groups_of[client_id]
         self._unlink(group, client_id, member)
         return True
 

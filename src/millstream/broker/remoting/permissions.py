@@ -198,6 +198,8 @@ BROKER_NEEDS: Final[dict[int, Needs]] = {
     RequestCode.QUERY_ASSIGNMENT: _assignment,
     RequestCode.SET_MESSAGE_REQUEST_MODE: _request_mode,
     RequestCode.END_TRANSACTION: _end_transaction,
+    RequestCode.SEND_REPLY_MESSAGE: _publish("topic"),
+    RequestCode.SEND_REPLY_MESSAGE_V2: _publish("b"),
     RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: topic_field("topic", Action.CREATE),
     RequestCode.GET_TOPIC_CONFIG: topic_field("topic", *_READ),
     RequestCode.SEGMENT_POP: reader(Action.SUB),

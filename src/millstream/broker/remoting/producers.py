@@ -33,6 +33,11 @@ class ProducerRegistry:
         turn = self._turns[group] = self._turns.get(group, -1) + 1
         return members[turn % len(members)].connection
 
+    def connection_of_client(self, client_id: str) -> Connection | None:
+        """The open connection of a client that is a producer of any group; None if it is not there."""
+        found = [member.connection for member in self._members.of_client(client_id) if member.connection.is_open]
+        return found[0] if found else None
+
     def connections(self, group: str) -> list[ConnectionData]:
         """The group's producers by client id."""
         return [member_data(name, member) for name, member in sorted(self._members.of(group).items())]

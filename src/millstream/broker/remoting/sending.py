@@ -13,7 +13,14 @@ from millstream.broker.topics import RETRY_PREFIX
 from millstream.model.errors import MessageRefused
 from millstream.model.message import OutgoingMessage, SystemFlag
 from millstream.model.operations import SendReceipt
-from millstream.model.properties import PRODUCER_GROUP, TRANSACTION, UNIQUE_KEY, decode_properties
+from millstream.model.properties import (
+    CLUSTER,
+    PRODUCER_GROUP,
+    REPLY_TO_CLIENT,
+    TRANSACTION,
+    UNIQUE_KEY,
+    decode_properties,
+)
 from millstream.model.recall import RecallHandle
 from millstream.model.topic import MessageType
 from millstream.protocol.batches import BATCH_FLAGS
@@ -23,7 +30,7 @@ from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import optional_integer, text
 from millstream.transport.remoting_server import Connection
 
-__all__ = ["REGION", "SendHandlers"]
+__all__ = ["REGION", "SendHandlers", "answer_fields", "sent_message"]
 
 REGION: Final = "DefaultRegion"
 """The region that answers name; Java clients need the field, nobody needs its value."""
@@ -81,6 +88,8 @@ class SendHandlers:
         system_flag = int(first.system_flag)
         if system_flag & _TRANSACTION_FLAGS or TRANSACTION in first.properties:
             _prepare(first.properties, system_flag, command.ext.get(names.producer_group, ""))
+        if REPLY_TO_CLIENT in first.properties:
+            first.properties[CLUSTER] = self._broker.cluster
         if not is_batch:
             return self._gathering.add(first, partial(_answer, command, first.topic))
         items = decode_batch(command.body)
@@ -131,7 +140,7 @@ class SendHandlers:
         batch_id = first.properties[UNIQUE_KEY]
 
         def answer(receipts: list[SendReceipt]) -> RemotingCommand:
-            ext = _answer_fields(receipts[0], receipts[0].offset_message_id)
+            ext = answer_fields(receipts[0], receipts[0].offset_message_id)
             return command.response(ext={**ext, "batchUniqId": batch_id})
 
         return self._gathering.add_batch([batch], answer)
@@ -139,7 +148,7 @@ class SendHandlers:
 
 def _answer(command: RemotingCommand, topic: str, receipts: list[SendReceipt]) -> RemotingCommand:
     receipt = receipts[0]
-    ext = _answer_fields(receipt, receipt.offset_message_id)
+    ext = answer_fields(receipt, receipt.offset_message_id)
     if receipt.message_id:
         ext["transactionId"] = receipt.message_id
         if receipt.due_ms is not None:
@@ -150,10 +159,15 @@ def _answer(command: RemotingCommand, topic: str, receipts: list[SendReceipt]) -
 
 def _batch_answer(command: RemotingCommand, receipts: list[SendReceipt]) -> RemotingCommand:
     ids = ",".join([receipt.offset_message_id for receipt in receipts])
-    return command.response(ext=_answer_fields(receipts[0], ids))
+    return command.response(ext=answer_fields(receipts[0], ids))
 
 
-def _answer_fields(first: SendReceipt, ids: str) -> dict[str, str]:
+def sent_message(command: RemotingCommand, connection: Connection, *, is_short: bool) -> OutgoingMessage:
+    """The message of a send whose fields have the names of code 310 (`is_short`) or of code 10. MESSAGE_MALFORMED."""
+    return _message(command, connection, _SHORT if is_short else _LONG)
+
+
+def answer_fields(first: SendReceipt, ids: str) -> dict[str, str]:
     """Never empty: the Java client reads MSG_REGION and TRACE_ON without looking whether there are fields at all."""
     return {
         "msgId": ids,
