@@ -36,6 +36,10 @@ from millstream.model import lite
 from millstream.model.catalogue import CATALOGUE
 from millstream.proxy import answers, clients, outbox, processor, pulls, questions, renewal, tracer
 from millstream.proxy.grpc import body, call, endpoints, front, intake, namespace, request, transport
+from millstream.proxy.remote import backend as remote_backend
+from millstream.proxy.remote import lanes, placement, routes
+from millstream.proxy.remote import sender as remote_sender
+from millstream.proxy.remote import transactions as remote_transactions
 from millstream.security import audit, book, policy, user
 from millstream.server.configuration.reference import reference_page
 from millstream.streams.functions.registry import AGGREGATES, FUNCTIONS, FunctionSpec
@@ -132,6 +136,10 @@ def metrics_page() -> str:
 LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
     ("The gRPC port", (transport, front, intake, request, call, endpoints, namespace, body)),
     ("Clients and their deliveries", (clients, answers, processor, pulls, renewal, outbox, questions, tracer)),
+    (
+        "A proxy's brokers in other processes",
+        (lanes, routes, placement, remote_sender, remote_backend, remote_transactions),
+    ),
     ("The broker", (topics, groups, group_settings, pop, long_poll, admission, delay, filters)),
     ("Lite topics", (lite, lite_topics, lite_subscriptions)),
     ("The remoting ports", (remoting_server, members, remoting_clients, producers, queue_locks, locking)),

@@ -19,7 +19,7 @@ from millstream.model.topic import Permission, TopicConfig
 from millstream.protocol.remoting.bodies import TopicRouteData
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.security.signature import Credentials
-from millstream.transport.remoting_client import RemotingConnection
+from millstream.transport.remoting_client import Listener, RemotingConnection
 
 __all__ = ["DEFAULT_NAMESERVER", "Client"]
 
@@ -35,6 +35,7 @@ class Client:
     `timeout_s`), or the server's refusal. `group` names the application where a request must name one. `credentials`
     sign the requests; by default those of MILLSTREAM_ACCESS_KEY and MILLSTREAM_SECRET_KEY, if they are set. `tls` is
     what servers are verified with; by default the certificates of MILLSTREAM_TLS_CA; without either, plaintext is used.
+    `listener` is asked for what servers ask on their own.
     """
 
     def __init__(
@@ -45,8 +46,10 @@ class Client:
         group: str = requests.DEFAULT_GROUP,
         credentials: Credentials | None = None,
         tls: ssl.SSLContext | None = None,
+        listener: Listener | None = None,
     ) -> None:
         self.timeout_s = timeout_s
+        self._listener = listener
         self._credentials = credentials or credentials_of_environment()
         self._tls = tls or tls_of_environment()
         self.group = group
@@ -145,10 +148,14 @@ class Client:
         """The answer to one request, whatever its code."""
         if ask.delay_s:
             await asyncio.sleep(ask.delay_s)
-        connection = await self._connection(ask.address)
+        connection = await self.connection(ask.address)
         return await connection.request(ask.command, self.timeout_s + ask.extra_wait_s)
 
-    async def _connection(self, address: str) -> RemotingConnection:
+    def open_connections(self) -> dict[str, RemotingConnection]:
+        """The connections that are open now, by address."""
+        return {address: opening.result() for address, opening in self._connections.items() if _is_open(opening)}
+
+    async def connection(self, address: str) -> RemotingConnection:
         """The open connection to `address`; callers that come while it is being opened share the attempt."""
         opening = self._connections.get(address)
         if opening is None or (opening.done() and not _is_open(opening)):
@@ -159,6 +166,7 @@ class Client:
                     timeout_s=self.timeout_s,
                     credentials=self._credentials,
                     tls=self._tls,
+                    listener=self._listener,
                 )
             )
             self._connections[address] = opening
@@ -166,4 +174,5 @@ class Client:
 
 
 def _is_open(opening: asyncio.Task[RemotingConnection]) -> bool:
-    return not opening.cancelled() and opening.exception() is None and opening.result().is_open
+    is_made = opening.done() and not opening.cancelled() and opening.exception() is None
+    return is_made and opening.result().is_open

@@ -44,6 +44,12 @@ class AwaitedAnswers:
             if not future.done():
                 future.set_result(answer)
 
+    def refuse(self, command: RemotingCommand, error: MillstreamError) -> None:
+        """End the wait for the answer to `command`, which could not be sent, with `error`."""
+        future, deadline = self._waiting.pop(command.opaque)
+        deadline.cancel()
+        future.set_exception(error)
+
     def fail(self, error: MillstreamError) -> None:
         """End every wait with `error`."""
         waiting, self._waiting = self._waiting, {}

@@ -8,11 +8,17 @@ import ssl
 from collections.abc import Callable
 from typing import Final, cast
 
-from millstream.model.errors import ConnectionFailed, MillstreamError, TimedOut, Unreachable
+from millstream.model.errors import ConnectionFailed, MillstreamError, Refused, TimedOut, Unreachable
 from millstream.model.message import Address
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, RemotingCommand
-from millstream.protocol.remoting.frame import MAX_ANSWER_HEADER_BYTES, FrameDecoder, encode_frame, written_parts
+from millstream.protocol.remoting.frame import (
+    MAX_ANSWER_HEADER_BYTES,
+    MAX_HEADER_BYTES,
+    FrameDecoder,
+    encode_frame,
+    written_parts,
+)
 from millstream.security.signature import Credentials
 from millstream.transport.awaited_answers import AwaitedAnswers
 from millstream.transport.signing import sign
@@ -58,6 +64,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         credentials: Credentials | None = None,
         tls: ssl.SSLContext | None = None,
         server_name: str | None = None,
+        listener: Listener | None = None,
     ) -> RemotingConnection:
         """A connection to `address`, whose requests `credentials` sign; Unreachable where nothing answers in time.
 
@@ -80,6 +87,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
             is_system = error.errno and error.errno > 0 and not isinstance(error, ssl.SSLError)
             reason = os.strerror(error.errno or 0) if is_system else str(error)
             raise Unreachable(f"{address.host}:{address.port} cannot be reached: {reason}.") from None
+        connection.listener = listener
         return connection
 
     @property
@@ -88,7 +96,10 @@ class RemotingConnection(asyncio.BufferedProtocol):
         return self._failure is None and self._transport is not None and not self._transport.is_closing()
 
     async def request(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
-        """The answer to `command`, whatever its code. Raises TimedOut, Unreachable, PROTOCOL_VIOLATION."""
+        """The answer to `command`, whatever its code. Raises TimedOut, Unreachable, PROTOCOL_VIOLATION.
+
+        REQUEST_TOO_LARGE for what the server would close the connection for, on which others' requests wait.
+        """
         if not self._writable.is_set():
             await self._wait_until_writable(timeout_s)
         return await self.submit(command, timeout_s)
@@ -102,7 +113,10 @@ class RemotingConnection(asyncio.BufferedProtocol):
         if self._credentials is not None:
             sign(command, self._credentials)
         answer = self._answers.expect(command, self.address, timeout_s)
-        self._send(command)
+        try:
+            self._send(command)
+        except MillstreamError as error:
+            self._answers.refuse(command, error)
         return answer
 
     def notify(self, command: RemotingCommand) -> None:
@@ -173,7 +187,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
     def _send(self, command: RemotingCommand) -> None:
         if not self._outgoing:
             self._loop.call_soon(self._flush)
-        self._outgoing += encode_frame(command)
+        self._outgoing += _frame(command)
 
     def _flush(self) -> None:
         if self._outgoing and self._transport is not None and not self._transport.is_closing():
@@ -190,6 +204,19 @@ class RemotingConnection(asyncio.BufferedProtocol):
 
     def _gone(self) -> Unreachable:
         return Unreachable(f"{self.address.host}:{self.address.port} closed the connection.")
+
+
+def _frame(command: RemotingCommand) -> list[bytes | memoryview]:
+    try:
+        parts = encode_frame(command)
+    except (ValueError, UnicodeEncodeError) as error:
+        raise Refused("REQUEST_TOO_LARGE", f"The request of code {command.code} cannot be sent: {error}.") from None
+    if len(parts[0]) > MAX_HEADER_BYTES and not command.is_response:
+        raise Refused(
+            "REQUEST_TOO_LARGE",
+            f"The fields of the request of code {command.code} have {len(parts[0])} bytes; {MAX_HEADER_BYTES} fit.",
+        )
+    return parts
 
 
 def _unknown(command: RemotingCommand) -> RemotingCommand:

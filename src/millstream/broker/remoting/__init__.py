@@ -14,6 +14,7 @@ from millstream.broker.remoting.locking import LockHandlers
 from millstream.broker.remoting.offsets import OffsetHandlers
 from millstream.broker.remoting.popping import PopHandlers
 from millstream.broker.remoting.producers import ProducerRegistry
+from millstream.broker.remoting.proxies import ProxyHandlers
 from millstream.broker.remoting.pulling import PullHandlers
 from millstream.broker.remoting.replying import ReplyHandlers
 from millstream.broker.remoting.returning import ReturnHandlers
@@ -60,6 +61,7 @@ def broker_handlers(
     reply = ReplyHandlers(broker, producers)
     assignment = AssignmentHandlers(broker, consumers, queues)
     consumers.on_leave.append(broker.locks.release)
+    proxies = ProxyHandlers(broker)
     handlers: dict[int, Handler] = {
         **access_handlers(guard),
         **tool_handlers(broker, consumers),
@@ -116,5 +118,9 @@ def broker_handlers(
         RequestCode.END_TRANSACTION: transactions.end,
         RequestCode.SEND_REPLY_MESSAGE: reply.reply,
         RequestCode.SEND_REPLY_MESSAGE_V2: reply.reply_v2,
+        RequestCode.END_TRANSACTION_BY_ID: proxies.end_transaction,
+        RequestCode.BURY_DELIVERY: proxies.bury,
+        RequestCode.SYNC_LITE_SUBSCRIPTION: proxies.sync_lite,
+        RequestCode.LEAVE_LITE_TOPICS: proxies.leave_lite,
     }
     return {**handlers, **static_topic_handlers(broker, handlers)}

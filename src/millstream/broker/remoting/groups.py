@@ -37,7 +37,11 @@ class GroupHandlers:
         self._consumers = consumers
 
     def group(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        return command.response(body=encode_group(self._broker.groups.get(text(command.ext, "group"))))
+        """With our own field `create` a group that is missing is made, where groups may be made on the fly."""
+        name = text(command.ext, "group")
+        groups = self._broker.groups
+        found = groups.ensure(name) if command.ext.get("create") == "true" else groups.get(name)
+        return command.response(body=encode_group(found))
 
     def progress(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Of one topic, of those of a list that are there, or of all topics in which the group has a position."""

@@ -204,4 +204,5 @@ BROKER_NEEDS: Final[dict[int, Needs]] = {
     RequestCode.GET_TOPIC_CONFIG: topic_field("topic", *_READ),
     RequestCode.SEGMENT_POP: reader(Action.SUB),
 }
-"""Request code -> what it needs. The codes about users and policies have no row: they are for super users."""
+"""Request code -> what it needs. The codes about users and policies and those that only proxies ask have no row: they
+are for super users."""

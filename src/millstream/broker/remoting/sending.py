@@ -22,12 +22,12 @@ from millstream.model.properties import (
     decode_properties,
 )
 from millstream.model.recall import RecallHandle
-from millstream.model.topic import MessageType
 from millstream.protocol.batches import BATCH_FLAGS
 from millstream.protocol.remoting.batch import decode_batch
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import optional_integer, text
+from millstream.protocol.remoting.proxied import BORN_HOST, batch_places, born_host, sent_type
 from millstream.transport.remoting_server import Connection
 
 __all__ = ["REGION", "SendHandlers", "answer_fields", "sent_message"]
@@ -100,7 +100,7 @@ class SendHandlers:
             return self._send_whole(command, first, len(items))
         messages = [
             OutgoingMessage(
-                first.topic, body, properties, queue_id=first.queue_id, system_flag=first.system_flag, flag=flag,
+                first.topic, body, properties, first.message_type, first.queue_id, first.system_flag, flag,
                 born_timestamp_ms=first.born_timestamp_ms, born_host=first.born_host,
             )
             for body, properties, flag in items
@@ -159,7 +159,8 @@ def _answer(command: RemotingCommand, topic: str, receipts: list[SendReceipt]) -
 
 def _batch_answer(command: RemotingCommand, receipts: list[SendReceipt]) -> RemotingCommand:
     ids = ",".join([receipt.offset_message_id for receipt in receipts])
-    return command.response(ext=answer_fields(receipts[0], ids))
+    places = batch_places(receipts) if BORN_HOST in command.ext else {}
+    return command.response(ext=answer_fields(receipts[0], ids) | places)
 
 
 def sent_message(command: RemotingCommand, connection: Connection, *, is_short: bool) -> OutgoingMessage:
@@ -201,12 +202,12 @@ def _message(command: RemotingCommand, connection: Connection, names: _Names) ->
         topic,
         command.body,
         properties,
-        MessageType.NORMAL,
+        sent_type(ext),
         queue_id if queue_id >= 0 else None,
         SystemFlag(system_flag) if system_flag else SystemFlag.NONE,
         flag,
         born_timestamp_ms,
-        connection.peer,
+        born_host(ext, connection.peer),
         reconsume_times,
     )
 

@@ -124,6 +124,12 @@ class RequestCode(IntEnum):
     LIST_DEAD_LETTERS = 9111
     """Not RocketMQ's, as the next one, which sends them again."""
     REDRIVE_DEAD_LETTERS = 9112
+    END_TRANSACTION_BY_ID = 9141
+    """Not RocketMQ's, as the next ones, which proxies ask. Theirs names a log offset, which only one proxy knows."""
+    BURY_DELIVERY = 9142
+    """Move one delivery to the group's dead-letter topic and acknowledge it."""
+    SYNC_LITE_SUBSCRIPTION = 9143
+    LEAVE_LITE_TOPICS = 9144
 
 
 class ResponseCode(IntEnum):

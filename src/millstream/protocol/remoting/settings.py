@@ -35,6 +35,7 @@ __all__ = [
     "decode_group",
     "decode_group_table",
     "decode_groups",
+    "decode_topic",
     "decode_topic_table",
     "encode_group",
     "encode_group_table",
@@ -205,6 +206,11 @@ def encode_topic_table(topics: Iterable[TopicConfig]) -> bytes:
 def decode_topic_table(body: bytes) -> list[TopicConfig]:
     """The topics of such a body."""
     return topics_of(decode_body(TopicConfigTable, body))
+
+
+def decode_topic(body: bytes) -> TopicConfig:
+    """The topic of a body that tells one; MESSAGE_MALFORMED also for settings that we do not know."""
+    return topic_of(decode_body(TopicConfigData, body))
 
 
 def topics_of(table: TopicConfigTable) -> list[TopicConfig]:

@@ -1,0 +1,329 @@
+"""The backend of a proxy whose brokers are other processes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from millstream.client import requests
+from millstream.client.values import QueueAddress
+from millstream.model.clock import Clock, SystemClock
+from millstream.model.commands import RecoverOrphanedTransaction
+from millstream.model.errors import (
+    ConnectionFailed,
+    ConsumeRefused,
+    MessageRefused,
+    MillstreamError,
+    NameRefused,
+    Unreachable,
+)
+from millstream.model.group import GroupConfig
+from millstream.model.lite import LiteAction, LiteSync
+from millstream.model.message import OutgoingMessage
+from millstream.model.operations import (
+    AckRequest,
+    ChangeInvisibleRequest,
+    PoppedMessage,
+    PopRequest,
+    PullRequest,
+    PullResult,
+    QueuePoint,
+    SendReceipt,
+)
+from millstream.model.recall import RecallHandle
+from millstream.model.receipt import ReceiptHandle
+from millstream.model.transaction import Resolution
+from millstream.protocol.record import iterate_records
+from millstream.protocol.remoting.codes import RequestCode, ResponseCode
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.fields import integer
+from millstream.protocol.remoting.lite import decode_lite_losses, encode_lite_sync
+from millstream.protocol.remoting.popping import (
+    decode_change_answer,
+    encode_ack,
+    encode_change,
+)
+from millstream.protocol.remoting.settings import decode_group
+from millstream.proxy.backend import TopicRoute
+from millstream.proxy.remote.lanes import Lanes, checked
+from millstream.proxy.remote.popper import Popper
+from millstream.proxy.remote.routes import REFRESH_INTERVAL_S, Routes
+from millstream.proxy.remote.sender import Sender
+from millstream.proxy.remote.transactions import Transactions
+from millstream.security.signature import Credentials
+
+__all__ = ["GROUP_LIFETIME_S", "MAX_GROUPS", "RemoteBackend"]
+
+_log = logging.getLogger(__name__)
+
+GROUP_LIFETIME_S: Final = 10.0
+"""Seconds for which a group's settings are believed; brokers decide by those that they have."""
+
+MAX_GROUPS: Final = 10_000
+"""Groups whose settings are kept at most."""
+
+_POINTS: Final = {QueuePoint.FIRST: RequestCode.GET_MIN_OFFSET, QueuePoint.LAST: RequestCode.GET_MAX_OFFSET}
+
+
+class RemoteBackend:
+    """The brokers of a cluster, found through `nameservers` (`host:port`, several separated by `;`).
+
+    `start` before use, `close` after, all from one event loop. `credentials` are of a super user where the brokers have
+    access control; `tls` is what their certificates are verified with.
+    """
+
+    def __init__(
+        self,
+        nameservers: str,
+        *,
+        credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._clock = clock or SystemClock()
+        self._transactions = Transactions(self._ask_all)
+        self._lanes = Lanes(nameservers, credentials=credentials, tls=tls, listener=self._transactions.heard)
+        self._routes = Routes(self._ask_nameserver, self._lanes.demand, self._clock)
+        self._sender = Sender(self._lanes, self._routes, self._clock)
+        self._popper = Popper(self._lanes, self._routes, self._clock)
+        self._groups: dict[str, tuple[float, GroupConfig]] = {}
+        self._lite_clients: dict[str, None] = {}
+        self._refreshing: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to refresh routes. Does not wait for nameservers or brokers: they may come later."""
+        self._refreshing = asyncio.create_task(self._refresh_forever(), name="proxy-routes")
+
+    async def close(self) -> None:
+        """End the refreshing, give back what is on its way to nobody, and close the connections."""
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+            await asyncio.gather(self._refreshing, return_exceptions=True)
+            self._refreshing = None
+        await self._popper.close()
+        await self._lanes.close()
+
+    async def route(self, topic: str) -> TopicRoute:
+        """See `Backend`."""
+        return (await self._routes.get(topic)).route
+
+    async def group(self, name: str) -> GroupConfig:
+        """See `Backend`. At most `GROUP_LIFETIME_S` old; older where no broker answers."""
+        kept = self._groups.get(name)
+        now_s = self._clock.monotonic_s()
+        if kept is not None and kept[0] > now_s:
+            return kept[1]
+        try:
+            group = await self._ask_group(name)
+        except ConnectionFailed:
+            if kept is None:
+                raise
+            return kept[1]
+        self._groups.pop(name, None)
+        if len(self._groups) >= MAX_GROUPS:
+            del self._groups[next(iter(self._groups))]
+        self._groups[name] = (now_s + GROUP_LIFETIME_S, group)
+        return group
+
+    async def send(self, messages: Sequence[OutgoingMessage]) -> list[SendReceipt]:
+        """See `Backend`, and `Sender.send` for what is one unit."""
+        receipts = await self._sender.send(messages)
+        self._transactions.sent(messages, receipts)
+        return receipts
+
+    async def recall(self, broker_name: str, topic: str, message_id: str) -> None:
+        """See `Backend`."""
+        handle = RecallHandle(topic, broker_name, 0, message_id).encode()
+        ext = {"topic": topic, "recallHandle": handle, "bname": broker_name}
+        await self._demand(broker_name, topic, RemotingCommand(RequestCode.RECALL_MESSAGE, ext))
+
+    async def end_transaction(self, topic: str, transaction_id: str, resolution: Resolution) -> None:
+        """See `Backend`. Any proxy can end what another one began."""
+        try:
+            known = await self._routes.get(topic)
+        except NameRefused:
+            words = f"No transaction {transaction_id[:80]!r} of the topic {topic[:200]!r} is known."
+            raise MessageRefused("TRANSACTION_NOT_FOUND", words) from None
+        await self._transactions.end(known, topic, transaction_id, resolution)
+
+    def watch_transactions(self, ask: Callable[[RecoverOrphanedTransaction], bool]) -> Callable[[], None]:
+        """See `Backend`. Brokers do not hear whether a producer will be asked: they ask again in their own time."""
+        watchers = self._transactions.watchers
+        watchers.append(ask)
+        return lambda: watchers.remove(ask)
+
+    async def pop(self, broker_name: str, request: PopRequest) -> list[PoppedMessage]:
+        """See `Backend`. What a cancelled pop has taken all the same is given back at once, uncounted."""
+        return await self._popper.pop(broker_name, request)
+
+    async def pull(self, broker_name: str, request: PullRequest) -> PullResult:
+        """See `Backend`."""
+        known = await self._routes.get(request.topic)
+        address = known.address(broker_name)
+        command = requests.pull(
+            QueueAddress(request.topic, broker_name, request.queue_id, address),
+            request.queue_offset,
+            group=request.group,
+            max_messages=request.max_messages,
+            max_bytes=request.max_bytes,
+            wait_ms=request.wait_ms,
+            filter=request.filter,
+        )
+        answer = await (await self._lanes.submit(address, command, request.wait_ms))
+        status = requests.PULL_STATUSES.get(answer.code)
+        if status is None:
+            checked(answer, address)
+        batch = requests.pulled(answer, address)
+        records = tuple(iterate_records(batch.buffer))
+        return PullResult(batch.status, batch.next_offset, batch.min_offset, batch.max_offset, records)
+
+    async def find_offset(self, broker_name: str, topic: str, queue_id: int, point: QueuePoint, value: int = 0) -> int:
+        """See `Backend`."""
+        ext = {"topic": topic, "queueId": str(queue_id), "bname": broker_name}
+        if point is QueuePoint.OFFSET:
+            first = await self.find_offset(broker_name, topic, queue_id, QueuePoint.FIRST)
+            last = await self.find_offset(broker_name, topic, queue_id, QueuePoint.LAST)
+            if not first <= value <= last:
+                words = f"Queue {queue_id} of {topic!r} has the offsets {first} to {last}; {value} is outside."
+                raise ConsumeRefused("ILLEGAL_OFFSET", words)
+            return value
+        if point is QueuePoint.TIME:
+            ext |= {"timestamp": str(value), "boundaryType": "LOWER"}
+        code = _POINTS.get(point, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP)
+        answer = await self._demand(broker_name, topic, RemotingCommand(code, ext))
+        return integer(answer.ext, "offset")
+
+    async def group_offset(self, broker_name: str, group: str, topic: str, queue_id: int) -> int | None:
+        """See `Backend`."""
+        ext = {**_offset_fields(broker_name, group, topic, queue_id), "setZeroIfNotFound": "false"}
+        address = (await self._routes.get(topic)).address(broker_name)
+        answer = await self._lanes.ask(address, RemotingCommand(RequestCode.QUERY_CONSUMER_OFFSET, ext))
+        if answer.code == ResponseCode.QUERY_NOT_FOUND:
+            return None
+        return integer(checked(answer, address).ext, "offset")
+
+    async def commit_offset(self, broker_name: str, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
+        """See `Backend`."""
+        ext = {**_offset_fields(broker_name, group, topic, queue_id), "commitOffset": str(queue_offset)}
+        await self._demand(broker_name, topic, RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, ext))
+
+    async def ack(self, request: AckRequest) -> None:
+        """See `Backend`."""
+        address = await self._holder(request.topic, request.handle)
+        await self._lanes.demand(address, RemotingCommand(RequestCode.ACK_MESSAGE, encode_ack(request)))
+
+    async def change_invisible(self, request: ChangeInvisibleRequest) -> ReceiptHandle:
+        """See `Backend`."""
+        address = await self._holder(request.topic, request.handle)
+        command = RemotingCommand(RequestCode.CHANGE_MESSAGE_INVISIBLE_TIME, encode_change(request))
+        return decode_change_answer((await self._lanes.demand(address, command)).ext, request.handle)
+
+    async def sync_lite_subscription(self, request: LiteSync) -> list[tuple[str, str]]:
+        """See `Backend`. Every broker of the topic is told; a lite topic's messages are in one of them."""
+        known = await self._routes.get(request.topic)
+        if request.action in (LiteAction.PARTIAL_ADD, LiteAction.COMPLETE_ADD):
+            self._lite_clients[request.client_id] = None
+        body = encode_lite_sync(request)
+        answers = await self._ask_all(
+            known.addresses.values(), lambda: RemotingCommand(RequestCode.SYNC_LITE_SUBSCRIPTION, body=body)
+        )
+        lost: dict[tuple[str, str], None] = {}
+        for address, answer in answers:
+            for client_id, lite_topic in decode_lite_losses(_or_raise(answer, address).body):
+                lost[client_id, lite_topic] = None
+        return list(lost)
+
+    async def leave_lite_topics(self, client_id: str) -> None:
+        """See `Backend`. Nothing for a client that subscribed to none through this proxy."""
+        if client_id not in self._lite_clients:
+            return
+        del self._lite_clients[client_id]
+        ext = {"clientId": client_id}
+        masters = await self._routes.masters()
+        for address, answer in await self._ask_all(
+            masters, lambda: RemotingCommand(RequestCode.LEAVE_LITE_TOPICS, dict(ext))
+        ):
+            if isinstance(answer, MillstreamError):
+                _log.info("%s was not told that a client left its lite topics: %s", address, answer)
+
+    async def dead_letter(self, request: AckRequest) -> None:
+        """See `Backend`."""
+        address = await self._holder(request.topic, request.handle)
+        await self._lanes.demand(address, RemotingCommand(RequestCode.BURY_DELIVERY, encode_ack(request)))
+
+    # inside
+
+    async def _ask_nameserver(self, command: RemotingCommand) -> RemotingCommand:
+        client = self._lanes.client
+        return await client.run(client.conversations.ask_nameserver(command))
+
+    async def _demand(self, broker_name: str, topic: str, command: RemotingCommand) -> RemotingCommand:
+        """Ask the topic's broker of that name."""
+        known = await self._routes.get(topic)
+        try:
+            return await self._lanes.demand(known.address(broker_name), command)
+        except MillstreamError as error:
+            self._routes.doubt(topic, error)
+            raise
+
+    async def _holder(self, topic: str, handle: ReceiptHandle) -> str:
+        """Where the broker of a delivery is."""
+        address = self._routes.address(handle.broker_name)
+        if address is None:
+            try:
+                address = (await self._routes.refresh(topic)).addresses.get(handle.broker_name)
+            except NameRefused:
+                address = None
+        if address is None:
+            raise ConsumeRefused(
+                "INVALID_RECEIPT_HANDLE", f"There is no broker {handle.broker_name[:80]!r} behind this proxy."
+            )
+        return address
+
+    async def _ask_group(self, name: str) -> GroupConfig:
+        """The group as the first master that has it or makes it tells it."""
+        failure: MillstreamError | None = None
+        for address in await self._routes.masters():
+            ext = {"group": name, "create": "true"}
+            command = RemotingCommand(RequestCode.GET_SUBSCRIPTION_GROUP_CONFIG, ext)
+            try:
+                return decode_group((await self._lanes.demand(address, command)).body)
+            except (ConnectionFailed, NameRefused) as error:
+                failure = error if failure is None or isinstance(error, NameRefused) else failure
+        raise failure or Unreachable("The nameservers know no broker.")
+
+    async def _ask_all(
+        self, addresses: Iterable[str], make: Callable[[], RemotingCommand]
+    ) -> list[tuple[str, RemotingCommand | MillstreamError]]:
+        """What each broker answers, or why it does not."""
+        asked = list(addresses)
+        answers = await asyncio.gather(
+            *(self._lanes.demand(address, make()) for address in asked), return_exceptions=True
+        )
+        found: list[tuple[str, RemotingCommand | MillstreamError]] = []
+        for address, answer in zip(asked, answers, strict=True):
+            if isinstance(answer, BaseException) and not isinstance(answer, MillstreamError):
+                raise answer
+            found.append((address, answer))
+        return found
+
+    async def _refresh_forever(self) -> None:
+        while True:
+            await asyncio.sleep(REFRESH_INTERVAL_S)
+            try:
+                await self._routes.refresh_all()
+            except Exception:  # noqa: BLE001 - a task of the proxy's whole life must outlive one bad turn
+                _log.exception("routes could not be refreshed; the next turn follows")
+
+
+def _offset_fields(broker_name: str, group: str, topic: str, queue_id: int) -> dict[str, str]:
+    return {"consumerGroup": group, "topic": topic, "queueId": str(queue_id), "bname": broker_name}
+
+
+def _or_raise(answer: RemotingCommand | MillstreamError, address: str) -> RemotingCommand:
+    if isinstance(answer, MillstreamError):
+        raise answer
+    return answer

@@ -1,0 +1,113 @@
+"""The proxy's connections to its brokers: one for what is answered at once, others for what waits for messages.
+
+A broker reads nothing more from a connection on which too many requests wait, so waiting ones have connections of
+their own, each with its share of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import Final
+
+from millstream.client.client import Client
+from millstream.protocol.remoting.codes import ResponseCode
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.refusals import error_of
+from millstream.security.signature import Credentials
+from millstream.transport.remoting_client import Listener, RemotingConnection
+
+__all__ = ["ASK_TIMEOUT_S", "MAX_WAITING_PER_CONNECTION", "Lanes", "checked"]
+
+ASK_TIMEOUT_S: Final = 5.0
+"""Seconds that a broker has to answer, beside the time that a request may wait for messages."""
+
+MAX_WAITING_PER_CONNECTION: Final = 4096
+"""Requests that wait for messages on one connection at most; the next one takes another connection. Half of what a
+broker lets wait before it stops reading."""
+
+
+class Lanes:
+    """Connections by address. `nameservers` as `host:port`, several separated by `;`."""
+
+    def __init__(
+        self,
+        nameservers: str,
+        *,
+        credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
+        listener: Listener | None = None,
+    ) -> None:
+        self._nameservers = nameservers
+        self._credentials = credentials
+        self._tls = tls
+        self.client = self._lane(listener)
+        """For what is answered at once; the brokers' own questions come here."""
+        self._waiting: list[tuple[Client, dict[str, int]]] = []
+
+    async def close(self) -> None:
+        """Close all connections; what is under way fails as Unreachable."""
+        await self.client.close()
+        for lane, _ in self._waiting:
+            await lane.close()
+
+    async def ask(self, address: str, command: RemotingCommand) -> RemotingCommand:
+        """The answer to a request, whatever its code. Raises Unreachable, TimedOut."""
+        connection = await self.client.connection(address)
+        return await connection.request(command, ASK_TIMEOUT_S)
+
+    async def demand(self, address: str, command: RemotingCommand) -> RemotingCommand:
+        """The answer to a request that succeeded; what another answer stands for is raised."""
+        return checked(await self.ask(address, command), address)
+
+    async def submit(self, address: str, command: RemotingCommand, wait_ms: int) -> asyncio.Future[RemotingCommand]:
+        """The future answer, whatever its code, to a request that may wait for messages. Unreachable.
+
+        To cancel it is to lose the answer, which the broker gives all the same.
+        """
+        if wait_ms <= 0:
+            return (await self.client.connection(address)).submit(command, ASK_TIMEOUT_S)
+        lane, counts = self._with_room(address)
+        counts[address] = counts.get(address, 0) + 1
+        try:
+            connection = await lane.connection(address)
+        except BaseException:
+            _release(counts, address)
+            raise
+        answer = connection.submit(command, ASK_TIMEOUT_S + wait_ms / 1000)
+        answer.add_done_callback(lambda _: _release(counts, address))
+        return answer
+
+    def open_connections(self) -> dict[str, RemotingConnection]:
+        """The connections by address on which brokers hear from the proxy first."""
+        return self.client.open_connections()
+
+    def _with_room(self, address: str) -> tuple[Client, dict[str, int]]:
+        for lane, counts in self._waiting:
+            if counts.get(address, 0) < MAX_WAITING_PER_CONNECTION:
+                return lane, counts
+        made: tuple[Client, dict[str, int]] = (self._lane(None), {})
+        self._waiting.append(made)
+        return made
+
+    def _lane(self, listener: Listener | None) -> Client:
+        return Client(
+            self._nameservers,
+            timeout_s=ASK_TIMEOUT_S,
+            credentials=self._credentials,
+            tls=self._tls,
+            listener=listener,
+        )
+
+
+def _release(counts: dict[str, int], address: str) -> None:
+    counts[address] -= 1
+    if not counts[address]:
+        del counts[address]
+
+
+def checked(answer: RemotingCommand, address: str) -> RemotingCommand:
+    """The answer, if it is a success; the error that it stands for is raised."""
+    if answer.code != ResponseCode.SUCCESS:
+        raise error_of(answer, address)
+    return answer

@@ -1,0 +1,166 @@
+"""The routes that a proxy knows: asked once, refreshed in the background, kept while no nameserver answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from millstream.client.known_routes import DENIAL_GRACE_S
+from millstream.model.clock import Clock
+from millstream.model.errors import ConnectionFailed, MillstreamError, NameRefused
+from millstream.model.topic import MessageType
+from millstream.protocol.remoting.bodies import ClusterInfo, TopicRouteData, decode_body
+from millstream.protocol.remoting.codes import RequestCode
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.settings import decode_topic
+from millstream.proxy.remote.known_route import MASTER_ID, KnownRoute, known_route, master_addresses
+
+__all__ = ["MAX_ROUTES", "REFRESH_INTERVAL_S", "UNUSED_LIMIT_S", "Routes"]
+
+_log = logging.getLogger(__name__)
+
+REFRESH_INTERVAL_S: Final = 30.0
+"""Seconds between two looks at all known routes, as in RocketMQ's clients."""
+
+UNUSED_LIMIT_S: Final = 600.0
+"""Seconds without use after which a route is asked for no more."""
+
+MAX_ROUTES: Final = 10_000
+"""Routes that are kept at most; the one that was unused longest makes room."""
+
+_AT_ONCE = 16
+"""Routes that are refreshed at the same time."""
+
+_GONE: Final = frozenset(("TOPIC_NOT_FOUND", "QUEUE_NOT_FOUND"))
+
+Ask = Callable[[RemotingCommand], Awaitable[RemotingCommand]]
+AskBroker = Callable[[str, RemotingCommand], Awaitable[RemotingCommand]]
+"""Both give the answer of a request that succeeded, and raise what another one stands for."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    known: KnownRoute
+    used_s: float
+    denied_s: float | None = None
+
+
+class Routes:
+    """Routes by topic. `ask_nameserver` asks any nameserver, `ask_broker` the broker at an address."""
+
+    def __init__(self, ask_nameserver: Ask, ask_broker: AskBroker, clock: Clock) -> None:
+        self._ask_nameserver = ask_nameserver
+        self._ask_broker = ask_broker
+        self._clock = clock
+        self._kept: dict[str, _Kept] = {}
+        self._asking: dict[str, asyncio.Task[KnownRoute]] = {}
+        self._addresses: dict[str, str] = {}
+
+    async def get(self, topic: str) -> KnownRoute:
+        """The topic's route. Asks where it is not known; TOPIC_NOT_FOUND, Unreachable."""
+        kept = self._kept.get(topic)
+        if kept is not None:
+            kept.used_s = self._clock.monotonic_s()
+            return kept.known
+        return await self.refresh(topic)
+
+    async def refresh(self, topic: str) -> KnownRoute:
+        """The topic's route as a nameserver tells it now; who comes meanwhile shares the answer.
+
+        What was known stays where no nameserver answers, and for `DENIAL_GRACE_S` where none knows the topic any more.
+        """
+        asking = self._asking.get(topic)
+        if asking is None:
+            asking = asyncio.create_task(self._learn(topic))
+            self._asking[topic] = asking
+            asking.add_done_callback(lambda _: self._asking.pop(topic, None))
+        return await asyncio.shield(asking)
+
+    def doubt(self, topic: str, error: MillstreamError) -> None:
+        """What was asked where the route led has failed: ask for the route again if that may be why."""
+        if error.name in _GONE:
+            self._kept.pop(topic, None)
+        elif isinstance(error, ConnectionFailed) and topic not in self._asking:
+            task = asyncio.ensure_future(self.refresh(topic))
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def refresh_all(self) -> None:
+        """Refresh what was used of late, and forget the rest."""
+        oldest_s = self._clock.monotonic_s() - UNUSED_LIMIT_S
+        for topic in [topic for topic, kept in self._kept.items() if kept.used_s < oldest_s]:
+            del self._kept[topic]
+        topics = list(self._kept)
+        for start in range(0, len(topics), _AT_ONCE):
+            refreshing = (self.refresh(topic) for topic in topics[start : start + _AT_ONCE])
+            for error in await asyncio.gather(*refreshing, return_exceptions=True):
+                if isinstance(error, ConnectionFailed):
+                    _log.info("routes are kept as they are: %s", error)
+                    return
+
+    def address(self, broker_name: str) -> str | None:
+        """Where the broker is, as far as any route has told."""
+        return self._addresses.get(broker_name)
+
+    async def masters(self) -> list[str]:
+        """The addresses of all masters of the cluster, sorted by name; the known ones where no nameserver answers."""
+        try:
+            answer = await self._ask_nameserver(RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO))
+        except ConnectionFailed:
+            if not self._addresses:
+                raise
+        else:
+            for broker in decode_body(ClusterInfo, answer.body).broker_addr_table.values():
+                if MASTER_ID in broker.broker_addrs:
+                    self._addresses[broker.broker_name] = broker.broker_addrs[MASTER_ID]
+        return [self._addresses[name] for name in sorted(self._addresses)]
+
+    async def _learn(self, topic: str) -> KnownRoute:
+        command = RemotingCommand(RequestCode.GET_ROUTE_BY_TOPIC, {"topic": topic, "acceptStandardJsonOnly": "true"})
+        kept = self._kept.get(topic)
+        try:
+            data = decode_body(TopicRouteData, (await self._ask_nameserver(command)).body)
+            kind = await self._type(topic, data, kept)
+            known = known_route(topic, data, kind)
+        except NameRefused:
+            if kept is None or not self._may_return(kept):
+                self._kept.pop(topic, None)
+                raise
+            return kept.known
+        except ConnectionFailed:
+            if kept is None:
+                raise
+            return kept.known
+        self._addresses.update(known.addresses)
+        self._make_room()
+        self._kept[topic] = _Kept(known, self._clock.monotonic_s() if kept is None else kept.used_s)
+        return known
+
+    async def _type(self, topic: str, data: TopicRouteData, kept: _Kept | None) -> MessageType:
+        """What messages the topic takes, which nameservers do not tell: the first broker that answers does."""
+        if kept is not None:
+            # A topic's type never changes.
+            return kept.known.route.message_type
+        failure: MillstreamError | None = None
+        for _, address in sorted(master_addresses(data).items()):
+            command = RemotingCommand(RequestCode.GET_TOPIC_CONFIG, {"topic": topic})
+            try:
+                return decode_topic((await self._ask_broker(address, command)).body).message_type
+            except MillstreamError as error:
+                failure = failure or error
+        if failure is None:
+            return MessageType.NORMAL
+        raise failure
+
+    def _may_return(self, kept: _Kept) -> bool:
+        """Whether a nameserver that does not know the topic may only have been started a moment ago."""
+        now_s = self._clock.monotonic_s()
+        if kept.denied_s is None:
+            kept.denied_s = now_s
+        return now_s - kept.denied_s < DENIAL_GRACE_S
+
+    def _make_room(self) -> None:
+        if len(self._kept) >= MAX_ROUTES:
+            del self._kept[min(self._kept, key=lambda topic: self._kept[topic].used_s)]

@@ -1,0 +1,77 @@
+"""Ending transactions at the brokers that hold them, and passing on what brokers ask about them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final
+
+from millstream.model import properties as names
+from millstream.model.commands import RecoverOrphanedTransaction
+from millstream.model.errors import MillstreamError
+from millstream.model.message import OutgoingMessage
+from millstream.model.operations import SendReceipt
+from millstream.model.transaction import Resolution
+from millstream.protocol.record import decode_record
+from millstream.protocol.remoting.codes import RequestCode, ResponseCode
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.proxy.remote.known_route import KnownRoute
+
+__all__ = ["MAX_PLACES", "Transactions"]
+
+_log = logging.getLogger(__name__)
+
+MAX_PLACES: Final = 100_000
+"""Transactions of which it is remembered which broker holds them; of others all brokers of the topic are asked."""
+
+Answered = list[tuple[str, RemotingCommand | MillstreamError]]
+AskAll = Callable[[Iterable[str], Callable[[], RemotingCommand]], Awaitable[Answered]]
+"""Asks several brokers: what each answers, or why it does not."""
+
+
+class Transactions:
+    """The transactions of one proxy's clients. Each of `watchers` may pass a question on, and says whether it did."""
+
+    def __init__(self, ask_all: AskAll) -> None:
+        self._ask_all = ask_all
+        self._places: dict[str, str] = {}
+        self.watchers: list[Callable[[RecoverOrphanedTransaction], bool]] = []
+
+    def sent(self, messages: Sequence[OutgoingMessage], receipts: Sequence[SendReceipt]) -> None:
+        """Messages were stored, of which some may wait for the end of their transactions."""
+        for message, receipt in zip(messages, receipts, strict=True):
+            if message.properties.get(names.TRANSACTION) == "true":
+                if len(self._places) >= MAX_PLACES:
+                    del self._places[next(iter(self._places))]
+                self._places[receipt.message_id] = receipt.broker_name
+
+    async def end(self, known: KnownRoute, topic: str, transaction_id: str, resolution: Resolution) -> None:
+        """End a transaction at the broker that holds it. TRANSACTION_NOT_FOUND, TRANSACTION_ENDED.
+
+        Where that is not known, all brokers of the topic are asked; one that does not answer may be the one.
+        """
+        ext = {"topic": topic, "transactionId": transaction_id, "resolution": resolution.value}
+        place = known.addresses.get(self._places.get(transaction_id, ""))
+        addresses = [place] if place is not None else list(known.addresses.values())
+        answers = await self._ask_all(addresses, lambda: RemotingCommand(RequestCode.END_TRANSACTION_BY_ID, dict(ext)))
+        errors = [answer for _, answer in answers if isinstance(answer, MillstreamError)]
+        if len(errors) < len(answers):
+            if resolution is not Resolution.UNKNOWN:
+                self._places.pop(transaction_id, None)
+            return
+        raise next((error for error in errors if error.name != "TRANSACTION_NOT_FOUND"), errors[0])
+
+    def heard(self, command: RemotingCommand) -> RemotingCommand | None:
+        """What a broker says on its own. Nobody answers a question about a transaction: its producer ends it."""
+        if command.code != RequestCode.CHECK_TRANSACTION_STATE:
+            return command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark="Not known to this proxy.")
+        try:
+            message = decode_record(command.body)
+        except MillstreamError as error:
+            _log.warning("A question about a transaction cannot be read: %s", error)
+            return None
+        transaction_id = command.ext.get("transactionId") or message.message_id
+        question = RecoverOrphanedTransaction(message, transaction_id)
+        if not any(watcher(question) for watcher in self.watchers):
+            _log.info("No producer of %s is here to be asked about a transaction.", message.topic)
+        return None
