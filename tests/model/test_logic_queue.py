@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import settings
@@ -31,8 +31,18 @@ def mapping(broker: str, queue: LogicQueue, epoch: int = 1, total: int = 1) -> T
     return TopicMapping("t", broker, total, epoch, {queue.number: queue})
 
 
+@dataclass
+class Coordinator:
+    """One who moves the queue, step by step, as far as it gets."""
+
+    queue: LogicQueue
+    epoch: int
+    step: int = 0
+    is_dead: bool = False
+
+
 class MoveMachine(RuleBasedStateMachine):
-    """One logic queue over three brokers whose writers and coordinator come in any order, and die in between."""
+    """One logic queue over three brokers whose writers and coordinators come in any order, and die in between."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,18 +50,22 @@ class MoveMachine(RuleBasedStateMachine):
         self.tables = {"a": mapping("a", first())}
         self.accepted: list[int] = []
         self.offsets: list[int] = []
+        self.coordinators: list[Coordinator] = []
         self.has_margin = False
 
     def newest(self) -> LogicQueue:
         return merged_queues(self.tables.values())[0]
 
-    def tell(self, broker: str, queue: LogicQueue, epoch: int) -> None:
-        table = self.tables.get(broker)
-        new = mapping(broker, queue, epoch)
-        self.tables[broker] = new if table is None else table.updated(new)
-
     def epoch(self) -> int:
         return max(table.epoch for table in self.tables.values())
+
+    def tell(self, broker: str, coordinator: Coordinator) -> None:
+        table = self.tables.get(broker)
+        new = mapping(broker, coordinator.queue, coordinator.epoch)
+        try:
+            self.tables[broker] = new if table is None else table.updated(new)
+        except NameRefused:
+            coordinator.is_dead = True
 
     @rule(broker=st.sampled_from(BROKERS), count=st.integers(1, 5))
     def send(self, broker: str, count: int) -> None:
@@ -65,37 +79,56 @@ class MoveMachine(RuleBasedStateMachine):
             physical.append(len(self.accepted))
             self.accepted.append(len(self.accepted))
 
-    @precondition(lambda self: self.newest().leader.is_decided)
     @rule(broker=st.sampled_from(BROKERS))
     def begin_a_move(self, broker: str) -> None:
         queue = self.newest()
-        if broker == queue.leader.broker_name:
-            return
-        queue_id = sum(name == broker for name, _ in self.stored)
-        self.stored[broker, queue_id] = []
-        self.tell(broker, queue.moved(broker, queue_id), self.epoch() + 1)
+        if not queue.leader.is_decided:
+            self.coordinators.append(Coordinator(queue, self.epoch() + 1))
+        elif broker != queue.leader.broker_name:
+            queue_id = sum(name == broker for name, _ in self.stored)
+            self.stored[broker, queue_id] = []
+            self.coordinators.append(Coordinator(queue.moved(broker, queue_id), self.epoch() + 1))
 
-    @precondition(lambda self: not self.newest().leader.is_decided)
+    @precondition(lambda self: self.coordinators)
+    @rule(data=st.data(), margin=st.sampled_from([0, 0, 7]))
+    def go_on(self, data: st.DataObject, margin: int) -> None:
+        one = data.draw(st.sampled_from(self.coordinators))
+        last, leader = one.queue.items[-2], one.queue.leader
+        one.step += 1
+        if one.step == 1:
+            self.tell(leader.broker_name, one)
+        elif one.step == 2:
+            self.tell(last.broker_name, one)
+        elif one.step == 3:
+            self.has_margin |= bool(margin)
+            end = len(self.stored[last.broker_name, last.queue_id])
+            one.queue = one.queue.decided(end, 0, margin=margin)
+            self.tell(leader.broker_name, one)
+        else:
+            for broker in BROKERS:
+                self.tell(broker, one)
+            one.is_dead = True
+        self.coordinators = [each for each in self.coordinators if not each.is_dead]
+
+    @precondition(lambda self: self.coordinators)
     @rule()
-    def close_the_old_leader(self) -> None:
-        queue = self.newest()
-        self.tell(queue.items[-2].broker_name, queue, self.epoch())
+    def all_coordinators_die(self) -> None:
+        self.coordinators = []
 
-    @precondition(lambda self: not self.newest().leader.is_decided)
-    @rule(margin=st.sampled_from([0, 0, 7]))
-    def decide(self, margin: int) -> None:
-        queue = self.newest()
-        last = queue.items[-2]
-        if self.tables[last.broker_name].queues[0].leads(last.broker_name):
-            return  # The coordinator closes first; without that the end is not known.
-        end = len(self.stored[last.broker_name, last.queue_id])
-        self.has_margin |= bool(margin)
-        self.tell(queue.leader.broker_name, queue.decided(end, 0, margin=margin), self.epoch())
-
-    @rule(broker=st.sampled_from(BROKERS))
-    def repeat_what_is_known(self, broker: str) -> None:
-        if broker in self.tables:
-            self.tell(broker, self.newest(), self.epoch())
+    @rule()
+    def somebody_finishes_what_was_begun(self) -> None:
+        self.coordinators = []
+        one = Coordinator(self.newest(), self.epoch() + 1)
+        if not one.queue.leader.is_decided:
+            last = one.queue.items[-2]
+            for broker in (one.queue.leader.broker_name, last.broker_name):
+                self.tell(broker, one)
+            one.queue = one.queue.decided(len(self.stored[last.broker_name, last.queue_id]), 0)
+        for broker in BROKERS:
+            self.tell(broker, one)
+        assert not one.is_dead
+        assert sum(table.queues[0].leads(broker) for broker, table in self.tables.items()) == 1
+        assert len({table.queues[0] for table in self.tables.values()}) == 1
 
     @invariant()
     def one_broker_at_most_stores(self) -> None:

@@ -168,11 +168,13 @@ class LogicQueue:
         known = {item.generation: item for item in old.items}
         for item in self.items:
             was = known.get(item.generation)
-            if was is None:
+            if was is None or (item.is_decided and not was.is_decided):
+                # A leader that begins nowhere stored nothing. One that is decided was agreed to by the old leader, so
+                # it goes before any other that somebody wanted.
                 continue
             if not was.is_same(item):
                 raise _illegal(f"generation {item.generation} of queue {self.number} would be another physical queue")
-            if was.is_decided and was.logic_offset != item.logic_offset:
+            if was.logic_offset != item.logic_offset:
                 raise _illegal(
                     f"generation {item.generation} of queue {self.number} begins at {was.logic_offset}, "
                     f"not {item.logic_offset}"
@@ -182,7 +184,7 @@ class LogicQueue:
                 f"queue {self.number} is at generation {old.leader.generation}, the new items are "
                 f"{self.items[0].generation} to {self.leader.generation}"
             )
-        if same_epoch and not self.leader.is_same(old.leader):
+        if same_epoch and old.leader.is_decided and not self.leader.is_same(old.leader):
             raise _illegal(f"queue {self.number} would get another leader in the same epoch")
 
 
@@ -269,19 +271,22 @@ class TopicMapping:
 def merged_queues(mappings: Iterable[TopicMapping]) -> dict[int, LogicQueue]:
     """The newest that any broker knows of each logic queue of a topic, by number.
 
-    Newer is a higher generation, then a leader that is decided, then an end that is noted.
+    Newer is a higher generation, then a leader that is decided, then one that the leader before it has heard of, then
+    an end that is noted.
     """
-    found: dict[int, LogicQueue] = {}
+    found: dict[int, tuple[tuple[int, bool, bool, int], LogicQueue]] = {}
     for mapping in mappings:
         for number, queue in mapping.queues.items():
-            present = found.get(number)
-            if present is None or _age(queue.items) > _age(present.items):
-                found[number] = queue
-    return dict(sorted(found.items()))
+            age = _age(queue.items, mapping.broker_name)
+            if number not in found or age > found[number][0]:
+                found[number] = age, queue
+    return {number: queue for number, (_, queue) in sorted(found.items())}
 
 
-def _age(items: Sequence[MappingItem]) -> tuple[int, bool, int]:
-    return items[-1].generation, items[-1].is_decided, sum(item.end_offset != OPEN for item in items)
+def _age(items: Sequence[MappingItem], told_by: str) -> tuple[int, bool, bool, int]:
+    leader = items[-1]
+    is_agreed = not leader.is_decided and items[-2].broker_name == told_by
+    return leader.generation, leader.is_decided, is_agreed, sum(item.end_offset != OPEN for item in items)
 
 
 def _illegal(words: str) -> NameRefused:
