@@ -101,7 +101,7 @@ async def _call_directly(adapter: MessagingAdapter) -> dict[str, float]:
 
     async def receive(requests: Sequence[Any]) -> None:
         for request in requests:
-            frames.extend([frame async for frame in adapter.streaming("ReceiveMessage", _METADATA, request, 10.0)])
+            frames.extend(await adapter.streaming("ReceiveMessage", _METADATA, request, 10.0))
 
     def acks() -> list[m.AckMessageRequest]:
         held = [frame.message.system_properties.receipt_handle for frame in frames if frame.HasField("message")]

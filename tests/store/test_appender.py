@@ -273,3 +273,49 @@ async def test_checkpoints_are_written_in_the_background(opened: Opener, monkeyp
         await _until(lambda files=files: any(operation.path.name == "checkpoint" for operation in files.operations))
         await appender.close()
         store.close()
+
+
+@pytest.mark.parametrize("options", [ASYNC, SYNC])
+async def test_those_who_wait_at_once_share_the_write_and_hear_where_their_records_stand(
+    opened: Opener, options: StoreOptions
+) -> None:
+    files = RecordingFiles()
+    appender, store = opened(options, files)
+    files.operations.clear()
+    many, one = await asyncio.gather(appender.stored([pending(b"1"), pending(b"2")]), appender.stored([pending(b"3")]))
+    assert [record.queue_offset for record in (*many, *one)] == [0, 1, 2]
+    assert files.of_log("pwrite") == ["pwrite"]
+    assert bodies(store) == [b"1", b"2", b"3"]
+
+
+async def test_those_who_wait_at_once_wait_for_the_sync_too(opened: Opener) -> None:
+    files, gate = FailingFiles(), threading.Event()
+    appender, store = opened(SYNC, files)
+    files.before_sync = lambda: _wait(gate)
+    waiting = asyncio.ensure_future(appender.stored([pending()]))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    gate.set()
+    await waiting
+    assert bodies(store) == [b"body"]
+
+
+async def test_what_cannot_be_stored_is_refused_to_those_who_wait_at_once(opened: Opener) -> None:
+    appender, store = opened(ASYNC, RecordingFiles())
+    good, bad = await asyncio.gather(
+        appender.stored([pending(b"1")]), appender.stored([UNENCODABLE]), return_exceptions=True
+    )
+    assert isinstance(bad, ValueError)
+    assert not isinstance(good, BaseException)
+    assert bodies(store) == [b"1"]
+
+
+async def test_records_are_stored_though_nobody_waits_for_them_any_more(opened: Opener) -> None:
+    appender, store = opened(ASYNC, RecordingFiles())
+    waiting = asyncio.ensure_future(appender.stored([pending(b"1")]))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert waiting.cancelled()
+    assert bodies(store) == [b"1"]

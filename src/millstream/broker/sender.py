@@ -113,7 +113,7 @@ class Sender:
             record, due_ms = self._record(message, queue_id, topic)
             pending.append(record)
             due.append(due_ms)
-        appended = await self.appender.append_many(pending)
+        appended = await self.appender.stored(pending)
         if kind in _TRANSACTIONAL:
             for record, place in zip(pending, appended, strict=True):
                 if record.message.topic == HALF_TOPIC:

@@ -131,19 +131,18 @@ def _topic_field(topic: str) -> tuple[int, bytes]:
 
 
 class RecordEncoder:
-    """Encodes the records of one write, which share their store time and store host.
+    """Encodes the records of one store host. The store time may change between any two of them.
 
-    What neighbours share as well (topic, born host) is kept from one record to the next: this is the hot path of every
-    send.
+    What neighbours share (topic, born host) is kept from one record to the next: this is the hot path of every send.
     """
 
     __slots__ = (
-        "_born", "_born_host", "_fixed_bytes", "_host_flags", "_magic", "_pack", "_store", "_store_timestamp_ms",
-        "_topic", "_topic_field",
+        "_born", "_born_host", "_fixed_bytes", "_host_flags", "_magic", "_pack", "_store", "_topic", "_topic_field",
+        "store_timestamp_ms",
     )  # fmt: skip
 
     def __init__(self, store_timestamp_ms: int, store_host: Address) -> None:
-        self._store_timestamp_ms = store_timestamp_ms
+        self.store_timestamp_ms = store_timestamp_ms
         self._store = _packed_host(store_host.host, store_host.port)
         self._topic: str | None = None
         self._magic, self._topic_field = 0, b""
@@ -154,8 +153,9 @@ class RecordEncoder:
 
         ValueError for properties over `MAX_PROPERTIES_BYTES`.
         """
-        properties = encode_properties(message.properties) if message.properties else b""
-        if len(properties) > MAX_PROPERTIES_BYTES:
+        properties = encode_properties(message.properties)
+        properties_bytes = len(properties) + CHECKSUM_BYTES
+        if properties_bytes > MAX_PROPERTIES_BYTES + CHECKSUM_BYTES:
             raise ValueError(f"properties of {len(properties)} bytes do not fit a record")
         if message.born_host is not self._born_host:
             self._take_born_host(message.born_host)
@@ -163,12 +163,12 @@ class RecordEncoder:
             self._topic = message.topic
             self._magic, self._topic_field = _topic_field(message.topic)
         body, topic = message.body, self._topic_field
-        properties_bytes = len(properties) + CHECKSUM_BYTES
+        body_bytes = len(body)
         flag = message.system_flag
-        is_large = len(body) >= _LARGE_BODY_BYTES
+        is_large = body_bytes >= _LARGE_BODY_BYTES
         body_crc = body_crc32(message) if is_large else crc32(body)
         head = self._pack(
-            self._fixed_bytes + len(body) + len(topic) + properties_bytes,
+            self._fixed_bytes + body_bytes + len(topic) + properties_bytes,
             self._magic,
             body_crc & _CRC_MASK,
             queue_id,
@@ -178,15 +178,15 @@ class RecordEncoder:
             int.__and__(flag, ~_HOST_FLAGS) | self._host_flags if flag else self._host_flags,
             message.born_timestamp_ms,
             self._born,
-            self._store_timestamp_ms,
+            self.store_timestamp_ms,
             self._store,
             message.reconsume_times,
             message.prepared_transaction_offset,
-            len(body),
+            body_bytes,
         )
         if is_large:
             end = b"".join((topic, properties_bytes.to_bytes(2, "big"), properties))
-            crc = crc32(end, joined_crc32(crc32(head), body_crc, len(body)))
+            crc = crc32(end, joined_crc32(crc32(head), body_crc, body_bytes))
             return b"".join((head, body, end, checksum_property(crc)))
         # Joined once and checked once: a checksum of each part would cost more than a copy of a small body.
         record = b"".join((head, body, topic, properties_bytes.to_bytes(2, "big"), properties))

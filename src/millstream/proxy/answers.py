@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from millstream.model.clock import Clock
 from millstream.model.operations import PoppedMessage
-from millstream.proxy.budget import Budget
+from millstream.proxy.budget import Budget, Share
 
 __all__ = ["ANSWER_PATIENCE_S", "MAX_ANSWER_BYTES", "MAX_ANSWER_BYTES_PER_CLIENT", "Answers"]
 
@@ -39,17 +38,16 @@ class Answers:
         """TOO_MANY_REQUESTS where the client could not be handed anything now."""
         self._budget.check(client_id, self._clock.monotonic_s())
 
-    @contextmanager
-    def handing_over(self, client_id: str, popped: Sequence[PoppedMessage]) -> Iterator[None]:
-        """The block hands the messages to the client, who may be slow. TOO_MANY_REQUESTS over a limit.
+    def begin(self, client_id: str, popped: Sequence[PoppedMessage]) -> Share:
+        """Messages are being handed to the client, who may be slow, until `end`. TOO_MANY_REQUESTS over a limit.
 
-        At the limit of all clients the block may be cancelled to make room.
+        At the limit of all clients the task that hands them over may be cancelled to make room.
         """
         task = asyncio.current_task()
-        size_bytes = sum(len(delivery.message.body) for delivery in popped)
+        size_bytes = sum([len(delivery.message.body) for delivery in popped])
         give_way = None if task is None else task.cancel
-        share = self._budget.take(client_id, size_bytes, self._clock.monotonic_s(), give_way)
-        try:
-            yield
-        finally:
-            self._budget.free(share)
+        return self._budget.take(client_id, size_bytes, self._clock.monotonic_s(), give_way)
+
+    def end(self, share: Share) -> None:
+        """They are handed over, or given up."""
+        self._budget.free(share)

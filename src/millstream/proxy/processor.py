@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any, TypeVar
 
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.commands import (
@@ -67,6 +68,11 @@ RECONNECT_TIMEOUT_S = 0.5
 """How long a stop waits until the clients have been told to reconnect."""
 
 _RECONNECT_POLL_S = 0.01
+
+_CHECKED_NAMES = 4096
+"""Names of topics that are known to be good, kept because every call names one."""
+
+_Outcome = TypeVar("_Outcome")
 
 
 class Processor:
@@ -284,8 +290,7 @@ class Processor:
 
     async def ack(self, group: str, topic: str, handle: str) -> None:
         """Acknowledge the delivery that the handle's text names; an old text of a renewed delivery is as good."""
-        async with self._latest(group, handle) as current:
-            await self._backend.ack(AckRequest(group, topic, current))
+        await self._settled(group, handle, lambda current: self._backend.ack(AckRequest(group, topic, current)))
 
     async def change_invisible(
         self, group: str, topic: str, handle: str, invisible_ms: int, *, suspend: bool = False
@@ -297,18 +302,20 @@ class Processor:
         if not 0 <= invisible_ms <= MAX_INVISIBLE_MS:
             raise _illegal_invisible_time(invisible_ms, 0)
         was_renewed = self.renewer.table.find((group, handle)) is not None
-        async with self._latest(group, handle) as current:
+
+        async def change(current: ReceiptHandle) -> ReceiptHandle:
             request = ChangeInvisibleRequest(group, topic, current, invisible_ms, suspend)
             changed = await self._backend.change_invisible(request)
-        if self._tracer is not None and was_renewed and not suspend:
-            # So says a push consumer that it failed; others may only need more time.
-            self._tracer.consumed(group, topic, current, succeeded=False)
-        return changed.encode()
+            if self._tracer is not None and was_renewed and not suspend:
+                # So says a push consumer that it failed; others may only need more time.
+                self._tracer.consumed(group, topic, current, succeeded=False)
+            return changed
+
+        return (await self._settled(group, handle, change)).encode()
 
     async def dead_letter(self, group: str, topic: str, handle: str) -> None:
         """Move a delivery to the group's dead-letter topic and acknowledge it."""
-        async with self._latest(group, handle) as current:
-            await self._backend.dead_letter(AckRequest(group, topic, current))
+        await self._settled(group, handle, lambda current: self._backend.dead_letter(AckRequest(group, topic, current)))
 
     async def sync_lite_subscription(self, request: LiteSync) -> None:
         """Take over which lite topics a client reads. Who lost one by it, or could not get it, is told."""
@@ -354,12 +361,13 @@ class Processor:
             handle = tracked.handle if tracked else delivery.handle
             await self.renewer.release([(wish.group, wish.topic, handle)])
 
-    @asynccontextmanager
-    async def _latest(self, group: str, handle: str) -> AsyncIterator[ReceiptHandle]:
-        """The handle that the broker takes now; the delivery is no longer renewed, unless the body fails."""
+    async def _settled(
+        self, group: str, handle: str, settle: Callable[[ReceiptHandle], Awaitable[_Outcome]]
+    ) -> _Outcome:
+        """What `settle` makes of the handle that the broker takes now; where it succeeds, renewal is over."""
         tracked = await self.renewer.take(group, handle)
         try:
-            yield tracked.handle if tracked else ReceiptHandle.decode(handle)
+            return await settle(tracked.handle if tracked else ReceiptHandle.decode(handle))
         except BaseException as error:
             refused = isinstance(error, MillstreamError) and error.name == "INVALID_RECEIPT_HANDLE"
             if tracked is not None and not refused:
@@ -380,6 +388,7 @@ def _nothing() -> None:
     """Stands for the end of a watch that has not begun."""
 
 
+@lru_cache(maxsize=_CHECKED_NAMES)
 def _check_user_topic(name: str) -> None:
     check_topic_name(name)
     if is_system_topic(name):

@@ -17,7 +17,12 @@ UNKNOWN_PEER = Address("127.0.0.1", 0)
 """Stands for a client whose address the transport does not tell."""
 
 
-@dataclass(frozen=True, slots=True)
+# At hand, because in Python 3.11 the way from an enum's class to a member runs in Python.
+_TRANSACTION = MessageType.TRANSACTION
+_COMPRESSED, _PLAIN = SystemFlag.COMPRESSED, SystemFlag.NONE
+
+
+@dataclass(slots=True)
 class Submission:
     """A message, the id that the client's library gave it, and what the library says about its origin.
 
@@ -44,34 +49,47 @@ class Submission:
         """
         if not self.message_id.strip():
             raise MessageRefused("ILLEGAL_MESSAGE_ID", "The message id is blank.")
-        check_keys(self.message.keys)
-        check_user_properties(self.message.user_properties)
+        message = self.message
+        if message.keys:
+            check_keys(message.keys)
+        if message.user_properties:
+            check_user_properties(message.user_properties)
         return OutgoingMessage(
-            topic=self.message.topic,
-            body=self.message.body,
-            properties=self._properties(),
-            message_type=self.message_type,
-            system_flag=SystemFlag.COMPRESSED if self.compressed else SystemFlag.NONE,
+            message.topic,
+            message.body,
+            self._properties(),
+            self.message_type,
+            system_flag=_COMPRESSED if self.compressed else _PLAIN,
             born_timestamp_ms=self.born_timestamp_ms,
             born_host=self.peer,
         )
 
     def _properties(self) -> dict[str, str]:
-        message, due_ms = self.message, self.message.delivery_timestamp_ms
-        reserved = {
-            properties.UNIQUE_KEY: self.message_id,
-            properties.TAGS: message.tag,
-            properties.KEYS: " ".join(message.keys) or None,
-            properties.MESSAGE_GROUP: message.message_group,
-            properties.PRIORITY: None if message.priority is None else str(message.priority),
-            properties.LITE_TOPIC: message.lite_topic,
-            # RocketMQ's proxy takes the topic as the producer group too: gRPC producers have no group of their own.
-            properties.PRODUCER_GROUP: message.topic,
-            properties.TRANSACTION: "true" if self.message_type is MessageType.TRANSACTION else None,
-            RECOVERY_TIME_S: None if self.recovery_ms is None else str(-(-self.recovery_ms // 1000)),
-            properties.DELIVERY_TIME_MS: None if due_ms is None else str(due_ms),
-            properties.BORN_HOST: self.born_host or None,
-            properties.BORN_TIMESTAMP: str(self.born_timestamp_ms),
-            properties.TRACE_CONTEXT: self.trace_context,
-        }
-        return {name: value for name, value in reserved.items() if value is not None} | message.user_properties
+        message = self.message
+        held = {properties.UNIQUE_KEY: self.message_id}
+        if message.tag is not None:
+            held[properties.TAGS] = message.tag
+        if message.keys:
+            held[properties.KEYS] = " ".join(message.keys)
+        if message.message_group is not None:
+            held[properties.MESSAGE_GROUP] = message.message_group
+        if message.priority is not None:
+            held[properties.PRIORITY] = str(message.priority)
+        if message.lite_topic is not None:
+            held[properties.LITE_TOPIC] = message.lite_topic
+        # RocketMQ's proxy takes the topic as the producer group too: gRPC producers have no group of their own.
+        held[properties.PRODUCER_GROUP] = message.topic
+        if self.message_type is _TRANSACTION:
+            held[properties.TRANSACTION] = "true"
+        if self.recovery_ms is not None:
+            held[RECOVERY_TIME_S] = str(-(-self.recovery_ms // 1000))
+        if message.delivery_timestamp_ms is not None:
+            held[properties.DELIVERY_TIME_MS] = str(message.delivery_timestamp_ms)
+        if self.born_host:
+            held[properties.BORN_HOST] = self.born_host
+        held[properties.BORN_TIMESTAMP] = str(self.born_timestamp_ms)
+        if self.trace_context is not None:
+            held[properties.TRACE_CONTEXT] = self.trace_context
+        if message.user_properties:
+            held.update(message.user_properties)
+        return held

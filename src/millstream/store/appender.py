@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import types
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -40,22 +41,35 @@ def is_stored(error: BaseException | None) -> bool:
     return error is None or (isinstance(error, StoreError) and error.name == "FLUSH_TIMEOUT")
 
 
+@types.coroutine
+def _rest_of_turn() -> Generator[None, None, None]:
+    """Return in the next turn of the event loop."""
+    yield
+
+
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """One call of `append` or `append_many` that has no answer yet."""
+    """One call that has no answer yet, or has just got it. It has a future where somebody waits with one."""
 
     records: Sequence[PendingRecord]
     size_bytes: int
     is_many: bool
-    future: asyncio.Future[Any]
-    appended: list[AppendedRecord] | AppendedRecord | None = None
+    future: asyncio.Future[Any] | None
+    appended: Any = None
+    error: BaseException | None = None
+    is_answered: bool = False
 
     def resolve(self) -> None:
-        if not self.future.done():
+        self.is_answered = True
+        if self.future is not None and not self.future.done():
             self.future.set_result(self.appended)
 
     def refuse(self, error: BaseException) -> None:
-        if not self.future.done():
+        if self.is_answered:
+            return
+        self.is_answered = True
+        self.error = error
+        if self.future is not None and not self.future.done():
             self.future.set_exception(error)
 
 
@@ -92,29 +106,46 @@ class Appender:
 
     def append(self, record: PendingRecord) -> asyncio.Future[AppendedRecord]:
         """Where the message was stored, once the flush policy's promise holds. Refusals are raised at once."""
-        size_bytes = len(record.message.body) + RECORD_OVERHEAD_BYTES
-        return self._enter((record,), size_bytes, is_many=False)
+        future = self._loop.create_future()
+        self._enter(_Waiting((record,), _size_bytes((record,)), False, future))
+        return future
 
     def append_many(self, records: Sequence[PendingRecord]) -> asyncio.Future[list[AppendedRecord]]:
         """As `append`, for records that are stored together or not at all."""
-        size_bytes = sum(len(record.message.body) + RECORD_OVERHEAD_BYTES for record in records)
-        return self._enter(records, size_bytes, is_many=True)
+        future = self._loop.create_future()
+        self._enter(_Waiting(records, _size_bytes(records), True, future))
+        return future
 
-    def _enter(self, records: Sequence[PendingRecord], size_bytes: int, *, is_many: bool) -> asyncio.Future[Any]:
+    async def stored(self, records: Sequence[PendingRecord]) -> list[AppendedRecord]:
+        """As `append_many`, for those who wait at once: without a flush to wait for it takes no future.
+
+        Who is cancelled while it waits has its records stored all the same.
+        """
+        waiting = _Waiting(records, _size_bytes(records), True, None)
+        self._enter(waiting)
+        # The write was called for before this task's next turn, so it is over by then.
+        await _rest_of_turn()
+        if not waiting.is_answered:
+            waiting.future = self._loop.create_future()
+            await waiting.future
+        if waiting.error is not None:
+            raise waiting.error
+        appended: list[AppendedRecord] = waiting.appended
+        return appended
+
+    def _enter(self, waiting: _Waiting) -> None:
         if self._failure is not None:
             raise StoreError("STORE_FAILED", self._failure.message)
         if self._is_closed:
             raise StoreError("STORE_FAILED", "The store is closing.")
-        if self._waiting_bytes + size_bytes > MAX_WAITING_BYTES:
+        if self._waiting_bytes + waiting.size_bytes > MAX_WAITING_BYTES:
             raise MessageRefused(
                 "TOO_MANY_REQUESTS", f"{self._waiting_bytes} bytes wait for the disk; the limit is {MAX_WAITING_BYTES}."
             )
-        self._waiting_bytes += size_bytes
-        future = self._loop.create_future()
+        self._waiting_bytes += waiting.size_bytes
         if not self._arrived:
             self._loop.call_soon(self._write_arrived)
-        self._arrived.append(_Waiting(records, size_bytes, is_many, future))
-        return future
+        self._arrived.append(waiting)
 
     def _write_arrived(self) -> None:
         arrived, self._arrived = self._arrived, []
@@ -226,3 +257,11 @@ class Appender:
         self._upkeep.cancel()
         await asyncio.gather(self._upkeep, return_exceptions=True)
         await self._loop.run_in_executor(None, self._threads.shutdown)
+
+
+def _size_bytes(records: Sequence[PendingRecord]) -> int:
+    """What the records count while they wait."""
+    size_bytes = RECORD_OVERHEAD_BYTES * len(records)
+    for record in records:
+        size_bytes += len(record.message.body)
+    return size_bytes

@@ -57,9 +57,8 @@ class FileLayer:
     def pwrite(self, descriptor: int, data: bytes | bytearray | memoryview, position: int) -> None:
         """Write all of `data` at `position`."""
         written = os.pwrite(descriptor, data, position)
-        view = memoryview(data)
-        while written < len(view):
-            written += os.pwrite(descriptor, view[written:], position + written)
+        while written < len(data):
+            written += os.pwrite(descriptor, memoryview(data)[written:], position + written)
 
     def pread(self, descriptor: int, length: int, position: int) -> bytes:
         """The bytes at `position`, fewer than `length` at the file's end."""

@@ -24,7 +24,7 @@ from typing import Self
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.errors import StartRefused, StoreError
 from millstream.model.message import Address
-from millstream.protocol.record import outline_record
+from millstream.protocol.record import RecordEncoder, outline_record
 from millstream.store.checkpoint import CheckpointFile
 from millstream.store.checkpoint_writer import CheckpointWriter
 from millstream.store.commit_log import CommitLog
@@ -140,6 +140,7 @@ class MessageStore(QueueReader):
         self._mark.reset(self._log.end)
         take_up(self._compacted, self._queues, self._deleted, self._log.end)
         self._last_timestamp_ms = self.recovery.store_timestamp_ms
+        self._encoder = RecordEncoder(self._last_timestamp_ms, options.store_host)
         self._confirmed = self._log.end
         self._flusher = Flusher(self._log, self._mark, self._mutex, self._health)
         self._flusher.on_flushed = self._show
@@ -222,7 +223,8 @@ class MessageStore(QueueReader):
             if self._retainer.is_disk_full:
                 raise StoreError("DISK_FULL", f"The disk of {self._directory} is filled beyond its watermark.")
             timestamp_ms = max(self._clock.now_ms(), self._last_timestamp_ms)
-            batch = WriteBatch(self._log, self._queues, self.options.store_host, timestamp_ms)
+            self._encoder.store_timestamp_ms = timestamp_ms
+            batch = WriteBatch(self._log, self._queues, self._encoder)
             appended = batch.add(records)
             try:
                 self._log.write(batch.runs)
@@ -236,14 +238,15 @@ class MessageStore(QueueReader):
         shares = batch.shares.values()
         is_gated = self.options.sync_flush or self.options.replicated
         for share in shares:
-            if not share.queue.next_offset:
-                self._queues.list_queue(share.queue)
+            queue = share.queue
+            if not share.first_offset:
+                self._queues.list_queue(queue)
             share.commit()
             if not is_gated:
-                share.queue.visible_offset = share.next_offset
+                queue.visible_offset = share.next_offset
         if is_gated:
             self._visibility.hide(batch.end, shares)
-        self._checkpoints.changed((share.queue for share in shares), self._last_timestamp_ms)
+        self._checkpoints.changed([share.queue for share in shares], self._last_timestamp_ms)
 
     def flush(self) -> None:
         """Return when all that was put before is on the disk; now and then a checkpoint is written as well."""

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from millstream.model.errors import MessageRefused
-from millstream.model.message import Address, OutgoingMessage
+from millstream.model.message import OutgoingMessage
 from millstream.model.properties import INNER_BASE, INNER_NUMBER, TAGS
 from millstream.protocol.record import RecordEncoder
 from millstream.store.batch_queue import BATCH_ENTRY, MAX_BATCH_COUNT
@@ -54,12 +54,13 @@ class QueueShare:
     `batch_count` is None for a queue of single messages, and for a queue of batches something that no count is.
     """
 
-    __slots__ = ("batch_count", "entries", "next_offset", "queue")
+    __slots__ = ("batch_count", "entries", "first_offset", "next_offset", "queue")
 
     def __init__(self, queue: AnyQueue) -> None:
         self.queue: Final = queue
         self.batch_count: Final = _BATCHES if queue.holds_batches else None
-        self.next_offset = queue.next_offset
+        self.first_offset: Final = queue.next_offset
+        self.next_offset = self.first_offset
         self.entries: list[bytes] = []
 
     def with_place(self, message: OutgoingMessage, count: int | None) -> OutgoingMessage:
@@ -77,7 +78,7 @@ class QueueShare:
         """Let the queue have the entries."""
         queue, packed = self.queue, b"".join(self.entries)
         if queue.holds_batches:
-            queue.append(packed, self.next_offset - queue.next_offset)
+            queue.append(packed, self.next_offset - self.first_offset)
         else:
             queue.entry_files.tail += packed
 
@@ -85,20 +86,19 @@ class QueueShare:
 class WriteBatch:
     """The records of one `put`, laid out behind the log's end but not yet part of it."""
 
-    def __init__(self, log: CommitLog, queues: QueueTable, store_host: Address, store_timestamp_ms: int) -> None:
-        self.runs = [Run(log.end, [])]
+    def __init__(self, log: CommitLog, queues: QueueTable, encoder: RecordEncoder) -> None:
+        self.end = end = log.end
+        self.runs = [Run(end, [])]
         self.shares: dict[tuple[str, int], QueueShare] = {}
-        self.end = log.end
         self._log = log
-        self._limit = log.limit(log.end)
+        self._limit = log.limit(end)
         self._queues = queues
-        self._encoder = RecordEncoder(store_timestamp_ms, store_host)
-        self._timestamp_ms = store_timestamp_ms
+        self._encoder = encoder
 
     def add(self, records: Iterable[PendingRecord]) -> list[AppendedRecord]:
         """Lay out the records one behind the other and say where they will stand."""
         appended = []
-        shares, encode, timestamp_ms = self.shares, self._encoder.encode, self._timestamp_ms
+        shares, encode, timestamp_ms = self.shares, self._encoder.encode, self._encoder.store_timestamp_ms
         laid_out = self.runs[-1].records
         end, limit = self.end, self._limit - BLANK_BYTES
         for message, queue_id, batch_count in records:

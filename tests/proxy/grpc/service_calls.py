@@ -25,7 +25,7 @@ class Service:
         return await self.adapter.unary(name, self.metadata, request, self.deadline_s)
 
     async def frames(self, name: str, request: Any) -> list[Any]:
-        return [frame async for frame in self.adapter.streaming(name, self.metadata, request, self.deadline_s)]
+        return [*await self.adapter.streaming(name, self.metadata, request, self.deadline_s)]
 
     async def telemetry(self, *commands: Any) -> list[Any]:
         async def said() -> AsyncIterator[Any]:

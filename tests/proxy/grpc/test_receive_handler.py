@@ -213,10 +213,10 @@ async def test_messages_whose_receiver_goes_before_the_last_frame_come_back_in_a
 ) -> None:
     await service.send()
     await service.send()
-    frames = service.adapter.streaming("ReceiveMessage", service.metadata, receive_request(), 3.0)
-    await anext(frames)
-    await anext(frames)
-    await frames.aclose()
+    frames = await service.adapter.streaming("ReceiveMessage", service.metadata, receive_request(), 3.0)
+    next(frames)
+    next(frames)
+    frames.close()
     await asyncio.sleep(0.01)
     assert [change.invisible_ms for change in backend.changes] == [1000, 1000]
     clock.advance_ms(1000)
@@ -225,10 +225,10 @@ async def test_messages_whose_receiver_goes_before_the_last_frame_come_back_in_a
 
 async def test_a_push_delivery_that_comes_back_is_no_longer_renewed(service: Service, processor: Processor) -> None:
     await service.send()
-    frames = service.adapter.streaming("ReceiveMessage", service.metadata, receive_request(**PUSH), 23.0)
-    await anext(frames)
+    frames = await service.adapter.streaming("ReceiveMessage", service.metadata, receive_request(**PUSH), 23.0)
+    next(frames)
     assert len(processor.renewer.table) == 1
-    await frames.aclose()
+    frames.close()
     await asyncio.sleep(0.01)
     assert len(processor.renewer.table) == 0
 
@@ -237,9 +237,9 @@ async def test_closing_the_proxy_finishes_what_is_on_its_way_back(
     service: Service, processor: Processor, backend: MemoryBackend
 ) -> None:
     await service.send()
-    frames = service.adapter.streaming("ReceiveMessage", service.metadata, receive_request(), 3.0)
-    await anext(frames)
-    await frames.aclose()
+    frames = await service.adapter.streaming("ReceiveMessage", service.metadata, receive_request(), 3.0)
+    next(frames)
+    frames.close()
     assert backend.changes == []
     await processor.close()
     assert [change.invisible_ms for change in backend.changes] == [1000]

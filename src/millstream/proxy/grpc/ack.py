@@ -17,6 +17,9 @@ __all__ = ["AckHandlers"]
 _ENTRIES_PER_TURN = 64
 """Acknowledgements of one request in one turn of the event loop: a long list must not make others wait."""
 
+_MULTIPLE = m.Status(code=m.MULTIPLE_RESULTS, message="See the status of each entry.")
+_NO_HANDLE = m.Status(code=m.BAD_REQUEST, message="The request holds no receipt handle.")
+
 _log = logging.getLogger(__name__)
 
 
@@ -28,22 +31,22 @@ class AckHandlers:
 
     async def ack_message(self, call: Call, request: m.AckMessageRequest) -> m.AckMessageResponse:
         """One entry per handle; the status above is theirs if they agree, else MULTIPLE_RESULTS."""
-        entries = []
+        response = m.AckMessageResponse()
+        add = response.entries.add
+        group, topic = request.group.name, request.topic.name
+        common: m.Status | None = None
         for number, entry in enumerate(request.entries, 1):
-            status = await self._ack(request, entry.receipt_handle)
-            entries.append(
-                m.AckMessageResultEntry(message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=status)
-            )
+            handle = entry.receipt_handle
+            status = await self._ack(group, topic, handle)
+            add(message_id=entry.message_id, receipt_handle=handle, status=status)
+            if common is None:
+                common = status
+            elif common is not status and common.code != status.code:
+                common = _MULTIPLE
             if not number % _ENTRIES_PER_TURN:
                 await asyncio.sleep(0)
-        codes = {entry.status.code for entry in entries}
-        if not entries:
-            status = m.Status(code=m.BAD_REQUEST, message="The request holds no receipt handle.")
-        elif len(codes) == 1:
-            status = entries[0].status
-        else:
-            status = m.Status(code=m.MULTIPLE_RESULTS, message="See the status of each entry.")
-        return m.AckMessageResponse(status=status, entries=entries)
+        response.status.CopyFrom(_NO_HANDLE if common is None else common)
+        return response
 
     async def change_invisible_duration(
         self, call: Call, request: m.ChangeInvisibleDurationRequest
@@ -69,12 +72,12 @@ class AckHandlers:
         await self._processor.dead_letter(request.group.name, request.topic.name, request.receipt_handle)
         return m.ForwardMessageToDeadLetterQueueResponse(status=ok())
 
-    async def _ack(self, request: m.AckMessageRequest, handle: str) -> m.Status:
+    async def _ack(self, group: str, topic: str, handle: str) -> m.Status:
         try:
-            await self._processor.ack(request.group.name, request.topic.name, handle)
+            await self._processor.ack(group, topic, handle)
         except MillstreamError as error:
-            return status_of(error, request.topic.name)
+            return status_of(error, topic)
         except Exception:  # noqa: BLE001 - one entry's failure must not hide what became of the others
-            _log.exception("an acknowledgement for group %s failed", request.group.name)
+            _log.exception("an acknowledgement for group %s failed", group)
             return internal_error()
         return OK

@@ -6,8 +6,8 @@ This is the edge: what a handler raises becomes a status in the response, and un
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping
+from contextlib import aclosing, closing
 from enum import Enum
 from typing import Any
 
@@ -39,7 +39,8 @@ _log = logging.getLogger(__name__)
 
 Metadata = Mapping[str, str]
 Unary = Callable[[Call, Any], Awaitable[Message]]
-Streaming = Callable[[Call, Any], AsyncGenerator[Message, None]]
+Frames = Generator[Message, None, None]
+Streaming = Callable[[Call, Any], Awaitable[Frames]]
 
 
 class Reason(Enum):
@@ -106,59 +107,72 @@ class MessagingAdapter:
     async def unary(self, name: str, metadata: Metadata, request: Message, deadline_s: float | None) -> Message:
         """The response of a method that answers once; its status tells of failures."""
         arrived_s = self._clock.monotonic_s()
-        response = await self._answered(name, metadata, request, deadline_s)
-        self._note(name, response, arrived_s)
-        return response
-
-    async def _answered(self, name: str, metadata: Metadata, request: Message, deadline_s: float | None) -> Message:
-        method = METHODS[name]
         space = _NO_NAMESPACE
         try:
             handler = self._unary.get(name)
             if handler is None:
-                raise _not_offered(method)
-            call = Call.of(metadata, deadline_s)
-            space = Namespace.of(metadata, request)
-            space.enter(request)
-            user = self._gate.check(name, metadata, request, self._processor.clients.owner(call.client_id))
-            if name != "NotifyClientTermination":
-                self._processor.seen(call.client_id, user)
-            answer = await handler(call, request)
-            space.leave(answer)
-            return answer
+                raise _not_offered(name)
+            call, space = self._let_in(name, metadata, request, deadline_s)
+            response = await handler(call, request)
+            space.leave(response)
         except Exception as error:  # noqa: BLE001 - the edge of one call
-            space.leave(request)
-            return method.response(status=_status(error, method, request))
+            response = _refusal(error, name, request, space)
+        self._note(name, response, arrived_s)
+        return response
 
-    async def streaming(
-        self, name: str, metadata: Metadata, request: Message, deadline_s: float | None
-    ) -> AsyncGenerator[Message, None]:
-        """The frames of a method that answers with many; the first, or after a failure the last, holds a status."""
-        arrived_s: float | None = self._clock.monotonic_s()
-        method = METHODS[name]
+    async def streaming(self, name: str, metadata: Metadata, request: Message, deadline_s: float | None) -> Frames:
+        """The frames of a method that answers with many; the first, or after a failure the last, holds a status.
+
+        The caller closes them, whether or not it has read all: what was taken for it and not read goes back then.
+        """
+        arrived_s = self._clock.monotonic_s()
         space = _NO_NAMESPACE
         try:
             handler = self._streaming.get(name)
             if handler is None:
-                raise _not_offered(method)
-            call = Call.of(metadata, deadline_s)
-            space = Namespace.of(metadata, request)
-            space.enter(request)
-            user = self._gate.check(name, metadata, request, self._processor.clients.owner(call.client_id))
-            self._processor.seen(call.client_id, user)
-            async with aclosing(handler(call, request)) as frames:
-                async for frame in frames:
+                raise _not_offered(name)
+            call, space = self._let_in(name, metadata, request, deadline_s)
+            frames = await handler(call, request)
+        except Exception as error:  # noqa: BLE001 - the edge of one call
+            refusal = _refusal(error, name, request, space)
+            self._note(name, refusal, arrived_s)
+            return _only(refusal)
+        return self._told(name, request, frames, space, arrived_s)
+
+    def _told(self, name: str, request: Message, frames: Frames, space: Namespace, arrived_s: float | None) -> Frames:
+        """The frames as the client reads them; a failure while they are made is the last one."""
+        try:
+            with closing(frames):
+                for frame in frames:
                     if arrived_s is not None:
                         self._note(name, frame, arrived_s)
                         arrived_s = None
                     space.leave(frame)
                     yield frame
         except Exception as error:  # noqa: BLE001 - the edge of one call
-            space.leave(request)
-            refusal = method.response(status=_status(error, method, request))
+            refusal = _refusal(error, name, request, space)
             if arrived_s is not None:
                 self._note(name, refusal, arrived_s)
             yield refusal
+
+    def _let_in(
+        self, name: str, metadata: Metadata, request: Message, deadline_s: float | None
+    ) -> tuple[Call, Namespace]:
+        """Who calls and in which namespace; from here on the names in the request are whole ones.
+
+        Raises what refuses the caller, then the names are as they came.
+        """
+        call = Call.of(metadata, deadline_s)
+        space = Namespace.of(metadata, request)
+        space.enter(request)
+        try:
+            user = self._gate.check(name, metadata, request, self._processor.clients.owner(call.client_id))
+            if name != "NotifyClientTermination":
+                self._processor.seen(call.client_id, user)
+        except BaseException:
+            space.leave(request)
+            raise
+        return call, space
 
     async def telemetry(
         self, metadata: Metadata, requests: AsyncIterator[m.TelemetryCommand]
@@ -170,7 +184,7 @@ class MessagingAdapter:
             owner = self._processor.clients.owner(call.client_id)
             user = self._gate.check(method.name, metadata, m.TelemetryCommand(), owner)
             self._processor.seen(call.client_id, user)
-            async with aclosing(self._telemetry(call, self._let_in(metadata, requests))) as answers:
+            async with aclosing(self._telemetry(call, self._checked(metadata, requests))) as answers:
                 async for answer in answers:
                     Namespace.of(metadata, answer).leave(answer)
                     yield answer
@@ -189,7 +203,7 @@ class MessagingAdapter:
         """Answer the receives that wait, and let none wait from now on: the server stops."""
         self._processor.end_waits()
 
-    async def _let_in(
+    async def _checked(
         self, metadata: Metadata, requests: AsyncIterator[m.TelemetryCommand]
     ) -> AsyncIterator[m.TelemetryCommand]:
         """The commands of a stream, each checked when it comes: the stream may outlive its user's rights."""
@@ -202,8 +216,19 @@ class MessagingAdapter:
         self._processor.latency.note(name, response.status.code, self._clock.monotonic_s() - arrived_s)
 
 
-def _not_offered(method: Method) -> MillstreamError:
-    return Refused("UNSUPPORTED_FEATURE", f"The method {method.name} is not offered.")
+def _only(frame: Message) -> Frames:
+    yield frame
+
+
+def _not_offered(name: str) -> MillstreamError:
+    return Refused("UNSUPPORTED_FEATURE", f"The method {name} is not offered.")
+
+
+def _refusal(error: Exception, name: str, request: Message, space: Namespace) -> Message:
+    """The response that tells of a failure in the names that the client knows."""
+    space.leave(request)
+    method = METHODS[name]
+    return method.response(status=_status(error, method, request))
 
 
 def _status(error: Exception, method: Method, request: Message | None) -> m.Status:

@@ -22,7 +22,7 @@ MAX_HEADER_BYTES = 16 * 1024
 _MAX_CLIENT_ID_CHARACTERS = 255
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
     """One call. `deadline_s` is the time left when it arrived, None for calls that wait as long as it takes."""
 
@@ -33,7 +33,7 @@ class Call:
     @classmethod
     def of(cls, metadata: Mapping[str, str], deadline_s: float | None) -> Call:
         """The call of a request's metadata; HEADERS_TOO_LARGE, and CLIENT_ID_REQUIRED without x-mq-client-id."""
-        size_bytes = sum(map(len, metadata)) + sum(map(len, metadata.values()))
+        size_bytes = len("".join((*metadata, *metadata.values())))
         if size_bytes > MAX_HEADER_BYTES:
             raise ConsumeRefused(
                 "HEADERS_TOO_LARGE", f"The headers have {size_bytes} bytes; the limit is {MAX_HEADER_BYTES}."

@@ -28,42 +28,60 @@ MESSAGE_TYPES: dict[MessageType, tuple[m.MessageType, ...]] = {
 }
 """What a topic of each type accepts."""
 
+_ENCODINGS = frozenset((m.IDENTITY, m.GZIP, m.ENCODING_UNSPECIFIED))
+
+# At hand, because in Python 3.11 the way from an enum's class to a member runs in Python.
+_NORMAL, _FIFO, _DELAY = MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY
+_TRANSACTION, _LITE, _PRIORITY = MessageType.TRANSACTION, MessageType.LITE, MessageType.PRIORITY
+
 _COMMITTED = int(SystemFlag.TRANSACTION_COMMIT)
 
 
 def submission(message: m.Message, call: Call) -> Submission:
     """A message that a producer sent."""
     system = message.system_properties
-    if system.body_encoding not in (m.IDENTITY, m.GZIP, m.ENCODING_UNSPECIFIED):
-        raise MessageRefused("MESSAGE_MALFORMED", f"The body's encoding {system.body_encoding} is unknown.")
+    has = system.HasField
+    encoding = system.body_encoding
+    if encoding not in _ENCODINGS:
+        raise MessageRefused("MESSAGE_MALFORMED", f"The body's encoding {encoding} is unknown.")
+    keys, user_properties = system.keys, message.user_properties
+    # By position: names cost as much as the values, and every send makes these two.
+    sent = Message(
+        message.topic.name,
+        message.body,
+        system.tag if has("tag") else None,
+        tuple(keys) if keys else (),
+        system.message_group if has("message_group") else None,
+        dict(user_properties) if user_properties else {},
+        system.priority if has("priority") else None,
+        system.lite_topic if has("lite_topic") else None,
+        timestamp_ms(system.delivery_timestamp) if has("delivery_timestamp") else None,
+    )
     return Submission(
-        message=Message(
-            topic=message.topic.name,
-            body=message.body,
-            tag=system.tag if system.HasField("tag") else None,
-            keys=tuple(system.keys),
-            message_group=system.message_group if system.HasField("message_group") else None,
-            priority=system.priority if system.HasField("priority") else None,
-            lite_topic=system.lite_topic if system.HasField("lite_topic") else None,
-            user_properties=dict(message.user_properties),
-            delivery_timestamp_ms=(
-                timestamp_ms(system.delivery_timestamp) if system.HasField("delivery_timestamp") else None
-            ),
-        ),
-        message_id=system.message_id,
-        message_type=_sent_type(system),
-        born_timestamp_ms=timestamp_ms(system.born_timestamp),
-        born_host=system.born_host,
-        peer=call.peer,
-        trace_context=system.trace_context if system.HasField("trace_context") else None,
-        compressed=system.body_encoding == m.GZIP,
-        recovery_ms=_recovery_ms(system),
+        sent,
+        system.message_id,
+        _TRANSACTION if system.message_type == m.TRANSACTION else _sent_type(sent),
+        timestamp_ms(system.born_timestamp),
+        system.born_host,
+        call.peer,
+        system.trace_context if has("trace_context") else None,
+        # None leaves it to the broker, which is also what a time of nothing means.
+        duration_ms(system.orphaned_transaction_recovery_duration) or None
+        if has("orphaned_transaction_recovery_duration")
+        else None,
+        encoding == m.GZIP,
     )
 
 
-def _recovery_ms(system: m.SystemProperties) -> int | None:
-    """None leaves it to the broker, which is also what a time of nothing means."""
-    return duration_ms(system.orphaned_transaction_recovery_duration) or None
+def _sent_type(sent: Message) -> MessageType:
+    """RocketMQ tells the type by what the message carries, not by what it says; TRANSACTION alone goes before that."""
+    if sent.delivery_timestamp_ms is not None:
+        return _DELAY
+    if sent.message_group is not None:
+        return _FIFO
+    if sent.priority is not None:
+        return _PRIORITY
+    return _NORMAL if sent.lite_topic is None else _LITE
 
 
 def delivery(popped: PoppedMessage, topic: m.Resource) -> m.ReceiveMessageResponse:
@@ -142,16 +160,3 @@ def _stored_type(stored: StoredMessage) -> m.MessageType:
     if properties.PRIORITY in stored.properties:
         return m.PRIORITY
     return m.LITE if properties.LITE_TOPIC in stored.properties else m.NORMAL
-
-
-def _sent_type(system: m.SystemProperties) -> MessageType:
-    """RocketMQ tells the type by what the message carries, not by what it says; TRANSACTION goes first."""
-    if system.message_type == m.TRANSACTION:
-        return MessageType.TRANSACTION
-    if system.HasField("delivery_timestamp"):
-        return MessageType.DELAY
-    if system.HasField("message_group"):
-        return MessageType.FIFO
-    if system.HasField("priority"):
-        return MessageType.PRIORITY
-    return MessageType.LITE if system.HasField("lite_topic") else MessageType.NORMAL

@@ -7,10 +7,10 @@ group is the whole one, and clients never see it. The form is RocketMQ's, with `
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
@@ -88,29 +88,46 @@ def _split(name: str) -> tuple[str, str]:
     return "", name
 
 
-def _named(message: Message) -> Iterator[tuple[Any, str]]:
+class _Way(NamedTuple):
+    """A field by which names can be reached. `name_field` is set where its value itself has one."""
+
+    field: str
+    is_repeated: bool
+    name_field: str | None
+    ways: tuple[_Way, ...]
+
+
+def _named(message: Message) -> list[tuple[Any, str]]:
     """Each part of a message that names a topic or a group, and the field that does."""
-    field = _NAME_FIELDS.get(message.DESCRIPTOR.full_name)
-    if field is not None:
-        yield message, field
-        return
-    for name, is_repeated in _ways(message.DESCRIPTOR):
+    found: list[tuple[Any, str]] = []
+    _collect(message, _ways(message.DESCRIPTOR), found)
+    return found
+
+
+def _collect(message: Message, ways: tuple[_Way, ...], found: list[tuple[Any, str]]) -> None:
+    # Runs for every request: all that the descriptors say was read before.
+    for field, is_repeated, name_field, further in ways:
         if is_repeated:
-            for part in getattr(message, name):
-                yield from _named(part)
-        elif message.HasField(name):
-            yield from _named(getattr(message, name))
+            parts = getattr(message, field)
+        elif message.HasField(field):
+            parts = (getattr(message, field),)
+        else:
+            continue
+        for part in parts:
+            if name_field is None:
+                _collect(part, further, found)
+            else:
+                found.append((part, name_field))
 
 
 @lru_cache(maxsize=256)
-def _ways(described: Descriptor) -> tuple[tuple[str, bool], ...]:
+def _ways(described: Descriptor) -> tuple[_Way, ...]:
     """The fields by which names can be reached."""
-    return tuple(
-        (field.name, field.is_repeated)
-        for field in described.fields
-        if field.message_type is not None and _leads_to_a_name(field.message_type)
-    )
-
-
-def _leads_to_a_name(described: Descriptor) -> bool:
-    return described.full_name in _NAME_FIELDS or bool(_ways(described))
+    ways = []
+    for field in described.fields:
+        if field.message_type is not None:
+            name_field = _NAME_FIELDS.get(field.message_type.full_name)
+            further = () if name_field else _ways(field.message_type)
+            if name_field or further:
+                ways.append(_Way(field.name, field.is_repeated, name_field, further))
+    return tuple(ways)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import Generator
 
 from millstream.model.errors import ConsumeRefused
 from millstream.model.operations import QueuePoint
@@ -13,7 +13,7 @@ from millstream.proxy.grpc.duration import duration_ms, timestamp_ms
 from millstream.proxy.grpc.filter import message_filter
 from millstream.proxy.grpc.receive import polling_ms
 from millstream.proxy.grpc.status import ok, status_of
-from millstream.proxy.pulls import Pull, Pulls, QueueName
+from millstream.proxy.pulls import Pull, Pulled, Pulls, QueueName
 
 __all__ = ["PullHandlers"]
 
@@ -28,7 +28,7 @@ class PullHandlers:
 
     async def pull_message(
         self, call: Call, request: m.PullMessageRequest
-    ) -> AsyncGenerator[m.PullMessageResponse, None]:
+    ) -> Generator[m.PullMessageResponse, None, None]:
         """The status, the messages, and the offset to go on at, which is there in every answer but a refusal.
 
         MESSAGE_NOT_FOUND where nothing came in time, ILLEGAL_OFFSET where the queue has no such offset: then the next
@@ -43,18 +43,7 @@ class PullHandlers:
             filter=message_filter(request.filter_expression),
             wait_ms=polling_ms(asked_ms, call.deadline_s, push=False),
         )
-        pulled = await self._pulls.pull(wish)
-        if not pulled.offset_is_legal:
-            words = f"Queue {wish.queue.queue_id} of {wish.queue.topic!r} does not have the offset {wish.offset}."
-            status = status_of(ConsumeRefused("ILLEGAL_OFFSET", words))
-        elif pulled.messages:
-            status = ok()
-        else:
-            status = m.Status(code=m.MESSAGE_NOT_FOUND, message="No new message.")
-        yield m.PullMessageResponse(status=status)
-        for message in pulled.messages:
-            yield m.PullMessageResponse(message=shown(message, request.message_queue.topic))
-        yield m.PullMessageResponse(next_offset=pulled.next_offset)
+        return _frames(wish, await self._pulls.pull(wish), request.message_queue.topic)
 
     async def update_offset(self, call: Call, request: m.UpdateOffsetRequest) -> m.UpdateOffsetResponse:
         """The group's offset is kept: on the disk within seconds."""
@@ -79,3 +68,17 @@ class PullHandlers:
 
 def _queue(named: m.MessageQueue) -> QueueName:
     return QueueName(named.broker.name, named.topic.name, named.id)
+
+
+def _frames(wish: Pull, pulled: Pulled, topic: m.Resource) -> Generator[m.PullMessageResponse, None, None]:
+    if not pulled.offset_is_legal:
+        words = f"Queue {wish.queue.queue_id} of {wish.queue.topic!r} does not have the offset {wish.offset}."
+        status = status_of(ConsumeRefused("ILLEGAL_OFFSET", words))
+    elif pulled.messages:
+        status = ok()
+    else:
+        status = m.Status(code=m.MESSAGE_NOT_FOUND, message="No new message.")
+    yield m.PullMessageResponse(status=status)
+    for message in pulled.messages:
+        yield m.PullMessageResponse(message=shown(message, topic))
+    yield m.PullMessageResponse(next_offset=pulled.next_offset)

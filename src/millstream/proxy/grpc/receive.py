@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import Generator, Sequence
 
 from millstream.model.clock import Clock
 from millstream.model.errors import ConsumeRefused
+from millstream.model.operations import PoppedMessage
 from millstream.protocol.grpc import messages as m
 from millstream.proxy.grpc.call import Call
 from millstream.proxy.grpc.convert import delivery
@@ -24,6 +25,8 @@ MIN_PUSH_POLLING_S = 5.0
 
 ANSWER_MARGIN_S = 0.5
 """Time kept for the answer before the call's deadline; a late one makes clients pause for a second."""
+
+_NOTHING = m.ReceiveMessageResponse(status=m.Status(code=m.MESSAGE_NOT_FOUND, message="No new message."))
 
 
 def polling_ms(asked_ms: int | None, deadline_s: float | None, *, push: bool) -> int:
@@ -48,25 +51,32 @@ class ReceiveHandlers:
 
     async def receive_message(
         self, call: Call, request: m.ReceiveMessageRequest
-    ) -> AsyncGenerator[m.ReceiveMessageResponse, None]:
+    ) -> Generator[m.ReceiveMessageResponse, None, None]:
         """The status, the messages, and the time of delivery; only the status MESSAGE_NOT_FOUND where there are none.
 
         If the caller goes away before the last frame, what was taken for it goes back to the queue.
         """
         wish = await self._wish(call, request)
         popped = await self._processor.receive(wish)
+        return self._frames(wish, popped, request.message_queue.topic)
+
+    def _frames(
+        self, wish: Receive, popped: Sequence[PoppedMessage], topic: m.Resource
+    ) -> Generator[m.ReceiveMessageResponse, None, None]:
         if not popped:
-            yield m.ReceiveMessageResponse(status=m.Status(code=m.MESSAGE_NOT_FOUND, message="No new message."))
+            yield _NOTHING
             return
-        handed_over = False
+        share, handed_over = None, False
         try:
-            with self._processor.answers.handing_over(call.client_id, popped):
-                yield m.ReceiveMessageResponse(status=OK)
-                for one in popped:
-                    yield delivery(one, request.message_queue.topic)
-                yield m.ReceiveMessageResponse(delivery_timestamp=timestamp(self._clock.now_ms()))
-                handed_over = True
+            share = self._processor.answers.begin(wish.client_id, popped)
+            yield m.ReceiveMessageResponse(status=OK)
+            for one in popped:
+                yield delivery(one, topic)
+            yield m.ReceiveMessageResponse(delivery_timestamp=timestamp(self._clock.now_ms()))
+            handed_over = True
         finally:
+            if share is not None:
+                self._processor.answers.end(share)
             if not handed_over:
                 self._processor.give_back(wish, popped)
 

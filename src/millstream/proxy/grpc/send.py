@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from millstream.model.operations import SendReceipt
 from millstream.model.recall import RecallHandle
 from millstream.model.transaction import Resolution
 from millstream.protocol.grpc import messages as m
@@ -24,17 +23,17 @@ class SendHandlers:
 
     async def send_message(self, call: Call, request: m.SendMessageRequest) -> m.SendMessageResponse:
         """One entry per message, with the id that the producer gave it (also as its transaction id)."""
-        receipts = await self._processor.send([submission(message, call) for message in request.messages])
+        submissions = [submission(message, call) for message in request.messages]
+        receipts = await self._processor.send(submissions)
         response = m.SendMessageResponse(status=OK)
-        for message, receipt in zip(request.messages, receipts, strict=True):
-            message_id = message.system_properties.message_id
-            response.entries.add(
-                status=OK,
-                message_id=message_id,
-                transaction_id=message_id,
-                offset=receipt.queue_offset,
-                recall_handle="" if receipt.due_ms is None else _recall_handle(message, receipt.due_ms, receipt),
-            )
+        add = response.entries.add
+        for sent, receipt in zip(submissions, receipts, strict=True):
+            message_id = sent.message_id
+            entry = add(status=OK, message_id=message_id, transaction_id=message_id, offset=receipt.queue_offset)
+            if receipt.due_ms is not None:
+                # Only a message that waits can be recalled.
+                handle = RecallHandle(sent.message.topic, receipt.broker_name, receipt.due_ms, message_id)
+                entry.recall_handle = handle.encode()
         return response
 
     async def recall_message(self, call: Call, request: m.RecallMessageRequest) -> m.RecallMessageResponse:
@@ -53,9 +52,3 @@ class SendHandlers:
             was_asked=request.source == m.SOURCE_SERVER_CHECK,
         )
         return m.EndTransactionResponse(status=ok())
-
-
-def _recall_handle(message: m.Message, due_ms: int, receipt: SendReceipt) -> str:
-    """Only a message that waits can be recalled."""
-    handle = RecallHandle(message.topic.name, receipt.broker_name, due_ms, message.system_properties.message_id)
-    return handle.encode()

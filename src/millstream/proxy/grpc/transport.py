@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, closing
 from typing import Any
 from urllib.parse import unquote
 
@@ -217,7 +217,10 @@ class _Calls:
                 return
             try:
                 left_s = context.time_remaining()
-                await _write_all(self._adapter.streaming(method.name, metadata, request, left_s), context)
+                # Closed at once, not when they are collected: undelivered messages go back without delay.
+                with closing(await self._adapter.streaming(method.name, metadata, request, left_s)) as frames:
+                    for frame in frames:
+                        await context.write(frame)
             finally:
                 self._release(share)
 
@@ -230,8 +233,10 @@ class _Calls:
             except Refused as error:
                 await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
             try:
-                answers = self._adapter.telemetry(self._metadata(context), _decoded(method, requests))
-                await _write_all(answers, context)
+                said = self._adapter.telemetry(self._metadata(context), _decoded(method, requests))
+                async with aclosing(said) as answers:
+                    async for one in answers:
+                        await context.write(one)
             except StreamEnded as error:
                 await context.abort(_STREAM_CODES[error.reason], str(error))
             finally:
@@ -290,13 +295,6 @@ class _Calls:
                 self._streams.discard(task)
 
         return answer
-
-
-async def _write_all(frames: AsyncGenerator[Message, None], context: Any) -> None:
-    # Closing the iterator at once, not when it is collected, hands undelivered messages back without delay.
-    async with aclosing(frames) as open_frames:
-        async for frame in open_frames:
-            await context.write(frame)
 
 
 async def _decoded(method: Method, requests: AsyncIterator[bytes]) -> AsyncIterator[Any]:
