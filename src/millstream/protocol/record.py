@@ -43,6 +43,7 @@ __all__ = [
     "decode_record",
     "encode_record",
     "iterate_records",
+    "log_offset_of",
     "offset_message_id",
     "outline_record",
     "possible_records",
@@ -72,6 +73,8 @@ _INT64 = struct.Struct(">q")
 _TAIL = struct.Struct(">iqi")
 _MAX_V1_TOPIC_BYTES = 127
 _HOST_BYTES = 8
+_ID_DIGITS = (32, 56)
+"""Of an offset message id with an IPv4 and with an IPv6 address."""
 _HOST_IPV6_BYTES = 20
 _SYSTEM_FLAG_POSITION = 36
 _LARGE_BODY_BYTES = 128 * 1024
@@ -388,3 +391,13 @@ def iterate_records(buffer: bytes | memoryview) -> Iterator[memoryview]:
 def offset_message_id(store_host: Address, log_offset: int) -> str:
     """RocketMQ's offset message id: address, port and log offset as upper-case hex (32 characters for IPv4)."""
     return (_packed_host(store_host.host, store_host.port) + log_offset.to_bytes(8, "big")).hex().upper()
+
+
+def log_offset_of(offset_message_id: str) -> int | None:
+    """The log offset that an offset message id ends with; None for text that is none."""
+    if len(offset_message_id) not in _ID_DIGITS:
+        return None
+    try:
+        return int.from_bytes(bytes.fromhex(offset_message_id)[-8:], "big", signed=True)
+    except ValueError:
+        return None

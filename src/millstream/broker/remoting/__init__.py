@@ -17,6 +17,9 @@ from millstream.broker.remoting.producers import ProducerRegistry
 from millstream.broker.remoting.proxies import ProxyHandlers
 from millstream.broker.remoting.pulling import PullHandlers
 from millstream.broker.remoting.replying import ReplyHandlers
+from millstream.broker.remoting.producers import ProducerHandlers, ProducerRegistry
+from millstream.broker.remoting.pulling import PullHandlers
+from millstream.broker.remoting.questions import QuestionHandlers
 from millstream.broker.remoting.returning import ReturnHandlers
 from millstream.broker.remoting.searching import SearchHandlers
 from millstream.broker.remoting.sending import SendHandlers
@@ -60,6 +63,8 @@ def broker_handlers(
     broker.transactions.on_check.append(transactions.ask)
     reply = ReplyHandlers(broker, producers)
     assignment = AssignmentHandlers(broker, consumers, queues)
+    members = ProducerHandlers(broker, producers)
+    questions = QuestionHandlers(broker, consumers)
     consumers.on_leave.append(broker.locks.release)
     proxies = ProxyHandlers(broker)
     handlers: dict[int, Handler] = {
@@ -122,5 +127,12 @@ def broker_handlers(
         RequestCode.BURY_DELIVERY: proxies.bury,
         RequestCode.SYNC_LITE_SUBSCRIPTION: proxies.sync_lite,
         RequestCode.LEAVE_LITE_TOPICS: proxies.leave_lite,
+        RequestCode.GET_EARLIEST_MSG_STORE_TIME: offsets.earliest_time,
+        RequestCode.GET_ALL_CONSUMER_OFFSET: offsets.all_positions,
+        RequestCode.GET_PRODUCER_CONNECTION_LIST: members.members,
+        RequestCode.GET_ALL_PRODUCER_INFO: members.all,
+        RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: questions.status,
+        RequestCode.GET_CONSUMER_RUNNING_INFO: questions.running_info,
+        RequestCode.CONSUME_MESSAGE_DIRECTLY: questions.consume_directly,
     }
     return {**handlers, **static_topic_handlers(broker, handlers)}

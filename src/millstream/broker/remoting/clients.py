@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from millstream.broker.broker import Broker
 from millstream.broker.remoting.members import MAX_CLIENT_ID_CHARACTERS, Member, MemberTable, member_data
@@ -40,6 +40,7 @@ __all__ = [
     "ClientHandlers",
     "ConsumerRegistry",
     "KnownConsumer",
+    "OnlineConsumer",
 ]
 
 _log = logging.getLogger(__name__)
@@ -69,6 +70,14 @@ class KnownConsumer:
     language: str
     version: int
     consume_type: str
+
+
+class OnlineConsumer(NamedTuple):
+    """A consumer and the connection on which it was last heard."""
+
+    client_id: str
+    connection: Connection
+    language: str
 
 
 class ConsumerRegistry:
@@ -112,9 +121,10 @@ class ConsumerRegistry:
         found = [member.subscriptions[topic] for member in members if topic in member.subscriptions]
         return max(found, key=lambda data: data.sub_version) if found else None
 
-    def topics(self, group: str) -> set[str]:
-        """The topics that the group's members want."""
-        return {topic for member in self._members.of(group).values() for topic in member.subscriptions}
+    def online(self, group: str) -> list[OnlineConsumer]:
+        """The group's members by client id, as the broker can ask them."""
+        members = sorted(self._members.of(group).items())
+        return [OnlineConsumer(name, member.connection, member.origin[0]) for name, member in members]
 
     def hear(
         self,

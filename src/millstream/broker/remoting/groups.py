@@ -10,12 +10,13 @@ from millstream.broker.traffic import Flow
 from millstream.broker.traffic_history import MINUTE_MS
 from millstream.model.operations import QueuePoint, ResetRequest
 from millstream.protocol.remoting.bodies import TopicList, encode_body
-from millstream.protocol.remoting.codes import ResponseCode
-from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.codes import RequestCode, ResponseCode
+from millstream.protocol.remoting.command import FLAG_ONEWAY, RemotingCommand
 from millstream.protocol.remoting.consumption import (
     ConnectionData,
     GroupList,
     encode_consume_statistics,
+    encode_reset_list,
     encode_reset_offsets,
 )
 from millstream.protocol.remoting.fields import integer, optional_integer, text
@@ -25,6 +26,8 @@ from millstream.transport.remoting_server import Connection
 __all__ = ["GroupHandlers"]
 
 _ALL_QUEUES: Final = -1
+_LISTS: Final = "CPP"
+"""The language of consumers that read a list of offsets."""
 _TO_THE_END: Final = -1
 """RocketMQ's time for skipping everything that waits."""
 
@@ -77,7 +80,23 @@ class GroupHandlers:
             backward=ext.get("isForce", "true") == "true",
         )
         resets = self._broker.positions.reset(request)
-        return command.response(body=encode_reset_offsets(self._broker.name, topic, resets))
+        body = encode_reset_offsets(self._broker.name, topic, resets)
+        if resets:
+            self._tell_members(request, body, encode_reset_list(self._broker.name, topic, resets), str(timestamp_ms))
+        return command.response(body=body)
+
+    def _tell_members(self, request: ResetRequest, table: bytes, listed: bytes, timestamp: str) -> None:
+        """Have the group's members go on elsewhere at once; broadcast ones keep their positions themselves."""
+        ext = {
+            "topic": request.topic,
+            "group": request.group,
+            "timestamp": timestamp,
+            "isForce": "true" if request.backward else "false",
+        }
+        for member in self._consumers.online(request.group):
+            body = listed if member.language == _LISTS else table
+            code = RequestCode.RESET_CONSUMER_CLIENT_OFFSET
+            member.connection.send(RemotingCommand(code, dict(ext), body, flag=FLAG_ONEWAY))
 
     def members(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Consumers of remoting and of the proxy in this process; CONSUMER_NOT_ONLINE where there are none."""

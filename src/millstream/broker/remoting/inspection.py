@@ -19,12 +19,12 @@ from millstream.protocol.remoting.inspection import (
     CorrectionOffsets,
     IndexEntryData,
     IndexEntryList,
-    MessageQueueData,
     SubscriptionAnswer,
     TimeSpan,
     TimeSpans,
     encode_all_consume_statistics,
 )
+from millstream.protocol.remoting.queue_set import QueueName
 from millstream.transport.remoting_server import Connection
 
 __all__ = ["MAX_INDEX_ENTRIES", "MAX_TOLD_BYTES", "InspectionHandlers"]
@@ -57,7 +57,7 @@ class InspectionHandlers:
         first = store.entries(item.topic, item.queue_id, item.min_offset, 1)
         first_ms = store.stored_ms(first[0]) if first else -1
         return TimeSpan(
-            MessageQueueData(item.topic, self._broker.name, item.queue_id),
+            QueueName(item.topic, self._broker.name, item.queue_id),
             min_time_stamp=first_ms,
             max_time_stamp=store.last_store_timestamp_ms(item.topic, item.queue_id) or -1,
             consume_time_stamp=item.consumed_ms or first_ms,

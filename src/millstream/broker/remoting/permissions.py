@@ -109,6 +109,17 @@ def _send_back(command: RemotingCommand) -> Iterable[Wish]:
         yield Wish.read(command.ext["originTopic"])
 
 
+def _status(command: RemotingCommand) -> Iterable[Wish]:
+    yield Wish(Resource.group(command.ext.get("group", "")), _READ)
+    yield Wish(Resource.topic(command.ext.get("topic", "")), _READ)
+
+
+def _consume_directly(command: RemotingCommand) -> Iterable[Wish]:
+    yield Wish.consume(command.ext.get("consumerGroup", ""))
+    if command.ext.get("topic"):
+        yield Wish.read(command.ext["topic"])
+
+
 def _lock(command: RemotingCommand) -> Iterable[Wish]:
     body = decode_body(LockBody, command.body)
     yield Wish.consume(body.consumer_group)
@@ -203,6 +214,13 @@ BROKER_NEEDS: Final[dict[int, Needs]] = {
     RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: topic_field("topic", Action.CREATE),
     RequestCode.GET_TOPIC_CONFIG: topic_field("topic", *_READ),
     RequestCode.SEGMENT_POP: reader(Action.SUB),
+    RequestCode.GET_EARLIEST_MSG_STORE_TIME: topic_field("topic", *_READ),
+    RequestCode.GET_ALL_CONSUMER_OFFSET: everything(ResourceKind.GROUP, Action.LIST),
+    RequestCode.GET_PRODUCER_CONNECTION_LIST: everything(ResourceKind.CLUSTER, Action.GET),
+    RequestCode.GET_ALL_PRODUCER_INFO: everything(ResourceKind.CLUSTER, Action.GET),
+    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: _status,
+    RequestCode.GET_CONSUMER_RUNNING_INFO: _group_field("consumerGroup", *_READ),
+    RequestCode.CONSUME_MESSAGE_DIRECTLY: _consume_directly,
 }
 """Request code -> what it needs. The codes about users and policies and those that only proxies ask have no row: they
 are for super users."""

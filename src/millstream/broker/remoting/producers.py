@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
+from millstream.broker.broker import Broker
 from millstream.broker.remoting.members import MAX_CLIENT_ID_CHARACTERS, Member, MemberTable, member_data
 from millstream.model.errors import ConsumeRefused
-from millstream.protocol.remoting.consumption import ConnectionData
+from millstream.protocol.remoting.bodies import encode_body
+from millstream.protocol.remoting.codes import ResponseCode
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.consumption import ConnectionData, ProducerConnection, ProducerInfo, ProducerTable
+from millstream.protocol.remoting.fields import text
 from millstream.transport.remoting_server import Connection
 
-__all__ = ["MAX_PRODUCERS", "MAX_PRODUCER_GROUPS", "ProducerRegistry"]
+__all__ = ["MAX_PRODUCERS", "MAX_PRODUCER_GROUPS", "MAX_TOLD_PRODUCERS", "ProducerHandlers", "ProducerRegistry"]
 
 MAX_PRODUCERS: Final = 50_000
 """Producers (client and group) of one broker at most."""
 
 MAX_PRODUCER_GROUPS: Final = 100
 """Producer groups of one heartbeat at most."""
+
+MAX_TOLD_PRODUCERS: Final = 10_000
+"""Producers of all groups that one request is told at most."""
 
 
 class ProducerRegistry:
@@ -42,9 +52,9 @@ class ProducerRegistry:
         """The group's producers by client id."""
         return [member_data(name, member) for name, member in sorted(self._members.of(group).items())]
 
-    def all(self) -> list[tuple[str, ConnectionData]]:
+    def all(self) -> Iterator[tuple[str, ConnectionData]]:
         """All producers with their groups, group by group."""
-        return [(group, member_data(name, member)) for group, name, member in self._members.all()]
+        return ((group, member_data(name, member)) for group, name, member in self._members.all())
 
     def hear(self, client_id: str, group: str, connection: Connection, now_s: float, origin: tuple[str, int]) -> None:
         """A producer says that it is there; TOO_MANY_REQUESTS over the limits."""
@@ -67,3 +77,31 @@ class ProducerRegistry:
         """Producers that were not heard of for a while are gone."""
         for group, client_id in self._members.silent(now_s):
             self.leave(client_id, group)
+
+
+class ProducerHandlers:
+    """Codes 204 and 328."""
+
+    def __init__(self, broker: Broker, producers: ProducerRegistry) -> None:
+        self._broker = broker
+        self._producers = producers
+
+    def members(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """The producers of a group; SYSTEM_ERROR, as in RocketMQ, where there are none."""
+        group = text(command.ext, "producerGroup")
+        self._producers.expire(self._broker.clock.monotonic_s())
+        found = self._producers.connections(group)
+        if not found:
+            remark = f"The producer group {group} has no producer here."
+            return command.response(ResponseCode.SYSTEM_ERROR, remark=remark)
+        return command.response(body=encode_body(ProducerConnection(found)))
+
+    def all(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """The producers of all groups, `MAX_TOLD_PRODUCERS` at most."""
+        self._producers.expire(self._broker.clock.monotonic_s())
+        table = ProducerTable()
+        for group, member in islice(self._producers.all(), MAX_TOLD_PRODUCERS):
+            table.data.setdefault(group, []).append(
+                ProducerInfo(member.client_id, member.client_addr, member.language, member.version)
+            )
+        return command.response(body=encode_body(table))

@@ -9,6 +9,8 @@ from millstream.broker.broker import Broker
 from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.model.filter_expression import parse_filter
 from millstream.model.operations import PullRequest, PullResult, PullStatus
+from millstream.model.topic import RETRY_PREFIX
+from millstream.protocol.remoting.bodies import SubscriptionData
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import integer, optional_integer, text
@@ -18,6 +20,9 @@ __all__ = ["DEFAULT_PULL_BYTES", "PullHandlers", "pull_answer"]
 
 DEFAULT_PULL_BYTES: Final = 256 * 1024
 """Bytes of a pull that names no limit of its own; RocketMQ's limit for messages in memory."""
+
+_ANY_VERSION: Final = (1 << 63) - 1
+"""No client has a later one."""
 
 _COMMIT_OFFSET, _SUSPEND, _SUBSCRIPTION = 1, 2, 4
 
@@ -44,10 +49,14 @@ class PullHandlers:
         if flags & _SUBSCRIPTION:
             kind, expression = ext.get("expressionType", ""), ext.get("subscription", "")
         else:
-            subscription = self._consumers.subscription(group, topic)
+            self._broker.groups.ensure_enabled(group)
+            subscription = self._consumers.subscription(group, topic) or _own_subscription(group, topic)
             if subscription is None:
                 remark = f"Group {group} has no subscription to topic {topic}."
                 return command.response(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark=remark)
+            if subscription.sub_version < optional_integer(ext, "subVersion", 0):
+                remark = f"Group {group} has an older subscription to topic {topic}; send a heartbeat."
+                return command.response(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark=remark)
             kind, expression = subscription.expression_type or "", subscription.sub_string or ""
         request = PullRequest(
             group=group,
@@ -66,6 +75,11 @@ class PullHandlers:
     async def _answer(self, command: RemotingCommand, request: PullRequest) -> RemotingCommand:
         physical = command.ext.get("lo") == "false"
         return pull_answer(command, await self._broker.pull(request, physical=physical))
+
+
+def _own_subscription(group: str, topic: str) -> SubscriptionData | None:
+    """A group wants everything of its retry topic, whether or not its members say so."""
+    return SubscriptionData(topic, sub_version=_ANY_VERSION) if topic == RETRY_PREFIX + group else None
 
 
 def pull_answer(command: RemotingCommand, result: PullResult) -> RemotingCommand:

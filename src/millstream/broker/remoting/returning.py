@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from millstream.broker.broker import Broker
 from millstream.broker.remoting.clients import ConsumerRegistry
+from millstream.broker.remoting.readable import ReadableTopics
 from millstream.model.operations import SendBackRequest
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import integer, optional_integer, text
@@ -33,12 +34,7 @@ class ReturnHandlers:
             optional_integer(ext, "delayLevel", 0),
             ext.get("originMsgId", ""),
             max_reconsume_times if command.version >= _FIRST_VERSION_WITH_LIMIT and max_reconsume_times >= 0 else None,
-            self._topics(group, ext.get("originTopic", "")),
+            ReadableTopics(self._broker, self._consumers, group, ext.get("originTopic", "")),
         )
         await self._broker.retries.send_back(request)
         return command.response()
-
-    def _topics(self, group: str, named: str) -> set[str]:
-        """What the group reads as its members say, and what the request says: access control knows of all of these."""
-        read = self._broker.positions.topics_of(group)
-        return {*self._consumers.topics(group), *read, *filter(None, (named,))}

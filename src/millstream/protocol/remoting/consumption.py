@@ -23,9 +23,15 @@ __all__ = [
     "ConnectionData",
     "ConsumerConnection",
     "GroupList",
+    "ProducerConnection",
+    "ProducerInfo",
+    "ProducerTable",
     "decode_consume_statistics",
     "encode_consume_statistics",
+    "encode_offset_table",
+    "encode_reset_list",
     "encode_reset_offsets",
+    "queue_key",
 ]
 
 
@@ -55,6 +61,27 @@ class ConsumerConnection(CamelBody):
     consume_from_where: str | None = None
 
 
+class ProducerConnection(CamelBody):
+    """The producers of a group."""
+
+    connection_set: list[ConnectionData] = msgspec.field(default_factory=list)
+
+
+class ProducerInfo(CamelBody):
+    """One producer, as the list of all of them tells it."""
+
+    client_id: str
+    remote_ip: str = msgspec.field(name="remoteIP")
+    language: str
+    version: int
+
+
+class ProducerTable(CamelBody):
+    """The producers of all groups."""
+
+    data: dict[str, list[ProducerInfo]] = msgspec.field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerProgress:
     """How far a group is in one queue of one broker."""
@@ -65,7 +92,7 @@ class BrokerProgress:
 
 def encode_consume_statistics(broker_name: str, queues: Iterable[QueueProgress], *, per_second: float = 0.0) -> bytes:
     """The body that answers code 208; `per_second` are the messages that the group got lately."""
-    table = write_object_keys((_queue(broker_name, item.topic, item.queue_id), _statistics(item)) for item in queues)
+    table = write_object_keys((queue_key(broker_name, item.topic, item.queue_id), _statistics(item)) for item in queues)
     return b'{"consumeTps":%.3f,"offsetTable":' % per_second + table + b"}"
 
 
@@ -81,11 +108,27 @@ def decode_consume_statistics(body: bytes) -> list[BrokerProgress]:
 
 def encode_reset_offsets(broker_name: str, topic: str, resets: Iterable[QueueReset]) -> bytes:
     """The body that answers code 222: where each queue that was moved is now."""
-    pairs = ((_queue(broker_name, topic, item.queue_id), item.after) for item in resets)
+    pairs = ((queue_key(broker_name, topic, item.queue_id), item.after) for item in resets)
     return b'{"offsetTable":' + write_object_keys(pairs) + b"}"
 
 
-def _queue(broker_name: str, topic: str, queue_id: int) -> dict[str, Any]:
+def encode_reset_list(broker_name: str, topic: str, resets: Iterable[QueueReset]) -> bytes:
+    """The same for consumers in C++, which read a list."""
+    found = [{**queue_key(broker_name, topic, item.queue_id), "offset": item.after} for item in resets]
+    return msgspec.json.encode({"offsetTable": found})
+
+
+def encode_offset_table(positions: Iterable[tuple[str, str, int, int]], now_ms: int) -> bytes:
+    """The body that answers code 43, of groups, topics, queues and committed offsets."""
+    table: dict[str, dict[int, int]] = {}
+    for group, topic, queue_id, committed in positions:
+        table.setdefault(f"{topic}@{group}", {})[queue_id] = committed
+    version = {"counter": 0, "stateVersion": 0, "timestamp": now_ms}
+    return msgspec.json.encode({"dataVersion": version, "offsetTable": table})
+
+
+def queue_key(broker_name: str, topic: str, queue_id: int) -> dict[str, Any]:
+    """A queue as the key of a table."""
     return {"brokerName": broker_name, "queueId": queue_id, "topic": topic}
 
 

@@ -10,12 +10,12 @@ from collections.abc import Iterable
 import msgspec
 
 from millstream.protocol.remoting.bodies import CamelBody, SubscriptionData
+from millstream.protocol.remoting.queue_set import QueueName
 
 __all__ = [
     "CorrectionOffsets",
     "IndexEntryData",
     "IndexEntryList",
-    "MessageQueueData",
     "SubscriptionAnswer",
     "TimeSpan",
     "TimeSpans",
@@ -23,18 +23,10 @@ __all__ = [
 ]
 
 
-class MessageQueueData(CamelBody):
-    """One queue of one broker."""
-
-    topic: str
-    broker_name: str
-    queue_id: int
-
-
 class TimeSpan(CamelBody):
     """When messages of one queue were stored (ms since 1970, -1: none), and for how long (ms) the next one waits."""
 
-    message_queue: MessageQueueData
+    message_queue: QueueName
     min_time_stamp: int
     max_time_stamp: int
     consume_time_stamp: int

@@ -1,4 +1,4 @@
-"""Bodies that name queues: the locks of ordered consumers (codes 41 and 42).
+"""Queues in bodies, and the bodies that name sets of them: the locks of ordered consumers (codes 41 and 42).
 
 Source of the names: RocketMQ 5.3 (facts only).
 """
