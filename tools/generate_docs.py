@@ -27,7 +27,8 @@ from millstream.broker import (
     topics,
 )
 from millstream.broker.remoting import clients as remoting_clients
-from millstream.broker.remoting import locking, members, producers, questions
+from millstream.broker.remoting import locking, members, producers
+from millstream.broker.remoting import questions as consumer_questions
 from millstream.cli.main import app
 from millstream.cli.options import ExitCode
 from millstream.model import filter as filters
@@ -142,7 +143,10 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
     ),
     ("The broker", (topics, groups, group_settings, pop, long_poll, admission, delay, filters)),
     ("Lite topics", (lite, lite_topics, lite_subscriptions)),
-    ("The remoting ports", (remoting_server, members, remoting_clients, producers, queue_locks, locking, questions)),
+    (
+        "The remoting ports",
+        (remoting_server, members, remoting_clients, producers, queue_locks, locking, consumer_questions),
+    ),
     ("Connections before their first words, and the pages", (doorway, http_pages)),
     ("Users and policies", (user, book, policy, audit)),
 )
