@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,8 +16,10 @@ from millstream.model.clock import ManualClock
 from millstream.model.errors import StartRefused
 from millstream.model.message import Address, Message
 from millstream.model.topic import TopicConfig
+from millstream.protocol.remoting.command import RemotingCommand
 from millstream.server.all_in_one import AllInOne, AllInOneOptions, Endpoints
 from millstream.telemetry.metrics import METRICS, NODE_LABELS
+from millstream.transport.remoting_client import RemotingConnection
 from scrape import Scraped, get, get_json, parse, value
 
 NORMAL = {"topic": "orders", "message_type": "normal", "is_system": "false"}
@@ -78,6 +81,22 @@ async def test_what_was_sent_and_read_over_remoting_is_counted(server: Endpoints
     created = value(found, "rocketmq_rpc_latency_count", request_code="update_and_create_topic", **send)
     assert created == 1
     assert value(found, "rocketmq_topic_number") == 1
+
+
+async def test_clients_of_the_remoting_port_are_counted_while_they_are_there(server: Endpoints) -> None:
+    connection = await RemotingConnection.open(server.broker)
+    consumer = {"groupName": "readers", "consumeType": "CONSUME_PASSIVELY", "subscriptionDataSet": []}
+    body = {"clientID": "c", "producerDataSet": [{"groupName": "p"}], "consumerDataSet": [consumer]}
+    beat = RemotingCommand(34, {}, json.dumps(body).encode(), language="JAVA", version=401)
+    assert (await connection.request(beat, 5)).code == 0
+    found = await scrape(server)
+    told = {"language": "java", "version": "401", "protocol_type": "remoting"}
+    assert value(found, "rocketmq_producer_connections", **told) == 1
+    assert value(found, "rocketmq_consumer_connections", consumer_group="readers", **told) == 1
+    leave = RemotingCommand(35, {"clientID": "c", "producerGroup": "p", "consumerGroup": "readers"})
+    assert (await connection.request(leave, 5)).code == 0
+    assert value(await scrape(server), "rocketmq_producer_connections", **told) is None
+    await connection.close()
 
 
 async def test_every_name_and_label_on_the_page_is_in_the_table(server: Endpoints) -> None:

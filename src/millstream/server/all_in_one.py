@@ -140,6 +140,7 @@ class AllInOne:
         self._resources.push_async_callback(role.close)
         address = await role.start()
         self._metrics.broker, self._metrics.consumers = role.broker, role.consumers
+        self._metrics.producers = role.producers
         self._metrics.remoting["broker"] = role.server
         self._condition.broker = role.broker
         return role.broker, address

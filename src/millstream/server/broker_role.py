@@ -12,6 +12,7 @@ from millstream.broker.registrar import Registrar
 from millstream.broker.remoting import broker_handlers
 from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.broker.remoting.permissions import BROKER_NEEDS
+from millstream.broker.remoting.producers import ProducerRegistry
 from millstream.client.environment import credentials_of_environment, tls_of_environment
 from millstream.model.message import Address
 from millstream.model.topic import TopicConfig
@@ -52,13 +53,14 @@ class BrokerRoleOptions:
 
 
 class BrokerRole:
-    """Started once; `broker` and `consumers` are there after `start`."""
+    """Started once; `broker` is there after `start`; `consumers` and `producers` are those of its port."""
 
     def __init__(self, site: Site, options: BrokerRoleOptions) -> None:
         self._site = site
         self._options = options
         self._resources = AsyncExitStack()
         self.consumers = ConsumerRegistry()
+        self.producers = ProducerRegistry()
         self.server = RemotingServer({}, site.host, options.port, clock=site.clock)
         self.broker: Broker
         self.registrar: Registrar | None = None
@@ -80,7 +82,7 @@ class BrokerRole:
         # After the broker: it has the directory's lock by then.
         site.open_access_control(self._options.directory)
         self.server.gate = RemotingGate(site.guard, BROKER_NEEDS) if site.guard else None
-        self.server.handlers = handlers = broker_handlers(self.broker, site.guard, self.consumers)
+        self.server.handlers = handlers = broker_handlers(self.broker, site.guard, self.consumers, self.producers)
         if self._options.nameservers:
             self.registrar = registrar = await self._register(address)
             for code in _CHANGE_TOPICS:

@@ -104,6 +104,7 @@ class SeparateRole:
         metrics = self._metrics
         metrics.cluster, metrics.node_id = told.cluster, told.name
         metrics.broker, metrics.consumers = role.broker, role.consumers
+        metrics.producers = role.producers
         metrics.remoting["broker"] = role.server
         self._condition.broker = role.broker
         return address

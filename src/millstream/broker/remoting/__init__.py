@@ -13,13 +13,11 @@ from millstream.broker.remoting.groups import GroupHandlers
 from millstream.broker.remoting.locking import LockHandlers
 from millstream.broker.remoting.offsets import OffsetHandlers
 from millstream.broker.remoting.popping import PopHandlers
-from millstream.broker.remoting.producers import ProducerRegistry
+from millstream.broker.remoting.producers import ProducerHandlers, ProducerRegistry
 from millstream.broker.remoting.proxies import ProxyHandlers
 from millstream.broker.remoting.pulling import PullHandlers
-from millstream.broker.remoting.replying import ReplyHandlers
-from millstream.broker.remoting.producers import ProducerHandlers, ProducerRegistry
-from millstream.broker.remoting.pulling import PullHandlers
 from millstream.broker.remoting.questions import QuestionHandlers
+from millstream.broker.remoting.replying import ReplyHandlers
 from millstream.broker.remoting.returning import ReturnHandlers
 from millstream.broker.remoting.searching import SearchHandlers
 from millstream.broker.remoting.sending import SendHandlers

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Final
 
 from millstream.broker.remoting.clients import ConsumerRegistry
+from millstream.broker.remoting.producers import ProducerRegistry
 from millstream.broker.statistics import MAX_COUNTED_PAIRS
 from millstream.protocol.grpc import messages as m
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
@@ -28,8 +29,13 @@ _MODES_OF_TYPES: Final = {"CONSUME_PASSIVELY": "push", "CONSUME_ACTIVELY": "pull
 _REFUSED: Final = "process_request_failed"
 
 
-def add_connections(page: MetricsPage, processor: Processor | None, consumers: ConsumerRegistry | None) -> None:
-    """Producers and consumers. Producers that speak remoting do not say that they are there and are not counted."""
+def add_connections(
+    page: MetricsPage,
+    processor: Processor | None,
+    consumers: ConsumerRegistry | None,
+    producers: ProducerRegistry | None = None,
+) -> None:
+    """Producers and consumers. A producer that speaks remoting counts once for each of its groups."""
     producing: Counter[tuple[str, ...]] = Counter()
     consuming: Counter[tuple[str, ...]] = Counter()
     for client in processor.clients.all() if processor is not None else ():
@@ -38,6 +44,8 @@ def add_connections(page: MetricsPage, processor: Processor | None, consumers: C
             producing[*told, "grpc"] += 1
         for group in client.groups:
             consuming[group, *told, _MODES_OF_KINDS.get(client.kind, UNKNOWN), "grpc"] += 1
+    for _, told_of in producers.all() if producers is not None else ():
+        producing[told_of.language.lower(), str(told_of.version), "remoting"] += 1
     for known in consumers.all() if consumers is not None else ():
         mode = _MODES_OF_TYPES.get(known.consume_type, UNKNOWN)
         consuming[known.group, known.language, str(known.version), mode, "remoting"] += 1

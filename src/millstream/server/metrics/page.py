@@ -11,6 +11,7 @@ from typing import Final
 from millstream import __version__
 from millstream.broker.broker import Broker
 from millstream.broker.remoting.clients import ConsumerRegistry
+from millstream.broker.remoting.producers import ProducerRegistry
 from millstream.model.clock import Clock
 from millstream.proxy.processor import Processor
 from millstream.proxy.tracer import Tracer
@@ -37,6 +38,7 @@ class ServerMetrics:
     node_id: str = "broker-a"
     broker: Broker | None = None
     consumers: ConsumerRegistry | None = None
+    producers: ProducerRegistry | None = None
     processor: Processor | None = None
     tracer: Tracer | None = None
     remoting: dict[str, RemotingServer] = field(default_factory=dict)
@@ -51,7 +53,7 @@ class ServerMetrics:
         if self.broker is not None:
             await add_broker(page, self.broker)
             await add_groups(page, self.broker)
-        add_connections(page, self.processor, self.consumers)
+        add_connections(page, self.processor, self.consumers, self.producers)
         if self.processor is not None:
             add_proxy(page, self.processor)
         if self.tracer is not None:
