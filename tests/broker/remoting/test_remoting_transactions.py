@@ -113,14 +113,21 @@ async def test_only_the_producer_group_ends_its_transaction_and_by_its_right_pla
     assert producer.broker.transactions.pending == 1
 
 
-async def test_a_transaction_is_also_ended_by_topic_and_id_as_proxies_do(producer: Producer) -> None:
-    await producer.send_half()
-    ext = {"producerGroup": "tx", "topic": "tx", "transactionId": "ID1", "commitOrRollback": COMMIT}
-    assert (await producer.ask(RequestCode.END_TRANSACTION, **ext)).code == ResponseCode.SUCCESS
-    assert len(await producer.delivered()) == 1
-    for lacking in ("topic", "transactionId", "producerGroup"):
-        answer = await producer.ask(RequestCode.END_TRANSACTION, **{k: v for k, v in ext.items() if k != lacking})
-        assert (answer.code, lacking in (answer.remark or "")) == (ResponseCode.MESSAGE_ILLEGAL, True)
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("commitOrRollback", "3"),
+        ("commitOrRollback", ""),
+        ("producerGroup", ""),
+        ("tranStateTableOffset", ""),
+        ("commitLogOffset", "x"),
+    ],
+)
+async def test_an_end_that_cannot_be_read_is_refused_with_the_field(producer: Producer, field: str, value: str) -> None:
+    sent = await producer.send_half()
+    refused = await producer.end(sent, COMMIT, **{field: value})
+    assert (refused.code, field in (refused.remark or "")) == (ResponseCode.MESSAGE_ILLEGAL, True)
+    assert producer.broker.transactions.pending == 1
 
 
 async def test_a_producer_of_the_group_is_asked_with_all_that_it_needs_to_answer(producer: Producer) -> None:

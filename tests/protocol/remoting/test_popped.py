@@ -18,6 +18,8 @@ from millstream.protocol.record import MAX_PROPERTIES_BYTES, decode_record
 from millstream.protocol.remoting.popped import (
     PoppedAnswer,
     decode_popped,
+    encode_looked,
+    encode_nothing,
     encode_offsets,
     encode_popped,
     parse_offsets,
@@ -46,7 +48,7 @@ def _popped(
 
 
 def _answer(popped: list[PoppedMessage]) -> PoppedAnswer:
-    return encode_popped(popped, [record_of(each.message) for each in popped], 5)
+    return encode_popped(popped, [record_of(each.message) for each in popped], "broker-a", 5)
 
 
 def _read(answer: PoppedAnswer) -> list[PoppedMessage]:
@@ -65,6 +67,7 @@ def _read(answer: PoppedAnswer) -> list[PoppedMessage]:
             revive=st.sampled_from([0, FIFO_REVIVE_QUEUE]),
         ),
         unique_by=lambda each: (each.message.topic, each.handle.queue_id, each.handle.queue_offset),
+        min_size=1,
         max_size=32,
     )
 )
@@ -89,7 +92,7 @@ def _known(popped: PoppedMessage) -> tuple[object, ...]:
 def test_what_is_delivered_for_the_first_time_is_sent_as_it_is_stored() -> None:
     popped = [_popped(3), _popped(4), _popped(9, queue=1)]
     records = [record_of(each.message) for each in popped]
-    answer = encode_popped(popped, records, 5)
+    answer = encode_popped(popped, records, "broker-a", 5)
     assert all(sent is record for sent, record in zip(answer.records, records, strict=True))
     assert answer.ext == {
         "popTime": str(_NOW),
@@ -103,7 +106,7 @@ def test_what_is_delivered_for_the_first_time_is_sent_as_it_is_stored() -> None:
 
 def test_a_message_without_a_record_of_its_own_gets_one() -> None:
     popped = [_popped(3)]
-    answer = encode_popped(popped, [None], 0)
+    answer = encode_popped(popped, [None], "broker-a", 0)
     assert decode_record(answer.records[0]).body == b"body"
 
 
@@ -153,8 +156,18 @@ def test_a_message_without_room_for_its_handle_is_sent_without() -> None:
     assert len(_read(_answer([popped, _popped(4), _popped(5)]))) == 3
 
 
-def test_an_empty_answer_has_no_messages() -> None:
-    assert _read(_answer([])) == []
+def test_an_empty_answer_has_the_numbers_and_no_messages() -> None:
+    ext = encode_nothing(_NOW, 60_000)
+    numbers = {"popTime": str(_NOW), "invisibleTime": "60000", "reviveQid": "0", "restNum": "0"}
+    assert ext == {**numbers, "startOffsetInfo": "", "msgOffsetInfo": ""}
+    assert encode_looked(7) == {**numbers, "popTime": "0", "invisibleTime": "0", "restNum": "7"}
+    assert decode_popped(ext, b"", "broker-a") == []
+
+
+def test_a_delivery_of_another_broker_carries_its_handle() -> None:
+    popped = _popped(3)
+    other = replace(popped, handle=replace(popped.handle, broker_name="broker-b"))
+    assert [each.handle.broker_name for each in _read(_answer([other, _popped(4)]))] == ["broker-b", "broker-a"]
 
 
 @pytest.mark.parametrize("info", ["x", "0 0", "0 0 1 2", "0 0 a", "0 0 1,,2", "0 0 1;;x"])

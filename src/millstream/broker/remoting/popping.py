@@ -9,14 +9,14 @@ from millstream.broker.broker import Broker
 from millstream.model.errors import ConsumeRefused, NameRefused
 from millstream.model.group import FirstPosition
 from millstream.model.message import StoredMessage
-from millstream.model.operations import PoppedMessage, PopRequest
+from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest
 from millstream.model.topic import RETRY_PREFIX
 from millstream.protocol.batches import BATCH_FLAGS, record_of
 from millstream.protocol.record import system_flag_of
 from millstream.protocol.remoting.batch_acks import decode_batch_ack
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.popped import encode_popped
+from millstream.protocol.remoting.popped import encode_looked, encode_nothing, encode_popped
 from millstream.protocol.remoting.popping import (
     PopCall,
     decode_ack,
@@ -57,16 +57,23 @@ class PopHandlers:
         except ConsumeRefused as error:
             if error.name != "TOO_MANY_REQUESTS":
                 raise
-            return command.response(ResponseCode.POLLING_FULL, ext=encode_popped((), (), 0).ext, remark=str(error))
+            return command.response(ResponseCode.POLLING_FULL, ext=self._nothing(request), remark=str(error))
         if not popped:
-            return command.response(ResponseCode.POLLING_TIMEOUT, ext=encode_popped((), (), 0).ext)
-        rest = self._broker.preview.count(request.group, request.topic, request.queue_id)
-        answer = encode_popped(popped, [self._record(message) for message in popped], rest)
+            return command.response(ResponseCode.POLLING_TIMEOUT, ext=self._nothing(request))
+        if self._broker.logic.is_static(request.topic):
+            rest = 0
+        else:
+            rest = self._broker.preview.count(request.group, request.topic, request.queue_id)
+        records = [self._record(message) for message in popped]
+        answer = encode_popped(popped, records, self._broker.name, rest)
         return command.response(ext=answer.ext, body_parts=answer.records)
 
     def ack(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Consume one delivery; NO_MESSAGE where there is none (any more)."""
         request = decode_ack(command.ext)
+        refusal = self._misplaced(command, request)
+        if refusal is not None:
+            return refusal
         try:
             self._broker.ack(request)
         except ConsumeRefused as error:
@@ -86,6 +93,9 @@ class PopHandlers:
     def change(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Make a delivery visible at another time; NO_MESSAGE where there is none (any more)."""
         request = decode_change(command.ext)
+        refusal = self._misplaced(command, request)
+        if refusal is not None:
+            return refusal
         try:
             handle = self._broker.change_invisible(request)
         except ConsumeRefused as error:
@@ -95,9 +105,10 @@ class PopHandlers:
     def peek(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Answer what would be popped next and leave it there; PULL_NOT_FOUND where there is nothing."""
         call = decode_peek(command.ext)
+        self._check_own_queues(call.topic)
         found = self._broker.preview.messages(call.group, call.topic, call.queue_id, call.max_messages)
         rest = self._broker.preview.count(call.group, call.topic, call.queue_id)
-        ext = encode_popped((), (), max(rest - len(found), 0)).ext
+        ext = encode_looked(rest)
         if not found:
             return command.response(ResponseCode.PULL_NOT_FOUND, ext=ext)
         return command.response(ext=ext, body_parts=tuple(record_of(message) for message in found))
@@ -105,6 +116,7 @@ class PopHandlers:
     async def notify(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Say whether there is something to pop, as soon as there is, at the latest after the polling time."""
         question = decode_notification(command.ext)
+        self._check_own_queues(question.topic)
         left_ms = wait_ms(question.poll_ms, question.born_ms, self._broker.clock.now_ms())
         request = PopRequest(question.group, question.topic, 1, question.queue_id, wait_ms=left_ms)
         try:
@@ -119,6 +131,24 @@ class PopHandlers:
         """How many pops of a group wait for a queue, or for all queues."""
         waiting = self._broker.polls.waiting_pops(*decode_polling(command.ext))
         return command.response(ext=encode_polling_answer(waiting))
+
+    def _nothing(self, request: PopRequest) -> dict[str, str]:
+        return encode_nothing(self._broker.clock.now_ms(), request.invisible_ms)
+
+    def _misplaced(
+        self, command: RemotingCommand, request: AckRequest | ChangeInvisibleRequest
+    ) -> RemotingCommand | None:
+        """The refusal of a delivery from a queue that is not there. Raises TOPIC_NOT_FOUND."""
+        topic, queue_id = self._broker.topics.get(request.topic), request.handle.queue_id
+        if 0 <= queue_id < topic.read_queues:
+            return None
+        remark = f"The topic {topic.name!r} has {topic.read_queues} readable queues; {queue_id} is none of them."
+        return command.response(ResponseCode.MESSAGE_ILLEGAL, remark=remark)
+
+    def _check_own_queues(self, topic: str) -> None:
+        if self._broker.logic.is_static(topic):
+            words = f"{topic!r} is a static topic, whose queues lie on several brokers; nobody looks ahead there."
+            raise NameRefused("UNSUPPORTED_FEATURE", words, remedy="Pop from it.")
 
     def _check_order(self, call: PopCall) -> None:
         """Whether a group keeps order is its own setting; a client that counts on it must not be told otherwise."""
@@ -136,7 +166,7 @@ class PopHandlers:
         As RocketMQ: not in a queue that still has its first message, and not in retry topics.
         """
         group, topic, store = call.request.group, call.request.topic, self._broker.store
-        if not call.from_last or topic.startswith(RETRY_PREFIX):
+        if not call.from_last or topic.startswith(RETRY_PREFIX) or self._broker.logic.is_static(topic):
             return
         config = self._broker.topics.get(topic)
         for queue_id in range(config.read_queues):
@@ -148,8 +178,10 @@ class PopHandlers:
                 self._broker.commit_offset(group, topic, queue_id, last)
 
     def _record(self, popped: PoppedMessage) -> memoryview | None:
-        """The record as stored, None for a message of a batch."""
+        """The record as stored; None for a message of a batch, or of a static topic, which has other numbers there."""
         message: StoredMessage = popped.message
+        if self._broker.logic.is_static(message.topic):
+            return None
         record = self._broker.store.record_at(message.log_offset)
         return None if record is None or system_flag_of(record) & BATCH_FLAGS else record
 

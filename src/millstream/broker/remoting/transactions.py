@@ -8,6 +8,7 @@ from millstream.broker.broker import Broker
 from millstream.broker.remoting.producers import ProducerRegistry
 from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.errors import MessageRefused
+from millstream.model.message import StoredMessage
 from millstream.model.properties import PRODUCER_GROUP
 from millstream.model.transaction import Resolution
 from millstream.protocol.batches import record_of
@@ -31,9 +32,9 @@ class TransactionHandlers:
     async def end(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Commit or roll back; a producer that does not know leaves the transaction open."""
         end = decode_end(command.ext)
-        topic, message_id = (end.topic, end.message_id) if end.place is None else self._named(end, end.place)
+        half = self._half(end)
         if end.resolution is not Resolution.UNKNOWN:
-            await self._broker.end_transaction(topic, message_id, end.resolution)
+            await self._broker.end_transaction(half.topic, half.message_id, end.resolution)
         return command.response()
 
     def ask(self, question: RecoverOrphanedTransaction) -> bool:
@@ -46,11 +47,11 @@ class TransactionHandlers:
         connection.send(RemotingCommand(RequestCode.CHECK_TRANSACTION_STATE, fields, record, flag=FLAG_ONEWAY))
         return True
 
-    def _named(self, end: TransactionEnd, place: tuple[int, int]) -> tuple[str, str]:
-        """Topic and id of the transaction at a place, which must be the producer group's own."""
-        half = self._broker.transactions.half_at(*place)
+    def _half(self, end: TransactionEnd) -> StoredMessage:
+        """The half message that is meant, in its topic; it must be the producer group's own."""
+        half = self._broker.transactions.half_at(end.queue_offset, end.log_offset)
         if half is None:
-            words = f"No half message lies at queue offset {place[0]} and log offset {place[1]}."
+            words = f"No half message lies at queue offset {end.queue_offset} and log offset {end.log_offset}."
             raise MessageRefused("TRANSACTION_NOT_FOUND", words)
         group = half.properties.get(PRODUCER_GROUP, _NOBODY)
         if group != end.producer_group or end.topic not in ("", half.topic):
@@ -60,4 +61,4 @@ class TransactionHandlers:
                 f"{half.topic[:200]!r}, not of {end.producer_group[:120]!r} and {end.topic[:200]!r}.",
                 remedy="End it with the producer that sent it.",
             )
-        return half.topic, half.message_id
+        return half

@@ -7,9 +7,9 @@ place of the queue and says how often that message was delivered before.
 
 A client makes the handle of a message of these: start offset, pop time, invisible time, revive queue, kind, broker,
 queue, offset. So what tells a delivery apart from others of its message must be its pop time. Where that (or another
-of the shared numbers) is another one than the answer's, the record carries its own handle in the property POP_CK,
-which clients prefer. How often a message was delivered before stands in its record, too. Source: RocketMQ 5.3 (facts
-only).
+of the shared numbers, or the broker) is another one than the answer's, the record carries its own handle in the
+property POP_CK, which clients prefer. How often a message was delivered before stands in its record, too. Source:
+RocketMQ 5.3 (facts only).
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from millstream.model.errors import MessageRefused
 from millstream.model.message import StoredMessage
@@ -29,7 +28,15 @@ from millstream.protocol.batches import record_of
 from millstream.protocol.record import decode_record, iterate_records
 from millstream.protocol.remoting.fields import integer
 
-__all__ = ["PoppedAnswer", "decode_popped", "encode_offsets", "encode_popped", "parse_offsets"]
+__all__ = [
+    "PoppedAnswer",
+    "decode_popped",
+    "encode_looked",
+    "encode_nothing",
+    "encode_offsets",
+    "encode_popped",
+    "parse_offsets",
+]
 
 _NORMAL, _RETRY, _RETRY_V2 = 0, 1, 2
 _Place = tuple[int, int]
@@ -38,8 +45,6 @@ _Place = tuple[int, int]
 _Record = bytes | memoryview
 _Shared = tuple[int, int, int]
 """Pop time, invisible time and revive queue: what all handles of an answer share but for those that say their own."""
-
-_NOTHING: Final[_Shared] = (0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +55,25 @@ class PoppedAnswer:
     records: tuple[_Record, ...]
 
 
-def encode_popped(popped: Sequence[PoppedMessage], records: Sequence[_Record | None], rest_count: int) -> PoppedAnswer:
-    """The answer with these messages; `records` are their records as stored, None where one has to be made.
+def encode_nothing(now_ms: int, invisible_ms: int) -> dict[str, str]:
+    """The fields of an answer without messages: clients want the numbers all the same."""
+    return {**_numbers((now_ms, invisible_ms, 0), 0), "startOffsetInfo": "", "msgOffsetInfo": ""}
 
-    `rest_count` messages are left. A record is sent as it is stored unless something has to be said in it.
+
+def encode_looked(rest_count: int) -> dict[str, str]:
+    """The fields of an answer with messages that were not taken, of which the group has `rest_count` before it."""
+    return _numbers((0, 0, 0), rest_count)
+
+
+def encode_popped(
+    popped: Sequence[PoppedMessage], records: Sequence[_Record | None], broker_name: str, rest_count: int
+) -> PoppedAnswer:
+    """The answer with these messages, at least one, of the broker of that name.
+
+    `records` are their records as stored, None where one has to be made; a record is sent as it is stored unless
+    something has to be said in it. `rest_count` messages are left.
     """
-    shared = _shared_by_most([message.handle for message in popped])
+    shared = Counter([_shared_of(message.handle) for message in popped]).most_common(1)[0][0]
     offsets: dict[_Place, list[int]] = {}
     attempts: dict[tuple[_Place, int], int] = {}
     sent: list[_Record] = []
@@ -66,12 +84,10 @@ def encode_popped(popped: Sequence[PoppedMessage], records: Sequence[_Record | N
             offsets.setdefault(place, []).append(handle.queue_offset)
         if handle.revive_queue == FIFO_REVIVE_QUEUE and message.delivery_attempt > 1:
             attempts[place, handle.queue_offset] = message.delivery_attempt - 1
-        sent.append(_record_sent(message, record, shared))
+        is_derived = handle.broker_name == broker_name and _shared_of(handle) == shared
+        sent.append(_record_sent(message, record, is_derived))
     ext = {
-        "popTime": str(shared[0]),
-        "invisibleTime": str(shared[1]),
-        "reviveQid": str(shared[2]),
-        "restNum": str(rest_count),
+        **_numbers(shared, rest_count),
         "startOffsetInfo": ";".join([f"{kind} {queue} {min(found)}" for (kind, queue), found in offsets.items()]),
         "msgOffsetInfo": encode_offsets(offsets),
     }
@@ -125,10 +141,11 @@ def parse_offsets(info: str) -> dict[_Place, list[int]]:
     return found
 
 
-def _record_sent(popped: PoppedMessage, record: _Record | None, shared: _Shared) -> _Record:
+def _record_sent(popped: PoppedMessage, record: _Record | None, is_derived: bool) -> _Record:
+    """The record of a message; its handle stands in it unless clients derive that from the answer's fields."""
     message, handle = popped.message, popped.handle
-    is_derived = handle.topic_kind in (_NORMAL, _kind_of(message.topic)) and not handle.lite_topic
-    says_handle = _shared_of(handle) != shared or not is_derived
+    is_plain = handle.topic_kind in (_NORMAL, _kind_of(message.topic)) and not handle.lite_topic
+    says_handle = not (is_derived and is_plain)
     # What a sender wrote there would be taken for the handle.
     is_disguised = POP_CHECK in message.properties
     is_changed = says_handle or is_disguised or message.reconsume_times != popped.delivery_attempt - 1
@@ -155,9 +172,9 @@ def _read(record: memoryview) -> tuple[StoredMessage, ReceiptHandle | None, _Pla
     return message, handle, (handle.topic_kind or _kind_of(message.topic), message.queue_id)
 
 
-def _shared_by_most(handles: Sequence[ReceiptHandle]) -> _Shared:
-    counted = Counter(map(_shared_of, handles))
-    return counted.most_common(1)[0][0] if counted else _NOTHING
+def _numbers(shared: _Shared, rest_count: int) -> dict[str, str]:
+    popped_ms, invisible_ms, revive_queue = map(str, shared)
+    return {"popTime": popped_ms, "invisibleTime": invisible_ms, "reviveQid": revive_queue, "restNum": str(rest_count)}
 
 
 def _shared_of(handle: ReceiptHandle) -> _Shared:

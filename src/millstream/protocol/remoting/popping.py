@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from millstream.model.errors import ConsumeRefused
 from millstream.model.filter_expression import parse_filter
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PopRequest
 from millstream.model.receipt import ReceiptHandle
@@ -279,15 +278,9 @@ def _delivery(group: str, topic: str, handle: ReceiptHandle) -> dict[str, str]:
 
 
 def _handle(ext: Mapping[str, str]) -> ReceiptHandle:
+    """The handle of the extra info; of place and extra info the place counts, as in RocketMQ."""
     handle = ReceiptHandle.decode(text(ext, "extraInfo"))
-    queue_id, queue_offset = integer(ext, "queueId"), integer(ext, "offset")
-    if (queue_id, queue_offset) != (handle.queue_id, handle.queue_offset):
-        raise ConsumeRefused(
-            "INVALID_RECEIPT_HANDLE",
-            f"The request speaks of queue {queue_id}, offset {queue_offset}, its extraInfo of queue {handle.queue_id}, "
-            f"offset {handle.queue_offset}.",
-        )
-    return handle
+    return replace(handle, queue_id=integer(ext, "queueId"), queue_offset=integer(ext, "offset"))
 
 
 def _given(**fields: str) -> dict[str, str]:
