@@ -87,6 +87,17 @@ async def test_topics_are_told_by_cluster_and_names_of_clusters_and_brokers_as_t
     assert await nameserver.told(304) == {"topicList": ["b", "c"], "brokerAddr": "h:10911"}
 
 
+async def test_the_retry_topic_of_any_group_leads_to_all_brokers(nameserver: Nameserver) -> None:
+    route = await nameserver.told(105, topic="%RETRY%nobody")
+    assert route["brokerDatas"][0]["brokerAddrs"] == {"0": "h:10911", "1": "h:10912"}
+    assert (route["queueDatas"][0]["readQueueNums"], route["queueDatas"][0]["perm"]) == (1, 6)
+    nameserver.registry.update_topic("b", "%RETRY%known", TopicConfig("%RETRY%known", read_queues=3))
+    assert (await nameserver.told(105, topic="%RETRY%known"))["queueDatas"][0]["readQueueNums"] == 3
+    nameserver.registry.unregister("b", 0)
+    nameserver.registry.unregister("b", 1)
+    assert (await nameserver.ask(105, topic="%RETRY%nobody")).code == 17
+
+
 async def test_a_topic_registered_by_a_tool_is_in_routes(nameserver: Nameserver) -> None:
     body = json.dumps({"queueDatas": [{"brokerName": "b", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6}]})
     assert (await nameserver.ask(217, body.encode(), topic="new")).code == 0

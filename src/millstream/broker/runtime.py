@@ -58,13 +58,14 @@ def _log(broker: Broker, disk: DiskState) -> dict[str, str]:
     store = broker.store
     used_ratio = 1 - disk.free_bytes / disk.size_bytes if disk.size_bytes else 0.0
     first = store.raw(store.log_start, MIN_RECORD_BYTES)
+    first_ms = store_timestamp_ms(first) if first is not None else 0
     return {
         "commitLogMinOffset": str(store.log_start),
         "commitLogMaxOffset": str(store.written_log_offset),
         "commitLogDiskRatio": f"{used_ratio:.4f}",
         "commitLogDirCapacity": f"Total : {disk.size_bytes} B, Free : {disk.free_bytes} B.",
         "remainHowManyDataToFlush": f"{store.written_log_offset - store.flushed_log_offset} B",
-        "earliestMessageTimeStamp": str((store_timestamp_ms(first) if first is not None else 0) or -1),
+        "earliestMessageTimeStamp": str(first_ms or broker.clock.now_ms()),
         "isDiskFull": str(store.is_disk_full).lower(),
     }
 

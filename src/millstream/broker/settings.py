@@ -1,17 +1,19 @@
 """A broker's settings by RocketMQ's names, as tools read them; a few can be changed while it runs.
 
-A change holds until the broker stops. What has no name in RocketMQ is not told here.
+A change holds until the broker stops; that of `brokerPermission` is saved. What has no name in RocketMQ is not told here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from millstream.broker.broker import Broker
 from millstream.model.errors import NameRefused
 from millstream.model.message import MAX_BODY_BYTES
+from millstream.model.topic import Permission
 
 __all__ = ["MAX_RESERVED_HOURS", "change_settings", "settings_of"]
 
@@ -87,6 +89,12 @@ def _create_groups(broker: Broker, name: str, value: str) -> Callable[[], None]:
     return change
 
 
+def _permit(broker: Broker, name: str, value: str) -> Callable[[], None]:
+    if value not in ("4", "6"):
+        raise _illegal(name, value, "Write 6 (read and write) or 4 (read alone: no new messages are taken).")
+    return partial(broker.permission.put, Permission(int(value)))
+
+
 def _whole(name: str, value: str, least: int, most: int) -> int:
     if not value.isascii() or not value.isdigit() or not least <= int(value[:10]) <= most:
         raise _illegal(name, value, f"Write a whole number from {least} to {most}.")
@@ -105,6 +113,7 @@ _SETTINGS: Final[dict[str, _Setting]] = {
     "brokerName": _Setting(lambda broker: broker.name),
     "brokerClusterName": _Setting(lambda broker: broker.cluster),
     "brokerId": _Setting(lambda _: 0),
+    "brokerPermission": _Setting(lambda broker: int(broker.permission.value), _permit),
     "brokerRole": _Setting(lambda _: "ASYNC_MASTER"),
     "brokerIP1": _Setting(lambda broker: broker.advertised.host),
     "listenPort": _Setting(lambda broker: broker.advertised.port),

@@ -165,6 +165,16 @@ class RouteRegistry:
         brokers = [_broker_data(name, broker) for name, broker in holders]
         return TopicRouteData(brokers, queues, topic_queue_mapping_by_broker=mappings or UNSET)
 
+    def retry_route(self, topic: str) -> TopicRouteData | None:
+        """Where the retry topic of a group will lie that nobody made yet: one queue at each broker.
+
+        Tools ask for it to find a group's brokers, consumers before the heartbeat that makes it. None without brokers.
+        """
+        config = TopicConfig(topic, read_queues=1, write_queues=1)
+        brokers = sorted(self._brokers.items())
+        queues = [_queue_data(name, config, broker.is_writable) for name, broker in brokers]
+        return TopicRouteData([_broker_data(name, broker) for name, broker in brokers], queues) if brokers else None
+
     def topics(self, cluster: str | None = None) -> list[str]:
         """The names of all topics, or of those of one cluster, sorted."""
         brokers = (broker for broker in self._brokers.values() if cluster in (None, broker.cluster))

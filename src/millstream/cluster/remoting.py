@@ -12,6 +12,7 @@ from millstream.cluster.nameserver import BrokerRegistration, RouteRegistry
 from millstream.cluster.tools import data_version_of, tool_handlers
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.errors import ConsumeRefused, MessageRefused, NameRefused
+from millstream.model.topic import RETRY_PREFIX
 from millstream.protocol.remoting.bodies import (
     ClusterInfo,
     KeyValueTable,
@@ -62,7 +63,10 @@ class _Handlers:
 
     def route(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         topic = command.ext.get("topic", "")
-        route = self._current().route(topic)
+        registry = self._current()
+        route = registry.route(topic)
+        if route is None and topic.startswith(RETRY_PREFIX):
+            route = registry.retry_route(topic)
         if route is None:
             raise NameRefused("TOPIC_NOT_FOUND", f"The topic {topic[:200]!r} does not exist.")
         route.order_topic_conf = self._key_values.get(ORDER_NAMESPACE, topic)

@@ -8,6 +8,7 @@ import pytest
 from tool import Tool
 
 from millstream.broker import statistics
+from millstream.model.errors import NameRefused
 from millstream.model.filter import ALL
 from millstream.model.message import OutgoingMessage
 from millstream.model.operations import PopRequest
@@ -87,6 +88,7 @@ async def test_settings_are_told_by_rocketmqs_names_and_some_are_changed(tool: T
     [
         (b"fileReservedTime=0", "MS-2322"),
         (b"fileReservedTime=a", "MS-2322"),
+        (b"brokerPermission=0", "MS-2322"),
         (b"autoCreateSubscriptionGroup=yes", "MS-2322"),
         (b"fileReservedTime=2\nbrokerName=other", "MS-2321"),
         (b"fileReservedTime=2\nnoSuchSetting=1", "MS-2320"),
@@ -99,6 +101,18 @@ async def test_of_a_change_with_one_bad_setting_nothing_is_done(
     assert answer.code == 29
     assert label in str(answer.remark)
     assert servers.broker.store.retention.keep_ms == 72 * 3_600_000
+
+
+async def test_a_broker_whose_permission_is_to_read_takes_no_message_until_it_is_changed_back(
+    tool: Tool, servers: Servers
+) -> None:
+    await send(servers, b"a")
+    assert (await tool.ask(25, b"brokerPermission=4")).code == 0
+    assert decode_java_properties((await tool.ask(26)).body)["brokerPermission"] == "4"
+    with pytest.raises(NameRefused):
+        await send(servers, b"b")
+    assert (await tool.ask(25, b"brokerPermission=6")).code == 0
+    await send(servers, b"b")
 
 
 @pytest.mark.parametrize("code", [306, 316, 329])
