@@ -14,7 +14,9 @@ async def test_what_was_stored_and_delivered_is_summed_by_topic_and_by_group(ben
     await bench.send("a", "b", "c")
     assert traffic.growth(Flow.PUT, "t", "", MINUTE_MS).messages == 3
     bench.clock.advance_ms(10_000)
+    assert traffic.rate(Flow.PUT, "t") == 0.0
     await traffic.look()
+    assert traffic.rate(Flow.PUT, "t") == 0.3
     await bench.send("d")
     await bench.pop(max_messages=2)
     bench.clock.advance_ms(10_000)

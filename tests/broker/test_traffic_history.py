@@ -30,6 +30,16 @@ def test_a_sum_is_what_was_added_in_its_span_and_at_most_one_interval_more(added
     assert grown.size_bytes == grown.messages * 7
 
 
+def test_what_was_seen_is_the_same_between_two_looks() -> None:
+    history = TrafficHistory(0)
+    assert history.seen(MINUTE_MS).messages_per_s == 0.0
+    history.note(10_000, 50, 500)
+    assert history.seen(MINUTE_MS) == (50, 500, 10_000)
+    history.note(20_000, 50, 500)
+    assert history.seen(10_000) == (0, 0, 10_000)
+    assert history.seen(MINUTE_MS).messages_per_s == 2.5
+
+
 def test_a_day_of_looks_is_summed_by_the_hour_and_stays_small() -> None:
     history = TrafficHistory(0)
     for number in range(1, 3 * 24 * 360 + 1):

@@ -50,8 +50,7 @@ def _traffic(broker: Broker) -> dict[str, str]:
 
 def _rates(broker: Broker, flow: Flow) -> str:
     """Messages a second in the last ten seconds, the last minute and the last ten minutes."""
-    spans = (broker.traffic.growth(flow, "", "", span_ms) for span_ms in _RATE_SPANS_MS)
-    return " ".join(f"{growth.messages_per_s:.2f}" for growth in spans)
+    return " ".join(f"{broker.traffic.rate(flow, span_ms=span_ms):.2f}" for span_ms in _RATE_SPANS_MS)
 
 
 def _log(broker: Broker, disk: DiskState) -> dict[str, str]:
@@ -72,8 +71,8 @@ def _log(broker: Broker, disk: DiskState) -> dict[str, str]:
 
 def _timers(broker: Broker) -> dict[str, str]:
     timers = broker.timers
-    scheduled = broker.traffic.growth(Flow.SCHEDULED, "", "", MINUTE_MS).messages_per_s
-    settled = broker.traffic.growth(Flow.SETTLED, "", "", MINUTE_MS).messages_per_s
+    scheduled = broker.traffic.rate(Flow.SCHEDULED)
+    settled = broker.traffic.rate(Flow.SETTLED)
     return {
         "timerReadBehind": str(_timers_behind_s(broker)),
         "timerOffsetBehind": str(timers.unscheduled),

@@ -1,6 +1,6 @@
 """A broker's settings by RocketMQ's names, as tools read them; a few can be changed while it runs.
 
-A change holds until the broker stops; that of `brokerPermission` is saved. What has no name in RocketMQ is not told here.
+A change holds until the broker stops; that of `brokerPermission` is saved. What has no name in RocketMQ is left out.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from millstream.broker.statistics import Statistics
-from millstream.broker.traffic_history import Growth, TrafficHistory
+from millstream.broker.traffic_history import MINUTE_MS, Growth, TrafficHistory
 from millstream.model.clock import Clock
 from millstream.model.topic import MessageType
 
@@ -86,6 +86,11 @@ class Traffic:
     def elapsed_ms(self) -> int:
         """Milliseconds since the broker was made."""
         return self._now_ms() - self._started_ms
+
+    def rate(self, flow: Flow, topic: str = "", group: str = "", span_ms: int = MINUTE_MS) -> float:
+        """Messages a second in the last `span_ms` before the last look; 0 before there was one."""
+        history = self._histories.get((flow, topic, group))
+        return 0.0 if history is None else history.seen(span_ms).messages_per_s
 
     def is_apart(self, flow: Flow, topic: str, group: str) -> bool:
         """Whether there is a counter for this alone, or would be one at its first message."""

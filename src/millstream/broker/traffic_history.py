@@ -67,14 +67,27 @@ class TrafficHistory:
 
         Spans up to a minute are exact to 10 s, up to an hour to 10 minutes, longer ones to an hour.
         """
-        kept = next((looks for span, looks in zip(_SPANS, self._looks, strict=True) if _covers(span, span_ms)), None)
-        looks = self._looks[-1] if kept is None else kept
-        place = 0
-        while place + _WIDTH < len(looks) and looks[place + _WIDTH] <= now_ms - span_ms:
-            place += _WIDTH
-        then_ms, then_messages, then_bytes = looks[place : place + _WIDTH]
+        looks = self._covering(span_ms)
+        then_ms, then_messages, then_bytes = _at(looks, now_ms - span_ms)
         # A counter that sums others falls where one of those is forgotten.
         return Growth(max(messages - then_messages, 0), max(size_bytes - then_bytes, 0), now_ms - then_ms)
+
+    def seen(self, span_ms: int) -> Growth:
+        """The same up to the last look alone, so it does not change between two looks; nothing before the first."""
+        last_ms, messages, size_bytes = self._looks[0][-_WIDTH:]
+        return self.growth(span_ms, last_ms, messages, size_bytes)
+
+    def _covering(self, span_ms: int) -> array[int]:
+        kept = next((looks for span, looks in zip(_SPANS, self._looks, strict=True) if _covers(span, span_ms)), None)
+        return self._looks[-1] if kept is None else kept
+
+
+def _at(looks: array[int], time_ms: int) -> array[int]:
+    """The last look at or before the time, or the first one there is."""
+    place = 0
+    while place + _WIDTH < len(looks) and looks[place + _WIDTH] <= time_ms:
+        place += _WIDTH
+    return looks[place : place + _WIDTH]
 
 
 def _covers(span: _Span, span_ms: int) -> bool:

@@ -7,7 +7,6 @@ from typing import Final
 from millstream.broker.broker import Broker
 from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.broker.traffic import Flow
-from millstream.broker.traffic_history import MINUTE_MS
 from millstream.model.operations import QueuePoint, ResetRequest
 from millstream.protocol.remoting.bodies import TopicList, encode_body
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
@@ -55,7 +54,7 @@ class GroupHandlers:
             listed = broker.positions.topics_of(broker.groups.get(group).name)
         topics = [topic] if topic is not None else listed
         found = [item for name in topics for item in broker.positions.progress(group, name)]
-        rates = (broker.traffic.growth(Flow.GET, name, group, MINUTE_MS).messages_per_s for name in topics)
+        rates = (broker.traffic.rate(Flow.GET, name, group) for name in topics)
         return command.response(body=encode_consume_statistics(broker.name, found, per_second=sum(rates)))
 
     def reset(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:

@@ -8,7 +8,6 @@ from typing import Final
 from millstream.broker.broker import Broker
 from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.broker.traffic import Flow
-from millstream.broker.traffic_history import MINUTE_MS
 from millstream.model.errors import ConsumeRefused, NameRefused
 from millstream.model.operations import QueueProgress
 from millstream.protocol.remoting.bodies import encode_body
@@ -99,7 +98,7 @@ class InspectionHandlers:
                 found = broker.positions.progress(group.name, topic)
                 behind += sum(item.max_offset - item.committed for item in found)
                 in_flight += sum(item.next_offset - item.committed for item in found)
-                rate = broker.traffic.growth(Flow.GET, topic, group.name, MINUTE_MS).messages_per_s
+                rate = broker.traffic.rate(Flow.GET, topic, group.name)
                 told.append((group.name, encode_consume_statistics(broker.name, found, per_second=rate)))
                 size_bytes += len(told[-1][1])
             if size_bytes > MAX_TOLD_BYTES:

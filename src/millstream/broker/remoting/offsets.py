@@ -7,7 +7,6 @@ from typing import Final
 
 from millstream.broker.broker import Broker
 from millstream.broker.traffic import Flow
-from millstream.broker.traffic_history import MINUTE_MS
 from millstream.model.group import FirstPosition
 from millstream.model.operations import QueueRange
 from millstream.model.topic import RETRY_PREFIX
@@ -63,7 +62,7 @@ class OffsetHandlers:
         """All queues as of one moment: stream jobs cut their batches by this answer."""
         topic = text(command.ext, "topic")
         ranges = self._broker.queues.ranges(topic)
-        rate = self._broker.traffic.growth(Flow.PUT, topic, "", MINUTE_MS).messages_per_s
+        rate = self._broker.traffic.rate(Flow.PUT, topic)
         return command.response(body=encode_topic_statistics(topic, self._broker.name, ranges, per_second=rate))
 
     def query_consumer_offset(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:

@@ -51,7 +51,7 @@ class RuntimeHandlers:
             topic = group = ""
         if not self._broker.traffic.is_apart(flow, topic, group):
             raise NameRefused("STATISTIC_UNKNOWN", f"{key[:200]!r} is counted together with others.", remedy="")
-        spans = (self._broker.traffic.growth(flow, topic, group, span) for span in (MINUTE_MS, HOUR_MS, DAY_MS))
+        spans = (self._broker.traffic.growth(flow, topic, group, span_ms) for span_ms in (MINUTE_MS, HOUR_MS, DAY_MS))
         return command.response(body=encode_body(GrowthSums(*(_sum(growth, name) for growth in spans))))
 
 
