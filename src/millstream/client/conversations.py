@@ -76,6 +76,11 @@ class Conversations:
         self._group = group
         self._routes = KnownRoutes()
 
+    @property
+    def nameservers(self) -> tuple[str, ...]:
+        """Their addresses; those that failed last come last."""
+        return tuple(self._nameservers)
+
     # topics and queues
 
     def route(self, topic: str) -> Conversation[TopicRouteData]:

@@ -33,6 +33,7 @@ _CHANGE_TOPICS = (
     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
     RequestCode.DELETE_TOPIC_IN_BROKER,
     RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC,
+    RequestCode.PUT_BROKER_PERMISSION,
 )
 """Requests that are answered when the nameservers know, so that whoever asked finds the topic."""
 
@@ -74,6 +75,8 @@ class BrokerRole:
         # any file is touched. Nobody finds the broker until a nameserver tells of it, which comes last.
         site = self._site
         self.server.tls = site.identity
+        # Those who know the port from an earlier run are to try another broker until this one can answer.
+        self.server.admits = False
         address = Address(site.reachable_host, await self.server.start())
         self._resources.push_async_callback(self.server.close)
         self.broker = await self._open_broker(address)
@@ -83,6 +86,8 @@ class BrokerRole:
         site.open_access_control(self._options.directory)
         self.server.gate = RemotingGate(site.guard, BROKER_NEEDS) if site.guard else None
         self.server.handlers = handlers = broker_handlers(self.broker, site.guard, self.consumers, self.producers)
+        self.server.handlers = handlers = broker_handlers(self.broker, site.guard, self.consumers)
+        self.server.admits = True
         if self._options.nameservers:
             self.registrar = registrar = await self._register(address)
             for code in _CHANGE_TOPICS:

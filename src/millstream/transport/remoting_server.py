@@ -303,6 +303,8 @@ class RemotingServer:
         self, handlers: Mapping[int, Handler], host: str = "127.0.0.1", port: int = 0, *, clock: Clock | None = None
     ) -> None:
         self.handlers = handlers
+        self.admits = True
+        """Whether connections are kept; a server that is not ready cuts them off, so that clients go elsewhere."""
         self.gate: RemotingGate | None = None
         """Asked before any handler; None lets everybody in."""
         self._host = host
@@ -384,6 +386,9 @@ class RemotingServer:
 
     def joined(self, connection: Connection) -> None:
         """A connection says that it is there."""
+        if not self.admits:
+            connection.abort()
+            return
         if len(self._connections) >= MAX_CONNECTIONS:
             _log.warning("Refusing the connection from %s: %d are open.", connection.peer.host, MAX_CONNECTIONS)
             connection.abort()

@@ -18,6 +18,7 @@ from millstream.broker.remoting.proxies import ProxyHandlers
 from millstream.broker.remoting.pulling import PullHandlers
 from millstream.broker.remoting.questions import QuestionHandlers
 from millstream.broker.remoting.replying import ReplyHandlers
+from millstream.broker.remoting.reporting import ReportHandlers
 from millstream.broker.remoting.returning import ReturnHandlers
 from millstream.broker.remoting.searching import SearchHandlers
 from millstream.broker.remoting.sending import SendHandlers
@@ -65,6 +66,7 @@ def broker_handlers(
     questions = QuestionHandlers(broker, consumers)
     consumers.on_leave.append(broker.locks.release)
     proxies = ProxyHandlers(broker)
+    report = ReportHandlers(broker)
     handlers: dict[int, Handler] = {
         **access_handlers(guard),
         **tool_handlers(broker, consumers),
@@ -132,5 +134,7 @@ def broker_handlers(
         RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: questions.status,
         RequestCode.GET_CONSUMER_RUNNING_INFO: questions.running_info,
         RequestCode.CONSUME_MESSAGE_DIRECTLY: questions.consume_directly,
+        RequestCode.GET_BROKER_REPORT: report.report,
+        RequestCode.PUT_BROKER_PERMISSION: report.permission,
     }
     return {**handlers, **static_topic_handlers(broker, handlers)}

@@ -221,6 +221,8 @@ BROKER_NEEDS: Final[dict[int, Needs]] = {
     RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: _status,
     RequestCode.GET_CONSUMER_RUNNING_INFO: _group_field("consumerGroup", *_READ),
     RequestCode.CONSUME_MESSAGE_DIRECTLY: _consume_directly,
+    RequestCode.GET_BROKER_REPORT: everything(ResourceKind.CLUSTER, Action.GET),
+    RequestCode.PUT_BROKER_PERMISSION: everything(ResourceKind.CLUSTER, Action.UPDATE),
 }
 """Request code -> what it needs. The codes about users and policies and those that only proxies ask have no row: they
 are for super users."""

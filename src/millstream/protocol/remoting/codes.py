@@ -130,6 +130,10 @@ class RequestCode(IntEnum):
     """Move one delivery to the group's dead-letter topic and acknowledge it."""
     SYNC_LITE_SUBSCRIPTION = 9143
     LEAVE_LITE_TOPICS = 9144
+    GET_BROKER_REPORT = 9131
+    """Not RocketMQ's, as the next one: what the broker says about itself."""
+    PUT_BROKER_PERMISSION = 9132
+    """Whether it takes new messages."""
 
 
 class ResponseCode(IntEnum):

@@ -1,0 +1,56 @@
+"""What a broker says about itself to whoever administers it: the body of request 9131, which is ours."""
+
+from __future__ import annotations
+
+import msgspec
+
+from millstream.protocol.remoting.bodies import CamelBody
+
+__all__ = ["BrokerReport", "GroupBacklog"]
+
+
+class GroupBacklog(CamelBody):
+    """What one group has still to consume of one topic; both are numbers of messages."""
+
+    group: str
+    topic: str
+    ready: int = 0
+    in_flight: int = 0
+
+
+class BrokerReport(CamelBody):
+    """One look. Times are milliseconds since 1970; what is not known is None."""
+
+    name: str
+    cluster: str
+    address: str
+    version: str
+    now_ms: int
+    is_drained: bool = False
+    topics: int = 0
+    groups: int = 0
+    log_bytes: int = 0
+    disk_bytes: int = 0
+    disk_free_bytes: int = 0
+    is_disk_full: bool = False
+    failure: str | None = None
+    sync_flush: bool = False
+    backlog: list[GroupBacklog] = msgspec.field(default_factory=list)
+    """The largest ones."""
+    waiting_messages: int = 0
+    """Of all groups and topics."""
+    uncounted_pairs: int = 0
+    """Pairs of group and topic that were not looked at, because there are too many."""
+    unread_topics: list[str] = msgspec.field(default_factory=list)
+    """Topics with messages in which no group has a position; the first ones."""
+    delayed_messages: int = 0
+    open_transactions: int = 0
+    readers: dict[str, list[str]] | None = None
+    """Topic -> the groups that have a position in it, where that was asked for."""
+    sync_ms: float | None = None
+    """How long a small write and its sync took, where that was asked for."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits on this broker for a group, a time or a producer's word."""
+        return not (self.waiting_messages or self.uncounted_pairs or self.delayed_messages or self.open_transactions)
