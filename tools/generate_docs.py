@@ -192,8 +192,9 @@ def cli_page() -> str:
     codes = ", ".join(f"{code.value} {code.name.lower().replace('_', ' ')}" for code in ExitCode)
     lines = [
         "# Command line\n",
-        "Every command that talks to a server takes `--nameserver` (default 127.0.0.1:9876 or",
-        "`MILLSTREAM_NAMESERVER`), `-o table|json|plain` and `--timeout` seconds; where access control or TLS is on,",
+        "Every command that talks to a server takes `--nameserver` (or `MILLSTREAM_NAMESERVER`), `--profile` (or",
+        "`MILLSTREAM_PROFILE`), `-o table|json|plain` and `--timeout` seconds; what is named goes before the variable,",
+        "that before the profile, that before the default, 127.0.0.1:9876. Where access control or TLS is on,",
         "`--access-key`, `--secret-key` and `--tls-ca`, or the variables that `--help` names (security.md).",
         "`MILLSTREAM_DEBUG=1` shows stack traces.\n",
         f"Exit codes: {codes}.\n",

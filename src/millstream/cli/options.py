@@ -11,8 +11,10 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from millstream.client.environment import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, TLS_CA_VARIABLE
+from millstream.client.profiles import PROFILE_VARIABLE, Profile, Profiles, profiles_path
+from millstream.model.errors import StartRefused
 
-__all__ = ["DEFAULT_NAMESERVER", "Common", "ExitCode", "OutputFormat"]
+__all__ = ["DEFAULT_NAMESERVER", "Common", "ExitCode", "OutputFormat", "check_nameserver", "load_profiles"]
 
 DEFAULT_NAMESERVER = "127.0.0.1:9876"
 
@@ -34,11 +36,12 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
-def _check_nameserver(_kind: object, value: str) -> None:
+def check_nameserver(_kind: object, value: str | None) -> None:
     """Refuse a text without an address; a mistyped one must not end in an internal error."""
     from millstream.client.conversations import parse_addresses
 
-    parse_addresses(value)
+    if value is not None:
+        parse_addresses(value)
 
 
 @Parameter(name="*")
@@ -46,10 +49,19 @@ def _check_nameserver(_kind: object, value: str) -> None:
 class Common:
     """What every command that talks to a server takes."""
 
-    nameserver: Annotated[
-        str,
-        Parameter(env_var="MILLSTREAM_NAMESERVER", help="Address of the nameserver.", validator=_check_nameserver),
-    ] = DEFAULT_NAMESERVER
+    named_nameserver: Annotated[
+        str | None,
+        Parameter(
+            name="--nameserver",
+            env_var="MILLSTREAM_NAMESERVER",
+            help=f"Address of the nameserver, several separated by ;. Default: the profile's, or {DEFAULT_NAMESERVER}.",
+            validator=check_nameserver,
+        ),
+    ] = None
+    profile: Annotated[
+        str | None,
+        Parameter(env_var=PROFILE_VARIABLE, help="Name of a profile; default: the one of millstream profile use."),
+    ] = None
     output: Annotated[
         OutputFormat | None,
         Parameter(name=["--output", "-o"], help="table, json or plain. Default: table on a terminal, plain in a pipe."),
@@ -83,3 +95,33 @@ class Common:
             os.environ.update({ACCESS_KEY_VARIABLE: self.access_key, SECRET_KEY_VARIABLE: self.secret_key})
         if self.tls_ca:
             os.environ[TLS_CA_VARIABLE] = self.tls_ca
+
+    @property
+    def nameserver(self) -> str:
+        """The nameservers that are asked. The profile's credentials and trust count from here on, where none are named.
+
+        Raises PROFILE_NOT_FOUND.
+        """
+        profile = self.chosen_profile
+        if profile.access_key and profile.secret_key and not os.environ.get(ACCESS_KEY_VARIABLE):
+            os.environ.update({ACCESS_KEY_VARIABLE: profile.access_key, SECRET_KEY_VARIABLE: profile.secret_key})
+        if profile.tls_ca:
+            os.environ.setdefault(TLS_CA_VARIABLE, profile.tls_ca)
+        return self.named_nameserver or profile.nameserver or DEFAULT_NAMESERVER
+
+    @property
+    def chosen_profile(self) -> Profile:
+        """The profile that is named, or the default one, which may say nothing. Raises PROFILE_NOT_FOUND."""
+        return load_profiles().find(self.profile)
+
+
+def load_profiles() -> Profiles:
+    """The user's profiles; none where there is no file. Raises CONFIGURATION_FILE."""
+    path = profiles_path()
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return Profiles()
+    except (OSError, UnicodeDecodeError) as error:
+        raise StartRefused("CONFIGURATION_FILE", f"{path} cannot be read: {error}.", remedy="") from None
+    return Profiles.parse(text, str(path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +15,7 @@ from millstream.protocol.remoting.broker_report import BrokerReport, GroupBacklo
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.consumption import decode_consume_statistics
+from millstream.protocol.remoting.java_properties import decode_java_properties, encode_java_properties
 
 __all__ = ["BrokerLook", "ClusterConversations", "NameserverLook", "Place"]
 
@@ -110,6 +112,18 @@ class ClusterConversations:
         place = yield from self.place(name)
         ext = {"permission": str(int(permission))}
         yield from self._conversations.ask(place.address, RemotingCommand(RequestCode.PUT_BROKER_PERMISSION, ext))
+
+    def settings(self, name: str) -> Conversation[dict[str, str]]:
+        """A broker's settings, by RocketMQ's names. BROKER_NOT_FOUND."""
+        place = yield from self.place(name)
+        answer = yield from self._conversations.ask(place.address, RemotingCommand(RequestCode.GET_BROKER_CONFIG))
+        return decode_java_properties(answer.body)
+
+    def put_settings(self, name: str, settings: Mapping[str, str]) -> Conversation[None]:
+        """Change some of them, all or none, until the broker stops. BROKER_NOT_FOUND, and the broker's refusals."""
+        place = yield from self.place(name)
+        command = RemotingCommand(RequestCode.UPDATE_BROKER_CONFIG, {}, encode_java_properties(settings))
+        yield from self._conversations.ask(place.address, command)
 
     def left_on(self, name: str) -> Conversation[BrokerReport]:
         """The broker's report, and in its backlog also what groups have not begun there that read the topic elsewhere.
