@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from millstream.model.message import Address
     from millstream.server.separate import RoleConfiguration
 
-__all__ = ["broker", "nameserver"]
+__all__ = ["broker", "nameserver", "proxy"]
 
 _T = TypeVar("_T")
 
@@ -83,6 +83,22 @@ def broker(
 
     options = {"name": name, "cluster": cluster, "port": port, "nameservers": _listed(nameservers)}
     return _run(_configured(BrokerConfiguration, given, options), given)
+
+
+def proxy(*, grpc_port: int | None = None, nameservers: str | None = None, given: Given = Given()) -> int:
+    """Run a proxy until Ctrl-C: it serves RocketMQ 5 clients from the brokers that the nameservers name.
+
+    Parameters
+    ----------
+    grpc_port
+        Port for RocketMQ 5 clients; 0 takes a free one.
+    nameservers
+        host:port of each nameserver, separated by ;.
+    """
+    from millstream.server.configuration.roles import ProxyConfiguration
+
+    options = {"grpc_port": grpc_port, "nameservers": _listed(nameservers)}
+    return _run(_configured(ProxyConfiguration, given, options), given)
 
 
 def _listed(addresses: str | None) -> tuple[str, ...] | None:

@@ -1,4 +1,4 @@
-"""`millstream start cluster`: a nameserver and several brokers, each in a process of its own, as one command."""
+"""`millstream start cluster`: a nameserver, brokers and a proxy, each in a process of its own, as one command."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ def cluster(
     advertised_host: str | None = None,
     nameserver_port: _Port = 9876,
     broker_port: _Port = 10911,
+    grpc_port: _Port = 8081,
     sync_flush: bool = False,
     retention_hours: Annotated[int, Parameter(validator=Number(gte=1))] = 72,
     output: Annotated[OutputFormat | None, Parameter(name=["--output", "-o"])] = None,
 ) -> int:
-    """Run a nameserver and several broker processes until Ctrl-C; one that ends is started again.
+    """Run a nameserver, several brokers and a proxy until Ctrl-C; a process that ends is started again.
 
     The queues of a topic are on all brokers, so that one machine's cores share the work.
 
@@ -49,6 +50,8 @@ def cluster(
         Port of the nameserver; 0 takes a free one, as for the other ports.
     broker_port
         Port of the first broker; each further one has the tenth port after it.
+    grpc_port
+        Port of the proxy, for RocketMQ 5 clients.
     sync_flush
         Acknowledge a message only when it is on disk; without it, when it is in the page cache.
     retention_hours
@@ -60,7 +63,7 @@ def cluster(
 
     settings = (f"store.sync_flush={str(sync_flush).lower()}", f"store.retention_hours={retention_hours}")
     options = LocalClusterOptions(
-        directory, brokers, host, advertised_host, nameserver_port, broker_port, settings=settings
+        directory, brokers, host, advertised_host, nameserver_port, broker_port, grpc_port, settings
     )
 
     def announce(addresses: Mapping[str, str]) -> None:

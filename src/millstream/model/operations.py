@@ -110,6 +110,8 @@ class PopRequest:
     attempt_id: str = ""
     client_id: str = ""
     queues: tuple[int, ...] = ()
+    anywhere: bool = False
+    """Where several brokers hold the topic: what another one has will do as well."""
 
 
 @dataclass(slots=True)

@@ -140,6 +140,10 @@ class ClientTable:
             for topic in record.topics:
                 self._producers.setdefault(topic, {})[record.client_id] = None
 
+    def published_topics(self) -> list[str]:
+        """The topics that have producers here."""
+        return list(self._producers)
+
     def producers(self, topic: str) -> list[str]:
         """The ids of the producers that named the topic."""
         return list(self._producers.get(topic, ()))

@@ -270,6 +270,8 @@ class Processor:
             wait_ms=0 if self._ends_waits else wish.wait_ms,
             attempt_id=wish.attempt_id,
             client_id=wish.client_id,
+            # A push consumer asks every broker; any other would wait at one while its messages are at another.
+            anywhere=wish.invisible_ms is not None and wish.queue_id is None,
         )
         popped = await self._pop(wish.broker_name, request)
         if wish.invisible_ms is None:

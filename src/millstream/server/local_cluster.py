@@ -1,4 +1,4 @@
-"""A nameserver and several brokers on one machine, each in a process of its own."""
+"""A nameserver, several brokers and a proxy on one machine, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -45,9 +45,10 @@ class LocalCluster:
         self._clock = clock or SystemClock()
         self.nameserver = self._role("nameserver", "nameserver", [f"port={options.nameserver_port}"])
         self.brokers: list[SupervisedRole] = []
+        self.proxy: SupervisedRole | None = None
 
     async def start(self) -> dict[str, str]:
-        """Start the nameserver, then the brokers; the address of each process by its name.
+        """Start the nameserver, then the brokers and the proxy; the address of each process by its name.
 
         Raises CHILD_PROCESS_FAILED, and leaves nothing running then.
         """
@@ -56,16 +57,22 @@ class LocalCluster:
             where = self.nameserver.addresses["nameserver"]
             self.brokers = [self._broker(number, where) for number in range(self._options.brokers)]
             await asyncio.gather(*(broker.start() for broker in self.brokers))
+            settings = [f"grpc_port={self._options.grpc_port}", f'nameservers=["{where}"]']
+            self.proxy = self._role("proxy", "proxy", settings, port="grpc_port")
+            await self.proxy.start()
         except BaseException:
             await self.close()
             raise
-        return {"nameserver": where, **{broker.name: broker.addresses["broker"] for broker in self.brokers}}
+        found = {"nameserver": where, **{broker.name: broker.addresses["broker"] for broker in self.brokers}}
+        return {**found, "grpc": self.proxy.addresses["grpc"]}
 
     def reload_certificate(self) -> None:
         """Nothing: the processes have certificates of their own."""
 
     async def close(self) -> None:
-        """Stop the brokers, then the nameserver."""
+        """Stop the proxy, then the brokers, then the nameserver."""
+        if self.proxy is not None:
+            await self.proxy.close()
         await asyncio.gather(*(broker.close() for broker in self.brokers))
         await self.nameserver.close()
 
@@ -75,7 +82,7 @@ class LocalCluster:
         settings = [f"port={port}", f"name=broker-{number}", f'nameservers=["{nameserver}"]', *options.settings]
         return self._role("broker", f"broker-{number}", settings)
 
-    def _role(self, role: str, name: str, settings: list[str]) -> SupervisedRole:
+    def _role(self, role: str, name: str, settings: list[str], *, port: str = "port") -> SupervisedRole:
         options = self._options
         folder = options.directory / name
         words = ["--dir", str(folder), "--host", options.host]
@@ -84,4 +91,4 @@ class LocalCluster:
         for setting in settings:
             words += ["--set", setting]
         log = options.directory / f"{name}.log"
-        return SupervisedRole(role, name, words, log, self._clock)
+        return SupervisedRole(role, name, words, log, self._clock, port=port)

@@ -8,6 +8,7 @@ from millstream.model.message import Address
 from millstream.proxy.backend import Backend
 from millstream.proxy.grpc.server import GrpcServer
 from millstream.proxy.processor import Processor
+from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.tracer import Tracer, TraceSink
 from millstream.server.site import Site
 
@@ -26,6 +27,8 @@ class ProxyRole:
         self._resources = AsyncExitStack()
         self.tracer = None if traces is None else Tracer(traces, site.clock)
         self.processor = Processor(backend, clock=site.clock, tracer=self.tracer)
+        if isinstance(backend, RemoteBackend):
+            backend.announce(self.processor.clients.published_topics)
 
     async def start(self) -> Address:
         """Listen and answer; where clients reach it. Raises StartRefused; `close` ends what was opened before."""

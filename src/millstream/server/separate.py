@@ -7,10 +7,11 @@ from pathlib import Path
 
 from millstream.broker.remoting.access import access_handlers
 from millstream.client.conversations import parse_addresses
-from millstream.client.environment import credentials_of_environment
+from millstream.client.environment import credentials_of_environment, tls_of_environment
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.errors import StartRefused
 from millstream.model.message import Address
+from millstream.proxy.remote.backend import RemoteBackend
 from millstream.security.signature import Credentials
 from millstream.security.tls import TlsFiles, TlsMode
 from millstream.server.broker_role import BrokerRole, BrokerRoleOptions
@@ -19,6 +20,7 @@ from millstream.server.configuration.roles import BrokerConfiguration, Nameserve
 from millstream.server.metrics.page import ServerMetrics
 from millstream.server.nameserver_role import NameserverRole
 from millstream.server.pages import open_pages
+from millstream.server.proxy_role import ProxyRole
 from millstream.server.site import Site
 from millstream.store.directory_lock import DirectoryLock
 from millstream.store.files import FileLayer
@@ -83,8 +85,8 @@ class SeparateRole:
                 found["broker"] = await self._open_broker(broker)
             case NameserverConfiguration() as nameserver:
                 found["nameserver"] = await self._open_nameserver(nameserver)
-            case ProxyConfiguration():
-                raise StartRefused("BAD_CONFIGURATION", "A proxy cannot run in a process of its own yet.")
+            case ProxyConfiguration() as proxy:
+                found["grpc"] = await self._open_proxy(proxy)
         self._condition.state = "serving"
         return found
 
@@ -120,6 +122,24 @@ class SeparateRole:
         address = await role.start()
         self._metrics.node_id = f"{address.host}:{address.port}"
         self._metrics.remoting["nameserver"] = role.server
+        return address
+
+    async def _open_proxy(self, told: ProxyConfiguration) -> Address:
+        self._lock_directory()
+        self.site.open_access_control(self.directory)
+        backend = RemoteBackend(
+            ";".join(_addresses(told.nameservers)),
+            credentials=credentials_of_environment(),
+            tls=tls_of_environment(),
+            clock=self.site.clock,
+        )
+        await backend.start()
+        self._resources.push_async_callback(backend.close)
+        role = ProxyRole(self.site, backend, told.grpc_port, traces=backend if told.trace else None)
+        self._resources.push_async_callback(role.close)
+        address = await role.start()
+        self._metrics.node_id = f"{address.host}:{address.port}"
+        self._metrics.processor, self._metrics.tracer = role.processor, role.tracer
         return address
 
     def _lock_directory(self) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from millstream.broker.broker import Broker, BrokerOptions
 from millstream.broker.remoting import broker_handlers
+from millstream.broker.remoting.producers import ProducerRegistry
 from millstream.cluster.nameserver import BrokerRegistration, RouteRegistry
 from millstream.cluster.remoting import nameserver_handlers
 from millstream.model import properties
@@ -42,6 +43,11 @@ class Site:
     nameserver_address: str
     brokers: list[Broker] = field(default_factory=list)
     servers: list[RemotingServer] = field(default_factory=list)
+    producers: list[ProducerRegistry] = field(default_factory=list)
+
+    def create_own(self, topic: TopicConfig) -> None:
+        for broker in self.brokers:
+            broker.topics.ensure_own(topic)
 
     def create(self, topic: TopicConfig) -> None:
         for broker in self.brokers:
@@ -73,6 +79,12 @@ class Ground:
         for broker in self.brokers:
             found += await self.backend.pop(broker.name, request)
         return found
+
+    async def announce(self, *topics: str) -> None:
+        """Producers of these topics are here."""
+        if isinstance(self.backend, RemoteBackend):
+            self.backend.announce(lambda: topics)
+            await self.backend._heartbeats.beat()
 
     async def someone_waits(self) -> None:
         while not any(broker.polls.waiting for broker in self.brokers):  # noqa: ASYNC110 - the broker has no event
@@ -138,7 +150,9 @@ async def _open_broker(site: Site, opened: AsyncExitStack, directory: Path, name
     await broker.start()
     opened.push_async_callback(broker.close)
     opened.push_async_callback(server.close)
-    server.handlers = broker_handlers(broker)
+    producers = ProducerRegistry()
+    site.producers.append(producers)
+    server.handlers = broker_handlers(broker, producers=producers)
     registration = BrokerRegistration(broker.cluster, name, f"127.0.0.1:{port}", tuple(broker.topics.all()))
     site.routes.register(registration, lease_s=math.inf)
     broker.topics.on_change.append(lambda topic, config: site.routes.update_topic(name, topic, config))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from contract_ground import Ground, outgoing, refused
 
+from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.operations import SendReceipt
 from millstream.model.topic import MessageType
 from millstream.model.transaction import Resolution
@@ -45,3 +48,22 @@ async def test_ends_of_what_never_began_are_refused(ledger: Ground) -> None:
     end = ledger.backend.end_transaction
     assert await refused(end("ledger", "nobody", Resolution.COMMIT)) == "TRANSACTION_NOT_FOUND"
     assert await refused(end("missing", "nobody", Resolution.COMMIT)) == "TRANSACTION_NOT_FOUND"
+
+
+async def test_a_silent_producer_is_asked_and_can_still_commit(ledger: Ground) -> None:
+    questions: asyncio.Queue[RecoverOrphanedTransaction] = asyncio.Queue()
+
+    def ask(question: RecoverOrphanedTransaction) -> bool:
+        questions.put_nowait(question)
+        return True
+
+    unwatch = ledger.backend.watch_transactions(ask)
+    await ledger.announce("ledger")
+    receipt = await begun(ledger)
+    ledger.clock.advance_ms(7_000)
+    question = await questions.get()
+    unwatch()
+    assert (question.transaction_id, question.message.message_id) == (receipt.message_id, receipt.message_id)
+    assert (question.message.topic, question.message.body) == ("ledger", b"x")
+    await ledger.backend.end_transaction("ledger", question.transaction_id, Resolution.COMMIT)
+    assert len(await ledger.pop("ledger")) == 1

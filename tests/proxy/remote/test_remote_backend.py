@@ -12,9 +12,13 @@ from contract_ground import Ground, Site, outgoing, refused, running_site
 from millstream.broker.remoting import broker_handlers
 from millstream.model.clock import ManualClock
 from millstream.model.errors import ConnectionFailed
+from millstream.model.filter import parse_tag_filter
 from millstream.model.lite import LiteAction, LiteStart, LiteStartKind, LiteSync
+from millstream.model.message import OutgoingMessage
 from millstream.model.operations import AckRequest, PopRequest, PullRequest, QueuePoint
 from millstream.model.topic import MessageType, Permission, TopicConfig
+from millstream.model.transaction import Resolution
+from millstream.protocol.trace import TRACE_TOPIC
 from millstream.proxy.remote import lanes
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.remote.placement import AVOID_S
@@ -218,3 +222,56 @@ async def test_a_header_that_no_broker_would_read_fails_alone(ground: Ground) ->
     request = PopRequest("g", "orders", 30_000, attempt_id="\x01" * 20_000)
     assert await refused(ground.backend.pop("broker-a", request)) == "REQUEST_TOO_LARGE"
     await ground.send("orders", b"x")
+
+
+async def test_a_transaction_is_ended_by_another_proxy_than_the_one_that_began_it(ground: Ground, site: Site) -> None:
+    site.create(TopicConfig("ledger", MessageType.TRANSACTION, read_queues=1, write_queues=1))
+    other = RemoteBackend(site.nameserver_address, clock=ground.clock)
+    for _ in range(4):
+        half = outgoing("ledger", b"x", MessageType.TRANSACTION, TRAN_MSG="true", PGROUP="ledger")
+        (receipt,) = await ground.backend.send([half])
+        await other.end_transaction("ledger", receipt.message_id, Resolution.COMMIT)
+    await other.close()
+    assert held(site, "ledger") == [2, 2]
+
+
+async def test_a_producer_that_is_new_here_is_told_to_each_broker_and_forgotten_when_it_goes(
+    ground: Ground, site: Site
+) -> None:
+    topics = ["orders"]
+    ground.backend.announce(lambda: topics)
+    beats = ground.backend._heartbeats
+    await beats.beat()
+    assert [len(registry.connections("orders")) for registry in site.producers] == [1, 1]
+    topics.clear()
+    topics.append("others")
+    site.create(TopicConfig("others"))
+    await beats.beat()
+    assert [len(registry.connections("orders")) for registry in site.producers] == [0, 0]
+    assert [len(registry.connections("others")) for registry in site.producers] == [1, 1]
+
+
+async def test_traces_are_stored_by_a_broker(ground: Ground, site: Site) -> None:
+    site.create_own(TopicConfig(TRACE_TOPIC, read_queues=1, write_queues=1))
+    await ground.backend.store_traces([OutgoingMessage(TRACE_TOPIC, b"trace", {"KEYS": "a"}, queue_id=0)])
+    assert sum(held(site, TRACE_TOPIC)) == 1
+
+
+async def test_who_takes_from_anywhere_waits_at_no_single_broker(ground: Ground, site: Site) -> None:
+    request = PopRequest("g", "orders", 30_000, wait_ms=20_000, anywhere=True)
+    for _ in range(3):
+        waiting = asyncio.create_task(ground.backend.pop("broker-a", request))
+        await ground.someone_waits()
+        await ground.send("orders", b"x")
+        (popped,) = await waiting
+        assert popped.delivery_attempt == 1
+    await site.servers[1].close()
+    await ground.send("orders", b"y")
+    (popped,) = await ground.backend.pop("broker-b", request)
+    assert popped.message.body == b"y"
+
+
+async def test_what_a_group_does_not_want_does_not_wake_it_again_and_again(ground: Ground) -> None:
+    request = PopRequest("g", "orders", 30_000, wait_ms=300, filter=parse_tag_filter("b"), anywhere=True)
+    await ground.send("orders", b"x", TAGS="a")
+    assert await ground.backend.pop("broker-a", request) == []

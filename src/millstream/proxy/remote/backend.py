@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from millstream.client import requests
@@ -48,6 +48,7 @@ from millstream.protocol.remoting.popping import (
 )
 from millstream.protocol.remoting.settings import decode_group
 from millstream.proxy.backend import TopicRoute
+from millstream.proxy.remote.heartbeats import Heartbeats
 from millstream.proxy.remote.lanes import Lanes, checked
 from millstream.proxy.remote.popper import Popper
 from millstream.proxy.remote.routes import REFRESH_INTERVAL_S, Routes
@@ -55,9 +56,12 @@ from millstream.proxy.remote.sender import Sender
 from millstream.proxy.remote.transactions import Transactions
 from millstream.security.signature import Credentials
 
-__all__ = ["GROUP_LIFETIME_S", "MAX_GROUPS", "RemoteBackend"]
+__all__ = ["BEAT_INTERVAL_S", "GROUP_LIFETIME_S", "MAX_GROUPS", "RemoteBackend"]
 
 _log = logging.getLogger(__name__)
+
+BEAT_INTERVAL_S: Final = 5.0
+"""Seconds after which brokers hear at the latest of a producer that is new here."""
 
 GROUP_LIFETIME_S: Final = 10.0
 """Seconds for which a group's settings are believed; brokers decide by those that they have."""
@@ -91,20 +95,28 @@ class RemoteBackend:
         self._popper = Popper(self._lanes, self._routes, self._clock)
         self._groups: dict[str, tuple[float, GroupConfig]] = {}
         self._lite_clients: dict[str, None] = {}
-        self._refreshing: asyncio.Task[None] | None = None
+        self._heartbeats = Heartbeats(self._lanes, self._routes, self._clock)
+        self._upkeep: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Begin to refresh routes. Does not wait for nameservers or brokers: they may come later."""
-        self._refreshing = asyncio.create_task(self._refresh_forever(), name="proxy-routes")
+        """Begin to refresh routes and to send heartbeats. Does not wait for nameservers or brokers to be there."""
+        self._upkeep = [
+            asyncio.create_task(_repeat(self._routes.refresh_all, REFRESH_INTERVAL_S), name="proxy-routes"),
+            asyncio.create_task(_repeat(self._heartbeats.beat, BEAT_INTERVAL_S), name="proxy-heartbeats"),
+        ]
 
     async def close(self) -> None:
-        """End the refreshing, give back what is on its way to nobody, and close the connections."""
-        if self._refreshing is not None:
-            self._refreshing.cancel()
-            await asyncio.gather(self._refreshing, return_exceptions=True)
-            self._refreshing = None
+        """End the upkeep, give back what is on its way to nobody, and close the connections."""
+        for task in self._upkeep:
+            task.cancel()
+        await asyncio.gather(*self._upkeep, return_exceptions=True)
+        self._upkeep.clear()
         await self._popper.close()
         await self._lanes.close()
+
+    def announce(self, producers: Callable[[], Iterable[str]]) -> None:
+        """Have brokers told that producers of these topics are here to be asked about their transactions."""
+        self._heartbeats.producers = producers
 
     async def route(self, topic: str) -> TopicRoute:
         """See `Backend`."""
@@ -133,6 +145,11 @@ class RemoteBackend:
         receipts = await self._sender.send(messages)
         self._transactions.sent(messages, receipts)
         return receipts
+
+    async def store_traces(self, messages: Sequence[OutgoingMessage]) -> None:
+        """See `TraceSink`."""
+        for message in messages:
+            await self._sender.send([message])
 
     async def recall(self, broker_name: str, topic: str, message_id: str) -> None:
         """See `Backend`."""
@@ -310,13 +327,14 @@ class RemoteBackend:
             found.append((address, answer))
         return found
 
-    async def _refresh_forever(self) -> None:
-        while True:
-            await asyncio.sleep(REFRESH_INTERVAL_S)
-            try:
-                await self._routes.refresh_all()
-            except Exception:  # noqa: BLE001 - a task of the proxy's whole life must outlive one bad turn
-                _log.exception("routes could not be refreshed; the next turn follows")
+
+async def _repeat(act: Callable[[], Awaitable[None]], interval_s: float) -> None:
+    while True:
+        await asyncio.sleep(interval_s)
+        try:
+            await act()
+        except Exception:  # noqa: BLE001 - a task of the proxy's whole life must outlive one bad turn
+            _log.exception("the proxy's upkeep failed; the next turn follows")
 
 
 def _offset_fields(broker_name: str, group: str, topic: str, queue_id: int) -> dict[str, str]:

@@ -4,22 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Final
 
 from millstream.model.clock import Clock
-from millstream.model.errors import MillstreamError
+from millstream.model.errors import ConnectionFailed, MillstreamError, StoreError
 from millstream.model.operations import ChangeInvisibleRequest, PoppedMessage, PopRequest
+from millstream.model.topic import MessageType
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.popped import decode_popped
-from millstream.protocol.remoting.popping import PopCall, encode_change, encode_pop
+from millstream.protocol.remoting.popping import (
+    Notification,
+    PopCall,
+    decode_notification_answer,
+    encode_change,
+    encode_notification,
+    encode_pop,
+)
+from millstream.proxy.remote.known_route import KnownRoute
 from millstream.proxy.remote.lanes import Lanes, checked
 from millstream.proxy.remote.routes import Routes
 
 __all__ = ["Popper"]
 
 _log = logging.getLogger(__name__)
+
+NOTICE_S: Final = 5.0
+"""Seconds for which brokers are asked to say when they have something; one that came back is asked after that."""
+
+_LEAST_PAUSE_S: Final = 0.005
 
 
 @dataclass(slots=True)
@@ -38,7 +54,58 @@ class Popper:
         if not broker_name:
             self._turn += 1
             broker_name = list(known.addresses)[self._turn % len(known.addresses)]
-        address = known.address(broker_name)
+        known.address(broker_name)
+        is_lite = known.route.message_type is MessageType.LITE
+        if request.anywhere and len(known.addresses) > 1 and not is_lite:
+            return await self._pop_anywhere(known, broker_name, request)
+        return await self._pop_at(known.address(broker_name), broker_name, request)
+
+    async def _pop_anywhere(self, known: KnownRoute, first: str, request: PopRequest) -> list[PoppedMessage]:
+        """Messages of the first broker that has some; all are waited for, without taking, where none has."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + request.wait_ms / 1000
+        names = [first, *(name for name in known.addresses if name != first)]
+        while True:
+            failures: list[MillstreamError] = []
+            for name in names:
+                try:
+                    popped = await self._pop_at(known.addresses[name], name, replace(request, wait_ms=0))
+                except (ConnectionFailed, StoreError) as error:
+                    failures.append(error)
+                    continue
+                if popped:
+                    return popped
+            if len(failures) == len(names):
+                raise failures[0]
+            left_s = deadline_s - loop.time()
+            if left_s <= 0:
+                return []
+            await self._wait_anywhere(known, request, min(left_s, NOTICE_S))
+
+    async def _wait_anywhere(self, known: KnownRoute, request: PopRequest, left_s: float) -> None:
+        """Return when one of the brokers has something for the group, or the time is over."""
+        began_s = asyncio.get_running_loop().time()
+        wait_ms = max(int(left_s * 1000), 1)
+        asked: list[asyncio.Future[RemotingCommand]] = []
+        for name, address in known.addresses.items():
+            question = Notification(request.group, request.topic, request.queue_id, wait_ms, self.clock.now_ms())
+            command = RemotingCommand(RequestCode.NOTIFICATION, encode_notification(question, name))
+            with suppress(MillstreamError):
+                asked.append(await self.lanes.submit(address, command, wait_ms))
+        waiting = set(asked)
+        try:
+            while waiting:
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                if any(one.exception() is None and _has_messages(one.result()) for one in done):
+                    break
+        finally:
+            for one in asked:
+                one.cancel()
+        # A broker whose news is of what this group does not want, or that is gone, must not be asked in a circle.
+        if asyncio.get_running_loop().time() - began_s < _LEAST_PAUSE_S:
+            await asyncio.sleep(_LEAST_PAUSE_S)
+
+    async def _pop_at(self, address: str, broker_name: str, request: PopRequest) -> list[PoppedMessage]:
         call = PopCall(request, self.clock.now_ms(), from_last=False)
         command = RemotingCommand(RequestCode.POP_MESSAGE, encode_pop(call, broker_name))
         try:
@@ -87,6 +154,10 @@ class Popper:
             except MillstreamError as error:
                 # Nothing is lost: the message becomes visible when its invisible time ends.
                 _log.info("a delivery of %s to %s was not given back: %s", request.topic, request.group, error)
+
+
+def _has_messages(answer: RemotingCommand) -> bool:
+    return answer.code == ResponseCode.SUCCESS and decode_notification_answer(answer.ext)[0]
 
 
 def _messages(answer: RemotingCommand, address: str, broker_name: str) -> list[PoppedMessage]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from millstream.model import properties as names
@@ -15,6 +16,7 @@ from millstream.model.transaction import Resolution
 from millstream.protocol.record import decode_record
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.transactions import TransactionEnd, encode_end
 from millstream.proxy.remote.known_route import KnownRoute
 
 __all__ = ["MAX_PLACES", "Transactions"]
@@ -29,12 +31,21 @@ AskAll = Callable[[Iterable[str], Callable[[], RemotingCommand]], Awaitable[Answ
 """Asks several brokers: what each answers, or why it does not."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a half message lies, and the producer group that it is of. `offsets` are in its queue and in the log."""
+
+    broker_name: str
+    group: str
+    offsets: tuple[int, int] | None
+
+
 class Transactions:
     """The transactions of one proxy's clients. Each of `watchers` may pass a question on, and says whether it did."""
 
     def __init__(self, ask_all: AskAll) -> None:
         self._ask_all = ask_all
-        self._places: dict[str, str] = {}
+        self._places: dict[str, _Place] = {}
         self.watchers: list[Callable[[RecoverOrphanedTransaction], bool]] = []
 
     def sent(self, messages: Sequence[OutgoingMessage], receipts: Sequence[SendReceipt]) -> None:
@@ -43,17 +54,24 @@ class Transactions:
             if message.properties.get(names.TRANSACTION) == "true":
                 if len(self._places) >= MAX_PLACES:
                     del self._places[next(iter(self._places))]
-                self._places[receipt.message_id] = receipt.broker_name
+                group = message.properties.get(names.PRODUCER_GROUP, message.topic)
+                offsets = receipt.queue_offset, receipt.log_offset
+                self._places[receipt.message_id] = _Place(receipt.broker_name, group, offsets)
 
     async def end(self, known: KnownRoute, topic: str, transaction_id: str, resolution: Resolution) -> None:
         """End a transaction at the broker that holds it. TRANSACTION_NOT_FOUND, TRANSACTION_ENDED.
 
         Where that is not known, all brokers of the topic are asked; one that does not answer may be the one.
         """
-        ext = {"topic": topic, "transactionId": transaction_id, "resolution": resolution.value}
-        place = known.addresses.get(self._places.get(transaction_id, ""))
-        addresses = [place] if place is not None else list(known.addresses.values())
-        answers = await self._ask_all(addresses, lambda: RemotingCommand(RequestCode.END_TRANSACTION_BY_ID, dict(ext)))
+        place = self._places.get(transaction_id)
+        address = None if place is None else known.addresses.get(place.broker_name)
+        if place is None or address is None:
+            place, addresses = _Place("", topic, None), [*known.addresses.values()]
+        else:
+            addresses = [address]
+        end = TransactionEnd(resolution, place.group, place.offsets, topic, transaction_id)
+        ext = encode_end(end, place.broker_name)
+        answers = await self._ask_all(addresses, lambda: RemotingCommand(RequestCode.END_TRANSACTION, dict(ext)))
         errors = [answer for _, answer in answers if isinstance(answer, MillstreamError)]
         if len(errors) < len(answers):
             if resolution is not Resolution.UNKNOWN:
