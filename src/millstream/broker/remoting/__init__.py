@@ -123,7 +123,6 @@ def broker_handlers(
         RequestCode.END_TRANSACTION: transactions.end,
         RequestCode.SEND_REPLY_MESSAGE: reply.reply,
         RequestCode.SEND_REPLY_MESSAGE_V2: reply.reply_v2,
-        RequestCode.END_TRANSACTION_BY_ID: proxies.end_transaction,
         RequestCode.BURY_DELIVERY: proxies.bury,
         RequestCode.SYNC_LITE_SUBSCRIPTION: proxies.sync_lite,
         RequestCode.LEAVE_LITE_TOPICS: proxies.leave_lite,

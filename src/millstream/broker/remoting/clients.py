@@ -115,6 +115,15 @@ class ConsumerRegistry:
             for language, version in (member.origin,)
         ]
 
+    def on_connection(self, group: str, connection: Connection) -> dict[str, ConsumerData]:
+        """What the group's members on a connection said of themselves, by client id."""
+        members = self._members.of(group).items()
+        return {name: one.data for name, one in members if one.connection is connection and one.data is not None}
+
+    def tell_all(self, group: str) -> None:
+        """Have all members of the group share its queues anew."""
+        self._tell_others(group, "")
+
     def subscription(self, group: str, topic: str) -> SubscriptionData | None:
         """What the group wants of the topic; the latest version where its members differ."""
         members = self._members.of(group).values()

@@ -49,6 +49,7 @@ from millstream.protocol.remoting.popping import (
 from millstream.protocol.remoting.settings import decode_group
 from millstream.proxy.backend import TopicRoute
 from millstream.proxy.remote.heartbeats import Heartbeats
+from millstream.proxy.remote.known_route import KnownRoute
 from millstream.proxy.remote.lanes import Lanes, checked
 from millstream.proxy.remote.popper import Popper
 from millstream.proxy.remote.routes import REFRESH_INTERVAL_S, Routes
@@ -114,9 +115,13 @@ class RemoteBackend:
         await self._popper.close()
         await self._lanes.close()
 
-    def announce(self, producers: Callable[[], Iterable[str]]) -> None:
-        """Have brokers told that producers of these topics are here to be asked about their transactions."""
+    def announce(
+        self, producers: Callable[[], Iterable[str]], groups: Callable[[], Iterable[str]] | None = None
+    ) -> None:
+        """Have brokers told that producers are here to be asked about their transactions: of topics, and of groups."""
         self._heartbeats.producers = producers
+        if groups is not None:
+            self._heartbeats.groups = groups
 
     async def route(self, topic: str) -> TopicRoute:
         """See `Backend`."""
@@ -259,7 +264,7 @@ class RemoteBackend:
             return
         del self._lite_clients[client_id]
         ext = {"clientId": client_id}
-        masters = await self._routes.masters()
+        masters = (await self._routes.masters()).values()
         for address, answer in await self._ask_all(
             masters, lambda: RemotingCommand(RequestCode.LEAVE_LITE_TOPICS, dict(ext))
         ):
@@ -270,6 +275,28 @@ class RemoteBackend:
         """See `Backend`."""
         address = await self._holder(request.topic, request.handle)
         await self._lanes.demand(address, RemotingCommand(RequestCode.BURY_DELIVERY, encode_ack(request)))
+
+    async def known_route(self, topic: str) -> KnownRoute:
+        """The topic's route with the places of its brokers; TOPIC_NOT_FOUND."""
+        return await self._routes.get(topic)
+
+    async def broker_names(self) -> list[str]:
+        """The names of all masters, sorted."""
+        return list(await self._routes.masters())
+
+    async def forward(
+        self, topic: str, broker_name: str, command: RemotingCommand, wait_ms: int = 0
+    ) -> RemotingCommand:
+        """What the topic's broker of that name (blank: the only one) answers to a request, whatever its code.
+
+        The request gets an opaque of the proxy's own. Raises TOPIC_NOT_FOUND, QUEUE_NOT_FOUND, Unreachable, TimedOut.
+        """
+        known = await self._routes.get(topic)
+        try:
+            return await (await self._lanes.submit(known.address(broker_name), command, wait_ms))
+        except ConnectionFailed as error:
+            self._routes.doubt(topic, error)
+            raise
 
     # inside
 
@@ -303,7 +330,7 @@ class RemoteBackend:
     async def _ask_group(self, name: str) -> GroupConfig:
         """The group as the first master that has it or makes it tells it."""
         failure: MillstreamError | None = None
-        for address in await self._routes.masters():
+        for address in (await self._routes.masters()).values():
             ext = {"group": name, "create": "true"}
             command = RemotingCommand(RequestCode.GET_SUBSCRIPTION_GROUP_CONFIG, ext)
             try:

@@ -41,7 +41,10 @@ class _Told:
 
 
 class Heartbeats:
-    """`beat` is called every few seconds. `producers` gives the topics that have producers here."""
+    """`beat` is called every few seconds.
+
+    `producers` gives the topics that have producers here, `groups` the groups of producers that have some.
+    """
 
     def __init__(self, lanes: Lanes, routes: Routes, clock: Clock) -> None:
         self._lanes = lanes
@@ -49,7 +52,8 @@ class Heartbeats:
         self._clock = clock
         self._told: dict[str, _Told] = {}
         self.client_id = f"proxy@{socket.gethostname()}@{os.getpid()}@{uuid4().hex[:8]}"
-        self.producers: Callable[[], Iterable[str]] = lambda: ()
+        self.producers: Callable[[], Iterable[str]] = tuple
+        self.groups: Callable[[], Iterable[str]] = tuple
 
     async def beat(self) -> None:
         """Say what is new to each broker that holds such a topic, and all of it every `HEARTBEAT_INTERVAL_S`."""
@@ -61,6 +65,10 @@ class Heartbeats:
                 continue
             for address in known.addresses.values():
                 wanted.setdefault(address, set()).add(topic)
+        everywhere = set(self.groups())
+        if everywhere:
+            for address in (await self._routes.masters()).values():
+                wanted.setdefault(address, set()).update(everywhere)
         for address, groups in wanted.items():
             try:
                 await self._tell(address, groups)

@@ -18,11 +18,15 @@ MASTER_ID = 0
 
 @dataclass(frozen=True, slots=True)
 class KnownRoute:
-    """A route, and the addresses (`host:port`) of its masters by name. `writable` are queues to choose from."""
+    """A route, and the addresses (`host:port`) of its masters by name. `writable` are queues to choose from.
+
+    `data` is what the nameserver told.
+    """
 
     route: TopicRoute
     addresses: dict[str, str]
     writable: tuple[RouteQueue, ...]
+    data: TopicRouteData
 
     def address(self, broker_name: str) -> str:
         """Where the broker is; blank for the only one. QUEUE_NOT_FOUND where it has nothing of the topic."""
@@ -56,7 +60,7 @@ def known_route(topic: str, data: TopicRouteData, message_type: MessageType) -> 
         raise NameRefused("TOPIC_NOT_FOUND", f"The topic {topic[:200]!r} has no queue on any master.")
     addresses = {name: masters[name] for name in dict.fromkeys(queue.broker_name for queue in queues)}
     writable = tuple(queue for queue in queues if queue.permission & Permission.WRITE)
-    return KnownRoute(TopicRoute(topic, message_type, queues), addresses, writable)
+    return KnownRoute(TopicRoute(topic, message_type, queues), addresses, writable, data)
 
 
 def _queues(data: QueueData) -> Iterable[RouteQueue]:

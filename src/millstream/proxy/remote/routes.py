@@ -104,8 +104,8 @@ class Routes:
         """Where the broker is, as far as any route has told."""
         return self._addresses.get(broker_name)
 
-    async def masters(self) -> list[str]:
-        """The addresses of all masters of the cluster, sorted by name; the known ones where no nameserver answers."""
+    async def masters(self) -> dict[str, str]:
+        """The addresses of all masters of the cluster by name; the known ones where no nameserver answers."""
         try:
             answer = await self._ask_nameserver(RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO))
         except ConnectionFailed:
@@ -115,7 +115,7 @@ class Routes:
             for broker in decode_body(ClusterInfo, answer.body).broker_addr_table.values():
                 if MASTER_ID in broker.broker_addrs:
                     self._addresses[broker.broker_name] = broker.broker_addrs[MASTER_ID]
-        return [self._addresses[name] for name in sorted(self._addresses)]
+        return {name: self._addresses[name] for name in sorted(self._addresses)}
 
     async def _learn(self, topic: str) -> KnownRoute:
         command = RemotingCommand(RequestCode.GET_ROUTE_BY_TOPIC, {"topic": topic, "acceptStandardJsonOnly": "true"})

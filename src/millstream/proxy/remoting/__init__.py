@@ -1,0 +1,97 @@
+"""The remoting port of a proxy: what clients of RocketMQ 4 and 5 ask of brokers and nameservers, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from functools import partial
+
+from millstream.broker.remoting.sending import REGION
+from millstream.model.clock import Clock
+from millstream.model.message import Address
+from millstream.protocol.remoting.bodies import decode_body
+from millstream.protocol.remoting.codes import RequestCode
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.queue_set import LockBody
+from millstream.proxy.processor import Processor
+from millstream.proxy.remote.backend import RemoteBackend
+from millstream.proxy.remoting.clients import ClientHandlers
+from millstream.proxy.remoting.consumption import ConsumptionHandlers
+from millstream.proxy.remoting.forwarding import Forwarding
+from millstream.proxy.remoting.routes import RouteHandlers
+from millstream.transport.remoting_server import Connection, Handler
+
+__all__ = ["RemotingFront"]
+
+
+class RemotingFront:
+    """The remoting side of one proxy: one for all of its ports, so that their clients know of each other."""
+
+    def __init__(self, processor: Processor, backend: RemoteBackend, clock: Clock) -> None:
+        self._processor = processor
+        self._backend = backend
+        self.clients = ClientHandlers(processor, clock)
+        self._forwarding = Forwarding(backend)
+        self._consumption = ConsumptionHandlers(processor, backend, self.clients, self._forwarding)
+        self._unwatch = backend.watch_transactions(self.clients.ask)
+        backend.announce(processor.clients.published_topics, self.clients.producer_groups)
+
+    async def close(self) -> None:
+        """Wait for what is on its way back to the brokers; the ports are closed by their owner, before."""
+        self._unwatch()
+        await self._consumption.close()
+
+    def handlers(self, announced: Address) -> dict[int, Handler]:
+        """The handlers of a port whose clients are told that all brokers are at `announced`."""
+        clients, consumption, forwarding = self.clients, self._consumption, self._forwarding
+        plain: dict[int, Handler] = {
+            RequestCode.GET_ROUTE_BY_TOPIC: RouteHandlers(self._backend, announced).route,
+            RequestCode.SEND_MESSAGE: forwarding.send,
+            RequestCode.SEND_MESSAGE_V2: forwarding.send,
+            RequestCode.SEND_BATCH_MESSAGE: forwarding.send,
+            RequestCode.RECALL_MESSAGE: forwarding.recall,
+            RequestCode.END_TRANSACTION: forwarding.of_topic,
+            RequestCode.QUERY_CONSUMER_OFFSET: forwarding.of_topic,
+            RequestCode.GET_MAX_OFFSET: forwarding.of_topic,
+            RequestCode.GET_MIN_OFFSET: forwarding.of_topic,
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: forwarding.of_topic,
+            RequestCode.POP_MESSAGE: forwarding.pop,
+            RequestCode.ACK_MESSAGE: forwarding.delivery,
+            RequestCode.CHANGE_MESSAGE_INVISIBLE_TIME: forwarding.delivery,
+            RequestCode.LOCK_BATCH_MQ: self._lock,
+            RequestCode.UNLOCK_BATCH_MQ: forwarding.lock,
+            RequestCode.PULL_MESSAGE: consumption.pull,
+            RequestCode.LITE_PULL_MESSAGE: consumption.pull,
+            RequestCode.UPDATE_CONSUMER_OFFSET: consumption.commit,
+            RequestCode.CONSUMER_SEND_MSG_BACK: consumption.send_back,
+            RequestCode.HEART_BEAT: clients.heartbeat,
+            RequestCode.UNREGISTER_CLIENT: clients.unregister,
+            RequestCode.CHECK_CLIENT_CONFIG: clients.check,
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP: clients.consumer_list,
+            RequestCode.GET_CONSUMER_CONNECTION_LIST: clients.members,
+        }
+        return {code: partial(_marked, handler) for code, handler in plain.items()}
+
+    async def _lock(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        self.clients.keeps_order(decode_body(LockBody, command.body).consumer_group)
+        return await self._forwarding.lock(command, connection)
+
+
+def _marked(
+    handler: Handler, command: RemotingCommand, connection: Connection
+) -> Awaitable[RemotingCommand | None] | RemotingCommand | None:
+    """The handler's answer with the two fields that proxies add to all of theirs."""
+    answer = handler(command, connection)
+    if answer is None or isinstance(answer, RemotingCommand):
+        return _mark(answer)
+
+    async def later() -> RemotingCommand | None:
+        return _mark(await answer)
+
+    return later()
+
+
+def _mark(answer: RemotingCommand | None) -> RemotingCommand | None:
+    if answer is not None:
+        answer.ext.setdefault("MSG_REGION", REGION)
+        answer.ext.setdefault("TRACE_ON", "true")
+    return answer

@@ -1,0 +1,294 @@
+"""Push consumers of the remoting protocol, served by pops: a pull takes deliveries, a commit acknowledges what lies
+behind it, and a message that is sent back becomes visible again after its delay.
+
+The proxy keeps the deliveries out of sight while their client lives; when its connection ends, others get them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from millstream.broker.delay import LEVELS_S
+from millstream.broker.topics import RETRY_PREFIX
+from millstream.model.errors import MillstreamError
+from millstream.model.filter import MessageFilter
+from millstream.model.filter_expression import parse_filter
+from millstream.model.operations import PoppedMessage
+from millstream.protocol.batches import record_of
+from millstream.protocol.remoting.codes import ResponseCode
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.fields import integer, optional_integer, text
+from millstream.proxy.processor import Processor
+from millstream.proxy.remote.backend import RemoteBackend
+from millstream.proxy.remoting.clients import ClientHandlers
+from millstream.proxy.remoting.forwarding import Forwarding
+from millstream.proxy.remoting.held_queue import Held, HeldQueue
+from millstream.proxy.wish import MAX_RECEIVE_MESSAGES, Receive
+from millstream.transport.remoting_server import Connection
+
+__all__ = ["MAX_HELD", "MAX_SUSPEND_MS", "ConsumptionHandlers"]
+
+_log = logging.getLogger(__name__)
+
+MAX_HELD: Final = 4096
+"""Deliveries of one queue that a client may hold; at the limit it gets nothing new of it. RocketMQ's clients stop
+by themselves at 1,000."""
+
+MAX_SUSPEND_MS: Final = 60_000
+"""Milliseconds that a pull waits at most."""
+
+_FULL_PAUSE_S: Final = 1.0
+_ACKS_AT_ONCE: Final = 64
+_COMMIT_OFFSET, _SUSPEND, _SUBSCRIPTION = 1, 2, 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A queue as a member of a group reads it."""
+
+    group: str
+    broker_name: str
+    topic: str
+    queue_id: int
+
+
+@dataclass(slots=True)
+class _Reading:
+    held: HeldQueue = field(default_factory=HeldQueue)
+    has_begun: bool = False
+    under_way: asyncio.Task[list[PoppedMessage]] | None = None
+
+
+@dataclass(slots=True)
+class _Client:
+    """What the clients on one connection read. Their deliveries are kept under a name that is the connection's."""
+
+    name: str
+    readings: dict[_Place, _Reading] = field(default_factory=dict)
+
+
+class ConsumptionHandlers:
+    """Codes 11, 361, 15 and 36."""
+
+    def __init__(
+        self, processor: Processor, backend: RemoteBackend, clients: ClientHandlers, forwarding: Forwarding
+    ) -> None:
+        self._processor = processor
+        self._backend = backend
+        self._clients = clients
+        self._forwarding = forwarding
+        self._readers: dict[Connection, _Client] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def pull(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """Messages as the broker's own answer to a pull would hold them."""
+        ext = command.ext
+        group, topic, flags = text(ext, "consumerGroup"), text(ext, "topic"), integer(ext, "sysFlag")
+        if not self._clients.is_served_by_pops(group, connection):
+            self._carry_subscription(command, group, topic)
+            return await self._forwarding.pull(command, connection)
+        wait_ms = min(optional_integer(ext, "suspendTimeoutMillis", 0), MAX_SUSPEND_MS) if flags & _SUSPEND else 0
+        offset = integer(ext, "queueOffset")
+        if topic.startswith(RETRY_PREFIX):
+            # What is to be consumed again comes from the group's topics, and what waits here comes with them.
+            await asyncio.sleep(wait_ms / 1000)
+            return _pulled(command, offset)
+        wanted = self._filter(command, group, topic)
+        if wanted is None:
+            remark = f"Group {group} has no subscription to topic {topic}."
+            return command.response(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark=remark)
+        place = _Place(group, await self._broker_name(ext, topic), topic, integer(ext, "queueId"))
+        client, reading = self._reading(connection, place)
+        if flags & _COMMIT_OFFSET:
+            await self._commit(place, reading, optional_integer(ext, "commitOffset", -1))
+        await self._begin(client, place, reading, offset)
+        if len(reading.held) >= MAX_HELD:
+            await asyncio.sleep(min(wait_ms / 1000, _FULL_PAUSE_S))
+            return _pulled(command, offset)
+        wish = Receive(
+            client_id=client.name,
+            group=group,
+            topic=topic,
+            broker_name=place.broker_name,
+            invisible_ms=None,
+            queue_id=place.queue_id,
+            max_messages=min(integer(ext, "maxMsgNums"), MAX_RECEIVE_MESSAGES),
+            filter=wanted,
+            wait_ms=wait_ms,
+        )
+        self._processor.seen(client.name)
+        reading.under_way = asyncio.create_task(self._processor.receive(wish))
+        try:
+            popped = await reading.under_way
+        finally:
+            reading.under_way = None
+        if not connection.is_open:
+            self._processor.give_back(wish, popped)
+        return self._answer(command, reading, offset, popped)
+
+    async def commit(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """Acknowledge what the client has consumed."""
+        ext = command.ext
+        group, topic = text(ext, "consumerGroup"), text(ext, "topic")
+        if not self._clients.is_served_by_pops(group, connection):
+            return await self._forwarding.of_topic(command, connection)
+        if not topic.startswith(RETRY_PREFIX):
+            place = _Place(group, await self._broker_name(ext, topic), topic, integer(ext, "queueId"))
+            client = self._readers.get(connection)
+            reading = client.readings.get(place) if client is not None else None
+            if reading is not None:
+                await self._commit(place, reading, integer(ext, "commitOffset"))
+        return command.response()
+
+    async def send_back(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """Let a message that could not be consumed be delivered again later, or (a negative level) be a dead letter."""
+        ext = command.ext
+        group, log_offset = text(ext, "group"), integer(ext, "offset")
+        level = optional_integer(ext, "delayLevel", 0)
+        for place, reading in self._places(connection, group, ext.get("bname", "")):
+            held = reading.held.sent_back(log_offset)
+            if held is not None:
+                await self._return(place, reading, held, level)
+                return command.response()
+        return await self._forwarding.to_broker(command, ext.get("originTopic") or RETRY_PREFIX + group)
+
+    async def close(self) -> None:
+        """Wait for what is on its way back to the brokers."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=1.0)
+
+    def _filter(self, command: RemotingCommand, group: str, topic: str) -> MessageFilter | None:
+        ext = command.ext
+        if integer(ext, "sysFlag") & _SUBSCRIPTION:
+            return parse_filter(ext.get("expressionType", ""), ext.get("subscription", ""))
+        found = self._clients.consumers.subscription(group, topic)
+        return None if found is None else parse_filter(found.expression_type or "", found.sub_string or "")
+
+    def _carry_subscription(self, command: RemotingCommand, group: str, topic: str) -> None:
+        """Say in the pull what the client said in its heartbeats, which brokers do not hear."""
+        flags = integer(command.ext, "sysFlag")
+        found = self._clients.consumers.subscription(group, topic)
+        if not flags & _SUBSCRIPTION and found is not None:
+            command.ext["sysFlag"] = str(flags | _SUBSCRIPTION)
+            command.ext["subscription"] = found.sub_string or "*"
+            command.ext["expressionType"] = found.expression_type or "TAG"
+
+    async def _broker_name(self, ext: dict[str, str], topic: str) -> str:
+        """The broker that the client means: the only one, where it does not say."""
+        name = ext.get("bname") or ext.get("brokerName") or ""
+        known = await self._backend.known_route(topic)
+        known.address(name)
+        return name or next(iter(known.addresses))
+
+    def _reading(self, connection: Connection, place: _Place) -> tuple[_Client, _Reading]:
+        client = self._readers.get(connection)
+        if client is None:
+            name = f"remoting@{connection.peer.host}:{connection.peer.port}@{id(connection):x}"
+            client = self._readers[connection] = _Client(name)
+            connection.on_close.append(self._closed)
+        return client, client.readings.setdefault(place, _Reading())
+
+    async def _begin(self, client: _Client, place: _Place, reading: _Reading, offset: int) -> None:
+        """Take over from where the client reads now; what it does not have any more is for others at once."""
+        if reading.under_way is not None:
+            reading.under_way.cancel()
+        lost = reading.held.pulled(offset)
+        if lost:
+            await self._all(self._release(place, one) for one in lost)
+        if reading.has_begun:
+            return
+        reading.has_begun = True
+        where = (place.broker_name, place.group, place.topic, place.queue_id)
+        if offset > 0 and await self._backend.group_offset(*where) is None:
+            # A new group begins where its first client says.
+            await self._backend.commit_offset(*where, offset)
+
+    def _answer(
+        self, command: RemotingCommand, reading: _Reading, offset: int, popped: Iterable[PoppedMessage]
+    ) -> RemotingCommand:
+        records = []
+        for one in popped:
+            message = one.message
+            delivery = Held(one.handle.encode(), message.log_offset, one.delivery_attempt)
+            given = reading.held.give(message.queue_offset, delivery)
+            shown = replace(message, queue_offset=given, reconsume_times=one.delivery_attempt - 1)
+            records.append(record_of(shown))
+        return _pulled(command, reading.held.next_offset if records else offset, b"".join(records))
+
+    async def _commit(self, place: _Place, reading: _Reading, offset: int) -> None:
+        done = reading.held.committed(offset)
+        failed: list[Held] = []
+
+        async def ack(one: Held) -> None:
+            try:
+                await self._processor.ack(place.group, place.topic, one.handle)
+            except MillstreamError as error:
+                if error.name == "INVALID_RECEIPT_HANDLE":
+                    _log.info("A message of %s was delivered to another consumer meanwhile: %s", place.topic, error)
+                else:
+                    _log.warning("A message of %s is not acknowledged yet: %s", place.topic, error)
+                    failed.append(one)
+
+        await self._all(ack(one) for one in done)
+        if failed:
+            reading.held.restore(one for one in done if one in failed)
+
+    async def _return(self, place: _Place, reading: _Reading, held: Held, level: int) -> None:
+        try:
+            if level < 0:
+                await self._processor.dead_letter(place.group, place.topic, held.handle)
+                return
+            if level:
+                delay_ms = LEVELS_S[min(level, len(LEVELS_S)) - 1] * 1000
+            else:
+                delay_ms = (await self._processor.group(place.group)).backoff_ms(held.attempt)
+            await self._processor.change_invisible(place.group, place.topic, held.handle, delay_ms)
+        except MillstreamError as error:
+            if error.name != "INVALID_RECEIPT_HANDLE":
+                raise
+            _log.info("A message of %s that is sent back was delivered again already: %s", place.topic, error)
+
+    async def _release(self, place: _Place, one: Held) -> None:
+        try:
+            await self._processor.change_invisible(place.group, place.topic, one.handle, 0, suspend=True)
+        except MillstreamError as error:
+            _log.info("A message of %s comes again when its time is over: %s", place.topic, error)
+
+    async def _all(self, works: Iterable[Coroutine[Any, Any, None]]) -> None:
+        """Do all, some of them at the same time."""
+        waiting = list(works)
+        for start in range(0, len(waiting), _ACKS_AT_ONCE):
+            await asyncio.gather(*waiting[start : start + _ACKS_AT_ONCE])
+
+    def _places(self, connection: Connection, group: str, broker_name: str) -> list[tuple[_Place, _Reading]]:
+        client = self._readers.get(connection)
+        return [
+            (place, reading)
+            for place, reading in (client.readings.items() if client is not None else ())
+            if place.group == group and broker_name in ("", place.broker_name)
+        ]
+
+    def _closed(self, connection: Connection) -> None:
+        client = self._readers.pop(connection, None)
+        if client is None:
+            return
+        for reading in client.readings.values():
+            if reading.under_way is not None:
+                reading.under_way.cancel()
+        task = asyncio.get_running_loop().create_task(self._processor.terminate(client.name))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _pulled(command: RemotingCommand, next_offset: int, body: bytes = b"") -> RemotingCommand:
+    ext = {
+        "suggestWhichBrokerId": "0",
+        "nextBeginOffset": str(next_offset),
+        "minOffset": "0",
+        "maxOffset": str(next_offset),
+    }
+    return command.response(ResponseCode.SUCCESS if body else ResponseCode.PULL_NOT_FOUND, ext=ext, body=body)

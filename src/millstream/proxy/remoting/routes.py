@@ -1,0 +1,58 @@
+"""Routes for remoting clients: all brokers are where this proxy is."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from millstream.broker.topics import RETRY_PREFIX
+from millstream.model.errors import NameRefused
+from millstream.model.message import Address
+from millstream.protocol.remoting.bodies import BrokerData, QueueData, TopicRouteData, encode_body
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.fields import text
+from millstream.proxy.remote.backend import RemoteBackend
+from millstream.proxy.remote.known_route import MASTER_ID
+from millstream.transport.remoting_server import Connection
+
+__all__ = ["RouteHandlers"]
+
+_CLUSTER: Final = "DefaultCluster"
+
+
+class RouteHandlers:
+    """Code 105, for clients that reach this proxy at `announced`."""
+
+    def __init__(self, backend: RemoteBackend, announced: Address) -> None:
+        self._backend = backend
+        self._address = f"{announced.host}:{announced.port}"
+
+    async def route(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        topic = text(command.ext, "topic")
+        try:
+            data = (await self._backend.known_route(topic)).data
+        except NameRefused:
+            if not topic.startswith(RETRY_PREFIX):
+                raise
+            data = await self._retry_route()
+        return command.response(body=encode_body(self._shown(data)))
+
+    async def _retry_route(self) -> TopicRouteData:
+        """For a group's retry topic, which need not be there: what the group is to get again comes from its topics."""
+        names = await self._backend.broker_names()
+        return TopicRouteData(
+            [BrokerData(name, {MASTER_ID: ""}, _CLUSTER) for name in names], [QueueData(name, 1, 1) for name in names]
+        )
+
+    def _shown(self, data: TopicRouteData) -> TopicRouteData:
+        held = {queue.broker_name for queue in data.queue_datas}
+        brokers = [
+            BrokerData(broker.broker_name, {MASTER_ID: self._address}, broker.cluster)
+            for broker in data.broker_datas
+            if MASTER_ID in broker.broker_addrs and broker.broker_name in held
+        ]
+        return TopicRouteData(
+            brokers,
+            data.queue_datas,
+            order_topic_conf=data.order_topic_conf,
+            topic_queue_mapping_by_broker=data.topic_queue_mapping_by_broker,
+        )

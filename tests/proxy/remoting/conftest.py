@@ -1,0 +1,8 @@
+"""These tests stand on the same ground as the contract of backends."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "contract"))

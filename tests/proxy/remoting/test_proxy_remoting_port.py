@@ -1,0 +1,409 @@
+"""Remoting clients at a proxy whose brokers are behind sockets, as raw frames."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from contract_ground import Site, outgoing, running_site
+
+from millstream.model.clock import ManualClock
+from millstream.model.message import Address, StoredMessage
+from millstream.model.operations import PopRequest
+from millstream.model.properties import encode_properties
+from millstream.model.recall import RecallHandle
+from millstream.model.topic import MessageType, TopicConfig
+from millstream.protocol.record import decode_record, iterate_records
+from millstream.protocol.remoting.bodies import (
+    ConsumerData,
+    ConsumerList,
+    HeartbeatData,
+    ProducerData,
+    SubscriptionData,
+    TopicRouteData,
+    decode_body,
+    encode_body,
+)
+from millstream.protocol.remoting.codes import RequestCode, ResponseCode
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.queue_set import LockBody, LockedBody, QueueName
+from millstream.proxy.processor import Processor
+from millstream.proxy.remote.backend import RemoteBackend
+from millstream.proxy.remoting import RemotingFront
+from millstream.transport.remoting_client import RemotingConnection
+from millstream.transport.remoting_server import RemotingServer
+
+ANNOUNCED = Address("proxy.example", 8080)
+
+
+@dataclass
+class Peer:
+    """A client: its connection, and what the server asked of it."""
+
+    connection: RemotingConnection
+    client_id: str
+    heard: list[RemotingCommand] = field(default_factory=list)
+
+    async def ask(self, code: int, body: bytes = b"", **ext: object) -> RemotingCommand:
+        command = RemotingCommand(code, {name: str(value) for name, value in ext.items()}, body)
+        return await self.connection.request(command, 20.0)
+
+    async def join(
+        self, group: str, *topics: str, kind: str = "CONSUME_PASSIVELY", model: str = "CLUSTERING"
+    ) -> RemotingCommand:
+        subscriptions = [SubscriptionData(topic, "*", 1, "TAG") for topic in topics]
+        consumer = ConsumerData(group, kind, model, "CONSUME_FROM_FIRST_OFFSET", subscriptions)
+        data = HeartbeatData(self.client_id, [ProducerData("makers")], [consumer])
+        return await self.ask(RequestCode.HEART_BEAT, encode_body(data))
+
+    async def pull(
+        self, offset: int, *, group: str = "g", topic: str = "orders", broker: str = "broker-a", queue: int = 0,
+        wait_ms: int = 0, flags: int = 0, commit: int = 0,
+    ) -> tuple[list[StoredMessage], int]:  # fmt: skip
+        """Messages, and the offset to go on at."""
+        flags |= 2 if wait_ms else 0
+        answer = await self.ask(
+            RequestCode.PULL_MESSAGE, consumerGroup=group, topic=topic, queueId=queue, queueOffset=offset,
+            maxMsgNums=32, sysFlag=flags, commitOffset=commit, suspendTimeoutMillis=wait_ms, subVersion=0, bname=broker,
+        )  # fmt: skip
+        assert answer.code in (ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND), answer.remark
+        found = [decode_record(record) for record in iterate_records(answer.body)]
+        return found, int(answer.ext["nextBeginOffset"])
+
+    async def commit(self, offset: int, *, topic: str = "orders", group: str = "g") -> None:
+        answer = await self.ask(
+            RequestCode.UPDATE_CONSUMER_OFFSET, consumerGroup=group, topic=topic, queueId=0, commitOffset=offset,
+            bname="broker-a",
+        )  # fmt: skip
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+
+    async def members(self, group: str) -> list[str]:
+        answer = await self.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumerGroup=group)
+        return decode_body(ConsumerList, answer.body).consumer_id_list if answer.code == 0 else []
+
+    async def lock(self, group: str, topic: str = "orders") -> int:
+        queues = [QueueName(topic, name, 0) for name in ("broker-a", "broker-b")]
+        body = encode_body(LockBody(group, self.client_id, queues))
+        return len(decode_body(LockedBody, (await self.ask(RequestCode.LOCK_BATCH_MQ, body)).body).locked)
+
+
+@dataclass
+class Front:
+    """A proxy's remoting port."""
+
+    site: Site
+    backend: RemoteBackend
+    processor: Processor
+    server: RemotingServer
+    port: int
+    clock: ManualClock
+    peers: list[Peer] = field(default_factory=list)
+
+    async def connect(self, client_id: str) -> Peer:
+        peer = Peer(await RemotingConnection.open(Address("127.0.0.1", self.port)), client_id)
+
+        def listen(command: RemotingCommand) -> None:
+            peer.heard.append(command)
+
+        peer.connection.listener = listen
+        self.peers.append(peer)
+        return peer
+
+    async def send(self, *bodies: bytes, topic: str = "orders") -> None:
+        """Into queue 0 of the first broker."""
+        for body in bodies:
+            message = outgoing(topic, body)
+            message.queue_id = 0
+            await self.site.brokers[0].send([message])
+
+
+@pytest.fixture
+async def front(tmp_path: Path) -> AsyncIterator[Front]:
+    clock = ManualClock()
+    async with running_site(tmp_path, clock, 2) as site:
+        site.create(TopicConfig("orders", read_queues=2, write_queues=2))
+        backend = RemoteBackend(site.nameserver_address, clock=clock)
+        processor = Processor(backend, clock=clock)
+        remoting = RemotingFront(processor, backend, clock)
+        server = RemotingServer(remoting.handlers(ANNOUNCED), clock=clock)
+        opened = Front(site, backend, processor, server, await server.start(), clock)
+        yield opened
+        for peer in opened.peers:
+            await peer.connection.close()
+        await server.close()
+        await remoting.close()
+        await processor.close()
+        await backend.close()
+
+
+@pytest.fixture
+async def consumer(front: Front) -> Peer:
+    peer = await front.connect("c1")
+    await peer.join("g", "orders")
+    return peer
+
+
+def bodies(messages: list[StoredMessage]) -> list[bytes]:
+    return [message.body for message in messages]
+
+
+async def test_every_broker_of_a_route_is_where_the_proxy_is(front: Front) -> None:
+    peer = await front.connect("p")
+    answer = await peer.ask(RequestCode.GET_ROUTE_BY_TOPIC, topic="orders")
+    route = decode_body(TopicRouteData, answer.body)
+    assert {broker.broker_name: broker.broker_addrs for broker in route.broker_datas} == {
+        "broker-a": {0: "proxy.example:8080"},
+        "broker-b": {0: "proxy.example:8080"},
+    }
+    assert [(queue.broker_name, queue.read_queue_nums) for queue in route.queue_datas] == [
+        ("broker-a", 2),
+        ("broker-b", 2),
+    ]
+    assert (answer.ext["MSG_REGION"], answer.ext["TRACE_ON"]) == ("DefaultRegion", "true")
+    missing = await peer.ask(RequestCode.GET_ROUTE_BY_TOPIC, topic="missing")
+    assert missing.code == ResponseCode.TOPIC_NOT_EXIST
+
+
+async def test_a_groups_retry_topic_has_a_route_before_it_is_there(front: Front) -> None:
+    peer = await front.connect("p")
+    answer = await peer.ask(RequestCode.GET_ROUTE_BY_TOPIC, topic="%RETRY%g")
+    names = [queue.broker_name for queue in decode_body(TopicRouteData, answer.body).queue_datas]
+    assert names == ["broker-a", "broker-b"]
+
+
+async def test_a_producer_sends_to_the_broker_and_queue_that_it_names(front: Front) -> None:
+    peer = await front.connect("p")
+    answer = await peer.ask(
+        RequestCode.SEND_MESSAGE_V2, b"body", a="makers", b="orders", c="TBW102", d=4, e=1, f=0, g=1, h=0,
+        i=encode_properties({"UNIQ_KEY": "id"}).decode(), j=0, k="false", m="false", n="broker-b",
+    )  # fmt: skip
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    assert (answer.ext["queueId"], answer.ext["queueOffset"], answer.ext["TRACE_ON"]) == ("1", "0", "true")
+    assert front.site.brokers[1].store.max_offset("orders", 1) == 1
+
+
+async def test_a_request_that_names_none_of_several_brokers_is_told_so(front: Front) -> None:
+    peer = await front.connect("p")
+    answer = await peer.ask(RequestCode.GET_MAX_OFFSET, topic="orders", queueId=0)
+    assert answer.code == ResponseCode.VERSION_NOT_SUPPORTED
+
+
+async def test_offsets_are_the_brokers(front: Front) -> None:
+    peer = await front.connect("p")
+    await front.send(b"1", b"2")
+    where = {"topic": "orders", "queueId": 0, "bname": "broker-a"}
+    assert (await peer.ask(RequestCode.GET_MAX_OFFSET, **where)).ext["offset"] == "2"
+    assert (await peer.ask(RequestCode.GET_MIN_OFFSET, **where)).ext["offset"] == "0"
+    found = await peer.ask(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, **where, timestamp=front.clock.now_ms() + 1)
+    assert found.ext["offset"] == "2"
+    offset = await peer.ask(RequestCode.QUERY_CONSUMER_OFFSET, **where, consumerGroup="g", setZeroIfNotFound="false")
+    assert offset.code == ResponseCode.QUERY_NOT_FOUND
+
+
+async def test_what_is_pulled_and_committed_is_consumed_for_the_group(front: Front, consumer: Peer) -> None:
+    await front.send(b"1", b"2", b"3")
+    found, next_offset = await consumer.pull(0)
+    assert [(one.body, one.queue_offset, one.reconsume_times) for one in found] == [
+        (b"1", 0, 0),
+        (b"2", 1, 0),
+        (b"3", 2, 0),
+    ]
+    assert next_offset == 3
+    assert await consumer.pull(3) == ([], 3)
+    await consumer.commit(2)
+    broker = front.site.brokers[0]
+    assert broker.query_offset("g", "orders", 0) == 2
+    await consumer.pull(3, flags=1, commit=3)
+    assert broker.query_offset("g", "orders", 0) == 3
+
+
+async def test_two_clients_share_a_queue_by_message_and_a_stuck_one_blocks_nothing(
+    front: Front, consumer: Peer
+) -> None:
+    other = await front.connect("c2")
+    await other.join("g", "orders")
+    assert (await consumer.members("g"), await other.members("g")) == (["c1"], ["c2"])
+    await front.send(b"1")
+    stuck, _ = await consumer.pull(0)
+    await front.send(b"2")
+    found, next_offset = await other.pull(0)
+    assert (bodies(stuck), bodies(found)) == ([b"1"], [b"2"])
+    await other.commit(next_offset)
+    broker = front.site.brokers[0]
+    assert broker.query_offset("g", "orders", 0) == 0, "the stuck one holds the first message"
+    await consumer.commit(1)
+    assert broker.query_offset("g", "orders", 0) == 2
+
+
+async def test_what_is_held_stays_out_of_sight_as_long_as_its_client_is_there(front: Front, consumer: Peer) -> None:
+    await front.send(b"1")
+    await consumer.pull(0)
+    other = await front.connect("c2")
+    await other.join("g", "orders")
+    for _ in range(200):
+        front.clock.advance_ms(1000)
+        await consumer.pull(1)
+        await front.processor.sweep()
+    assert await other.pull(0) == ([], 0)
+    await consumer.connection.close()
+    while front.processor.renewer.table:  # noqa: ASYNC110 - the end of a connection is no event here
+        await asyncio.sleep(0.001)
+    front.clock.advance_ms(1000)
+    found, _ = await other.pull(0)
+    assert [(one.body, one.reconsume_times) for one in found] == [(b"1", 1)]
+
+
+async def test_a_message_that_is_sent_back_comes_again_behind_what_was_seen(front: Front, consumer: Peer) -> None:
+    await front.send(b"bad", b"good")
+    found, next_offset = await consumer.pull(0)
+    back = {"group": "g", "offset": found[0].log_offset, "originTopic": "orders"}
+    answer = await consumer.ask(RequestCode.CONSUMER_SEND_MSG_BACK, delayLevel=3, **back)
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    await consumer.commit(2)
+    assert await consumer.pull(next_offset) == ([], 2)
+    front.clock.advance_ms(10_000)
+    again, next_offset = await consumer.pull(2)
+    assert [(one.body, one.queue_offset, one.reconsume_times) for one in again] == [(b"bad", 2, 1)]
+    await consumer.ask(RequestCode.CONSUMER_SEND_MSG_BACK, delayLevel=-1, **back)
+    broker = front.site.brokers[0]
+    assert broker.store.max_offset("%DLQ%g", 0) == 1
+    assert broker.query_offset("g", "orders", 0) == 2
+
+
+async def test_a_client_that_begins_again_before_what_it_was_given_gets_it_again_uncounted(
+    front: Front, consumer: Peer
+) -> None:
+    await front.send(b"1", b"2")
+    await consumer.pull(0)
+    await consumer.commit(1)
+    found, next_offset = await consumer.pull(1)
+    assert [(one.body, one.reconsume_times) for one in found] == [(b"2", 0)]
+    await consumer.commit(next_offset)
+    assert front.site.brokers[0].query_offset("g", "orders", 0) == 2
+
+
+async def test_a_pull_waits_for_what_comes(front: Front, consumer: Peer) -> None:
+    pulling = asyncio.create_task(consumer.pull(0, wait_ms=15_000))
+    while not front.site.brokers[0].polls.waiting:  # noqa: ASYNC110 - the broker has no event
+        await asyncio.sleep(0.001)
+    await front.send(b"late")
+    assert bodies((await pulling)[0]) == [b"late"]
+
+
+async def test_a_new_group_begins_where_its_first_client_says(front: Front) -> None:
+    await front.send(b"old")
+    peer = await front.connect("late")
+    await peer.join("late", "orders")
+    assert await peer.pull(1, group="late") == ([], 1)
+    await front.send(b"new")
+    found, _ = await peer.pull(1, group="late")
+    assert bodies(found) == [b"new"]
+
+
+async def test_a_pull_of_the_retry_topic_finds_nothing_of_its_own(front: Front, consumer: Peer) -> None:
+    assert await consumer.pull(0, topic="%RETRY%g", wait_ms=5) == ([], 0)
+    await consumer.commit(-1, topic="%RETRY%g")
+
+
+async def test_who_keeps_order_is_told_of_others_locks_at_the_brokers_and_pulls_by_offset(front: Front) -> None:
+    one, other = await front.connect("o1"), await front.connect("o2")
+    await one.join("ordered", "orders")
+    await other.join("ordered", "orders")
+    assert await one.lock("ordered") == 2
+    assert await other.lock("ordered") == 0
+    assert await one.members("ordered") == ["o1", "o2"]
+    assert RequestCode.NOTIFY_CONSUMER_IDS_CHANGED in [command.code for command in other.heard]
+    await front.send(b"1", b"2")
+    for _ in range(2):
+        found, _ = await one.pull(0, group="ordered")
+        assert bodies(found) == [b"1", b"2"]
+    await one.commit(1, group="ordered")
+    assert front.site.brokers[0].query_offset("ordered", "orders", 0) == 1
+
+
+@pytest.mark.parametrize(("kind", "model"), [("CONSUME_ACTIVELY", "CLUSTERING"), ("CONSUME_PASSIVELY", "BROADCASTING")])
+async def test_who_reads_by_offset_does_so_as_at_a_broker(front: Front, kind: str, model: str) -> None:
+    one, other = await front.connect("a1"), await front.connect("a2")
+    for peer in (one, other):
+        await peer.join("readers", "orders", kind=kind, model=model)
+    assert await one.members("readers") == ["a1", "a2"]
+    await front.send(b"1")
+    for peer in (one, other):
+        found, _ = await peer.pull(0, group="readers", flags=4)
+        assert bodies(found) == [b"1"]
+
+
+async def test_a_producer_at_the_proxy_is_asked_about_its_transaction_and_ends_it(front: Front) -> None:
+    front.site.create(TopicConfig("ledger", MessageType.TRANSACTION, read_queues=1, write_queues=1))
+    peer = await front.connect("p")
+    await peer.join("unrelated")
+    await front.backend._heartbeats.beat()
+    held = {"UNIQ_KEY": "tx", "TRAN_MSG": "true", "PGROUP": "makers"}
+    sent = await peer.ask(
+        RequestCode.SEND_MESSAGE_V2, b"body", a="makers", b="ledger", c="TBW102", d=4, e=0, f=4, g=1, h=0,
+        i=encode_properties(held).decode(), j=0, k="false", m="false", n="broker-a",
+    )  # fmt: skip
+    assert sent.code == ResponseCode.SUCCESS, sent.remark
+    front.clock.advance_ms(7_000)
+    while not any(one.code == RequestCode.CHECK_TRANSACTION_STATE for one in peer.heard):  # noqa: ASYNC110 - as above
+        await asyncio.sleep(0.005)
+    check = next(one for one in peer.heard if one.code == RequestCode.CHECK_TRANSACTION_STATE)
+    assert check.ext["transactionId"] == "tx"
+    ended = await peer.ask(
+        RequestCode.END_TRANSACTION, topic="ledger", producerGroup="makers", commitOrRollback=8,
+        tranStateTableOffset=check.ext["tranStateTableOffset"], commitLogOffset=check.ext["commitLogOffset"],
+        fromTransactionCheck="true", msgId="tx", transactionId="tx", bname="broker-a",
+    )  # fmt: skip
+    assert ended.code == ResponseCode.SUCCESS, ended.remark
+    assert len(await front.backend.pop("broker-a", PopRequest("g", "ledger", 30_000))) == 1
+
+
+async def test_a_delayed_message_is_recalled_at_the_broker_of_its_handle(front: Front) -> None:
+    front.site.create(TopicConfig("later", MessageType.DELAY))
+    due_ms = front.clock.now_ms() + 60_000
+    message = outgoing("later", b"x", MessageType.DELAY, TIMER_DELIVER_MS=str(due_ms))
+    (receipt,) = await front.site.brokers[1].send([message])
+    handle = RecallHandle("later", "broker-b", due_ms, receipt.message_id).encode()
+    peer = await front.connect("p")
+    answer = await peer.ask(RequestCode.RECALL_MESSAGE, producerGroup="makers", topic="later", recallHandle=handle)
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    again = await peer.ask(RequestCode.RECALL_MESSAGE, producerGroup="makers", topic="later", recallHandle=handle)
+    assert again.code == ResponseCode.QUERY_NOT_FOUND
+
+
+async def test_a_pop_consumer_takes_and_acknowledges_through_the_proxy(front: Front) -> None:
+    await front.send(b"1")
+    peer = await front.connect("p")
+    popped = await peer.ask(
+        RequestCode.POP_MESSAGE, consumerGroup="poppers", topic="orders", queueId=-1, maxMsgNums=32,
+        invisibleTime=30_000, pollTime=0, bornTime=front.clock.now_ms(), initMode=0, expType="TAG", exp="*",
+        order="false", bname="broker-a",
+    )  # fmt: skip
+    assert popped.code == ResponseCode.SUCCESS, popped.remark
+    handle = f"0 {popped.ext['popTime']} 30000 {popped.ext['reviveQid']} 0 broker-a 0 0"
+    acked = await peer.ask(
+        RequestCode.ACK_MESSAGE, consumerGroup="poppers", topic="orders", queueId=0, offset=0, extraInfo=handle
+    )
+    assert acked.code == ResponseCode.SUCCESS, acked.remark
+    assert front.site.brokers[0].query_offset("poppers", "orders", 0) == 1
+
+
+async def test_who_has_left_is_no_member_any_more(front: Front, consumer: Peer) -> None:
+    members = await consumer.ask(RequestCode.GET_CONSUMER_CONNECTION_LIST, consumerGroup="g")
+    assert b'"clientId":"c1"' in members.body
+    await consumer.ask(RequestCode.UNREGISTER_CLIENT, clientID="c1", consumerGroup="g")
+    members = await consumer.ask(RequestCode.GET_CONSUMER_CONNECTION_LIST, consumerGroup="g")
+    assert members.code == ResponseCode.CONSUMER_NOT_ONLINE
+    assert await consumer.members("g") == []
+
+
+async def test_a_filter_that_cannot_be_read_is_refused_before_its_consumer_starts(front: Front) -> None:
+    peer = await front.connect("p")
+    body = (
+        b'{"clientId":"p","group":"g","subscriptionData":{"topic":"orders","subString":"a >","expressionType":"SQL92"}}'
+    )
+    answer = await peer.ask(RequestCode.CHECK_CLIENT_CONFIG, body)
+    assert answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
