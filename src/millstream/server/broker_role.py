@@ -86,7 +86,6 @@ class BrokerRole:
         site.open_access_control(self._options.directory)
         self.server.gate = RemotingGate(site.guard, BROKER_NEEDS) if site.guard else None
         self.server.handlers = handlers = broker_handlers(self.broker, site.guard, self.consumers, self.producers)
-        self.server.handlers = handlers = broker_handlers(self.broker, site.guard, self.consumers)
         self.server.admits = True
         if self._options.nameservers:
             self.registrar = registrar = await self._register(address)
