@@ -71,6 +71,9 @@ _STAMPS: Final = "The broker adds nothing to a message's properties; clients hav
 _ID: Final = "A message without an id of its client's is known by its place; the reference makes an id up."
 _GROUPS: Final = "Groups are made on purpose or by a heartbeat; asking for one does not make it."
 _MORE: Final = "Fields of our own beside RocketMQ's, for our own tools."
+_DETOUR: Final = "Marks of the way that a message took; no client reads them."
+_IN_PLACE: Final = "A message that was not acknowledged comes again in its place, not from a retry topic."
+_EMPTY_POP: Final = "An answer without messages has no times."
 _LEFT_OUT: Final = "A field that clients have a default for is left out."
 
 MEANT: Final[tuple[Meant, ...]] = (
@@ -111,8 +114,8 @@ MEANT: Final[tuple[Meant, ...]] = (
     Meant("pulling/by an unknown kind of filter/code", "It is refused; the reference sends everything."),
     Meant("pulling/few bytes/*", "The client's own limit of bytes holds."),
     Meant("pulling/no */code", _REFUSED),
-    Meant("offsets/* of a bad queue/code", _UNKNOWN),
-    Meant("offsets/* of an unknown topic/code", _UNKNOWN),
+    Meant("offsets/*of a bad queue/code", _UNKNOWN),
+    Meant("offsets/*of an unknown topic/code", _UNKNOWN),
     Meant("offsets/* in an unknown topic/code", _UNKNOWN),
     Meant("offsets/* without a*/code", _REFUSED),
     Meant("offsets/of a group that has not begun, empty queue/code", "0, where a client begins for 22 too."),
@@ -126,6 +129,50 @@ MEANT: Final[tuple[Meant, ...]] = (
     Meant("consumers/connections/body/connectionSet/*/protocol", _MORE),
     Meant("consumers/connections/body/subscriptionTable/*", "What a client derives from the expression is not kept."),
     Meant("consumers/check nothing/code", _REFUSED),
+    Meant("consumers/groups of the topic/body/*", "The groups; the reference names the topic itself."),
+    Meant("transactions/asked/ext/topic", "The topic that the message is for; clients take it from the message."),
+    Meant("transactions/asked/ext/bname", _LEFT_OUT),
+    Meant("consumers/leave without a name/code", _REFUSED),
+    Meant("topics/send to read only/code", "The topic's permission holds; the reference leaves it to its clients."),
+    Meant("locks/without a body/code", _REFUSED),
+    Meant("locks/locks of an unknown topic/*", _UNKNOWN),
+    Meant("retries/without */code", _REFUSED),
+    Meant("retries/unknown group/code", _GROUPS),
+    Meant("retries/*/properties/*DLQ_*", "A dead letter says where it comes from, and why."),
+    Meant("retries/at once/body/0/properties/*", "A dead letter names its origin by DLQ_ORIGIN_*."),
+    *(
+        Meant(f"{script}/*/properties/{name}", _DETOUR)
+        for script in ("retries", "delays", "transactions")
+        for name in (
+            "DELAY",
+            "REAL_*",
+            "WAIT",
+            "__TIMER_OF",
+            "TIMER_*",
+            "TRAN_*",
+            "TRANSACTION_CHECK_TIMES",
+            "__transactionId__",
+        )
+    ),
+    Meant("retries/sent by the consumer itself/ext/queueOffset", "Where the message waits."),
+    Meant("delays/*/ext/queueOffset", "Where the message waits."),
+    Meant("delays/*level*/ext/recallHandle", "A message that is delayed by a level can be taken back too."),
+    Meant("delays/no level/code", _REFUSED),
+    Meant("transactions/without an ending/code", _REFUSED),
+    Meant("transactions/says nothing/code", "Answered as well; the request is oneway with all clients."),
+    Meant("transactions/of nonsense/code", "Nothing is ended either way."),
+    Meant("pop/*/ext/invisibleTime", _EMPTY_POP),
+    Meant("pop/*/ext/popTime", _EMPTY_POP),
+    Meant("pop/*/ext/restNum", _EMPTY_POP),
+    Meant("pop/*/ext/reviveQid", _EMPTY_POP),
+    Meant("pop/look/ext/*", "A look gives no handles."),
+    Meant("pop/ack */code", "Refused or without effect under another code; clients only look whether it is 0."),
+    Meant("pop/second comes back/*", _IN_PLACE),
+    Meant("pop/too many/code", "As many as a pop may have are given."),
+    Meant("ordered_pop/second has to wait/ext/*", _EMPTY_POP),
+    Meant("ordered_pop/*/ext/orderCountInfo", "Only deliveries after the first one are counted."),
+    Meant("ordered_pop/postpone second/ext/invisibleTime", "The reference counts from its own moment."),
+    Meant("ordered_pop/second again/body/0/reconsumeTimes", "The record says it too; clients take it from the count."),
     Meant("consumers/heartbeat of */code", _REFUSED),
 )
 """What is meant to differ. Everything else that differs is a fault, of ours or of a script."""

@@ -5,6 +5,7 @@ What is left out is looked at first: an offset message id must be one, a time mu
 
 from __future__ import annotations
 
+import base64
 import re
 import time
 from collections.abc import Mapping
@@ -78,6 +79,8 @@ def _body(body: bytes, shows: str, ports: Mapping[int, str]) -> Json:
 def _field(key: str, value: str, ports: Mapping[int, str]) -> str:
     if key in _LOG_OFFSETS:
         return "<log offset>"
+    if key == "recallHandle":
+        return _text(base64.b64decode(value).decode(), ports)
     if key in _ANY_QUEUE:
         return "<queue>"
     if re.fullmatch(r"-?\d+", value):
@@ -94,6 +97,8 @@ def _value(key: str, value: Json, ports: Mapping[int, str]) -> Json:
         return sorted(items, key=repr) if key in _UNORDERED or key.endswith("Set") else items
     if isinstance(value, str):
         return _field(key, value, ports)
+    if key.endswith("Tps"):
+        return "<rate>"
     if isinstance(value, int) and not isinstance(value, bool):
         return _number(value)
     return value

@@ -89,6 +89,7 @@ class ReferenceServers:
             "recallMessageEnable": "true",
             "transactionTimeOut": 2000,
             "transactionCheckInterval": 2000,
+            "transactionOpBatchInterval": 100,
             "diskMaxUsedSpaceRatio": 99,
             **_SMALL_FILES,
         }

@@ -21,7 +21,7 @@ __all__ = ["Played", "Servers", "play", "read_transcript", "write_transcript"]
 
 ANSWER_TIMEOUT_S = 20.0
 TOLD_TIMEOUT_S = 10.0
-UNTIL_TIMEOUT_S = 8.0
+UNTIL_TIMEOUT_S = 20.0
 _UNTIL_PAUSE_S = 0.1
 _MISSING = "0"
 """What stands for a value that an earlier step did not bring; that step differs already."""

@@ -16,7 +16,7 @@ _COMMIT, _ROLLBACK, _UNKNOWN = 8, 12, 0
 
 def _half(name: str, body: str, key: str, **properties: str) -> Step:
     marks = {"TRAN_MSG": "true", "PGROUP": _GROUP, "UNIQ_KEY": key, **properties}
-    return send(name, _TOPIC, body, marks, a=_GROUP, f=4)
+    return send(name, _TOPIC, body, marks, a=_GROUP, f=4, g="${now}")
 
 
 def _end(name: str, of: str, ending: int, **fields: Any) -> Step:
@@ -35,12 +35,13 @@ _PRODUCER: Final = {
 
 TRANSACTIONS: Final[list[Step]] = [
     *create_topic(_TOPIC),
+    *create_topic("transactions-b"),
+    send("not the first record of the log", "transactions-b"),
     ask("producer comes", 34, _PRODUCER),
     _half("first half", "kept", "T1", TAGS="red", own="value"),
     pull("not there yet", _TOPIC),
     _end("commit", "first half", _COMMIT),
     pull("there", _TOPIC, UNTIL=0),
-    _end("commit again", "first half", _COMMIT),
     _half("second half", "dropped", "T2"),
     _end("roll back", "second half", _ROLLBACK),
     pull("nothing came", _TOPIC, 1),
@@ -64,4 +65,6 @@ TRANSACTIONS: Final[list[Step]] = [
     ask("without an ending", 37, producerGroup=_GROUP, tranStateTableOffset=0, commitLogOffset=0, msgId="ID"),
     _end("commit at last", "fourth half", _COMMIT, ONEWAY=True),
     pull("there at last", _TOPIC, 2, UNTIL=0),
+    # Last, because the reference stores the message once more.
+    _end("commit again", "first half", _COMMIT),
 ]

@@ -33,6 +33,12 @@ class Queues:
         self.check(topic, queue_id)
         return self.store.offset_by_time(topic, queue_id, timestamp_ms, upper=upper)
 
+    def first_stored_ms(self, topic: str, queue_id: int) -> int | None:
+        """When the first readable message of the queue was stored; None where there is none."""
+        self.check(topic, queue_id)
+        entries = self.store.entries(topic, queue_id, self.store.min_offset(topic, queue_id), 1)
+        return self.store.stored_ms(entries[0]) if entries else None
+
     def check(self, topic: str, queue_id: int) -> None:
         """Refuse a queue that the topic does not have."""
         queues = self.topics.get(topic).queues

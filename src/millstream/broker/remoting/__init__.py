@@ -83,6 +83,7 @@ def broker_handlers(
         RequestCode.GET_MAX_OFFSET: offsets.max_offset,
         RequestCode.GET_MIN_OFFSET: offsets.min_offset,
         RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: offsets.offset_by_time,
+        RequestCode.GET_EARLIEST_MSG_STORE_TIME: offsets.earliest_stored,
         RequestCode.GET_TOPIC_STATS_INFO: offsets.topic_statistics,
         RequestCode.QUERY_CONSUMER_OFFSET: offsets.query_consumer_offset,
         RequestCode.UPDATE_CONSUMER_OFFSET: offsets.update_consumer_offset,

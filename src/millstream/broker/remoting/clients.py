@@ -135,6 +135,14 @@ class ConsumerRegistry:
         members = sorted(self._members.of(group).items())
         return [OnlineConsumer(name, member.connection, member.origin[0]) for name, member in members]
 
+    def groups_of(self, topic: str) -> set[str]:
+        """The groups of which a member subscribes to the topic."""
+        return {
+            group
+            for group, members in self._groups.items()
+            if any(topic in member.subscriptions for member in members.values())
+        }
+
     def hear(
         self,
         client_id: str,

@@ -109,8 +109,10 @@ class GroupHandlers:
         return command.response(body=encode_body(found))
 
     def groups_of_topic(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """Those with a position in it, and those whose members subscribe to it now."""
         topic = self._broker.topics.get(text(command.ext, "topic"))
-        return command.response(body=encode_body(GroupList(self._broker.positions.readers(topic.name))))
+        found = self._consumers.groups_of(topic.name).union(self._broker.positions.readers(topic.name))
+        return command.response(body=encode_body(GroupList(sorted(found))))
 
     def topics_of_group(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         group = self._broker.groups.get(text(command.ext, "group"))

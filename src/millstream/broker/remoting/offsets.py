@@ -30,6 +30,8 @@ YOUNG_BYTES: Final = _MEMORY_BYTES * 2 // 5
 class OffsetHandlers:
     """Codes 14, 15, 29, 30, 31, 32, 43 and 202."""
 
+    """Codes 14, 15, 29, 30, 31, 32 and 202."""
+
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
@@ -57,6 +59,11 @@ class OffsetHandlers:
         positions, _ = self._broker.group_positions(MAX_TOLD_PAIRS)
         rows = ((held.group, held.topic, held.queue_id, held.committed) for held in positions)
         return command.response(body=encode_offset_table(rows, self._broker.clock.now_ms()))
+
+    def earliest_stored(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """-1 for a queue without messages."""
+        stored_ms = self._broker.queues.first_stored_ms(text(command.ext, "topic"), integer(command.ext, "queueId"))
+        return command.response(ext={"timestamp": str(-1 if stored_ms is None else stored_ms)})
 
     def topic_statistics(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """All queues as of one moment: stream jobs cut their batches by this answer."""

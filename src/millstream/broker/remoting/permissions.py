@@ -171,6 +171,7 @@ BROKER_NEEDS: Final[dict[int, Needs]] = {
     RequestCode.GET_MAX_OFFSET: topic_field("topic", *_READ),
     RequestCode.GET_MIN_OFFSET: topic_field("topic", *_READ),
     RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: topic_field("topic", *_READ),
+    RequestCode.GET_EARLIEST_MSG_STORE_TIME: topic_field("topic", *_READ),
     RequestCode.GET_TOPIC_STATS_INFO: topic_field("topic", *_READ),
     RequestCode.QUERY_CONSUMER_OFFSET: reader(*_READ),
     RequestCode.UPDATE_CONSUMER_OFFSET: reader(Action.SUB),
