@@ -57,6 +57,6 @@ async def test_a_handle_of_another_topic_or_broker_or_none_recalls_nothing(
     stranger = RecallHandle("later", "broker-z", 1, "ID1").encode()
     for topic, text in (("other", handle), ("later", stranger), ("later", "no handle")):
         answer = await recall(connection, topic, text)
-        assert (answer.code, "MS-3013" in (answer.remark or "")) == (ResponseCode.INVALID_PARAMETER, True)
+        assert (answer.code, "MS-3013" in (answer.remark or "")) == (ResponseCode.ILLEGAL_OPERATION, True)
     assert (await recall(connection, "later", "")).code == ResponseCode.MESSAGE_ILLEGAL
     assert servers.broker.timers.pending == 1

@@ -137,11 +137,7 @@ class ConsumerRegistry:
 
     def groups_of(self, topic: str) -> set[str]:
         """The groups of which a member subscribes to the topic."""
-        return {
-            group
-            for group, members in self._groups.items()
-            if any(topic in member.subscriptions for member in members.values())
-        }
+        return {group for group, _, member in self._members.all() if topic in member.subscriptions}
 
     def hear(
         self,
