@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from interop.driver import CLIENTS, Driver, Missing
+from interop.driver import CLIENTS, JAVA_REMOTING, REMOTING_CLIENTS, Driver, Missing
 from interop.server import Server
 from millstream.server.child import ServerProcess
 
@@ -43,6 +43,18 @@ def drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
 @pytest.fixture(params=CLIENTS)
 def driver(request: pytest.FixtureRequest, drivers: Callable[[str], Driver]) -> Driver:
     """Each official client, one after the other."""
+    return drivers(request.param)
+
+
+@pytest.fixture(params=REMOTING_CLIENTS)
+def remoting(request: pytest.FixtureRequest, drivers: Callable[[str], Driver]) -> Driver:
+    """Each client of the remoting protocol, one after the other."""
+    return drivers(request.param)
+
+
+@pytest.fixture(params=JAVA_REMOTING)
+def java(request: pytest.FixtureRequest, drivers: Callable[[str], Driver]) -> Driver:
+    """RocketMQ's own remoting client in both versions."""
     return drivers(request.param)
 
 

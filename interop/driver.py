@@ -14,7 +14,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CLIENTS", "ClientError", "Driver", "Missing", "command_of", "install", "require"]
+__all__ = [
+    "CLIENTS",
+    "JAVA_REMOTING",
+    "REMOTING_CLIENTS",
+    "ClientError",
+    "Driver",
+    "Missing",
+    "command_of",
+    "install",
+    "require",
+]
 
 HERE = Path(__file__).parent
 ANSWER_TIMEOUT_S = 60.0
@@ -26,7 +36,17 @@ EVENT_TIMEOUT_S = 40.0
 INSTALL_TIMEOUT_S = 600.0
 """How long npm and Maven may take."""
 
+HEAP_MB = 256
+"""Memory of a Java client's heap at most."""
+
 CLIENTS = ("python", "node", "java")
+"""Those of gRPC."""
+
+JAVA_REMOTING = ("java-4.9", "java-5.3")
+"""The remoting clients of RocketMQ itself: one driver, two versions."""
+
+REMOTING_CLIENTS = (*JAVA_REMOTING, "ali-ons")
+"""Those of remoting."""
 
 Json = dict[str, Any]
 
@@ -45,28 +65,29 @@ class Missing(Exception):
 
 def command_of(client: str) -> list[str]:
     """The command of a client's driver, its packages installed; raises Missing."""
-    return {"python": _python, "node": _node, "java": _java}[client]()
+    if client in JAVA_REMOTING:
+        return _java_program(HERE / "remoting" / client.removeprefix("java-"), HERE / "remoting" / "Driver.java")
+    if client == "python":
+        return [sys.executable, str(HERE / "python" / "driver.py")]
+    if client == "java":
+        return _java_program(HERE / "java", HERE / "java" / "Driver.java")
+    return _node_program(HERE / client)
 
 
-def _python() -> list[str]:
-    return [sys.executable, str(HERE / "python" / "driver.py")]
-
-
-def _node() -> list[str]:
-    folder = HERE / "node"
+def _node_program(folder: Path) -> list[str]:
     require("node", "npm")
     if not (folder / "node_modules").exists():
         install(["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--no-package-lock"], folder)
     return ["node", str(folder / "driver.mjs")]
 
 
-def _java() -> list[str]:
-    folder = HERE / "java"
+def _java_program(folder: Path, source: Path) -> list[str]:
+    """A program of one source file, with the libraries of the folder's pom.xml."""
     require("java", "mvn")
     libraries = folder / "target" / "lib"
     if not libraries.exists():
         install(["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=target/lib"], folder)
-    return ["java", "-cp", f"{libraries}/*", str(folder / "Driver.java")]
+    return ["java", f"-Xmx{HEAP_MB}m", "-cp", f"{libraries}/*", str(source)]
 
 
 def require(*programs: str) -> None:

@@ -19,9 +19,11 @@ class Server:
     def __init__(self, process: ServerProcess) -> None:
         self.process = process
         self.endpoint = process.addresses.grpc
+        self.remoting = process.addresses.nameserver
+        """Where clients of remoting ask for routes."""
 
     def topic(self, kind: str = "NORMAL", *, queues: int = 4) -> str:
-        """A new topic of that type."""
+        """A new topic of that type; MIXED is what tools make that name no type."""
         name = f"t{next(_numbers)}"
         with BlockingClient(self.process.addresses.nameserver) as client:
             client.create_topic(TopicConfig(name, MessageType[kind], read_queues=queues, write_queues=queues))
