@@ -30,8 +30,6 @@ YOUNG_BYTES: Final = _MEMORY_BYTES * 2 // 5
 class OffsetHandlers:
     """Codes 14, 15, 29, 30, 31, 32, 43 and 202."""
 
-    """Codes 14, 15, 29, 30, 31, 32 and 202."""
-
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
@@ -47,12 +45,6 @@ class OffsetHandlers:
         topic, queue_id, timestamp_ms = text(ext, "topic"), integer(ext, "queueId"), integer(ext, "timestamp")
         offset = self._broker.queues.offset_by_time(topic, queue_id, timestamp_ms, upper)
         return command.response(ext={"offset": str(offset)})
-
-    def earliest_time(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """When the first message of a queue was stored, -1 where it holds none."""
-        held, store = self._range(command), self._broker.store
-        found = store.entries(text(command.ext, "topic"), held.queue_id, held.min_offset, 1)
-        return command.response(ext={"timestamp": str(store.stored_ms(found[0]) if found else -1)})
 
     def all_positions(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """The committed offsets of all groups, as far as `MAX_TOLD_PAIRS` goes."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from millstream.broker.broker import Broker
+from millstream.model.errors import MessageRefused
+from millstream.model.transaction import Resolution
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import text
 from millstream.protocol.remoting.lite import decode_lite_sync, encode_lite_losses
@@ -13,10 +15,20 @@ __all__ = ["ProxyHandlers"]
 
 
 class ProxyHandlers:
-    """Codes 9141 to 9143."""
+    """Codes 9141 to 9144."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+
+    async def end_transaction(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        ext = command.ext
+        told = text(ext, "resolution")
+        try:
+            resolution = Resolution(told)
+        except ValueError:
+            raise MessageRefused("MESSAGE_MALFORMED", f"{told[:40]!r} is no end of a transaction.") from None
+        await self._broker.end_transaction(text(ext, "topic"), text(ext, "transactionId"), resolution)
+        return command.response()
 
     async def bury(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         await self._broker.move_to_dead_letter(decode_ack(command.ext))

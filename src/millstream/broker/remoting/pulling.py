@@ -55,7 +55,6 @@ class PullHandlers:
                 remark = f"Group {group} has no subscription to topic {topic}."
                 return command.response(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark=remark)
             if subscription.sub_version < optional_integer(ext, "subVersion", 0):
-                remark = f"Group {group} has an older subscription to topic {topic}; send a heartbeat."
                 remark = f"Group {group} has an older subscription to topic {topic} here; a heartbeat brings it."
                 return command.response(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark=remark)
             kind, expression = subscription.expression_type or "", subscription.sub_string or ""

@@ -134,10 +134,6 @@ class RequestCode(IntEnum):
     """Not RocketMQ's, as the next one: what the broker says about itself."""
     PUT_BROKER_PERMISSION = 9132
     """Whether it takes new messages."""
-    BURY_DELIVERY = 9141
-    """Not RocketMQ's, as the next ones, which proxies ask: to move one delivery to the group's dead-letter topic."""
-    SYNC_LITE_SUBSCRIPTION = 9142
-    LEAVE_LITE_TOPICS = 9143
 
 
 class ResponseCode(IntEnum):

@@ -16,13 +16,14 @@ from millstream.model.transaction import Resolution
 from millstream.protocol.record import offset_message_id
 from millstream.protocol.remoting.fields import integer, text
 
-__all__ = ["TransactionEnd", "check_fields", "decode_end"]
+__all__ = ["TransactionEnd", "check_fields", "decode_end", "encode_end"]
 
 _RESOLUTIONS: Final = {
     int(SystemFlag.TRANSACTION_COMMIT): Resolution.COMMIT,
     int(SystemFlag.TRANSACTION_ROLLBACK): Resolution.ROLLBACK,
     0: Resolution.UNKNOWN,
 }
+_NUMBERS: Final = {resolution: number for number, resolution in _RESOLUTIONS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,20 @@ class TransactionEnd:
     queue_offset: int
     log_offset: int
     topic: str = ""
+
+
+def encode_end(end: TransactionEnd, message_id: str, broker_name: str) -> dict[str, str]:
+    """The fields of a request 37."""
+    return {
+        "producerGroup": end.producer_group,
+        "tranStateTableOffset": str(end.queue_offset),
+        "commitLogOffset": str(end.log_offset),
+        "commitOrRollback": str(_NUMBERS[end.resolution]),
+        "topic": end.topic,
+        "msgId": message_id,
+        "transactionId": message_id,
+        "bname": broker_name,
+    }
 
 
 def decode_end(ext: Mapping[str, str]) -> TransactionEnd:

@@ -37,7 +37,7 @@ class _Place:
 
     broker_name: str
     group: str
-    offsets: tuple[int, int] | None
+    offsets: tuple[int, int]
 
 
 class Transactions:
@@ -66,12 +66,15 @@ class Transactions:
         place = self._places.get(transaction_id)
         address = None if place is None else known.addresses.get(place.broker_name)
         if place is None or address is None:
-            place, addresses = _Place("", topic, None), [*known.addresses.values()]
+            addresses = [*known.addresses.values()]
+            code = RequestCode.END_TRANSACTION_BY_ID
+            ext = {"topic": topic, "transactionId": transaction_id, "resolution": resolution.value}
         else:
-            addresses = [address]
-        end = TransactionEnd(resolution, place.group, place.offsets, topic, transaction_id)
-        ext = encode_end(end, place.broker_name)
-        answers = await self._ask_all(addresses, lambda: RemotingCommand(RequestCode.END_TRANSACTION, dict(ext)))
+            addresses, code = [address], RequestCode.END_TRANSACTION
+            ext = encode_end(
+                TransactionEnd(resolution, place.group, *place.offsets, topic), transaction_id, place.broker_name
+            )
+        answers = await self._ask_all(addresses, lambda: RemotingCommand(code, dict(ext)))
         errors = [answer for _, answer in answers if isinstance(answer, MillstreamError)]
         if len(errors) < len(answers):
             if resolution is not Resolution.UNKNOWN:
