@@ -10,19 +10,22 @@ from typing import Final
 
 from millstream.model.errors import ConnectionFailed, ConsumeRefused, MillstreamError
 from millstream.model.message import Address
-from millstream.protocol.remoting.bodies import ClusterInfo, decode_body
+from millstream.protocol.remoting.bodies import ClusterInfo, TopicRouteData, decode_body
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.security.signature import Credentials
 from millstream.transport.remoting_client import RemotingConnection
 
-__all__ = ["MAX_PEER_CONNECTIONS", "PEER_TIMEOUT_S", "Peers"]
+__all__ = ["MAX_KEPT_ROUTES", "MAX_PEER_CONNECTIONS", "PEER_TIMEOUT_S", "Peers"]
 
 MAX_PEER_CONNECTIONS: Final = 64
 """Connections to other brokers at most; the one that was not used for the longest time is closed for a new one."""
 
 PEER_TIMEOUT_S: Final = 3.0
 """Seconds that another broker may take to answer; RocketMQ's limit for forwarded requests."""
+
+MAX_KEPT_ROUTES: Final = 1024
+"""Topics of which the route is kept that was heard last, for the time when no nameserver answers."""
 
 _MASTER_ID: Final = 0
 
@@ -44,6 +47,7 @@ class Peers:
         self._timeout_s = timeout_s
         self._addresses: dict[str, Address] = {}
         self._connections: OrderedDict[Address, asyncio.Task[RemotingConnection]] = OrderedDict()
+        self._routes: OrderedDict[str, TopicRouteData] = OrderedDict()
 
     async def ask(self, broker_name: str, command: RemotingCommand) -> RemotingCommand:
         """The broker's answer, whatever its code. Raises SEGMENT_UNREACHABLE where it does not answer."""
@@ -61,6 +65,26 @@ class Peers:
             raise ConsumeRefused("SEGMENT_UNREACHABLE", words) from error
         self._addresses[broker_name] = address
         return answer
+
+    async def route(self, topic: str) -> TopicRouteData | None:
+        """Where a topic's queues lie, as a nameserver says, or said last where none answers; None if none knows."""
+        for nameserver in self._nameservers:
+            asked = {"topic": topic, "acceptStandardJsonOnly": "true"}
+            command = RemotingCommand(RequestCode.GET_ROUTE_BY_TOPIC, asked)
+            try:
+                answer = await self._request(nameserver, command)
+            except ConnectionFailed:
+                continue
+            if answer.code == ResponseCode.SUCCESS:
+                self._routes[topic] = decode_body(TopicRouteData, answer.body)
+                self._routes.move_to_end(topic)
+                if len(self._routes) > MAX_KEPT_ROUTES:
+                    self._routes.popitem(last=False)
+                break
+            if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+                self._routes.pop(topic, None)
+                break
+        return self._routes.get(topic)
 
     async def close(self) -> None:
         """Close the connections."""

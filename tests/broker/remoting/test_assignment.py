@@ -3,29 +3,45 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from millstream.broker.allocation import QueuePlace
-from millstream.broker.remoting import broker_handlers
+from broker_cluster import running_cluster
+from millstream.broker.peers import Peers
+from millstream.client.client import Client
+from millstream.client.static_topics import StaticTopicConversations
+from millstream.cluster.nameserver import BrokerRegistration, RouteRegistry
+from millstream.cluster.remoting import nameserver_handlers
 from millstream.model.message import Address
 from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.static_topics import LOGIC_BROKER_NAME
 from millstream.transport.remoting_client import RemotingConnection
+from millstream.transport.remoting_server import RemotingServer
 from servers import Servers
+
+
+@asynccontextmanager
+async def connected(address: Address) -> AsyncIterator[RemotingConnection]:
+    opened = await RemotingConnection.open(address)
+    try:
+        yield opened
+    finally:
+        await opened.close()
 
 
 @pytest_asyncio.fixture
 async def connection(servers: Servers) -> AsyncIterator[RemotingConnection]:
     servers.broker.topics.create(TopicConfig("t", read_queues=8, write_queues=8))
-    host, _, port = servers.broker_address.rpartition(":")
-    opened = await RemotingConnection.open(Address(host, int(port)))
-    yield opened
-    await opened.close()
+    async with connected(servers.broker.advertised) as opened:
+        yield opened
 
 
 async def ask(connection: RemotingConnection, code: int, body: dict[str, Any]) -> RemotingCommand:
@@ -78,21 +94,49 @@ async def test_who_is_not_known_keeps_the_queues_that_it_has(connection: Remotin
     assert await assigned(connection, "one", topic="none") is None
 
 
-async def test_queues_of_other_brokers_are_shared_as_well(servers: Servers, connection: RemotingConnection) -> None:
-    async def everywhere(topic: str) -> list[QueuePlace]:
-        return [QueuePlace("broker-b", 0), QueuePlace("broker-a", 0), QueuePlace("broker-a", 1)]
+async def test_queues_of_other_brokers_are_shared_as_well_also_while_no_nameserver_answers(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, ["broker-a", "broker-b"]) as cluster:
+        for name, queues in (("broker-a", 2), ("broker-b", 1)):
+            cluster.brokers[name].topics.create(TopicConfig("t", read_queues=queues, write_queues=queues))
+        async with connected(cluster.brokers["broker-a"].advertised) as connection:
+            await join(connection, "one", "two")
+            assert await assigned(connection, "two") == [("broker-b", 0, "PULL")]
+            assert await assigned(connection, "two", topic="none") is None
+            await set_mode(connection)
+            cluster.routes.unregister("broker-b")
+            assert await assigned(connection, "one") == [("broker-a", -1, "POP")]
 
-    servers.broker_server.handlers = broker_handlers(servers.broker, queues=everywhere)
-    await join(connection, "one", "two")
-    assert await assigned(connection, "two") == [("broker-b", 0, "PULL")]
-    await set_mode(connection)
-    assert await assigned(connection, "two") == [("broker-a", -1, "POP"), ("broker-b", -1, "POP")]
+
+async def test_the_last_route_is_kept_while_no_nameserver_answers() -> None:
+    routes = RouteRegistry()
+    nameserver = RemotingServer(nameserver_handlers(routes))
+    port = await nameserver.start()
+    routes.register(BrokerRegistration("c", "b", "127.0.0.1:1", (TopicConfig("t", read_queues=3),)), lease_s=math.inf)
+    peers = Peers([f"127.0.0.1:{port}"], timeout_s=5)
+    known = await peers.route("t")
+    await nameserver.close()
+    assert known is not None
+    assert known.queue_datas[0].read_queue_nums == 3
+    assert await peers.route("t") == known
+    assert await peers.route("other") is None
+    await peers.close()
+
+
+async def test_members_share_the_queues_of_a_static_topic_wherever_they_lie(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, ["broker-a", "broker-b"]) as cluster:
+        async with Client(cluster.nameserver) as client:
+            await client.run(StaticTopicConversations(client.conversations).create(TopicConfig("t"), 4))
+        async with connected(cluster.brokers["broker-a"].advertised) as connection:
+            await join(connection, "one", "two")
+            assert await assigned(connection, "two") == [(LOGIC_BROKER_NAME, number, "PULL") for number in (2, 3)]
+            await set_mode(connection)
+            assert await assigned(connection, "two") == [("broker-a", -1, "POP"), ("broker-b", -1, "POP")]
 
 
 @pytest.mark.parametrize(
     ("wrong", "code"),
     [
-        ({"topic": "%RETRY%g"}, ResponseCode.MESSAGE_ILLEGAL),
+        ({"topic": "%RETRY%g"}, ResponseCode.INVALID_PARAMETER),
         ({"topic": "none"}, ResponseCode.TOPIC_NOT_EXIST),
         ({"mode": "PUSH"}, ResponseCode.MESSAGE_ILLEGAL),
         ({"consumerGroup": "a b"}, ResponseCode.MESSAGE_ILLEGAL),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from millstream.broker.broker import Broker
 from millstream.broker.remoting.access import access_handlers
 from millstream.broker.remoting.administration import AdministrationHandlers
-from millstream.broker.remoting.assignment import AssignmentHandlers, QueueSource
+from millstream.broker.remoting.assignment import AssignmentHandlers
 from millstream.broker.remoting.bulk import BulkHandlers
 from millstream.broker.remoting.clients import ClientHandlers, ConsumerRegistry
 from millstream.broker.remoting.dead_letters import DeadLetterHandlers
@@ -37,12 +37,10 @@ def broker_handlers(
     guard: Guard | None = None,
     consumers: ConsumerRegistry | None = None,
     producers: ProducerRegistry | None = None,
-    queues: QueueSource | None = None,
 ) -> dict[int, Handler]:
     """The handlers of a broker's port, by request code; for one started broker. `guard` is its access control.
 
-    `consumers` and `producers` are those who are there, for others to look at as well. `queues` knows the
-    queues of all brokers, where there are others.
+    `consumers` and `producers` are those who are there, for others to look at as well.
     """
     consumers = consumers or ConsumerRegistry()
     producers = producers or ProducerRegistry()
@@ -61,7 +59,7 @@ def broker_handlers(
     transactions = TransactionHandlers(broker, producers)
     broker.transactions.on_check.append(transactions.ask)
     reply = ReplyHandlers(broker, producers)
-    assignment = AssignmentHandlers(broker, consumers, queues)
+    assignment = AssignmentHandlers(broker, consumers)
     members = ProducerHandlers(broker, producers)
     questions = QuestionHandlers(broker, consumers)
     consumers.on_leave.append(broker.locks.release)

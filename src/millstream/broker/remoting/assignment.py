@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from millstream.broker.allocation import STRATEGIES, QueuePlace, allocate_pops
+from millstream.broker.allocation import ALL_QUEUES_OF_BROKER, STRATEGIES, QueuePlace, allocate_pops
 from millstream.broker.broker import Broker
 from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.broker.request_modes import RequestKind, RequestMode
@@ -13,41 +13,33 @@ from millstream.model.errors import NameRefused
 from millstream.model.group import check_group_name
 from millstream.model.topic import RETRY_PREFIX, Permission
 from millstream.protocol.remoting.assignment import AssignedQueue, AssignmentBody, AssignmentQuery, RequestModeBody
-from millstream.protocol.remoting.bodies import decode_body, encode_body
+from millstream.protocol.remoting.bodies import QueueData, TopicRouteData, decode_body, encode_body
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.queue_set import QueueName
+from millstream.protocol.remoting.static_topics import LOGIC_BROKER_NAME, mapping_info
 from millstream.transport.remoting_server import Connection
 
-__all__ = ["AssignmentHandlers", "QueueSource"]
-
-QueueSource = Callable[[str], Awaitable[Sequence[QueuePlace] | None]]
-"""The readable queues of a topic on all brokers; None for a topic that nobody has."""
+__all__ = ["AssignmentHandlers"]
 
 _BROADCAST: Final = "BROADCASTING"
 
 
 class AssignmentHandlers:
-    """Codes 400 and 401. `queues` knows the other brokers' queues; None where there are none."""
+    """Codes 400 and 401."""
 
-    def __init__(self, broker: Broker, consumers: ConsumerRegistry, queues: QueueSource | None = None) -> None:
+    def __init__(self, broker: Broker, consumers: ConsumerRegistry) -> None:
         self._broker = broker
         self._consumers = consumers
-        self._source = queues or self._own_queues
 
     async def query(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Answer the member's queues. Nothing for a topic, member or strategy that is not known: it keeps its own."""
         asked = decode_body(AssignmentQuery, command.body)
-        queues = await self._source(asked.topic)
-        if queues is None:
-            return command.response(body=encode_body(AssignmentBody()))
-        mode = self._broker.request_modes.get(asked.topic, asked.consumer_group)
-        places = self._allocate(asked, sorted(queues), mode)
+        route = await self._route(asked.topic)
+        places = None if route is None else self._allocate(asked, route)
         if places is None:
             return command.response(body=encode_body(AssignmentBody()))
-        assigned = [
-            AssignedQueue(QueueName(asked.topic, place.broker_name, place.queue_id), mode.kind.value)
-            for place in places
-        ]
+        kind = self._mode(asked).kind.value
+        assigned = [AssignedQueue(QueueName(asked.topic, place.broker_name, place.queue_id), kind) for place in places]
         return command.response(body=encode_body(AssignmentBody(assigned)))
 
     def set_mode(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
@@ -70,9 +62,11 @@ class AssignmentHandlers:
         self._broker.request_modes.put(topic.name, body.consumer_group, mode)
         return command.response()
 
-    def _allocate(
-        self, asked: AssignmentQuery, queues: Sequence[QueuePlace], mode: RequestMode
-    ) -> Sequence[QueuePlace] | None:
+    def _mode(self, asked: AssignmentQuery) -> RequestMode:
+        return self._broker.request_modes.get(asked.topic, asked.consumer_group)
+
+    def _allocate(self, asked: AssignmentQuery, route: TopicRouteData) -> Sequence[QueuePlace] | None:
+        queues = sorted(_readable_queues(route))
         if asked.message_model == _BROADCAST:
             return queues
         self._consumers.expire(self._broker.clock.monotonic_s())
@@ -80,14 +74,33 @@ class AssignmentHandlers:
         strategy = STRATEGIES.get(asked.strategy_name)
         if asked.client_id not in members or strategy is None:
             return None
-        number = members.index(asked.client_id)
-        if mode.kind is RequestKind.POP:
-            return allocate_pops(strategy, number, len(members), queues, mode.share_count)
-        return strategy(number, len(members), queues)
+        number, mode = members.index(asked.client_id), self._mode(asked)
+        if mode.kind is RequestKind.PULL:
+            return strategy(number, len(members), queues)
+        if route.topic_queue_mapping_by_broker:
+            # Who pops asks a broker for what it leads; which queues these are is not the client's business.
+            return sorted(QueuePlace(data.broker_name, ALL_QUEUES_OF_BROKER) for data in route.queue_datas)
+        return allocate_pops(strategy, number, len(members), queues, mode.share_count)
 
-    async def _own_queues(self, topic: str) -> Sequence[QueuePlace] | None:
-        config = self._broker.topics.find(topic)
+    async def _route(self, topic: str) -> TopicRouteData | None:
+        """Where the topic's queues lie, on all brokers where there are others; None for a topic that nobody has."""
+        broker = self._broker
+        if broker.peers is not None:
+            return await broker.peers.route(topic)
+        config, mapping = broker.topics.find(topic), broker.static_topics.find(topic)
         if config is None:
             return None
-        count = config.read_queues if config.permission & Permission.READ else 0
-        return [QueuePlace(self._broker.name, queue_id) for queue_id in range(count)]
+        data = QueueData(broker.name, config.read_queues, config.write_queues, int(config.permission))
+        mappings = {} if mapping is None else {broker.name: mapping_info(mapping)}
+        return TopicRouteData([], [data], topic_queue_mapping_by_broker=mappings)
+
+
+def _readable_queues(route: TopicRouteData) -> Iterator[QueuePlace]:
+    """The queues as clients name them; those of a static topic lie on no broker in particular."""
+    mappings = route.topic_queue_mapping_by_broker or {}
+    for number in range(max((each.total_queues for each in mappings.values()), default=0)):
+        yield QueuePlace(LOGIC_BROKER_NAME, number)
+    for data in route.queue_datas if not mappings else ():
+        if data.perm & Permission.READ:
+            for number in range(data.read_queue_nums):
+                yield QueuePlace(data.broker_name, number)

@@ -140,7 +140,7 @@ class PopHandlers:
     ) -> RemotingCommand | None:
         """The refusal of a delivery from a queue that is not there. Raises TOPIC_NOT_FOUND."""
         topic, queue_id = self._broker.topics.get(request.topic), request.handle.queue_id
-        if 0 <= queue_id < topic.read_queues:
+        if 0 <= queue_id < topic.read_queues or self._broker.logic.is_static(topic.name):
             return None
         remark = f"The topic {topic.name!r} has {topic.read_queues} readable queues; {queue_id} is none of them."
         return command.response(ResponseCode.MESSAGE_ILLEGAL, remark=remark)
