@@ -127,6 +127,10 @@ def test_a_brokers_settings_are_read_and_changed(millstream: Command) -> None:
     assert row == {"setting": "fileReservedTime", "value": "5"}
     assert millstream("broker", "config", "set", "broker-a", "fileReservedTime=0").code == 1
     assert millstream("broker", "config", "set", "broker-a", "nothing").code == 2
+    assert millstream("broker", "config", "set", "broker-a", "brokerPermission=5").code == 1
+    assert millstream("broker", "config", "set", "broker-a", "brokerPermission=4").code == 0
+    assert "drained" in millstream("broker", "list").out
+    assert millstream("broker", "config", "set", "broker-a", "brokerPermission=6").code == 0
 
 
 def test_the_settings_of_a_role_are_printed_and_checked(tmp_path: Path) -> None:
