@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crash.bit_rot import find_every_flip
+from crash.changing_brokers import change_brokers_under_load
 from crash.failing_disk import break_the_disk
 from crash.feature_kills import kill_inside_features
+from crash.lost_nameservers import lose_all_nameservers
 from crash.malformed_input import send_malformed_input
 from crash.power_loss import cut_the_power
 from crash.programme import FirstFailure, ProgrammeRun, Size, scratch_directory
@@ -42,6 +44,8 @@ PROGRAMMES = {
     "S5": Programme("feature-kills", kill_inside_features),
     "S6": Programme("power-loss", cut_the_power),
     "S7": Programme("failing-disk", break_the_disk),
+    "N1": Programme("lost-nameservers", lose_all_nameservers),
+    "N2": Programme("changing-brokers", change_brokers_under_load),
     "X1": Programme("malformed-input", send_malformed_input),
     "X2": Programme("slow-and-many", be_slow_and_many),
 }

@@ -24,6 +24,8 @@ from millstream.broker import (
     long_poll,
     pop,
     queue_locks,
+    registrar,
+    report,
     topics,
 )
 from millstream.broker.remoting import clients as remoting_clients
@@ -31,10 +33,13 @@ from millstream.broker.remoting import locking, members, producers
 from millstream.broker.remoting import questions as consumer_questions
 from millstream.cli.main import app
 from millstream.cli.options import ExitCode
+from millstream.client import known_routes
+from millstream.cluster import nameserver
 from millstream.model import filter as filters
 from millstream.model import group as group_settings
 from millstream.model import lite
 from millstream.model.catalogue import CATALOGUE
+from millstream.protocol.remoting import registration
 from millstream.proxy import answers, clients, outbox, processor, pulls, questions, renewal, tracer
 from millstream.proxy.grpc import body, call, endpoints, front, intake, namespace, request, transport
 from millstream.proxy.remote import backend as remote_backend
@@ -42,6 +47,7 @@ from millstream.proxy.remote import lanes, placement, routes
 from millstream.proxy.remote import sender as remote_sender
 from millstream.proxy.remote import transactions as remote_transactions
 from millstream.security import audit, book, policy, user
+from millstream.server import local_cluster, restart_pace, supervised
 from millstream.server.configuration.reference import reference_page
 from millstream.streams.functions.registry import AGGREGATES, FUNCTIONS, FunctionSpec
 from millstream.streams.sql.connectors import CONNECTORS
@@ -143,6 +149,10 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
     ),
     ("The broker", (topics, groups, group_settings, pop, long_poll, admission, delay, filters)),
     ("Lite topics", (lite, lite_topics, lite_subscriptions)),
+    (
+        "Several processes",
+        (nameserver, registrar, registration, report, known_routes, supervised, restart_pace, local_cluster),
+    ),
     (
         "The remoting ports",
         (remoting_server, members, remoting_clients, producers, queue_locks, locking, consumer_questions),

@@ -13,7 +13,7 @@ from crash.programme import ProgrammeRun, Size
 SEED = 20
 WORKERS = 3
 """Of the programmes that run at a time one waits for a server, most of the time."""
-BY_LENGTH = ("X2", "S3", "S1", "S5", "S4", "X1", "S2", "S6", "S7")
+BY_LENGTH = ("X2", "S3", "N2", "S1", "S5", "N1", "S4", "X1", "S2", "S6", "S7")
 """The longest first, so that none is waited for alone."""
 
 Counts = dict[str, int | float]
@@ -73,6 +73,17 @@ def test_s6_power_failures_cost_sync_flush_nothing_and_async_flush_its_window_at
 
 def test_s7_a_disk_that_fails_anywhere_is_met_with_the_right_error_and_survived(passed: Passed) -> None:
     assert passed("S7")["faults"] >= 200
+
+
+def test_n1_no_send_fails_and_nothing_is_lost_while_all_nameservers_are_dead(passed: Passed) -> None:
+    counts = passed("N1")
+    assert counts["rounds"] == 1
+    assert counts["acknowledged"] > 40
+
+
+def test_n2_brokers_come_and_go_under_load_and_nothing_acknowledged_is_lost(passed: Passed) -> None:
+    counts = passed("N2")
+    assert min(counts[what] for what in ("added", "drained", "killed")) > 0
 
 
 def test_x1_no_bytes_of_a_client_stop_the_server_or_touch_another_client(passed: Passed) -> None:

@@ -12,10 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from millstream.client.access import AccessConversations
 from millstream.client.blocking import BlockingClient
-from millstream.model.errors import NameRefused, StartRefused
+from millstream.client.environment import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE
+from millstream.model.errors import AccessRefused, NameRefused, StartRefused
 from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
+from millstream.protocol.remoting.access import PolicyEntryInfo, UserInfo
+from millstream.security.signature import Credentials
 from millstream.server.child import RoleProcess
 
 
@@ -185,3 +189,29 @@ def pids_of(word: str) -> list[int]:
         ["pgrep", "-f", f"millstream start (broker|nameserver) .*{word}"], capture_output=True, text=True
     )
     return [int(line) for line in found.stdout.split()]
+
+
+def test_with_access_control_the_roles_know_each_other_and_a_new_user_is_known_to_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ACCESS_KEY_VARIABLE, "ops")
+    monkeypatch.setenv(SECRET_KEY_VARIABLE, "ops-secret-1")
+    secure = ["--port", "0", "--set", "access.enabled=true"]
+    with RoleProcess("nameserver", tmp_path / "ns", options=secure) as nameserver:
+        where = nameserver.addresses["nameserver"]
+        with (
+            RoleProcess("broker", tmp_path / "a", options=[*secure, "--nameservers", where]),
+            BlockingClient(where) as client,
+        ):
+            client.create_topic(TopicConfig("t"))
+            send(client, "t", "1")
+            access = AccessConversations(client.conversations)
+            client.run(access.create_user(UserInfo("reader", "reader-secret", "Normal")))
+            entry = PolicyEntryInfo("Topic:t", ["Pub", "Sub", "Get"], [], "Allow")
+            client.run(access.put_entries("reader", "Custom", [entry]))
+            with BlockingClient(where, credentials=Credentials("reader", "reader-secret")) as reader:
+                send(reader, "t", "2")
+                with pytest.raises(AccessRefused):
+                    reader.topics()
+            with pytest.raises(AccessRefused), BlockingClient(where, credentials=Credentials("x", "y" * 9)) as stranger:
+                stranger.route("t")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from millstream.client.conversations import Conversation, Conversations
+from millstream.model.errors import Refused
 from millstream.protocol.remoting.access import SUBJECT_PREFIX, AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from millstream.protocol.remoting.bodies import decode_body, encode_body
 from millstream.protocol.remoting.codes import RequestCode
@@ -16,7 +17,7 @@ __all__ = ["AccessConversations"]
 
 
 class AccessConversations:
-    """The operations, each on every master; answers are of the first one."""
+    """The operations. A change is told every master and then every nameserver; answers are of the first master."""
 
     def __init__(self, conversations: Conversations) -> None:
         self._conversations = conversations
@@ -66,6 +67,13 @@ class AccessConversations:
 
     def _change(self, code: RequestCode, ext: dict[str, str], body: bytes = b"") -> Conversation[None]:
         yield from self._conversations.ask_masters(RemotingCommand(code, ext, body))
+        for address in self._conversations.nameservers:
+            try:
+                yield from self._conversations.ask(address, RemotingCommand(code, dict(ext), body))
+            except Refused as refused:
+                # One in the broker's own process shares the broker's users, others have some only if they are asked to.
+                if refused.name not in ("REQUEST_NOT_SUPPORTED", "ACCESS_CONTROL_OFF"):
+                    raise
 
     def _ask(self, code: RequestCode, ext: dict[str, str]) -> Conversation[bytes]:
         answers = yield from self._conversations.ask_masters(RemotingCommand(code, ext))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -45,6 +44,8 @@ class Profiles:
     @classmethod
     def parse(cls, text: str, origin: str) -> Profiles:
         """The profiles of a document; `origin` is named in errors. Raises CONFIGURATION_FILE, UNKNOWN_SETTING."""
+        import tomllib  # Here, because every command imports this module and most have no file to read.
+
         try:
             document = tomllib.loads(text)
         except (tomllib.TOMLDecodeError, RecursionError) as error:
