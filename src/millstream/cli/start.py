@@ -85,19 +85,27 @@ def broker(
     return _run(_configured(BrokerConfiguration, given, options), given)
 
 
-def proxy(*, grpc_port: int | None = None, nameservers: str | None = None, given: Given = Given()) -> int:
-    """Run a proxy until Ctrl-C: it serves RocketMQ 5 clients from the brokers that the nameservers name.
+def proxy(
+    *,
+    grpc_port: int | None = None,
+    remoting_port: int | None = None,
+    nameservers: str | None = None,
+    given: Given = Given(),
+) -> int:
+    """Run a proxy until Ctrl-C: it serves clients from the brokers that the nameservers name.
 
     Parameters
     ----------
     grpc_port
         Port for RocketMQ 5 clients; 0 takes a free one.
+    remoting_port
+        Port for remoting clients of RocketMQ 4 and 5; 0 takes a free one, -1 offers none.
     nameservers
         host:port of each nameserver, separated by ;.
     """
     from millstream.server.configuration.roles import ProxyConfiguration
 
-    options = {"grpc_port": grpc_port, "nameservers": _listed(nameservers)}
+    options = {"grpc_port": grpc_port, "remoting_port": remoting_port, "nameservers": _listed(nameservers)}
     return _run(_configured(ProxyConfiguration, given, options), given)
 
 

@@ -57,7 +57,7 @@ class LocalCluster:
             where = self.nameserver.addresses["nameserver"]
             self.brokers = [self._broker(number, where) for number in range(self._options.brokers)]
             await asyncio.gather(*(broker.start() for broker in self.brokers))
-            settings = [f"grpc_port={self._options.grpc_port}", f'nameservers=["{where}"]']
+            settings = [f"grpc_port={self._options.grpc_port}", f'nameservers=["{where}"]', "remoting_port=-1"]
             self.proxy = self._role("proxy", "proxy", settings, port="grpc_port")
             await self.proxy.start()
         except BaseException:

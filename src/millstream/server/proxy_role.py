@@ -1,7 +1,8 @@
-"""The proxy of a process: its gRPC port over a backend."""
+"""The proxy of a process: its gRPC port over a backend, and its remoting ports."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
 from millstream.model.message import Address
@@ -10,6 +11,7 @@ from millstream.proxy.grpc.server import GrpcServer
 from millstream.proxy.processor import Processor
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.tracer import Tracer, TraceSink
+from millstream.server.proxy_ports import AccessNetwork, ProxyPorts
 from millstream.server.site import Site
 
 __all__ = ["ProxyRole"]
@@ -18,17 +20,29 @@ __all__ = ["ProxyRole"]
 class ProxyRole:
     """Started once; `backend` is opened and closed by its owner. Port 0 takes a free one.
 
-    `traces` takes what became of messages, for the topic RMQ_SYS_TRACE_TOPIC; None notes nothing.
+    `traces` takes what became of messages, for the topic RMQ_SYS_TRACE_TOPIC; None notes nothing. `networks` are the
+    ports for remoting clients, which need brokers in other processes; `told` is what their clients are told there.
     """
 
-    def __init__(self, site: Site, backend: Backend, port: int = 8081, *, traces: TraceSink | None = None) -> None:
+    def __init__(
+        self,
+        site: Site,
+        backend: Backend,
+        port: int = 8081,
+        *,
+        traces: TraceSink | None = None,
+        networks: Sequence[AccessNetwork] = (),
+    ) -> None:
         self._site = site
         self._port = port
         self._resources = AsyncExitStack()
         self.tracer = None if traces is None else Tracer(traces, site.clock)
         self.processor = Processor(backend, clock=site.clock, tracer=self.tracer)
+        self.remoting: ProxyPorts | None = None
+        self.told: list[Address] = []
         if isinstance(backend, RemoteBackend):
             backend.announce(self.processor.clients.published_topics)
+            self.remoting = ProxyPorts(site, self.processor, backend, networks)
 
     async def start(self) -> Address:
         """Listen and answer; where clients reach it. Raises StartRefused; `close` ends what was opened before."""
@@ -38,6 +52,9 @@ class ProxyRole:
             self._resources.push_async_callback(self.tracer.close)
         await self.processor.start()
         self._resources.push_async_callback(self.processor.close)
+        if self.remoting is not None:
+            self._resources.push_async_callback(self.remoting.close)
+            self.told = await self.remoting.start()
         told = site.told_host
         server = GrpcServer(
             self.processor,

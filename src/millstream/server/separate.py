@@ -20,6 +20,7 @@ from millstream.server.configuration.roles import BrokerConfiguration, Nameserve
 from millstream.server.metrics.page import ServerMetrics
 from millstream.server.nameserver_role import NameserverRole
 from millstream.server.pages import open_pages
+from millstream.server.proxy_ports import AccessNetwork, parse_access_network
 from millstream.server.proxy_role import ProxyRole
 from millstream.server.site import Site
 from millstream.store.directory_lock import DirectoryLock
@@ -86,7 +87,7 @@ class SeparateRole:
             case NameserverConfiguration() as nameserver:
                 found["nameserver"] = await self._open_nameserver(nameserver)
             case ProxyConfiguration() as proxy:
-                found["grpc"] = await self._open_proxy(proxy)
+                found |= await self._open_proxy(proxy)
         self._condition.state = "serving"
         return found
 
@@ -124,7 +125,10 @@ class SeparateRole:
         self._metrics.remoting["nameserver"] = role.server
         return address
 
-    async def _open_proxy(self, told: ProxyConfiguration) -> Address:
+    async def _open_proxy(self, told: ProxyConfiguration) -> dict[str, Address]:
+        networks = [parse_access_network(text) for text in told.access_networks]
+        if told.remoting_port >= 0:
+            networks.insert(0, AccessNetwork(told.host, told.remoting_port))
         self._lock_directory()
         self.site.open_access_control(self.directory)
         backend = RemoteBackend(
@@ -135,12 +139,17 @@ class SeparateRole:
         )
         await backend.start()
         self._resources.push_async_callback(backend.close)
-        role = ProxyRole(self.site, backend, told.grpc_port, traces=backend if told.trace else None)
+        traces = backend if told.trace else None
+        role = ProxyRole(self.site, backend, told.grpc_port, traces=traces, networks=networks)
         self._resources.push_async_callback(role.close)
         address = await role.start()
         self._metrics.node_id = f"{address.host}:{address.port}"
         self._metrics.processor, self._metrics.tracer = role.processor, role.tracer
-        return address
+        if not role.told:
+            return {"grpc": address}
+        assert role.remoting is not None
+        self._metrics.remoting["proxy"] = role.remoting.servers[0]
+        return {"grpc": address, "remoting": role.told[0]}
 
     def _lock_directory(self) -> None:
         """Where no log does it."""

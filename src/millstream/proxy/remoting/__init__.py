@@ -69,25 +69,25 @@ class RemotingFront:
             RequestCode.GET_CONSUMER_LIST_BY_GROUP: clients.consumer_list,
             RequestCode.GET_CONSUMER_CONNECTION_LIST: clients.members,
         }
-        return {code: partial(_marked, handler) for code, handler in plain.items()}
+        return {code: partial(self._answer, handler) for code, handler in plain.items()}
+
+    def _answer(
+        self, handler: Handler, command: RemotingCommand, connection: Connection
+    ) -> Awaitable[RemotingCommand | None] | RemotingCommand | None:
+        """The handler's answer with the two fields that proxies add to all of theirs."""
+        self._consumption.seen(connection)
+        answer = handler(command, connection)
+        if answer is None or isinstance(answer, RemotingCommand):
+            return _mark(answer)
+        return _marked_later(answer)
 
     async def _lock(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         self.clients.keeps_order(decode_body(LockBody, command.body).consumer_group)
         return await self._forwarding.lock(command, connection)
 
 
-def _marked(
-    handler: Handler, command: RemotingCommand, connection: Connection
-) -> Awaitable[RemotingCommand | None] | RemotingCommand | None:
-    """The handler's answer with the two fields that proxies add to all of theirs."""
-    answer = handler(command, connection)
-    if answer is None or isinstance(answer, RemotingCommand):
-        return _mark(answer)
-
-    async def later() -> RemotingCommand | None:
-        return _mark(await answer)
-
-    return later()
+async def _marked_later(answer: Awaitable[RemotingCommand | None]) -> RemotingCommand | None:
+    return _mark(await answer)
 
 
 def _mark(answer: RemotingCommand | None) -> RemotingCommand | None:

@@ -156,6 +156,12 @@ class ConsumptionHandlers:
                 return command.response()
         return await self._forwarding.to_broker(command, ext.get("originTopic") or RETRY_PREFIX + group)
 
+    def seen(self, connection: Connection) -> None:
+        """The client said something: what it holds stays its own."""
+        client = self._readers.get(connection)
+        if client is not None:
+            self._processor.seen(client.name)
+
     async def close(self) -> None:
         """Wait for what is on its way back to the brokers."""
         if self._tasks:

@@ -76,11 +76,17 @@ class BrokerConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class ProxyConfiguration:
-    """A proxy: it serves gRPC clients from the brokers that the nameservers name."""
+    """A proxy: it serves gRPC and remoting clients from the brokers that the nameservers name."""
 
     host: str = setting("127.0.0.1", _HOST)
     advertised_host: str = setting("", _TOLD_HOST)
     grpc_port: int = setting(8081, "Port for RocketMQ 5 clients; 0 takes a free one.", bounds=PORTS)
+    remoting_port: int = setting(
+        8080, "Port for remoting clients of RocketMQ 4 and 5; 0 takes a free one, -1 offers none.", bounds=(-1, 65_535)
+    )
+    access_networks: tuple[str, ...] = setting(
+        (), "Further remoting ports, as host:port=announced_host:port: who comes there is told the announced address."
+    )
     metrics_port: int = setting(-1, _METRICS, bounds=_METRICS_PORTS)
     directory: str = setting("millstream-proxy", "Where users and certificates are kept.")
     nameservers: tuple[str, ...] = setting(("127.0.0.1:9876",), _NAMESERVERS)
