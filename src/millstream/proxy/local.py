@@ -37,6 +37,11 @@ class LocalBackend:
     async def route(self, topic: str) -> TopicRoute:
         """See `Backend`."""
         config = self._broker.topics.get(topic)
+        mapping = self._broker.logic.mapping(topic)
+        if mapping is not None:
+            both = config.permission & (Permission.READ | Permission.WRITE)
+            led = tuple(RouteQueue(self._broker.name, number, both) for number in mapping.led)
+            return TopicRoute(topic, config.message_type, led)
         queues = tuple(
             RouteQueue(self._broker.name, queue_id, _permission(config, queue_id)) for queue_id in range(config.queues)
         )
@@ -83,17 +88,25 @@ class LocalBackend:
     async def find_offset(self, broker_name: str, topic: str, queue_id: int, point: QueuePoint, value: int = 0) -> int:
         """See `Backend`."""
         self._check(broker_name)
+        if self._broker.logic.is_static(topic):
+            return await self._broker.logic.positions.find(topic, queue_id, point, value)
         return self._broker.positions.find(topic, queue_id, point, value)
 
     async def group_offset(self, broker_name: str, group: str, topic: str, queue_id: int) -> int | None:
         """See `Backend`."""
         self._check(broker_name)
         self._broker.topics.get(topic)
+        if self._broker.logic.is_static(topic):
+            return await self._broker.logic.positions.committed(group, topic, queue_id)
         return self._broker.query_offset(group, topic, queue_id)
 
     async def commit_offset(self, broker_name: str, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """See `Backend`."""
         self._check(broker_name)
+        if self._broker.logic.is_static(topic):
+            self._broker.groups.ensure(group)
+            await self._broker.logic.positions.commit(group, topic, queue_id, queue_offset)
+            return
         self._broker.commit_offset(group, topic, queue_id, queue_offset)
 
     async def ack(self, request: AckRequest) -> None:

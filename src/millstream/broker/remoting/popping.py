@@ -114,11 +114,14 @@ class PopHandlers:
         return command.response(ext=ext, body_parts=tuple(record_of(message) for message in found))
 
     async def notify(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """Say whether there is something to pop, as soon as there is, at the latest after the polling time."""
+        """Say whether there is something to pop, as soon as there is, at the latest after the polling time.
+
+        Of a static topic it is told of all queues of this broker, and not of what its peers hold of them.
+        """
         question = decode_notification(command.ext)
-        self._check_own_queues(question.topic)
         left_ms = wait_ms(question.poll_ms, question.born_ms, self._broker.clock.now_ms())
-        request = PopRequest(question.group, question.topic, 1, question.queue_id, wait_ms=left_ms)
+        queue_id = None if self._broker.logic.is_static(question.topic) else question.queue_id
+        request = PopRequest(question.group, question.topic, 1, queue_id, wait_ms=left_ms)
         try:
             has_messages = await self._broker.preview.wait(request)
         except ConsumeRefused as error:

@@ -13,7 +13,7 @@ import msgspec
 
 from millstream.model.errors import MessageRefused
 from millstream.model.logic_queue import GLOBAL_SCOPE, LogicQueue, MappingItem, TopicMapping
-from millstream.model.topic import TopicConfig
+from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.remoting.bodies import CamelBody, TopicConfigData, TopicMappingInfo, decode_body, encode_body
 from millstream.protocol.remoting.settings import topic_data, topic_of
 
@@ -115,7 +115,8 @@ def static_topic_fields(config: TopicConfig, *, force: bool = False) -> dict[str
 def parse_static_topic(ext: Mapping[str, str]) -> TopicConfig:
     """The topic of those fields; MESSAGE_MALFORMED for bad numbers or types."""
     told = (item[1:].partition("=") for item in ext.get("attributes", "").split(",") if item.startswith("+"))
-    attributes = {name: value for name, _, value in told}
+    # Tools name no type; only these two kinds can be static.
+    attributes = {"message.type": MessageType.NORMAL.value, **{name: value for name, _, value in told}}
     try:
         read, write = int(ext.get("readQueueNums", "0")), int(ext.get("writeQueueNums", "0"))
         permission = int(ext.get("perm", "6"))

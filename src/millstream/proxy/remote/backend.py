@@ -6,6 +6,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Final
 
 from millstream.client import requests
@@ -183,8 +184,10 @@ class RemoteBackend:
 
     async def pull(self, broker_name: str, request: PullRequest) -> PullResult:
         """See `Backend`."""
-        known = await self._routes.get(request.topic)
-        address = known.address(broker_name)
+        return await self._routes.following(request.topic, partial(self._pull, broker_name, request))
+
+    async def _pull(self, broker_name: str, request: PullRequest, known: KnownRoute) -> PullResult:
+        address = known.address(broker_name, request.queue_id)
         command = requests.pull(
             QueueAddress(request.topic, broker_name, request.queue_id, address),
             request.queue_offset,
@@ -221,11 +224,15 @@ class RemoteBackend:
     async def group_offset(self, broker_name: str, group: str, topic: str, queue_id: int) -> int | None:
         """See `Backend`."""
         ext = {**_offset_fields(broker_name, group, topic, queue_id), "setZeroIfNotFound": "false"}
-        address = (await self._routes.get(topic)).address(broker_name)
-        answer = await self._lanes.ask(address, RemotingCommand(RequestCode.QUERY_CONSUMER_OFFSET, ext))
-        if answer.code == ResponseCode.QUERY_NOT_FOUND:
-            return None
-        return integer(checked(answer, address).ext, "offset")
+
+        async def ask(known: KnownRoute) -> int | None:
+            address = known.address(broker_name, queue_id)
+            answer = await self._lanes.ask(address, RemotingCommand(RequestCode.QUERY_CONSUMER_OFFSET, dict(ext)))
+            if answer.code == ResponseCode.QUERY_NOT_FOUND:
+                return None
+            return integer(checked(answer, address).ext, "offset")
+
+        return await self._routes.following(topic, ask)
 
     async def commit_offset(self, broker_name: str, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """See `Backend`."""
@@ -305,13 +312,17 @@ class RemoteBackend:
         return await client.run(client.conversations.ask_nameserver(command))
 
     async def _demand(self, broker_name: str, topic: str, command: RemotingCommand) -> RemotingCommand:
-        """Ask the topic's broker of that name."""
-        known = await self._routes.get(topic)
-        try:
-            return await self._lanes.demand(known.address(broker_name), command)
-        except MillstreamError as error:
-            self._routes.doubt(topic, error)
-            raise
+        """Ask the topic's broker of that name, or the one to which the queue has moved."""
+        queue_id = int(command.ext["queueId"]) if "queueId" in command.ext else None
+
+        async def ask(known: KnownRoute) -> RemotingCommand:
+            try:
+                return await self._lanes.demand(known.address(broker_name, queue_id), command)
+            except MillstreamError as error:
+                self._routes.doubt(topic, error)
+                raise
+
+        return await self._routes.following(topic, ask)
 
     async def _holder(self, topic: str, handle: ReceiptHandle) -> str:
         """Where the broker of a delivery is."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from millstream.client.logic_queues import logic_queues
 from millstream.model.errors import NameRefused
 from millstream.model.topic import MessageType, Permission
 from millstream.protocol.remoting.bodies import QueueData, TopicRouteData
@@ -27,9 +28,15 @@ class KnownRoute:
     addresses: dict[str, str]
     writable: tuple[RouteQueue, ...]
     data: TopicRouteData
+    is_static: bool = False
+    """Whether the queues move between brokers, each under its number."""
 
-    def address(self, broker_name: str) -> str:
-        """Where the broker is; blank for the only one. QUEUE_NOT_FOUND where it has nothing of the topic."""
+    def address(self, broker_name: str, queue_id: int | None = None) -> str:
+        """Where the broker is; blank for the only one. QUEUE_NOT_FOUND where it has nothing of the topic.
+
+        Of a static topic it is where the queue is now, whichever broker stored it when a client asked.
+        """
+        broker_name = self.holder(broker_name, queue_id)
         if not broker_name and len(self.addresses) == 1:
             broker_name = next(iter(self.addresses))
         found = self.addresses.get(broker_name)
@@ -40,6 +47,16 @@ class KnownRoute:
                 "proxy.",
             )
         return found
+
+    def holder(self, broker_name: str, queue_id: int | None) -> str:
+        """The broker that is meant by a client who names a broker, and may name a queue."""
+        if not self.is_static:
+            return broker_name
+        queues = self.route.queues
+        if queue_id is not None:
+            return next((queue.broker_name for queue in queues if queue.queue_id == queue_id), broker_name)
+        names = dict.fromkeys(queue.broker_name for queue in queues)
+        return broker_name if broker_name in names else next(iter(names))
 
 
 def master_addresses(data: TopicRouteData) -> dict[str, str]:
@@ -54,6 +71,12 @@ def master_addresses(data: TopicRouteData) -> dict[str, str]:
 def known_route(topic: str, data: TopicRouteData, message_type: MessageType) -> KnownRoute:
     """The route of a nameserver's answer; TOPIC_NOT_FOUND where no master holds a queue of the topic."""
     masters = master_addresses(data)
+    logic = logic_queues(topic, data)
+    if logic:
+        names = {address: name for name, address in masters.items()}
+        both = Permission.READ | Permission.WRITE
+        queues = tuple(RouteQueue(names[queue.broker_address], queue.queue_id, both) for queue in logic)
+        return KnownRoute(TopicRoute(topic, message_type, queues), masters, queues, data, is_static=True)
     held = sorted((one for one in data.queue_datas if one.broker_name in masters), key=lambda one: one.broker_name)
     queues = tuple(queue for one in held for queue in _queues(one))
     if not queues:

@@ -50,7 +50,10 @@ class Popper:
 
     async def pop(self, broker_name: str, request: PopRequest) -> list[PoppedMessage]:
         """Messages of the broker; blank stands for any one of the topic's, in turn."""
-        known = await self.routes.get(request.topic)
+        return await self.routes.following(request.topic, partial(self._pop, broker_name, request))
+
+    async def _pop(self, broker_name: str, request: PopRequest, known: KnownRoute) -> list[PoppedMessage]:
+        broker_name = known.holder(broker_name, request.queue_id)
         if not broker_name:
             self._turn += 1
             broker_name = list(known.addresses)[self._turn % len(known.addresses)]

@@ -6,9 +6,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from millstream.client.known_routes import DENIAL_GRACE_S
+from millstream.client.logic_queues import MOVE_ATTEMPTS, MOVE_DELAY_S
 from millstream.model.clock import Clock
 from millstream.model.errors import ConnectionFailed, MillstreamError, NameRefused
 from millstream.model.topic import MessageType
@@ -31,10 +32,14 @@ UNUSED_LIMIT_S: Final = 600.0
 MAX_ROUTES: Final = 10_000
 """Routes that are kept at most; the one that was unused longest makes room."""
 
+_T = TypeVar("_T")
+
 _AT_ONCE = 16
 """Routes that are refreshed at the same time."""
 
 _GONE: Final = frozenset(("TOPIC_NOT_FOUND", "QUEUE_NOT_FOUND"))
+
+_MOVED: Final = "NOT_LEADER_FOR_QUEUE"
 
 Ask = Callable[[RemotingCommand], Awaitable[RemotingCommand]]
 AskBroker = Callable[[str, RemotingCommand], Awaitable[RemotingCommand]]
@@ -79,11 +84,23 @@ class Routes:
             asking.add_done_callback(lambda _: self._asking.pop(topic, None))
         return await asyncio.shield(asking)
 
+    async def following(self, topic: str, act: Callable[[KnownRoute], Awaitable[_T]]) -> _T:
+        """What `act` does by the topic's route; once more, by a fresh one, as long as a queue moves meanwhile."""
+        for _ in range(MOVE_ATTEMPTS):
+            try:
+                return await act(await self.get(topic))
+            except NameRefused as error:
+                if error.name != _MOVED:
+                    raise
+            await asyncio.sleep(MOVE_DELAY_S)
+            await self.refresh(topic)
+        return await act(await self.get(topic))
+
     def doubt(self, topic: str, error: MillstreamError) -> None:
         """What was asked where the route led has failed: ask for the route again if that may be why."""
         if error.name in _GONE:
             self._kept.pop(topic, None)
-        elif isinstance(error, ConnectionFailed) and topic not in self._asking:
+        elif (isinstance(error, ConnectionFailed) or error.name == _MOVED) and topic not in self._asking:
             task = asyncio.ensure_future(self.refresh(topic))
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
 

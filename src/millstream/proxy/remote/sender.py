@@ -74,7 +74,18 @@ class Sender:
     async def _send(
         self, known: KnownRoute, queue: RouteQueue, messages: Sequence[OutgoingMessage]
     ) -> list[SendReceipt]:
-        """Store messages that share a place."""
+        """Store messages that share a place, wherever that moves meanwhile."""
+        bound = queue.queue_id if known.is_static else None
+
+        async def store(fresh: KnownRoute) -> list[SendReceipt]:
+            present = next((one for one in fresh.writable if one.queue_id == bound), queue)
+            return await self._store(fresh, present, messages)
+
+        return await self._routes.following(known.route.topic, store)
+
+    async def _store(
+        self, known: KnownRoute, queue: RouteQueue, messages: Sequence[OutgoingMessage]
+    ) -> list[SendReceipt]:
         tries = 1
         while True:
             command = send_request(queue, messages, _GROUP)
