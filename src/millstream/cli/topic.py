@@ -11,9 +11,11 @@ from cyclopts.validators import Number
 from millstream.cli.options import Common, ExitCode
 from millstream.cli.printer import Printer
 from millstream.client.blocking import BlockingClient
+from millstream.client.logic_queues import mappings_of
 from millstream.model.topic import MAX_QUEUES, MessageType, TopicConfig, is_system_topic
+from millstream.protocol.remoting.static_topics import leaders
 
-__all__ = ["TopicType", "create", "delete", "describe", "list_topics"]
+__all__ = ["TopicType", "create", "delete", "describe", "list_topics", "remap"]
 
 
 class TopicType(Enum):
@@ -36,6 +38,8 @@ def create(
     compacted: bool = False,
     keep_hours: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
     lite_minutes: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
+    static: bool = False,
+    brokers: str | None = None,
     common: Common = Common(),
 ) -> int:
     """Create a topic.
@@ -56,6 +60,11 @@ def create(
         How long its messages are kept, where that is not the broker's own time (reserve.time).
     lite_minutes
         For type lite: how long after its last message a lite topic goes (lite.topic.expiration), at most 43,200.
+    static
+        The queues are those of the cluster and can be moved between brokers (topic remap); once more with a larger
+        number it gets more queues.
+    brokers
+        With --static: the brokers that store the queues, separated by commas; all of them by default.
     """
     attributes: dict[str, str] = {}
     if batches:
@@ -68,12 +77,39 @@ def create(
         attributes["lite.topic.expiration"] = str(lite_minutes)
     config = TopicConfig(name, MessageType(type.name), read_queues=queues, write_queues=queues, attributes=attributes)
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
-        client.create_topic(config)
+        if static:
+            client.create_static_topic(config, queues, None if brokers is None else _names(brokers))
+        else:
+            client.create_topic(config)
     Printer(common.output).record(
         {"topic": name, "type": type.value, "queues": queues},
         sentence=f"topic {name} is there: {type.value}, {queues} queues",
     )
     return ExitCode.DONE
+
+
+def remap(name: str, *, brokers: str, common: Common = Common()) -> int:
+    """Spread the queues of a static topic over brokers, while it is used; no message is moved.
+
+    Where an earlier run ended half way, this one finishes what it began.
+
+    Parameters
+    ----------
+    name
+        A topic that was created with --static.
+    brokers
+        The brokers that are to store its queues, separated by commas.
+    """
+    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+        moved = client.remap_topic(name, _names(brokers))
+    Printer(common.output).listing(
+        ("queue", "broker"), sorted(moved.items()), empty=f"The queues of topic {name} are there already."
+    )
+    return ExitCode.DONE
+
+
+def _names(text: str) -> list[str]:
+    return [name for part in text.split(",") if (name := part.strip())]
 
 
 def list_topics(*, common: Common = Common()) -> int:
@@ -102,9 +138,10 @@ def describe(name: str, *, common: Common = Common()) -> int:
     """Show what each queue of a topic holds."""
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
         ranges = client.queue_ranges(name)
+        moving = leaders(mappings_of(client.route(name)))
     rows = [
         (
-            item.broker_name,
+            moving.get(item.range.queue_id) or item.broker_name,
             item.range.queue_id,
             item.range.min_offset,
             item.range.max_offset,

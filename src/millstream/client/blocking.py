@@ -20,6 +20,7 @@ from millstream.client.group_conversations import GroupConversations
 from millstream.client.message_search import MessageSearch
 from millstream.client.outgoing import outgoing_properties
 from millstream.client.placement import Placement
+from millstream.client.static_topics import StaticTopicConversations
 from millstream.client.values import BrokerQueueRange, PullBatch, QueueAddress, Sent, range_is_gone
 from millstream.model.errors import MillstreamError
 from millstream.model.filter import ALL, MessageFilter
@@ -195,6 +196,14 @@ class BlockingClient:
     def create_topic(self, config: TopicConfig) -> None:
         """Create a topic; nothing happens if it is there with the same settings, else TOPIC_EXISTS."""
         self.run(self.conversations.create_topic(config))
+
+    def create_static_topic(self, config: TopicConfig, queues: int, brokers: Sequence[str] | None = None) -> None:
+        """Create a topic whose queues can be moved, or give it more; TOPIC_EXISTS where it has other settings."""
+        self.run(StaticTopicConversations(self.conversations).create(config, queues, brokers))
+
+    def remap_topic(self, name: str, brokers: Sequence[str]) -> dict[int, str]:
+        """Spread a static topic's queues over these brokers; where those that moved are. STATIC_TOPIC_STATE."""
+        return self.run(StaticTopicConversations(self.conversations).remap(name, brokers))
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and its messages; TOPIC_NOT_FOUND."""

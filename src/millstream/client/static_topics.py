@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from millstream.client.ask import Conversation
 from millstream.client.conversations import Conversations
@@ -208,7 +208,7 @@ class StaticTopicConversations:
         self, view: StaticTopicView, config: TopicConfig, broker: str, queues: Mapping[int, LogicQueue]
     ) -> Conversation[None]:
         own = view.own_queues(broker)
-        told = TopicConfig(config.name, config.message_type, own, own, config.permission)
+        told = replace(config, read_queues=own, write_queues=own)
         mapping = TopicMapping(view.name, broker, view.total_queues, view.epoch, dict(queues))
         command = RemotingCommand(
             RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC, static_topic_fields(told), encode_mapping(mapping)

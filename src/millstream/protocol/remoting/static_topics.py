@@ -98,6 +98,7 @@ def decode_topic_state(body: bytes) -> StaticTopicState:
 
 def static_topic_fields(config: TopicConfig, *, force: bool = False) -> dict[str, str]:
     """The ext fields of code 513; the numbers of queues are the broker's own ones, and may be 0."""
+    attributes = {"message.type": config.message_type.value, **config.attributes}
     return {
         "topic": config.name,
         "defaultTopic": "TBW102",
@@ -107,7 +108,7 @@ def static_topic_fields(config: TopicConfig, *, force: bool = False) -> dict[str
         "topicFilterType": "SINGLE_TAG",
         "topicSysFlag": "0",
         "order": "false",
-        "attributes": f"+message.type={config.message_type.value}",
+        "attributes": ",".join(f"+{name}={value}" for name, value in attributes.items()),
         "force": "true" if force else "false",
     }
 
