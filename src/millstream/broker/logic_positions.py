@@ -10,6 +10,7 @@ from millstream.broker.segments import Segments
 from millstream.broker.static_topics import StaticTopics
 from millstream.model.errors import ConsumeRefused
 from millstream.model.group import FirstPosition, GroupConfig
+from millstream.model.logic_queue import LogicQueue
 from millstream.model.operations import QueuePoint
 
 __all__ = ["LogicPositions"]
@@ -35,13 +36,14 @@ class LogicPositions:
         queue = self.topics.led(topic, number)
         found: int | None = None
         for position in range(len(queue.readable) - 1, -1, -1):
-            item, limit = queue.readable[position], queue.limit(position)
+            item = queue.readable[position]
             committed = await self.segments.of(topic, item).committed(group)
             if committed is None:
                 if found is not None:
                     return found
                 continue
-            if limit is not None and committed >= limit:
+            end = await self._end(topic, queue, position)
+            if end is not None and committed >= end:
                 return queue.readable[position + 1].logic_offset
             found = item.logic(committed)
             if committed > item.start_offset:
@@ -61,15 +63,23 @@ class LogicPositions:
             committed = await segment.committed(group)
             if committed is not None and committed > item.start_offset:
                 await segment.commit(group, item.start_offset)
-        item, limit = queue.readable[at], queue.limit(at)
+        item, end = queue.readable[at], await self._end(topic, queue, at)
         physical = item.physical(queue_offset)
-        await self.segments.of(topic, item).commit(group, physical if limit is None else min(physical, limit))
-        before = queue.limit(at - 1) if at else None
-        if before is not None and physical == item.start_offset:
+        await self.segments.of(topic, item).commit(group, physical if end is None else min(physical, end))
+        before = await self._end(topic, queue, at - 1) if at and physical == item.start_offset else None
+        if before is not None:
             # At the seam: the older queue is consumed, which nothing else says.
             older = self.segments.of(topic, queue.readable[at - 1])
             if (await older.committed(group) or 0) < before:
                 await older.commit(group, before)
+
+    async def _end(self, topic: str, queue: LogicQueue, position: int) -> int | None:
+        """The physical offset behind the last message of an item; None for the leader, which has no end yet."""
+        limit = queue.limit(position)
+        if limit is None:
+            return None
+        _, end = await self.segments.of(topic, queue.readable[position]).bounds()
+        return min(limit, end)
 
     async def first_offset(self, group: GroupConfig, topic: str, number: int) -> int:
         """Where the group would begin in a queue that it has no position in."""

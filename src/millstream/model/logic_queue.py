@@ -104,9 +104,9 @@ class LogicQueue:
         return 0
 
     def limit(self, position: int) -> int | None:
-        """The physical offset behind the item of that place; None for the last one, which has no end yet.
+        """The physical offset before which the item of that place ends; None for the last one, which has no end yet.
 
-        Where nobody noted the end, it is where the next item begins: the store ends before that.
+        Where nobody noted the end it is where the next item begins, and the queue may end before that.
         """
         items = self.readable
         if position + 1 == len(items):
@@ -135,17 +135,18 @@ class LogicQueue:
     def decided(self, end_offset: int, now_ms: int, *, margin: int = 0) -> LogicQueue:
         """The queue whose leader follows where the item before it ended, at the physical offset `end_offset`.
 
-        `margin` leaves out so many logic offsets, for those who do not know whether the old leader still stores.
-        Nothing changes where the leader was decided before.
+        `margin` leaves out so many logic offsets, for those who do not know whether the old leader still stores. Behind
+        an empty item one is left out: tools of RocketMQ take two items with one logic offset for damage, and an end
+        offset without a gap as well, so none is noted. Nothing changes where the leader was decided before.
         """
         if self.leader.is_decided:
             return self
         *before, last, leader = self.items
         if end_offset < last.start_offset:
             raise _illegal(f"queue {self.number} would end at {end_offset}, before it begins at {last.start_offset}")
-        closed = replace(last, end_offset=end_offset, end_ms=now_ms)
-        opened = replace(leader, logic_offset=last.logic(end_offset) + margin, start_ms=now_ms)
-        return LogicQueue(self.number, (*before, closed, opened))
+        gap = max(margin, int(end_offset == last.start_offset))
+        opened = replace(leader, logic_offset=last.logic(end_offset) + gap, start_ms=now_ms)
+        return LogicQueue(self.number, (*before, last, opened))
 
     def check(self) -> None:
         """Refuse items that overlap, are out of order or have impossible numbers: STATIC_TOPIC_STATE."""
@@ -271,10 +272,9 @@ class TopicMapping:
 def merged_queues(mappings: Iterable[TopicMapping]) -> dict[int, LogicQueue]:
     """The newest that any broker knows of each logic queue of a topic, by number.
 
-    Newer is a higher generation, then a leader that is decided, then one that the leader before it has heard of, then
-    an end that is noted.
+    Newer is a higher generation, then a leader that is decided, then one that the leader before it has heard of.
     """
-    found: dict[int, tuple[tuple[int, bool, bool, int], LogicQueue]] = {}
+    found: dict[int, tuple[tuple[int, bool, bool], LogicQueue]] = {}
     for mapping in mappings:
         for number, queue in mapping.queues.items():
             age = _age(queue.items, mapping.broker_name)
@@ -283,10 +283,10 @@ def merged_queues(mappings: Iterable[TopicMapping]) -> dict[int, LogicQueue]:
     return {number: queue for number, (_, queue) in sorted(found.items())}
 
 
-def _age(items: Sequence[MappingItem], told_by: str) -> tuple[int, bool, bool, int]:
+def _age(items: Sequence[MappingItem], told_by: str) -> tuple[int, bool, bool]:
     leader = items[-1]
     is_agreed = not leader.is_decided and items[-2].broker_name == told_by
-    return leader.generation, leader.is_decided, is_agreed, sum(item.end_offset != OPEN for item in items)
+    return leader.generation, leader.is_decided, is_agreed
 
 
 def _illegal(words: str) -> NameRefused:
