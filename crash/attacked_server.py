@@ -34,7 +34,8 @@ class Measured:
 
 
 class AttackedServer:
-    """Runs within its block; at its end the log and the bystander are judged. `grpc` is its address."""
+    """Runs within its block; at its end the log and the bystander are judged. `grpc`, `broker` and `nameserver` are
+    its addresses."""
 
     def __init__(self, run: ProgrammeRun) -> None:
         self._run = run
@@ -44,6 +45,7 @@ class AttackedServer:
         self._resources = ExitStack()
         self._process = self._resources.enter_context(ServerProcess(run.scratch / "data", log=self._log))
         self.grpc = self._process.addresses.grpc
+        self.broker, self.nameserver = self._process.addresses.broker, self._process.addresses.nameserver
         with BlockingClient(self._process.addresses.nameserver) as client:
             client.create_topic(TopicConfig("orders"))
             client.create_topic(TopicConfig("ordered", MessageType.FIFO))

@@ -12,6 +12,7 @@ from crash.changing_brokers import change_brokers_under_load
 from crash.failing_disk import break_the_disk
 from crash.feature_kills import kill_inside_features
 from crash.lost_nameservers import lose_all_nameservers
+from crash.malformed_frames import send_malformed_frames
 from crash.malformed_input import send_malformed_input
 from crash.power_loss import cut_the_power
 from crash.programme import FirstFailure, ProgrammeRun, Size, scratch_directory
@@ -48,6 +49,7 @@ PROGRAMMES = {
     "N2": Programme("changing-brokers", change_brokers_under_load),
     "X1": Programme("malformed-input", send_malformed_input),
     "X2": Programme("slow-and-many", be_slow_and_many),
+    "X3": Programme("malformed-frames", send_malformed_frames),
 }
 
 

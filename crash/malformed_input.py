@@ -16,7 +16,7 @@ from crash.http2 import PREFACE, Http2Connection, frame, grpc_message, headers_b
 from crash.programme import ProgrammeRun
 from millstream.protocol.grpc.service import METHODS, Method
 
-__all__ = ["send_malformed_input"]
+__all__ = ["mutated", "send_malformed_input"]
 
 MAX_GROWTH_BYTES = 16 * 1024 * 1024
 """How much the server's memory may have grown at the end."""
@@ -180,7 +180,7 @@ def _headers(rng: random.Random, method: Method) -> list[tuple[bytes, bytes]]:
 
 
 def _data(rng: random.Random, method: Method) -> bytes:
-    raw = _mutated(rng, _request(rng, method).SerializeToString())
+    raw = mutated(rng, _request(rng, method).SerializeToString())
     if rng.random() < 0.1:
         return grpc_message(
             raw, flags=rng.choice([1, 2, 255]), length=rng.choice([0, 1, len(raw) + 1, 0xFFFFFFFF, 1 << 24])
@@ -232,7 +232,8 @@ def _value(rng: random.Random, described: FieldDescriptor) -> Any:
             return rng.choice([number for number in _NUMBERS if -0x80000000 <= number <= 0x7FFFFFFF])
 
 
-def _mutated(rng: random.Random, raw: bytes) -> bytes:
+def mutated(rng: random.Random, raw: bytes) -> bytes:
+    """The bytes with up to five faults, often none."""
     sent = bytearray(raw)
     for _ in range(rng.choice([0, 0, 1, 1, 2, 5])):
         place = rng.randrange(len(sent) + 1)

@@ -188,8 +188,11 @@ class Timers:
             message = self._reader.message_at(TIMER_TOPIC, 0, queue_offset)
             found = delivered(message) if message is not None else None
             record = to_its_queue(found, self._topics) if found is not None else None
+            if found is None:
+                _log.error("The delayed message at queue offset %d is damaged.", queue_offset)
+            elif record is None:
+                _log.warning("The delayed message at queue offset %d: its topic %s is gone.", queue_offset, found.topic)
             if record is None:
-                _log.error("The delayed message at queue offset %d is damaged or its topic is gone.", queue_offset)
                 self._timers.done(queue_offset)
                 continue
             pending.append(record)

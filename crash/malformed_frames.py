@@ -1,0 +1,250 @@
+"""X3, malformed frames: random and mutated remoting requests to the broker's and the nameserver's port."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import socket
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from crash.attacked_server import AttackedServer
+from crash.malformed_input import mutated
+from crash.programme import ProgrammeRun
+from millstream.model.errors import ConnectionFailed
+from millstream.protocol.remoting.batch import encode_batch_item
+from millstream.protocol.remoting.codes import RequestCode
+from millstream.protocol.remoting.command import FLAG_ONEWAY, FLAG_RESPONSE, HeaderType, RemotingCommand
+from millstream.protocol.remoting.frame import FrameDecoder, encode_frame
+
+__all__ = ["send_malformed_frames"]
+
+MAX_GROWTH_BYTES = 16 * 1024 * 1024
+"""How much the server's memory may have grown at the end."""
+
+ANSWER_TIMEOUT_S = 30.0
+REQUESTS_PER_CONNECTION = 50
+CONNECTIONS_AT_ONCE = 8
+
+_SENTINEL: Final = 0x5E17
+"""The opaque of the request after all others: an ordinary one, which must be answered."""
+
+_FIELDS: Final = (
+    "topic", "queueId", "queueOffset", "consumerGroup", "group", "groupName", "producerGroup", "maxMsgNums", "sysFlag",
+    "commitOffset", "suspendTimeoutMillis", "subscription", "subVersion", "expressionType", "offset", "timestamp",
+    "key", "maxNum", "beginTimestamp", "endTimestamp", "delayLevel", "originTopic", "maxReconsumeTimes", "extraInfo",
+    "invisibleTime", "pollTime", "bornTime", "initMode", "expType", "exp", "order", "attemptId", "clientID", "clientId",
+    "commitOrRollback", "tranStateTableOffset", "commitLogOffset", "transactionId", "msgId", "recallHandle",
+    "brokerName", "brokerAddr", "clusterName", "brokerId", "haServerAddr", "compressed", "bodyCrc32", "namespace",
+    "value", "readQueueNums", "writeQueueNums", "perm", "attributes", "lo", "isForce", "statsName", "statsKey",
+    "index", "count", "properties", "bornTimestamp", "flag", "reconsumeTimes", "batch", "a", "b", "c", "d", "e", "f",
+    "g", "h", "i", "j", "k", "l", "m", "n", "bname", "ns", "_UNIQUE_KEY_QUERY", "boundaryType",
+)  # fmt: skip
+_WORDS: Final = (
+    "", "orders", "ordered", "missing", "g", "no good", "%DLQ%g", "%RETRY%g", "x" * 300, "\x00", "naïve", "*", "a||b",
+    "a > 1 AND b IS NULL", "SQL92", "TAG", "TAGS\x01a\x02TRAN_MSG\x01true\x02", "DELAY\x011\x02", "true", "false",
+    "0 1700000000000 30000 0 0 nobody 0 0 0", "0 0 1;0 1 2", "djEgeA==", "+message.type=FIFO,-a", "127.0.0.1:1",
+    "TBW102",
+)  # fmt: skip
+_NUMBERS: Final = (0, 1, -1, 2, 3, 10, 32, 1000, 0x7FFFFFFF, -0x80000000, 0x7FFFFFFFFFFFFFFF, -0x8000000000000000)
+_QUEUES: Final = [{"topic": "orders", "brokerName": "broker-a", "queueId": 0}]
+_PLAUSIBLE: Final = {
+    "topic": "orders", "b": "orders", "queueId": "0", "e": "0", "consumerGroup": "g", "group": "g", "groupName": "g",
+    "producerGroup": "g", "a": "g", "queueOffset": "0", "offset": "0", "maxMsgNums": "32", "sysFlag": "4", "f": "0",
+    "g": "1700000000000", "h": "0", "commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": "*",
+    "subVersion": "0",
+    "timestamp": "0", "key": "k", "maxNum": "32", "beginTimestamp": "0", "endTimestamp": "4000000000000",
+    "delayLevel": "1", "invisibleTime": "10000", "pollTime": "0", "bornTime": "0", "initMode": "0", "order": "false",
+    "extraInfo": "0 1700000000000 30000 0 0 broker-a 0 0", "tranStateTableOffset": "0", "commitLogOffset": "0",
+    "commitOrRollback": "8", "msgId": "m", "clientID": "x", "clientId": "x", "clusterName": "c", "brokerName": "nobody",
+    "brokerAddr": "127.0.0.1:1", "brokerId": "0", "haServerAddr": "", "namespace": "n", "value": "v",
+}  # fmt: skip
+"""What makes most requests good ones, before some of it is spoilt."""
+
+_OBJECTS: Final = (
+    {
+        "clientID": "x",
+        "producerDataSet": [{"groupName": "g"}],
+        "consumerDataSet": [{"groupName": "g", "subscriptionDataSet": [{"topic": "orders", "subString": "*"}]}],
+    },
+    {"consumerGroup": "g", "clientId": "x", "mqSet": _QUEUES},
+    {"topic": "orders", "consumerGroup": "g", "clientId": "x", "strategyName": "AVG", "messageModel": "CLUSTERING"},
+    {"topicConfigSerializeWrapper": {"topicConfigTable": {"orders": {"topicName": "orders"}}}},
+    {"topicConfigList": [{"topicName": "orders"}]},
+    {"groupName": "g", "groupRetryPolicy": {"type": "EXPONENTIAL"}},
+    {"brokerName": "broker-a", "acks": [{"c": "g", "t": "orders", "so": 0, "q": 0, "pt": 1, "it": 1, "b": "AQ=="}]},
+    {"username": "u", "password": "p"},
+    [1, [2, [3, {}]]],
+)
+_BODIES: Final = (
+    *(json.dumps(body).encode() for body in _OBJECTS),
+    encode_batch_item(b"body", {"TAGS": "a"}) * 3,
+    b"brokerPermission=6\nmaxMessageSize=1\n",
+    b"{{1:2}:{3:4}}",
+    b"[" * 5000,
+    b"",
+)
+_DELETIONS: Final = (RequestCode.DELETE_TOPIC_IN_BROKER, RequestCode.CLEAN_UNUSED_TOPIC)
+"""Left out: without the topic nothing of the others gets far."""
+
+_CODES: Final = tuple(int(code) for code in RequestCode if code not in _DELETIONS)
+
+
+def send_malformed_frames(run: ProgrammeRun) -> None:
+    """X3. 8,000 inputs (CI), 200,000 (full), 5 million (soak)."""
+    asyncio.run(_run(run))
+
+
+async def _run(run: ProgrammeRun) -> None:
+    inputs = run.by_size(8_000, 200_000, 5_000_000)
+    with AttackedServer(run) as server:
+        attack = _Attack(run, (server.broker, server.nameserver))
+        # First, so that what is made once, such as topics of these names, is made.
+        await attack.send(inputs // 4)
+        await server.settle()
+        before = server.measure()
+        await attack.send(inputs)
+        await server.settle()
+        after = server.measure()
+        grown_bytes = after.memory_bytes - before.memory_bytes
+        run.counts |= {"grown_kib": grown_bytes // 1024, "descriptors": after.descriptors - before.descriptors}
+        if grown_bytes > MAX_GROWTH_BYTES:
+            run.fail(f"the server's memory grew by {grown_bytes:,} bytes")
+        if after.descriptors > before.descriptors + CONNECTIONS_AT_ONCE:
+            run.fail(f"the server held {before.descriptors} descriptors, in the end {after.descriptors}")
+
+
+class _Attack:
+    """Sends inputs until there were enough; what it sends depends on the run's seed alone."""
+
+    def __init__(self, run: ProgrammeRun, addresses: tuple[str, str]) -> None:
+        self._run = run
+        self._addresses = addresses
+        self._kinds: list[Callable[[random.Random], Any]] = [
+            self._requests, self._requests, self._mutated_frames, self._lying_lengths, self._garbage
+        ]  # fmt: skip
+
+    async def send(self, inputs: int) -> None:
+        wanted = self._run.counts.get("inputs", 0) + inputs
+        running: set[asyncio.Task[None]] = set()
+        while self._run.counts.get("inputs", 0) < wanted or running:
+            while self._run.counts.get("inputs", 0) < wanted and len(running) < CONNECTIONS_AT_ONCE:
+                seed = self._run.random.getrandbits(64)
+                running.add(asyncio.create_task(self._one(random.Random(seed), seed)))
+                await asyncio.sleep(0)
+            done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+
+    async def _one(self, rng: random.Random, seed: int) -> None:
+        kind = rng.choice(self._kinds)
+        try:
+            await kind(rng)
+        except ConnectionRefusedError as error:
+            self._run.fail(f"the server is gone after {kind.__name__} of seed {seed}: {error}")
+            raise
+        except OSError:
+            self._run.count("cut_off")
+
+    async def _requests(self, rng: random.Random) -> None:
+        """Whole frames of senseless requests: the connection serves an ordinary one behind them."""
+        reader, writer = await self._open(rng)
+        for number in range(REQUESTS_PER_CONNECTION):
+            _write(writer, _frame(_request(rng, number)))
+            self._run.count("inputs")
+        _write(writer, _frame(RemotingCommand(RequestCode.GET_ROUTE_BY_TOPIC, {"topic": "orders"}, opaque=_SENTINEL)))
+        if not await _answered(reader, self._run):
+            self._run.fail("an ordinary request behind senseless ones had no answer")
+        await _close(writer, reset=rng.random() < 0.5)
+
+    async def _mutated_frames(self, rng: random.Random) -> None:
+        """Frames with bytes flipped, inserted and cut out: answered or closed, as it comes."""
+        _, writer = await self._open(rng)
+        for number in range(rng.randrange(1, REQUESTS_PER_CONNECTION)):
+            _write(writer, mutated(rng, _frame(_request(rng, number))))
+            self._run.count("inputs")
+        await asyncio.sleep(rng.random() * 0.02)
+        await _close(writer, reset=rng.random() < 0.7)
+
+    async def _lying_lengths(self, rng: random.Random) -> None:
+        """Lengths of frames and headers that are too large, too small or negative."""
+        _, writer = await self._open(rng)
+        for _ in range(rng.randrange(1, 10)):
+            total = rng.choice([0, 4, 5, 100, 1 << 20, 16 << 20, (16 << 20) + 1, 0x7FFFFFFF, -1, -0x80000000])
+            header = rng.choice([0, 10, 200, 64 << 10, (64 << 10) + 1, (1 << 24) - 1])
+            kind = rng.choice([0, 1, 2, 255])
+            _write(writer, struct.pack(">iI", total, kind << 24 | header) + rng.randbytes(rng.randrange(300)))
+            self._run.count("inputs")
+        await asyncio.sleep(rng.random() * 0.02)
+        await _close(writer, reset=rng.random() < 0.5)
+
+    async def _garbage(self, rng: random.Random) -> None:
+        """No remoting at all."""
+        _, writer = await self._open(rng)
+        words = rng.choice([
+            b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + rng.randbytes(64),
+            rng.randbytes(rng.randrange(1, 5000)),
+        ])  # fmt: skip
+        writer.write(words)
+        self._run.count("inputs")
+        await asyncio.sleep(rng.random() * 0.02)
+        await _close(writer, reset=rng.random() < 0.5)
+
+    async def _open(self, rng: random.Random) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        host, _, port = rng.choice(self._addresses).rpartition(":")
+        return await asyncio.open_connection(host, int(port))
+
+
+async def _answered(reader: asyncio.StreamReader, run: ProgrammeRun) -> bool:
+    """Whether the last request was answered, or the connection closed."""
+    decoder = FrameDecoder(max_header_bytes=1 << 24)
+    with suppress(TimeoutError, ConnectionFailed):
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            while data := await reader.read(1 << 16):
+                for answer in decoder.feed(data):
+                    run.count("answered")
+                    if answer.opaque == _SENTINEL:
+                        return True
+        run.count("closed")
+        return True
+    return False
+
+
+def _write(writer: asyncio.StreamWriter, raw: bytes) -> None:
+    """Nothing if the connection is gone."""
+    if not writer.is_closing():
+        writer.write(raw)
+
+
+async def _close(writer: asyncio.StreamWriter, *, reset: bool) -> None:
+    if reset:
+        linger = struct.pack("ii", 1, 0)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
+
+
+def _request(rng: random.Random, opaque: int) -> RemotingCommand:
+    code = rng.choice(_CODES) if rng.random() < 0.95 else rng.choice([-1, 0, 9999, 0x7FFF])
+    ext = {} if rng.random() < 0.3 else dict(_PLAUSIBLE)
+    ext |= {name: _value(rng) for name in rng.sample(_FIELDS, rng.choice([0, 1, 2, 5, len(_FIELDS)]))}
+    body = rng.choice(_BODIES)
+    if rng.random() < 0.5:
+        body = mutated(rng, body)
+    flag = rng.choice([0, 0, 0, 0, FLAG_ONEWAY, FLAG_RESPONSE, 0x7FFFFFFF])
+    kind = HeaderType.BINARY if rng.random() < 0.3 and code <= 0x7FFF else HeaderType.JSON
+    return RemotingCommand(code, ext, body, opaque, flag, language="JAVA", header_type=kind)
+
+
+def _value(rng: random.Random) -> str:
+    return rng.choice(_WORDS) if rng.random() < 0.5 else str(rng.choice(_NUMBERS))
+
+
+def _frame(command: RemotingCommand) -> bytes:
+    return b"".join(encode_frame(command))
