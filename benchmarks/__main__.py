@@ -14,6 +14,7 @@ from pathlib import Path
 
 from benchmarks.bulk import measure_bulk
 from benchmarks.grpc import measure_backlog, measure_calls, measure_idle_consumers, measure_share
+from benchmarks.remoting import measure_reference, measure_remoting
 from benchmarks.send import measure_send
 from benchmarks.sql import measure_first_result, measure_job, measure_latency
 from benchmarks.start import measure_start
@@ -35,8 +36,9 @@ def measure_demo(source: Path | None) -> dict[str, object]:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Measure the product on this machine.")
     parser.add_argument("--input", type=Path, help="events as JSON lines (.jsonl or .jsonl.zst) for sql and demo")
-    parser.add_argument("--only", action="append", help="the name of one measurement; see benchmarks/README.md")
+    parser.add_argument("--only", action="append", help="names of measurements, by commas; see benchmarks/README.md")
     arguments = parser.parse_args()
+    only = [name for names in arguments.only or () for name in names.split(",")]
     sys.path.insert(0, str(_DEMO.parent))
     from demo import SYNTHETIC_EVENTS, read_events
 
@@ -47,6 +49,8 @@ def main() -> int:
         "restart": measure_restart,
         "topics": measure_topics,
         "send": measure_send,
+        "remoting": measure_remoting,
+        "reference": measure_reference,
         "bulk": measure_bulk,
         "calls": measure_calls,
         "share": measure_share,
@@ -66,15 +70,11 @@ def main() -> int:
         "input": arguments.input.name if arguments.input else "synthetic",
     }
     for name, measure in measurements.items():
-        if not arguments.only or name in arguments.only:
+        if not only or name in only:
             print(f"{name} ...", flush=True)
             results[name] = measure()
             print(json.dumps(results[name], indent=2), flush=True)
-    target = (
-        _HERE
-        / "results"
-        / f"{today}-{os.cpu_count()}cores{'-' + '-'.join(arguments.only) if arguments.only else ''}.json"
-    )
+    target = _HERE / "results" / f"{today}-{os.cpu_count()}cores{'-' + '-'.join(only) if only else ''}.json"
     target.parent.mkdir(exist_ok=True)
     target.write_text(json.dumps(results, indent=2) + "\n")
     print(f"written to {target.relative_to(_HERE.parent)}")
