@@ -13,8 +13,7 @@ from crash.programme import ProgrammeRun, Size
 SEED = 20
 WORKERS = 3
 """Of the programmes that run at a time one waits for a server, most of the time."""
-BY_LENGTH = ("X2", "S3", "N2", "S1", "S5", "N1", "S4", "X1", "S2", "S6", "S7")
-BY_LENGTH = ("X2", "S3", "S1", "S5", "S4", "X1", "X3", "S2", "S6", "S7")
+BY_LENGTH = ("X2", "S3", "N2", "S1", "S5", "N1", "S4", "X1", "X3", "S2", "S6", "S7")
 """The longest first, so that none is waited for alone."""
 
 Counts = dict[str, int | float]
