@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator
 
 import pytest_asyncio
+from pop_client import delivery_fields, pop_fields, taken_of
 
 from millstream.model.group import GroupConfig
 from millstream.model.message import Address, OutgoingMessage
@@ -110,3 +111,19 @@ async def test_a_consumer_that_could_not_give_a_message_back_sends_a_copy_itself
     assert (await ask(connection, 10, b"t", **long, reconsumeTimes="2", maxReconsumeTimes="9")).code == 0
     assert servers.broker.timers.pending + servers.broker.timers.unscheduled == 1
     assert (await ask(connection, 320, b"", **copy)).code == 13
+
+
+async def test_a_consumer_that_pops_over_remoting_has_and_acknowledges_what_was_given_back(
+    connection: RemotingConnection, servers: Servers
+) -> None:
+    offset = await one_message(servers)
+    assert (await ask(connection, 36, group="g", offset=offset, delayLevel="0", originTopic="t")).code == 0
+    await ask(connection, 15, consumerGroup="g", topic="t", queueId="0", commitOffset="1")
+    [taken] = taken_of(await ask(connection, 200050, **pop_fields()))
+    assert (taken.body, taken.reconsume_times) == ("t", 1)
+    assert taken.extra_info.split(" ")[4] == "1"
+    # The client names the retry topic that RocketMQ would have for it.
+    assert (await ask(connection, 200051, **delivery_fields(taken, "%RETRY%g_t"))).code == 0
+    ledger = servers.broker._offsets.ledger("g", "%RETRY%g+t", 0)
+    assert ledger is not None
+    assert (ledger.committed, ledger.is_idle) == (1, True)
