@@ -11,7 +11,7 @@ from broker_bench import Bench, attempts, bodies, open_bench, settle
 
 from millstream.model.errors import ConsumeRefused
 from millstream.model.group import GroupConfig
-from millstream.model.operations import AckRequest, PullRequest, SendBackRequest
+from millstream.model.operations import AckRequest, PopRequest, PullRequest, SendBackRequest
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.record import decode_record
 
@@ -112,6 +112,23 @@ async def test_a_waiting_pop_hears_of_what_is_given_back(bench: Bench, queue_id:
     await settle()
     bench.change(popped[0], 0)
     assert bodies(await asyncio.wait_for(task, 5)) == ["again"]
+
+
+async def test_a_look_without_taking_sees_what_was_given_back_of_its_topic(bench: Bench) -> None:
+    bench.broker.topics.create(TopicConfig("u"))
+    await given_back(bench, "again")
+
+    async def is_there(topic: str) -> bool:
+        return await bench.broker.preview.wait(PopRequest("g", topic, 60_000))
+
+    assert await is_there("t")
+    assert not await is_there("u")
+    popped = await bench.pop(invisible_ms=1000)
+    assert not await is_there("t")
+    bench.clock.advance_ms(1000)
+    assert await is_there("t")
+    bench.ack(*popped)
+    assert not await is_there("t")
 
 
 async def test_a_waiting_pop_hears_when_its_time_out_of_sight_is_over(tmp_path: Path) -> None:

@@ -10,10 +10,15 @@ from millstream.broker.look import MAX_POP_MESSAGES
 from millstream.broker.popper import Popper
 from millstream.broker.puller import MAX_WAIT_MS
 from millstream.broker.reader import check_readable
+from millstream.broker.returned import origin_of, retry_line
 from millstream.model.message import StoredMessage
 from millstream.model.operations import PopRequest
+from millstream.model.topic import RETRY_PREFIX
 
 __all__ = ["Preview"]
+
+_RETURNED_ENTRIES = 256
+"""Messages of a retry topic that one look reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +53,32 @@ class Preview:
         """Whether there is something to pop, at once or within `wait_ms`; raises as `messages`, TOO_MANY_REQUESTS."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + min(request.wait_ms, MAX_WAIT_MS) / 1000
-        while not self.messages(request.group, request.topic, request.queue_id, 1):
+        while not (
+            self.messages(request.group, request.topic, request.queue_id, 1)
+            or self._has_returned(request.group, request.topic)
+        ):
             remaining_s = deadline_s - loop.time()
             if remaining_s <= 0 or not await self.popper.wait(request, remaining_s):
                 return False
             # The word was for somebody who takes what is there.
             self.popper.pass_on(request)
         return True
+
+    def _has_returned(self, group: str, topic: str) -> bool:
+        """Whether there is something of the topic to pop in the group's retry topic, as far as one look goes."""
+        reader, offsets, name = self.popper.reader, self.popper.offsets, RETRY_PREFIX + group
+        config, now_ms = self.popper.topics.find(name), self.popper.clock.now_ms()
+        for queue_id in range(0 if config is None else config.read_queues):
+            ledger = offsets.ledger(group, retry_line(group, topic), queue_id)
+            if ledger is not None and any(held.visible_ms <= now_ms for held in ledger.in_flight):
+                return True
+            pulled = max(offsets.committed(group, name, queue_id) or 0, reader.store.min_offset(name, queue_id))
+            begin = pulled if ledger is None else max(ledger.cursor, pulled)
+            for entry in reader.entries(name, queue_id, begin, _RETURNED_ENTRIES):
+                message = reader.message(name, queue_id, entry)
+                if message is not None and origin_of(message) == topic:
+                    return True
+        return False
 
     def _queues(self, group: str, topic: str, queue_id: int | None) -> range | list[int]:
         config = self.popper.topics.get(topic)
