@@ -134,7 +134,7 @@ class Popper:
             self._begin_at_the_end(request, group, topic.read_queues)
         queues = self._order(request, topic)
         look = Look(self.reader, request, group, self.broker_name, self.clock.now_ms())
-        again = self._returned(request, group)
+        again = self.returned(request, group)
         if group.fifo and request.attempt_id:
             for queue_id, ledger in again:
                 look.repeat_returned(RETRY_PREFIX + group.name, queue_id, ledger)
@@ -206,7 +206,7 @@ class Popper:
         ledger.pass_over(min_offset)
         return ledger
 
-    def _returned(self, request: PopRequest, group: GroupConfig) -> list[tuple[int, Ledger]]:
+    def returned(self, request: PopRequest, group: GroupConfig) -> list[tuple[int, Ledger]]:
         """The queues of the group's retry topic that may have messages of the request's topic, with their ledgers."""
         name = RETRY_PREFIX + group.name
         topic = self.topics.find(name)

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from millstream.broker.look import MAX_POP_MESSAGES
+from millstream.broker.pop import Ledger
 from millstream.broker.popper import Popper
 from millstream.broker.puller import MAX_WAIT_MS
 from millstream.broker.reader import check_readable
-from millstream.broker.returned import origin_of, retry_line
+from millstream.broker.returned import origin_of, restored, retry_line
 from millstream.model.message import StoredMessage
 from millstream.model.operations import PopRequest
 from millstream.model.topic import RETRY_PREFIX
@@ -34,8 +35,14 @@ class Preview:
         """
         found: list[StoredMessage] = []
         limit = min(max(1, max_messages), MAX_POP_MESSAGES)
-        for number in self._queues(group, topic, queue_id):
-            for message in self._messages(group, topic, number, limit):
+        numbers = self._queues(group, topic, queue_id)
+        for message in self._returned(group, topic, limit):
+            found.append(message)
+            if len(found) >= limit:
+                return found
+        for number in numbers:
+            ledger = self.popper.offsets.ledger(group, topic, number)
+            for message in self._messages(topic, number, ledger, self._cursor(group, topic, number), limit):
                 found.append(message)
                 if len(found) >= limit:
                     return found
@@ -95,9 +102,19 @@ class Preview:
             position = reader.first_offset(self.popper.groups.ensure(group), topic, queue_id)
         return max(position, reader.store.min_offset(topic, queue_id))
 
-    def _messages(self, group: str, topic: str, queue_id: int, limit: int) -> Iterator[StoredMessage]:
+    def _returned(self, group: str, topic: str, limit: int) -> Iterator[StoredMessage]:
+        """What of the topic waits in the group's retry topic."""
+        config, retry_topic = self.popper.groups.ensure(group), RETRY_PREFIX + group
+        for queue_id, ledger in self.popper.returned(PopRequest(group, topic, 1), config):
+            for message in self._messages(retry_topic, queue_id, ledger, ledger.cursor, limit):
+                if origin_of(message) == topic:
+                    yield restored(message)
+
+    def _messages(
+        self, topic: str, queue_id: int, ledger: Ledger | None, cursor: int, limit: int
+    ) -> Iterator[StoredMessage]:
         """What is visible again, then what is new."""
-        reader, ledger = self.popper.reader, self.popper.offsets.ledger(group, topic, queue_id)
+        reader = self.popper.reader
         if ledger is not None:
             now_ms = self.popper.clock.now_ms()
             for delivery in ledger.in_flight:
@@ -107,7 +124,7 @@ class Preview:
                         yield message
             if ledger.room <= 0:
                 return
-        for entry in reader.entries(topic, queue_id, self._cursor(group, topic, queue_id), limit):
+        for entry in reader.entries(topic, queue_id, cursor, limit):
             message = reader.message(topic, queue_id, entry)
             if message is not None:
                 yield message

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import zlib
 from base64 import b64encode
 from collections.abc import AsyncIterator
 
@@ -21,6 +22,7 @@ from millstream.protocol.record import decode_record, iterate_records
 from millstream.protocol.remoting.codes import RequestCode as Code
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.proxy.grpc.body import plain_body
 from millstream.transport.remoting_client import RemotingConnection
 from servers import Servers
 
@@ -243,3 +245,37 @@ async def test_messages_of_a_batch_are_delivered_one_by_one(client: Client) -> N
     taken += await client.pop(topic="batches")
     assert bodies(taken) == ["x", "y"]
     assert [await client.ack(each, topic="batches") for each in taken] == [0, 0]
+
+
+async def test_what_a_pulling_consumer_gave_back_is_told_of_popped_and_acknowledged_as_any_other(
+    client: Client,
+) -> None:
+    await client.send("a", "b")
+    for each in await client.pop():
+        await client.ack(each)
+    client.broker.groups.update(GroupConfig("g", backoff_s=(0,)))
+    [[entry]] = [client.broker.store.entries("t", 0, 1, 1)]
+    fields = {"offset": str(entry.log_offset), "group": "g", "delayLevel": "0", "originTopic": "t"}
+    assert (await client.ask(Code.CONSUMER_SEND_MSG_BACK, **fields)).code == ResponseCode.SUCCESS
+    notice = await client.ask(Code.NOTIFICATION, **pop_fields(pollTime="20000"))
+    assert notice.ext["hasMsg"] == "true"
+    looked = await client.ask(Code.PEEK_MESSAGE, **pop_fields())
+    assert [decode_record(record).topic for record in iterate_records(looked.body)] == ["t"]
+    [again] = await client.pop()
+    assert (again.body, again.reconsume_times, again.extra_info.split(" ")[4]) == ("b", 1, "1")
+    # RocketMQ's client names the retry topic of the group and the topic where the handle is of that kind.
+    assert await client.ack(again, topic="%RETRY%g_t") == ResponseCode.SUCCESS
+    assert await client.pop() == []
+    assert await client.ack(again, topic="%RETRY%g_t") == ResponseCode.SUCCESS
+    assert (await client.change(again, 0, topic="%RETRY%g_t")).code == ResponseCode.NO_MESSAGE
+
+
+async def test_a_compressed_body_reaches_consumers_of_either_protocol(client: Client) -> None:
+    packed = zlib.compress(b"plain" * 50)
+    send = {"a": "p", "b": "t", "c": "TBW102", "d": "4", "e": "0", "f": "1", "g": "1", "h": "0", "i": ""}
+    assert (await client.ask(Code.SEND_MESSAGE_V2, packed, **send)).code == ResponseCode.SUCCESS
+    answer = await client.ask(Code.POP_MESSAGE, **pop_fields())
+    [record] = iterate_records(answer.body)
+    assert (decode_record(record).body, int(decode_record(record).system_flag) & 1) == (packed, 1)
+    [popped] = await client.broker.pop(PopRequest("other", "t", 60_000))
+    assert plain_body(popped.message) == b"plain" * 50
