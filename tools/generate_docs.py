@@ -22,14 +22,16 @@ from millstream.broker import (
     lite_subscriptions,
     lite_topics,
     long_poll,
+    peers,
     pop,
     queue_locks,
     registrar,
     report,
+    request_modes,
     topics,
 )
 from millstream.broker.remoting import clients as remoting_clients
-from millstream.broker.remoting import locking, members, producers
+from millstream.broker.remoting import locking, members, producers, replying
 from millstream.broker.remoting import questions as consumer_questions
 from millstream.cli.main import app
 from millstream.cli.options import ExitCode
@@ -39,7 +41,7 @@ from millstream.model import filter as filters
 from millstream.model import group as group_settings
 from millstream.model import lite
 from millstream.model.catalogue import CATALOGUE
-from millstream.protocol.remoting import registration
+from millstream.protocol.remoting import batch_acks, registration
 from millstream.proxy import answers, clients, outbox, processor, pulls, questions, renewal, tracer
 from millstream.proxy.grpc import body, call, endpoints, front, intake, namespace, request, transport
 from millstream.proxy.remote import backend as remote_backend
@@ -155,7 +157,10 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
     ),
     (
         "The remoting ports",
-        (remoting_server, members, remoting_clients, producers, queue_locks, locking, consumer_questions),
+        (
+            *(remoting_server, members, remoting_clients, producers, queue_locks, locking, consumer_questions),
+            *(batch_acks, request_modes, replying, peers),
+        ),
     ),
     ("Connections before their first words, and the pages", (doorway, http_pages)),
     ("Users and policies", (user, book, policy, audit)),
