@@ -34,7 +34,13 @@ class AdminTool:
         command = ["java", *options, "-cp", f"{libraries}/*", str(folder / "Admin.java")]
         self._errors = (home / "errors").open("w+")
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
+            # Some commands write files where they are run.
+            command,
+            cwd=home,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
         )
 
     def __call__(self, command: str, **options: object) -> str:

@@ -177,11 +177,23 @@ def test_a_group_is_shown_with_its_members_and_how_far_it_is(
     until(consumed, "consumed 3")
     assert "Consume Diff Total: 0" in tool.done("consumerProgress", g=group)
     assert group in until(lambda: tool.done("consumerProgress"), group)
+    assert "Rebalance OK" in tool.done("consumerStatus", g=group)
     assert "Diff Total: " in tool.done("brokerConsumeStats", b=broker)
     row = rows(tool.done("statsAll", t=topic))[0]
     assert (row[1], int(row[2]), int(row[-1])) == (group, 0, 3)
     tool.done("cloneGroupOffset", s=group, d=f"{group}twin", t=topic, o="true")
     assert "Consume Diff Total: 0" in tool.done("consumerProgress", g=f"{group}twin")
+
+
+def test_producers_are_shown(tool: AdminTool, broker: str, topic: str) -> None:
+    tool.produce("mqshown", topic, "a")
+    assert "V5_3_3" in until(lambda: tool("producerConnection", g="mqshown", t=topic), "JAVA")
+    assert "(mqshown)" in tool.done("producer", b=broker)
+
+
+def test_the_way_in_which_a_group_gets_messages_is_set(tool: AdminTool, topic: str, group: str) -> None:
+    assert "mode[POP]" in tool.done("setConsumeMode", c=CLUSTER, t=topic, g=group, m="POP", q=2)
+    assert "mode[PULL]" in tool.done("setConsumeMode", c=CLUSTER, t=topic, g=group, m="PULL", q=0)
 
 
 def test_a_group_is_reset_and_brought_to_the_end(tool: AdminTool, broker: str, topic: str, group: str) -> None:

@@ -30,13 +30,15 @@ from millstream.broker import (
     request_modes,
     topics,
 )
+from millstream.broker import settings as broker_settings
 from millstream.broker.remoting import clients as remoting_clients
 from millstream.broker.remoting import locking, members, producers, replying
+from millstream.broker.remoting import inspection, locking, members, producers
 from millstream.broker.remoting import questions as consumer_questions
 from millstream.cli.main import app
 from millstream.cli.options import ExitCode
 from millstream.client import known_routes
-from millstream.cluster import nameserver
+from millstream.cluster import key_values, nameserver
 from millstream.model import filter as filters
 from millstream.model import group as group_settings
 from millstream.model import lite
@@ -161,7 +163,9 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
             *(remoting_server, members, remoting_clients, producers, queue_locks, locking, consumer_questions),
             *(batch_acks, request_modes, replying, peers),
         ),
+        (remoting_server, members, remoting_clients, producers, queue_locks, locking, consumer_questions, inspection),
     ),
+    ("What tools keep and change", (key_values, broker_settings)),
     ("Connections before their first words, and the pages", (doorway, http_pages)),
     ("Users and policies", (user, book, policy, audit)),
 )
