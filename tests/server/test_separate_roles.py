@@ -151,7 +151,7 @@ def test_a_role_refuses_what_it_cannot_use_in_one_sentence(tmp_path: Path) -> No
 
 
 def test_a_local_cluster_starts_a_broker_again_that_ended_and_stops_all(tmp_path: Path) -> None:
-    options = ["--brokers", "2", "--nameserver-port", "0", "--broker-port", "0"]
+    options = ["--brokers", "2", "--nameserver-port", "0", "--broker-port", "0", "--grpc-port", "0"]
     log = tmp_path / "log"
     with RoleProcess("cluster", tmp_path / "c", options=options, log=log) as running:
         client = BlockingClient(running.addresses["nameserver"])
@@ -168,9 +168,9 @@ def test_a_local_cluster_starts_a_broker_again_that_ended_and_stops_all(tmp_path
 
 
 def test_the_processes_of_a_local_cluster_end_with_it_even_if_it_is_killed(tmp_path: Path) -> None:
-    options = ["--brokers", "1", "--nameserver-port", "0", "--broker-port", "0"]
+    options = ["--brokers", "1", "--nameserver-port", "0", "--broker-port", "0", "--grpc-port", "0"]
     running = RoleProcess("cluster", tmp_path / "c", options=options)
-    assert len(pids_of(str(tmp_path / "c" / ""))) == 2
+    assert len(pids_of(str(tmp_path / "c" / ""))) == 3
     running.kill()
     until(lambda: pids_of(str(tmp_path / "c" / "")) == [])
 
@@ -186,7 +186,7 @@ def test_a_local_cluster_whose_port_is_taken_says_so_and_leaves_nothing_running(
 def pids_of(word: str) -> list[int]:
     """The roles whose command line has the word."""
     found = subprocess.run(
-        ["pgrep", "-f", f"millstream start (broker|nameserver) .*{word}"], capture_output=True, text=True
+        ["pgrep", "-f", f"millstream start (broker|nameserver|proxy) .*{word}"], capture_output=True, text=True
     )
     return [int(line) for line in found.stdout.split()]
 
