@@ -9,6 +9,7 @@ from millstream.broker import report as module
 from millstream.broker.report import broker_report
 from millstream.client.client import Client
 from millstream.client.cluster_conversations import ClusterConversations
+from millstream.client.outfit import Outfitter
 from millstream.client.producer import Producer
 from millstream.cluster.nameserver import BrokerRegistration
 from millstream.model.errors import MillstreamError, NameRefused
@@ -81,6 +82,28 @@ async def test_a_permission_that_is_none_is_refused(tmp_path: Path) -> None:
         with pytest.raises(NameRefused, match="'broker-b'"):
             await client.run(cluster.put_permission("broker-b", Permission.READ))
         assert servers.broker.permission.value == Permission.READ | Permission.WRITE
+
+
+async def test_a_new_broker_is_given_the_topics_and_groups_of_the_others_and_nothing_of_their_own(
+    tmp_path: Path,
+) -> None:
+    async with running_servers(tmp_path / "a", name="a") as a, running_servers(tmp_path / "b", name="b") as b:
+        fifo = TopicConfig("orders", MessageType.FIFO, read_queues=3, write_queues=3)
+        group = GroupConfig("g", fifo=True, max_attempts=3)
+        for registry, name in ((a.broker, "a"), (b.broker, "b")):
+            registry.topics.create(TopicConfig("same" if name == "a" else "only-b"))
+        a.broker.topics.create(fifo)
+        a.broker.topics.create(TopicConfig("differs", read_queues=1, write_queues=1))
+        b.broker.topics.create(TopicConfig("differs", read_queues=2, write_queues=2))
+        a.broker.groups.create(group)
+        a.routes.register(BrokerRegistration("DefaultCluster", "b", b.broker_address), lease_s=math.inf)
+        async with Client(a.nameserver) as client:
+            outfit = await client.run(Outfitter(client.conversations).equip("b"))
+            assert (outfit.topics, outfit.groups, outfit.differing) == (("orders", "same"), ("g",), ("differs",))
+            assert b.broker.topics.get("orders") == fifo
+            assert b.broker.groups.get("g") == group
+            again = await client.run(Outfitter(client.conversations).equip("b"))
+            assert (again.topics, again.groups) == ((), ())
 
 
 async def test_what_a_group_has_not_begun_on_a_broker_waits_there_if_it_reads_the_topic_elsewhere(

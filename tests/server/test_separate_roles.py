@@ -12,14 +12,16 @@ from pathlib import Path
 
 import pytest
 
+from certificates import needs_openssl
 from millstream.client.access import AccessConversations
 from millstream.client.blocking import BlockingClient
-from millstream.client.environment import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE
+from millstream.client.environment import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, TLS_CA_VARIABLE
 from millstream.model.errors import AccessRefused, NameRefused, StartRefused
 from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.access import PolicyEntryInfo, UserInfo
 from millstream.security.signature import Credentials
+from millstream.server.certificate import own_certificate
 from millstream.server.child import RoleProcess
 
 
@@ -140,6 +142,23 @@ def test_a_broker_that_stops_takes_its_registration_back(cluster: Cluster) -> No
     assert {queue.broker_name for queue in client.queues("t")} == {"b"}
 
 
+@needs_openssl
+def test_roles_that_require_tls_find_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = own_certificate(tmp_path, ["127.0.0.1"])
+    monkeypatch.setenv(TLS_CA_VARIABLE, str(files.certificate))
+    tls = {"mode": "required", "certificate": files.certificate, "key": files.key}
+    options = ["--port", "0", *(word for name, value in tls.items() for word in ("--set", f"tls.{name}={value}"))]
+    with RoleProcess("nameserver", tmp_path / "ns", options=options) as nameserver:
+        where = nameserver.addresses["nameserver"]
+        with (
+            RoleProcess("broker", tmp_path / "a", options=[*options, "--nameservers", where]),
+            BlockingClient(where) as client,
+        ):
+            client.create_topic(TopicConfig("t"))
+            send(client, "t", "1")
+            assert bodies(client, "t") == ["1"]
+
+
 def test_a_role_refuses_what_it_cannot_use_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "b.toml").write_text('role = "broker"\nnameservers = ["nowhere"]\n')
     with pytest.raises(StartRefused, match=r"'nowhere' is no address of the form host:port"):
@@ -165,6 +184,20 @@ def test_a_local_cluster_starts_a_broker_again_that_ended_and_stops_all(tmp_path
         client.close()
     assert pids_of(str(tmp_path / "c")) == []
     assert "broker-0 ended with -9" in log.read_text()
+
+
+def test_a_local_cluster_with_more_brokers_than_before_gives_them_the_topics_that_there_are(tmp_path: Path) -> None:
+    options = ["--nameserver-port", "0", "--broker-port", "0", "--grpc-port", "0", "--brokers"]
+    with (
+        RoleProcess("cluster", tmp_path / "c", options=[*options, "1"]) as one,
+        BlockingClient(one.addresses["nameserver"]) as client,
+    ):
+        client.create_topic(TopicConfig("t", read_queues=1, write_queues=1))
+    with (
+        RoleProcess("cluster", tmp_path / "c", options=[*options, "2"]) as two,
+        BlockingClient(two.addresses["nameserver"]) as client,
+    ):
+        assert [queue.broker_name for queue in client.queues("t")] == ["broker-0", "broker-1"]
 
 
 def test_the_processes_of_a_local_cluster_end_with_it_even_if_it_is_killed(tmp_path: Path) -> None:

@@ -14,11 +14,12 @@ from millstream.cli.options import Common, ExitCode
 from millstream.cli.printer import Printer, Value
 from millstream.client.blocking import BlockingClient
 from millstream.client.cluster_conversations import BrokerLook, ClusterConversations
+from millstream.client.outfit import Outfitter
 from millstream.model.errors import NameRefused
 from millstream.model.topic import Permission
 from millstream.protocol.remoting.broker_report import BrokerReport
 
-__all__ = ["describe", "drain", "list_brokers", "state_of", "undrain"]
+__all__ = ["describe", "drain", "equip", "list_brokers", "state_of", "undrain"]
 
 _LOOK_S = 1.0
 """Seconds between two looks at a broker that is drained."""
@@ -99,6 +100,27 @@ def _waiting(report: BrokerReport) -> str:
         f"{report.waiting_messages:,} messages for groups, {report.delayed_messages:,} for their time, "
         f"{report.open_transactions:,} transactions"
     )
+
+
+def equip(name: str, *, common: Common = Common()) -> int:
+    """Give a new broker the topics and groups that the other brokers of its cluster have.
+
+    Static topics stay where they are. Topics that it has with other settings are named and left as they are.
+
+    Parameters
+    ----------
+    name
+        The broker's name.
+    """
+    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+        outfit = client.run(Outfitter(client.conversations).equip(name))
+    if outfit.differing:
+        print(f"warning: {name} has {', '.join(outfit.differing)} with other settings.", file=sys.stderr)
+    Printer(common.output).record(
+        {"broker": name, "topics": outfit.topics, "groups": outfit.groups, "differing": outfit.differing},
+        sentence=f"broker {name} was given {len(outfit.topics)} topics and {len(outfit.groups)} groups",
+    )
+    return ExitCode.DONE
 
 
 def drain(

@@ -36,7 +36,7 @@ def put(
     nameserver
         host:port of each nameserver, separated by ;.
     grpc
-        host:port of a proxy, for millstream doctor and bench.
+        host:port of a proxy, for millstream doctor.
     access_key
         Name of the user who signs the requests.
     secret_key

@@ -45,10 +45,19 @@ class GroupConversations:
             yield from self._conversations.ask(address, command)
 
     def delete(self, name: str) -> Conversation[None]:
-        """Delete the consumer group and its offsets on every master; GROUP_NOT_FOUND."""
+        """Delete the consumer group and its offsets on every master; GROUP_NOT_FOUND where none has it."""
+        refused: NameRefused | None = None
+        is_deleted = False
         for address in (yield from self._conversations.masters()):
             ext = {"groupName": name, "cleanOffset": "true"}
-            yield from self._conversations.ask(address, RemotingCommand(RequestCode.DELETE_SUBSCRIPTION_GROUP, ext))
+            command = RemotingCommand(RequestCode.DELETE_SUBSCRIPTION_GROUP, ext)
+            try:
+                yield from self._conversations.ask(address, command)
+                is_deleted = True
+            except NameRefused as error:
+                refused = error
+        if refused is not None and not is_deleted:
+            raise refused
 
     def all(self) -> Conversation[list[GroupConfig]]:
         """All consumer groups of all masters, by name."""

@@ -17,6 +17,8 @@ from millstream.model.errors import StartRefused
 __all__ = ["RoleProcess", "ServerAddresses", "ServerProcess"]
 
 _READY_TIMEOUT_S = 30.0
+_ROLE_READY_TIMEOUT_S = 120.0
+"""A cluster starts several processes, one after the other."""
 _STOP_TIMEOUT_S = 15.0
 
 
@@ -33,12 +35,12 @@ class ServerAddresses:
 class _Child:
     """A process of ours that prints its addresses as JSON, then that it is ready."""
 
-    def __init__(self, words: Sequence[str], log: Path | None) -> None:
+    def __init__(self, words: Sequence[str], log: Path | None, ready_timeout_s: float = _READY_TIMEOUT_S) -> None:
         command = [sys.executable, "-m", "millstream", *words, "-o", "json"]
         with nullcontext(subprocess.PIPE) if log is None else log.open("ab") as errors:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         assert self._process.stdout is not None
-        watchdog = threading.Timer(_READY_TIMEOUT_S, self._process.kill)
+        watchdog = threading.Timer(ready_timeout_s, self._process.kill)
         watchdog.start()
         try:
             first, self.ready_line = self._process.stdout.readline(), self._process.stdout.readline().strip()
@@ -101,5 +103,5 @@ class RoleProcess(_Child):
     """
 
     def __init__(self, role: str, directory: Path, *, options: Sequence[str] = (), log: Path | None = None) -> None:
-        super().__init__(["start", role, "--dir", str(directory), *options], log)
+        super().__init__(["start", role, "--dir", str(directory), *options], log, _ROLE_READY_TIMEOUT_S)
         self.addresses = {name: text for name, text in self._told.items() if name != "directory"}

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from millstream.client.client import Client
+from millstream.client.outfit import Outfitter
 from millstream.model.clock import Clock, SystemClock
 from millstream.server.supervised import SupervisedRole
 
 __all__ = ["MAX_BROKERS", "PORT_STEP", "LocalCluster", "LocalClusterOptions"]
+
+_log = logging.getLogger(__name__)
 
 MAX_BROKERS: Final = 64
 """Broker processes of one command at most."""
@@ -57,6 +62,7 @@ class LocalCluster:
             where = self.nameserver.addresses["nameserver"]
             self.brokers = [self._broker(number, where) for number in range(self._options.brokers)]
             await asyncio.gather(*(broker.start() for broker in self.brokers))
+            await self._equip(where)
             settings = [f"grpc_port={self._options.grpc_port}", f'nameservers=["{where}"]', "remoting_port=-1"]
             self.proxy = self._role("proxy", "proxy", settings, port="grpc_port")
             await self.proxy.start()
@@ -75,6 +81,15 @@ class LocalCluster:
             await self.proxy.close()
         await asyncio.gather(*(broker.close() for broker in self.brokers))
         await self.nameserver.close()
+
+    async def _equip(self, nameserver: str) -> None:
+        """Brokers that an earlier run did not have get the topics and groups of the others."""
+        async with Client(nameserver) as client:
+            for broker in self.brokers:
+                outfit = await client.run(Outfitter(client.conversations).equip(broker.name))
+                if outfit.topics or outfit.groups:
+                    words = "%s was given %d topics and %d groups that other brokers have."
+                    _log.warning(words, broker.name, len(outfit.topics), len(outfit.groups))
 
     def _broker(self, number: int, nameserver: str) -> SupervisedRole:
         options = self._options
