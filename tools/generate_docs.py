@@ -45,11 +45,17 @@ from millstream.model import lite
 from millstream.model.catalogue import CATALOGUE
 from millstream.protocol.remoting import batch_acks, registration
 from millstream.proxy import answers, clients, outbox, processor, pulls, questions, renewal, tracer
+from millstream.protocol.remoting import registration
+from millstream.proxy import answers, clients, outbox, processor, pulls, questions, renewal, throttle, tracer
 from millstream.proxy.grpc import body, call, endpoints, front, intake, namespace, request, transport
 from millstream.proxy.remote import backend as remote_backend
+from millstream.proxy.remote import heartbeats as remote_heartbeats
 from millstream.proxy.remote import lanes, placement, routes
+from millstream.proxy.remote import popper as remote_popper
 from millstream.proxy.remote import sender as remote_sender
 from millstream.proxy.remote import transactions as remote_transactions
+from millstream.proxy.remoting import clients as proxied_clients
+from millstream.proxy.remoting import consumption
 from millstream.security import audit, book, policy, user
 from millstream.server import local_cluster, restart_pace, supervised
 from millstream.server.configuration.reference import reference_page
@@ -146,10 +152,23 @@ def metrics_page() -> str:
 
 LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
     ("The gRPC port", (transport, front, intake, request, call, endpoints, namespace, body)),
-    ("Clients and their deliveries", (clients, answers, processor, pulls, renewal, outbox, questions, tracer)),
+    (
+        "Clients and their deliveries",
+        (clients, answers, processor, pulls, renewal, outbox, questions, tracer, throttle),
+    ),
+    ("Remoting clients at a proxy", (consumption, proxied_clients)),
     (
         "A proxy's brokers in other processes",
-        (lanes, routes, placement, remote_sender, remote_backend, remote_transactions),
+        (
+            lanes,
+            routes,
+            placement,
+            remote_sender,
+            remote_popper,
+            remote_backend,
+            remote_heartbeats,
+            remote_transactions,
+        ),
     ),
     ("The broker", (topics, groups, group_settings, pop, long_poll, admission, delay, filters)),
     ("Lite topics", (lite, lite_topics, lite_subscriptions)),

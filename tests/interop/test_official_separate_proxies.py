@@ -19,7 +19,7 @@ from millstream.server.child import RoleProcess
 pytestmark = pytest.mark.official
 
 INVISIBLE_S = 10
-DEADLINE_S = 90
+DEADLINE_S = 180
 
 
 class Site:

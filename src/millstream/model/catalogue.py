@@ -78,6 +78,7 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (2344, "NOT_A_STATIC_TOPIC", "The topic's queues are bound to their brokers.", "Create a topic whose queues can be moved: millstream topic create NAME --static."),
     (2345, "BROKER_NOT_FOUND", "No broker of that name is registered.", "See which there are: millstream broker list."),
     (2325, "STATISTIC_UNKNOWN", "There is no statistic of that name, or none for that topic and group alone.", "Ask for TOPIC_PUT, GROUP_GET, DLQ_PUT, BROKER_PUT or BROKER_GET, each with _NUMS or _SIZE."),
+    (2330, "CLIENT_THROTTLED", "A rule of the proxy lets the client have no more for now.", "Slow down, or ask the proxy's operator for more (throttle in its configuration)."),
     (3001, "BODY_EMPTY", "The message has no body.", "Send at least one byte."),
     (3002, "BODY_TOO_LARGE", "The message's body is over the limit.", "Split it, compress it, or put it elsewhere and send a reference."),
     (3003, "PROPERTIES_TOO_LARGE", "The message's properties are over the limit.", "Send fewer or shorter properties."),

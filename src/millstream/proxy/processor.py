@@ -39,6 +39,7 @@ from millstream.proxy.questions import Questions
 from millstream.proxy.renewal import RENEW_FOR_MS, RenewalTable, Tracked
 from millstream.proxy.renewer import Renewer
 from millstream.proxy.submission import Submission
+from millstream.proxy.throttle import Caller, Throttle
 from millstream.proxy.traced import traced_backend
 from millstream.proxy.tracer import Tracer
 from millstream.proxy.wish import MAX_RECEIVE_MESSAGES, Receive
@@ -93,6 +94,8 @@ class Processor:
         self._releases: set[asyncio.Task[None]] = set()
         self.answers = Answers(self._clock)
         self.clients = ClientTable()
+        self.throttle = Throttle()
+        """How much clients may send and receive; the protocols' adapters ask it. Set before `start`."""
         self.latency = RpcLatency()
         """How long the clients' calls took; the protocols' adapters note it."""
         self.pulls = Pulls(backend)
@@ -276,6 +279,10 @@ class Processor:
         popped = await self._pop(wish.broker_name, request)
         if wish.invisible_ms is None:
             self._track(wish, popped)
+        if popped and self.throttle.has_rules:
+            caller = Caller(wish.client_id, wish.group, self.clients.owner(wish.client_id))
+            size_bytes = sum(len(one.message.body) for one in popped)
+            self.throttle.charge(caller, size_bytes, self._clock.monotonic_s())
         return popped
 
     def give_back(self, wish: Receive, popped: Sequence[PoppedMessage]) -> None:

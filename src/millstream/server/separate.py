@@ -12,6 +12,8 @@ from millstream.model.clock import Clock, SystemClock
 from millstream.model.errors import StartRefused
 from millstream.model.message import Address
 from millstream.proxy.remote.backend import RemoteBackend
+from millstream.proxy.remote.clusters import parse_cluster_rule
+from millstream.proxy.throttle import Throttle, parse_throttle_rule
 from millstream.security.signature import Credentials
 from millstream.security.tls import TlsFiles, TlsMode
 from millstream.server.broker_role import BrokerRole, BrokerRoleOptions
@@ -136,11 +138,14 @@ class SeparateRole:
             credentials=credentials_of_environment(),
             tls=tls_of_environment(),
             clock=self.site.clock,
+            clusters=[parse_cluster_rule(text) for text in told.clusters],
         )
+        rules = [parse_throttle_rule(text) for text in told.throttle]
         await backend.start()
         self._resources.push_async_callback(backend.close)
         traces = backend if told.trace else None
         role = ProxyRole(self.site, backend, told.grpc_port, traces=traces, networks=networks)
+        role.processor.throttle = Throttle(rules)
         self._resources.push_async_callback(role.close)
         address = await role.start()
         self._metrics.node_id = f"{address.host}:{address.port}"

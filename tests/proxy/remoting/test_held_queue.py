@@ -139,4 +139,4 @@ class PullingClient(RuleBasedStateMachine):
 
 
 TestPullingClient = PullingClient.TestCase
-TestPullingClient.settings = settings(max_examples=150, deadline=None)
+TestPullingClient.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)

@@ -33,6 +33,7 @@ from millstream.protocol.remoting.queue_set import LockBody, LockedBody, QueueNa
 from millstream.proxy.processor import Processor
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.remoting import RemotingFront
+from millstream.proxy.throttle import Throttle, ThrottleRule
 from millstream.transport.remoting_client import RemotingConnection
 from millstream.transport.remoting_server import RemotingServer
 
@@ -407,3 +408,31 @@ async def test_a_filter_that_cannot_be_read_is_refused_before_its_consumer_start
     )
     answer = await peer.ask(RequestCode.CHECK_CLIENT_CONFIG, body)
     assert answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+
+
+async def test_a_client_over_its_rate_is_told_to_slow_down(front: Front, consumer: Peer) -> None:
+    front.processor.throttle = Throttle([ThrottleRule(client="c1", group="g", calls=2)])
+    await consumer.pull(0)
+    await consumer.pull(0)
+    late = await consumer.ask(
+        RequestCode.PULL_MESSAGE, consumerGroup="g", topic="orders", queueId=0, queueOffset=0, maxMsgNums=32, sysFlag=0,
+        commitOffset=0, suspendTimeoutMillis=0, subVersion=0, bname="broker-a",
+    )  # fmt: skip
+    assert late.code == ResponseCode.FLOW_CONTROL
+    other = await front.connect("c2")
+    await other.join("g", "orders")
+    await other.pull(0)
+    front.clock.advance_ms(1_000)
+    await consumer.pull(0)
+
+
+async def test_bytes_that_a_client_received_count_against_its_rate(front: Front, consumer: Peer) -> None:
+    front.processor.throttle = Throttle([ThrottleRule(client="c1", bytes=100)])
+    await front.send(bytes(300))
+    found, next_offset = await consumer.pull(0)
+    assert len(found) == 1
+    late = await consumer.ask(
+        RequestCode.PULL_MESSAGE, consumerGroup="g", topic="orders", queueId=0, queueOffset=next_offset, maxMsgNums=32,
+        sysFlag=0, commitOffset=0, suspendTimeoutMillis=0, subVersion=0, bname="broker-a",
+    )  # fmt: skip
+    assert late.code == ResponseCode.FLOW_CONTROL

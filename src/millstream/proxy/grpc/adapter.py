@@ -30,11 +30,13 @@ from millstream.proxy.grpc.send import SendHandlers
 from millstream.proxy.grpc.status import internal_error, status_of, topic_of
 from millstream.proxy.grpc.telemetry import TelemetryHandlers
 from millstream.proxy.processor import Processor
+from millstream.proxy.throttle import Caller
 from millstream.security.guard import Guard
 
 __all__ = ["MessagingAdapter", "Reason", "StreamEnded"]
 
 _NO_NAMESPACE = Namespace("")
+_THROTTLED = frozenset(("SendMessage", "ReceiveMessage", "PullMessage"))
 _log = logging.getLogger(__name__)
 
 Metadata = Mapping[str, str]
@@ -169,10 +171,20 @@ class MessagingAdapter:
             user = self._gate.check(name, metadata, request, self._processor.clients.owner(call.client_id))
             if name != "NotifyClientTermination":
                 self._processor.seen(call.client_id, user)
+            if name in _THROTTLED and self._processor.throttle.has_rules:
+                self._throttle(call, request, user)
         except BaseException:
             space.leave(request)
             raise
         return call, space
+
+    def _throttle(self, call: Call, request: Any, user: str) -> None:
+        """Count a call that sends or receives."""
+        sent = getattr(request, "messages", ())
+        group = "" if sent else request.group.name
+        size_bytes = sum(len(message.body) for message in sent)
+        caller = Caller(call.client_id, group, user)
+        self._processor.throttle.admit(caller, size_bytes, self._clock.monotonic_s())
 
     async def telemetry(
         self, metadata: Metadata, requests: AsyncIterator[m.TelemetryCommand]

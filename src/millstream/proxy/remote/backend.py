@@ -49,6 +49,7 @@ from millstream.protocol.remoting.popping import (
 )
 from millstream.protocol.remoting.settings import decode_group
 from millstream.proxy.backend import TopicRoute
+from millstream.proxy.remote.clusters import ClusterRule, Clusters
 from millstream.proxy.remote.heartbeats import Heartbeats
 from millstream.proxy.remote.known_route import KnownRoute
 from millstream.proxy.remote.lanes import Lanes, checked
@@ -78,7 +79,8 @@ class RemoteBackend:
     """The brokers of a cluster, found through `nameservers` (`host:port`, several separated by `;`).
 
     `start` before use, `close` after, all from one event loop. `credentials` are of a super user where the brokers have
-    access control; `tls` is what their certificates are verified with.
+    access control; `tls` is what their certificates are verified with. `clusters` are those of topics that other
+    nameservers know.
     """
 
     def __init__(
@@ -88,11 +90,14 @@ class RemoteBackend:
         credentials: Credentials | None = None,
         tls: ssl.SSLContext | None = None,
         clock: Clock | None = None,
+        clusters: Sequence[ClusterRule] = (),
     ) -> None:
         self._clock = clock or SystemClock()
         self._transactions = Transactions(self._ask_all)
         self._lanes = Lanes(nameservers, credentials=credentials, tls=tls, listener=self._transactions.heard)
-        self._routes = Routes(self._ask_nameserver, self._lanes.demand, self._clock)
+        self._routes = Routes(
+            self._lanes.ask_nameserver, self._lanes.demand, self._clock, Clusters(nameservers, clusters)
+        )
         self._sender = Sender(self._lanes, self._routes, self._clock)
         self._popper = Popper(self._lanes, self._routes, self._clock)
         self._groups: dict[str, tuple[float, GroupConfig]] = {}
@@ -271,7 +276,7 @@ class RemoteBackend:
             return
         del self._lite_clients[client_id]
         ext = {"clientId": client_id}
-        masters = (await self._routes.masters()).values()
+        masters = [address for _, address in await self._routes.masters()]
         for address, answer in await self._ask_all(
             masters, lambda: RemotingCommand(RequestCode.LEAVE_LITE_TOPICS, dict(ext))
         ):
@@ -289,7 +294,7 @@ class RemoteBackend:
 
     async def broker_names(self) -> list[str]:
         """The names of all masters, sorted."""
-        return list(await self._routes.masters())
+        return sorted({name for name, _ in await self._routes.masters()})
 
     async def forward(
         self, topic: str, broker_name: str, command: RemotingCommand, wait_ms: int = 0
@@ -307,10 +312,6 @@ class RemoteBackend:
 
     # inside
 
-    async def _ask_nameserver(self, command: RemotingCommand) -> RemotingCommand:
-        client = self._lanes.client
-        return await client.run(client.conversations.ask_nameserver(command))
-
     async def _demand(self, broker_name: str, topic: str, command: RemotingCommand) -> RemotingCommand:
         """Ask the topic's broker of that name, or the one to which the queue has moved."""
         queue_id = int(command.ext["queueId"]) if "queueId" in command.ext else None
@@ -326,12 +327,12 @@ class RemoteBackend:
 
     async def _holder(self, topic: str, handle: ReceiptHandle) -> str:
         """Where the broker of a delivery is."""
-        address = self._routes.address(handle.broker_name)
-        if address is None:
-            try:
+        try:
+            address = (await self._routes.get(topic)).addresses.get(handle.broker_name)
+            if address is None:
                 address = (await self._routes.refresh(topic)).addresses.get(handle.broker_name)
-            except NameRefused:
-                address = None
+        except NameRefused:
+            address = None
         if address is None:
             raise ConsumeRefused(
                 "INVALID_RECEIPT_HANDLE", f"There is no broker {handle.broker_name[:80]!r} behind this proxy."
@@ -339,15 +340,16 @@ class RemoteBackend:
         return address
 
     async def _ask_group(self, name: str) -> GroupConfig:
-        """The group as the first master that has it or makes it tells it."""
+        """The group as the first master tells it that has it; where none has, the first one makes it."""
         failure: MillstreamError | None = None
-        for address in (await self._routes.masters()).values():
-            ext = {"group": name, "create": "true"}
-            command = RemotingCommand(RequestCode.GET_SUBSCRIPTION_GROUP_CONFIG, ext)
-            try:
-                return decode_group((await self._lanes.demand(address, command)).body)
-            except (ConnectionFailed, NameRefused) as error:
-                failure = error if failure is None or isinstance(error, NameRefused) else failure
+        masters = await self._routes.masters()
+        for ext in ({"group": name}, {"group": name, "create": "true"}):
+            for _, address in masters:
+                command = RemotingCommand(RequestCode.GET_SUBSCRIPTION_GROUP_CONFIG, dict(ext))
+                try:
+                    return decode_group((await self._lanes.demand(address, command)).body)
+                except (ConnectionFailed, NameRefused) as error:
+                    failure = error if failure is None or isinstance(error, NameRefused) else failure
         raise failure or Unreachable("The nameservers know no broker.")
 
     async def _ask_all(

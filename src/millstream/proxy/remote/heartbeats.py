@@ -67,7 +67,7 @@ class Heartbeats:
                 wanted.setdefault(address, set()).add(topic)
         everywhere = set(self.groups())
         if everywhere:
-            for address in (await self._routes.masters()).values():
+            for _, address in await self._routes.masters():
                 wanted.setdefault(address, set()).update(everywhere)
         for address, groups in wanted.items():
             try:

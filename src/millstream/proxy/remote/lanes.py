@@ -39,15 +39,27 @@ class Lanes:
         listener: Listener | None = None,
     ) -> None:
         self._nameservers = nameservers
+        self._others: dict[str, Client] = {}
         self._credentials = credentials
         self._tls = tls
         self.client = self._lane(listener)
         """For what is answered at once; the brokers' own questions come here."""
         self._waiting: list[tuple[Client, dict[str, int]]] = []
 
+    async def ask_nameserver(self, command: RemotingCommand, nameservers: str = "") -> RemotingCommand:
+        """The answer of one of the nameservers (blank: the own ones); what another one than success stands for is
+        raised."""
+        client = self.client
+        if nameservers and nameservers != self._nameservers:
+            found = self._others.get(nameservers)
+            client = self._others[nameservers] = found or self._lane(None, nameservers)
+        return await client.run(client.conversations.ask_nameserver(command))
+
     async def close(self) -> None:
         """Close all connections; what is under way fails as Unreachable."""
         await self.client.close()
+        for other in self._others.values():
+            await other.close()
         for lane, _ in self._waiting:
             await lane.close()
 
@@ -90,9 +102,9 @@ class Lanes:
         self._waiting.append(made)
         return made
 
-    def _lane(self, listener: Listener | None) -> Client:
+    def _lane(self, listener: Listener | None, nameservers: str = "") -> Client:
         return Client(
-            self._nameservers,
+            nameservers or self._nameservers,
             timeout_s=ASK_TIMEOUT_S,
             credentials=self._credentials,
             tls=self._tls,

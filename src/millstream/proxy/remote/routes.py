@@ -17,6 +17,7 @@ from millstream.protocol.remoting.bodies import ClusterInfo, TopicRouteData, dec
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.settings import decode_topic
+from millstream.proxy.remote.clusters import Clusters
 from millstream.proxy.remote.known_route import MASTER_ID, KnownRoute, known_route, master_addresses
 
 __all__ = ["MAX_ROUTES", "REFRESH_INTERVAL_S", "UNUSED_LIMIT_S", "Routes"]
@@ -41,9 +42,10 @@ _GONE: Final = frozenset(("TOPIC_NOT_FOUND", "QUEUE_NOT_FOUND"))
 
 _MOVED: Final = "NOT_LEADER_FOR_QUEUE"
 
-Ask = Callable[[RemotingCommand], Awaitable[RemotingCommand]]
+Ask = Callable[[RemotingCommand, str], Awaitable[RemotingCommand]]
 AskBroker = Callable[[str, RemotingCommand], Awaitable[RemotingCommand]]
-"""Both give the answer of a request that succeeded, and raise what another one stands for."""
+"""Both give the answer of a request that succeeded, and raise what another one stands for. The first asks one of the
+nameservers of a text, the other one the broker at an address."""
 
 
 @dataclass(slots=True)
@@ -54,15 +56,16 @@ class _Kept:
 
 
 class Routes:
-    """Routes by topic. `ask_nameserver` asks any nameserver, `ask_broker` the broker at an address."""
+    """Routes by topic. `clusters` says which nameservers know a topic."""
 
-    def __init__(self, ask_nameserver: Ask, ask_broker: AskBroker, clock: Clock) -> None:
+    def __init__(self, ask_nameserver: Ask, ask_broker: AskBroker, clock: Clock, clusters: Clusters) -> None:
+        self._clusters = clusters
         self._ask_nameserver = ask_nameserver
         self._ask_broker = ask_broker
         self._clock = clock
         self._kept: dict[str, _Kept] = {}
         self._asking: dict[str, asyncio.Task[KnownRoute]] = {}
-        self._addresses: dict[str, str] = {}
+        self._masters: dict[str, list[tuple[str, str]]] = {}
 
     async def get(self, topic: str) -> KnownRoute:
         """The topic's route. Asks where it is not known; TOPIC_NOT_FOUND, Unreachable."""
@@ -117,28 +120,28 @@ class Routes:
                     _log.info("routes are kept as they are: %s", error)
                     return
 
-    def address(self, broker_name: str) -> str | None:
-        """Where the broker is, as far as any route has told."""
-        return self._addresses.get(broker_name)
-
-    async def masters(self) -> dict[str, str]:
-        """The addresses of all masters of the cluster by name; the known ones where no nameserver answers."""
-        try:
-            answer = await self._ask_nameserver(RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO))
-        except ConnectionFailed:
-            if not self._addresses:
-                raise
-        else:
-            for broker in decode_body(ClusterInfo, answer.body).broker_addr_table.values():
-                if MASTER_ID in broker.broker_addrs:
-                    self._addresses[broker.broker_name] = broker.broker_addrs[MASTER_ID]
-        return {name: self._addresses[name] for name in sorted(self._addresses)}
+    async def masters(self) -> list[tuple[str, str]]:
+        """Name and address of all masters of all clusters; the known ones of those whose nameservers do not answer."""
+        failure: ConnectionFailed | None = None
+        for nameservers in self._clusters.all():
+            command = RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO)
+            try:
+                answer = await self._ask_nameserver(command, nameservers)
+            except ConnectionFailed as error:
+                failure = error
+                continue
+            brokers = decode_body(ClusterInfo, answer.body).broker_addr_table.values()
+            found = [(one.broker_name, one.broker_addrs[MASTER_ID]) for one in brokers if MASTER_ID in one.broker_addrs]
+            self._masters[nameservers] = sorted(found)
+        if failure is not None and not any(self._masters.values()):
+            raise failure
+        return [one for nameservers in self._clusters.all() for one in self._masters.get(nameservers, ())]
 
     async def _learn(self, topic: str) -> KnownRoute:
         command = RemotingCommand(RequestCode.GET_ROUTE_BY_TOPIC, {"topic": topic, "acceptStandardJsonOnly": "true"})
         kept = self._kept.get(topic)
         try:
-            data = decode_body(TopicRouteData, (await self._ask_nameserver(command)).body)
+            data = decode_body(TopicRouteData, (await self._ask_nameserver(command, self._clusters.of(topic))).body)
             kind = await self._type(topic, data, kept)
             known = known_route(topic, data, kind)
         except NameRefused:
@@ -150,7 +153,6 @@ class Routes:
             if kept is None:
                 raise
             return kept.known
-        self._addresses.update(known.addresses)
         self._make_room()
         self._kept[topic] = _Kept(known, self._clock.monotonic_s() if kept is None else kept.used_s)
         return known

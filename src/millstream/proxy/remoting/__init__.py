@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from functools import partial
+from typing import Final
 
 from millstream.broker.remoting.sending import REGION
 from millstream.model.clock import Clock
@@ -18,9 +19,22 @@ from millstream.proxy.remoting.clients import ClientHandlers
 from millstream.proxy.remoting.consumption import ConsumptionHandlers
 from millstream.proxy.remoting.forwarding import Forwarding
 from millstream.proxy.remoting.routes import RouteHandlers
+from millstream.proxy.throttle import Caller
+from millstream.security.signature import ACCESS_KEY
 from millstream.transport.remoting_server import Connection, Handler
 
 __all__ = ["RemotingFront"]
+
+_THROTTLED: Final = frozenset(
+    (
+        RequestCode.SEND_MESSAGE,
+        RequestCode.SEND_MESSAGE_V2,
+        RequestCode.SEND_BATCH_MESSAGE,
+        RequestCode.PULL_MESSAGE,
+        RequestCode.LITE_PULL_MESSAGE,
+        RequestCode.POP_MESSAGE,
+    )
+)
 
 
 class RemotingFront:
@@ -29,6 +43,7 @@ class RemotingFront:
     def __init__(self, processor: Processor, backend: RemoteBackend, clock: Clock) -> None:
         self._processor = processor
         self._backend = backend
+        self._clock = clock
         self.clients = ClientHandlers(processor, clock)
         self._forwarding = Forwarding(backend)
         self._consumption = ConsumptionHandlers(processor, backend, self.clients, self._forwarding)
@@ -76,18 +91,33 @@ class RemotingFront:
     ) -> Awaitable[RemotingCommand | None] | RemotingCommand | None:
         """The handler's answer with the two fields that proxies add to all of theirs."""
         self._consumption.seen(connection)
+        caller = None
+        if command.code in _THROTTLED and self._processor.throttle.has_rules:
+            caller = self._throttle(command, connection)
         answer = handler(command, connection)
         if answer is None or isinstance(answer, RemotingCommand):
             return _mark(answer)
-        return _marked_later(answer)
+        return self._marked_later(answer, caller)
+
+    async def _marked_later(
+        self, answering: Awaitable[RemotingCommand | None], caller: Caller | None
+    ) -> RemotingCommand | None:
+        answer = _mark(await answering)
+        if caller is not None and answer is not None and answer.body:
+            self._processor.throttle.charge(caller, len(answer.body), self._clock.monotonic_s())
+        return answer
+
+    def _throttle(self, command: RemotingCommand, connection: Connection) -> Caller:
+        """Count a request that sends or receives; whose it is."""
+        ext = command.ext
+        client_id = self.clients.client_id(connection) or connection.peer.host
+        caller = Caller(client_id, ext.get("consumerGroup", ""), ext.get(ACCESS_KEY, ""))
+        self._processor.throttle.admit(caller, len(command.body), self._clock.monotonic_s())
+        return caller
 
     async def _lock(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         self.clients.keeps_order(decode_body(LockBody, command.body).consumer_group)
         return await self._forwarding.lock(command, connection)
-
-
-async def _marked_later(answer: Awaitable[RemotingCommand | None]) -> RemotingCommand | None:
-    return _mark(await answer)
 
 
 def _mark(answer: RemotingCommand | None) -> RemotingCommand | None:

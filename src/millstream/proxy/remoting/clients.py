@@ -50,6 +50,7 @@ class ClientHandlers:
         self._processor = processor
         self._clock = clock
         self._ordered: dict[str, None] = {}
+        self._client_ids: dict[Connection, str] = {}
         self.consumers = ConsumerRegistry()
         self.producers = ProducerRegistry()
 
@@ -67,7 +68,8 @@ class ClientHandlers:
         self.consumers.expire(now_s)
         self.producers.expire(now_s)
         if self.consumers.connection_closed not in connection.on_close:
-            connection.on_close += [self.consumers.connection_closed, self.producers.connection_closed]
+            connection.on_close += [self.consumers.connection_closed, self.producers.connection_closed, self._closed]
+        self._client_ids[connection] = data.client_id
         origin = command.language, command.version
         for producer in data.producer_data_set:
             self.producers.hear(data.client_id, producer.group_name, connection, now_s, origin)
@@ -110,6 +112,13 @@ class ClientHandlers:
         if not found.connection_set:
             return command.response(ResponseCode.CONSUMER_NOT_ONLINE, remark=f"Group {group} has no consumer here.")
         return command.response(body=encode_body(found))
+
+    def client_id(self, connection: Connection) -> str:
+        """Who is on the connection, as its last heartbeat said; blank before the first one."""
+        return self._client_ids.get(connection, "")
+
+    def _closed(self, connection: Connection) -> None:
+        self._client_ids.pop(connection, None)
 
     def keeps_order(self, group: str) -> None:
         """A client of the group locks queues: from now on its members know of each other and pull by offset."""

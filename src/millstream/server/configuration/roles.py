@@ -90,6 +90,13 @@ class ProxyConfiguration:
     metrics_port: int = setting(-1, _METRICS, bounds=_METRICS_PORTS)
     directory: str = setting("millstream-proxy", "Where users and certificates are kept.")
     nameservers: tuple[str, ...] = setting(("127.0.0.1:9876",), _NAMESERVERS)
+    clusters: tuple[str, ...] = setting(
+        (), "Topics of other clusters, as pattern=host:port;host:port of their nameservers; the first that fits counts."
+    )
+    throttle: tuple[str, ...] = setting(
+        (),
+        "What each client may send and receive in a second, as client=mobile-* group=* user=* calls=100 bytes=1000000.",
+    )
     trace: bool = setting(False, "Note what becomes of each message in the topic RMQ_SYS_TRACE_TOPIC.")
     tls: Tls = field(default_factory=Tls)
     access: Access = field(default_factory=Access)
