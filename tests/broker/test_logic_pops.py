@@ -10,6 +10,7 @@ import pytest
 
 from broker_cluster import BrokerCluster, running_cluster
 from millstream.client.client import Client
+from millstream.client.group_conversations import GroupConversations
 from millstream.client.static_topics import StaticTopicConversations
 from millstream.model.clock import ManualClock
 from millstream.model.errors import ConsumeRefused
@@ -17,6 +18,7 @@ from millstream.model.group import FirstPosition, GroupConfig
 from millstream.model.message import OutgoingMessage
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest
 from millstream.model.topic import MessageType, TopicConfig
+from millstream.protocol.remoting.consumption import BrokerProgress
 
 TOPIC = "jobs"
 
@@ -170,3 +172,34 @@ async def test_a_message_dies_where_it_lies(bench: Bench) -> None:
         bench.clock.advance_ms(61_000)
     assert await bench.pop() == []
     assert bench.cluster.brokers["a"].store.max_offset("%DLQ%g", 0) == 1
+
+
+async def test_the_lag_counts_all_parts_of_a_queue(bench: Bench) -> None:
+    await bench.send("x1", "x2")
+    first = await bench.pop(count=1)
+    bench.ack(*first)
+    await bench.move("b")
+    await bench.send("x3", "x4", "x5")
+    [row] = [row for row in await progress(bench) if row.progress.topic == TOPIC]
+    assert row.broker_name == "b"
+    assert (row.progress.queue_id, row.progress.committed, row.progress.max_offset, row.progress.lag) == (0, 1, 5, 4)
+    bench.ack(*await bench.pop(), *await bench.pop())
+    [row] = [row for row in await progress(bench) if row.progress.topic == TOPIC]
+    assert (row.progress.committed, row.progress.lag) == (5, 0)
+
+
+@pytest.mark.parametrize("offset", range(6))
+async def test_a_reset_reaches_all_parts_of_a_queue(bench: Bench, offset: int) -> None:
+    await bench.send("x1", "x2")
+    await bench.move("b")
+    await bench.send("x3", "x4", "x5")
+    bench.ack(*await bench.pop(), *await bench.pop())
+    [row] = [row for row in await progress(bench) if row.progress.topic == TOPIC]
+    groups = GroupConversations(bench.client.conversations)
+    await bench.client.run(groups.reset("g", row, offset))
+    found = [*await bench.pop(), *await bench.pop()]
+    assert sorted(offsets(found)) == list(range(offset, 5))
+
+
+async def progress(bench: Bench) -> list[BrokerProgress]:
+    return await bench.client.run(GroupConversations(bench.client.conversations).progress("g", TOPIC))

@@ -239,12 +239,12 @@ class Broker:
             self.name,
             self.statistics,
         )
-        segments = Segments(self.name, self._puller, self._offsets, self.peers)
+        self.positions = Positions(self.topics, self.groups, self._offsets, reader, self.polls, self.clock)
+        segments = Segments(self.name, self._puller, self._offsets, self.positions, self.peers)
         self.logic = LogicQueues(
             self.topics, self.static_topics, segments, self._popper, self.queues, self.polls, self._appender
         )
         self.dead_letters = Redriver(reader, self._sender, self._redriven)
-        self.positions = Positions(self.topics, self.groups, self._offsets, reader, self.polls, self.clock)
 
     async def close(self) -> None:
         """End the waiting requests, save the offsets and close the store; nothing if it was not started."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from millstream.broker.logic_reader import LogicReader
 from millstream.broker.offsets import OffsetTable
@@ -10,8 +10,8 @@ from millstream.broker.segments import Segments
 from millstream.broker.static_topics import StaticTopics
 from millstream.model.errors import ConsumeRefused
 from millstream.model.group import FirstPosition, GroupConfig
-from millstream.model.logic_queue import LogicQueue
-from millstream.model.operations import QueuePoint
+from millstream.model.logic_queue import LogicQueue, MappingItem
+from millstream.model.operations import QueuePoint, QueueProgress, QueueReset, ResetRequest
 
 __all__ = ["LogicPositions"]
 
@@ -81,6 +81,38 @@ class LogicPositions:
         _, end = await self.segments.of(topic, queue.readable[position]).bounds()
         return min(limit, end)
 
+    async def reset(self, request: ResetRequest) -> list[QueueReset]:
+        """Put the group to another place, in the queues that this broker leads or in one of them.
+
+        All parts of a queue are put where they belong: older ones behind their end, newer ones to their beginning.
+        Raises ILLEGAL_OFFSET.
+        """
+        mapping = self.topics.find(request.topic)
+        led = [] if mapping is None else [*mapping.led]
+        done = []
+        for number in led if request.queue_id is None else [request.queue_id]:
+            queue = self.topics.led(request.topic, number)
+            target = await self.find(request.topic, number, request.point, request.value)
+            before = await self.committed(request.group, request.topic, number)
+            if before is not None and target < before and not request.backward:
+                continue
+            for item in queue.readable:
+                segment = self.segments.of(request.topic, item)
+                first, end = await segment.bounds()
+                await segment.reset(request.group, max(min(item.physical(target), end), first))
+            done.append(QueueReset(number, target if before is None else before, target, 0))
+        return done
+
+    async def progress(self, group: str, topic: str) -> list[QueueProgress]:
+        """How far the group is in each queue that this broker leads, over all of its parts. Raises GROUP_NOT_FOUND."""
+        mapping = self.topics.find(topic)
+        found = []
+        for number in [] if mapping is None else mapping.led:
+            queue = self.topics.led(topic, number)
+            parts = [(item, await self.segments.of(topic, item).progress(group)) for item in queue.readable]
+            found.append(_joined(number, parts))
+        return found
+
     async def first_offset(self, group: GroupConfig, topic: str, number: int) -> int:
         """Where the group would begin in a queue that it has no position in."""
         match group.first_position:
@@ -105,3 +137,20 @@ class LogicPositions:
             words = f"Queue {number} of {topic!r} has the offsets {offsets}; {value} is outside."
             raise ConsumeRefused("ILLEGAL_OFFSET", words)
         return value
+
+
+def _joined(number: int, parts: list[tuple[MappingItem, QueueProgress]]) -> QueueProgress:
+    """The progress in a queue of that number: the group is in the first part of which something is left."""
+    left = [(item, part) for item, part in parts if part.lag] or parts[-1:]
+    (first, low), (last, high) = parts[0], parts[-1]
+    item, place = left[0]
+    return replace(
+        place,
+        queue_id=number,
+        min_offset=first.logic(low.min_offset),
+        max_offset=last.logic(high.max_offset),
+        committed=item.logic(place.committed),
+        next_offset=item.logic(place.next_offset),
+        ready=sum(part.ready for _, part in parts),
+        in_flight=sum(part.in_flight for _, part in parts),
+    )

@@ -25,6 +25,8 @@ from millstream.model.operations import (
     PullRequest,
     PullResult,
     PullStatus,
+    QueueReset,
+    ResetRequest,
 )
 from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import TopicConfig
@@ -110,6 +112,12 @@ class LogicQueues:
                 held = await self.reader.range_of(request.topic, request.queue_id)
                 return PullResult(PullStatus.OFFSET_ILLEGAL, offset, held.min_offset, held.max_offset)
         return await self.reader.pull(request)
+
+    async def reset(self, request: ResetRequest) -> list[QueueReset]:
+        """Put a group to another place of a static topic; see `LogicPositions.reset`."""
+        resets = await self.positions.reset(request)
+        self.pops.forget(request.topic, request.group)
+        return resets
 
     async def pop(self, request: PopRequest) -> list[PoppedMessage]:
         """As `Popper.pop`, for any topic."""

@@ -42,6 +42,10 @@ class Positions:
             for queue_id in range(self.topics.get(name).read_queues)
         ]
 
+    def progress_of(self, group: str, topic: str, queue_id: int) -> QueueProgress:
+        """How far the group is in one queue. Raises GROUP_NOT_FOUND."""
+        return self._progress(self.groups.get(group), topic, queue_id)
+
     def topics_of(self, group: str) -> list[str]:
         """The topics in which the group has a position, sorted; without lite topics, of which there may be many."""
         return sorted({topic for topic, _ in self.offsets.places(group) if self.topics.find(topic) is not None})

@@ -7,13 +7,22 @@ from typing import Protocol
 
 from millstream.broker.offsets import OffsetTable
 from millstream.broker.peers import Peers
+from millstream.broker.positions import Positions
 from millstream.broker.puller import Puller
-from millstream.model.errors import ConsumeRefused
+from millstream.model.errors import ConsumeRefused, NameRefused
 from millstream.model.logic_queue import MappingItem
-from millstream.model.operations import PullRequest, PullResult, PullStatus
+from millstream.model.operations import (
+    PullRequest,
+    PullResult,
+    PullStatus,
+    QueuePoint,
+    QueueProgress,
+    ResetRequest,
+)
 from millstream.protocol.record import iterate_records
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.consumption import decode_consume_statistics
 from millstream.protocol.remoting.fields import integer
 from millstream.protocol.remoting.refusals import error_of
 
@@ -54,6 +63,14 @@ class Segment(Protocol):
         """Set the group's offset."""
         ...
 
+    async def reset(self, group: str, queue_offset: int) -> None:
+        """Put the group to an offset, forward or back; what is in flight is discarded. It is on the disk then."""
+        ...
+
+    async def progress(self, group: str) -> QueueProgress:
+        """How far the group is; GROUP_NOT_FOUND."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class OwnSegment:
@@ -63,6 +80,7 @@ class OwnSegment:
     queue_id: int
     puller: Puller
     offsets: OffsetTable
+    positions: Positions
 
     async def pull(self, request: PullRequest) -> PullResult:
         """See `Segment`."""
@@ -84,6 +102,14 @@ class OwnSegment:
     async def commit(self, group: str, queue_offset: int) -> None:
         """See `Segment`."""
         self.offsets.commit(group, self.topic, self.queue_id, queue_offset)
+
+    async def reset(self, group: str, queue_offset: int) -> None:
+        """See `Segment`."""
+        self.positions.reset(ResetRequest(group, self.topic, QueuePoint.OFFSET, queue_offset, self.queue_id))
+
+    async def progress(self, group: str) -> QueueProgress:
+        """See `Segment`."""
+        return self.positions.progress_of(group, self.topic, self.queue_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +166,19 @@ class PeerSegment:
         ext = {"consumerGroup": group, "commitOffset": str(queue_offset)}
         self._checked(await self.ask(RequestCode.UPDATE_CONSUMER_OFFSET, ext))
 
+    async def reset(self, group: str, queue_offset: int) -> None:
+        """See `Segment`."""
+        ext = {"group": group, "timestamp": "0", "isForce": "true", "offset": str(queue_offset)}
+        self._checked(await self.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext))
+
+    async def progress(self, group: str) -> QueueProgress:
+        """See `Segment`."""
+        answer = self._checked(await self.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": group}))
+        for row in decode_consume_statistics(answer.body):
+            if row.progress.queue_id == self.queue_id:
+                return row.progress
+        raise NameRefused("QUEUE_NOT_FOUND", f"{self.broker_name!r} tells nothing of its queue {self.queue_id}.")
+
     async def ask(self, code: RequestCode, ext: dict[str, str]) -> RemotingCommand:
         """The broker's answer to a request about this queue, whatever its code."""
         if self.peers is None:
@@ -164,10 +203,11 @@ class Segments:
     broker_name: str
     puller: Puller
     offsets: OffsetTable
+    positions: Positions
     peers: Peers | None = None
 
     def of(self, topic: str, item: MappingItem) -> Segment:
         """The item's physical queue."""
         if item.broker_name == self.broker_name:
-            return OwnSegment(topic, item.queue_id, self.puller, self.offsets)
+            return OwnSegment(topic, item.queue_id, self.puller, self.offsets, self.positions)
         return PeerSegment(topic, item.queue_id, item.broker_name, self.peers)

@@ -14,6 +14,7 @@ from millstream.cli.options import Common, ExitCode
 from millstream.cli.place import Place
 from millstream.cli.printer import Printer, Value, print_usage
 from millstream.client.blocking import BlockingClient
+from millstream.client.logic_queues import queue_of
 from millstream.model.errors import NameRefused
 from millstream.protocol.remoting.consumption import BrokerProgress
 
@@ -108,11 +109,13 @@ def _plan(
     client: BlockingClient, name: str, topic: str, target: Place, queue: int | None, broker: str | None
 ) -> list[tuple[BrokerProgress, int]]:
     """What is to be put where; QUEUE_NOT_FOUND where no queue fits the options."""
-    queues = {(one.broker_name, one.queue_id): one for one in client.queues(topic)}
+    queues = client.queues(topic)
 
     def after(item: BrokerProgress) -> int:
         held = item.progress
-        queue = queues[item.broker_name, held.queue_id]
+        queue = queue_of(queues, item.broker_name, held.queue_id)
+        if queue is None:
+            raise NameRefused("QUEUE_NOT_FOUND", f"{item.broker_name} has no queue {held.queue_id} of {topic!r}.")
         return target.in_queue(held.min_offset, held.max_offset, lambda time_ms: client.offset_by_time(queue, time_ms))
 
     plan = [

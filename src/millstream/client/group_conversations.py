@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from millstream.client.conversations import Ask, Conversation, Conversations
+from millstream.client.logic_queues import queue_of
 from millstream.model.errors import NameRefused
 from millstream.model.group import GroupConfig
 from millstream.protocol.remoting.bodies import decode_body
@@ -118,17 +119,18 @@ class GroupConversations:
     def reset(self, group: str, item: BrokerProgress, offset: int) -> Conversation[None]:
         """Put the group to an offset of one queue; ILLEGAL_OFFSET where the queue does not have it."""
         topic = item.progress.topic
-        for queue in (yield from self._conversations.queues(topic)):
-            if (queue.broker_name, queue.queue_id) == (item.broker_name, item.progress.queue_id):
-                ext = {
-                    "topic": topic,
-                    "group": group,
-                    "timestamp": _NO_TIME,
-                    "isForce": "true",
-                    "queueId": str(queue.queue_id),
-                    "offset": str(offset),
-                }
-                command = RemotingCommand(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext)
-                yield from self._conversations.ask(queue.broker_address, command)
-                return
-        raise NameRefused("QUEUE_NOT_FOUND", f"{item.broker_name} has no queue {item.progress.queue_id} of {topic!r}.")
+        queues = yield from self._conversations.queues(topic)
+        queue = queue_of(queues, item.broker_name, item.progress.queue_id)
+        if queue is None:
+            words = f"{item.broker_name} has no queue {item.progress.queue_id} of {topic!r}."
+            raise NameRefused("QUEUE_NOT_FOUND", words)
+        ext = {
+            "topic": topic,
+            "group": group,
+            "timestamp": _NO_TIME,
+            "isForce": "true",
+            "queueId": str(queue.queue_id),
+            "offset": str(offset),
+        }
+        command = RemotingCommand(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext)
+        yield from self._conversations.ask(queue.broker_address, command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from millstream.client.ask import Ask, Conversation
@@ -16,7 +17,7 @@ from millstream.protocol.remoting.static_topics import LOGIC_BROKER_NAME, leader
 if TYPE_CHECKING:
     from millstream.client.conversations import Conversations
 
-__all__ = ["MOVE_ATTEMPTS", "MOVE_DELAY_S", "ask_queue", "logic_queues", "logic_ranges", "mappings_of"]
+__all__ = ["MOVE_ATTEMPTS", "MOVE_DELAY_S", "ask_queue", "logic_queues", "logic_ranges", "mappings_of", "queue_of"]
 
 MOVE_ATTEMPTS: Final = 40
 """Times that a queue is asked for while it moves. Nothing happened at a broker that says it does not store it."""
@@ -30,6 +31,12 @@ _MASTER_ID: Final = 0
 def mappings_of(route: TopicRouteData) -> dict[str, TopicMappingInfo]:
     """What the brokers say of the logic queues, by broker; empty where the topic is not static."""
     return route.topic_queue_mapping_by_broker or {}
+
+
+def queue_of(queues: Iterable[QueueAddress], broker_name: str, queue_id: int) -> QueueAddress | None:
+    """The queue of that number that a broker told of, None where it is not among them; logic ones are no broker's."""
+    names = (broker_name, LOGIC_BROKER_NAME)
+    return next((queue for queue in queues if queue.queue_id == queue_id and queue.broker_name in names), None)
 
 
 def logic_queues(topic: str, route: TopicRouteData) -> list[QueueAddress]:

@@ -45,19 +45,27 @@ class GroupHandlers:
         found = groups.ensure(name) if command.ext.get("create") == "true" else groups.get(name)
         return command.response(body=encode_group(found))
 
-    def progress(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """Of one topic, of those of a list that are there, or of all topics in which the group has a position."""
+    async def progress(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """Of one topic, of those of a list that are there, or of all topics in which the group has a position.
+
+        Of a static topic it is told of the logic queues that this broker leads, unless its own ones are asked for.
+        """
         broker, ext = self._broker, command.ext
         group, topic = text(ext, "consumerGroup"), ext.get("topic") or None
         listed = [name for name in ext.get("topicList", "").split(";") if broker.topics.find(name) is not None]
         if topic is None and not ext.get("topicList"):
             listed = broker.positions.topics_of(broker.groups.get(group).name)
         topics = [topic] if topic is not None else listed
-        found = [item for name in topics for item in broker.positions.progress(group, name)]
+        found = []
+        for name in topics:
+            if broker.logic.is_static(name) and ext.get("lo") != "false":
+                found += await broker.logic.positions.progress(group, name)
+            else:
+                found += broker.positions.progress(group, name)
         rates = (broker.traffic.rate(Flow.GET, name, group) for name in topics)
         return command.response(body=encode_consume_statistics(broker.name, found, per_second=sum(rates)))
 
-    def reset(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+    async def reset(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """To an offset where one is named, else to a time; -1 as the time is the end."""
         ext = command.ext
         queue_id = optional_integer(ext, "queueId", _ALL_QUEUES)
@@ -78,7 +86,9 @@ class GroupHandlers:
             None if queue_id == _ALL_QUEUES else queue_id,
             backward=ext.get("isForce", "true") == "true",
         )
-        resets = self._broker.positions.reset(request)
+        logic = self._broker.logic
+        is_logic = logic.is_static(topic) and ext.get("lo") != "false"
+        resets = await logic.reset(request) if is_logic else self._broker.positions.reset(request)
         body = encode_reset_offsets(self._broker.name, topic, resets)
         if resets:
             self._tell_members(request, body, encode_reset_list(self._broker.name, topic, resets), str(timestamp_ms))
