@@ -299,6 +299,7 @@ public final class Driver {
         client.setInstanceName("i" + INSTANCES.incrementAndGet());
         // As often as a client may ask, so that no scenario waits half a minute for it.
         client.setPollNameServerInterval(1000);
+        client.setMqClientApiTimeout(10_000);
         client.setHeartbeatBrokerInterval(1000);
         client.setPersistConsumerOffsetInterval(500);
         if (order.has("tls")) {

@@ -75,6 +75,13 @@ async def test_a_message_sent_with_310_is_pulled_as_it_was_sent(
     assert message.born_host.host == "127.0.0.1"
 
 
+async def test_an_empty_tag_counts_as_none(connection: RemotingConnection) -> None:
+    assert (await ask(connection, 310, {**SHORT, "i": "TAGS\x01\x02own\x01value\x02"}, b"hello")).code == 0
+    pulled = await ask(connection, 11, PULL)
+    [record] = iterate_records(pulled.body)
+    assert decode_record(record).properties == {"own": "value"}
+
+
 async def test_code_10_takes_the_long_names(connection: RemotingConnection) -> None:
     ext = {
         "producerGroup": "g", "topic": "t", "defaultTopic": "TBW102", "defaultTopicQueueNums": "4", "queueId": "0",

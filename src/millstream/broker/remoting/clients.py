@@ -1,7 +1,7 @@
 """Which clients are there and what they subscribe to, as their heartbeats say.
 
 A consumer counts until it unregisters, its connection closes, or it is not heard of for `MEMBER_LIMIT_S`. When a
-group's members change, the others are told, so that they share the queues anew at once.
+group's members change, all of them are told, so that they share the queues anew at once.
 """
 
 from __future__ import annotations
@@ -122,7 +122,11 @@ class ConsumerRegistry:
 
     def tell_all(self, group: str) -> None:
         """Have all members of the group share its queues anew."""
-        self._tell_others(group, "")
+        for member in self._members.of(group).values():
+            notice = RemotingCommand(
+                RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group}, flag=FLAG_ONEWAY
+            )
+            member.connection.send(notice)
 
     def subscription(self, group: str, topic: str) -> SubscriptionData | None:
         """What the group wants of the topic; the latest version where its members differ."""
@@ -155,7 +159,8 @@ class ConsumerRegistry:
         consumer = _Consumer(connection, now_s, origin, fingerprint, subscriptions, data)
         known = self._members.put(data.group_name, client_id, consumer)
         if known is None or known.subscriptions.keys() != subscriptions.keys():
-            self._tell_others(data.group_name, client_id)
+            # The newcomer as well: a lite pull consumer takes no queue before it is told, or 20 s have passed.
+            self.tell_all(data.group_name)
 
     def refresh(self, client_id: str, group: str, connection: Connection, fingerprint: int, now_s: float) -> bool:
         """A consumer says that nothing has changed; False if it is to say all again, as over another connection."""
@@ -171,7 +176,7 @@ class ConsumerRegistry:
             # Before the others are told: they ask at once for what it held.
             for listener in self.on_leave:
                 listener(group, client_id)
-            self._tell_others(group, client_id)
+            self.tell_all(group)
 
     def connection_closed(self, connection: Connection) -> None:
         """All consumers of a connection are gone."""
@@ -182,14 +187,6 @@ class ConsumerRegistry:
         """Consumers that were not heard of for a while are gone."""
         for group, client_id in self._members.silent(now_s):
             self.leave(client_id, group)
-
-    def _tell_others(self, group: str, client_id: str) -> None:
-        for other, consumer in self._members.of(group).items():
-            if other != client_id:
-                notice = RemotingCommand(
-                    RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group}, flag=FLAG_ONEWAY
-                )
-                consumer.connection.send(notice)
 
 
 class ClientHandlers:

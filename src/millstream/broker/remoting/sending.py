@@ -17,6 +17,7 @@ from millstream.model.properties import (
     CLUSTER,
     PRODUCER_GROUP,
     REPLY_TO_CLIENT,
+    TAGS,
     TRANSACTION,
     UNIQUE_KEY,
     decode_properties,
@@ -198,6 +199,9 @@ def _message(command: RemotingCommand, connection: Connection, names: _Names) ->
         )
     stored = ext.get(names.properties)
     properties = decode_properties(stored.encode()) if stored else {}
+    if properties.get(TAGS) == "":
+        # What a client that knows no absent tag calls one.
+        del properties[TAGS]
     return OutgoingMessage(
         topic,
         command.body,
