@@ -169,10 +169,10 @@ class LitePopper:
             if not self._can_give(name, ledger, look.now_ms):
                 self._plan(group.name, name, ledger)
                 continue
-            before = len(look.taken) + len(look.dead)
-            look.limit = look.wanted if group.fifo else min(look.wanted, before + 1)
+            before, limit = len(look.taken) + len(look.dead), look.limit
+            look.limit = limit if group.fifo else before + 1
             look.take(name, _QUEUE, ledger)
-            look.limit = look.wanted
+            look.limit = limit
             if len(look.taken) + len(look.dead) > before:
                 gave.append(name)
             if look.entries_left <= 0 and self._can_give(name, ledger):

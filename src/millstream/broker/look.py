@@ -50,20 +50,17 @@ class Look:
     group: GroupConfig
     broker_name: str
     now_ms: int
-    limit: int = MAX_POP_MESSAGES
-    """Messages that it takes at most; not beyond `wanted`."""
     entries_left: int = MAX_SCANNED_ENTRIES
     size_bytes: int = 0
     taken: list[PoppedMessage] = field(default_factory=list)
     dead: list[Dead] = field(default_factory=list)
-    wanted: int = field(init=False)
-    """Messages that the request may have."""
+    limit: int = field(init=False)
+    """Messages that it takes at most."""
     _takes_again: bool = False
     """Whether it looks at the group's retry topic, where it wants the messages of the request's topic alone."""
 
     def __post_init__(self) -> None:
-        self.wanted = min(max(1, self.request.max_messages), MAX_POP_MESSAGES)
-        self.limit = min(self.limit, self.wanted)
+        self.limit = min(max(1, self.request.max_messages), MAX_POP_MESSAGES)
 
     @property
     def is_full(self) -> bool:
@@ -73,7 +70,9 @@ class Look:
     @property
     def is_complete(self) -> bool:
         """Whether it saw all there was: neither full nor out of its share of index entries."""
-        return not self.is_full and self.entries_left > 0
+        return (
+            len(self.taken) + len(self.dead) < self.limit and self.size_bytes < MAX_POP_BYTES and self.entries_left > 0
+        )
 
     def repeat_returned(self, topic: str, queue_id: int, ledger: Ledger | None) -> None:
         """As `repeat`, of the group's retry topic."""
@@ -119,7 +118,7 @@ class Look:
 
     def _redeliver(self, topic: str, queue_id: int, ledger: Ledger) -> None:
         """Take what is visible again; what has no attempt left is set aside for the dead-letter topic."""
-        while not self.is_full and self.entries_left > 0:
+        while self.is_complete:
             delivery = ledger.peek_due(self.now_ms)
             if delivery is None:
                 return
@@ -136,23 +135,23 @@ class Look:
 
     def _deliver(self, topic: str, queue_id: int, ledger: Ledger) -> None:
         """Take what was never delivered, from the cursor on; what the filter does not want is consumed silently."""
-        request = self.request
-        end = self.reader.store.max_offset(topic, queue_id)
-        while ledger.cursor < end and not self.is_full and self.entries_left > 0 and ledger.room > 0:
-            room = self.limit - len(self.taken) - len(self.dead)
-            wanted = room if request.filter.takes_all else _ENTRIES_PER_LOOK
-            entries = self.reader.entries(topic, queue_id, ledger.cursor, min(wanted, self.entries_left))
+        reader, wanted = self.reader, self.request.filter
+        takes_all = wanted.takes_all
+        end = reader.store.max_offset(topic, queue_id)
+        while ledger.cursor < end and self.is_complete and ledger.room > 0:
+            count = self.limit - len(self.taken) - len(self.dead) if takes_all else _ENTRIES_PER_LOOK
+            entries = reader.entries(topic, queue_id, ledger.cursor, min(count, self.entries_left))
             for entry in entries:
                 self.entries_left -= 1
                 ledger.pass_over(entry.queue_offset)
-                if request.filter.may_match(entry.tags_code):
-                    message = self._own(self.reader.message(topic, queue_id, entry))
-                    if message is not None and request.filter.matches(message.properties):
+                if takes_all or wanted.may_match(entry.tags_code):
+                    message = self._own(reader.message(topic, queue_id, entry))
+                    if message is not None and (takes_all or wanted.matches(message.properties)):
                         self._deliver_one(topic, queue_id, ledger, entry, message)
                         if not self.is_complete or ledger.room <= 0:
                             return
                         continue
-                    self.entries_left -= request.filter.read_cost
+                    self.entries_left -= wanted.read_cost
                 ledger.pass_over(entry.queue_offset + 1)
                 if self.entries_left <= 0:
                     return
@@ -177,7 +176,7 @@ class Look:
 
     def _take(self, topic: str, queue_id: int, ledger: Ledger, delivery: Delivery, message: StoredMessage) -> None:
         place = (self.broker_name, queue_id, message.log_offset, lite_topic_of(topic))
-        handle = handle_of(ledger, delivery, *place, topic_kind=RETRY_KIND if self._takes_again else 0)
+        handle = handle_of(ledger, delivery, *place, RETRY_KIND if self._takes_again else 0)
         self.taken.append(PoppedMessage(message, handle, self._attempts(delivery, message)))
         self.size_bytes += len(message.body)
 
@@ -203,15 +202,17 @@ def handle_of(
     topic_kind: int = 0,
 ) -> ReceiptHandle:
     """What the consumer hands back to speak of this delivery."""
+    start_offset = queue_offset = delivery.queue_offset
+    # By position: names cost as much as the values, and every delivery has one.
     return ReceiptHandle(
-        start_offset=delivery.queue_offset,
-        pop_time_ms=delivery.pop_time_ms,
-        invisible_ms=delivery.invisible_ms,
-        revive_queue=FIFO_REVIVE_QUEUE if isinstance(ledger, FifoLedger) else 0,
-        topic_kind=topic_kind,
-        broker_name=broker_name,
-        queue_id=queue_id,
-        queue_offset=delivery.queue_offset,
-        log_offset=log_offset,
-        lite_topic=lite_topic,
+        start_offset,
+        delivery.pop_time_ms,
+        delivery.invisible_ms,
+        FIFO_REVIVE_QUEUE if isinstance(ledger, FifoLedger) else 0,
+        topic_kind,
+        broker_name,
+        queue_id,
+        queue_offset,
+        log_offset,
+        lite_topic,
     )

@@ -13,6 +13,7 @@ from millstream.store.snapshot import Snapshot
 __all__ = ["BrokerPermission"]
 
 _VERSION = 1
+_WRITE = int(Permission.WRITE)
 
 
 class _Document(Document):
@@ -39,7 +40,7 @@ class BrokerPermission:
     @property
     def is_drained(self) -> bool:
         """Whether new messages are refused."""
-        return not self.value & Permission.WRITE
+        return not int(self.value) & _WRITE
 
     def put(self, value: Permission) -> None:
         """Change it; on disk when this returns. Raises STORE_FAILED, DISK_FULL."""

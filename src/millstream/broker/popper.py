@@ -35,6 +35,9 @@ __all__ = ["MAX_INVISIBLE_MS", "Popper"]
 MAX_INVISIBLE_MS = 12 * 3600 * 1000
 """Milliseconds that a delivery may be out of sight at most."""
 
+# At hand, because in Python 3.11 the way from an enum's class to a member runs in Python.
+_LITE, _PRIORITY, _LAST = MessageType.LITE, MessageType.PRIORITY, FirstPosition.LAST
+
 
 @dataclass(slots=True)
 class Popper:
@@ -58,8 +61,9 @@ class Popper:
         """
         if not 1 <= request.invisible_ms <= MAX_INVISIBLE_MS:
             raise _illegal_invisible(request.invisible_ms, 1)
-        if self.topics.get(request.topic).message_type is MessageType.LITE:
-            check_readable(self.topics.get(request.topic), None)
+        topic = self.topics.get(request.topic)
+        if topic.message_type is _LITE:
+            check_readable(topic, None)
             return await self.lite.pop(request)
         taken = await take_in_time(self, request)
         if taken:
@@ -130,7 +134,7 @@ class Popper:
         topic = self.topics.get(request.topic)
         check_readable(topic, request.queue_id)
         group = self.groups.ensure_enabled(request.group)
-        if group.first_position is FirstPosition.LAST:
+        if group.first_position is _LAST:
             self._begin_at_the_end(request, group, topic.read_queues)
         queues = self._order(request, topic)
         look = Look(self.reader, request, group, self.broker_name, self.clock.now_ms())
@@ -179,7 +183,7 @@ class Popper:
             first = self._turns.get((request.group, request.topic), 0) % len(request.queues)
             self._turns[request.group, request.topic] = first + 1
             return [*request.queues[first:], *request.queues[:first]]
-        if topic.message_type is MessageType.PRIORITY:
+        if topic.message_type is _PRIORITY:
             return [*reversed(range(queues))]
         key = (request.group, request.topic)
         first = self._turns.get(key, 0) % queues

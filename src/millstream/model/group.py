@@ -6,6 +6,7 @@ import math
 import re
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 
 from millstream.model.errors import NameRefused
 
@@ -119,6 +120,7 @@ def is_tool_group(name: str) -> bool:
     return name in _TOOL_GROUPS
 
 
+@lru_cache(maxsize=4096)
 def check_group_name(name: str) -> None:
     """Refuse a name that is empty, too long, or has other characters than RocketMQ allows."""
     if not name or len(name) > MAX_GROUP_CHARACTERS or not _LEGAL_NAME.fullmatch(name):

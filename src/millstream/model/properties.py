@@ -115,12 +115,8 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
 
 def decode_properties(text: bytes | memoryview) -> dict[str, str]:
     """The properties of a stored text. A pair without a name mark is passed over; bad UTF-8 is replaced."""
-    properties: dict[str, str] = {}
-    for pair in bytes(text).decode("utf-8", "replace").split(_END_OF_VALUE):
-        name, mark, value = pair.partition(_END_OF_NAME)
-        if mark:
-            properties[name] = value
-    return properties
+    pairs = str(text, "utf-8", "replace").split(_END_OF_VALUE)
+    return dict([pair.split(_END_OF_NAME, 1) for pair in pairs if _END_OF_NAME in pair])
 
 
 def has_control_character(text: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from enum import Enum, IntFlag
+from functools import lru_cache
 
 from millstream.model.errors import NameRefused
 
@@ -161,6 +162,7 @@ def is_system_topic(name: str) -> bool:
     return name in _SYSTEM_TOPICS or name.startswith(_SYSTEM_PREFIX)
 
 
+@lru_cache(maxsize=4096)
 def check_topic_name(name: str) -> None:
     """Refuse a name that is empty, too long, or has other characters than RocketMQ allows."""
     if not name or len(name) > MAX_TOPIC_CHARACTERS or not _LEGAL_NAME.fullmatch(name):

@@ -57,6 +57,7 @@ MAGIC_V1 = 0xDAA320A7 - 0x1_0000_0000
 MAGIC_V2 = 0xDAA320AB - 0x1_0000_0000
 MAGIC_BLANK = 0xCBD43194 - 0x1_0000_0000
 
+_MAGICS = frozenset((MAGIC_V1, MAGIC_V2))
 _MAGIC = re.compile(b"|".join(re.escape(struct.pack(">i", magic)) for magic in (MAGIC_V1, MAGIC_V2)))
 _SIZE_BYTES = 4
 _TAG = re.compile(rb"\x02TAGS\x01([^\x02]*)")
@@ -76,6 +77,7 @@ _HOST_BYTES = 8
 _ID_DIGITS = (32, 56)
 """Of an offset message id with an IPv4 and with an IPv6 address."""
 _HOST_IPV6_BYTES = 20
+_HOST_SIZES = (_HOST_BYTES, _HOST_IPV6_BYTES)
 _SYSTEM_FLAG_POSITION = 36
 _LARGE_BODY_BYTES = 128 * 1024
 """Bytes of a body from which on to read or copy it twice costs more than to join checksums."""
@@ -108,6 +110,13 @@ def _fixed_part(born_bytes: int, store_bytes: int) -> _FixedPart:
     born_flag = _BORN_HOST_IPV6 if born_bytes > _HOST_BYTES else 0
     store_flag = _STORE_HOST_IPV6 if store_bytes > _HOST_BYTES else 0
     return _FixedPart(struct.Struct(f">iiiiiqqiq{born_bytes}sq{store_bytes}siqi"), born_flag | store_flag)
+
+
+_LAYOUTS = {
+    fixed.host_flags: fixed.layout
+    for fixed in (_fixed_part(born, store) for born in _HOST_SIZES for store in _HOST_SIZES)
+}
+"""How the part before the body is laid out, by the record's host flags."""
 
 
 @lru_cache(maxsize=_CACHED_NAMES)
@@ -223,10 +232,7 @@ def _damaged(log_offset: int, why: str) -> StoreError:
 
 def _unpack_fixed_part(record: bytes | memoryview) -> tuple[tuple[Any, ...], int]:
     system_flag = _INT32.unpack_from(record, _SYSTEM_FLAG_POSITION)[0]
-    layout = _fixed_part(
-        _HOST_IPV6_BYTES if system_flag & _BORN_HOST_IPV6 else _HOST_BYTES,
-        _HOST_IPV6_BYTES if system_flag & _STORE_HOST_IPV6 else _HOST_BYTES,
-    ).layout
+    layout = _LAYOUTS[system_flag & _HOST_FLAGS]
     return layout.unpack_from(record), layout.size
 
 
@@ -247,45 +253,46 @@ def decode_record(record: bytes | memoryview, *, verify: bool = True) -> StoredM
             size, magic, crc, queue_id, flag, queue_offset, log_offset, system_flag, born_ms, born_host,
             store_ms, store_host, reconsume_times, prepared_offset, body_bytes,
         ), position = _unpack_fixed_part(view)  # fmt: skip
-        if size != len(view) or magic not in (MAGIC_V1, MAGIC_V2):
+        if size != len(view) or magic not in _MAGICS:
             raise _damaged(log_offset, f"size {size} of {len(view)} bytes, magic {magic:#x}")
         if body_bytes < 0 or position + body_bytes > size:
             raise _damaged(log_offset, f"body of {body_bytes} bytes")
         body = bytes(view[position : position + body_bytes])
-        topic, position = _topic_at(view, position + body_bytes, magic)
-        properties_bytes = int.from_bytes(view[position : position + 2], "big")
+        end = bytes(view[position + body_bytes :])
+        topic, position = _topic_at(end, 0, magic)
+        properties_bytes = int.from_bytes(end[position : position + 2], "big")
         position += 2
-        if position + properties_bytes != size:
+        if position + properties_bytes != len(end):
             raise _damaged(log_offset, f"properties of {properties_bytes} bytes end outside of the record")
     except (struct.error, ValueError) as error:
         raise StoreError("RECORD_DAMAGED", f"A record of {len(view)} bytes cannot be read: {error}.") from None
-    properties = decode_properties(view[position:])
+    properties = decode_properties(end[position:])
     if verify and crc32(body) & _CRC_MASK != crc:
         raise _damaged(log_offset, "the body fails its checksum")
     properties.pop(_CHECKSUM, None)
     if verify and ends_with_checksum(view) and not _passes_checksum(view):
         raise _damaged(log_offset, "the record fails its checksum")
+    # By position: names cost as much as the values, and every delivery makes one.
     return StoredMessage(
-        topic=topic,
-        queue_id=queue_id,
-        queue_offset=queue_offset,
-        log_offset=log_offset,
-        body=body,
-        properties=properties,
-        born_timestamp_ms=born_ms,
-        born_host=_unpacked_host(born_host),
-        store_timestamp_ms=store_ms,
-        store_host=_unpacked_host(store_host),
-        system_flag=_flags(system_flag),
-        flag=flag,
-        reconsume_times=reconsume_times,
-        prepared_transaction_offset=prepared_offset,
+        topic,
+        queue_id,
+        queue_offset,
+        log_offset,
+        body,
+        properties,
+        born_ms,
+        _unpacked_host(born_host),
+        store_ms,
+        _unpacked_host(store_host),
+        _flags(system_flag),
+        flag,
+        reconsume_times,
+        prepared_offset,
     )
 
 
 def _passes_checksum(record: memoryview) -> bool:
-    start = len(record) - CHECKSUM_BYTES
-    return bytes(record[start:]) == checksum_property(crc32(record[:start]))
+    return record[-CHECKSUM_BYTES:] == checksum_property(crc32(record[:-CHECKSUM_BYTES]))
 
 
 def verify_record(record: bytes | memoryview) -> bool:

@@ -7,7 +7,6 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import lru_cache
 from typing import Any, TypeVar
 
 from millstream.model.clock import Clock, SystemClock
@@ -69,9 +68,6 @@ RECONNECT_TIMEOUT_S = 0.5
 """How long a stop waits until the clients have been told to reconnect."""
 
 _RECONNECT_POLL_S = 0.01
-
-_CHECKED_NAMES = 4096
-"""Names of topics that are known to be good, kept because every call names one."""
 
 _Outcome = TypeVar("_Outcome")
 
@@ -264,15 +260,15 @@ class Processor:
         if wish.invisible_ms is None and not self.renewer.table.has_room(max_messages):
             raise ConsumeRefused("TOO_MANY_REQUESTS", "The limit of deliveries under renewal is reached.")
         request = PopRequest(
-            group=wish.group,
-            topic=wish.topic,
-            invisible_ms=RENEW_FOR_MS if wish.invisible_ms is None else wish.invisible_ms,
-            queue_id=wish.queue_id,
-            max_messages=max_messages,
-            filter=wish.filter,
-            wait_ms=0 if self._ends_waits else wish.wait_ms,
-            attempt_id=wish.attempt_id,
-            client_id=wish.client_id,
+            wish.group,
+            wish.topic,
+            RENEW_FOR_MS if wish.invisible_ms is None else wish.invisible_ms,
+            wish.queue_id,
+            max_messages,
+            wish.filter,
+            0 if self._ends_waits else wish.wait_ms,
+            wish.attempt_id,
+            wish.client_id,
             # A push consumer asks every broker; any other would wait at one while its messages are at another.
             anywhere=wish.invisible_ms is not None and wish.queue_id is None,
         )
@@ -397,7 +393,6 @@ def _nothing() -> None:
     """Stands for the end of a watch that has not begun."""
 
 
-@lru_cache(maxsize=_CHECKED_NAMES)
 def _check_user_topic(name: str) -> None:
     check_topic_name(name)
     if is_system_topic(name):

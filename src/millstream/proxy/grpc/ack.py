@@ -35,10 +35,15 @@ class AckHandlers:
         add = response.entries.add
         group, topic = request.group.name, request.topic.name
         common: m.Status | None = None
-        for number, entry in enumerate(request.entries, 1):
+        for number, entry in enumerate(request.entries[:], 1):
             handle = entry.receipt_handle
             status = await self._ack(group, topic, handle)
-            add(message_id=entry.message_id, receipt_handle=handle, status=status)
+            # Field by field: keywords cost as much as the values.
+            result = add()
+            result.status.CopyFrom(status)
+            result.receipt_handle = handle
+            if message_id := entry.message_id:
+                result.message_id = message_id
             if common is None:
                 common = status
             elif common is not status and common.code != status.code:

@@ -34,6 +34,17 @@ _ENCODINGS = frozenset((m.IDENTITY, m.GZIP, m.ENCODING_UNSPECIFIED))
 _NORMAL, _FIFO, _DELAY = MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY
 _TRANSACTION, _LITE, _PRIORITY = MessageType.TRANSACTION, MessageType.LITE, MessageType.PRIORITY
 
+_OPTIONAL = frozenset(
+    (
+        properties.TAGS,
+        properties.KEYS,
+        properties.MESSAGE_GROUP,
+        properties.PRIORITY,
+        properties.LITE_TOPIC,
+        properties.TRACE_CONTEXT,
+        ORIGIN_TOPIC,
+    )
+)
 _COMMITTED = int(SystemFlag.TRANSACTION_COMMIT)
 
 
@@ -87,22 +98,22 @@ def _sent_type(sent: Message) -> MessageType:
 def delivery(popped: PoppedMessage, topic: m.Resource) -> m.ReceiveMessageResponse:
     """The frame with a message as a consumer receives it; `topic` is the name by which the consumer asked."""
     frame = m.ReceiveMessageResponse()
-    _show(popped.message, topic, frame.message)
-    system = frame.message.system_properties
-    system.receipt_handle = popped.handle.encode()
-    set_duration(system.invisible_duration, popped.handle.invisible_ms)
-    system.delivery_attempt = max(popped.delivery_attempt, 1)
+    handle = popped.handle
+    system = _show(popped.message, topic, frame.message, max(popped.delivery_attempt, 1))
+    system.receipt_handle = handle.encode()
+    set_duration(system.invisible_duration, handle.invisible_ms)
     return frame
 
 
 def shown(stored: StoredMessage, topic: m.Resource) -> m.Message:
     """A message as a client reads it, without a receipt handle: nobody can acknowledge it."""
     message = m.Message()
-    _show(stored, topic, message)
+    # The Python client's nack loops for ever over an attempt below 1.
+    _show(stored, topic, message, delivery_attempt=1)
     return message
 
 
-def _show(stored: StoredMessage, topic: m.Resource, message: m.Message) -> None:
+def _show(stored: StoredMessage, topic: m.Resource, message: m.Message, delivery_attempt: int) -> m.SystemProperties:
     """Fill an empty message in its place: a part that is made alone is copied when it is put in, the body too."""
     held, system = stored.properties, message.system_properties
     body = plain_body(stored)
@@ -111,29 +122,32 @@ def _show(stored: StoredMessage, topic: m.Resource, message: m.Message) -> None:
     user_properties = stored.user_properties
     if user_properties:
         message.user_properties.update(user_properties)
-    if stored.keys:
-        system.keys.extend(stored.keys)
-    system.message_id = stored.message_id or _place_id(stored)
-    system.body_digest.type = m.MD5
-    system.body_digest.checksum = md5_text(body)
+    system.message_id = held.get(properties.UNIQUE_KEY) or _place_id(stored)
+    digest = system.body_digest
+    digest.type = m.MD5
+    digest.checksum = md5_text(body)
     system.body_encoding = m.IDENTITY
     system.message_type = _stored_type(stored)
     set_timestamp(system.born_timestamp, stored.born_timestamp_ms)
     system.born_host = held.get(properties.BORN_HOST) or stored.born_host.host
     set_timestamp(system.store_timestamp, stored.store_timestamp_ms)
-    system.store_host = f"{stored.store_host.host}:{stored.store_host.port}"
+    store_host = stored.store_host
+    system.store_host = f"{store_host.host}:{store_host.port}"
     system.queue_id = stored.queue_id
     system.queue_offset = stored.queue_offset
-    # The Python client's nack loops for ever over an attempt below 1.
-    system.delivery_attempt = 1
-    _show_optional(stored, system)
+    system.delivery_attempt = delivery_attempt
+    if not _OPTIONAL.isdisjoint(held):
+        _show_optional(stored, system)
+    return system
 
 
 def _show_optional(stored: StoredMessage, system: m.SystemProperties) -> None:
     """What a message may have; clients ask whether it is there."""
     held = stored.properties
-    if stored.tag is not None:
-        system.tag = stored.tag
+    if (tag := stored.tag) is not None:
+        system.tag = tag
+    if keys := stored.keys:
+        system.keys.extend(keys)
     if (group := held.get(properties.MESSAGE_GROUP)) is not None:
         system.message_group = group
     if (priority := stored.priority) is not None:
@@ -153,10 +167,11 @@ def _place_id(stored: StoredMessage) -> str:
 
 
 def _stored_type(stored: StoredMessage) -> m.MessageType:
-    if int(stored.system_flag) & _COMMITTED or properties.TRANSACTION in stored.properties:
+    held = stored.properties
+    if int(stored.system_flag) & _COMMITTED or properties.TRANSACTION in held:
         return m.TRANSACTION
-    if properties.MESSAGE_GROUP in stored.properties:
+    if properties.MESSAGE_GROUP in held:
         return m.FIFO
-    if properties.PRIORITY in stored.properties:
+    if properties.PRIORITY in held:
         return m.PRIORITY
-    return m.LITE if properties.LITE_TOPIC in stored.properties else m.NORMAL
+    return m.LITE if properties.LITE_TOPIC in held else m.NORMAL

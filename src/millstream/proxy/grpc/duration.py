@@ -19,8 +19,8 @@ def duration(length_ms: int) -> m.Duration:
 
 def set_duration(value: m.Duration, length_ms: int) -> None:
     """Make a value that is part of a message a length of time, not negative."""
-    value.seconds, rest_ms = divmod(length_ms, 1000)
-    value.nanos = rest_ms * 1_000_000
+    value.seconds = length_ms // 1000
+    value.nanos = length_ms % 1000 * 1_000_000
 
 
 def duration_ms(value: m.Duration) -> int:
@@ -38,8 +38,10 @@ def timestamp(time_ms: int) -> m.Timestamp:
 def set_timestamp(value: m.Timestamp, time_ms: int) -> None:
     """Make a value that is part of a message a point in time, as `timestamp`."""
     # Without the library's FromMilliseconds, which runs in Python: each delivery has two of them.
-    value.seconds, rest_ms = divmod(min(max(time_ms, 0), _LAST_MS), 1000)
-    value.nanos = rest_ms * 1_000_000
+    if not 0 <= time_ms <= _LAST_MS:
+        time_ms = min(max(time_ms, 0), _LAST_MS)
+    value.seconds = time_ms // 1000
+    value.nanos = time_ms % 1000 * 1_000_000
 
 
 def timestamp_ms(value: m.Timestamp) -> int:

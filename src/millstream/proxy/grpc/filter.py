@@ -8,7 +8,9 @@ from millstream.protocol.grpc import messages as m
 
 __all__ = ["message_filter"]
 
+_TAG, _SQL = FilterKind.TAG, FilterKind.SQL
+
 
 def message_filter(expression: m.FilterExpression) -> MessageFilter:
     """The filter that the expression says; one without a type is by tag. Raises ILLEGAL_FILTER."""
-    return parse_filter(FilterKind.SQL if expression.type == m.SQL else FilterKind.TAG, expression.expression)
+    return parse_filter(_SQL if expression.type == m.SQL else _TAG, expression.expression)

@@ -26,7 +26,8 @@ MAX_NAMESPACE_CHARACTERS = 64
 _HEADER = "x-mq-namespace"
 _LEGAL = re.compile(r"[a-zA-Z0-9_-]*")
 _PREFIXES = ("%RETRY%", "%DLQ%")
-_NAME_FIELDS = {"apache.rocketmq.v2.Resource": "name", "apache.rocketmq.v2.DeadLetterQueue": "topic"}
+_RESOURCE_NAME = "name"
+_NAME_FIELDS = {"apache.rocketmq.v2.Resource": _RESOURCE_NAME, "apache.rocketmq.v2.DeadLetterQueue": "topic"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +43,8 @@ class Namespace:
         Raises ILLEGAL_NAMESPACE where they are two, or have other characters than letters, digits, _ and -.
         """
         name = metadata.get(_HEADER, "")
-        for place, _ in _named(message):
-            said = getattr(place, "resource_namespace", "")
-            if said and name and said != name:
+        for said in _said(message, _resources(message.DESCRIPTOR)):
+            if name and said != name:
                 raise NameRefused(
                     "ILLEGAL_NAMESPACE", f"The call names two namespaces, {name[:80]!r} and {said[:80]!r}."
                 )
@@ -88,6 +88,20 @@ def _split(name: str) -> tuple[str, str]:
     return "", name
 
 
+def _said(message: Message, ways: tuple[_Way, ...]) -> list[str]:
+    """The namespaces that the resources of a message name."""
+    # Runs for every request. What is not set reads as blank; a slice, because an iterator ends by an IndexError.
+    found: list[str] = []
+    for field, is_repeated, name_field, further in ways:
+        value = getattr(message, field)
+        for part in value[:] if is_repeated else (value,):
+            if name_field is None:
+                found += _said(part, further)
+            elif said := part.resource_namespace:
+                found.append(said)
+    return found
+
+
 class _Way(NamedTuple):
     """A field by which names can be reached. `name_field` is set where its value itself has one."""
 
@@ -118,6 +132,16 @@ def _collect(message: Message, ways: tuple[_Way, ...], found: list[tuple[Any, st
                 _collect(part, further, found)
             else:
                 found.append((part, name_field))
+
+
+@lru_cache(maxsize=256)
+def _resources(described: Descriptor) -> tuple[_Way, ...]:
+    """The fields by which resources can be reached, which are the names that have a namespace of their own."""
+    return tuple(
+        way._replace(ways=further)
+        for way in _ways(described)
+        if (further := _resources(described.fields_by_name[way.field].message_type)) or way.name_field == _RESOURCE_NAME
+    )
 
 
 @lru_cache(maxsize=256)

@@ -81,19 +81,19 @@ class ReceiveHandlers:
                 self._processor.give_back(wish, popped)
 
     async def _wish(self, call: Call, request: m.ReceiveMessageRequest) -> Receive:
-        queue = request.message_queue
+        queue, renews = request.message_queue, request.auto_renew
         group = await self._processor.group(request.group.name)
         asked_ms = duration_ms(request.long_polling_timeout) if request.HasField("long_polling_timeout") else None
         return Receive(
-            client_id=call.client_id,
-            group=group.name,
-            topic=queue.topic.name,
-            broker_name=queue.broker.name,
-            invisible_ms=None if request.auto_renew else duration_ms(request.invisible_duration),
+            call.client_id,
+            group.name,
+            queue.topic.name,
+            queue.broker.name,
+            None if renews else duration_ms(request.invisible_duration),
             # Other groups take from all queues, whichever one a client names: balance is by message.
-            queue_id=queue.id if group.fifo and request.auto_renew and queue.id >= 0 else None,
-            max_messages=request.batch_size,
-            filter=message_filter(request.filter_expression),
-            wait_ms=polling_ms(asked_ms, call.deadline_s, push=request.auto_renew),
-            attempt_id=request.attempt_id,
+            queue.id if group.fifo and renews and queue.id >= 0 else None,
+            request.batch_size,
+            message_filter(request.filter_expression),
+            polling_ms(asked_ms, call.deadline_s, push=renews),
+            request.attempt_id,
         )

@@ -18,6 +18,9 @@ MAX_LIST_BYTES = 1024 * 1024
 MAX_PARTS = 4_096
 """Fields of a request at most, as messages of a send; those within fields are not counted."""
 
+_HARMLESS_BYTES = 2 * MAX_PARTS
+"""A request of so many bytes is within the limits: a field has two bytes at least."""
+
 _WITH_LISTS = {"SendMessage", "AckMessage", "SyncLiteSubscription", "Telemetry"}
 _SENT_MESSAGE, _BODY = 1, 4
 _VARINT, _FIXED64, _BYTES, _GROUP_BEGIN, _GROUP_END, _FIXED32 = range(6)
@@ -27,7 +30,8 @@ def decode_request(method: Method, raw: bytes) -> Message:
     """The request of a method. REQUEST_MALFORMED for bytes that are none, REQUEST_TOO_LARGE over a limit above."""
     try:
         if method.name in _WITH_LISTS:
-            _check_parts(raw, has_bodies=method.name == "SendMessage")
+            if len(raw) > _HARMLESS_BYTES:
+                _check_parts(raw, has_bodies=method.name == "SendMessage")
         elif len(raw) > MAX_PLAIN_BYTES:
             raise _too_large(len(raw), MAX_PLAIN_BYTES)
         return method.request.FromString(raw)

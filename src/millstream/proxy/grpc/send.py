@@ -23,13 +23,18 @@ class SendHandlers:
 
     async def send_message(self, call: Call, request: m.SendMessageRequest) -> m.SendMessageResponse:
         """One entry per message, with the id that the producer gave it (also as its transaction id)."""
-        submissions = [submission(message, call) for message in request.messages]
+        submissions = [submission(message, call) for message in request.messages[:]]
         receipts = await self._processor.send(submissions)
-        response = m.SendMessageResponse(status=OK)
+        response = m.SendMessageResponse()
+        response.status.CopyFrom(OK)
         add = response.entries.add
         for sent, receipt in zip(submissions, receipts, strict=True):
-            message_id = sent.message_id
-            entry = add(status=OK, message_id=message_id, transaction_id=message_id, offset=receipt.queue_offset)
+            # Field by field: keywords cost as much as the values.
+            entry, message_id = add(), sent.message_id
+            entry.status.CopyFrom(OK)
+            entry.message_id = message_id
+            entry.transaction_id = message_id
+            entry.offset = receipt.queue_offset
             if receipt.due_ms is not None:
                 # Only a message that waits can be recalled.
                 handle = RecallHandle(sent.message.topic, receipt.broker_name, receipt.due_ms, message_id)

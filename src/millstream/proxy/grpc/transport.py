@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, closing
+from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
@@ -72,6 +73,9 @@ PROBE_TIMEOUT_MS = 20_000
 
 STREAM_WINDOW_BYTES = 64 * 1024
 """Bytes of a request that are taken before its turn to be read has come."""
+
+_KNOWN_PEERS = 4096
+"""Connections whose address is kept: each of their calls needs it."""
 
 _LINGER_S = 5.0
 """A waiting receive may lose its place to others after so long, where the bytes of requests are used up."""
@@ -271,8 +275,7 @@ class _Calls:
 
     def _metadata(self, context: Any) -> dict[str, str]:
         found = {key: value for key, value in context.invocation_metadata() if isinstance(value, str)}
-        # gRPC writes the peer as `ipv4:192.0.2.7:50312` or `ipv6:%5B::1%5D:50312`.
-        peer = unquote(context.peer().partition(":")[2])
+        peer = _address(context.peer())
         if self._peer_of is not None:
             peer = self._peer_of(int(peer.rpartition(":")[2])) or peer
         found[PEER_KEY] = peer
@@ -300,6 +303,12 @@ class _Calls:
 async def _decoded(method: Method, requests: AsyncIterator[bytes]) -> AsyncIterator[Any]:
     async for raw in requests:
         yield decode_request(method, raw)
+
+
+@lru_cache(maxsize=_KNOWN_PEERS)
+def _address(peer: str) -> str:
+    """The address in gRPC's word for a peer, as in `ipv4:192.0.2.7:50312` or `ipv6:%5B::1%5D:50312`."""
+    return unquote(peer.partition(":")[2])
 
 
 def _serialize(message: Message) -> bytes:
