@@ -32,8 +32,7 @@ from millstream.broker import (
 )
 from millstream.broker import settings as broker_settings
 from millstream.broker.remoting import clients as remoting_clients
-from millstream.broker.remoting import locking, members, producers, replying
-from millstream.broker.remoting import inspection, locking, members, producers
+from millstream.broker.remoting import inspection, locking, members, producers, replying
 from millstream.broker.remoting import questions as consumer_questions
 from millstream.cli.main import app
 from millstream.cli.options import ExitCode
@@ -44,8 +43,6 @@ from millstream.model import group as group_settings
 from millstream.model import lite
 from millstream.model.catalogue import CATALOGUE
 from millstream.protocol.remoting import batch_acks, registration
-from millstream.proxy import answers, clients, outbox, processor, pulls, questions, renewal, tracer
-from millstream.protocol.remoting import registration
 from millstream.proxy import answers, clients, outbox, processor, pulls, questions, renewal, throttle, tracer
 from millstream.proxy.grpc import body, call, endpoints, front, intake, namespace, request, transport
 from millstream.proxy.remote import backend as remote_backend
