@@ -177,9 +177,8 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
         "The remoting ports",
         (
             *(remoting_server, members, remoting_clients, producers, queue_locks, locking, consumer_questions),
-            *(batch_acks, request_modes, replying, peers),
+            *(batch_acks, request_modes, replying, inspection, peers),
         ),
-        (remoting_server, members, remoting_clients, producers, queue_locks, locking, consumer_questions, inspection),
     ),
     ("What tools keep and change", (key_values, broker_settings)),
     ("Connections before their first words, and the pages", (doorway, http_pages)),
