@@ -59,8 +59,8 @@ def test_a_producer_that_came_back_over_another_connection_outlives_the_old_one(
     hear(registry, "c1", old)
     hear(registry, "c1", new)
     registry.connection_closed(old)  # type: ignore[arg-type]
-    [(group, member)] = registry.all()
-    assert (group, member.client_addr, member.language, member.version) == ("p", "10.0.0.1:2", "JAVA", 401)
+    [(group, told, _)] = registry.all()
+    assert (group, told.client_addr, told.language, told.version) == ("p", "10.0.0.1:2", "JAVA", 401)
 
 
 def test_more_producers_than_the_limit_and_endless_names_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

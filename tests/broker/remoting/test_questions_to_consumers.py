@@ -191,7 +191,7 @@ async def test_a_consumer_is_given_nothing_that_its_group_does_not_read(client: 
     assert named.code == 0
 
 
-async def test_producers_are_told_by_group_and_all_together(client: Open) -> None:
+async def test_producers_are_told_by_group_and_all_together(client: Open, servers: Servers) -> None:
     one, other = await client("one"), await client("other")
     assert (await one.ask(204, producerGroup="p-g")).code == ResponseCode.SYSTEM_ERROR
     await one.beat()
@@ -204,6 +204,7 @@ async def test_producers_are_told_by_group_and_all_together(client: Open) -> Non
         "p-h": ["other"],
     }
     assert table["p-g"][0]["remoteIP"].startswith("127.0.0.1:")
+    assert 0 <= servers.broker.clock.now_ms() - table["p-g"][0]["lastUpdateTimestamp"] < 60_000
     await other.connection.close()
     while len(json.loads((await one.ask(328)).body)["data"]) > 1:
         pass

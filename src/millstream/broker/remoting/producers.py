@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from millstream.broker.broker import Broker
 from millstream.broker.remoting.members import MAX_CLIENT_ID_CHARACTERS, Member, MemberTable, member_data
@@ -16,7 +16,14 @@ from millstream.protocol.remoting.consumption import ConnectionData, ProducerCon
 from millstream.protocol.remoting.fields import text
 from millstream.transport.remoting_server import Connection
 
-__all__ = ["MAX_PRODUCERS", "MAX_PRODUCER_GROUPS", "MAX_TOLD_PRODUCERS", "ProducerHandlers", "ProducerRegistry"]
+__all__ = [
+    "MAX_PRODUCERS",
+    "MAX_PRODUCER_GROUPS",
+    "MAX_TOLD_PRODUCERS",
+    "KnownProducer",
+    "ProducerHandlers",
+    "ProducerRegistry",
+]
 
 MAX_PRODUCERS: Final = 50_000
 """Producers (client and group) of one broker at most."""
@@ -26,6 +33,14 @@ MAX_PRODUCER_GROUPS: Final = 100
 
 MAX_TOLD_PRODUCERS: Final = 10_000
 """Producers of all groups that one request is told at most."""
+
+
+class KnownProducer(NamedTuple):
+    """A producer of a group, and when it was last heard."""
+
+    group: str
+    told: ConnectionData
+    seen_s: float
 
 
 class ProducerRegistry:
@@ -52,9 +67,10 @@ class ProducerRegistry:
         """The group's producers by client id."""
         return [member_data(name, member) for name, member in sorted(self._members.of(group).items())]
 
-    def all(self) -> Iterator[tuple[str, ConnectionData]]:
-        """All producers with their groups, group by group."""
-        return ((group, member_data(name, member)) for group, name, member in self._members.all())
+    def all(self) -> Iterator[KnownProducer]:
+        """All producers, group by group."""
+        for group, name, member in self._members.all():
+            yield KnownProducer(group, member_data(name, member), member.seen_s)
 
     def hear(self, client_id: str, group: str, connection: Connection, now_s: float, origin: tuple[str, int]) -> None:
         """A producer says that it is there; TOO_MANY_REQUESTS over the limits."""
@@ -98,10 +114,12 @@ class ProducerHandlers:
 
     def all(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """The producers of all groups, `MAX_TOLD_PRODUCERS` at most."""
-        self._producers.expire(self._broker.clock.monotonic_s())
+        clock = self._broker.clock
+        now_s, now_ms = clock.monotonic_s(), clock.now_ms()
+        self._producers.expire(now_s)
         table = ProducerTable()
-        for group, member in islice(self._producers.all(), MAX_TOLD_PRODUCERS):
-            table.data.setdefault(group, []).append(
-                ProducerInfo(member.client_id, member.client_addr, member.language, member.version)
-            )
+        for group, told, seen_s in islice(self._producers.all(), MAX_TOLD_PRODUCERS):
+            heard_ms = now_ms - int((now_s - seen_s) * 1000)
+            info = ProducerInfo(told.client_id, told.client_addr, told.language, told.version, heard_ms)
+            table.data.setdefault(group, []).append(info)
         return command.response(body=encode_body(table))

@@ -74,6 +74,8 @@ class ProducerInfo(CamelBody):
     remote_ip: str = msgspec.field(name="remoteIP")
     language: str
     version: int
+    last_update_timestamp: int
+    """When its last heartbeat came, ms since 1970."""
 
 
 class ProducerTable(CamelBody):

@@ -146,7 +146,7 @@ class ClientHandlers:
 
     def producer_groups(self) -> set[str]:
         """The groups of the producers that are here."""
-        return {group for group, _ in self.producers.all()}
+        return {known.group for known in self.producers.all()}
 
     async def _prepare(self, group: str) -> bool:
         if is_tool_group(group):

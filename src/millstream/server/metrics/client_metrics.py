@@ -44,11 +44,11 @@ def add_connections(
             producing[*told, "grpc"] += 1
         for group in client.groups:
             consuming[group, *told, _MODES_OF_KINDS.get(client.kind, UNKNOWN), "grpc"] += 1
-    for _, told_of in producers.all() if producers is not None else ():
-        producing[told_of.language.lower(), str(told_of.version), "remoting"] += 1
-    for known in consumers.all() if consumers is not None else ():
-        mode = _MODES_OF_TYPES.get(known.consume_type, UNKNOWN)
-        consuming[known.group, known.language, str(known.version), mode, "remoting"] += 1
+    for known in producers.all() if producers is not None else ():
+        producing[known.told.language.lower(), str(known.told.version), "remoting"] += 1
+    for member in consumers.all() if consumers is not None else ():
+        mode = _MODES_OF_TYPES.get(member.consume_type, UNKNOWN)
+        consuming[member.group, member.language, str(member.version), mode, "remoting"] += 1
     for labels, number in bounded(producing, MAX_CLIENT_KINDS).items():
         page.add("rocketmq_producer_connections", number, *labels)
     for labels, number in bounded(consuming, MAX_COUNTED_PAIRS).items():
