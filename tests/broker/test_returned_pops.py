@@ -115,7 +115,9 @@ async def test_a_waiting_pop_hears_of_what_is_given_back(bench: Bench, queue_id:
 
 
 async def test_a_look_without_taking_sees_what_was_given_back_of_its_topic(bench: Bench) -> None:
-    bench.broker.topics.create(TopicConfig("u"))
+    for topic in ("u", "v"):
+        bench.broker.topics.create(TopicConfig(topic))
+    await given_back(bench, "before", topic="v")
     await given_back(bench, "again")
 
     async def is_there(topic: str) -> bool:

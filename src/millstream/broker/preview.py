@@ -11,7 +11,7 @@ from millstream.broker.pop import Ledger
 from millstream.broker.popper import Popper
 from millstream.broker.puller import MAX_WAIT_MS
 from millstream.broker.reader import check_readable
-from millstream.broker.returned import origin_of, restored, retry_line
+from millstream.broker.returned import origin_of, restored
 from millstream.model.message import StoredMessage
 from millstream.model.operations import PopRequest
 from millstream.model.topic import RETRY_PREFIX
@@ -36,7 +36,7 @@ class Preview:
         found: list[StoredMessage] = []
         limit = min(max(1, max_messages), MAX_POP_MESSAGES)
         numbers = self._queues(group, topic, queue_id)
-        for message in self._returned(group, topic, limit):
+        for message in self._returned(group, topic):
             found.append(message)
             if len(found) >= limit:
                 return found
@@ -60,32 +60,13 @@ class Preview:
         """Whether there is something to pop, at once or within `wait_ms`; raises as `messages`, TOO_MANY_REQUESTS."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + min(request.wait_ms, MAX_WAIT_MS) / 1000
-        while not (
-            self.messages(request.group, request.topic, request.queue_id, 1)
-            or self._has_returned(request.group, request.topic)
-        ):
+        while not self.messages(request.group, request.topic, request.queue_id, 1):
             remaining_s = deadline_s - loop.time()
             if remaining_s <= 0 or not await self.popper.wait(request, remaining_s):
                 return False
             # The word was for somebody who takes what is there.
             self.popper.pass_on(request)
         return True
-
-    def _has_returned(self, group: str, topic: str) -> bool:
-        """Whether there is something of the topic to pop in the group's retry topic, as far as one look goes."""
-        reader, offsets, name = self.popper.reader, self.popper.offsets, RETRY_PREFIX + group
-        config, now_ms = self.popper.topics.find(name), self.popper.clock.now_ms()
-        for queue_id in range(0 if config is None else config.read_queues):
-            ledger = offsets.ledger(group, retry_line(group, topic), queue_id)
-            if ledger is not None and any(held.visible_ms <= now_ms for held in ledger.in_flight):
-                return True
-            pulled = max(offsets.committed(group, name, queue_id) or 0, reader.store.min_offset(name, queue_id))
-            begin = pulled if ledger is None else max(ledger.cursor, pulled)
-            for entry in reader.entries(name, queue_id, begin, _RETURNED_ENTRIES):
-                message = reader.message(name, queue_id, entry)
-                if message is not None and origin_of(message) == topic:
-                    return True
-        return False
 
     def _queues(self, group: str, topic: str, queue_id: int | None) -> range | list[int]:
         config = self.popper.topics.get(topic)
@@ -102,11 +83,11 @@ class Preview:
             position = reader.first_offset(self.popper.groups.ensure(group), topic, queue_id)
         return max(position, reader.store.min_offset(topic, queue_id))
 
-    def _returned(self, group: str, topic: str, limit: int) -> Iterator[StoredMessage]:
-        """What of the topic waits in the group's retry topic."""
+    def _returned(self, group: str, topic: str) -> Iterator[StoredMessage]:
+        """What of the topic waits in the group's retry topic, as far as one look goes: it lies among others there."""
         config, retry_topic = self.popper.groups.ensure(group), RETRY_PREFIX + group
         for queue_id, ledger in self.popper.returned(PopRequest(group, topic, 1), config):
-            for message in self._messages(retry_topic, queue_id, ledger, ledger.cursor, limit):
+            for message in self._messages(retry_topic, queue_id, ledger, ledger.cursor, _RETURNED_ENTRIES):
                 if origin_of(message) == topic:
                     yield restored(message)
 
