@@ -30,8 +30,11 @@ _PLACE = struct.Struct(">ii4xi4xqq")
 """Size, magic, queue number, queue offset and log offset at the head of a record."""
 
 
-def record_at(view: memoryview, position: int, log_offset: int) -> memoryview | None:
-    """The record at a position of a segment, or None if there is none, it is damaged, or it is of another place."""
+def record_at(view: memoryview, position: int, log_offset: int, *, verify: bool = True) -> memoryview | None:
+    """The record at a position of a segment, or None if there is none, it is damaged, or it is of another place.
+
+    Without `verify` its checksum is not looked at.
+    """
     if position + MIN_RECORD_BYTES > len(view):
         return None
     size, magic, _, _, own_log_offset = _PLACE.unpack_from(view, position)
@@ -40,7 +43,7 @@ def record_at(view: memoryview, position: int, log_offset: int) -> memoryview | 
     if own_log_offset != log_offset:
         return None
     record = view[position : position + size]
-    return record if verify_record(record) else None
+    return record if not verify or verify_record(record) else None
 
 
 def is_named_by(record: memoryview, entry: IndexEntry) -> bool:

@@ -310,13 +310,16 @@ class MessageStore(QueueReader):
         outline = outline_record(record)
         return outline.queue_offset >= self.min_offset(outline.topic, outline.queue_id)
 
-    def record_at(self, log_offset: int) -> memoryview | None:
-        """The record at a log offset, verified; None where no visible record begins."""
+    def record_at(self, log_offset: int, *, verify: bool = True) -> memoryview | None:
+        """The record at a log offset; None where no visible record begins, or (if `verify`) where it is damaged.
+
+        Who has just read its message need not verify it again.
+        """
         segment = self._log.segment_at(log_offset)
         if segment is None or not 0 <= log_offset < self.visible_log_offset:
             return None
         try:
-            return record_at(self._log.view(segment), log_offset - segment.start, log_offset)
+            return record_at(self._log.view(segment), log_offset - segment.start, log_offset, verify=verify)
         except FileNotFoundError:
             return None
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 from millstream.broker.broker import Broker
 from millstream.model.errors import ConsumeRefused, NameRefused
 from millstream.model.group import FirstPosition
-from millstream.model.message import StoredMessage
-from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest
+from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PopRequest
 from millstream.model.topic import RETRY_PREFIX
 from millstream.protocol.batches import BATCH_FLAGS, record_of
 from millstream.protocol.record import system_flag_of
@@ -60,11 +59,10 @@ class PopHandlers:
             return command.response(ResponseCode.POLLING_FULL, ext=self._nothing(request), remark=str(error))
         if not popped:
             return command.response(ResponseCode.POLLING_TIMEOUT, ext=self._nothing(request))
-        if self._broker.logic.is_static(request.topic):
-            rest = 0
-        else:
-            rest = self._broker.preview.count(request.group, request.topic, request.queue_id)
-        records = [self._record(message) for message in popped]
+        # The records of a static topic have other numbers than those that clients know.
+        is_static = self._broker.logic.is_static(request.topic)
+        records = [None if is_static else self._record(message.handle.log_offset) for message in popped]
+        rest = 0 if is_static else self._broker.preview.count(request.group, request.topic, request.queue_id)
         answer = encode_popped(popped, records, self._broker.name, rest)
         return command.response(ext=answer.ext, body_parts=answer.records)
 
@@ -180,12 +178,9 @@ class PopHandlers:
                 last = max(store.max_offset(topic, queue_id) - 1, first)
                 self._broker.commit_offset(group, topic, queue_id, last)
 
-    def _record(self, popped: PoppedMessage) -> memoryview | None:
-        """The record as stored; None for a message of a batch, or of a static topic, which has other numbers there."""
-        message: StoredMessage = popped.message
-        if self._broker.logic.is_static(message.topic):
-            return None
-        record = self._broker.store.record_at(message.log_offset)
+    def _record(self, log_offset: int) -> memoryview | None:
+        """The record as stored, which the pop has just verified; None for one that holds a batch."""
+        record = self._broker.store.record_at(log_offset, verify=False)
         return None if record is None or system_flag_of(record) & BATCH_FLAGS else record
 
 

@@ -73,18 +73,24 @@ def encode_popped(
     `records` are their records as stored, None where one has to be made; a record is sent as it is stored unless
     something has to be said in it. `rest_count` messages are left.
     """
-    shared = Counter([_shared_of(message.handle) for message in popped]).most_common(1)[0][0]
+    shared = _shared_by_most([message.handle for message in popped])
     offsets: dict[_Place, list[int]] = {}
     attempts: dict[tuple[_Place, int], int] = {}
     sent: list[_Record] = []
     for message, record in zip(popped, records, strict=True):
-        handle = message.handle
-        place = handle.topic_kind or _kind_of(message.message.topic), handle.queue_id
+        handle, before = message.handle, message.delivery_attempt - 1
+        kind = _kind_of(message.message.topic)
+        place = handle.topic_kind or kind, handle.queue_id
         if not handle.lite_topic:
             offsets.setdefault(place, []).append(handle.queue_offset)
-        if handle.revive_queue == FIFO_REVIVE_QUEUE and message.delivery_attempt > 1:
-            attempts[place, handle.queue_offset] = message.delivery_attempt - 1
-        is_derived = handle.broker_name == broker_name and _shared_of(handle) == shared
+        if before and handle.revive_queue == FIFO_REVIVE_QUEUE:
+            attempts[place, handle.queue_offset] = before
+        is_derived = (
+            _shared_of(handle) == shared
+            and handle.broker_name == broker_name
+            and handle.topic_kind in (_NORMAL, kind)
+            and not handle.lite_topic
+        )
         sent.append(_record_sent(message, record, is_derived))
     ext = {
         **_numbers(shared, rest_count),
@@ -143,20 +149,17 @@ def parse_offsets(info: str) -> dict[_Place, list[int]]:
 
 def _record_sent(popped: PoppedMessage, record: _Record | None, is_derived: bool) -> _Record:
     """The record of a message; its handle stands in it unless clients derive that from the answer's fields."""
-    message, handle = popped.message, popped.handle
-    is_plain = handle.topic_kind in (_NORMAL, _kind_of(message.topic)) and not handle.lite_topic
-    says_handle = not (is_derived and is_plain)
-    # What a sender wrote there would be taken for the handle.
-    is_disguised = POP_CHECK in message.properties
-    is_changed = says_handle or is_disguised or message.reconsume_times != popped.delivery_attempt - 1
-    if record is not None and not is_changed:
+    message, before = popped.message, popped.delivery_attempt - 1
+    # What a sender wrote into that property would be taken for the handle.
+    is_as_stored = message.reconsume_times == before and POP_CHECK not in message.properties
+    if record is not None and is_derived and is_as_stored:
         return record
     properties = {name: value for name, value in message.properties.items() if name != POP_CHECK}
-    sent = replace(message, properties=properties, reconsume_times=popped.delivery_attempt - 1)
-    if not says_handle:
+    sent = replace(message, properties=properties, reconsume_times=before)
+    if is_derived:
         return record_of(sent)
     try:
-        return record_of(replace(sent, properties={**properties, POP_CHECK: handle.encode()}))
+        return record_of(replace(sent, properties={**properties, POP_CHECK: popped.handle.encode()}))
     except ValueError:
         # No room among the properties. The client's acknowledgement will miss, and the message comes again.
         return record_of(sent)
@@ -170,6 +173,13 @@ def _read(record: memoryview) -> tuple[StoredMessage, ReceiptHandle | None, _Pla
         return message, None, (_kind_of(message.topic), message.queue_id)
     handle = replace(ReceiptHandle.decode(own), log_offset=message.log_offset)
     return message, handle, (handle.topic_kind or _kind_of(message.topic), message.queue_id)
+
+
+def _shared_by_most(handles: Sequence[ReceiptHandle]) -> _Shared:
+    shared = [_shared_of(handle) for handle in handles]
+    if shared.count(shared[0]) == len(shared):
+        return shared[0]
+    return Counter(shared).most_common(1)[0][0]
 
 
 def _numbers(shared: _Shared, rest_count: int) -> dict[str, str]:
