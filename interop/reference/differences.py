@@ -174,5 +174,17 @@ MEANT: Final[tuple[Meant, ...]] = (
     Meant("ordered_pop/postpone second/ext/invisibleTime", "The reference counts from its own moment."),
     Meant("ordered_pop/second again/body/0/reconsumeTimes", "The record says it too; clients take it from the count."),
     Meant("consumers/heartbeat of */code", _REFUSED),
+    Meant("tools/spans*/body/consumeTimeSpanSet/*Str", _LEFT_OUT),
+    Meant("tools/spans*/body/consumeTimeSpanSet/*/delayTime", "How long the next message waits; where none does, 0."),
+    Meant("tools/* without a group/code", _REFUSED),
+    Meant("tools/index*/body/filterData", _LEFT_OUT),
+    Meant("tools/index*/body/queueData/*/physic*", "Records are shorter without the broker's stamps."),
+    Meant("tools/index beyond the end/body/*", "How far the queue reaches is told there too."),
+    Meant("tools/* of an unknown topic/code", _UNKNOWN),
+    Meant("tools/sums by an unknown name/code", _UNKNOWN),
+    Meant("tools/progress*/body/*", _MORE),
+    Meant("tools/settings of a listed topic/body/attributes/message.type", "A topic made without a type takes all."),
+    Meant("*/unknown setting/code", "A setting that there is not is refused; the reference passes over it."),
+    Meant("keys/put without a value/code", _REFUSED),
 )
 """What is meant to differ. Everything else that differs is a fault, of ours or of a script."""

@@ -26,6 +26,8 @@ _SHOWN_CHARACTERS = 1000
 _LOCALHOST_IN_ID = "7F000001"
 _ADDRESS = re.compile(r"/?(?:127\.0\.0\.1|localhost):(\d+)")
 _LOG_OFFSETS = frozenset({"indexLastUpdatePhyoffset"})
+_WAITS = frozenset({"delayTime"})
+_TOPICS_OF_BROKER = frozenset({"wipeTopicCount", "addTopicCount"})
 _ANY_QUEUE = frozenset({"reviveQid"})
 _UNORDERED = frozenset({"topicList", "consumerIdList", "connectionSet", "lockOKMQSet", "groupList"})
 
@@ -83,6 +85,8 @@ def _field(key: str, value: str, ports: Mapping[int, str]) -> str:
         return _text(base64.b64decode(value).decode(), ports)
     if key in _ANY_QUEUE:
         return "<queue>"
+    if key in _TOPICS_OF_BROKER:
+        return "<some>" if value != "0" else value
     if re.fullmatch(r"-?\d+", value):
         return str(_number(int(value)))
     return _text(value, ports)
@@ -99,6 +103,8 @@ def _value(key: str, value: Json, ports: Mapping[int, str]) -> Json:
         return _field(key, value, ports)
     if key.endswith("Tps"):
         return "<rate>"
+    if key in _WAITS:
+        return "<some>" if value else 0
     if isinstance(value, int) and not isinstance(value, bool):
         return _number(value)
     return value

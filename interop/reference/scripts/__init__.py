@@ -12,6 +12,7 @@ from interop.reference.scripts.pulling import PULLING
 from interop.reference.scripts.retries import RETRIES
 from interop.reference.scripts.searching import SEARCHING
 from interop.reference.scripts.sending import BATCHES, SENDING
+from interop.reference.scripts.tools import KEYS, TOOLS
 from interop.reference.scripts.topics import GROUPS, TOPICS
 from interop.reference.scripts.transactions import TRANSACTIONS
 from interop.reference.steps import Step
@@ -33,4 +34,6 @@ SCRIPTS: Final[dict[str, list[Step]]] = {
     "transactions": TRANSACTIONS,
     "pop": POP,
     "ordered_pop": ORDERED_POP,
+    "tools": TOOLS,
+    "keys": KEYS,
 }

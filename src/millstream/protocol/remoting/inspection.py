@@ -51,7 +51,7 @@ class IndexEntryData(CamelBody):
     physic_offset: int
     physic_size: int
     tags_code: int
-    eval: bool = True
+    eval: bool = False
 
 
 class IndexEntryList(CamelBody):
