@@ -13,7 +13,8 @@ ROUTE_LIFETIME_S: Final = 30.0
 """Seconds that a route is believed before the nameserver is asked again."""
 
 ROUTE_RETRY_S: Final = 2.0
-"""Seconds that an old route is used before the nameservers, which did not answer, are asked again."""
+"""Seconds that an old route is used before the nameservers, which did not answer, are asked again; twice as long each
+time, up to `ROUTE_LIFETIME_S`: one that hangs holds up whoever asks it."""
 
 DENIAL_GRACE_S: Final = 60.0
 """Seconds that a route is used although nameservers no longer know the topic: one that was just started knows none."""
@@ -24,6 +25,7 @@ class _Known:
     route: TopicRouteData
     believed_until_s: float
     denied_s: float | None = None
+    retry_s: float = ROUTE_RETRY_S
 
 
 class KnownRoutes:
@@ -46,7 +48,8 @@ class KnownRoutes:
         known = self._routes.get(topic)
         if known is None:
             return None
-        known.believed_until_s = now_s + ROUTE_RETRY_S
+        known.believed_until_s = now_s + known.retry_s
+        known.retry_s = min(2 * known.retry_s, ROUTE_LIFETIME_S)
         return known.route
 
     def denied(self, topic: str, now_s: float) -> TopicRouteData | None:
