@@ -15,6 +15,7 @@ from millstream.broker.registrar import Registrar, UntoldTopics
 from millstream.cluster.nameserver import BrokerRegistration, RouteRegistry
 from millstream.cluster.remoting import nameserver_handlers
 from millstream.model.topic import TopicConfig
+from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.registration import BrokerIdentity
 from millstream.transport.remoting_server import RemotingServer
 
@@ -34,6 +35,11 @@ class Nameserver:
 
     async def stop(self) -> None:
         await self._server.close()
+
+    @property
+    def registrations(self) -> int:
+        """How many it has taken."""
+        return sum(self._server.latency[RequestCode.REGISTER_BROKER, 0].counts)
 
     @property
     def address(self) -> str:
@@ -89,6 +95,24 @@ async def test_a_change_is_told_everywhere_before_settled_returns(nameservers: l
     registrar.changed("t", topics.pop("t") and None)
     await registrar.settled()
     assert [one.registry.topics() for one in nameservers] == [["u"], ["u"]]
+    await registrar.close()
+
+
+async def test_a_repeated_registration_tells_no_topics_and_now_and_then_all(
+    nameservers: list[Nameserver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "REGISTRATION_INTERVAL_S", 0.01)
+    one = nameservers[0]
+    registrar = registrar_of([one.address], topics_named("t"))
+    await registrar.start()
+    one.registry.delete_topic("t")
+    seen = one.registrations
+    async with asyncio.timeout(10):
+        while one.registrations < seen + 3:  # noqa: ASYNC110 - nothing says so
+            await asyncio.sleep(0.005)
+    assert one.registry.topics() == []
+    monkeypatch.setattr(module, "WHOLE_INTERVAL_S", 0.0)
+    await until_told(one, "t")
     await registrar.close()
 
 

@@ -21,12 +21,16 @@ from millstream.protocol.remoting.registration import BrokerIdentity
 from millstream.security.signature import Credentials
 from millstream.transport.remoting_client import RemotingConnection
 
-__all__ = ["FAREWELL_S", "REGISTRATION_INTERVAL_S", "RETRY_S", "Registrar", "UntoldTopics"]
+__all__ = ["FAREWELL_S", "REGISTRATION_INTERVAL_S", "RETRY_S", "WHOLE_INTERVAL_S", "Registrar", "UntoldTopics"]
 
 _log = logging.getLogger(__name__)
 
 REGISTRATION_INTERVAL_S: Final = 30.0
 """Seconds between two registrations of a broker that nothing changes in; nameservers forget it after 120 s."""
+
+WHOLE_INTERVAL_S: Final = 300.0
+"""Seconds between two registrations that tell all topics although nothing changed; the others only say that the broker
+is there. All of 10,000 topics cost the broker a tenth of a second."""
 
 RETRY_S: Final = 1.0
 """Seconds until a nameserver that did not answer is asked again."""
@@ -52,8 +56,8 @@ class UntoldTopics:
             self.changed[name] = topic
 
     def take(self, all_topics: Callable[[], Iterable[TopicConfig]]) -> tuple[list[TopicConfig], bool]:
-        """The topics to tell now and whether these are all; nothing is untold then, until `put_back`."""
-        whole, changed = self.everything or not self.changed, list(self.changed.values())
+        """The topics to tell now, maybe none, and whether these are all; nothing is untold then, until `put_back`."""
+        whole, changed = self.everything, list(self.changed.values())
         self.everything, self.changed = False, {}
         return (list(all_topics()), True) if whole else (changed, False)
 
@@ -180,6 +184,7 @@ class _Keeper:
         self._connection: RemotingConnection | None = None
         self.is_told = False
         self._has_failed = False
+        self._told_all_s = 0.0
         self._task = asyncio.create_task(self._keep(), name=f"register-with-{self._where}")
 
     def change(self, name: str, topic: TopicConfig | None) -> None:
@@ -225,6 +230,9 @@ class _Keeper:
 
     async def _tell(self) -> None:
         connection = await self._open()
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._told_all_s >= WHOLE_INTERVAL_S:
+            self._untold.put_back()
         topics, whole = self._untold.take(self._topics)
         try:
             command = self._who.registration(topics, whole=whole, mappings=self._mappings())
@@ -234,6 +242,8 @@ class _Keeper:
         except MillstreamError:
             self._untold.put_back()
             raise
+        if whole:
+            self._told_all_s = now_s
 
     async def _open(self) -> RemotingConnection:
         if self._connection is None or not self._connection.is_open:

@@ -38,6 +38,7 @@ class _Child:
     def __init__(self, words: Sequence[str], log: Path | None, ready_timeout_s: float = _READY_TIMEOUT_S) -> None:
         command = [sys.executable, "-m", "millstream", *words, "-o", "json"]
         with nullcontext(subprocess.PIPE) if log is None else log.open("ab") as errors:
+            log_start = 0 if isinstance(errors, int) else errors.tell()
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         assert self._process.stdout is not None
         watchdog = threading.Timer(ready_timeout_s, self._process.kill)
@@ -47,7 +48,10 @@ class _Child:
         finally:
             watchdog.cancel()
         if not self.ready_line.startswith("ready"):
-            said = (self._process.communicate()[1] or "").strip().removeprefix("error: ")
+            said = self._process.communicate()[1] or ""
+            if log is not None:
+                said = log.read_bytes()[log_start:].decode(errors="replace")
+            said = said.strip().removeprefix("error: ")
             raise StartRefused("BAD_CONFIGURATION", f"The server did not become ready: {said or 'it said nothing.'}")
         self._told: dict[str, str] = json.loads(first)
 
