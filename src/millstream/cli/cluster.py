@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 
 from millstream import __version__
 from millstream.cli.broker import state_of
+from millstream.cli.doctor import failure_of
 from millstream.cli.options import Common, ExitCode
 from millstream.cli.printer import Printer, Value
 from millstream.client.blocking import BlockingClient
@@ -31,21 +33,23 @@ def topology(*, common: Common = Common()) -> int:
 
 
 def status(*, common: Common = Common()) -> int:
-    """Show all servers in one screen: who answers, versions, what waits for groups, disks.
+    """Show all servers in one screen: who answers, versions, what waits for groups, disks; the profile's proxy as well.
 
     The exit code is 0 while every one that is named or registered answers, 5 where some do not.
     """
     nameservers, brokers = _look(common, reports=True)
+    proxies = [_proxy(common.chosen_profile.grpc, common.timeout_s)] if common.chosen_profile.grpc else []
     if all(one.failure is not None for one in nameservers):
         raise Unreachable(nameservers[0].failure.message if nameservers[0].failure else "No nameserver answers.")
     if Printer(common.output).format == "json":
         told = {"nameservers": [_nameserver(one) for one in nameservers], "brokers": [_broker(one) for one in brokers]}
-        print(json.dumps({"version": __version__, **told}))
+        print(json.dumps({"version": __version__, **told, "proxies": proxies}))
     else:
-        rows = [_line(row) for row in (*map(_nameserver, nameservers), *map(_broker, brokers))]
+        rows = [_line(row) for row in (*map(_nameserver, nameservers), *map(_broker, brokers), *proxies)]
         columns = ("role", "name", "address", "state", "version", "waiting_messages", "disk_free", "answer_ms")
         Printer(common.output).listing(columns, rows, empty="There is nothing.")
-    is_whole = all(one.failure is None for one in nameservers) and all(one.failure is None for one in brokers)
+    failures = [*(one.failure for one in nameservers), *(one.failure for one in brokers)]
+    is_whole = not any(failures) and all(proxy["state"] == "serving" for proxy in proxies)
     return ExitCode.DONE if is_whole else ExitCode.PARTLY_DONE
 
 
@@ -89,6 +93,14 @@ def _broker(look: BrokerLook) -> dict[str, Value]:
         "disk_free_bytes": report.disk_free_bytes if report else None,
         "answer_ms": round(look.answer_ms, 1),
     }
+
+
+def _proxy(address: str, timeout_s: float) -> dict[str, Value]:
+    begin_s = time.perf_counter()
+    failure = failure_of(address, timeout_s)
+    answer_ms = round((time.perf_counter() - begin_s) * 1000, 1)
+    state = "serving" if failure is None else "unreachable"
+    return {"role": "proxy", "name": None, "address": address, "state": state, "answer_ms": answer_ms}
 
 
 def _line(values: dict[str, Value]) -> tuple[Value, ...]:

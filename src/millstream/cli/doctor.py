@@ -14,7 +14,7 @@ from millstream.client.blocking import BlockingClient
 from millstream.client.cluster_conversations import ClusterConversations, NameserverLook
 from millstream.model.errors import MillstreamError
 
-__all__ = ["doctor"]
+__all__ = ["doctor", "failure_of"]
 
 _PORTS: Final = {"nameserver": 9876, "broker": 10911, "gRPC proxy": 8081}
 
@@ -78,14 +78,22 @@ def _of_port(role: str, port: int) -> Finding:
     return Finding(f"port {port} ({role}) of this machine", State.OK, words)
 
 
-def _of_proxy(address: str, timeout_s: float) -> Finding:
+def failure_of(address: str, timeout_s: float) -> str | None:
+    """Why nothing takes connections at `host:port`; None where something does."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout_s):
-            return Finding(f"proxy {address}", State.OK, "takes connections")
+            return None
     except (OSError, ValueError) as error:
-        remedy = "Start it, or name its address with --grpc or in the profile."
-        return Finding(f"proxy {address}", State.PROBLEM, f"cannot be reached: {error}", remedy)
+        return str(error)
+
+
+def _of_proxy(address: str, timeout_s: float) -> Finding:
+    failure = failure_of(address, timeout_s)
+    if failure is None:
+        return Finding(f"proxy {address}", State.OK, "takes connections")
+    remedy = "Start it, or name its address with --grpc or in the profile."
+    return Finding(f"proxy {address}", State.PROBLEM, f"cannot be reached: {failure}", remedy)
 
 
 def _of_java() -> Finding:

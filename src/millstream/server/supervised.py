@@ -90,6 +90,15 @@ class SupervisedRole:
             _log.warning("%s runs again, as process %s.", self.name, self.pid)
 
     async def _start_once(self) -> None:
+        try:
+            await self._run()
+        except TimeoutError:
+            words = f"{self.name} was not ready within {READY_TIMEOUT_S:g} s."
+            raise StartRefused("CHILD_PROCESS_FAILED", words) from None
+        except OSError as error:
+            raise StartRefused("CHILD_PROCESS_FAILED", f"{self.name} cannot be started: {error}.") from None
+
+    async def _run(self) -> None:
         self._log_path.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "millstream", "start", self._role, "--with-parent", "-o", "json"]
         with self._log_path.open("ab") as log:
