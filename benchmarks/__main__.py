@@ -14,6 +14,7 @@ from pathlib import Path
 
 from benchmarks.bulk import measure_bulk
 from benchmarks.grpc import measure_backlog, measure_calls, measure_idle_consumers, measure_share
+from benchmarks.proxy_hop import measure_proxy_hop
 from benchmarks.remoting import measure_reference, measure_remoting
 from benchmarks.send import measure_send
 from benchmarks.sql import measure_first_result, measure_job, measure_latency
@@ -54,6 +55,7 @@ def main() -> int:
         "bulk": measure_bulk,
         "calls": measure_calls,
         "share": measure_share,
+        "hop": measure_proxy_hop,
         "idle": measure_idle_consumers,
         "backlog": measure_backlog,
         "sql": lambda: measure_job(read_events(arguments.input, SYNTHETIC_EVENTS)),
