@@ -436,3 +436,25 @@ async def test_bytes_that_a_client_received_count_against_its_rate(front: Front,
         sysFlag=0, commitOffset=0, suspendTimeoutMillis=0, subVersion=0, bname="broker-a",
     )  # fmt: skip
     assert late.code == ResponseCode.FLOW_CONTROL
+
+
+async def test_what_a_client_commits_as_it_leaves_is_consumed(front: Front, consumer: Peer) -> None:
+    await front.send(b"1", b"2")
+    await consumer.pull(0)
+    fields = {"consumerGroup": "g", "topic": "orders", "queueId": "0", "commitOffset": "2", "bname": "broker-a"}
+    consumer.connection.notify(RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, fields))
+    left = {"clientID": "c1", "consumerGroup": "g"}
+    consumer.connection.notify(RemotingCommand(RequestCode.UNREGISTER_CLIENT, left))
+    await consumer.connection.close()
+    while front.processor.renewer.table:  # noqa: ASYNC110 - the end of a connection is no event here
+        await asyncio.sleep(0.001)
+    assert front.site.brokers[0].query_offset("g", "orders", 0) == 2
+
+
+async def test_a_stranger_cannot_commit_what_others_hold(front: Front, consumer: Peer) -> None:
+    await front.send(b"1", b"2")
+    await consumer.pull(0)
+    stranger = await front.connect("c2")
+    await stranger.commit(2)
+    await stranger.pull(2, flags=5, commit=2)
+    assert front.site.brokers[0].query_offset("g", "orders", 0) == 0

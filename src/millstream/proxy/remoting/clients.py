@@ -134,6 +134,10 @@ class ClientHandlers:
         own = self.consumers.on_connection(group, connection)
         return bool(own) and group not in self._ordered and all(map(_shares_by_message, own.values()))
 
+    def reads_by_offset(self, group: str, connection: Connection) -> bool:
+        """Whether the connection has members of the group that read queues by themselves."""
+        return bool(self.consumers.on_connection(group, connection)) and not self.is_served_by_pops(group, connection)
+
     def ask(self, question: RecoverOrphanedTransaction) -> bool:
         """Ask a producer of the message's group, whose answer is a request 37; False if none is here."""
         half = question.message

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Coroutine, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -69,6 +69,7 @@ class _Client:
 
     name: str
     readings: dict[_Place, _Reading] = field(default_factory=dict)
+    works: set[asyncio.Task[None]] = field(default_factory=set)
 
 
 class ConsumptionHandlers:
@@ -89,7 +90,7 @@ class ConsumptionHandlers:
         ext = command.ext
         group, topic, flags = text(ext, "consumerGroup"), text(ext, "topic"), integer(ext, "sysFlag")
         if not self._clients.is_served_by_pops(group, connection):
-            self._carry_subscription(command, group, topic)
+            self._complete(command, connection, group, topic)
             return await self._forwarding.pull(command, connection)
         wait_ms = min(optional_integer(ext, "suspendTimeoutMillis", 0), MAX_SUSPEND_MS) if flags & _SUSPEND else 0
         offset = integer(ext, "queueOffset")
@@ -130,19 +131,24 @@ class ConsumptionHandlers:
             self._processor.give_back(wish, popped)
         return self._answer(command, reading, offset, popped)
 
-    async def commit(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """Acknowledge what the client has consumed."""
+    def commit(self, command: RemotingCommand, connection: Connection) -> Awaitable[RemotingCommand] | RemotingCommand:
+        """Acknowledge what the client has consumed. It may leave and close its connection right after."""
         ext = command.ext
-        group, topic = text(ext, "consumerGroup"), text(ext, "topic")
-        if not self._clients.is_served_by_pops(group, connection):
-            return await self._forwarding.of_topic(command, connection)
-        if not topic.startswith(RETRY_PREFIX):
-            place = _Place(group, await self._broker_name(ext, topic), topic, integer(ext, "queueId"))
-            client = self._readers.get(connection)
-            reading = client.readings.get(place) if client is not None else None
-            if reading is not None:
-                await self._commit(place, reading, integer(ext, "commitOffset"))
-        return command.response()
+        group, topic, offset = text(ext, "consumerGroup"), text(ext, "topic"), integer(ext, "commitOffset")
+        queue_id, broker_name = integer(ext, "queueId"), ext.get("bname", "")
+        found = [
+            (place, reading)
+            for place, reading in self._places(connection, group, broker_name)
+            if (place.topic, place.queue_id) == (topic, queue_id)
+        ]
+        reads_itself = self._clients.reads_by_offset(group, connection)
+        if len(found) == 1:
+            # Begun in this turn: what the client says next, that it leaves, must not come first.
+            work = self._begun(connection, self._commit(*found[0], offset))
+            if not reads_itself:
+                return self._after(work, command)
+        # A commit at the broker consumes what others hold as well: only who reads by offset there may do that.
+        return self._forwarding.of_topic(command, connection) if reads_itself else command.response()
 
     async def send_back(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Let a message that could not be consumed be delivered again later, or (a negative level) be a dead letter."""
@@ -152,9 +158,21 @@ class ConsumptionHandlers:
         for place, reading in self._places(connection, group, ext.get("bname", "")):
             held = reading.held.sent_back(log_offset)
             if held is not None:
-                await self._return(place, reading, held, level)
-                return command.response()
+                return await self._after(self._begun(connection, self._return(place, held, level)), command)
         return await self._forwarding.to_broker(command, ext.get("originTopic") or RETRY_PREFIX + group)
+
+    def _begun(self, connection: Connection, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Work that the end of its connection does not end."""
+        task = asyncio.get_running_loop().create_task(work)
+        client = self._readers.get(connection)
+        if client is not None:
+            client.works.add(task)
+            task.add_done_callback(client.works.discard)
+        return task
+
+    async def _after(self, work: asyncio.Task[None], command: RemotingCommand) -> RemotingCommand:
+        await asyncio.shield(work)
+        return command.response()
 
     def seen(self, connection: Connection) -> None:
         """The client said something: what it holds stays its own."""
@@ -174,14 +192,17 @@ class ConsumptionHandlers:
         found = self._clients.consumers.subscription(group, topic)
         return None if found is None else parse_filter(found.expression_type or "", found.sub_string or "")
 
-    def _carry_subscription(self, command: RemotingCommand, group: str, topic: str) -> None:
-        """Say in the pull what the client said in its heartbeats, which brokers do not hear."""
+    def _complete(self, command: RemotingCommand, connection: Connection, group: str, topic: str) -> None:
+        """Say in a pull what the client said in its heartbeats, which brokers do not hear."""
         flags = integer(command.ext, "sysFlag")
         found = self._clients.consumers.subscription(group, topic)
+        if not self._clients.reads_by_offset(group, connection):
+            flags &= ~_COMMIT_OFFSET
         if not flags & _SUBSCRIPTION and found is not None:
-            command.ext["sysFlag"] = str(flags | _SUBSCRIPTION)
+            flags |= _SUBSCRIPTION
             command.ext["subscription"] = found.sub_string or "*"
             command.ext["expressionType"] = found.expression_type or "TAG"
+        command.ext["sysFlag"] = str(flags)
 
     async def _broker_name(self, ext: dict[str, str], topic: str) -> str:
         """The broker that the client means: the only one, where it does not say."""
@@ -243,7 +264,7 @@ class ConsumptionHandlers:
         if failed:
             reading.held.restore(one for one in done if one in failed)
 
-    async def _return(self, place: _Place, reading: _Reading, held: Held, level: int) -> None:
+    async def _return(self, place: _Place, held: Held, level: int) -> None:
         try:
             if level < 0:
                 await self._processor.dead_letter(place.group, place.topic, held.handle)
@@ -278,6 +299,12 @@ class ConsumptionHandlers:
             if place.group == group and broker_name in ("", place.broker_name)
         ]
 
+    async def _end(self, client: _Client) -> None:
+        """Let others have what the client held, but for what it has just committed."""
+        if client.works:
+            await asyncio.wait(client.works)
+        await self._processor.terminate(client.name)
+
     def _closed(self, connection: Connection) -> None:
         client = self._readers.pop(connection, None)
         if client is None:
@@ -285,7 +312,7 @@ class ConsumptionHandlers:
         for reading in client.readings.values():
             if reading.under_way is not None:
                 reading.under_way.cancel()
-        task = asyncio.get_running_loop().create_task(self._processor.terminate(client.name))
+        task = asyncio.get_running_loop().create_task(self._end(client))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
