@@ -162,7 +162,7 @@ class MoveMachine(RuleBasedStateMachine):
 
 
 TestMoves = MoveMachine.TestCase
-TestMoves.settings = settings(max_examples=60, stateful_step_count=40)
+TestMoves.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
 def refused(words: str) -> pytest.RaisesExc[NameRefused]:

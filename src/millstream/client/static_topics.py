@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from millstream.client.ask import Conversation
 from millstream.client.conversations import Conversations
 from millstream.model.errors import NameRefused
+from millstream.model.group import GroupConfig, is_tool_group
 from millstream.model.logic_queue import LogicQueue, MappingItem, TopicMapping, merged_queues
 from millstream.model.queue_spread import moves, spread
 from millstream.model.topic import TopicConfig
@@ -23,6 +24,7 @@ from millstream.protocol.remoting.bodies import ClusterInfo, decode_body
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import integer
+from millstream.protocol.remoting.settings import decode_group_table, encode_group
 from millstream.protocol.remoting.static_topics import (
     StaticTopicState,
     decode_topic_state,
@@ -184,6 +186,8 @@ class StaticTopicConversations:
         config = next(state.config for state in view.states.values())
         gaining = sorted({queue.leader.broker_name for queue in moving.values()})
         losing = sorted({queue.items[-2].broker_name for queue in moving.values()})
+        for broker in gaining:
+            yield from self._give_groups(view, losing, broker)
         for broker in (*gaining, *losing):
             yield from self._tell(view, config, broker, moving)
         for number, queue in moving.items():
@@ -191,6 +195,21 @@ class StaticTopicConversations:
             view.queues[number] = queue.decided(end_offset, self._now_ms())
         for broker in gaining:
             yield from self._tell(view, config, broker, {number: view.queues[number] for number in moving})
+
+    def _give_groups(self, view: StaticTopicView, losing: Sequence[str], broker: str) -> Conversation[None]:
+        """Groups that the old brokers know: one made on the fly need not keep order, or have the same attempts."""
+        address = self._address(view, broker)
+        known = {group.name for group in (yield from self._groups(address))}
+        for other in losing:
+            for group in (yield from self._groups(self._address(view, other))):
+                if group.name not in known and not is_tool_group(group.name):
+                    known.add(group.name)
+                    code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTION_GROUP
+                    yield from self._conversations.ask(address, RemotingCommand(code, {}, encode_group(group)))
+
+    def _groups(self, address: str) -> Conversation[list[GroupConfig]]:
+        command = RemotingCommand(RequestCode.GET_ALL_SUBSCRIPTION_GROUP_CONFIG)
+        return decode_group_table((yield from self._conversations.ask(address, command)).body)
 
     def _end(self, view: StaticTopicView, item: MappingItem) -> Conversation[int]:
         address = self._address(view, item.broker_name)
