@@ -46,7 +46,8 @@ class Puller:
         while offset < end:
             limit = min(end - offset, requests.DEFAULT_PULL_MESSAGES)
             batch = await self.pull(queue, offset, max_messages=limit, max_bytes=max_bytes)
-            if batch.status is not PullStatus.FOUND:
+            if batch.status is PullStatus.FOUND:
+                yield batch
+            elif batch.status is not PullStatus.ALL_FILTERED or batch.next_offset <= offset:
                 raise range_is_gone(queue, offset, end, batch)
-            yield batch
             offset = batch.next_offset
