@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import Self
 
 from interop.driver import Missing, install, require
+from millstream.client.blocking_connection import BlockingConnection
+from millstream.protocol.remoting.codes import RequestCode
+from millstream.protocol.remoting.command import RemotingCommand
 
 __all__ = ["ReferenceServers"]
 
 _HERE = Path(__file__).parent
 _LIBRARIES = _HERE / "target" / "lib"
 _READY = "boot success"
-_READY_TIMEOUT_S = 60.0
+_READY_TIMEOUT_S = 120.0
 _STOP_TIMEOUT_S = 20.0
 _LOCALHOST = "127.0.0.1"
 _OPENED = (
@@ -59,9 +62,24 @@ class ReferenceServers:
             self.broker_process = self._start(
                 "broker", _BROKER_CLASS, 384, self._broker_settings(broker_port, sync_flush)
             )
+            self._wait_for_registration()
         except BaseException:
             self._running.close()
             raise
+
+    def _wait_for_registration(self) -> None:
+        """The nameserver may hear of the broker some seconds after both say that they are there."""
+        give_up_s = time.monotonic() + _READY_TIMEOUT_S
+        connection = BlockingConnection(self.nameserver, timeout_s=_READY_TIMEOUT_S)
+        try:
+            while time.monotonic() < give_up_s:
+                question = RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO)
+                if self.broker.encode() in connection.request(question, _READY_TIMEOUT_S).body:
+                    return
+                time.sleep(0.1)
+        finally:
+            connection.close()
+        raise Missing("the reference broker did not register with its nameserver")
 
     def __enter__(self) -> Self:
         return self
