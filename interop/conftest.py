@@ -11,7 +11,7 @@ import pytest
 
 from interop.driver import CLIENTS, JAVA_REMOTING, REMOTING_CLIENTS, Driver, Missing
 from interop.server import Server
-from millstream.server.child import ServerProcess
+from millstream.server.child import RoleProcess, ServerProcess
 
 _numbers = itertools.count()
 
@@ -19,7 +19,30 @@ _numbers = itertools.count()
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with ServerProcess(tmp_path_factory.mktemp("server") / "data") as process:
-        yield Server(process)
+        yield Server.of(process)
+
+
+@pytest.fixture(scope="session")
+def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Nameserver, broker and proxy as processes of their own; all clients come to the proxy."""
+    folder = tmp_path_factory.mktemp("roles")
+    with ExitStack() as running:
+
+        def role(name: str, *options: str) -> dict[str, str]:
+            log = folder / f"{name}.log"
+            return running.enter_context(RoleProcess(name, folder / name, options=options, log=log)).addresses
+
+        nameserver = role("nameserver", "--port", "0")["nameserver"]
+        broker = role("broker", "--port", "0", "--nameservers", nameserver)["broker"]
+        proxy = role("proxy", "--grpc-port", "0", "--remoting-port", "0", "--nameservers", nameserver)
+        yield Server(nameserver, broker, proxy["grpc"], proxy["remoting"])
+
+
+@pytest.fixture(params=["server", "proxied"])
+def door(request: pytest.FixtureRequest) -> Server:
+    """Where clients of remoting come in: the broker's port, and then a proxy's."""
+    found: Server = request.getfixturevalue(request.param)
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -16,16 +16,22 @@ _EVERY_SECOND = ExponentialBackoff(initial_ms=1000, longest_ms=1000, multiplier=
 class Server:
     """A server and the means to make topics and groups in it."""
 
-    def __init__(self, process: ServerProcess) -> None:
-        self.process = process
-        self.endpoint = process.addresses.grpc
-        self.remoting = process.addresses.nameserver
-        """Where clients of remoting ask for routes."""
+    def __init__(self, nameserver: str, broker: str, grpc: str, remoting: str) -> None:
+        """Nameserver and broker for tools, where clients of gRPC come, and where those of remoting ask for routes."""
+        self.nameserver, self.broker = nameserver, broker
+        self.endpoint = grpc
+        self.remoting = remoting
+
+    @classmethod
+    def of(cls, process: ServerProcess) -> Server:
+        """All roles in one process; clients of remoting talk to its broker."""
+        addresses = process.addresses
+        return cls(addresses.nameserver, addresses.broker, addresses.grpc, addresses.nameserver)
 
     def topic(self, kind: str = "NORMAL", *, queues: int = 4) -> str:
         """A new topic of that type; MIXED is what tools make that name no type."""
         name = f"t{next(_numbers)}"
-        with BlockingClient(self.process.addresses.nameserver) as client:
+        with BlockingClient(self.nameserver) as client:
             client.create_topic(TopicConfig(name, MessageType[kind], read_queues=queues, write_queues=queues))
         return name
 
@@ -36,7 +42,7 @@ class Server:
         """
         name = f"g{next(_numbers)}"
         curve = _EVERY_SECOND if client == "node" else None
-        with BlockingClient(self.process.addresses.nameserver) as admin:
+        with BlockingClient(self.nameserver) as admin:
             admin.create_group(
                 GroupConfig(name, fifo=fifo, max_attempts=max_attempts, backoff_s=(1,), exponential=curve)
             )
@@ -44,5 +50,5 @@ class Server:
 
     def topics(self) -> set[str]:
         """The names of all topics."""
-        with BlockingClient(self.process.addresses.nameserver) as client:
+        with BlockingClient(self.nameserver) as client:
             return {topic.name for topic in client.topics()}

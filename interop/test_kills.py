@@ -37,7 +37,7 @@ def test_what_a_killed_consumer_held_goes_to_another(
 
 def test_a_killed_server_loses_nothing_that_it_acknowledged(driver: Driver, tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data") as process:
-        first = Server(process)
+        first = Server.of(process)
         topic, group = first.topic(), first.group(driver.name)
         sender = producer(driver, first, topic)
         acknowledged: list[str] = []
@@ -56,7 +56,7 @@ def test_a_killed_server_loses_nothing_that_it_acknowledged(driver: Driver, tmp_
         process.kill()
         sending.join(60)
     with ServerProcess(tmp_path / "data") as process:
-        second = Server(process)
+        second = Server.of(process)
         consumer = push(driver, second, topic, group)
         driver.wait_until(
             lambda: {message["body"] for message in driver.events(consumer)} >= set(acknowledged),

@@ -28,7 +28,7 @@ _numbers = itertools.count()
 @pytest.fixture(scope="module")
 def tool(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdminTool]:
     try:
-        started = AdminTool(server.process.addresses.nameserver, tmp_path_factory.mktemp("mqadmin") / "home")
+        started = AdminTool(server.nameserver, tmp_path_factory.mktemp("mqadmin") / "home")
     except Missing as missing:
         pytest.skip(f"mqadmin cannot run here: {missing}")
     with started:
@@ -37,7 +37,7 @@ def tool(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[A
 
 @pytest.fixture
 def broker(server: Server) -> str:
-    return server.process.addresses.broker
+    return server.broker
 
 
 @pytest.fixture
@@ -212,7 +212,7 @@ def test_a_group_is_reset_and_brought_to_the_end(tool: AdminTool, broker: str, t
 
 
 def test_a_group_of_other_clients_is_found_as_well(tool: AdminTool, server: Server, topic: str) -> None:
-    with BlockingClient(server.process.addresses.nameserver) as client:
+    with BlockingClient(server.nameserver) as client:
         client.create_group(GroupConfig("mqgrpc"))
     tool.produce("mqp", topic, "a")
     assert "Consume Diff Total: 1" in tool.done("consumerProgress", g="mqgrpc", t=topic)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.official
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with ServerProcess(tmp_path_factory.mktemp("ali-ons") / "data") as process:
-        yield Server(process)
+        yield Server.of(process)
 
 
 @pytest.fixture(scope="module")
