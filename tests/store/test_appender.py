@@ -319,3 +319,19 @@ async def test_records_are_stored_though_nobody_waits_for_them_any_more(opened: 
     await asyncio.gather(waiting, return_exceptions=True)
     assert waiting.cancelled()
     assert bodies(store) == [b"1"]
+
+
+async def test_an_append_that_follows_those_who_wait_at_once_is_written_with_them(opened: Opener) -> None:
+    files = RecordingFiles()
+    appender, store = opened(ASYNC, files)
+    files.operations.clear()
+
+    async def both() -> None:
+        at_once = asyncio.ensure_future(appender.stored([pending(b"1")]))
+        await asyncio.sleep(0)
+        later = appender.append(pending(b"2"))
+        await asyncio.gather(at_once, later)
+
+    await asyncio.wait_for(both(), 10)
+    assert files.of_log("pwrite") == ["pwrite"]
+    assert bodies(store) == [b"1", b"2"]

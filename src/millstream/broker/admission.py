@@ -198,11 +198,12 @@ def _check_user_text(user: Mapping[str, str]) -> None:
 
 def _check_properties(held: Mapping[str, str]) -> None:
     # The ordinary message passes by one look at all its text; only what is unusual is taken apart.
-    text = "".join((*held, *held.values()))
+    name_text = "".join(held)
+    text = name_text + "".join(held.values())
     is_plain = text.isascii() and text.isprintable()
     if not is_plain or len(held) > MAX_USER_PROPERTIES or len(text) > MAX_USER_PROPERTIES_BYTES:
         _check_unusual_properties(held)
-    elif "" in held or any(map(str.isspace, held)):
+    elif "" in held or (" " in name_text and any(map(str.isspace, held))):
         raise MessageRefused("ILLEGAL_PROPERTY", "A user property has a blank name.")
     tag, keys = held.get(names.TAGS), held.get(names.KEYS)
     if tag is not None and (not tag.strip() or "|" in tag or _CONTROL(tag)):

@@ -123,8 +123,12 @@ class Appender:
         """
         waiting = _Waiting(records, _size_bytes(records), True, None)
         self._enter(waiting)
-        # The write was called for before this task's next turn, so it is over by then.
-        await _rest_of_turn()
+        try:
+            await _rest_of_turn()
+        finally:
+            # Who resumes first writes for all that arrived meanwhile.
+            if waiting.appended is None and waiting.error is None:
+                self._write_arrived()
         if not waiting.is_answered:
             waiting.future = self._loop.create_future()
             await waiting.future
@@ -143,7 +147,7 @@ class Appender:
                 "TOO_MANY_REQUESTS", f"{self._waiting_bytes} bytes wait for the disk; the limit is {MAX_WAITING_BYTES}."
             )
         self._waiting_bytes += waiting.size_bytes
-        if not self._arrived:
+        if waiting.future is not None and not self._arrived:
             self._loop.call_soon(self._write_arrived)
         self._arrived.append(waiting)
 
