@@ -85,7 +85,6 @@ class Preview:
 
     def _returned(self, group: str, topic: str) -> Iterator[StoredMessage]:
         """What of the topic waits in the group's retry topic, as far as one look goes: it lies among others there."""
-        """What of the topic waits in the group's retry topic, as far as one look goes."""
         config, retry_topic = self.popper.groups.ensure(group), RETRY_PREFIX + group
         for queue_id, ledger in self.popper.returned(PopRequest(group, topic, 1), config):
             for message in self._messages(retry_topic, queue_id, ledger, ledger.cursor, _RETURNED_ENTRIES):
