@@ -16,7 +16,15 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from millstream.broker.offsets import OffsetTable
 from millstream.broker.pop import Delivery
 from millstream.model.errors import ConsumeRefused, Refused
-from millstream.model.operations import AckRequest, PullStatus, QueuePoint, QueueProgress, QueueReset, ResetRequest
+from millstream.model.operations import (
+    AckRequest,
+    PullRequest,
+    PullStatus,
+    QueuePoint,
+    QueueProgress,
+    QueueReset,
+    ResetRequest,
+)
 from millstream.model.topic import TopicConfig
 from millstream.store.snapshot import Snapshot
 
@@ -277,3 +285,16 @@ async def test_a_deleted_group_leaves_nothing_in_memory_or_on_the_disk(tmp_path:
         assert b'"g"' not in (tmp_path / "config" / "offsets.json").read_bytes()
         assert bench.broker.topics.find("%RETRY%g") is None
         assert bodies(await bench.pop()) == ["a"]
+
+
+async def test_a_pull_that_waits_hears_of_a_reset_at_once_and_others_ask_again(bench: Bench) -> None:
+    await bench.send("1", "2", "3")
+    bench.broker.commit_offset("g", "t", 0, 3)
+    waiting = asyncio.create_task(bench.pull(3, wait_ms=30_000))
+    other = asyncio.create_task(bench.broker.pull(PullRequest("other", "t", 0, 3, wait_ms=30_000)))
+    await settle()
+    reset(bench, QueuePoint.OFFSET, 1, queue_id=0)
+    told = await asyncio.wait_for(waiting, 5)
+    assert (told.status, told.next_offset) == (PullStatus.OFFSET_ILLEGAL, 1)
+    assert (await asyncio.wait_for(other, 5)).status is PullStatus.NOTHING_NEW
+    assert len((await bench.pull(1)).records) == 2

@@ -296,16 +296,21 @@ class Broker:
         self.groups.ensure_enabled(request.group)
         if not physical and self.logic.is_static(request.topic):
             return await self.logic.pull(request)
-        moved = self._offsets.take_reset(request.group, request.topic, request.queue_id)
-        if moved is not None and moved != request.queue_offset:
-            first = self.store.min_offset(request.topic, request.queue_id)
-            last = self.store.max_offset(request.topic, request.queue_id)
-            return PullResult(PullStatus.OFFSET_ILLEGAL, moved, first, last)
-        result = await self._puller.pull(request)
+        result = self._moved(request) or await self._puller.pull(request)
         if result.records:
             topic = self.topics.find(request.topic)
             self.statistics.pulled(request, result, holds_batches=topic is not None and topic.holds_batches)
-        return result
+            return result
+        return self._moved(request) or result
+
+    def _moved(self, request: PullRequest) -> PullResult | None:
+        """Where to go on after a reset, which may come while the request waits as well."""
+        moved = self._offsets.take_reset(request.group, request.topic, request.queue_id)
+        if moved is None or moved == request.queue_offset:
+            return None
+        first = self.store.min_offset(request.topic, request.queue_id)
+        last = self.store.max_offset(request.topic, request.queue_id)
+        return PullResult(PullStatus.OFFSET_ILLEGAL, moved, first, last)
 
     async def pop(self, request: PopRequest) -> list[PoppedMessage]:
         """Take messages out of sight for a time; [] after `wait_ms` with nothing. See `Popper.pop`."""

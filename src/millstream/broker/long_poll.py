@@ -127,6 +127,11 @@ class LongPolls:
         if line is not None:
             _wake_first(line, queue_id)
 
+    def end_pulls(self, topic: str, queue_id: int) -> None:
+        """End the waits of pulls as if their time were over, as when one of them is to go on elsewhere."""
+        for waiter in self._pulls.get((topic, queue_id), ()):
+            _answer(waiter, False)
+
     def wake_topic(self, topic: str) -> None:
         """Wake everybody who waits on the topic, as when it is deleted."""
         for key, crowd in self._pulls.items():

@@ -108,6 +108,7 @@ class Positions:
             self.offsets.save()
         for one in done:
             self.polls.wake_group(request.group, request.topic, one.queue_id)
+            self.polls.end_pulls(request.topic, one.queue_id)
         return done
 
     def find(self, topic: str, queue_id: int, point: QueuePoint, value: int = 0) -> int:
