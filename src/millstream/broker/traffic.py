@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from datetime import datetime
 from enum import Enum
@@ -37,6 +38,9 @@ class _Total(NamedTuple):
     size_bytes: int
 
 
+_KEYS_A_TURN = 256
+"""Flows that are noted before others get their turn."""
+
 _NOTHING = _Total(0, 0)
 _KINDS = tuple(kind.value for kind in MessageType)
 _WHOLE = (Flow.ALL_PUT, Flow.ALL_GET, Flow.SCHEDULED, Flow.SETTLED)
@@ -68,12 +72,14 @@ class Traffic:
         totals = self._totals()
         for gone in self._histories.keys() - totals.keys():
             del self._histories[gone]
-        for key, total in totals.items():
+        before_ms, self._last_look_ms = self._last_look_ms, now_ms
+        for number, (key, total) in enumerate(totals.items(), start=1):
             history = self._histories.get(key)
             if history is None:
-                history = self._histories[key] = TrafficHistory(self._last_look_ms)
+                history = self._histories[key] = TrafficHistory(before_ms)
             history.note(now_ms, *total)
-        self._last_look_ms = now_ms
+            if not number % _KEYS_A_TURN:
+                await asyncio.sleep(0)
         self._turn_day(totals)
 
     def growth(self, flow: Flow, topic: str, group: str, span_ms: int) -> Growth:
