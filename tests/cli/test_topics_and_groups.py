@@ -19,6 +19,15 @@ def test_a_topic_is_created_listed_described_and_deleted(millstream: Command) ->
     assert "orders" not in millstream("topic", "list").out
 
 
+def test_the_systems_own_topics_are_there_for_tools_but_are_not_listed_and_stay(millstream: Command) -> None:
+    listed = {topic["topic"] for topic in millstream("topic", "list", "-o", "json").json()}
+    for name in ("DefaultCluster", "DefaultCluster_REPLY_TOPIC", "RMQ_SYS_TRACE_TOPIC"):
+        assert millstream("topic", "describe", name).code == 0
+        assert name not in listed
+        refused = millstream("topic", "delete", name)
+        assert (refused.code, "MS-2103" in refused.err) == (1, True)
+
+
 def test_creating_a_topic_again_is_no_error_but_with_other_settings_it_is(millstream: Command) -> None:
     assert millstream("topic", "create", "twice").code == 0
     assert millstream("topic", "create", "twice").code == 0

@@ -5,6 +5,7 @@ A change holds until the broker stops; that of `brokerPermission` is saved. What
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,6 +17,8 @@ from millstream.model.message import MAX_BODY_BYTES
 from millstream.model.topic import Permission
 
 __all__ = ["MAX_RESERVED_HOURS", "change_settings", "settings_of"]
+
+_log = logging.getLogger(__name__)
 
 MAX_RESERVED_HOURS: Final = 87_600
 """Hours (ten years) for which messages can be kept at most."""
@@ -43,6 +46,7 @@ def change_settings(broker: Broker, values: Mapping[str, str]) -> None:
     changes = [_change(broker, name, value) for name, value in values.items()]
     for change in changes:
         change()
+    _log.info("Settings changed: %s.", ", ".join(f"{name}={value}" for name, value in values.items()))
 
 
 def _change(broker: Broker, name: str, value: str) -> Callable[[], None]:
