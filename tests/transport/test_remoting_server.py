@@ -284,6 +284,21 @@ async def test_an_idle_connection_is_closed_unless_a_request_waits(desk: Desk) -
     await server.close()
 
 
+async def test_a_server_that_is_not_ready_cuts_connections_off_instead_of_refusing_requests(desk: Desk) -> None:
+    server = RemotingServer(desk.handlers)
+    server.admits = False
+    port = await server.start()
+    early = Peer(*await asyncio.open_connection("127.0.0.1", port))
+    assert await early.is_closed_by_server()
+    server.admits = True
+    peer = Peer(*await asyncio.open_connection("127.0.0.1", port))
+    await peer.send(RemotingCommand(ECHO))
+    await peer.receive()
+    for one in (early, peer):
+        one.writer.close()
+    await server.close()
+
+
 async def test_over_the_limit_of_connections_the_next_one_is_closed(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
