@@ -42,7 +42,7 @@ from millstream.client import logic_queues as client_logic_queues
 from millstream.cluster import key_values, nameserver
 from millstream.model import filter as filters
 from millstream.model import group as group_settings
-from millstream.model import lite, logic_queue
+from millstream.model import lite
 from millstream.model.catalogue import CATALOGUE
 from millstream.protocol.remoting import batch_acks, registration
 from millstream.proxy import answers, clients, outbox, processor, pulls, questions, renewal, throttle, tracer
@@ -182,7 +182,7 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
             *(batch_acks, request_modes, replying, inspection, peers),
         ),
     ),
-    ("Queues that move between brokers", (logic_queue, logic_pops, client_logic_queues)),
+    ("Queues that move between brokers", (logic_pops, client_logic_queues)),
     ("What tools keep and change", (key_values, broker_settings)),
     ("Connections before their first words, and the pages", (doorway, http_pages)),
     ("Users and policies", (user, book, policy, audit)),

@@ -16,9 +16,12 @@ from millstream.client.static_topics import StaticTopicConversations
 from millstream.client.values import QueueAddress
 from millstream.model.errors import NameRefused
 from millstream.model.filter import parse_tag_filter
+from millstream.model.group import GroupConfig
 from millstream.model.message import Message, StoredMessage
 from millstream.model.operations import PullStatus
 from millstream.model.topic import MessageType, TopicConfig
+from millstream.protocol.remoting.codes import RequestCode
+from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.static_topics import LOGIC_BROKER_NAME
 
 TOPIC = "orders"
@@ -241,3 +244,42 @@ async def test_a_deleted_topic_leaves_no_mapping(bench: Bench) -> None:
 async def test_messages_that_take_a_detour_have_no_static_topic(bench: Bench, kind: MessageType) -> None:
     with pytest.raises(NameRefused, match=kind.value):
         await bench.client.run(bench.static.create(TopicConfig("t", kind), 1))
+
+
+async def test_the_oldest_message_may_lie_with_another_broker(bench: Bench) -> None:
+    await bench.create(2, ["a"])
+    await bench.remap("b", "c")
+    await bench.producer.send_many([Message(TOPIC, b"x") for _ in range(2)])
+    await bench.remap("a")
+    for queue in await bench.queues():
+        [found] = await bench.read(queue)
+        ext = {"topic": TOPIC, "queueId": str(queue.queue_id)}
+        command = RemotingCommand(RequestCode.GET_EARLIEST_MSG_STORE_TIME, ext)
+        answer = await bench.client.run(bench.client.conversations.ask(queue.broker_address, command))
+        assert answer.ext["timestamp"] == str(found.store_timestamp_ms)
+
+
+async def test_settings_that_count_queues_by_broker_are_refused(bench: Bench) -> None:
+    await bench.create(2, ["a"])
+    with pytest.raises(NameRefused, match="MS-2341"):
+        await bench.client.create_topic(TopicConfig(TOPIC, read_queues=8, write_queues=8))
+    await bench.client.create_topic(TopicConfig("ordinary"))
+    with pytest.raises(NameRefused, match="MS-2102"):
+        await bench.create(2, ["a"], "ordinary")
+
+
+async def test_a_message_is_found_by_its_key_under_the_numbers_that_clients_know(bench: Bench) -> None:
+    await bench.create(1, ["a"])
+    await bench.send("0")
+    await bench.remap("b")
+    await bench.producer.send(Message(TOPIC, b"1", keys=("k",)))
+    search = bench.client.conversations.find_by_key(TOPIC, "k", begin_ms=0, end_ms=2**62, max_results=9)
+    [found] = await bench.client.run(search)
+    assert (found.body, found.queue_id, found.queue_offset) == (b"1", 0, 1)
+
+
+async def test_a_group_that_kept_order_keeps_it_at_the_new_broker(bench: Bench) -> None:
+    await bench.create(1, ["a"])
+    bench.cluster.brokers["a"].groups.create(GroupConfig("f", fifo=True, max_attempts=3))
+    await bench.remap("b")
+    assert bench.cluster.brokers["b"].groups.get("f") == bench.cluster.brokers["a"].groups.get("f")

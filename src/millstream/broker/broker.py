@@ -240,10 +240,8 @@ class Broker:
             self.statistics,
         )
         self.positions = Positions(self.topics, self.groups, self._offsets, reader, self.polls, self.clock)
-        segments = Segments(self.name, self._puller, self._offsets, self.positions, self.peers)
-        self.logic = LogicQueues(
-            self.topics, self.static_topics, segments, self._popper, self.queues, self.polls, self._appender
-        )
+        segments = Segments(self.name, self.queues, self._puller, self._offsets, self.positions, self.peers)
+        self.logic = LogicQueues(self.topics, self.static_topics, segments, self._popper, self.polls, self._appender)
         self.dead_letters = Redriver(reader, self._sender, self._redriven)
 
     async def close(self) -> None:
@@ -297,6 +295,13 @@ class Broker:
         if not physical and self.logic.is_static(request.topic):
             return await self.logic.pull(request)
         result = self._moved(request) or await self._puller.pull(request)
+        is_logic = not physical and self.logic.is_static(request.topic)
+        moved = None if is_logic else self._offsets.take_reset(request.group, request.topic, request.queue_id)
+        if moved is not None and moved != request.queue_offset:
+            first = self.store.min_offset(request.topic, request.queue_id)
+            last = self.store.max_offset(request.topic, request.queue_id)
+            return PullResult(PullStatus.OFFSET_ILLEGAL, moved, first, last)
+        result = await (self.logic if is_logic else self._puller).pull(request)
         if result.records:
             topic = self.topics.find(request.topic)
             self.statistics.pulled(request, result, holds_batches=topic is not None and topic.holds_batches)
@@ -416,6 +421,7 @@ class Broker:
         self._offsets.forget(group=name)
         self._offsets.save()
         self._popper.forget(group=name)
+        self.logic.pops.forget(group=name)
         self.statistics.forget_group(name)
         self.request_modes.forget(group=name)
 

@@ -89,10 +89,12 @@ class LogicPops:
             f"{self.segments.broker_name!r}.",
         )
 
-    def forget(self, topic: str, group: str | None = None) -> None:
-        """Look again what groups have consumed, as after a change of the topic or a reset."""
+    def forget(self, *, topic: str | None = None, group: str | None = None) -> None:
+        """Look again what has been consumed of a topic, by a group, or (both named) of a topic by a group."""
         self._consumed = {
-            place for place in self._consumed if place[1] != topic or (group is not None and place[0] != group)
+            place
+            for place in self._consumed
+            if (topic is not None and place[1] != topic) or (group is not None and place[0] != group)
         }
 
     def _plan(self, request: PopRequest) -> _Plan:

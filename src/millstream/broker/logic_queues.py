@@ -11,7 +11,6 @@ from millstream.broker.logic_positions import LogicPositions
 from millstream.broker.logic_reader import LogicReader
 from millstream.broker.long_poll import LongPolls
 from millstream.broker.popper import Popper
-from millstream.broker.queues import Queues
 from millstream.broker.segments import Segments
 from millstream.broker.static_topics import StaticTopics, check_static_topic
 from millstream.broker.topics import TopicRegistry
@@ -50,20 +49,18 @@ class LogicQueues:
         static_topics: StaticTopics,
         segments: Segments,
         popper: Popper,
-        queues: Queues,
         polls: LongPolls,
         appender: Appender,
     ) -> None:
         self._topics = topics
         self._static = static_topics
-        self._queues = queues
         self._polls = polls
         self._appender = appender
         self._popper = popper
         self.segments = segments
-        self.reader = LogicReader(static_topics, segments, polls, queues.store)
+        self.reader = LogicReader(static_topics, segments, polls, segments.queues.store)
         self.positions = LogicPositions(static_topics, segments, segments.offsets, self.reader)
-        self.pops = LogicPops(static_topics, segments, popper, queues.store)
+        self.pops = LogicPops(static_topics, segments, popper, segments.queues.store)
 
     def is_static(self, topic: str) -> bool:
         """Whether clients know the topic's queues as logic ones."""
@@ -97,7 +94,7 @@ class LogicQueues:
         # The mapping first: a topic without one would be taken for one whose queues clients may write.
         self._static.update(mapping, force=force)
         self._topics.put_static(config)
-        self.pops.forget(config.name)
+        self.pops.forget(topic=config.name)
         self._polls.wake_topic(config.name)
         # Behind all that was accepted before: what is read of the closed queues from now on is all of them.
         await self._appender.append_many([])
@@ -116,7 +113,7 @@ class LogicQueues:
     async def reset(self, request: ResetRequest) -> list[QueueReset]:
         """Put a group to another place of a static topic; see `LogicPositions.reset`."""
         resets = await self.positions.reset(request)
-        self.pops.forget(request.topic, request.group)
+        self.pops.forget(topic=request.topic, group=request.group)
         return resets
 
     async def pop(self, request: PopRequest) -> list[PoppedMessage]:

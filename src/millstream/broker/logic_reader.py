@@ -76,6 +76,14 @@ class LogicReader:
                 return item.logic(offset)
         return found
 
+    async def first_stored_ms(self, topic: str, number: int) -> int | None:
+        """When the first message that there is was stored; None for a queue without messages."""
+        for item in self.topics.led(topic, number).readable:
+            stored_ms = await self.segments.of(topic, item).first_stored_ms()
+            if stored_ms is not None:
+                return stored_ms
+        return None
+
     async def _look(self, queue: LogicQueue, request: PullRequest) -> PullResult:
         position = queue.position_of(request.queue_offset)
         item, limit = queue.readable[position], queue.limit(position)

@@ -9,6 +9,7 @@ from millstream.broker.offsets import OffsetTable
 from millstream.broker.peers import Peers
 from millstream.broker.positions import Positions
 from millstream.broker.puller import Puller
+from millstream.broker.queues import Queues
 from millstream.model.errors import ConsumeRefused, NameRefused
 from millstream.model.logic_queue import MappingItem
 from millstream.model.operations import (
@@ -55,6 +56,10 @@ class Segment(Protocol):
         """As `Queues.offset_by_time`."""
         ...
 
+    async def first_stored_ms(self) -> int | None:
+        """When its first message was stored, None where it has none."""
+        ...
+
     async def committed(self, group: str) -> int | None:
         """Up to where a group has consumed it, None where the group never did anything there."""
         ...
@@ -78,6 +83,7 @@ class OwnSegment:
 
     topic: str
     queue_id: int
+    queues: Queues
     puller: Puller
     offsets: OffsetTable
     positions: Positions
@@ -88,12 +94,16 @@ class OwnSegment:
 
     async def bounds(self) -> tuple[int, int]:
         """See `Segment`."""
-        store = self.puller.reader.store
-        return store.min_offset(self.topic, self.queue_id), store.max_offset(self.topic, self.queue_id)
+        held = self.queues.range_of(self.topic, self.queue_id)
+        return held.min_offset, held.max_offset
 
     async def offset_by_time(self, timestamp_ms: int, upper: bool) -> int:
         """See `Segment`."""
-        return self.puller.reader.store.offset_by_time(self.topic, self.queue_id, timestamp_ms, upper=upper)
+        return self.queues.offset_by_time(self.topic, self.queue_id, timestamp_ms, upper)
+
+    async def first_stored_ms(self) -> int | None:
+        """See `Segment`."""
+        return self.queues.first_stored_ms(self.topic, self.queue_id)
 
     async def committed(self, group: str) -> int | None:
         """See `Segment`."""
@@ -153,6 +163,12 @@ class PeerSegment:
         ext = {"timestamp": str(timestamp_ms), "boundaryType": "UPPER" if upper else "LOWER"}
         return await self._offset(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, ext)
 
+    async def first_stored_ms(self) -> int | None:
+        """See `Segment`."""
+        answer = self._checked(await self.ask(RequestCode.GET_EARLIEST_MSG_STORE_TIME, {}))
+        stored_ms = integer(answer.ext, "timestamp")
+        return None if stored_ms < 0 else stored_ms
+
     async def committed(self, group: str) -> int | None:
         """See `Segment`."""
         ext = {"consumerGroup": group, "setZeroIfNotFound": "false"}
@@ -201,6 +217,7 @@ class Segments:
     """Finds the segment of a mapping item, as seen from one broker."""
 
     broker_name: str
+    queues: Queues
     puller: Puller
     offsets: OffsetTable
     positions: Positions
@@ -209,5 +226,5 @@ class Segments:
     def of(self, topic: str, item: MappingItem) -> Segment:
         """The item's physical queue."""
         if item.broker_name == self.broker_name:
-            return OwnSegment(topic, item.queue_id, self.puller, self.offsets, self.positions)
+            return OwnSegment(topic, item.queue_id, self.queues, self.puller, self.offsets, self.positions)
         return PeerSegment(topic, item.queue_id, item.broker_name, self.peers)

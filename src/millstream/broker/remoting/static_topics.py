@@ -43,6 +43,7 @@ def static_topic_handlers(broker: Broker, ordinary: Mapping[int, Handler]) -> di
         RequestCode.GET_MAX_OFFSET: queues.max_offset,
         RequestCode.GET_MIN_OFFSET: queues.min_offset,
         RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: queues.offset_by_time,
+        RequestCode.GET_EARLIEST_MSG_STORE_TIME: queues.earliest_stored,
         RequestCode.QUERY_CONSUMER_OFFSET: queues.query_consumer_offset,
         RequestCode.UPDATE_CONSUMER_OFFSET: queues.update_consumer_offset,
         RequestCode.UPDATE_AND_CREATE_TOPIC: queues.refuse,
@@ -95,7 +96,7 @@ class _Handlers:
 
 
 class _QueueHandlers:
-    """Codes 11, 14, 15, 17, 29, 30, 31, 202 and 361 about logic queues."""
+    """Codes 11, 14, 15, 17, 29 to 32, 202 and 361 about logic queues."""
 
     def __init__(self, broker: Broker, pull: Handler) -> None:
         self._broker = broker
@@ -127,6 +128,10 @@ class _QueueHandlers:
         reader = self._broker.logic.reader
         offset = await reader.offset_by_time(*_queue(ext), integer(ext, "timestamp"), upper)
         return command.response(ext={"offset": str(offset)})
+
+    async def earliest_stored(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        stored_ms = await self._broker.logic.reader.first_stored_ms(*_queue(command.ext))
+        return command.response(ext={"timestamp": str(-1 if stored_ms is None else stored_ms)})
 
     async def statistics(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """The logic queues that this broker leads, each as of the moment in which it was asked for."""
