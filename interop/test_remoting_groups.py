@@ -13,6 +13,7 @@ from interop.orders import bodies_of, remoting_producer, remoting_push, send_all
 from interop.server import Server
 
 PAUSE_S = 0.02
+ROUNDS = 200
 
 
 @contextmanager
@@ -76,11 +77,15 @@ def test_ordered_messages_stay_in_order_while_a_consumer_dies(
             java.order("send", sender, message={"topic": topic, "body": body, "group": key})
             sent[key].append(body)
 
-    for number in range(10):
-        send_round(number)
-    java.wait_until(lambda: bool(doomed.events(first)) and bool(java.events(second)), 90, lambda: sent)
+    rounds = 0
+    while rounds < ROUNDS and not (doomed.events(first) and java.events(second)):
+        send_round(rounds)
+        rounds += 1
+        time.sleep(0.5)
+    assert doomed.events(first)
+    assert java.events(second)
     doomed.kill()
-    for number in range(10, 20):
+    for number in range(rounds, rounds + 10):
         send_round(number)
     seen: Callable[[], set[str]] = lambda: {*bodies_of(doomed, first), *bodies_of(java, second)}  # noqa: E731
     wanted = {body for bodies in sent.values() for body in bodies}
