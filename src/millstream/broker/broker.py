@@ -292,21 +292,16 @@ class Broker:
         static topic the queue is a logic one, but for `physical`.
         """
         self.groups.ensure_enabled(request.group)
-        if not physical and self.logic.is_static(request.topic):
-            return await self.logic.pull(request)
-        result = self._moved(request) or await self._puller.pull(request)
         is_logic = not physical and self.logic.is_static(request.topic)
-        moved = None if is_logic else self._offsets.take_reset(request.group, request.topic, request.queue_id)
-        if moved is not None and moved != request.queue_offset:
-            first = self.store.min_offset(request.topic, request.queue_id)
-            last = self.store.max_offset(request.topic, request.queue_id)
-            return PullResult(PullStatus.OFFSET_ILLEGAL, moved, first, last)
-        result = await (self.logic if is_logic else self._puller).pull(request)
+        if is_logic:
+            result = await self.logic.pull(request)
+        else:
+            result = self._moved(request) or await self._puller.pull(request)
         if result.records:
             topic = self.topics.find(request.topic)
             self.statistics.pulled(request, result, holds_batches=topic is not None and topic.holds_batches)
             return result
-        return self._moved(request) or result
+        return result if is_logic else self._moved(request) or result
 
     def _moved(self, request: PullRequest) -> PullResult | None:
         """Where to go on after a reset, which may come while the request waits as well."""
