@@ -31,8 +31,8 @@ def request(**changed: Any) -> Any:
     return m.EndTransactionRequest(**(filled | changed))
 
 
-def question(topic: str = "orders") -> RecoverOrphanedTransaction:
-    return RecoverOrphanedTransaction(StoredMessage(topic, 0, 0, 0, b"x", {}, 0, HOST, 0, HOST), "ID")
+def question(topic: str = "orders", **held: str) -> RecoverOrphanedTransaction:
+    return RecoverOrphanedTransaction(StoredMessage(topic, 0, 0, 0, b"x", held, 0, HOST, 0, HOST), "ID")
 
 
 @pytest.mark.parametrize(
@@ -115,6 +115,16 @@ async def test_producers_of_the_topic_are_asked_in_turn(watched: Processor, back
     consumer, other = joined(watched, "c", "orders", kind="PUSH_CONSUMER"), joined(watched, "d", "more")
     assert [ask(question()) for _ in range(4)] == [True] * 4
     assert [len(outbox) for outbox in (first, second, consumer, other)] == [2, 2, 0, 0]
+
+
+async def test_a_message_of_a_remoting_producer_group_is_not_for_producers_of_grpc(
+    watched: Processor, backend: MemoryBackend
+) -> None:
+    (ask,) = backend.watchers
+    outbox = joined(watched, "a", "orders")
+    assert not ask(question(PGROUP="billing-producers"))
+    assert ask(question(PGROUP="orders"))
+    assert len(outbox) == 1
 
 
 async def test_a_producer_that_has_gone_or_changed_its_topics_is_not_asked(
