@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from interop.driver import JAVA_REMOTING, Driver
+from interop.driver import Driver
 from interop.orders import bodies_of, remoting_producer, remoting_push, send_all
 from interop.server import Server
 from interop.test_remoting_messages import (
@@ -53,12 +53,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         found = Server(Processes(addresses))  # type: ignore[arg-type]
         found.remoting = proxy.addresses["remoting"]
         yield found
-
-
-@pytest.fixture(params=JAVA_REMOTING)
-def remoting(request: pytest.FixtureRequest, drivers: Callable[[str], Driver]) -> Driver:
-    """Clients that say which broker a request is for; ali-ons does not, which needs topics of one broker."""
-    return drivers(request.param)
 
 
 def test_a_member_that_is_gone_without_a_word_holds_up_nobody(

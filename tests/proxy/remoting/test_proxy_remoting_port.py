@@ -48,8 +48,11 @@ class Peer:
     client_id: str
     heard: list[RemotingCommand] = field(default_factory=list)
 
+    version: int = 473
+
     async def ask(self, code: int, body: bytes = b"", **ext: object) -> RemotingCommand:
-        command = RemotingCommand(code, {name: str(value) for name, value in ext.items()}, body)
+        fields = {name: str(value) for name, value in ext.items() if value is not None}
+        command = RemotingCommand(code, fields, body, version=self.version)
         return await self.connection.request(command, 20.0)
 
     async def join(
@@ -61,7 +64,7 @@ class Peer:
         return await self.ask(RequestCode.HEART_BEAT, encode_body(data))
 
     async def pull(
-        self, offset: int, *, group: str = "g", topic: str = "orders", broker: str = "broker-a", queue: int = 0,
+        self, offset: int, *, group: str = "g", topic: str = "orders", broker: str | None = "broker-a", queue: int = 0,
         wait_ms: int = 0, flags: int = 0, commit: int = 0,
     ) -> tuple[list[StoredMessage], int]:  # fmt: skip
         """Messages, and the offset to go on at."""
@@ -458,3 +461,32 @@ async def test_a_stranger_cannot_commit_what_others_hold(front: Front, consumer:
     await stranger.commit(2)
     await stranger.pull(2, flags=5, commit=2)
     assert front.site.brokers[0].query_offset("g", "orders", 0) == 0
+
+
+async def test_a_client_that_names_no_brokers_sees_one_with_all_queues(front: Front) -> None:
+    peer = await front.connect("old")
+    peer.version = 121
+    await peer.join("g", "orders")
+    route = decode_body(TopicRouteData, (await peer.ask(RequestCode.GET_ROUTE_BY_TOPIC, topic="orders")).body)
+    assert [broker.broker_addrs for broker in route.broker_datas] == [{0: "proxy.example:8080"}]
+    assert [(queue.read_queue_nums, queue.write_queue_nums) for queue in route.queue_datas] == [(4, 4)]
+    sent = await peer.ask(
+        RequestCode.SEND_MESSAGE_V2, b"body", a="makers", b="orders", c="TBW102", d=4, e=3, f=0, g=1, h=0, i="", j=0,
+        k="false", m="false",
+    )  # fmt: skip
+    assert (sent.code, sent.ext["queueId"]) == (ResponseCode.SUCCESS, "3")
+    assert front.site.brokers[1].store.max_offset("orders", 1) == 1
+    found, next_offset = await peer.pull(0, broker=None, queue=3)
+    assert bodies(found) == [b"body"]
+    fields = {"consumerGroup": "g", "topic": "orders", "queueId": 3, "commitOffset": next_offset}
+    assert (await peer.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **fields)).code == ResponseCode.SUCCESS
+    assert front.site.brokers[1].query_offset("g", "orders", 1) == 1
+    missing = await peer.ask(RequestCode.GET_MAX_OFFSET, topic="orders", queueId=4)
+    assert missing.code == ResponseCode.INVALID_PARAMETER
+
+
+async def test_a_group_begins_its_retry_topic_at_the_beginning(front: Front, consumer: Peer) -> None:
+    answer = await consumer.ask(
+        RequestCode.QUERY_CONSUMER_OFFSET, consumerGroup="g", topic="%RETRY%g", queueId=0, bname="broker-a"
+    )
+    assert (answer.code, answer.ext["offset"]) == (ResponseCode.SUCCESS, "0")

@@ -292,6 +292,10 @@ class RemoteBackend:
         """The topic's route with the places of its brokers; TOPIC_NOT_FOUND."""
         return await self._routes.get(topic)
 
+    def cached_route(self, topic: str) -> KnownRoute | None:
+        """The same, if it is known already."""
+        return self._routes.cached(topic)
+
     async def broker_names(self) -> list[str]:
         """The names of all masters, sorted."""
         return sorted({name for name, _ in await self._routes.masters()})

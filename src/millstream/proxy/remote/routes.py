@@ -75,6 +75,11 @@ class Routes:
             return kept.known
         return await self.refresh(topic)
 
+    def cached(self, topic: str) -> KnownRoute | None:
+        """The topic's route, if it is known."""
+        kept = self._kept.get(topic)
+        return None if kept is None else kept.known
+
     async def refresh(self, topic: str) -> KnownRoute:
         """The topic's route as a nameserver tells it now; who comes meanwhile shares the answer.
 

@@ -9,6 +9,7 @@ from typing import Final
 from millstream.broker.remoting.sending import REGION
 from millstream.model.clock import Clock
 from millstream.model.message import Address
+from millstream.model.topic import RETRY_PREFIX, Permission
 from millstream.protocol.remoting.bodies import decode_body
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
@@ -18,6 +19,7 @@ from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.remoting.clients import ClientHandlers
 from millstream.proxy.remoting.consumption import ConsumptionHandlers
 from millstream.proxy.remoting.forwarding import Forwarding
+from millstream.proxy.remoting.numbered import FIRST_NAMING_VERSION, QUEUE_FIELDS, NumberedQueues, QueueFields
 from millstream.proxy.remoting.routes import RouteHandlers
 from millstream.proxy.throttle import Caller
 from millstream.security.signature import ACCESS_KEY
@@ -65,7 +67,7 @@ class RemotingFront:
             RequestCode.SEND_BATCH_MESSAGE: forwarding.send,
             RequestCode.RECALL_MESSAGE: forwarding.recall,
             RequestCode.END_TRANSACTION: forwarding.of_topic,
-            RequestCode.QUERY_CONSUMER_OFFSET: forwarding.of_topic,
+            RequestCode.QUERY_CONSUMER_OFFSET: consumption.offset,
             RequestCode.GET_MAX_OFFSET: forwarding.of_topic,
             RequestCode.GET_MIN_OFFSET: forwarding.of_topic,
             RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: forwarding.of_topic,
@@ -90,6 +92,9 @@ class RemotingFront:
         self, handler: Handler, command: RemotingCommand, connection: Connection
     ) -> Awaitable[RemotingCommand | None] | RemotingCommand | None:
         """The handler's answer with the two fields that proxies add to all of theirs."""
+        fields = QUEUE_FIELDS.get(command.code) if command.version < FIRST_NAMING_VERSION else None
+        if fields is not None and fields.broker not in command.ext:
+            return self._located(handler, command, connection, fields)
         self._consumption.seen(connection)
         caller = None
         if command.code in _THROTTLED and self._processor.throttle.has_rules:
@@ -98,6 +103,31 @@ class RemotingFront:
         if answer is None or isinstance(answer, RemotingCommand):
             return _mark(answer)
         return self._marked_later(answer, caller)
+
+    def _located(
+        self, handler: Handler, command: RemotingCommand, connection: Connection, fields: QueueFields
+    ) -> Awaitable[RemotingCommand | None] | RemotingCommand | None:
+        """The same for a client that does not know of brokers."""
+        topic = command.ext.get(fields.topic, "")
+        if topic.startswith(RETRY_PREFIX):
+            command.ext[fields.broker] = ""
+            return self._answer(handler, command, connection)
+        known = self._backend.cached_route(topic)
+        if known is None:
+            return self._located_later(handler, command, connection, topic)
+        numbered = NumberedQueues(known)
+        numbered.locate(command.ext, fields)
+        answer = self._answer(handler, command, connection)
+        if fields.permission is not Permission.WRITE or answer is None or isinstance(answer, RemotingCommand):
+            return answer
+        return _numbered_later(answer, numbered, command.ext[fields.broker])
+
+    async def _located_later(
+        self, handler: Handler, command: RemotingCommand, connection: Connection, topic: str
+    ) -> RemotingCommand | None:
+        await self._backend.known_route(topic)
+        answer = self._answer(handler, command, connection)
+        return answer if answer is None or isinstance(answer, RemotingCommand) else await answer
 
     async def _marked_later(
         self, answering: Awaitable[RemotingCommand | None], caller: Caller | None
@@ -118,6 +148,15 @@ class RemotingFront:
     async def _lock(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         self.clients.keeps_order(decode_body(LockBody, command.body).consumer_group)
         return await self._forwarding.lock(command, connection)
+
+
+async def _numbered_later(
+    answering: Awaitable[RemotingCommand | None], numbered: NumberedQueues, broker_name: str
+) -> RemotingCommand | None:
+    answer = await answering
+    if answer is not None and "queueId" in answer.ext:
+        answer.ext["queueId"] = str(numbered.number(broker_name, int(answer.ext["queueId"])))
+    return answer
 
 
 def _mark(answer: RemotingCommand | None) -> RemotingCommand | None:

@@ -150,6 +150,13 @@ class ConsumptionHandlers:
         # A commit at the broker consumes what others hold as well: only who reads by offset there may do that.
         return self._forwarding.of_topic(command, connection) if reads_itself else command.response()
 
+    async def offset(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """Where the group is in a queue; in its retry topic, which need not be there, at the beginning."""
+        group, topic = text(command.ext, "consumerGroup"), text(command.ext, "topic")
+        if topic.startswith(RETRY_PREFIX) and self._clients.is_served_by_pops(group, connection):
+            return command.response(ext={"offset": "0"})
+        return await self._forwarding.of_topic(command, connection)
+
     async def send_back(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Let a message that could not be consumed be delivered again later, or (a negative level) be a dead letter."""
         ext = command.ext

@@ -12,6 +12,7 @@ from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import text
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.remote.known_route import MASTER_ID
+from millstream.proxy.remoting.numbered import FIRST_NAMING_VERSION, NumberedQueues
 from millstream.transport.remoting_server import Connection
 
 __all__ = ["RouteHandlers"]
@@ -29,7 +30,10 @@ class RouteHandlers:
     async def route(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         topic = text(command.ext, "topic")
         try:
-            data = (await self._backend.known_route(topic)).data
+            known = await self._backend.known_route(topic)
+            if command.version < FIRST_NAMING_VERSION:
+                return command.response(body=encode_body(NumberedQueues(known).route(self._address)))
+            data = known.data
         except NameRefused:
             if not topic.startswith(RETRY_PREFIX):
                 raise
