@@ -127,6 +127,8 @@ MEANT: Final[tuple[Meant, ...]] = (
     Meant("searching/in an unknown topic/code", _UNKNOWN),
     Meant("searching/without a*/code", _REFUSED),
     Meant("consumers/connections/body/connectionSet/*/protocol", _MORE),
+    Meant("consumers/producers/body/connectionSet/*/protocol", _MORE),
+    Meant("topics/unknown attribute/code", "Attributes that are not known are kept for those who know them."),
     Meant("consumers/connections/body/subscriptionTable/*", "What a client derives from the expression is not kept."),
     Meant("consumers/check nothing/code", _REFUSED),
     Meant("consumers/groups of the topic/body/*", "The groups; the reference names the topic itself."),

@@ -365,6 +365,25 @@ async def test_a_producer_at_the_proxy_is_asked_about_its_transaction_and_ends_i
     assert len(await front.backend.pop("broker-a", PopRequest("g", "ledger", 30_000))) == 1
 
 
+async def test_a_transaction_is_ended_without_its_topic_which_older_clients_leave_out(front: Front) -> None:
+    front.site.create(TopicConfig("ledger", MessageType.TRANSACTION, read_queues=1, write_queues=1))
+    peer = await front.connect("p")
+    held = {"UNIQ_KEY": "tx", "TRAN_MSG": "true", "PGROUP": "makers"}
+    sent = await peer.ask(
+        RequestCode.SEND_MESSAGE_V2, b"body", a="makers", b="ledger", c="TBW102", d=4, e=0, f=4, g=1, h=0,
+        i=encode_properties(held).decode(), j=0, k="false", m="false", n="broker-a",
+    )  # fmt: skip
+    assert sent.code == ResponseCode.SUCCESS, sent.remark
+    ending = {
+        "producerGroup": "makers", "commitOrRollback": 8, "tranStateTableOffset": sent.ext["queueOffset"],
+        "commitLogOffset": int(sent.ext["msgId"][16:], 16), "fromTransactionCheck": "false", "msgId": "tx",
+    }  # fmt: skip
+    strange = await peer.ask(RequestCode.END_TRANSACTION, **{**ending, "msgId": "other"}, transactionId="other")
+    assert "MS-" in (strange.remark or "")
+    assert (await peer.ask(RequestCode.END_TRANSACTION, **ending, transactionId="tx")).code == ResponseCode.SUCCESS
+    assert len(await front.backend.pop("broker-a", PopRequest("g", "ledger", 30_000))) == 1
+
+
 async def test_a_delayed_message_is_recalled_at_the_broker_of_its_handle(front: Front) -> None:
     front.site.create(TopicConfig("later", MessageType.DELAY))
     due_ms = front.clock.now_ms() + 60_000

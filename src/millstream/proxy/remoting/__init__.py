@@ -8,6 +8,7 @@ from typing import Final
 
 from millstream.broker.remoting.sending import REGION
 from millstream.model.clock import Clock
+from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.message import Address
 from millstream.model.topic import RETRY_PREFIX, Permission
 from millstream.protocol.remoting.bodies import decode_body
@@ -19,6 +20,7 @@ from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.remoting.clients import ClientHandlers
 from millstream.proxy.remoting.consumption import ConsumptionHandlers
 from millstream.proxy.remoting.forwarding import Forwarding
+from millstream.proxy.remoting.half_places import HalfPlace
 from millstream.proxy.remoting.numbered import FIRST_NAMING_VERSION, QUEUE_FIELDS, NumberedQueues, QueueFields
 from millstream.proxy.remoting.routes import RouteHandlers
 from millstream.proxy.throttle import Caller
@@ -49,7 +51,7 @@ class RemotingFront:
         self.clients = ClientHandlers(processor, clock)
         self._forwarding = Forwarding(backend)
         self._consumption = ConsumptionHandlers(processor, backend, self.clients, self._forwarding)
-        self._unwatch = backend.watch_transactions(self.clients.ask)
+        self._unwatch = backend.watch_transactions(self._ask)
         backend.announce(processor.clients.published_topics, self.clients.producer_groups)
 
     async def close(self) -> None:
@@ -68,6 +70,8 @@ class RemotingFront:
             RequestCode.RECALL_MESSAGE: forwarding.recall,
             RequestCode.END_TRANSACTION: forwarding.of_topic,
             RequestCode.QUERY_CONSUMER_OFFSET: consumption.offset,
+            RequestCode.END_TRANSACTION: forwarding.end,
+            RequestCode.QUERY_CONSUMER_OFFSET: forwarding.of_topic,
             RequestCode.GET_MAX_OFFSET: forwarding.of_topic,
             RequestCode.GET_MIN_OFFSET: forwarding.of_topic,
             RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: forwarding.of_topic,
@@ -87,6 +91,11 @@ class RemotingFront:
             RequestCode.GET_CONSUMER_CONNECTION_LIST: clients.members,
         }
         return {code: partial(self._answer, handler) for code, handler in plain.items()}
+
+    def _ask(self, question: RecoverOrphanedTransaction) -> bool:
+        half = question.message
+        self._forwarding.halves.note(half.message_id, HalfPlace(half.topic))
+        return self.clients.ask(question)
 
     def _answer(
         self, handler: Handler, command: RemotingCommand, connection: Connection

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
-from millstream.model.errors import NameRefused
+from millstream.model.errors import MessageRefused, NameRefused
+from millstream.model.properties import TRANSACTION
 from millstream.model.recall import RecallHandle
 from millstream.model.receipt import ReceiptHandle
 from millstream.protocol.remoting.bodies import decode_body, encode_body
@@ -14,11 +16,13 @@ from millstream.protocol.remoting.fields import optional_integer, text
 from millstream.protocol.remoting.popping import asked_topic
 from millstream.protocol.remoting.queue_set import LockBody, LockedBody
 from millstream.proxy.remote.backend import RemoteBackend
+from millstream.proxy.remoting.half_places import HalfPlace, HalfPlaces
 from millstream.transport.remoting_server import Connection
 
 __all__ = ["Forwarding"]
 
 _BROKER_FIELDS: Final = ("bname", "n", "brokerName")
+_HALF: Final = f"{TRANSACTION}\x01true"
 
 
 class Forwarding:
@@ -26,14 +30,31 @@ class Forwarding:
 
     def __init__(self, backend: RemoteBackend) -> None:
         self._backend = backend
+        self.halves = HalfPlaces()
 
     async def send(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Codes 10, 310 and 320."""
-        field = "topic" if command.code == RequestCode.SEND_MESSAGE else "b"
-        return await self.to_broker(command, text(command.ext, field))
+        is_long = command.code == RequestCode.SEND_MESSAGE
+        topic = text(command.ext, "topic" if is_long else "b")
+        answer = await self.to_broker(command, topic)
+        if answer.code == ResponseCode.SUCCESS and _HALF in command.ext.get("properties" if is_long else "i", ""):
+            self.halves.note(answer.ext.get("transactionId", ""), HalfPlace(topic, _broker_named(command.ext)))
+        return answer
+
+    async def end(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """Code 37. Older clients leave the topic out, which is known from the send or from a question."""
+        ext = command.ext
+        place = HalfPlace(ext.get("topic", ""))
+        if not place.topic:
+            found = self.halves.find(ext.get("transactionId", ""), ext.get("msgId", ""))
+            if found is None:
+                words = "The request names no topic, and the transaction was not begun at this proxy."
+                raise MessageRefused("TRANSACTION_NOT_FOUND", words)
+            place = found
+        return await self.to_broker(command, place.topic, _broker_named(ext) or place.broker_name)
 
     async def of_topic(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """Codes 14, 29, 30, 31 and 37."""
+        """Codes 14, 29, 30 and 31."""
         return await self.to_broker(command, text(command.ext, "topic"))
 
     async def pop(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
@@ -75,7 +96,7 @@ class Forwarding:
     ) -> RemotingCommand:
         """The broker's answer as the answer to `command`."""
         ext = command.ext
-        name = broker_name or next((ext[field] for field in _BROKER_FIELDS if ext.get(field)), "")
+        name = broker_name or _broker_named(ext)
         request = RemotingCommand(
             command.code, dict(ext), command.body, 0, command.flag & 0, None, command.language, command.version
         )
@@ -87,3 +108,7 @@ class Forwarding:
             remark = f"Several brokers hold the topic {topic[:200]!r}, and the request names none of them."
             return command.response(ResponseCode.VERSION_NOT_SUPPORTED, remark=remark)
         return command.response(answer.code, ext=answer.ext, remark=answer.remark, body=answer.body)
+
+
+def _broker_named(ext: Mapping[str, str]) -> str:
+    return next((ext[field] for field in _BROKER_FIELDS if ext.get(field)), "")
