@@ -132,6 +132,10 @@ MEANT: Final[tuple[Meant, ...]] = (
     Meant("consumers/connections/body/subscriptionTable/*", "What a client derives from the expression is not kept."),
     Meant("consumers/check nothing/code", _REFUSED),
     Meant("consumers/groups of the topic/body/*", "The groups; the reference names the topic itself."),
+    *(
+        Meant(f"transactions/{place}", "The reference writes a half message anew for each question; ours stays.")
+        for place in ("asked/*/queueOffset", "asked/ext/*Offset", "fourth half/ext/queueOffset")
+    ),
     Meant("transactions/asked/ext/topic", "The topic that the message is for; clients take it from the message."),
     Meant("transactions/asked/ext/bname", _LEFT_OUT),
     Meant("consumers/leave without a name/code", _REFUSED),

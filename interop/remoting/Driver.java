@@ -120,6 +120,7 @@ public final class Driver {
             producer = new DefaultMQProducer(group, hook(order), traced, null);
         }
         configure(producer, order);
+        producer.setSendMsgTimeout(20_000);
         producer.start();
         PRODUCERS.put(name, producer);
         return opened(name, producer::shutdown);
