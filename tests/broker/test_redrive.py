@@ -226,18 +226,18 @@ async def test_a_failed_store_leaves_the_letters_and_doubles_nothing_later(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await bury(bench, "a", "b")
-    append = Appender.append_many
+    stored = Appender.stored
     calls = 0
 
-    def stored_but_not_confirmed(self: Appender, records: Any) -> Any:
+    async def stored_but_not_confirmed(self: Appender, records: Any) -> Any:
         nonlocal calls
         calls += 1
-        done = append(self, records)
+        done = await stored(self, records)
         if calls == 2:
             raise StoreError("FLUSH_TIMEOUT", "The disk did not answer.")
         return done
 
-    monkeypatch.setattr(Appender, "append_many", stored_but_not_confirmed)
+    monkeypatch.setattr(Appender, "stored", stored_but_not_confirmed)
     with pytest.raises(StoreError):
         await redrive(bench)
     await settle()
