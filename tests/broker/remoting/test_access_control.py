@@ -45,8 +45,6 @@ SUPER_CODES_OF_BROKERS = {25, 26, 306, 314, 316, 329, 9141, 9142, 9143, 9144}
 SUPER_CODES_OF_NAMESERVERS = {100, 102, 205, 318, 319, 327}
 """Those that show or change settings, keys and permissions of brokers, move offsets or remove messages, or that proxies
 ask in the name of their clients."""
-"""Those that show or change settings, keys and permissions of brokers, move offsets or remove messages, and what
-proxies ask in the name of their clients."""
 
 
 @pytest.fixture
