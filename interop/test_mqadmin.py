@@ -185,6 +185,15 @@ def test_a_group_is_shown_with_its_members_and_how_far_it_is(
     assert "Consume Diff Total: 0" in tool.done("consumerProgress", g=f"{group}twin")
 
 
+def test_a_static_topic_is_made_and_written(tool: AdminTool) -> None:
+    tool.done("updateStaticTopic", t="mqstatic", qn=4, c=CLUSTER)
+    tool.produce("mqp", "mqstatic", "a")
+    queues = rows(tool.done("topicStatus", t="mqstatic").split("Topic Put")[0])
+    # The tool shows each queue twice: as a logic one, and as the broker's own that holds its messages.
+    logic = [queue for queue in queues if queue[0] == "__syslo__global__"]
+    assert (len(logic), sum(int(queue[3]) for queue in logic)) == (4, 1)
+
+
 def test_producers_are_shown(tool: AdminTool, broker: str, topic: str) -> None:
     tool.produce("mqshown", topic, "a")
     assert "V5_3_3" in until(lambda: tool("producerConnection", g="mqshown", t=topic), "JAVA")
