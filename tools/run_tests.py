@@ -15,7 +15,7 @@ from pathlib import Path
 LANES = 2
 """As many as the machines have cores that the suite is made for."""
 
-LONGEST_FIRST = ("streams", "crash", "interop", "broker", "store", "proxy")
+LONGEST_FIRST = ("streams", "crash", "cli", "server", "examples", "interop", "broker", "store", "proxy")
 """Folders that none is waited for alone at the end; the others follow together."""
 
 NO_TESTS = 5

@@ -21,7 +21,7 @@ from millstream.protocol.remoting.refusals import error_of, response_code_of
         ("TOPIC_NOT_FOUND", 17),
         ("GROUP_NOT_FOUND", 26),
         ("BODY_TOO_LARGE", 13),
-        ("ILLEGAL_TOPIC", 13),
+        ("ILLEGAL_TOPIC", 29),
         ("FORBIDDEN", 16),
         ("TOO_MANY_REQUESTS", 2),
         ("STORE_FAILED", 14),

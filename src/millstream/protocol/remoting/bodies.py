@@ -259,7 +259,7 @@ def encode_topic_statistics(
         )
         for item in ranges
     )
-    return b'{"offsetTable":' + table + b',"topicPutTps":%.3f}' % per_second
+    return b'{"offsetTable":' + table + b',"topicPutTps":%a}' % round(per_second, 3)
 
 
 def decode_topic_statistics(body: bytes) -> list[QueueStatistics]:

@@ -95,7 +95,7 @@ class BrokerProgress:
 def encode_consume_statistics(broker_name: str, queues: Iterable[QueueProgress], *, per_second: float = 0.0) -> bytes:
     """The body that answers code 208; `per_second` are the messages that the group got lately."""
     table = write_object_keys((queue_key(broker_name, item.topic, item.queue_id), _statistics(item)) for item in queues)
-    return b'{"consumeTps":%.3f,"offsetTable":' % per_second + table + b"}"
+    return b'{"consumeTps":%a,"offsetTable":' % round(per_second, 3) + table + b"}"
 
 
 def decode_consume_statistics(body: bytes) -> list[BrokerProgress]:
