@@ -49,7 +49,7 @@ PROGRAMMES = {
     "N2": Programme("changing-brokers", change_brokers_under_load),
     "X1": Programme("malformed-input", send_malformed_input),
     "X2": Programme("slow-and-many", be_slow_and_many),
-    "X3": Programme("malformed-frames", send_malformed_frames),
+    "X4": Programme("malformed-frames", send_malformed_frames),
 }
 
 

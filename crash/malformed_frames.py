@@ -1,4 +1,4 @@
-"""X3, malformed frames: random and mutated remoting requests to the broker's and the nameserver's port."""
+"""X4, malformed frames: random and mutated remoting requests to the broker's and the nameserver's port."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import json
 import random
 import socket
 import struct
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
+from crash.attack import InputKind, watch_growth
 from crash.attacked_server import AttackedServer
 from crash.malformed_input import mutated
 from crash.programme import ProgrammeRun
@@ -22,12 +22,8 @@ from millstream.protocol.remoting.frame import FrameDecoder, encode_frame
 
 __all__ = ["send_malformed_frames"]
 
-MAX_GROWTH_BYTES = 16 * 1024 * 1024
-"""How much the server's memory may have grown at the end."""
-
 ANSWER_TIMEOUT_S = 30.0
 REQUESTS_PER_CONNECTION = 50
-CONNECTIONS_AT_ONCE = 8
 
 _SENTINEL: Final = 0x5E17
 """The opaque of the request after all others: an ordinary one, which must be answered."""
@@ -94,60 +90,27 @@ _CODES: Final = tuple(int(code) for code in RequestCode if code not in _DELETION
 
 
 def send_malformed_frames(run: ProgrammeRun) -> None:
-    """X3. 8,000 inputs (CI), 200,000 (full), 5 million (soak)."""
+    """X4. 8,000 inputs (CI), 200,000 (full), 5 million (soak)."""
     asyncio.run(_run(run))
 
 
 async def _run(run: ProgrammeRun) -> None:
     inputs = run.by_size(8_000, 200_000, 5_000_000)
     with AttackedServer(run) as server:
-        attack = _Attack(run, (server.broker, server.nameserver))
-        # First, so that what is made once, such as topics of these names, is made.
-        await attack.send(inputs // 4)
-        await server.settle()
-        before = server.measure()
-        await attack.send(inputs)
-        await server.settle()
-        after = server.measure()
-        grown_bytes = after.memory_bytes - before.memory_bytes
-        run.counts |= {"grown_kib": grown_bytes // 1024, "descriptors": after.descriptors - before.descriptors}
-        if grown_bytes > MAX_GROWTH_BYTES:
-            run.fail(f"the server's memory grew by {grown_bytes:,} bytes")
-        if after.descriptors > before.descriptors + CONNECTIONS_AT_ONCE:
-            run.fail(f"the server held {before.descriptors} descriptors, in the end {after.descriptors}")
+        await watch_growth(
+            run, server, _Attack(run, (server.broker, server.nameserver)).kinds, inputs, first_inputs=inputs // 4
+        )
 
 
 class _Attack:
-    """Sends inputs until there were enough; what it sends depends on the run's seed alone."""
+    """The kinds of inputs, each as often as it is to be sent."""
 
     def __init__(self, run: ProgrammeRun, addresses: tuple[str, str]) -> None:
         self._run = run
         self._addresses = addresses
-        self._kinds: list[Callable[[random.Random], Any]] = [
+        self.kinds: list[InputKind] = [
             self._requests, self._requests, self._mutated_frames, self._lying_lengths, self._garbage
         ]  # fmt: skip
-
-    async def send(self, inputs: int) -> None:
-        wanted = self._run.counts.get("inputs", 0) + inputs
-        running: set[asyncio.Task[None]] = set()
-        while self._run.counts.get("inputs", 0) < wanted or running:
-            while self._run.counts.get("inputs", 0) < wanted and len(running) < CONNECTIONS_AT_ONCE:
-                seed = self._run.random.getrandbits(64)
-                running.add(asyncio.create_task(self._one(random.Random(seed), seed)))
-                await asyncio.sleep(0)
-            done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-
-    async def _one(self, rng: random.Random, seed: int) -> None:
-        kind = rng.choice(self._kinds)
-        try:
-            await kind(rng)
-        except ConnectionRefusedError as error:
-            self._run.fail(f"the server is gone after {kind.__name__} of seed {seed}: {error}")
-            raise
-        except OSError:
-            self._run.count("cut_off")
 
     async def _requests(self, rng: random.Random) -> None:
         """Whole frames of senseless requests: the connection serves an ordinary one behind them."""

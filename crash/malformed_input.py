@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 import struct
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
 
+from crash.attack import InputKind, watch_growth
 from crash.attacked_server import AttackedServer
 from crash.http2 import PREFACE, Http2Connection, frame, grpc_message, headers_block, request_headers
 from crash.programme import ProgrammeRun
@@ -18,12 +18,8 @@ from millstream.protocol.grpc.service import METHODS, Method
 
 __all__ = ["mutated", "send_malformed_input"]
 
-MAX_GROWTH_BYTES = 16 * 1024 * 1024
-"""How much the server's memory may have grown at the end."""
-
 ANSWER_TIMEOUT_S = 30.0
 CALLS_PER_CONNECTION = 50
-CONNECTIONS_AT_ONCE = 8
 
 _CLIENT = (b"x-mq-client-id", b"x1@1@0@a")
 _WORDS = [
@@ -41,52 +37,18 @@ def send_malformed_input(run: ProgrammeRun) -> None:
 async def _run(run: ProgrammeRun) -> None:
     inputs = run.by_size(12_000, 200_000, 5_000_000)
     with AttackedServer(run) as server:
-        attack = _Attack(run, server.grpc)
-        await attack.send(inputs // 10)
-        await server.settle()
-        before = server.measure()
-        await attack.send(inputs)
-        await server.settle()
-        after = server.measure()
-        grown_bytes = after.memory_bytes - before.memory_bytes
-        run.counts |= {"grown_kib": grown_bytes // 1024, "descriptors": after.descriptors - before.descriptors}
-        if grown_bytes > MAX_GROWTH_BYTES:
-            run.fail(f"the server's memory grew by {grown_bytes:,} bytes")
-        if after.descriptors > before.descriptors + CONNECTIONS_AT_ONCE:
-            run.fail(f"the server held {before.descriptors} descriptors, in the end {after.descriptors}")
+        await watch_growth(run, server, _Attack(run, server.grpc).kinds, inputs, first_inputs=inputs // 10)
 
 
 class _Attack:
-    """Sends inputs until there were enough; what it sends depends on the run's seed alone."""
+    """The kinds of inputs, each as often as it is to be sent."""
 
     def __init__(self, run: ProgrammeRun, address: str) -> None:
         self._run = run
         self._address = address
-        self._kinds: list[Callable[[random.Random], Any]] = [
+        self.kinds: list[InputKind] = [
             self._calls, self._calls, self._calls, self._frames, self._garbage, self._half_a_call
         ]  # fmt: skip
-
-    async def send(self, inputs: int) -> None:
-        wanted = self._run.counts.get("inputs", 0) + inputs
-        running: set[asyncio.Task[None]] = set()
-        while self._run.counts.get("inputs", 0) < wanted or running:
-            while self._run.counts.get("inputs", 0) < wanted and len(running) < CONNECTIONS_AT_ONCE:
-                seed = self._run.random.getrandbits(64)
-                running.add(asyncio.create_task(self._one(random.Random(seed), seed)))
-                await asyncio.sleep(0)
-            done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-
-    async def _one(self, rng: random.Random, seed: int) -> None:
-        kind = rng.choice(self._kinds)
-        try:
-            await kind(rng)
-        except ConnectionRefusedError as error:
-            self._run.fail(f"the server is gone after {kind.__name__} of seed {seed}: {error}")
-            raise
-        except OSError:
-            self._run.count("cut_off")
 
     async def _calls(self, rng: random.Random) -> None:
         """Whole calls with mutated requests: each is answered, or the connection is closed."""

@@ -15,7 +15,7 @@ from millstream.model.errors import MessageRefused
 from millstream.model.logic_queue import GLOBAL_SCOPE, LogicQueue, MappingItem, TopicMapping
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.remoting.bodies import CamelBody, TopicConfigData, TopicMappingInfo, decode_body, encode_body
-from millstream.protocol.remoting.settings import topic_data, topic_of
+from millstream.protocol.remoting.settings import topic_data, topic_fields, topic_of
 
 __all__ = [
     "LOGIC_BROKER_NAME",
@@ -98,19 +98,10 @@ def decode_topic_state(body: bytes) -> StaticTopicState:
 
 def static_topic_fields(config: TopicConfig, *, force: bool = False) -> dict[str, str]:
     """The ext fields of code 513; the numbers of queues are the broker's own ones, and may be 0."""
-    attributes = {"message.type": config.message_type.value, **config.attributes}
-    return {
-        "topic": config.name,
-        "defaultTopic": "TBW102",
-        "readQueueNums": str(config.read_queues),
-        "writeQueueNums": str(config.write_queues),
-        "perm": str(int(config.permission)),
-        "topicFilterType": "SINGLE_TAG",
-        "topicSysFlag": "0",
-        "order": "false",
-        "attributes": ",".join(f"+{name}={value}" for name, value in attributes.items()),
-        "force": "true" if force else "false",
-    }
+    fields = topic_fields(config)
+    # It is put beside the mapping at every step of a move, so it changes what is there.
+    del fields["createOnly"]
+    return {**fields, "force": "true" if force else "false"}
 
 
 def parse_static_topic(ext: Mapping[str, str]) -> TopicConfig:
