@@ -181,7 +181,6 @@ MEANT: Final[tuple[Meant, ...]] = (
     Meant("ordered_pop/second again/body/0/reconsumeTimes", "The record says it too; clients take it from the count."),
     Meant("consumers/heartbeat of */code", _REFUSED),
     Meant("tools/spans*/body/consumeTimeSpanSet/*Str", _LEFT_OUT),
-    Meant("tools/spans*/body/consumeTimeSpanSet/*/delayTime", "How long the next message waits; where none does, 0."),
     Meant("tools/* without a group/code", _REFUSED),
     Meant("tools/index*/body/filterData", _LEFT_OUT),
     Meant("tools/index*/body/queueData/*/physic*", "Records are shorter without the broker's stamps."),

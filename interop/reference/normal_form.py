@@ -104,7 +104,8 @@ def _value(key: str, value: Json, ports: Mapping[int, str]) -> Json:
     if key.endswith("Tps"):
         return "<rate>"
     if key in _WAITS:
-        return "<some>" if value else 0
+        # How long depends on the machine, down to no millisecond at all.
+        return "<a wait>" if isinstance(value, int) and 0 <= value < _DAY_MS else value
     if isinstance(value, int) and not isinstance(value, bool):
         return _number(value)
     return value
