@@ -1,30 +1,41 @@
 """Relational nodes of the plan. Each knows its output schema; names in a schema are unique.
 
-Every node of this first set emits appended rows only (insert-only changelog).
+What changes a node emits is told by `millstream.streams.plan.changelog`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from millstream.streams.plan.aggregates import Aggregate, AggregateCall, Expand, WindowAggregate
 from millstream.streams.plan.expressions import Expression
+from millstream.streams.plan.joins import Correlate, Join, LookupJoin, SetOperation, TemporalJoin
+from millstream.streams.plan.ordering import Over, Rank, Sort
+from millstream.streams.plan.patterns import Match
 from millstream.streams.plan.tables import Table
-from millstream.streams.plan.types import DataType, Field, Schema
+from millstream.streams.plan.types import Field, Schema
+from millstream.streams.plan.windows import Tumble, Window, window_fields
 
 __all__ = [
+    "Aggregate",
     "AggregateCall",
     "Filter",
     "JobPlan",
     "Node",
+    "Normalize",
     "Project",
     "QueryPlan",
     "Scan",
     "Sink",
     "Tumble",
+    "Union",
+    "Values",
     "WindowAggregate",
     "WindowRows",
+    "inputs_of",
     "scans_of",
+    "with_inputs",
 ]
 
 
@@ -47,15 +58,18 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """Named expressions over the input. `rowtime` lists the outputs that stay event-time attributes."""
+    """Named expressions over the input. `rowtime` and `proctime` list the outputs that stay time attributes."""
 
     input: Node
     columns: tuple[tuple[str, Expression], ...]
     rowtime: frozenset[str] = frozenset()
+    proctime: frozenset[str] = frozenset()
 
     @property
     def schema(self) -> Schema:
-        return Schema(tuple(Field(name, value.type, name in self.rowtime) for name, value in self.columns))
+        return Schema(
+            tuple(Field(name, value.type, name in self.rowtime, name in self.proctime) for name, value in self.columns)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,23 +85,14 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Tumble:
-    """Windows of `size_ms`, one after another, aligned to 1970 plus `offset_ms`, over an event-time column."""
-
-    time_column: str
-    size_ms: int
-    offset_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class WindowRows:
-    """A window TVF without aggregation: each row with the bounds of its window.
+    """A window TVF without aggregation: each row once for every window that it is in.
 
     Adds `window_start`, `window_end` (TIMESTAMP(3)) and `window_time` (event time, `window_end` less 1 ms).
     """
 
     input: Node
-    window: Tumble
+    window: Window
 
     @property
     def schema(self) -> Schema:
@@ -95,46 +100,64 @@ class WindowRows:
 
 
 @dataclass(frozen=True, slots=True)
-class AggregateCall:
-    """One aggregate: COUNT (`argument` None counts rows), SUM, AVG, MIN, MAX; `filter` is FILTER (WHERE ...)."""
+class Union:
+    """The rows of all inputs, which have the same columns."""
 
-    function: str
-    argument: Expression | None
-    type: DataType
-    distinct: bool = False
-    filter: Expression | None = None
-
-    def __str__(self) -> str:
-        inside = "*" if self.argument is None else str(self.argument)
-        text = f"{self.function}({'DISTINCT ' if self.distinct else ''}{inside})"
-        return f"{text} FILTER (WHERE {self.filter})" if self.filter is not None else text
-
-
-@dataclass(frozen=True, slots=True)
-class WindowAggregate:
-    """One row per key and window, emitted when the watermark passes the window's end.
-
-    Output: the keys, the aggregates, then `window_start`, `window_end`, `window_time`. TVF and group-window
-    spellings are bound to this one node.
-    """
-
-    input: Node
-    window: Tumble
-    keys: tuple[tuple[str, Expression], ...]
-    aggregates: tuple[tuple[str, AggregateCall], ...]
+    inputs: tuple[Node, ...]
 
     @property
     def schema(self) -> Schema:
+        """The first input's; a column is a time attribute if it is one of every input."""
+        columns = zip(*(node.schema.fields for node in self.inputs), strict=True)
         return Schema(
-            (
-                *(Field(name, key.type) for name, key in self.keys),
-                *(Field(name, call.type) for name, call in self.aggregates),
-                *window_fields(self.input.schema, self.window),
+            tuple(
+                Field(same[0].name, same[0].type, all(of.rowtime for of in same), all(of.proctime for of in same))
+                for same in columns
             )
         )
 
 
-Node = Scan | Project | Filter | WindowRows | WindowAggregate
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Rows that stand in the script."""
+
+    schema: Schema
+    rows: tuple[tuple[Expression, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Normalize:
+    """The last row of each key of an input of upserts: an insert, an update with the row before, or a deletion."""
+
+    input: Node
+    keys: tuple[str, ...]
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+Node = (
+    Scan
+    | Values
+    | Project
+    | Filter
+    | Expand
+    | Union
+    | Correlate
+    | LookupJoin
+    | WindowRows
+    | WindowAggregate
+    | Aggregate
+    | Normalize
+    | Rank
+    | Over
+    | Sort
+    | Match
+    | Join
+    | TemporalJoin
+    | SetOperation
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,22 +184,35 @@ class QueryPlan:
     settings: dict[str, str]
 
 
-def window_fields(schema: Schema, window: Tumble) -> tuple[Field, Field, Field]:
-    """The three columns that a window adds; their type follows the time column's (without or with local zone)."""
-    time = schema.find(window.time_column)
-    if time is None:
-        raise ValueError(f"no column {window.time_column!r} under the window")
-    bound = DataType(time.type.kind, nullable=False, precision=3)
-    return (
-        Field("window_start", bound),
-        Field("window_end", bound),
-        Field("window_time", bound, rowtime=True),
-    )
+def inputs_of(node: Node) -> tuple[Node, ...]:
+    """The nodes right below, from left to right."""
+    match node:
+        case Scan() | Values():
+            return ()
+        case Union(inputs=inputs):
+            return inputs
+        case Join(left=left, right=right) | TemporalJoin(left=left, right=right) | SetOperation(left=left, right=right):
+            return left, right
+        case _:
+            return (node.input,)
+
+
+def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
+    """The same node over other inputs, as many as `inputs_of` gives."""
+    match node:
+        case Scan() | Values():
+            return node
+        case Union():
+            return Union(inputs)
+        case Join() | TemporalJoin() | SetOperation():
+            return replace(node, left=inputs[0], right=inputs[1])
+        case _:
+            return replace(node, input=inputs[0])
 
 
 def scans_of(node: Node) -> Iterator[Scan]:
     """All table reads below (and including) `node`."""
     if isinstance(node, Scan):
         yield node
-    else:
-        yield from scans_of(node.input)
+    for below in inputs_of(node):
+        yield from scans_of(below)

@@ -85,11 +85,20 @@ class DataType:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One column. `rowtime` marks an event-time attribute: a timestamp that has a watermark."""
+    """One column. `rowtime` marks an event-time attribute: a timestamp that has a watermark.
+
+    `proctime` marks a processing-time attribute: the clock of the micro-batch in which a row is looked at.
+    """
 
     name: str
     type: DataType
     rowtime: bool = False
+    proctime: bool = False
+
+    @property
+    def is_time_attribute(self) -> bool:
+        """Whether windows, OVER and the like can stand on it."""
+        return self.rowtime or self.proctime
 
 
 @dataclass(frozen=True, slots=True)

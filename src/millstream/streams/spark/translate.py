@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.errors import JobError
 from millstream.streams.plan.expressions import Column
-from millstream.streams.plan.nodes import Filter, Node, Project, Scan, Tumble, WindowAggregate, WindowRows
+from millstream.streams.plan.nodes import Filter, Node, Project, Scan, Tumble, WindowAggregate, WindowRows, inputs_of
 from millstream.streams.plan.tables import ComputedColumn, Table
 from millstream.streams.spark.expressions import aggregate, column_of
 from millstream.streams.spark.rows import Rows, quoted_name
@@ -23,7 +23,7 @@ _SIGN_BIT = 63
 
 def is_windowed(node: Node) -> bool:
     """Whether the node keeps state over time."""
-    return isinstance(node, WindowAggregate) or (not isinstance(node, Scan) and is_windowed(node.input))
+    return isinstance(node, WindowAggregate) or any(is_windowed(below) for below in inputs_of(node))
 
 
 def translate(node: Node, source: DataFrame) -> Rows:
@@ -37,16 +37,18 @@ def translate(node: Node, source: DataFrame) -> Rows:
 def _translate(node: Node, source: DataFrame, *, with_watermark: bool) -> Rows:
     if isinstance(node, Scan):
         return _scan(node, source, with_watermark=with_watermark)
-    rows = _translate(node.input, source, with_watermark=with_watermark)
+    rows = _translate(inputs_of(node)[0], source, with_watermark=with_watermark)
     match node:
         case Project():
             return _project(node, rows)
         case Filter(predicate=predicate):
             return rows.where(column_of(predicate, rows.columns))
-        case WindowRows(window=window):
+        case WindowRows(window=Tumble() as window):
             return _window_rows(rows, window)
-        case WindowAggregate():
-            return _window_aggregate(node, rows)
+        case WindowAggregate(window=Tumble() as window):
+            return _window_aggregate(node, window, rows)
+        case _:
+            raise JobError("JOB_FAILED", f"{type(node).__name__} has no translation.")
 
 
 def _scan(node: Scan, source: DataFrame, *, with_watermark: bool) -> Rows:
@@ -94,8 +96,7 @@ def _window_rows(rows: Rows, window: Tumble) -> Rows:
     return Rows(rows.frame, {**rows.columns, **added}, rows.condition, rows.event_times)
 
 
-def _window_aggregate(node: WindowAggregate, rows: Rows) -> Rows:
-    window = node.window
+def _window_aggregate(node: WindowAggregate, window: Tumble, rows: Rows) -> Rows:
     time = rows.event_times.get(window.time_column)
     if time is None:
         raise JobError("JOB_FAILED", f"{window.time_column} is no event time that a window can stand on.")

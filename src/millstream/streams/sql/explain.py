@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from millstream.streams.plan.nodes import Filter, Node, Project, Scan, Sink, Tumble, WindowAggregate, WindowRows
+from millstream.streams.plan.nodes import Filter, Node, Project, Scan, Sink, WindowAggregate, WindowRows, inputs_of
 from millstream.streams.plan.types import Schema
 
 __all__ = ["explain_node", "explain_sink"]
@@ -33,18 +33,16 @@ def _lines(node: Node) -> Iterator[str]:
         case Filter(predicate=predicate):
             yield f"Filter {predicate}"
         case WindowRows(window=window):
-            yield f"WindowRows {_window(window)}"
+            yield f"WindowRows {window}"
         case WindowAggregate(window=window, keys=keys, aggregates=aggregates):
             shown_keys = ", ".join(name if str(value) == name else f"{value} AS {name}" for name, value in keys)
             calls = ", ".join(f"{call} AS {name}" for name, call in aggregates)
-            yield f"WindowAggregate {_window(window)} keys=[{shown_keys}] aggregates=[{calls}]"
-    for line in _lines(node.input):
-        yield f"  {line}"
-
-
-def _window(window: Tumble) -> str:
-    offset = f", offset {window.offset_ms} ms" if window.offset_ms else ""
-    return f"TUMBLE({window.time_column}, {window.size_ms} ms{offset})"
+            yield f"WindowAggregate {window} keys=[{shown_keys}] aggregates=[{calls}]"
+        case _:
+            yield type(node).__name__
+    for below in inputs_of(node):
+        for line in _lines(below):
+            yield f"  {line}"
 
 
 def _columns(schema: Schema) -> str:

@@ -6,7 +6,16 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from millstream.streams.plan.expressions import columns_of
-from millstream.streams.plan.nodes import Filter, Node, Project, Scan, WindowAggregate, WindowRows
+from millstream.streams.plan.nodes import (
+    Filter,
+    Node,
+    Project,
+    Scan,
+    WindowAggregate,
+    WindowRows,
+    inputs_of,
+    with_inputs,
+)
 from millstream.streams.plan.tables import ComputedColumn
 
 __all__ = ["prune"]
@@ -37,9 +46,12 @@ def _prune(node: Node, wanted: set[str], *, windowed: bool) -> Node:
             for _, key in node.keys:
                 needed |= set(columns_of(key))
             for _, call in node.aggregates:
-                for part in (call.argument, call.filter):
-                    needed |= set(columns_of(part)) if part is not None else set()
+                for part in call.parts:
+                    needed |= set(columns_of(part))
             return replace(node, input=_prune(node.input, needed, windowed=True))
+        case _:
+            inputs = tuple(_prune(below, set(below.schema.names), windowed=True) for below in inputs_of(node))
+            return with_inputs(node, inputs)
 
 
 def _scan(scan: Scan, wanted: Iterable[str], *, windowed: bool) -> Scan:

@@ -1,0 +1,208 @@
+"""The state of one operator in one bucket: tables of values by key, and timers; it knows what changed in a turn.
+
+Values are whatever pickle keeps. A value that is changed in place has to be `put` again, or the change is lost with
+the process.
+"""
+
+from __future__ import annotations
+
+import heapq
+import pickle
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+__all__ = ["KeyedTable", "State", "Timers"]
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+_Changed = dict[str, tuple[dict[Any, Any], list[Any]]]
+
+
+class KeyedTable(Generic[K, V]):
+    """Values by key. With `ttl_us` a value that nobody has put for that long is gone."""
+
+    def __init__(self, ttl_us: int | None = None) -> None:
+        self._values: dict[K, V] = {}
+        self._touched: dict[K, None] = {}
+        self._ttl_us = ttl_us
+        self._put_at_us: dict[K, int] = {}
+        self.now_us = 0
+
+    def get(self, key: K, default: V | None = None) -> V | None:
+        """The value, or the default."""
+        return self._values.get(key, default)
+
+    def put(self, key: K, value: V) -> None:
+        """Keep a value, also one that was changed in place."""
+        self._values[key] = value
+        self._touched[key] = None
+        if self._ttl_us is not None:
+            # At the end of the order, so that the oldest come first.
+            self._put_at_us.pop(key, None)
+            self._put_at_us[key] = self.now_us
+
+    def delete(self, key: K) -> V | None:
+        """Forget a value; what it was."""
+        self._put_at_us.pop(key, None)
+        if key not in self._values:
+            return None
+        self._touched[key] = None
+        return self._values.pop(key)
+
+    def expire(self) -> list[tuple[K, V]]:
+        """Forget what is older than the TTL; what that was."""
+        gone: list[tuple[K, V]] = []
+        if self._ttl_us is None:
+            return gone
+        limit_us = self.now_us - self._ttl_us
+        while self._put_at_us:
+            key = next(iter(self._put_at_us))
+            if self._put_at_us[key] > limit_us:
+                break
+            value = self._values[key]
+            self.delete(key)
+            gone.append((key, value))
+        return gone
+
+    def items(self) -> Iterable[tuple[K, V]]:
+        """All keys with their values; not to be changed meanwhile."""
+        return self._values.items()
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def changed(self) -> tuple[dict[K, Any], list[K]]:
+        """What was put and what was deleted since the last call."""
+        touched, self._touched = self._touched, {}
+        timed = self._ttl_us is not None
+        put = {
+            key: (self._values[key], self._put_at_us[key]) if timed else self._values[key]
+            for key in touched
+            if key in self._values
+        }
+        return put, [key for key in touched if key not in self._values]
+
+    def everything(self) -> dict[K, Any]:
+        """All there is, in the form of `changed`."""
+        if self._ttl_us is None:
+            return self._values
+        return {key: (self._values[key], at_us) for key, at_us in self._put_at_us.items()}
+
+    def apply(self, put: dict[K, Any], deleted: Iterable[K]) -> None:
+        """Take over what another process has changed."""
+        for key in deleted:
+            self._values.pop(key, None)
+            self._put_at_us.pop(key, None)
+        if self._ttl_us is None:
+            self._values.update(put)
+            return
+        for key, (value, at_us) in put.items():
+            self._values[key] = value
+            self._put_at_us.pop(key, None)
+            self._put_at_us[key] = at_us
+
+
+class Timers(Generic[K]):
+    """At most one time for each key, in microseconds; the earliest first, and equal times in the order of setting."""
+
+    def __init__(self) -> None:
+        self.table: KeyedTable[K, int] = KeyedTable()
+        self._heap: list[tuple[int, int, K]] | None = None
+        self._number = 0
+
+    def set(self, key: K, time_us: int) -> None:
+        """Wake at `time_us`, in place of any time that was set before."""
+        if self.table.get(key) == time_us:
+            return
+        self.table.put(key, time_us)
+        self._number += 1
+        heapq.heappush(self._ordered(), (time_us, self._number, key))
+
+    def clear(self, key: K) -> None:
+        """Do not wake."""
+        self.table.delete(key)
+
+    def time_of(self, key: K) -> int | None:
+        """When it wakes; None for never."""
+        return self.table.get(key)
+
+    def due(self, until_us: int) -> Iterator[tuple[int, K]]:
+        """Times up to and with `until_us`, each forgotten as it is given; new ones may be set meanwhile."""
+        heap = self._ordered()
+        while heap and heap[0][0] <= until_us:
+            time_us, _, key = heapq.heappop(heap)
+            if self.table.get(key) == time_us:
+                self.table.delete(key)
+                yield time_us, key
+
+    def restored(self) -> None:
+        """The table was changed from outside: look at it anew."""
+        self._heap = None
+
+    def _ordered(self) -> list[tuple[int, int, K]]:
+        if self._heap is None:
+            self._heap = [(time_us, number, key) for number, (key, time_us) in enumerate(self.table.items())]
+            self._number = len(self._heap)
+            heapq.heapify(self._heap)
+        return self._heap
+
+
+class State:
+    """Named tables and timers. A turn's `delta` brings another instance to where this one stands."""
+
+    def __init__(self, ttl_ms: int = 0) -> None:
+        self._ttl_us = ttl_ms * 1000 or None
+        self._tables: dict[str, KeyedTable[Any, Any]] = {}
+        self._timers: dict[str, Timers[Any]] = {}
+
+    def table(self, name: str, *, lives: bool = False) -> KeyedTable[Any, Any]:
+        """The table of that name; its values end with the job's TTL where it `lives` by it."""
+        if name not in self._tables:
+            self._tables[name] = KeyedTable(self._ttl_us if lives else None)
+        return self._tables[name]
+
+    def timers(self, name: str = "timers") -> Timers[Any]:
+        """The timers of that name."""
+        if name not in self._timers:
+            timers: Timers[Any] = Timers()
+            self._timers[name] = timers
+            self._tables[f"{name}@"] = timers.table
+        return self._timers[name]
+
+    def set_clock(self, now_us: int) -> None:
+        """Tell the processing time, by which values with a TTL end."""
+        for table in self._tables.values():
+            table.now_us = now_us
+
+    @property
+    def keys(self) -> int:
+        """Values in all tables."""
+        return sum(len(table) for table in self._tables.values())
+
+    def delta(self) -> bytes:
+        """What changed since the last call; blank if nothing did."""
+        changed: _Changed = {}
+        for name, table in self._tables.items():
+            put, deleted = table.changed()
+            if put or deleted:
+                changed[name] = (put, deleted)
+        return pickle.dumps(changed, pickle.HIGHEST_PROTOCOL) if changed else b""
+
+    def snapshot(self) -> bytes:
+        """Everything."""
+        whole: _Changed = {name: (table.everything(), []) for name, table in self._tables.items()}
+        return pickle.dumps(whole, pickle.HIGHEST_PROTOCOL)
+
+    def apply(self, change: bytes) -> None:
+        """Take over a delta, or a snapshot where nothing was there. The operator's tables are there already."""
+        if not change:
+            return
+        changed: _Changed = pickle.loads(change)
+        for name, (put, deleted) in changed.items():
+            self.table(name).apply(put, deleted)
+        for timers in self._timers.values():
+            timers.restored()

@@ -1,0 +1,100 @@
+"""Nodes that group rows: with a window, without one, and the copies that grouping sets need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from millstream.streams.plan.expressions import Expression
+from millstream.streams.plan.ordering import OrderKey
+from millstream.streams.plan.types import DataType, Field, Schema
+from millstream.streams.plan.windows import Emit, Window, window_fields
+
+if TYPE_CHECKING:
+    from millstream.streams.plan.nodes import Node
+
+__all__ = ["Aggregate", "AggregateCall", "Expand", "WindowAggregate"]
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateCall:
+    """One aggregate of the registry. `argument` None counts rows; `more` are the arguments behind it.
+
+    `filter` is FILTER (WHERE ...); `order` is the ORDER BY inside LISTAGG and its kin.
+    """
+
+    function: str
+    argument: Expression | None
+    type: DataType
+    distinct: bool = False
+    filter: Expression | None = None
+    more: tuple[Expression, ...] = ()
+    order: tuple[OrderKey, ...] = ()
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        """Every expression that it reads."""
+        return tuple(part for part in (self.argument, *self.more, self.filter) if part is not None)
+
+    def __str__(self) -> str:
+        inside = "*" if self.argument is None else ", ".join(map(str, (self.argument, *self.more)))
+        order = f" ORDER BY {', '.join(map(str, self.order))}" if self.order else ""
+        text = f"{self.function}({'DISTINCT ' if self.distinct else ''}{inside}{order})"
+        return f"{text} FILTER (WHERE {self.filter})" if self.filter is not None else text
+
+
+@dataclass(frozen=True, slots=True)
+class WindowAggregate:
+    """One row per key and window, emitted when the watermark passes the window's end, and as `emit` says.
+
+    Output: the keys, the aggregates, then `window_start`, `window_end`, `window_time`. TVF and group-window
+    spellings are bound to this one node. It appends unless `emit` speaks early or late; then it updates.
+    """
+
+    input: Node
+    window: Window
+    keys: tuple[tuple[str, Expression], ...]
+    aggregates: tuple[tuple[str, AggregateCall], ...]
+    emit: Emit | None = None
+
+    @property
+    def schema(self) -> Schema:
+        return Schema((*_grouped(self.keys, self.aggregates), *window_fields(self.input.schema, self.window)))
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One row per key over all rows so far, which changes as rows come; one row in all where there are no keys.
+
+    SELECT DISTINCT is this without aggregates. Output: the keys, then the aggregates.
+    """
+
+    input: Node
+    keys: tuple[tuple[str, Expression], ...]
+    aggregates: tuple[tuple[str, AggregateCall], ...]
+
+    @property
+    def schema(self) -> Schema:
+        return Schema(_grouped(self.keys, self.aggregates))
+
+
+@dataclass(frozen=True, slots=True)
+class Expand:
+    """Each row once per projection, as GROUPING SETS, CUBE and ROLLUP need it; all have the columns of `names`."""
+
+    input: Node
+    names: tuple[str, ...]
+    projections: tuple[tuple[Expression, ...], ...]
+    rowtime: frozenset[str] = frozenset()
+
+    @property
+    def schema(self) -> Schema:
+        types = [value.type.as_nullable() for value in self.projections[0]]
+        pairs = zip(self.names, types, strict=True)
+        return Schema(tuple(Field(name, of, name in self.rowtime) for name, of in pairs))
+
+
+def _grouped(
+    keys: tuple[tuple[str, Expression], ...], aggregates: tuple[tuple[str, AggregateCall], ...]
+) -> tuple[Field, ...]:
+    return (*(Field(name, key.type) for name, key in keys), *(Field(name, call.type) for name, call in aggregates))

@@ -1,0 +1,110 @@
+"""What changes the rows of a node are: appended for ever, updated by key, or taken back and given anew."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from millstream.streams.plan.aggregates import Aggregate, Expand, WindowAggregate
+from millstream.streams.plan.expressions import Column
+from millstream.streams.plan.joins import Correlate, Join, JoinKind, LookupJoin, SetOperation, TemporalJoin
+from millstream.streams.plan.nodes import Filter, Node, Normalize, Project, Scan, Union, Values, WindowRows
+from millstream.streams.plan.ordering import Over, Rank, Sort
+from millstream.streams.plan.patterns import Match
+
+__all__ = ["Changelog", "RowKind", "changelog_of", "upsert_key_of"]
+
+
+class RowKind(Enum):
+    """What a row says: Flink's four kinds. The values travel as small numbers; the names are what users see."""
+
+    INSERT = 0
+    UPDATE_BEFORE = 1
+    UPDATE_AFTER = 2
+    DELETE = 3
+
+    @property
+    def short(self) -> str:
+        """`+I`, `-U`, `+U` or `-D`."""
+        return ("+I", "-U", "+U", "-D")[self.value]
+
+
+class Changelog(Enum):
+    """APPEND: inserts only. RETRACT: every change of a row is told with the row before."""
+
+    APPEND = "append"
+    RETRACT = "retract"
+
+
+_UPSERT_FORMATS = frozenset({"upsert-rocketmq"})
+_CHANGELOG_FORMATS = frozenset({"debezium-json", "canal-json", "maxwell-json", "changelog-json", "ogg-json"})
+
+
+def changelog_of(node: Node) -> Changelog:
+    """The kinds of rows that `node` emits."""
+    match node:
+        case Scan(table=table):
+            changes = table.connector in _UPSERT_FORMATS or table.options.get("format", "") in _CHANGELOG_FORMATS
+            return Changelog.RETRACT if changes else Changelog.APPEND
+        case Values() | Match() | Over() | TemporalJoin():
+            return Changelog.APPEND
+        case Aggregate() | Normalize() | SetOperation():
+            return Changelog.RETRACT
+        case Rank():
+            return Changelog.APPEND if node.window_end is not None else Changelog.RETRACT
+        case Sort():
+            return Changelog.RETRACT if node.limit is not None and node.order else changelog_of(node.input)
+        case WindowAggregate():
+            updates = node.emit is not None and (node.emit.early_ms is not None or node.emit.late_ms is not None)
+            return Changelog.RETRACT if updates or changelog_of(node.input) is Changelog.RETRACT else Changelog.APPEND
+        case Join():
+            inputs = {changelog_of(node.left), changelog_of(node.right)}
+            final = node.bounds is not None or node.window_ends is not None
+            keeps_all = node.kind in (JoinKind.INNER, JoinKind.SEMI)
+            appends = inputs == {Changelog.APPEND} and (final or keeps_all)
+            return Changelog.APPEND if appends else Changelog.RETRACT
+        case Union(inputs=inputs):
+            appends = all(changelog_of(below) is Changelog.APPEND for below in inputs)
+            return Changelog.APPEND if appends else Changelog.RETRACT
+        case Project() | Filter() | Expand() | Correlate() | LookupJoin() | WindowRows():
+            return changelog_of(node.input)
+
+
+def upsert_key_of(node: Node) -> frozenset[str] | None:
+    """Columns of which each value stands for one row at a time, so that the last one counts; None if none are known."""
+    match node:
+        case Scan(table=table):
+            return frozenset(table.primary_key) if table.primary_key else None
+        case Aggregate(keys=keys):
+            return frozenset(name for name, _ in keys)
+        case WindowAggregate(keys=keys):
+            return frozenset(name for name, _ in keys) | {"window_start", "window_end"}
+        case Normalize(keys=names):
+            return frozenset(names)
+        case Rank():
+            if node.first == node.last:
+                return frozenset(node.partition)
+            if node.rank_name is not None and node.function == "ROW_NUMBER":
+                return frozenset((*node.partition, node.rank_name))
+            return upsert_key_of(node.input)
+        case Filter() | Sort():
+            return upsert_key_of(node.input)
+        case Project(columns=columns):
+            below = upsert_key_of(node.input)
+            renamed = {value.name: name for name, value in reversed(columns) if isinstance(value, Column)}
+            return frozenset(renamed[key] for key in below) if below is not None and below <= set(renamed) else None
+        case Join(left=left, right=right, kind=kind, keys=keys):
+            return _joined_key(left, right, kind, keys)
+        case _:
+            return None
+
+
+def _joined_key(left: Node, right: Node, kind: JoinKind, keys: tuple[tuple[str, str], ...]) -> frozenset[str] | None:
+    """Both keys together; one is enough where the other side is joined by its whole key."""
+    ours, theirs = upsert_key_of(left), upsert_key_of(right)
+    if kind.only_left:
+        return ours
+    if ours is not None and theirs is not None and theirs <= {of for _, of in keys} and not kind.keeps_right:
+        return ours
+    if ours is not None and theirs is not None and ours <= {of for of, _ in keys} and not kind.keeps_left:
+        return theirs
+    return None if ours is None or theirs is None else ours | theirs
