@@ -134,6 +134,7 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (6003, "JOB_FAILED", "A stream job ended with an error.", "See the cause in the message; its checkpoint is kept."),
     (6004, "CHECKPOINT_MISMATCH", "The checkpoint belongs to another query.", "Use another checkpoint directory, or the old query."),
     (6005, "SINK_FAILED", "A sink could not take the rows.", "See the cause in the message."),
+    (6006, "CHECKPOINT_DAMAGED", "A file of a job's state cannot be read.", "Restore the checkpoint directory from a copy, or begin with another one."),
     (7001, "SQL_SYNTAX", "The statement cannot be read.", "Correct the SQL at the position shown."),
     (7002, "SQL_UNSUPPORTED", "The statement is legal Flink SQL that is not supported here.", "See docs/sql.md for what is supported."),
     (7003, "SQL_UNKNOWN_TABLE", "No table or view of that name.", "Create it first, or correct the name."),

@@ -74,33 +74,37 @@ def test_the_digest_is_the_same_in_a_process_with_another_hash_seed() -> None:
 
 
 def test_reading_begins_once_and_the_job_keeps_its_identity(tmp_path: Path) -> None:
-    first = Checkpoint.open(tmp_path / "c", "plan", lambda: Position({"q/0": 5}))
+    first = Checkpoint.open(tmp_path / "c", "plan", lambda: {"t": Position({"q/0": 5}, name="t")})
     again = Checkpoint.open(tmp_path / "c", "plan", lambda: pytest.fail("asked twice"))
-    assert (again.start, again.job_id) == (first.start, first.job_id)
-    assert again.position() == Position({"q/0": 5})
+    assert (again.start("t"), again.job_id) == (first.start("t"), first.job_id)
+    assert again.positions() == {"t": Position({"q/0": 5}, name="t")}
     assert not again.has_ended()
 
 
 def test_a_directory_of_another_plan_is_refused(tmp_path: Path) -> None:
-    Checkpoint.open(tmp_path, "plan", Position)
+    Checkpoint.open(tmp_path, "plan", dict)
     with pytest.raises(JobError, match="another query") as refusal:
-        Checkpoint.open(tmp_path, "other", Position)
+        Checkpoint.open(tmp_path, "other", dict)
     assert refusal.value.name == "CHECKPOINT_MISMATCH"
 
 
-def test_the_position_is_that_of_the_latest_planned_micro_batch(tmp_path: Path) -> None:
-    checkpoint = Checkpoint.open(tmp_path, "plan", Position)
+def test_the_positions_are_those_of_the_latest_planned_micro_batch(tmp_path: Path) -> None:
+    checkpoint = Checkpoint.open(tmp_path, "plan", dict)
     offsets = checkpoint.spark / "offsets"
     offsets.mkdir(parents=True)
     for batch, offset in (("9", 90), ("10", 100)):
-        (offsets / batch).write_text(f'v1\n{{}}\n{{"queues":{{"q/0":{offset}}},"cut_ms":7,"ended":true}}')
+        ended = f'{{"queues":{{"q/0":{offset}}},"cut_ms":7,"ended":true,"name":"a"}}'
+        (offsets / batch).write_text(f'v1\n{{}}\n-\n{ended}\n{{"queues":{{"q/1":1}},"name":"b"}}')
     (offsets / ".10.crc").write_text("")
-    assert checkpoint.position() == Position({"q/0": 100}, 7, ended=True)
+    assert checkpoint.positions() == {
+        "a": Position({"q/0": 100}, 7, ended=True, name="a"),
+        "b": Position({"q/1": 1}, name="b"),
+    }
     assert checkpoint.has_ended()
 
 
 def test_what_an_abandoned_micro_batch_left_is_cleared(tmp_path: Path) -> None:
-    checkpoint = Checkpoint.open(tmp_path, "plan", Position)
+    checkpoint = Checkpoint.open(tmp_path, "plan", dict)
     for directory in (checkpoint.spool, checkpoint.decoded):
         directory.mkdir()
         (directory / "left").touch()

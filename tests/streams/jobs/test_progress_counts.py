@@ -36,7 +36,7 @@ def report(batch: int, end: int, *, late: int = 0, watermark: str | None = None,
 
 
 def test_rows_in_come_from_positions_and_are_counted_once_however_many_passes_read_them() -> None:
-    tally = Tally(Position({"q/0": 10}))
+    tally = Tally({"": Position({"q/0": 10})})
     for batch, end in ((0, 40), (0, 40), (1, 70), (2, 70)):
         tally.absorb(report(batch, end, late=1, latest=100))
     progress = tally.progress("running")
@@ -44,7 +44,7 @@ def test_rows_in_come_from_positions_and_are_counted_once_however_many_passes_re
 
 
 def test_the_final_tick_does_not_show_as_the_watermark() -> None:
-    tally = Tally(Position())
+    tally = Tally({})
     assert tally.progress("running").watermark_ms is None
     for batch, text in enumerate(("1970-01-01T00:00:00.000Z", "2026-03-01T12:00:00.000Z", "9998-12-31T23:59:55.000Z")):
         tally.absorb(report(batch, batch, watermark=text))
@@ -53,7 +53,7 @@ def test_the_final_tick_does_not_show_as_the_watermark() -> None:
 
 
 def test_rows_out_are_added_up_by_sink() -> None:
-    tally = Tally(Position())
+    tally = Tally({})
     tally.delivered({"a": 1, "b": 0}, malformed=2)
     tally.delivered({"a": 4}, malformed=0)
     progress = tally.progress("running")

@@ -30,7 +30,7 @@ _OPTIONS_THAT_MATTER = ("connector", "topic", "tag", "path", "format")
 class _Identity:
     id: str
     fingerprint: str
-    start: Position
+    starts: dict[str, Position]
 
 
 class Checkpoint:
@@ -41,8 +41,8 @@ class Checkpoint:
         self._identity = identity
 
     @classmethod
-    def open(cls, directory: Path, plan_fingerprint: str, start: Callable[[], Position]) -> Checkpoint:
-        """The checkpoint in `directory`; a fresh one begins at `start()`.
+    def open(cls, directory: Path, plan_fingerprint: str, starts: Callable[[], dict[str, Position]]) -> Checkpoint:
+        """The checkpoint in `directory`; a fresh one begins at `starts()`, a position for each source by name.
 
         Raises JobError CHECKPOINT_MISMATCH if the directory belongs to another plan.
         """
@@ -53,7 +53,7 @@ class Checkpoint:
                 raise JobError("CHECKPOINT_MISMATCH", f"The checkpoint {directory} belongs to another query.")
             return cls(directory, identity)
         directory.mkdir(parents=True, exist_ok=True)
-        identity = _Identity(uuid.uuid4().hex[:_ID_CHARACTERS], plan_fingerprint, start())
+        identity = _Identity(uuid.uuid4().hex[:_ID_CHARACTERS], plan_fingerprint, starts())
         unfinished = directory / f".{_IDENTITY_FILE}"
         unfinished.write_bytes(msgspec.json.encode(identity))
         unfinished.replace(file)
@@ -64,10 +64,9 @@ class Checkpoint:
         """Twelve hexadecimal digits that stay the same over restarts."""
         return self._identity.id
 
-    @property
-    def start(self) -> Position:
-        """Where the first run began to read."""
-        return self._identity.start
+    def start(self, source: str) -> Position:
+        """Where the first run began to read a source."""
+        return self._identity.starts[source]
 
     @property
     def spark(self) -> Path:
@@ -86,22 +85,36 @@ class Checkpoint:
 
     def clear_scratch(self) -> None:
         """Remove what an attempt that ended left to its own micro-batch: it is read again."""
-        for directory in (self.spool, self.decoded):
+        for directory in (self.spool, self.decoded, self.late):
             shutil.rmtree(directory, ignore_errors=True)
+
+    @property
+    def operators(self) -> Path:
+        """Where operators of ours keep their state."""
+        return self.directory / "operators"
+
+    @property
+    def late(self) -> Path:
+        """Where workers leave rows that came behind the watermark."""
+        return self.directory / "late"
 
     def has_ended(self) -> bool:
         """Whether a bounded run on this checkpoint has sent its final tick: event time is over."""
-        return self.position().ended
+        return any(position.ended for position in self.positions().values())
 
-    def position(self) -> Position:
-        """The end of the latest micro-batch that was planned; the start where there is none."""
+    def positions(self) -> dict[str, Position]:
+        """The end of the latest micro-batch that was planned, by source; the start where there is none."""
+        found = dict(self._identity.starts)
         files = [file for file in (self.spark / "offsets").glob("*") if file.name.isdigit()]
         if not files:
-            return self.start
+            return found
         lines = max(files, key=lambda file: int(file.name)).read_text().splitlines()
         # A version line, a line of metadata, then one line per source; a dash where a source had nothing.
-        offset = lines[2] if len(lines) > 2 else "-"
-        return self.start if offset == "-" else Position.from_json(msgspec.json.decode(offset))
+        for line in lines[2:]:
+            if line != "-":
+                position = Position.from_json(msgspec.json.decode(line))
+                found[position.name] = position
+        return found
 
 
 def fingerprint(outputs: list[tuple[str, Node]]) -> str:

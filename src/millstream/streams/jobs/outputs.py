@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlparse
 
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.progress import ResultRows
 from millstream.streams.jobs.settings import JobSettings
+from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.nodes import JobPlan, Node, QueryPlan
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import Schema
@@ -68,7 +70,11 @@ def _print_sink(name: str, label: str, schema: Schema, on_rows: OnRows | None) -
     if on_rows is None:
         return PrintSink(name, schema, None)
     show = on_rows
-    return PrintSink(name, schema, lambda columns, rows: show(ResultRows(label, columns, rows)))
+
+    def tell(columns: tuple[str, ...], rows: list[tuple[Any, ...]], kinds: list[int] | None) -> None:
+        show(ResultRows(label, columns, rows, None if kinds is None else [RowKind(kind) for kind in kinds]))
+
+    return PrintSink(name, schema, tell)
 
 
 def _local_directory(path: str) -> Path:

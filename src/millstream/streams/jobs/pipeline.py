@@ -1,4 +1,4 @@
-"""One Spark query: a source, its outputs, and what happens at the end of each micro-batch."""
+"""One Spark query: its sources, its outputs, and what happens at the end of each micro-batch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -23,14 +23,15 @@ from millstream.streams.jobs.dead_letter import DeadLetters
 from millstream.streams.jobs.outputs import Output
 from millstream.streams.jobs.progress import JobProgress
 from millstream.streams.jobs.tally import Tally
+from millstream.streams.spark.operators.late_rows import LateSpool
 from millstream.streams.spark.sinks.router import deliver
-from millstream.streams.spark.source.spec import SourceSpec
+from millstream.streams.spark.source.position import Position
 
 __all__ = ["BatchPipeline", "Pipeline", "StreamPipeline"]
 
 
 class Pipeline(Protocol):
-    """A running query over one source."""
+    """A running query."""
 
     def progress(self) -> JobProgress:
         """The counts now."""
@@ -52,22 +53,23 @@ class Pipeline(Protocol):
 class _Delivery:
     """The end of a micro-batch: rows to the sinks, malformed messages to the dead letters, counts to the tally."""
 
-    def __init__(self, outputs: Sequence[Output], checkpoint: Checkpoint, letters: DeadLetters) -> None:
+    def __init__(self, outputs: Sequence[Output], checkpoint: Checkpoint, letters: Sequence[DeadLetters]) -> None:
         self._sinks = [output.sink for output in outputs]
         self._job_id = checkpoint.job_id
         self._letters = letters
         self._checkpoint = checkpoint
-        self.tally = Tally(checkpoint.position())
+        self.tally = Tally(checkpoint.positions())
         checkpoint.clear_scratch()
 
     def run(self, batch: DataFrame, batch_id: int) -> None:
         counts = deliver(batch, self._sinks, job_id=self._job_id, batch_id=batch_id)
-        malformed = self._letters.deliver()
+        malformed = sum(letters.deliver() for letters in self._letters)
+        late = sum(len(one.rows) for one in LateSpool(str(self._checkpoint.late)).take())
         self._checkpoint.clear_scratch()
         rows_out: Counter[str] = Counter()
         for sink, count in zip(self._sinks, counts, strict=True):
             rows_out[sink.name] += count
-        self.tally.delivered(rows_out, malformed)
+        self.tally.delivered(rows_out, malformed, late)
 
 
 STOP_GRACE_S = 60.0
@@ -94,7 +96,7 @@ class StreamPipeline:
         frame: DataFrame,
         outputs: Sequence[Output],
         checkpoint: Checkpoint,
-        letters: DeadLetters,
+        letters: Sequence[DeadLetters],
         *,
         bounded: bool,
         interval_ms: int,
@@ -193,14 +195,14 @@ class BatchPipeline:
     def run(
         cls,
         frame: DataFrame,
-        spec: SourceSpec,
+        ends: Mapping[str, Position],
         outputs: Sequence[Output],
         checkpoint: Checkpoint,
-        letters: DeadLetters,
+        letters: Sequence[DeadLetters],
     ) -> BatchPipeline:
         """Start the pass."""
         pipeline = cls(_Delivery(outputs, checkpoint, letters))
-        pipeline._thread = threading.Thread(target=pipeline._work, args=(frame, spec), name="millstream-batch")
+        pipeline._thread = threading.Thread(target=pipeline._work, args=(frame, ends), name="millstream-batch")
         pipeline._thread.daemon = True
         pipeline._thread.start()
         return pipeline
@@ -233,10 +235,11 @@ class BatchPipeline:
     def _running(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
-    def _work(self, frame: DataFrame, spec: SourceSpec) -> None:
+    def _work(self, frame: DataFrame, ends: Mapping[str, Position]) -> None:
         began_s = time.monotonic()
         try:
             self._delivery.run(frame, 0)
-            self._delivery.tally.read_to(spec.end or spec.start, time.monotonic() - began_s)
+            for end in ends.values():
+                self._delivery.tally.read_to(end, time.monotonic() - began_s)
         except (MillstreamError, PySparkException, Py4JError, OSError, RuntimeError) as error:
             self._error = error

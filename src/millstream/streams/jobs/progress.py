@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from millstream.streams.plan.changelog import RowKind
+
 __all__ = ["JobProgress", "JobState", "ResultRows"]
 
 JobState = Literal["running", "ended", "failed"]
@@ -14,12 +16,14 @@ JobState = Literal["running", "ended", "failed"]
 class ResultRows:
     """Rows of a `print` sink or of an interactive query, in the order of `columns`.
 
-    `sink` is the print identifier, else the table's name; "result" for a query.
+    `sink` is the print identifier, else the table's name; "result" for a query. `kinds` tells what each row says,
+    where rows change; None where all are inserts.
     """
 
     sink: str
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
+    kinds: list[RowKind] | None = None
 
 
 @dataclass(frozen=True, slots=True)

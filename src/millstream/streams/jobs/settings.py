@@ -33,17 +33,26 @@ _UNITS_MS = {
     "h": 3_600_000,
     "hour": 3_600_000,
     "hours": 3_600_000,
+    "d": 86_400_000,
+    "day": 86_400_000,
+    "days": 86_400_000,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
-    """`batch` runs over what is there, without Spark's streaming; `interval_ms` between micro-batches, 0 for none."""
+    """`batch` runs over what is there, without Spark's streaming; `interval_ms` between micro-batches, 0 for none.
+
+    `ttl_ms` is how long state lives that nothing touches (0: for ever), `idle_ms` after how long without rows a queue
+    holds up no window any more (0: never).
+    """
 
     batch: bool
     interval_ms: int
     nameserver: str
     max_rows: int
+    ttl_ms: int = 0
+    idle_ms: int = 0
 
     @classmethod
     def of(cls, settings: Mapping[str, str], nameserver: str) -> JobSettings:
@@ -53,6 +62,8 @@ class JobSettings:
             interval_ms=_duration_ms(settings.get("execution.checkpointing.interval", "0 s")),
             nameserver=settings.get("millstream.nameserver", nameserver),
             max_rows=int(settings.get("millstream.max-rows-per-trigger", DEFAULT_MAX_ROWS)),
+            ttl_ms=_duration_ms(settings.get("table.exec.state.ttl", "0 ms")),
+            idle_ms=_duration_ms(settings.get("table.exec.source.idle-timeout", "0 ms")),
         )
 
 

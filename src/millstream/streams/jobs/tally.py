@@ -22,23 +22,24 @@ _LONGEST_DELAY_MS = 3_660 * 86_400_000
 class Tally:
     """Counts of one pipeline; safe to use from several threads."""
 
-    def __init__(self, start: Position) -> None:
+    def __init__(self, starts: Mapping[str, Position]) -> None:
         self._lock = threading.Lock()
         self._started_s = time.monotonic()
         self._ended_s: float | None = None
-        self._position = start
+        self._positions = dict(starts)
         self._rows_in = self._malformed = self._late = self._batches = 0
         self._rows_out: Counter[str] = Counter()
         self._speed = 0.0
         self._watermark_ms: int | None = None
-        self._behind: int | None = None
+        self._behind: dict[str, int] = {}
         self._seen_batch = -1
 
-    def delivered(self, rows_out: Mapping[str, int], malformed: int) -> None:
-        """A micro-batch was delivered."""
+    def delivered(self, rows_out: Mapping[str, int], malformed: int, late: int = 0) -> None:
+        """A micro-batch was delivered; `late` are the rows that operators of ours left out."""
         with self._lock:
             self._rows_out.update(rows_out)
             self._malformed += malformed
+            self._late += late
             self._batches += 1
 
     def read_to(self, end: Position, seconds: float) -> None:
@@ -62,7 +63,8 @@ class Tally:
                     end = Position.from_json(source["endOffset"])
                     self._count_to(end, report.get("batchDuration", 0) / 1000)
                     latest = source.get("latestOffset")
-                    self._behind = Position.from_json(latest).rows_since(end) if latest else None
+                    if latest:
+                        self._behind[end.name] = Position.from_json(latest).rows_since(end)
 
     def ended(self) -> None:
         """Nothing more comes."""
@@ -84,13 +86,13 @@ class Tally:
                 self._batches,
                 speed,
                 self._watermark_ms,
-                self._behind,
+                sum(self._behind.values()) if self._behind else None,
                 state,
             )
 
     def _count_to(self, end: Position, seconds: float) -> None:
-        rows = end.rows_since(self._position)
-        self._position = end
+        rows = end.rows_since(self._positions.get(end.name, Position()))
+        self._positions[end.name] = end
         self._rows_in += rows
         if seconds > 0 and rows:
             self._speed = rows / seconds

@@ -2,41 +2,54 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
+from pyspark.sql.types import ByteType, StructType
 
-from millstream.streams.plan.nodes import Node
+from millstream.streams.plan.nodes import Node, scans_of
 from millstream.streams.plan.types import Schema
+from millstream.streams.spark.hidden import KIND_COLUMN
 from millstream.streams.spark.rows import Rows
-from millstream.streams.spark.translate import is_windowed, translate
+from millstream.streams.spark.translate import Translation, is_shareable
 from millstream.streams.spark.types import spark_schema
 
 __all__ = ["envelope", "passes"]
 
 
-def envelope(outputs: Sequence[Node], source: DataFrame) -> DataFrame:
+def envelope(outputs: Sequence[Node], translation: Translation) -> DataFrame:
     """One column `s<number>` per output: a struct of its row, or NULL where the row is none of that output's.
 
-    All outputs without a window share one pass over `source`, and a row of it can fill several columns; each output
-    with a window has a pass of its own.
+    The struct of an output whose rows change ends with the row kind. All outputs without state that read one table
+    share one pass over it, and a row of it can fill several columns; each output with state has a pass of its own.
     """
-    rows = [translate(output, source) for output in outputs]
+    rows = [translation.rows(output) for output in outputs]
     return reduce(DataFrame.unionAll, [_pass(members, rows, outputs) for members in _members(outputs)])
 
 
 def passes(outputs: Sequence[Node]) -> int:
-    """How often `envelope` reads the source."""
-    return len(_members(outputs))
+    """How often `envelope` reads a source at most."""
+    counts: Counter[str] = Counter()
+    for members in _members(outputs):
+        # Those that share a pass have one scan, the same for all.
+        counts.update(scan.table.name for scan in scans_of(outputs[members[0]]))
+    return max(counts.values(), default=1)
 
 
 def _members(outputs: Sequence[Node]) -> list[list[int]]:
     """The outputs of each pass."""
-    windowed = [[number] for number, output in enumerate(outputs) if is_windowed(output)]
-    shared = [number for number, output in enumerate(outputs) if not is_windowed(output)]
-    return [shared, *windowed] if shared else windowed
+    alone: list[list[int]] = []
+    shared: dict[str, list[int]] = {}
+    for number, output in enumerate(outputs):
+        tables = [scan.table.name for scan in scans_of(output)]
+        if is_shareable(output) and len(tables) == 1:
+            shared.setdefault(tables[0], []).append(number)
+        else:
+            alone.append([number])
+    return [*shared.values(), *alone]
 
 
 def _pass(members: list[int], rows: Sequence[Rows], outputs: Sequence[Node]) -> DataFrame:
@@ -51,7 +64,7 @@ def _pass(members: list[int], rows: Sequence[Rows], outputs: Sequence[Node]) -> 
         if number in members:
             columns.append(_struct(rows[number], schema, always=only).alias(_name(number)))
         else:
-            columns.append(F.lit(None).cast(spark_schema(schema)).alias(_name(number)))
+            columns.append(F.lit(None).cast(_type(schema, changes=rows[number].kind is not None)).alias(_name(number)))
     return frame.select(*columns)
 
 
@@ -63,8 +76,15 @@ def _struct(rows: Rows, schema: Schema, *, always: bool) -> Column:
     """The row as a struct of the declared names and types; where not `always`, NULL unless the condition holds."""
     types = spark_schema(schema)
     fields = [rows.columns[field.name].cast(types[field.name].dataType).alias(field.name) for field in schema.fields]
+    if rows.kind is not None:
+        fields.append(rows.kind.alias(KIND_COLUMN))
     struct = F.struct(*fields)
     return struct if always or rows.condition is None else F.when(rows.condition, struct)
+
+
+def _type(schema: Schema, *, changes: bool) -> StructType:
+    declared = spark_schema(schema)
+    return declared.add(KIND_COLUMN, ByteType()) if changes else declared
 
 
 def _name(number: int) -> str:

@@ -16,7 +16,7 @@ from millstream.streams.spark.casts import cast
 from millstream.streams.spark.functions import FUNCTIONS
 from millstream.streams.spark.types import spark_type
 
-__all__ = ["aggregate", "column_of"]
+__all__ = ["NATIVE_AGGREGATES", "aggregate", "column_of"]
 
 
 def column_of(expression: Expression, inputs: Mapping[str, SparkColumn]) -> SparkColumn:
@@ -97,3 +97,6 @@ _AGGREGATES: dict[str, Callable[[SparkColumn], SparkColumn]] = {
     "MIN": F.min,
     "MAX": F.max,
 }
+
+NATIVE_AGGREGATES = frozenset(_AGGREGATES)
+"""Aggregates that Spark computes as Flink does."""

@@ -7,29 +7,52 @@ pass over it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import Column, DataFrame
 
-__all__ = ["Rows", "quoted_name"]
+__all__ = ["Clock", "Rows", "quoted_name"]
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How the rows of a data frame move event time for operators of ours, each as a column.
+
+    `source` is the number of what gave the row; `time_us` its event time less the delay, NULL where it moves nothing;
+    `tick_us` the time of a row that is a tick. `sources` are all numbers that occur.
+    """
+
+    source: Column
+    queue: Column
+    time_us: Column
+    tick_us: Column
+    sources: frozenset[int]
 
 
 @dataclass(frozen=True)
 class Rows:
     """Rows of `frame` for which `condition` holds (None: all), with `columns` by name.
 
-    `event_times` are the columns that a window may stand on: the data frame's own event-time attributes.
+    `event_times` are the columns that a window of Spark's may stand on: the data frame's own event-time attributes.
+    `clock` tells operators of ours the time; None where Spark's own watermark is used. `kind` is the row kind; None
+    where all rows are inserts.
     """
 
     frame: DataFrame
     columns: Mapping[str, Column]
     condition: Column | None = None
     event_times: Mapping[str, Column] = field(default_factory=dict)
+    clock: Clock | None = None
+    kind: Column | None = None
 
     def where(self, condition: Column) -> Rows:
         """The rows for which `condition` holds as well."""
         both = condition if self.condition is None else self.condition & condition
-        return Rows(self.frame, self.columns, both, self.event_times)
+        return replace(self, condition=both)
+
+    def with_columns(self, columns: Mapping[str, Column]) -> Rows:
+        """The same rows with other columns."""
+        return replace(self, columns=columns, event_times={})
 
 
 def quoted_name(name: str) -> str:

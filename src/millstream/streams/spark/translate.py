@@ -1,6 +1,9 @@
-"""Nodes of the plan over a source's data frame."""
+"""Nodes of the plan over the data frames of their sources."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
@@ -8,71 +11,147 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.errors import JobError
 from millstream.streams.plan.expressions import Column
-from millstream.streams.plan.nodes import Filter, Node, Project, Scan, Tumble, WindowAggregate, WindowRows, inputs_of
-from millstream.streams.plan.tables import ComputedColumn, Table
-from millstream.streams.spark.expressions import aggregate, column_of
-from millstream.streams.spark.rows import Rows, quoted_name
-from millstream.streams.spark.source.spec import TICK_COLUMN
+from millstream.streams.plan.nodes import (
+    Filter,
+    Node,
+    Project,
+    Scan,
+    Union,
+    WindowAggregate,
+    WindowRows,
+    inputs_of,
+)
+from millstream.streams.plan.tables import ComputedColumn
+from millstream.streams.plan.windows import Cumulate, Hop, Tumble, Window
+from millstream.streams.spark.copies import expanded, settled
+from millstream.streams.spark.expressions import column_of
+from millstream.streams.spark.hidden import QUEUE_COLUMN, TICK_COLUMN
+from millstream.streams.spark.native import is_native, native_window, watermarked
+from millstream.streams.spark.operators.host import OperatorHost
+from millstream.streams.spark.operators.wirings import wiring_of
+from millstream.streams.spark.rows import Clock, Rows, quoted_name
 
-__all__ = ["is_windowed", "translate"]
-
-_EVENT_TIME = "__event_time"
-_WINDOW = "__window"
-_SIGN_BIT = 63
+__all__ = ["Translation", "is_shareable", "is_stateful", "needs_operators"]
 
 
-def is_windowed(node: Node) -> bool:
-    """Whether the node keeps state over time."""
-    return isinstance(node, WindowAggregate) or any(is_windowed(below) for below in inputs_of(node))
+def is_stateful(node: Node) -> bool:
+    """Whether the node keeps rows or sums over time."""
+    return is_native(node) or wiring_of(node) is not None or any(is_stateful(below) for below in inputs_of(node))
 
 
-def translate(node: Node, source: DataFrame) -> Rows:
-    """The rows of `node`, whose one scan is read from `source` (the scan's columns and the hidden tick).
+def needs_operators(node: Node) -> bool:
+    """Whether something in the node's tree runs in operators of ours; then all stateful parts of it do."""
+    if is_native(node):
+        return False
+    return wiring_of(node) is not None or any(needs_operators(below) for below in inputs_of(node))
 
-    Without a window the result stands on `source` itself. Ticks are not among the rows.
+
+def is_shareable(node: Node) -> bool:
+    """Whether the node's rows are rows of its source one by one, so that others can share the pass over it."""
+    match node:
+        case Scan():
+            return True
+        case Project() | Filter() | WindowRows(window=Tumble()):
+            return is_shareable(node.input)
+        case _:
+            return False
+
+
+class Translation:
+    """Translates the outputs of one pipeline. `sources` are the data frames of its tables, with the hidden columns.
+
+    `host` is where operators of ours run; None where no output needs them.
     """
-    return _translate(node, source, with_watermark=is_windowed(node))
+
+    def __init__(self, sources: Mapping[str, DataFrame], host: OperatorHost | None) -> None:
+        self._sources = sources
+        self._numbers = {name: number for number, name in enumerate(sources)}
+        self._host = host
+
+    def rows(self, node: Node) -> Rows:
+        """The rows of `node`. Without state the result stands on a source itself. Ticks are not among the rows."""
+        if needs_operators(node):
+            return self._own(node)
+        return self._native(node, with_watermark=is_stateful(node))
+
+    def _native(self, node: Node, *, with_watermark: bool) -> Rows:
+        if isinstance(node, Scan):
+            return self._scan(node, with_watermark=with_watermark)
+        if isinstance(node, Union):
+            return self._union([self._native(below, with_watermark=with_watermark) for below in node.inputs], node)
+        rows = self._native(_only_input(node), with_watermark=with_watermark)
+        if isinstance(node, WindowAggregate):
+            return native_window(node, rows)
+        return _stateless(node, rows)
+
+    def _own(self, node: Node) -> Rows:
+        """The rows of a node that has operators of ours in its tree."""
+        if isinstance(node, Scan):
+            return self._clocked(node)
+        if isinstance(node, Union):
+            return self._union([self._own(below) for below in node.inputs], node)
+        wiring = wiring_of(node)
+        if wiring is None:
+            return _stateless(node, self._own(_only_input(node)))
+        assert self._host is not None
+        return self._host.run(node, wiring, [self._own(wire.node) for wire in wiring.inputs])
+
+    def _scan(self, node: Scan, *, with_watermark: bool) -> Rows:
+        source = self._source(node)
+        columns = _columns(node, source)
+        if with_watermark:
+            return watermarked(node.table, source, columns)
+        return Rows(source, columns, F.col(TICK_COLUMN).isNull())
+
+    def _clocked(self, node: Scan) -> Rows:
+        source = self._source(node)
+        columns = _columns(node, source)
+        number = self._numbers[node.table.name]
+        watermark = node.table.watermark
+        time_us: SparkColumn = F.lit(None).cast("bigint")
+        if watermark is not None:
+            time_us = F.unix_micros(columns[watermark.column].cast("timestamp")) - watermark.delay_ms * 1000
+        queue = F.col(QUEUE_COLUMN) if QUEUE_COLUMN in source.columns else F.lit(None).cast("string")
+        tick_us = F.unix_micros(F.col(TICK_COLUMN))
+        clock = Clock(F.lit(number), queue, time_us, tick_us, frozenset({number}))
+        return Rows(source, columns, F.col(TICK_COLUMN).isNull(), clock=clock)
+
+    def _source(self, node: Scan) -> DataFrame:
+        return self._sources[node.table.name]
+
+    def _union(self, inputs: list[Rows], node: Union) -> Rows:
+        names = node.schema.names
+        frames = [settled(rows, names, first=inputs[0]) for rows in inputs]
+        return frames[0].over(reduce(DataFrame.unionAll, [one.rows.frame for one in frames]), inputs)
 
 
-def _translate(node: Node, source: DataFrame, *, with_watermark: bool) -> Rows:
-    if isinstance(node, Scan):
-        return _scan(node, source, with_watermark=with_watermark)
-    rows = _translate(inputs_of(node)[0], source, with_watermark=with_watermark)
+def _only_input(node: Node) -> Node:
+    below = inputs_of(node)
+    if len(below) != 1:
+        raise JobError("JOB_FAILED", f"{type(node).__name__} has no translation.")
+    return below[0]
+
+
+def _columns(node: Scan, source: DataFrame) -> dict[str, SparkColumn]:
+    """What the source gives, and the computed columns over it."""
+    hidden = (TICK_COLUMN, QUEUE_COLUMN)
+    columns = {name: F.col(quoted_name(name)) for name in source.columns if name not in hidden}
+    for column in node.table.columns:
+        if isinstance(column, ComputedColumn) and column.name in node.columns:
+            columns[column.name] = column_of(column.expression, columns)
+    return columns
+
+
+def _stateless(node: Node, rows: Rows) -> Rows:
     match node:
         case Project():
             return _project(node, rows)
         case Filter(predicate=predicate):
             return rows.where(column_of(predicate, rows.columns))
-        case WindowRows(window=Tumble() as window):
+        case WindowRows(window=window):
             return _window_rows(rows, window)
-        case WindowAggregate(window=Tumble() as window):
-            return _window_aggregate(node, window, rows)
         case _:
             raise JobError("JOB_FAILED", f"{type(node).__name__} has no translation.")
-
-
-def _scan(node: Scan, source: DataFrame, *, with_watermark: bool) -> Rows:
-    table = node.table
-    columns = {name: F.col(quoted_name(name)) for name in source.columns if name != TICK_COLUMN}
-    tick = F.col(TICK_COLUMN)
-    for column in table.columns:
-        if isinstance(column, ComputedColumn) and column.name in node.columns:
-            columns[column.name] = column_of(column.expression, columns)
-    if not with_watermark:
-        return Rows(source, columns, tick.isNull())
-    if table.watermark is None:
-        raise JobError("JOB_FAILED", f"The table {table.name} has no watermark to stand a window on.")
-    return _with_watermark(table, source, columns)
-
-
-def _with_watermark(table: Table, source: DataFrame, columns: dict[str, SparkColumn]) -> Rows:
-    watermark = table.watermark
-    assert watermark is not None
-    event_time = F.coalesce(F.col(TICK_COLUMN), columns[watermark.column])
-    frame = source.withColumn(_EVENT_TIME, event_time).withWatermark(_EVENT_TIME, f"{watermark.delay_ms} milliseconds")
-    attribute = F.col(_EVENT_TIME)
-    named = {**columns, watermark.column: attribute}
-    return Rows(frame, named, F.col(TICK_COLUMN).isNull(), {watermark.column: attribute})
 
 
 def _project(node: Project, rows: Rows) -> Rows:
@@ -82,49 +161,35 @@ def _project(node: Project, rows: Rows) -> Rows:
         for name, expression in node.columns
         if isinstance(expression, Column) and expression.name in rows.event_times
     }
-    return Rows(rows.frame, columns, rows.condition, event_times)
+    return Rows(rows.frame, columns, rows.condition, event_times, rows.clock, rows.kind)
 
 
-def _window_rows(rows: Rows, window: Tumble) -> Rows:
+def _window_rows(rows: Rows, window: Window) -> Rows:
+    """Each row with the bounds of its window, or once for each of its windows."""
     millis = F.unix_millis(rows.columns[window.time_column])
-    start = millis - F.pmod(millis - window.offset_ms, F.lit(window.size_ms))
-    added = {
-        "window_start": F.timestamp_millis(start),
-        "window_end": F.timestamp_millis(start + window.size_ms),
-        "window_time": F.timestamp_millis(start + window.size_ms - 1),
+    match window:
+        case Tumble(size_ms=size_ms, offset_ms=offset_ms):
+            start = millis - F.pmod(millis - offset_ms, F.lit(size_ms))
+            added = _bounds(start, start + size_ms)
+            return Rows(rows.frame, {**rows.columns, **added}, rows.condition, rows.event_times, rows.clock, rows.kind)
+        case Hop(size_ms=size_ms, slide_ms=slide_ms, offset_ms=offset_ms):
+            last = millis - F.pmod(millis - offset_ms, F.lit(slide_ms))
+            first = millis - F.pmod(millis - offset_ms - size_ms, F.lit(slide_ms)) - size_ms + slide_ms
+            starts = F.sequence(first, last, F.lit(slide_ms))
+            bounds = F.transform(starts, lambda start: F.struct(start.alias("start"), (start + size_ms).alias("end")))
+        case Cumulate(size_ms=size_ms, step_ms=step_ms, offset_ms=offset_ms):
+            start = millis - F.pmod(millis - offset_ms, F.lit(size_ms))
+            first = start + (F.floor((millis - start) / step_ms) + 1) * step_ms
+            ends = F.sequence(first, start + size_ms, F.lit(step_ms))
+            bounds = F.transform(ends, lambda end: F.struct(start.alias("start"), end.alias("end")))
+        case _:
+            raise JobError("JOB_FAILED", f"A window TVF of {window} has no translation.")
+    return expanded(rows, bounds, lambda one: _bounds(one["start"], one["end"]))
+
+
+def _bounds(start_ms: SparkColumn, end_ms: SparkColumn) -> dict[str, SparkColumn]:
+    return {
+        "window_start": F.timestamp_millis(start_ms),
+        "window_end": F.timestamp_millis(end_ms),
+        "window_time": F.timestamp_millis(end_ms - 1),
     }
-    return Rows(rows.frame, {**rows.columns, **added}, rows.condition, rows.event_times)
-
-
-def _window_aggregate(node: WindowAggregate, window: Tumble, rows: Rows) -> Rows:
-    time = rows.event_times.get(window.time_column)
-    if time is None:
-        raise JobError("JOB_FAILED", f"{window.time_column} is no event time that a window can stand on.")
-    frame = rows.frame if rows.condition is None else rows.frame.where(_held_above(rows.condition, time))
-    bounds = F.window(
-        time, f"{window.size_ms} milliseconds", None, f"{window.offset_ms % window.size_ms} milliseconds"
-    ).alias(_WINDOW)
-    keys = [column_of(key, rows.columns).alias(f"k{number}") for number, (_, key) in enumerate(node.keys)]
-    calls = [aggregate(call, rows.columns).alias(f"a{number}") for number, (_, call) in enumerate(node.aggregates)]
-    # Spark wants an aggregate; a query that only lists windows and keys has none.
-    grouped = frame.groupBy(bounds, *keys).agg(*(calls or [F.count(F.lit(1)).alias("a0")]))
-    columns = {name: F.col(f"k{number}") for number, (name, _) in enumerate(node.keys)}
-    columns |= {name: F.col(f"a{number}") for number, (name, _) in enumerate(node.aggregates)}
-    end = F.col(f"{_WINDOW}.end")
-    columns |= {
-        "window_start": F.col(f"{_WINDOW}.start"),
-        "window_end": end,
-        "window_time": F.timestamp_millis(F.unix_millis(end) - 1),
-    }
-    return Rows(grouped, columns, None, {"window_time": F.window_time(F.col(_WINDOW))})
-
-
-def _held_above(condition: SparkColumn, event_time: SparkColumn) -> SparkColumn:
-    """`condition` in a form that Spark does not push below the watermark.
-
-    Spark moves each filter that does not name the event time below the watermark node: ticks, and the rows that a
-    WHERE drops, would then not move event time, which in Flink they do. The sign of the event time is at most 1 off
-    in the sum and never decides.
-    """
-    holds = F.coalesce(condition, F.lit(False)).cast("bigint")
-    return holds * 2 + F.shiftright(F.unix_micros(event_time), _SIGN_BIT) > 0

@@ -9,7 +9,7 @@ from millstream.streams.sql.scalars import nearest
 
 __all__ = ["SETTINGS", "Setting", "SettingProblem", "check_setting"]
 
-_DURATION = r"\s*\d{1,9}\s*(ms|milli(second)?s?|s|sec(ond)?s?|m|min(ute)?s?|h|hours?)?\s*"
+_DURATION = r"\s*\d{1,9}\s*(ms|milli(second)?s?|s|sec(ond)?s?|m|min(ute)?s?|h|hours?|d|days?)?\s*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,8 @@ SETTINGS: dict[str, Setting] = {
         Setting("millstream.max-rows-per-trigger", "200000", r"[1-9]\d{0,9}", "a number of rows", "About how many rows a micro-batch reads."),
         Setting("millstream.nameserver", "", r"[^\s:;]+:\d{1,5}(;[^\s:;]+:\d{1,5})*", "host:port", "Nameserver of the tables."),
         Setting("pipeline.name", "", ".{1,100}", "a name of 1 to 100 characters", "Name of the next jobs."),
+        Setting("table.exec.source.idle-timeout", "0 ms", _DURATION, "a duration such as '5 s'", "After how long without rows a queue holds no window up; 0: never."),
+        Setting("table.exec.state.ttl", "0 ms", _DURATION, "a duration such as '1 h'", "How long state lives that nothing touches; 0: for ever."),
         Setting("table.local-time-zone", "UTC", "utc|etc/utc", "UTC, the only one", "Zone of TIMESTAMP_LTZ."),
     )
 }  # fmt: skip

@@ -89,7 +89,7 @@ def test_a_time_beyond_the_year_9999_is_null_and_its_neighbours_stay(
 def test_printed_rows_come_batch_by_batch_as_plain_values_and_leave_nothing_behind() -> None:
     schema = Schema((Field("n", INT), Field("at", DataType(TypeKind.TIMESTAMP)), Field("t", DataType(TypeKind.TIME))))
     shown: list[tuple[tuple[str, ...], list[tuple[object, ...]]]] = []
-    sink = PrintSink("p", schema, lambda columns, rows: shown.append((columns, rows)))
+    sink = PrintSink("p", schema, lambda columns, rows, kinds: shown.append((columns, rows)))
     directory = Path(sink.__getstate__()["_directory"])
     task = SinkTask("job", 3, 1)
     writer = pickle.loads(pickle.dumps(sink)).writer(task)

@@ -13,12 +13,13 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.streams.plan.types import Schema, TypeKind
+from millstream.streams.spark.hidden import KIND_COLUMN
 from millstream.streams.spark.sinks.sink import SinkTask, SinkWriter, Written
 from millstream.streams.spark.sinks.values import python_values
 
 __all__ = ["BlackholeSink", "PrintSink"]
 
-OnRows = Callable[[tuple[str, ...], list[tuple[Any, ...]]], None]
+OnRows = Callable[[tuple[str, ...], list[tuple[Any, ...]], list[int] | None], None]
 
 
 class BlackholeSink:
@@ -37,7 +38,7 @@ class BlackholeSink:
 
 
 class _Nothing:
-    def write(self, rows: pa.RecordBatch) -> None:
+    def write(self, rows: pa.RecordBatch, kinds: pa.Array | None = None) -> None:
         """Take rows."""
 
     def finish(self) -> bytes:
@@ -46,7 +47,7 @@ class _Nothing:
 
 
 class PrintSink:
-    """Brings rows to the driver and calls `on_rows(columns, rows)` there, at each batch's commit.
+    """Brings rows to the driver and calls `on_rows(columns, rows, kinds)` there, at each batch's commit.
 
     Rows travel as files of a directory of this process, which takes them record batch by record batch: a micro-batch
     of any size needs no more memory than one of those. A replayed batch is shown again. Times without a zone are
@@ -82,7 +83,11 @@ class PrintSink:
     def _show(self, path: Path, on_rows: OnRows) -> None:
         with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
             for batch in stream:
-                on_rows(self.schema.names, _python_rows(batch, self.schema))
+                kinds: list[int] | None = None
+                if batch.num_columns > len(self.schema.fields):
+                    kinds = batch.column(batch.num_columns - 1).to_pylist()
+                    batch = batch.select(batch.schema.names[:-1])
+                on_rows(self.schema.names, _python_rows(batch, self.schema), kinds)
 
 
 class _Packer:
@@ -90,8 +95,10 @@ class _Packer:
         self._path = path
         self._stream: pa.RecordBatchStreamWriter | None = None
 
-    def write(self, rows: pa.RecordBatch) -> None:
-        """Add rows to the stream."""
+    def write(self, rows: pa.RecordBatch, kinds: pa.Array | None = None) -> None:
+        """Add rows to the stream, their kinds behind them."""
+        if kinds is not None:
+            rows = rows.append_column(KIND_COLUMN, kinds)
         if self._stream is None:
             self._stream = pa.ipc.new_stream(str(self._path), rows.schema)
         self._stream.write_batch(rows)

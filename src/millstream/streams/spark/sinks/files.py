@@ -79,7 +79,7 @@ class _FileWriter:
         self._file = path.open("wb")
         self._output: _Output = FORMATS[file_format](self._file, schema)
 
-    def write(self, rows: pa.RecordBatch) -> None:
+    def write(self, rows: pa.RecordBatch, kinds: pa.Array | None = None) -> None:
         """Add rows to the file."""
         self._output.write(rows)
 

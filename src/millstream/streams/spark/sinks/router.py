@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
+from millstream.streams.spark.hidden import KIND_COLUMN
 from millstream.streams.spark.sinks.sink import Sink, SinkTask, SinkWriter, Written
 
 __all__ = ["deliver"]
@@ -56,7 +57,11 @@ class _Writers:
                 if number not in writers:
                     writers[number] = self._sinks[number].writer(task)
                     counts[number] = 0
-                writers[number].write(rows)
+                kinds = None
+                if rows.schema.names[-1] == KIND_COLUMN:
+                    kinds = rows.column(rows.num_columns - 1)
+                    rows = rows.select(rows.schema.names[:-1])
+                writers[number].write(rows, kinds)
                 counts[number] += rows.num_rows
         messages = {number: writer.finish() for number, writer in writers.items()}
         if messages:

@@ -34,8 +34,8 @@ class Written:
 class SinkWriter(Protocol):
     """Writes the rows of one task; lives in a worker."""
 
-    def write(self, rows: pa.RecordBatch) -> None:
-        """Take rows of the sink's schema."""
+    def write(self, rows: pa.RecordBatch, kinds: pa.Array | None = None) -> None:
+        """Take rows of the sink's schema; `kinds` has the number of each one's `RowKind`, None: all are inserts."""
         ...
 
     def finish(self) -> bytes:

@@ -103,7 +103,7 @@ class _Sender:
         self._maker = maker
         self._log = log
 
-    def write(self, rows: pa.RecordBatch) -> None:
+    def write(self, rows: pa.RecordBatch, kinds: pa.Array | None = None) -> None:
         """Send rows; returns when they are acknowledged."""
         for start in range(0, rows.num_rows, _MESSAGES_PER_SEND):
             self._log.send(list(self._maker.messages(rows.slice(start, _MESSAGES_PER_SEND))))
@@ -123,7 +123,7 @@ class _BulkSender:
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
 
-    def write(self, rows: pa.RecordBatch) -> None:
+    def write(self, rows: pa.RecordBatch, kinds: pa.Array | None = None) -> None:
         """Take rows; a full bulk message is sent at once."""
         self._waiting.append(rows)
         self._waiting_rows += rows.num_rows

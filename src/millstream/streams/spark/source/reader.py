@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -74,15 +75,16 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             lambda: _first_store_ms(log, spec, begin, spans),
         )
         if end.rows_since(begin):
-            return end.to_json()
+            return replace(end, name=begin.name).to_json()
         if self._target is not None and spec.final_tick:
-            return Position(begin.queues, begin.cut_ms, ended=True).to_json()
+            return replace(begin, ended=True).to_json()
         return start
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """The ends of the queues as last seen, from which the progress tells how far behind a job is."""
         spans = self._latest
-        return Position({queue: span.max_offset for queue, span in spans.items()}).to_json() if spans else None
+        queues = {queue: span.max_offset for queue, span in spans.items()}
+        return Position(queues, name=self._spec.start.name).to_json() if spans else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a micro-batch."""
@@ -127,14 +129,16 @@ class TopicBatchReader(DataSourceReader):
         """The tasks, cut as those of a micro-batch over the same range; at least one, which may be empty."""
         spec = self._spec
         groups = divide(spec.start, spec.end or spec.start, spec.parallelism)
+        last = TopicPartition((), END_OF_TIME_MS if spec.final_tick else None)
         if not groups:
-            return [TopicPartition(())]
+            return [last]
         log = open_log(spec.nameserver, timeout_s=spec.timeout_s)
         try:
             bulk = log.takes_bulk(spec.topic)
         finally:
             log.close()
-        return [TopicPartition(slices, bulk=bulk) for slices in groups]
+        tasks = [TopicPartition(slices, bulk=bulk) for slices in groups]
+        return [*tasks, last] if spec.final_tick else tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task; runs in a worker."""
@@ -184,7 +188,7 @@ def _decoded(
 ) -> Iterator[pa.RecordBatch]:
     spool = SpoolWriter(spec.spool, part, keep_bodies=spec.keep_malformed)
     for several in messages:
-        batch, malformed = builder.rows(several)
+        batch, malformed = builder.rows(several, part.queue)
         for refused in malformed:
             spool.add(several.queue_offset(refused.position), refused.reason, several.body(refused.position))
         if batch.num_rows:

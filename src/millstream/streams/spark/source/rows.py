@@ -30,14 +30,15 @@ class RowBuilder:
         self.schema: pa.Schema = arrow_schema(spec.schema())
         self._topic = spec.topic
         self._columns = spec.columns
+        self._queues = spec.queues
         self._decoder = JsonDecoder([(column.name, column.type) for column in spec.columns if column.metadata is None])
 
     def build(self, records: Sequence[RecordParts]) -> tuple[pa.RecordBatch, tuple[Malformed, ...]]:
         """The rows of records that were pulled; see `rows`."""
         return self.rows(RecordMessages(records))
 
-    def rows(self, messages: Messages) -> tuple[pa.RecordBatch, tuple[Malformed, ...]]:
-        """The rows of `messages` in their order, and those that are none (by their place)."""
+    def rows(self, messages: Messages, queue: str = "") -> tuple[pa.RecordBatch, tuple[Malformed, ...]]:
+        """The rows of `messages` of one queue in their order, and those that are none (by their place)."""
         decoded = self._decoder.decode(messages.bodies())
         if decoded.kept is not None:
             messages = messages.kept(decoded.kept)
@@ -48,6 +49,8 @@ class RowBuilder:
                 arrays.append(next(from_body))
             else:
                 arrays.append(self._metadata(column.metadata, messages, column, self.schema.field(number).type))
+        if self._queues:
+            arrays.append(pa.repeat(queue, len(messages)))
         arrays.append(pa.nulls(len(messages), self.schema.field(len(arrays)).type))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema), decoded.malformed
 

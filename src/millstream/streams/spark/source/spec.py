@@ -8,13 +8,11 @@ import msgspec
 from pyspark.sql import types as spark
 
 from millstream.streams.plan.types import DataType, Field, Schema
+from millstream.streams.spark.hidden import QUEUE_COLUMN, TICK_COLUMN
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.types import spark_schema
 
-__all__ = ["TICK_COLUMN", "SourceColumn", "SourceSpec"]
-
-TICK_COLUMN = "__tick"
-"""Name of the hidden column: NULL in every row of data, the event time in a tick."""
+__all__ = ["SourceColumn", "SourceSpec"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +32,7 @@ class SourceSpec:
     partitions a large micro-batch is cut into. `max_rows` of a micro-batch, 0 for no limit. `final_tick` closes all
     windows when a bounded run has read everything. `spool` is the directory for malformed bodies, whose content is
     kept only if `keep_malformed`. `decoded` is the directory for rows that several passes share; blank for one pass.
-    `group` is where progress is shown in the broker; blank for nowhere.
+    `group` is where progress is shown in the broker; blank for nowhere. With `queues` each row tells its queue.
     """
 
     nameserver: str
@@ -50,11 +48,14 @@ class SourceSpec:
     spool: str = ""
     keep_malformed: bool = True
     decoded: str = ""
+    queues: bool = False
     timeout_s: float = field(default=10.0)
 
     def schema(self) -> spark.StructType:
-        """Spark's schema of the rows: the columns, then the hidden tick."""
+        """Spark's schema of the rows: the columns, the hidden queue where it is wanted, then the hidden tick."""
         declared = spark_schema(Schema(tuple(Field(column.name, column.type) for column in self.columns)))
+        if self.queues:
+            declared = declared.add(QUEUE_COLUMN, spark.StringType())
         return declared.add(TICK_COLUMN, spark.TimestampType())
 
     def encode(self) -> str:

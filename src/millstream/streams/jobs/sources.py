@@ -1,0 +1,164 @@
+"""The source tables of one pipeline: where each begins, what is read of it, and what becomes of malformed rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+
+from millstream.streams.errors import JobError
+from millstream.streams.jobs.dead_letter import DeadLetters
+from millstream.streams.jobs.settings import JobSettings, SourceSettings
+from millstream.streams.plan.nodes import Node, scans_of
+from millstream.streams.plan.tables import MetadataColumn, PhysicalColumn, Table
+from millstream.streams.spark.source.data_source import SPEC_OPTION, TopicDataSource
+from millstream.streams.spark.source.malformed import Spool
+from millstream.streams.spark.source.position import Position
+from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
+from millstream.streams.spark.source.topic_log import TopicLog, open_log
+
+__all__ = ["Reading", "Source", "TopicSource", "columns_read", "open_source", "tables_of"]
+
+TIMEOUT_S = 10.0
+"""How long one call to the messaging system may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a pipeline reads a source from `start` on.
+
+    `batch` reads once, without Spark's streaming; a bounded run with state sends a `final_tick`. `passes` is how often
+    the rows of a micro-batch are read. `queues` lets each row tell its queue. `spool` and `decoded` are directories.
+    """
+
+    start: Position
+    batch: bool
+    final_tick: bool
+    passes: int
+    queues: bool
+    spool: Path
+    decoded: Path
+
+
+class Source(Protocol):
+    """A table that is read, opened once for a start of a job."""
+
+    table: Table
+
+    def beginning(self) -> Position:
+        """Where a fresh checkpoint begins to read."""
+        ...
+
+    def load(self, spark: SparkSession, columns: frozenset[str], reading: Reading) -> DataFrame:
+        """The rows, with the physical and metadata columns of those names and the hidden columns."""
+        ...
+
+    def end(self) -> Position:
+        """What there was to read when the source was opened: where a batch ends."""
+        ...
+
+    def letters(self, spool: Path) -> DeadLetters | None:
+        """What becomes of malformed rows; None where there are none."""
+        ...
+
+
+def open_source(table: Table, settings: JobSettings) -> Source:
+    """The source of `table`. Raises JobError JOB_FAILED for a connector that cannot be read."""
+    if table.connector != "rocketmq":
+        words = f"The table {table.name} cannot be read: its connector is {table.connector!r}."
+        raise JobError("JOB_FAILED", words)
+    return TopicSource(table, SourceSettings.of(table, settings))
+
+
+def tables_of(nodes: Iterable[Node]) -> list[Table]:
+    """The tables that are read, each once, in the order of the plan."""
+    found: dict[str, Table] = {}
+    for node in nodes:
+        for scan in scans_of(node):
+            found.setdefault(scan.table.name, scan.table)
+    return list(found.values())
+
+
+class TopicSource:
+    """A topic of a RocketMQ cluster. Raises NameRefused TOPIC_NOT_FOUND, ConnectionFailed."""
+
+    def __init__(self, table: Table, settings: SourceSettings) -> None:
+        self.table = table
+        self._settings = settings
+        log = open_log(settings.nameserver, timeout_s=TIMEOUT_S)
+        try:
+            self._beginning = _start(log, settings, table.name)
+            spans = log.spans(settings.topic)
+            self._end = Position({queue: span.max_offset for queue, span in spans.items()}, name=table.name)
+        finally:
+            log.close()
+
+    def beginning(self) -> Position:
+        """What `scan.startup.mode` says."""
+        return self._beginning
+
+    def end(self) -> Position:
+        """The ends of all queues."""
+        return self._end
+
+    def load(self, spark: SparkSession, columns: frozenset[str], reading: Reading) -> DataFrame:
+        """The topic's rows, decoded in Spark's Python workers."""
+        settings = self._settings
+        spec = SourceSpec(
+            nameserver=settings.nameserver,
+            topic=settings.topic,
+            columns=_source_columns(self.table, columns),
+            start=reading.start,
+            end=self._end if reading.batch else None,
+            tag=settings.tag,
+            group=settings.group,
+            max_rows=settings.max_rows,
+            parallelism=spark.sparkContext.defaultParallelism,
+            final_tick=reading.final_tick,
+            spool=str(reading.spool),
+            keep_malformed=settings.dead_letter_topic is not None,
+            decoded=str(reading.decoded) if reading.passes > 1 else "",
+            queues=reading.queues,
+            timeout_s=TIMEOUT_S,
+        )
+        reader = spark.read if reading.batch else spark.readStream
+        return reader.format(TopicDataSource.name()).option(SPEC_OPTION, spec.encode()).load()
+
+    def letters(self, spool: Path) -> DeadLetters:
+        """Malformed messages go to the dead-letter topic."""
+        settings = self._settings
+        return DeadLetters(Spool(spool), settings.topic, settings.dead_letter_topic, settings.nameserver, TIMEOUT_S)
+
+
+def _source_columns(table: Table, wanted: frozenset[str]) -> tuple[SourceColumn, ...]:
+    """The physical and metadata columns of those names, in the table's order."""
+    columns = []
+    for column in table.columns:
+        if column.name not in wanted:
+            continue
+        if isinstance(column, PhysicalColumn):
+            columns.append(SourceColumn(column.name, column.type))
+        elif isinstance(column, MetadataColumn):
+            columns.append(SourceColumn(column.name, column.type, column.key))
+    return tuple(columns)
+
+
+def _start(log: TopicLog, source: SourceSettings, name: str) -> Position:
+    spans = log.spans(source.topic)
+    match source.startup:
+        case "latest-offset":
+            queues = {queue: span.max_offset for queue, span in spans.items()}
+        case "timestamp":
+            queues = {queue: log.offset_at(source.topic, queue, source.startup_timestamp_ms) for queue in spans}
+        case _:
+            queues = {queue: span.min_offset for queue, span in spans.items()}
+    return Position(queues, name=name)
+
+
+def columns_read(table: Table, nodes: Sequence[Node]) -> frozenset[str]:
+    """The names of all columns of `table` that any of the nodes reads."""
+    scans = [scan for node in nodes for scan in scans_of(node) if scan.table.name == table.name]
+    return frozenset(name for scan in scans for name in scan.columns)

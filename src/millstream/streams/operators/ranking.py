@@ -1,0 +1,155 @@
+"""Top-N of each partition as rows come and go; with N of 1 that is deduplication.
+
+A partition keeps only as many rows as can ever be among the places again: all of them if its input takes rows back,
+else those up to the last place.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from millstream.streams.operators.changes import DELETE, INSERT, UPDATE_AFTER, Changes, Output, Row
+from millstream.streams.operators.sort_keys import Place, sort_key
+from millstream.streams.operators.state import KeyedTable, State, Timers
+from millstream.streams.operators.turn import Turn
+
+__all__ = ["Place", "Ranker"]
+
+_Partition = tuple[list[Any], list[Row]]
+"""Sort keys and rows, both in order; equal keys in the order of arrival."""
+
+
+class Ranker:
+    """The rows at places `first` to `last` of their partition, with the place behind them if `ranked`.
+
+    `window_end` is the place of a column with the attached window's end: then nothing is said before the watermark
+    has passed it, each row once. `changing` inputs may take rows back.
+    """
+
+    def __init__(
+        self,
+        partition: tuple[int, ...],
+        order: tuple[Place, ...],
+        function: Literal["ROW_NUMBER", "RANK", "DENSE_RANK"],
+        first: int,
+        last: int,
+        *,
+        ranked: bool,
+        window_end: int | None = None,
+        changing: bool = True,
+    ) -> None:
+        self._partition = partition
+        self._sort_key = sort_key(order)
+        self._function = function
+        self._first = first
+        self._last = last
+        self._ranked = ranked
+        self._window_end = window_end
+        self._changing = changing
+        self._kept: KeyedTable[Row, _Partition] = KeyedTable()
+        self._ends: Timers[Row] = Timers()
+
+    def open(self, state: State) -> None:
+        """Rows by partition; for windows a timer at their end."""
+        self._kept = state.table("partitions", lives=self._window_end is None)
+        self._ends = state.timers("ends")
+
+    def process(self, number: int, changes: Changes, turn: Turn, out: Output) -> None:
+        """Take rows; partitions that changed tell it once, at the end."""
+        touched: dict[Row, list[Row] | None] = {}
+        for kind, row in changes:
+            key = tuple(row[place] for place in self._partition)
+            if self._window_end is not None:
+                end_us = row[self._window_end]
+                if end_us - 1000 <= turn.watermark_before_us:
+                    if kind in (INSERT, UPDATE_AFTER):
+                        out.late.append((number, row))
+                    continue
+                self._ends.set(key, end_us - 1000)
+            partition = self._kept.get(key)
+            if key not in touched:
+                touched[key] = None if self._window_end is not None else self._shown(partition)
+            if partition is None:
+                partition = ([], [])
+            if kind in (INSERT, UPDATE_AFTER):
+                self._add(partition, row)
+            else:
+                self._remove(partition, row)
+            self._kept.put(key, partition)
+        for key, before in touched.items():
+            partition = self._kept.get(key)
+            if before is not None:
+                self._tell(before, self._shown(partition), out)
+            if partition is not None and not partition[1]:
+                self._kept.delete(key)
+
+    def advance(self, turn: Turn, out: Output) -> None:
+        """Say what the windows that are over hold; forget partitions whose time to live is over."""
+        for _, key in self._ends.due(turn.watermark_us):
+            for row in self._shown(self._kept.delete(key)):
+                out.insert(row)
+        self._kept.expire()
+
+    def _add(self, partition: _Partition, row: Row) -> None:
+        keys, rows = partition
+        key = self._sort_key(row)
+        place = bisect_right(keys, key)
+        if not self._changing and place >= self._last and (self._function == "ROW_NUMBER" or not self._ties(keys, key)):
+            return
+        keys.insert(place, key)
+        rows.insert(place, row)
+        if not self._changing and self._function == "ROW_NUMBER":
+            del keys[self._last :], rows[self._last :]
+
+    def _ties(self, keys: Sequence[Any], key: Any) -> bool:
+        """Whether a row behind the last place has the same rank as one before it."""
+        return self._function == "DENSE_RANK" or (len(keys) >= self._last and keys[self._last - 1] == key)
+
+    def _remove(self, partition: _Partition, row: Row) -> None:
+        keys, rows = partition
+        key = self._sort_key(row)
+        for place in range(bisect_left(keys, key), bisect_right(keys, key)):
+            if rows[place] == row:
+                del keys[place], rows[place]
+                return
+
+    def _shown(self, partition: _Partition | None) -> list[Row]:
+        """The rows at the wanted places, with the place where it is asked for."""
+        if partition is None:
+            return []
+        keys, rows = partition
+        shown: list[Row] = []
+        rank = dense = 0
+        for number, row in enumerate(rows):
+            if number == 0 or keys[number] != keys[number - 1]:
+                rank, dense = number + 1, dense + 1
+            place = {"ROW_NUMBER": number + 1, "RANK": rank, "DENSE_RANK": dense}[self._function]
+            if place > self._last:
+                break
+            if place >= self._first:
+                shown.append((*row, place) if self._ranked else row)
+        return shown
+
+    def _tell(self, before: Sequence[Row], after: Sequence[Row], out: Output) -> None:
+        """The difference of two lists of rows: by place where places are told, else by what came and went."""
+        if self._ranked and self._function == "ROW_NUMBER":
+            for place in range(max(len(before), len(after))):
+                old = before[place] if place < len(before) else None
+                out.update(old, after[place] if place < len(after) else None)
+            return
+        if self._first == self._last == 1 and self._function == "ROW_NUMBER":
+            out.update(before[0] if before else None, after[0] if after else None)
+            return
+        gone = list(before)
+        come = []
+        for row in after:
+            if row in gone:
+                gone.remove(row)
+            else:
+                come.append(row)
+        for row in gone:
+            out.emit(DELETE, row)
+        for row in come:
+            out.emit(INSERT, row)

@@ -1,0 +1,94 @@
+"""How event time moves: the newest times of each input's queues as one task saw them, and the watermark over all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from millstream.streams.operators.state import KeyedTable, State
+from millstream.streams.operators.turn import START_OF_TIME_US
+
+__all__ = ["Clocks", "Seen", "merged"]
+
+
+@dataclass(slots=True)
+class Seen:
+    """What a task saw of one input: a tick for all of it, and the newest time less its delay of each queue."""
+
+    tick_us: int | None = None
+    queues: dict[str, int] = field(default_factory=dict)
+
+
+_DECODER = msgspec.msgpack.Decoder(dict[int, Seen])
+
+
+def encode(seen: Mapping[int, Seen]) -> bytes:
+    """The form that travels; blank for nothing."""
+    return msgspec.msgpack.encode(dict(seen)) if seen else b""
+
+
+def merged(parts: Iterable[bytes]) -> dict[int, Seen]:
+    """What all tasks saw, by input."""
+    whole: dict[int, Seen] = {}
+    for part in parts:
+        if not part:
+            continue
+        for number, seen in _DECODER.decode(part).items():
+            known = whole.setdefault(number, Seen())
+            if seen.tick_us is not None:
+                known.tick_us = seen.tick_us if known.tick_us is None else max(known.tick_us, seen.tick_us)
+            for queue, time_us in seen.queues.items():
+                known.queues[queue] = max(time_us, known.queues.get(queue, START_OF_TIME_US))
+    return whole
+
+
+class Clocks:
+    """The watermark of one operator: the least over its inputs, each of which is the least over its queues.
+
+    A queue that was silent for `idle_us` of processing time (None: never) holds nothing up until it speaks again.
+    """
+
+    def __init__(self, inputs: Sequence[int], idle_us: int | None, state: State) -> None:
+        self._inputs = tuple(inputs)
+        self._idle_us = idle_us
+        self._times: KeyedTable[tuple[int, str], tuple[int, int]] = state.table("clocks")
+        self._reached: KeyedTable[str, int] = state.table("watermark")
+
+    @property
+    def watermark_us(self) -> int:
+        """Where event time stands."""
+        return self._reached.get("", START_OF_TIME_US) or START_OF_TIME_US
+
+    def advance(self, seen: Mapping[int, Seen], now_us: int) -> int:
+        """The watermark after what was seen; it never goes back."""
+        for number, one in seen.items():
+            for queue, time_us in one.queues.items():
+                before = self._times.get((number, queue))
+                newest = time_us if before is None else max(time_us, before[0])
+                self._times.put((number, queue), (newest, now_us))
+            if one.tick_us is not None:
+                before = self._times.get((number, ""))
+                if before is None or one.tick_us > before[0]:
+                    self._times.put((number, ""), (one.tick_us, now_us))
+        reached = min((self._time_of(number, now_us) for number in self._inputs), default=START_OF_TIME_US)
+        if reached > self.watermark_us:
+            self._reached.put("", reached)
+        return self.watermark_us
+
+    def _time_of(self, number: int, now_us: int) -> int:
+        tick = self._times.get((number, ""))
+        least: int | None = None
+        newest: int | None = None
+        for (of, queue), (time_us, heard_us) in self._times.items():
+            if of != number or not queue:
+                continue
+            newest = time_us if newest is None else max(newest, time_us)
+            if self._idle_us is not None and now_us - heard_us > self._idle_us:
+                continue
+            least = time_us if least is None else min(least, time_us)
+        # Where all queues are idle, the newest of them stands for all.
+        reached = newest if least is None else least
+        candidates = [time_us for time_us in (reached, None if tick is None else tick[0]) if time_us is not None]
+        return max(candidates, default=START_OF_TIME_US)

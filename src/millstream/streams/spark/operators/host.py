@@ -1,0 +1,110 @@
+"""Where operators of ours run in a Spark query: packs their inputs by bucket and gives their rows as a relation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from itertools import count
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
+from pyspark.sql import types as spark
+
+from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.nodes import Node
+from millstream.streams.spark.expressions import column_of
+from millstream.streams.spark.hidden import KIND_COLUMN, TICK_COLUMN
+from millstream.streams.spark.operators.packing import PACKED, Packer
+from millstream.streams.spark.operators.stage import OperatorSpec, OperatorStage
+from millstream.streams.spark.operators.wiring import Wire, Wiring
+from millstream.streams.spark.rows import Clock, Rows, quoted_name
+from millstream.streams.spark.types import arrow_schema, spark_schema, spark_type
+
+__all__ = ["BUCKETS", "OperatorHost"]
+
+BUCKETS = 8
+"""Buckets of keys of each operator, so many tasks can share its work at most. A checkpoint is bound to the number."""
+
+_FIRST_NUMBER = 1_000
+"""Clocks of operators are numbered from here on, those of sources from 0."""
+
+
+@dataclass
+class OperatorHost:
+    """Runs the operators of one pipeline; `directory` is where they keep their state.
+
+    `ttl_ms` is how long unused values live (0: for ever), `idle_ms` after how long a silent queue holds nothing up
+    (0: never). Operators are named by their order, which is the same for equal plans.
+    """
+
+    job_id: str
+    directory: Path
+    late: Path
+    partitions: int
+    ttl_ms: int = 0
+    idle_ms: int = 0
+    _numbers: count[int] = field(default_factory=lambda: count(_FIRST_NUMBER))
+
+    def run(self, node: Node, wiring: Wiring, inputs: Sequence[Rows]) -> Rows:
+        """The rows of `node`, whose operator is `wiring` and whose inputs are `inputs`."""
+        number = next(self._numbers)
+        partitions = min(self.partitions, BUCKETS)
+        packed = [
+            self._packed(place, wire, rows, partitions)
+            for place, (wire, rows) in enumerate(zip(wiring.inputs, inputs, strict=True))
+        ]
+        clocks = [rows.clock for rows in inputs if rows.clock is not None]
+        schema = spark_schema(node.schema)
+        schema = schema.add(KIND_COLUMN, spark.ByteType()).add(TICK_COLUMN, spark.TimestampType())
+        spec = OperatorSpec(
+            job_id=self.job_id,
+            name=f"{number - _FIRST_NUMBER}-{type(node).__name__.lower()}",
+            make=wiring.make,
+            directory=str(self.directory / f"{number - _FIRST_NUMBER}-{type(node).__name__.lower()}"),
+            inputs=tuple(len(wire.columns) for wire in wiring.inputs),
+            clocks=tuple(sorted({number for clock in clocks for number in clock.sources})),
+            output=arrow_schema(schema),
+            late=str(self.late),
+            ttl_ms=self.ttl_ms,
+            idle_ms=self.idle_ms,
+        )
+        together = reduce(DataFrame.unionAll, packed).repartition(partitions, "place")
+        return _relation(together.mapInArrow(OperatorStage(spec), schema), node, number)
+
+    def _packed(self, place: int, wire: Wire, rows: Rows, partitions: int) -> DataFrame:
+        clock = rows.clock
+        assert clock is not None
+        values = [
+            column_of(column, rows.columns).cast(spark_type(column.type)).alias(f"c{number}")
+            for number, column in enumerate(wire.columns)
+        ]
+        # An operator that reads no column still counts rows.
+        row = F.struct(*(values or [F.lit(True).alias("c0")]))
+        condition = F.lit(True) if rows.condition is None else F.coalesce(rows.condition, F.lit(False))
+        keys = [row.getField(f"c{number}") for number in wire.keys]
+        bucket: Column = F.pmod(F.hash(*keys), F.lit(BUCKETS)) if keys else F.lit(0)
+        kind = F.lit(None) if rows.kind is None else rows.kind
+        frame = rows.frame.where(condition | clock.tick_us.isNotNull() | clock.time_us.isNotNull())
+        return frame.select(
+            F.when(condition, row).alias("row"),
+            bucket.cast("int").alias("bucket"),
+            kind.cast("tinyint").alias("kind"),
+            clock.source.cast("int").alias("source"),
+            clock.queue.alias("queue"),
+            clock.time_us.alias("time_us"),
+            clock.tick_us.alias("tick_us"),
+            F.unix_micros(F.current_timestamp()).alias("now_us"),
+        ).mapInArrow(Packer(place, BUCKETS, partitions), PACKED)
+
+
+def _relation(frame: DataFrame, node: Node, number: int) -> Rows:
+    columns = {name: F.col(quoted_name(name)) for name in node.schema.names}
+    tick = F.col(TICK_COLUMN)
+    nothing = F.lit(None)
+    clock = Clock(
+        F.lit(number), nothing.cast("string"), nothing.cast("bigint"), F.unix_micros(tick), frozenset({number})
+    )
+    kind = F.col(KIND_COLUMN) if changelog_of(node) is Changelog.RETRACT else None
+    return Rows(frame, columns, tick.isNull(), clock=clock, kind=kind)

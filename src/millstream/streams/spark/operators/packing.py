@@ -1,0 +1,123 @@
+"""Rows of a task packed by bucket: few large values cross the shuffle in place of many small rows."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+
+from millstream.streams.spark.hidden import KIND_COLUMN
+from millstream.streams.spark.operators.clocks import Seen, encode
+from millstream.streams.spark.operators.places import place_numbers
+
+__all__ = ["PACKED", "Packer"]
+
+PACKED = "place int, bucket int, number int, origin int, part int, now_us bigint, rows binary, clocks binary"
+"""Spark's schema of packed rows: where to, of which input and task, and the rows as an Arrow stream."""
+
+MAX_PACKED_ROWS = 100_000
+"""Rows that a task keeps before it hands them on."""
+
+_NAMES = [column.split()[0] for column in PACKED.split(", ")]
+_TYPES = [pa.int32()] * 5 + [pa.int64(), pa.binary(), pa.binary()]
+
+
+class Packer:
+    """The function of a packing stage, for input `number` of an operator.
+
+    Its input has the columns `row` (a struct, NULL where the row only moves event time), `bucket`, `kind` or NULL,
+    `source` (the number of the clock), `queue`, `time_us` (event time less its delay), `tick_us` and `now_us`.
+    """
+
+    def __init__(self, number: int, buckets: int, partitions: int) -> None:
+        self._number = number
+        self._buckets = buckets
+        self._partitions = partitions
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        origin = context.partitionId() if context is not None else 0
+        seen: dict[int, Seen] = {}
+        waiting: list[list[pa.RecordBatch]] = [[] for _ in range(self._buckets)]
+        rows = part = now_us = 0
+        for batch in batches:
+            if batch.num_rows == 0:
+                continue
+            now_us = batch.column("now_us")[0].as_py()
+            _look(batch, seen)
+            rows += self._divide(batch, waiting)
+            if rows >= MAX_PACKED_ROWS:
+                yield self._packed(waiting, origin, part, now_us, b"")
+                waiting = [[] for _ in range(self._buckets)]
+                rows, part = 0, part + 1
+        clocks = encode(seen)
+        if rows or clocks:
+            yield self._packed(waiting, origin, part, now_us, clocks)
+
+    def _divide(self, batch: pa.RecordBatch, waiting: Sequence[list[pa.RecordBatch]]) -> int:
+        """Put the rows that are data to their buckets; how many they are."""
+        struct, buckets, kinds = batch.column("row"), batch.column("bucket"), batch.column("kind")
+        if struct.null_count:
+            present = pc.is_valid(struct)
+            struct, buckets, kinds = struct.filter(present), buckets.filter(present), kinds.filter(present)
+        if len(struct) == 0:
+            return 0
+        names = [struct.type.field(place).name for place in range(struct.type.num_fields)]
+        rows = pa.RecordBatch.from_arrays([*struct.flatten(), kinds], names=[*names, KIND_COLUMN])
+        numbers = buckets.to_numpy()
+        counts = np.bincount(numbers, minlength=self._buckets)
+        sorted_rows = rows if counts.max() == len(numbers) else rows.take(pa.array(np.argsort(numbers, kind="stable")))
+        start = 0
+        for bucket, count in enumerate(counts.tolist()):
+            if count:
+                waiting[bucket].append(sorted_rows.slice(start, count))
+                start += count
+        return len(numbers)
+
+    def _packed(
+        self, waiting: Sequence[list[pa.RecordBatch]], origin: int, part: int, now_us: int, clocks: bytes
+    ) -> pa.RecordBatch:
+        """One row per bucket that gets anything; event time goes to all of them."""
+        places = place_numbers(self._partitions)
+        packed = [
+            (places[bucket % self._partitions], bucket, self._number, origin, part, now_us, _stream(parts), clocks)
+            for bucket, parts in enumerate(waiting)
+            if parts or clocks
+        ]
+        columns = zip(*packed, strict=True)
+        arrays = [pa.array(values, of) for values, of in zip(columns, _TYPES, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, names=_NAMES)
+
+
+def _look(batch: pa.RecordBatch, seen: dict[int, Seen]) -> None:
+    """Note the newest time of each queue, and ticks."""
+    times, ticks = batch.column("time_us"), batch.column("tick_us")
+    if times.null_count == len(times) and ticks.null_count == len(ticks):
+        return
+    columns = [batch.column(name) for name in ("source", "queue")]
+    newest = (
+        pa.Table.from_arrays([*columns, times, ticks], names=["source", "queue", "time_us", "tick_us"])
+        .group_by(["source", "queue"])
+        .aggregate([("time_us", "max"), ("tick_us", "max")])
+    )
+    for row in newest.to_pylist():
+        one = seen.setdefault(row["source"], Seen())
+        if row["time_us_max"] is not None:
+            queue = row["queue"] or "-"
+            one.queues[queue] = max(row["time_us_max"], one.queues.get(queue, row["time_us_max"]))
+        if row["tick_us_max"] is not None:
+            one.tick_us = max(row["tick_us_max"], one.tick_us or row["tick_us_max"])
+
+
+def _stream(parts: Sequence[pa.RecordBatch]) -> bytes | None:
+    if not parts:
+        return None
+    out = io.BytesIO()
+    with pa.ipc.new_stream(out, parts[0].schema) as writer:
+        for part in parts:
+            writer.write_batch(part)
+    return out.getvalue()

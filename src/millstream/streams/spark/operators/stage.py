@@ -1,0 +1,162 @@
+"""The stage in which operators run: takes the packed rows of its buckets, keeps their state, yields changed rows."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from millstream.streams.operators.changes import Changes, Output, Row
+from millstream.streams.operators.operator import Operator
+from millstream.streams.operators.state import State
+from millstream.streams.operators.turn import END_OF_TIME_US, START_OF_TIME_US, Turn
+from millstream.streams.spark.operators.bucket_files import BucketFiles
+from millstream.streams.spark.operators.clocks import Clocks, merged
+from millstream.streams.spark.operators.late_rows import LateSpool
+from millstream.streams.spark.operators.values import batch_of, rows_of
+
+__all__ = ["END_TICK_US", "OperatorSpec", "OperatorStage"]
+
+MAX_KEPT_BUCKETS: Final = 64
+"""Buckets whose state a worker keeps in memory from one micro-batch to the next; the others are read again."""
+
+END_TICK_US: Final = 253_370_764_800_000_000
+"""A tick this late is the end of time."""
+
+ROWS_PER_BATCH: Final = 20_000
+"""Rows of an output batch at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSpec:
+    """One operator of a job, as it travels to the workers.
+
+    `make` gives a fresh instance. `directory` is where its buckets keep their state. `inputs` are the numbers of
+    columns of each input; `clocks` the numbers of all sources and operators that move its event time; `output` the
+    Arrow schema of its rows with the kind and the tick behind them. `late` is the spool of rows that came too late.
+    """
+
+    job_id: str
+    name: str
+    make: Callable[[], Operator]
+    directory: str
+    inputs: tuple[int, ...]
+    clocks: tuple[int, ...]
+    output: pa.Schema
+    late: str
+    ttl_ms: int = 0
+    idle_ms: int = 0
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """The state of a bucket in this process, as it is after `version`."""
+
+    version: int
+    operator: Operator
+    state: State
+    clocks: Clocks
+
+
+_kept: OrderedDict[tuple[str, str, int], _Bucket] = OrderedDict()
+
+
+class OperatorStage:
+    """The function of an operator's stage."""
+
+    def __init__(self, spec: OperatorSpec) -> None:
+        self._spec = spec
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        buckets: dict[int, list[dict[str, Any]]] = {}
+        for batch in batches:
+            for packed in batch.to_pylist():
+                buckets.setdefault(packed["bucket"], []).append(packed)
+        batch_id = _batch_id()
+        for number in sorted(buckets):
+            parts = sorted(buckets.pop(number), key=lambda one: (one["number"], one["origin"], one["part"]))
+            yield from self._run(number, batch_id, parts)
+
+    def _run(self, number: int, batch_id: int, parts: Sequence[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
+        files = BucketFiles(Path(self._spec.directory) / str(number))
+        bucket = self._bucket(number, files, batch_id)
+        now_us = parts[0]["now_us"]
+        before_us = bucket.clocks.watermark_us
+        after_us = bucket.clocks.advance(merged(part["clocks"] for part in parts), now_us)
+        turn = Turn(before_us, END_OF_TIME_US if after_us >= END_TICK_US else after_us, now_us)
+        bucket.state.set_clock(now_us)
+        out = Output()
+        for place, changes in self._inputs(parts):
+            bucket.operator.process(place, changes, turn, out)
+        bucket.operator.advance(turn, out)
+        if out.late:
+            LateSpool(self._spec.late).keep(self._spec.name, number, batch_id, out.late)
+        files.keep(batch_id, bucket.state.delta(), bucket.state.snapshot)
+        bucket.version = files.latest(batch_id + 1)
+        self._keep(number, bucket)
+        yield from self._batches(out, after_us)
+
+    def _inputs(self, parts: Sequence[dict[str, Any]]) -> Iterator[tuple[int, Changes]]:
+        """The rows of each input that has any."""
+        for place, count in enumerate(self._spec.inputs):
+            rows: list[Row] = []
+            kinds: list[int] = []
+            changes = False
+            for part in parts:
+                if part["number"] != place or part["rows"] is None:
+                    continue
+                for batch in pa.ipc.open_stream(part["rows"]):
+                    rows += rows_of(batch, count)
+                    column = batch.column(batch.num_columns - 1)
+                    changes = changes or column.null_count < len(column)
+                    kinds += column.to_pylist() if changes else [0] * len(column)
+            if rows:
+                yield place, Changes(rows, kinds if changes else None)
+
+    def _bucket(self, number: int, files: BucketFiles, batch_id: int) -> _Bucket:
+        """The bucket's state before micro-batch `batch_id`: as this worker left it, brought up to date, or read."""
+        latest = files.latest(batch_id)
+        kept = _kept.pop((self._spec.job_id, self._spec.name, number), None)
+        if kept is not None and kept.version == latest:
+            return kept
+        if kept is None or kept.version > latest or any(whole for whole, _ in files.changes(kept.version, batch_id)):
+            state = State(self._spec.ttl_ms)
+            operator = self._spec.make()
+            operator.open(state)
+            idle_us = self._spec.idle_ms * 1000 or None
+            kept = _Bucket(-1, operator, state, Clocks(self._spec.clocks, idle_us, state))
+        for _, change in files.changes(kept.version, batch_id):
+            kept.state.apply(change)
+        kept.version = latest
+        return kept
+
+    def _keep(self, number: int, bucket: _Bucket) -> None:
+        _kept[(self._spec.job_id, self._spec.name, number)] = bucket
+        while len(_kept) > MAX_KEPT_BUCKETS:
+            _kept.popitem(last=False)
+
+    def _batches(self, out: Output, watermark_us: int) -> Iterator[pa.RecordBatch]:
+        """The rows that were said, then a tick with the watermark."""
+        schema = self._spec.output
+        fields = list(schema)
+        for start in range(0, len(out.rows), ROWS_PER_BATCH):
+            rows = out.rows[start : start + ROWS_PER_BATCH]
+            kinds = pa.array(out.kinds[start : start + ROWS_PER_BATCH], fields[-2].type)
+            arrays = [*batch_of(rows, fields[:-2]), kinds, pa.nulls(len(rows), fields[-1].type)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        if watermark_us > START_OF_TIME_US:
+            arrays = [pa.nulls(1, field.type) for field in fields[:-1]]
+            tick = pa.array([watermark_us], pa.int64()).cast(fields[-1].type)
+            yield pa.RecordBatch.from_arrays([*arrays, tick], schema=schema)
+
+
+def _batch_id() -> int:
+    """The micro-batch that Spark runs; 0 in a batch job."""
+    context = TaskContext.get()
+    text = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
+    return int(text) if text else 0

@@ -1,0 +1,40 @@
+"""How a plan's node becomes an operator: which columns it reads of which inputs, by what its rows are spread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from millstream.streams.operators.operator import Operator
+from millstream.streams.plan.expressions import Column, Expression
+from millstream.streams.plan.nodes import Node
+from millstream.streams.plan.types import Schema
+
+__all__ = ["Wire", "Wiring", "all_columns", "places_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """One input: the columns that the operator gets, in order; rows with equal `keys` (places) meet in one bucket."""
+
+    node: Node
+    columns: tuple[Expression, ...]
+    keys: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """An operator and its inputs. It says rows of the node's schema."""
+
+    make: Callable[[], Operator]
+    inputs: tuple[Wire, ...]
+
+
+def all_columns(schema: Schema) -> tuple[Expression, ...]:
+    """Every column of a schema."""
+    return tuple(Column(field.name, field.type) for field in schema.fields)
+
+
+def places_of(schema: Schema, names: tuple[str, ...]) -> tuple[int, ...]:
+    """Where the columns of those names stand."""
+    return tuple(schema.names.index(name) for name in names)

@@ -1,0 +1,61 @@
+"""The table of all operators of ours, by the node that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from millstream.streams.operators.normalize import Normalizer
+from millstream.streams.operators.ranking import Place, Ranker
+from millstream.streams.plan.nodes import Node, Normalize
+from millstream.streams.plan.ordering import OrderKey, Rank
+from millstream.streams.plan.types import Schema
+from millstream.streams.spark.operators.wiring import Wire, Wiring, all_columns, places_of
+
+__all__ = ["WIRINGS", "wiring_of"]
+
+
+def wiring_of(node: Node) -> Wiring | None:
+    """The operator of `node`; None for a node that needs none."""
+    wire = WIRINGS.get(type(node))
+    return None if wire is None else wire(node)
+
+
+def _normalize(node: Normalize) -> Wiring:
+    schema = node.input.schema
+    keys = places_of(schema, node.keys)
+    return Wiring(partial(Normalizer, keys), (Wire(node.input, all_columns(schema), keys),))
+
+
+def _rank(node: Rank) -> Wiring:
+    schema = node.input.schema
+    partition = places_of(schema, node.partition)
+    make = partial(
+        Ranker,
+        partition,
+        _order(schema, node.order),
+        node.function,
+        node.first,
+        node.last,
+        ranked=node.rank_name is not None,
+        window_end=None if node.window_end is None else schema.names.index(node.window_end),
+    )
+    return Wiring(make, (Wire(node.input, all_columns(schema), partition),))
+
+
+def _order(schema: Schema, order: tuple[OrderKey, ...]) -> tuple[Place, ...]:
+    """The columns of an ORDER BY by their places. One over processing time says nothing: rows come in its order."""
+    fields = {field.name: field for field in schema.fields}
+    return tuple(
+        Place(schema.names.index(key.column), key.ascending, key.has_nulls_first)
+        for key in order
+        if not (fields[key.column].proctime and key.ascending)
+    )
+
+
+WIRINGS: dict[type[Any], Callable[[Any], Wiring]] = {
+    Normalize: _normalize,
+    Rank: _rank,
+}
+"""What makes the wiring of each kind of node."""

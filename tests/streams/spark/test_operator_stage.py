@@ -1,0 +1,151 @@
+"""Operators of ours in a stage: rows packed by bucket, state kept in files, micro-batches repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from millstream.streams.errors import JobError
+from millstream.streams.operators.ranking import Place, Ranker
+from millstream.streams.operators.turn import START_OF_TIME_US
+from millstream.streams.spark.operators import stage as stages
+from millstream.streams.spark.operators.bucket_files import BucketFiles
+from millstream.streams.spark.operators.packing import Packer
+from millstream.streams.spark.operators.stage import OperatorSpec, OperatorStage
+
+ROW = pa.struct([pa.field("c0", pa.string()), pa.field("c1", pa.int64())])
+OUTPUT = pa.schema(
+    [
+        pa.field("name", pa.string()),
+        pa.field("score", pa.int64()),
+        pa.field("__kind", pa.int8()),
+        pa.field("__tick", pa.timestamp("us", "UTC")),
+    ]
+)
+BUCKETS = 4
+
+
+def packed(
+    rows: Sequence[tuple[str, int]], *, queue: str = "q/0", times: Sequence[int | None] = (), tick: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """What a packing stage makes of rows and, at their end, of a tick."""
+    count = len(rows) + (tick is not None)
+    values = [{"c0": name, "c1": score} for name, score in rows]
+    times = [*(times or [None] * len(rows)), *([None] if tick is not None else [])]
+    batch = pa.RecordBatch.from_arrays(
+        [
+            pa.array([*values, *([None] if tick is not None else [])], ROW),
+            pa.array([*(ord(name[0]) % BUCKETS for name, _ in rows), *([0] if tick is not None else [])], pa.int32()),
+            pa.nulls(count, pa.int8()),
+            pa.array([0] * count, pa.int32()),
+            pa.array([queue] * len(rows) + ([None] if tick is not None else []), pa.string()),
+            pa.array(times, pa.int64()),
+            pa.array([None] * len(rows) + ([tick] if tick is not None else []), pa.int64()),
+            pa.array([1] * count, pa.int64()),
+        ],
+        names=["row", "bucket", "kind", "source", "queue", "time_us", "tick_us", "now_us"],
+    )
+    return Packer(0, BUCKETS, 2)(iter([batch]))
+
+
+def spec(directory: Path) -> OperatorSpec:
+    make = partial(Ranker, (0,), (Place(1, ascending=False),), "ROW_NUMBER", 1, 1, ranked=False)
+    return OperatorSpec("job", "top", make, str(directory / "state"), (2,), (0,), OUTPUT, str(directory / "late"))
+
+
+def run(
+    spec: OperatorSpec, batch_id: int, packed_rows: Iterator[pa.RecordBatch], monkeypatch: pytest.MonkeyPatch
+) -> list[tuple[str | None, int | None, int | None]]:
+    monkeypatch.setattr(stages, "_batch_id", lambda: batch_id)
+    return [
+        (row["name"], row["score"], row["__kind"])
+        for batch in OperatorStage(spec)(packed_rows)
+        for row in batch.to_pylist()
+        if row["__tick"] is None
+    ]
+
+
+@pytest.mark.parametrize("new_process", [False, True])
+def test_state_goes_on_from_one_micro_batch_to_the_next(
+    new_process: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = spec(tmp_path)
+    assert run(top, 0, packed([("a", 1), ("b", 5), ("a", 3)]), monkeypatch) == [("a", 3, 0), ("b", 5, 0)]
+    if new_process:
+        stages._kept.clear()
+    assert run(top, 1, packed([("a", 2), ("b", 6)]), monkeypatch) == [("b", 5, 1), ("b", 6, 2)]
+
+
+@pytest.mark.parametrize("new_process", [False, True])
+def test_a_repeated_micro_batch_says_the_same_again(
+    new_process: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = spec(tmp_path)
+    run(top, 0, packed([("a", 1)]), monkeypatch)
+    first = run(top, 1, packed([("a", 7), ("c", 1)]), monkeypatch)
+    if new_process:
+        stages._kept.clear()
+    assert first == [("a", 1, 1), ("a", 7, 2), ("c", 1, 0)]
+    assert run(top, 1, packed([("a", 7), ("c", 1)]), monkeypatch) == first
+    assert run(top, 2, packed([("a", 8)]), monkeypatch) == [("a", 7, 1), ("a", 8, 2)]
+
+
+def test_a_worker_that_missed_micro_batches_catches_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    top = spec(tmp_path)
+    run(top, 0, packed([("a", 1)]), monkeypatch)
+    kept = dict(stages._kept)
+    stages._kept.clear()
+    run(top, 1, packed([("a", 2)]), monkeypatch)
+    stages._kept.clear()
+    stages._kept.update(kept)
+    assert run(top, 2, packed([("a", 3)]), monkeypatch) == [("a", 2, 1), ("a", 3, 2)]
+
+
+def test_a_damaged_state_file_is_told_and_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    top = spec(tmp_path)
+    run(top, 0, packed([("a", 1)]), monkeypatch)
+    stages._kept.clear()
+    file = tmp_path / "state" / str(ord("a") % BUCKETS) / "0.delta"
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    with pytest.raises(JobError, match="damaged") as refusal:
+        run(top, 1, packed([("a", 2)]), monkeypatch)
+    assert refusal.value.name == "CHECKPOINT_DAMAGED"
+
+
+def test_every_bucket_hears_the_least_time_of_all_queues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    top = spec(tmp_path)
+    run(top, 0, packed([("a", 1)], times=[500]), monkeypatch)
+    run(top, 1, packed([("b", 1)], times=[300], queue="q/1"), monkeypatch)
+    # The slow queue holds the watermark: 300 of it, 700 of the other.
+    monkeypatch.setattr(stages, "_batch_id", lambda: 2)
+    ticks = [
+        row["__tick"].timestamp() * 1e6
+        for batch in OperatorStage(top)(packed([("c", 1)], times=[700]))
+        for row in batch.to_pylist()
+        if row["__tick"] is not None
+    ]
+    assert [round(tick) for tick in ticks] == [500, 500, 500, 500]
+    later = OperatorStage(top)(packed([("a", 1)], times=[900], tick=800))
+    monkeypatch.setattr(stages, "_batch_id", lambda: 3)
+    found = {row["__tick"] for batch in later for row in batch.to_pylist() if row["__tick"] is not None}
+    assert [round(tick.timestamp() * 1e6) for tick in found] == [800]
+    assert START_OF_TIME_US < 0
+
+
+def test_old_deltas_give_way_to_a_snapshot(tmp_path: Path) -> None:
+    files = BucketFiles(tmp_path)
+    whole = bytes(100)
+    for number in range(260):
+        files.keep(number, b"delta", lambda: whole)
+        stages._kept.clear()
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert "200.snapshot" in names
+    found = list(files.changes(-1, 260))
+    assert found[0] == (True, whole)
+    assert len(found) == 60
+    assert files.latest(200) == 199
+    assert len(list(files.changes(-1, 200))) == 200
