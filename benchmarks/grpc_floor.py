@@ -104,7 +104,8 @@ async def _call_directly(adapter: MessagingAdapter) -> dict[str, float]:
             frames.extend(await adapter.streaming("ReceiveMessage", _METADATA, request, 10.0))
 
     def acks() -> list[m.AckMessageRequest]:
-        held = [frame.message.system_properties.receipt_handle for frame in frames if frame.HasField("message")]
+        messages = [m.ReceiveMessageResponse.FromString(frame).message for frame in frames if isinstance(frame, bytes)]
+        held = [message.system_properties.receipt_handle for message in messages if message.HasField("topic")]
         frames.clear()
         return [ack_request(TOPIC, _GROUP, handle) for handle in held]
 

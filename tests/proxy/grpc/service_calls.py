@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.protocol.grpc import messages as m
+from millstream.protocol.grpc.service import METHODS
 from millstream.proxy.grpc.adapter import MessagingAdapter
 
 METADATA = {"x-mq-client-id": "host@1@0@abc", "x-mq-language": "PYTHON", "rpc-remote-address": "192.0.2.7:50312"}
@@ -25,7 +26,9 @@ class Service:
         return await self.adapter.unary(name, self.metadata, request, self.deadline_s)
 
     async def frames(self, name: str, request: Any) -> list[Any]:
-        return [*await self.adapter.streaming(name, self.metadata, request, self.deadline_s)]
+        response = METHODS[name].response
+        frames = await self.adapter.streaming(name, self.metadata, request, self.deadline_s)
+        return [response.FromString(frame) if isinstance(frame, bytes) else frame for frame in frames]
 
     async def telemetry(self, *commands: Any) -> list[Any]:
         async def said() -> AsyncIterator[Any]:

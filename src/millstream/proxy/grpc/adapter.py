@@ -21,7 +21,7 @@ from millstream.proxy.grpc.ack import AckHandlers
 from millstream.proxy.grpc.call import Call
 from millstream.proxy.grpc.endpoints import Advertised
 from millstream.proxy.grpc.lite import LiteHandlers
-from millstream.proxy.grpc.namespace import Namespace
+from millstream.proxy.grpc.namespace import NO_NAMESPACE, Namespace
 from millstream.proxy.grpc.permissions import GrpcGate
 from millstream.proxy.grpc.pull import PullHandlers
 from millstream.proxy.grpc.receive import ReceiveHandlers
@@ -35,13 +35,13 @@ from millstream.security.guard import Guard
 
 __all__ = ["MessagingAdapter", "Reason", "StreamEnded"]
 
-_NO_NAMESPACE = Namespace("")
 _THROTTLED = frozenset(("SendMessage", "ReceiveMessage", "PullMessage"))
 _log = logging.getLogger(__name__)
 
 Metadata = Mapping[str, str]
 Unary = Callable[[Call, Any], Awaitable[Message]]
-Frames = Generator[Message, None, None]
+Frames = Generator[Message | bytes, None, None]
+"""Bytes are a frame in wire format; it has no status, and its names are the client's already."""
 Streaming = Callable[[Call, Any], Awaitable[Frames]]
 
 
@@ -109,7 +109,7 @@ class MessagingAdapter:
     async def unary(self, name: str, metadata: Metadata, request: Message, deadline_s: float | None) -> Message:
         """The response of a method that answers once; its status tells of failures."""
         arrived_s = self._clock.monotonic_s()
-        space = _NO_NAMESPACE
+        space = NO_NAMESPACE
         try:
             handler = self._unary.get(name)
             if handler is None:
@@ -128,7 +128,7 @@ class MessagingAdapter:
         The caller closes them, whether or not it has read all: what was taken for it and not read goes back then.
         """
         arrived_s = self._clock.monotonic_s()
-        space = _NO_NAMESPACE
+        space = NO_NAMESPACE
         try:
             handler = self._streaming.get(name)
             if handler is None:
@@ -149,7 +149,8 @@ class MessagingAdapter:
                     if arrived_s is not None:
                         self._note(name, frame, arrived_s)
                         arrived_s = None
-                    space.leave(frame)
+                    if not isinstance(frame, bytes):
+                        space.leave(frame)
                     yield frame
         except Exception as error:  # noqa: BLE001 - the edge of one call
             refusal = _refusal(error, name, request, space)
@@ -165,7 +166,7 @@ class MessagingAdapter:
         Raises what refuses the caller, then the names are as they came.
         """
         call = Call.of(metadata, deadline_s)
-        space = Namespace.of(metadata, request)
+        call.space = space = Namespace.of(metadata, request)
         space.enter(request)
         try:
             user = self._gate.check(name, metadata, request, self._processor.clients.owner(call.client_id))

@@ -9,6 +9,7 @@ from ipaddress import ip_address
 
 from millstream.model.errors import ConsumeRefused
 from millstream.model.message import Address
+from millstream.proxy.grpc.namespace import NO_NAMESPACE, Namespace
 from millstream.proxy.submission import UNKNOWN_PEER
 
 __all__ = ["MAX_HEADER_BYTES", "PEER_KEY", "Call"]
@@ -29,6 +30,8 @@ class Call:
     client_id: str
     peer: Address
     deadline_s: float | None = None
+    space: Namespace = NO_NAMESPACE
+    """In which its names stand."""
 
     @classmethod
     def of(cls, metadata: Mapping[str, str], deadline_s: float | None) -> Call:

@@ -14,7 +14,7 @@ from millstream.model.commands import (
 from millstream.model.errors import ConsumeRefused, MillstreamError
 from millstream.model.message import StoredMessage
 from millstream.protocol.grpc import messages as m
-from millstream.proxy.grpc.convert import shown
+from millstream.proxy.grpc.message_encoder import shown
 
 __all__ = ["answer_of", "telemetry_command"]
 

@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 from millstream.model.errors import NameRefused
 from millstream.model.topic import is_system_topic
 
-__all__ = ["MAX_NAMESPACE_CHARACTERS", "Namespace"]
+__all__ = ["MAX_NAMESPACE_CHARACTERS", "NO_NAMESPACE", "Namespace"]
 
 MAX_NAMESPACE_CHARACTERS = 64
 """Characters of a namespace at most; with it, names still have their own limits."""
@@ -49,9 +49,11 @@ class Namespace:
                     "ILLEGAL_NAMESPACE", f"The call names two namespaces, {name[:80]!r} and {said[:80]!r}."
                 )
             name = name or said
+        if not name:
+            return NO_NAMESPACE
         if len(name) > MAX_NAMESPACE_CHARACTERS or not _LEGAL.fullmatch(name):
             raise NameRefused("ILLEGAL_NAMESPACE", f"{name[:80]!r} is no legal namespace.")
-        return cls(name) if name else _NONE
+        return cls(name)
 
     def enter(self, message: Message) -> None:
         """Give the names in a client's message their whole form."""
@@ -67,6 +69,8 @@ class Namespace:
 
     def whole(self, name: str) -> str:
         """`%DLQ%ns%group` for `%DLQ%group`. Names that have it, blank ones and the system's own stay as they are."""
+        if not self.name:
+            return name
         prefix, own = _split(name)
         if not own or own.startswith(f"{self.name}%") or is_system_topic(name):
             return name
@@ -74,11 +78,14 @@ class Namespace:
 
     def own(self, name: str) -> str:
         """`%DLQ%group` for `%DLQ%ns%group`; names of other namespaces stay as they are."""
+        if not self.name:
+            return name
         prefix, whole = _split(name)
         return prefix + whole.removeprefix(f"{self.name}%")
 
 
-_NONE = Namespace("")
+NO_NAMESPACE = Namespace("")
+"""That of most calls."""
 
 
 def _split(name: str) -> tuple[str, str]:

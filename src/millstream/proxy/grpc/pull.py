@@ -8,9 +8,9 @@ from millstream.model.errors import ConsumeRefused
 from millstream.model.operations import QueuePoint
 from millstream.protocol.grpc import messages as m
 from millstream.proxy.grpc.call import Call
-from millstream.proxy.grpc.convert import shown
 from millstream.proxy.grpc.duration import duration_ms, timestamp_ms
 from millstream.proxy.grpc.filter import message_filter
+from millstream.proxy.grpc.message_encoder import shown
 from millstream.proxy.grpc.receive import polling_ms
 from millstream.proxy.grpc.status import ok, status_of
 from millstream.proxy.pulls import Pull, Pulled, Pulls, QueueName

@@ -9,9 +9,9 @@ from millstream.model.errors import ConsumeRefused
 from millstream.model.operations import PoppedMessage
 from millstream.protocol.grpc import messages as m
 from millstream.proxy.grpc.call import Call
-from millstream.proxy.grpc.convert import delivery
-from millstream.proxy.grpc.duration import duration_ms, timestamp
+from millstream.proxy.grpc.duration import duration_ms
 from millstream.proxy.grpc.filter import message_filter
+from millstream.proxy.grpc.message_encoder import MessageEncoder, end_frame
 from millstream.proxy.grpc.status import OK
 from millstream.proxy.processor import Processor, Receive
 
@@ -26,6 +26,7 @@ MIN_PUSH_POLLING_S = 5.0
 ANSWER_MARGIN_S = 0.5
 """Time kept for the answer before the call's deadline; a late one makes clients pause for a second."""
 
+_SOMETHING = m.ReceiveMessageResponse(status=OK)
 _NOTHING = m.ReceiveMessageResponse(status=m.Status(code=m.MESSAGE_NOT_FOUND, message="No new message."))
 
 
@@ -51,28 +52,28 @@ class ReceiveHandlers:
 
     async def receive_message(
         self, call: Call, request: m.ReceiveMessageRequest
-    ) -> Generator[m.ReceiveMessageResponse, None, None]:
+    ) -> Generator[m.ReceiveMessageResponse | bytes, None, None]:
         """The status, the messages, and the time of delivery; only the status MESSAGE_NOT_FOUND where there are none.
 
         If the caller goes away before the last frame, what was taken for it goes back to the queue.
         """
         wish = await self._wish(call, request)
         popped = await self._processor.receive(wish)
-        return self._frames(wish, popped, request.message_queue.topic)
+        return self._frames(wish, popped, MessageEncoder(request.message_queue.topic, call.space))
 
     def _frames(
-        self, wish: Receive, popped: Sequence[PoppedMessage], topic: m.Resource
-    ) -> Generator[m.ReceiveMessageResponse, None, None]:
+        self, wish: Receive, popped: Sequence[PoppedMessage], encoder: MessageEncoder
+    ) -> Generator[m.ReceiveMessageResponse | bytes, None, None]:
         if not popped:
             yield _NOTHING
             return
         share, handed_over = None, False
         try:
             share = self._processor.answers.begin(wish.client_id, popped)
-            yield m.ReceiveMessageResponse(status=OK)
+            yield _SOMETHING
             for one in popped:
-                yield delivery(one, topic)
-            yield m.ReceiveMessageResponse(delivery_timestamp=timestamp(self._clock.now_ms()))
+                yield encoder.frame(one)
+            yield end_frame(self._clock.now_ms())
             handed_over = True
         finally:
             if share is not None:

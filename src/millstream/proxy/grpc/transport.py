@@ -311,8 +311,8 @@ def _address(peer: str) -> str:
     return unquote(peer.partition(":")[2])
 
 
-def _serialize(message: Message) -> bytes:
-    return message.SerializeToString()
+def _serialize(message: Message | bytes) -> bytes:
+    return message if isinstance(message, bytes) else message.SerializeToString()
 
 
 def _server_credentials(identity: ServerIdentity) -> grpc.ServerCredentials:

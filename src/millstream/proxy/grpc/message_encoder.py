@@ -1,0 +1,176 @@
+"""Messages as consumers read them, written in wire format at once: every delivery is one.
+
+To fill protobuf's objects field by field costs several times as much. Everything that a client reads of a message is
+decided here; `shown` reads the same bytes back where an object is wanted.
+"""
+
+from __future__ import annotations
+
+from millstream.broker.dead_letters import ORIGIN_MESSAGE_ID, ORIGIN_TOPIC
+from millstream.model import properties
+from millstream.model.message import StoredMessage, SystemFlag
+from millstream.model.operations import PoppedMessage
+from millstream.protocol.grpc import messages as m
+from millstream.protocol.grpc.wire import VARINTS, bytes_field, number_field, tag
+from millstream.protocol.record import offset_message_id
+from millstream.proxy.grpc.body import md5_text, plain_body
+from millstream.proxy.grpc.duration import encoded_time
+from millstream.proxy.grpc.namespace import NO_NAMESPACE, Namespace
+
+__all__ = ["MessageEncoder", "end_frame", "shown"]
+
+_FRAME, _DELIVERY_TIME = tag(m.ReceiveMessageResponse, "message"), tag(m.ReceiveMessageResponse, "delivery_timestamp")
+_TOPIC, _USER_PROPERTY = tag(m.Message, "topic"), tag(m.Message, "user_properties")
+_SYSTEM, _BODY = tag(m.Message, "system_properties"), tag(m.Message, "body")
+# A map is a list of messages of two fields.
+_NAME, _VALUE = b"\x0a", b"\x12"
+
+_TAG, _KEY = tag(m.SystemProperties, "tag"), tag(m.SystemProperties, "keys")
+_MESSAGE_ID = tag(m.SystemProperties, "message_id")
+_BORN_TIME, _BORN_HOST = tag(m.SystemProperties, "born_timestamp"), tag(m.SystemProperties, "born_host")
+_STORE_TIME, _STORE_HOST = tag(m.SystemProperties, "store_timestamp"), tag(m.SystemProperties, "store_host")
+_HANDLE, _INVISIBLE = tag(m.SystemProperties, "receipt_handle"), tag(m.SystemProperties, "invisible_duration")
+_QUEUE_ID, _QUEUE_OFFSET = tag(m.SystemProperties, "queue_id"), tag(m.SystemProperties, "queue_offset")
+_ATTEMPT = tag(m.SystemProperties, "delivery_attempt")
+_GROUP, _TRACE = tag(m.SystemProperties, "message_group"), tag(m.SystemProperties, "trace_context")
+_ORIGIN = tag(m.SystemProperties, "dead_letter_queue")
+_LITE_TOPIC, _PRIORITY = tag(m.SystemProperties, "lite_topic"), tag(m.SystemProperties, "priority")
+
+_MD5_DIGITS = 32
+_DIGEST = bytes_field(
+    tag(m.SystemProperties, "body_digest"),
+    number_field(tag(m.Digest, "type"), m.MD5) + bytes_field(tag(m.Digest, "checksum"), bytes(_MD5_DIGITS)),
+)[:-_MD5_DIGITS]
+"""The digest but for its digits, which are always as many."""
+
+_PLAIN_TYPES = {
+    kind: number_field(tag(m.SystemProperties, "body_encoding"), m.IDENTITY)
+    + number_field(tag(m.SystemProperties, "message_type"), kind)
+    for kind in (m.NORMAL, m.FIFO, m.TRANSACTION, m.PRIORITY, m.LITE)
+}
+"""A plain body of a message of each type."""
+
+_BEFORE_ID = frozenset((properties.TAGS, properties.KEYS))
+_BEHIND_ATTEMPT = frozenset(
+    (
+        properties.MESSAGE_GROUP,
+        properties.PRIORITY,
+        properties.LITE_TOPIC,
+        properties.TRACE_CONTEXT,
+        ORIGIN_TOPIC,
+    )
+)
+_RESERVED = properties.RESERVED
+_COMMITTED = int(SystemFlag.TRANSACTION_COMMIT)
+
+
+class MessageEncoder:
+    """Encodes messages of the topic that a client asks for by this name, in the namespace in which it asks."""
+
+    __slots__ = ("_space", "_topic")
+
+    def __init__(self, topic: m.Resource, space: Namespace = NO_NAMESPACE) -> None:
+        if space.name:
+            topic = m.Resource(name=space.own(topic.name), resource_namespace=topic.resource_namespace)
+        self._topic = bytes_field(_TOPIC, topic.SerializeToString())
+        self._space = space
+
+    def frame(self, popped: PoppedMessage) -> bytes:
+        """The frame of a receive with one delivery."""
+        handle = popped.handle
+        text = handle.encode().encode()
+        receipt = b"".join((_HANDLE, VARINTS[len(text)], text))
+        attempt = popped.delivery_attempt
+        message = self.message(
+            popped.message, attempt if attempt > 1 else 1, receipt, encoded_time(handle.invisible_ms)
+        )
+        return b"".join((_FRAME, VARINTS[len(message)], message))
+
+    def message(
+        self, stored: StoredMessage, delivery_attempt: int = 1, receipt: bytes = b"", invisible: bytes = b""
+    ) -> bytes:
+        """The message; without a receipt nobody can acknowledge it.
+
+        The Python client's nack loops for ever over an attempt below 1.
+        """
+        held, body = stored.properties, plain_body(stored)
+        message_id = (held.get(properties.UNIQUE_KEY) or _place_id(stored)).encode()
+        born_host = (held.get(properties.BORN_HOST) or stored.born_host.host).encode()
+        host = stored.store_host
+        store_host = f"{host.host}:{host.port}".encode()
+        queue_id = stored.queue_id
+        system = b"".join(
+            (
+                b"" if _BEFORE_ID.isdisjoint(held) else _tag_and_keys(stored),
+                _MESSAGE_ID, VARINTS[len(message_id)], message_id,
+                _DIGEST, md5_text(body).encode(), _PLAIN_TYPES[_stored_type(stored)],
+                _BORN_TIME, encoded_time(stored.born_timestamp_ms),
+                _BORN_HOST, VARINTS[len(born_host)], born_host,
+                _STORE_TIME, encoded_time(stored.store_timestamp_ms),
+                _STORE_HOST, VARINTS[len(store_host)], store_host,
+                receipt,
+                _QUEUE_ID + VARINTS[queue_id] if queue_id else b"",
+                _QUEUE_OFFSET, VARINTS[stored.queue_offset],
+                _INVISIBLE + invisible if invisible else b"",
+                _ATTEMPT, VARINTS[delivery_attempt],
+                b"" if _BEHIND_ATTEMPT.isdisjoint(held) else self._rare(stored),
+            )
+        )  # fmt: skip
+        parts = [self._topic]
+        for name, value in held.items():
+            if name not in _RESERVED:
+                pair = bytes_field(_NAME, name.encode()) + bytes_field(_VALUE, value.encode())
+                parts.append(bytes_field(_USER_PROPERTY, pair))
+        parts += (_SYSTEM, VARINTS[len(system)], system)
+        if body:
+            parts += (_BODY, VARINTS[len(body)], body)
+        return b"".join(parts)
+
+    def _rare(self, stored: StoredMessage) -> bytes:
+        """What few messages have, behind the attempt; clients ask whether it is there."""
+        held, written = stored.properties, b""
+        if (group := held.get(properties.MESSAGE_GROUP)) is not None:
+            written += bytes_field(_GROUP, group.encode())
+        if (trace_context := held.get(properties.TRACE_CONTEXT)) is not None:
+            written += bytes_field(_TRACE, trace_context.encode())
+        if (origin := held.get(ORIGIN_TOPIC)) is not None:
+            dead = m.DeadLetterQueue(topic=self._space.own(origin), message_id=held.get(ORIGIN_MESSAGE_ID, ""))
+            written += bytes_field(_ORIGIN, dead.SerializeToString())
+        if (lite_topic := held.get(properties.LITE_TOPIC)) is not None:
+            written += bytes_field(_LITE_TOPIC, lite_topic.encode())
+        if (priority := stored.priority) is not None:
+            written += _PRIORITY + VARINTS[priority]
+        return written
+
+
+def end_frame(now_ms: int) -> bytes:
+    """The last frame of a receive, which says when it was answered."""
+    return _DELIVERY_TIME + encoded_time(now_ms)
+
+
+def shown(stored: StoredMessage, topic: m.Resource) -> m.Message:
+    """A message as a client reads it, without a receipt handle: nobody can acknowledge it."""
+    return m.Message.FromString(MessageEncoder(topic).message(stored))
+
+
+def _tag_and_keys(stored: StoredMessage) -> bytes:
+    written = b"" if (tag_text := stored.tag) is None else bytes_field(_TAG, tag_text.encode())
+    for key in stored.keys:
+        written += bytes_field(_KEY, key.encode())
+    return written
+
+
+def _place_id(stored: StoredMessage) -> str:
+    """An id for a message whose sender gave it none, as rows of the bulk lane: no two have the same place."""
+    return f"{offset_message_id(stored.store_host, stored.log_offset)}{stored.queue_offset:016X}"
+
+
+def _stored_type(stored: StoredMessage) -> m.MessageType:
+    held = stored.properties
+    if int(stored.system_flag) & _COMMITTED or properties.TRANSACTION in held:
+        return m.TRANSACTION
+    if properties.MESSAGE_GROUP in held:
+        return m.FIFO
+    if properties.PRIORITY in held:
+        return m.PRIORITY
+    return m.LITE if properties.LITE_TOPIC in held else m.NORMAL
