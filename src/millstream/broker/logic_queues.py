@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from millstream.broker.logic_pops import LogicPops
 from millstream.broker.logic_positions import LogicPositions
@@ -116,9 +116,9 @@ class LogicQueues:
         self.pops.forget(topic=request.topic, group=request.group)
         return resets
 
-    async def pop(self, request: PopRequest) -> list[PoppedMessage]:
+    def pop(self, request: PopRequest) -> Coroutine[Any, Any, list[PoppedMessage]]:
         """As `Popper.pop`, for any topic."""
-        return await (self.pops if self.is_static(request.topic) else self._popper).pop(request)
+        return (self._popper if self._static.find(request.topic) is None else self.pops).pop(request)
 
     def physical(self, request: _Held) -> _Held:
         """The request with the handle that the ledger of this broker's own queue knows."""

@@ -118,10 +118,7 @@ class Look:
 
     def _redeliver(self, topic: str, queue_id: int, ledger: Ledger) -> None:
         """Take what is visible again; what has no attempt left is set aside for the dead-letter topic."""
-        while self.is_complete:
-            delivery = ledger.peek_due(self.now_ms)
-            if delivery is None:
-                return
+        while (delivery := ledger.peek_due(self.now_ms)) is not None and self.is_complete:
             self.entries_left -= 1
             message = self._own(self.reader.message_at(topic, queue_id, delivery.queue_offset))
             if message is None or not self.request.filter.matches(message.properties):
@@ -138,14 +135,17 @@ class Look:
         reader, wanted = self.reader, self.request.filter
         takes_all = wanted.takes_all
         end = reader.store.max_offset(topic, queue_id)
-        while ledger.cursor < end and self.is_complete and ledger.room > 0:
+        while ledger.cursor < end and ledger.room > 0 and self.is_complete:
             count = self.limit - len(self.taken) - len(self.dead) if takes_all else _ENTRIES_PER_LOOK
             entries = reader.entries(topic, queue_id, ledger.cursor, min(count, self.entries_left))
             for entry in entries:
                 self.entries_left -= 1
-                ledger.pass_over(entry.queue_offset)
+                if entry.queue_offset > ledger.cursor:
+                    ledger.pass_over(entry.queue_offset)
                 if takes_all or wanted.may_match(entry.tags_code):
-                    message = self._own(reader.message(topic, queue_id, entry))
+                    message = reader.message(topic, queue_id, entry)
+                    if self._takes_again:
+                        message = self._own(message)
                     if message is not None and (takes_all or wanted.matches(message.properties)):
                         self._deliver_one(topic, queue_id, ledger, entry, message)
                         if not self.is_complete or ledger.room <= 0:
@@ -175,14 +175,17 @@ class Look:
         self._take(topic, queue_id, ledger, delivery, message)
 
     def _take(self, topic: str, queue_id: int, ledger: Ledger, delivery: Delivery, message: StoredMessage) -> None:
-        place = (self.broker_name, queue_id, message.log_offset, lite_topic_of(topic))
-        handle = handle_of(ledger, delivery, *place, RETRY_KIND if self._takes_again else 0)
-        self.taken.append(PoppedMessage(message, handle, self._attempts(delivery, message)))
+        kind, attempts = 0, delivery.attempts
+        if self._takes_again:
+            kind, attempts = RETRY_KIND, attempts + message.reconsume_times
+        lite_topic = lite_topic_of(topic)
+        handle = handle_of(ledger, delivery, self.broker_name, queue_id, message.log_offset, lite_topic, kind)
+        self.taken.append(PoppedMessage(message, handle, attempts))
         self.size_bytes += len(message.body)
 
     def _own(self, message: StoredMessage | None) -> StoredMessage | None:
         """The message as its topic's consumers know it; None for one of another topic."""
-        if not self._takes_again or message is None:
+        if message is None or not self._takes_again:
             return message
         own = restored(message)
         return own if own.topic == self.request.topic else None

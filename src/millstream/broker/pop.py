@@ -88,8 +88,9 @@ class Ledger:
 
     def peek_due(self, now_ms: int) -> Delivery | None:
         """The delivery of the lowest offset that is visible again, or None."""
-        self._surface(now_ms)
-        ready = self._ready
+        hidden, ready = self._hidden, self._ready
+        if hidden and hidden[0][0] <= now_ms:
+            self._surface(now_ms)
         while ready:
             delivery = self._in_flight.get(ready[0])
             if delivery is not None and delivery.due:

@@ -207,7 +207,8 @@ class Popper:
             return ledger
         if isinstance(ledger, FifoLedger) is not group.fifo:
             ledger = self.offsets.convert_ledger(request.group, request.topic, queue_id, ledger, fifo=group.fifo)
-        ledger.pass_over(min_offset)
+        if min_offset > ledger.cursor:
+            ledger.pass_over(min_offset)
         return ledger
 
     def returned(self, request: PopRequest, group: GroupConfig) -> list[tuple[int, Ledger]]:

@@ -38,10 +38,12 @@ class PopSource(Protocol):
 
 async def take_in_time(source: PopSource, request: PopRequest) -> list[PoppedMessage]:
     """Deliveries of the source; [] after `wait_ms` (MAX_WAIT_MS at most) with nothing. Raises what the looks raise."""
-    loop = asyncio.get_running_loop()
-    deadline_s = loop.time() + min(request.wait_ms, MAX_WAIT_MS) / 1000
+    deadline_s: float | None = None
     while True:
         look = source.look(request)
+        if deadline_s is None and (look.dead or not look.taken):
+            # Most find something at once: only those that do not ask for the time.
+            deadline_s = asyncio.get_running_loop().time() + min(request.wait_ms, MAX_WAIT_MS) / 1000
         if not look.is_complete:
             source.pass_on(request)
         if look.dead:
@@ -51,7 +53,8 @@ async def take_in_time(source: PopSource, request: PopRequest) -> list[PoppedMes
             return look.taken
         if look.dead:
             continue
-        remaining_s = deadline_s - loop.time()
+        assert deadline_s is not None
+        remaining_s = deadline_s - asyncio.get_running_loop().time()
         if remaining_s <= 0:
             return []
         if not look.is_complete:

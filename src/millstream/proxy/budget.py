@@ -42,6 +42,8 @@ class Budget:
         held_bytes = self._by_owner.get(owner, 0)
         if held_bytes >= self._owner_bytes:
             raise self._refusal(f"{held_bytes} bytes of one client's {self._noun}", self._owner_bytes)
+        if self.used_bytes < self._total_bytes:
+            return
         self._make_room(1, now_s)
         if self.used_bytes >= self._total_bytes:
             raise self._refusal(f"{self.used_bytes} bytes of {self._noun}", self._total_bytes)
@@ -54,9 +56,10 @@ class Budget:
         held_bytes = self._by_owner.get(owner, 0)
         if held_bytes and held_bytes + size_bytes > self._owner_bytes:
             raise self._refusal(f"{held_bytes} bytes of one client's {self._noun}", self._owner_bytes)
-        self._make_room(size_bytes, now_s)
-        if self.used_bytes and self.used_bytes + size_bytes > self._total_bytes:
-            raise self._refusal(f"{self.used_bytes} bytes of {self._noun}", self._total_bytes)
+        if self.used_bytes + size_bytes > self._total_bytes:
+            self._make_room(size_bytes, now_s)
+            if self.used_bytes and self.used_bytes + size_bytes > self._total_bytes:
+                raise self._refusal(f"{self.used_bytes} bytes of {self._noun}", self._total_bytes)
         share = Share(owner, size_bytes, now_s, give_way)
         self._shares[share] = None
         self._by_owner[owner] = held_bytes + size_bytes
@@ -65,9 +68,8 @@ class Budget:
 
     def free(self, share: Share) -> None:
         """The work has ended; a second time is no error."""
-        if share not in self._shares:
+        if self._shares.pop(share, self) is self:
             return
-        del self._shares[share]
         self.used_bytes -= share.size_bytes
         left_bytes = self._by_owner.pop(share.owner, 0) - share.size_bytes
         if left_bytes > 0:

@@ -83,14 +83,19 @@ class ClientTable:
     def __len__(self) -> int:
         return len(self._records)
 
-    def seen(self, client_id: str, now_s: float) -> ClientRecord:
-        """The client's record, made if it is new; it counts as alive from now on."""
+    def seen(self, client_id: str, now_s: float, owner: str = "") -> ClientRecord:
+        """The client's record, made if it is new; it counts as alive from now on.
+
+        It belongs to the user `owner` from the first call on that names one.
+        """
         record = self._records.get(client_id)
         if record is None:
             self._make_room()
             self._strangers[client_id] = None
             record = self._records[client_id] = ClientRecord(client_id, now_s)
         record.last_seen_s = now_s
+        if owner and not record.owner:
+            record.owner = owner
         return record
 
     def name_agent(self, client_id: str, language: str, version: str) -> None:

@@ -121,8 +121,7 @@ class Processor:
 
     def seen(self, client_id: str, owner: str = "") -> None:
         """A sign of life of a client, which belongs to the user `owner` from its first one on."""
-        record = self.clients.seen(client_id, self._clock.monotonic_s())
-        record.owner = record.owner or owner
+        self.clients.seen(client_id, self._clock.monotonic_s(), owner)
 
     def declare(self, client_id: str, kind: str, *, group: str = "", topics: Iterable[str] = ()) -> None:
         """What a client says that it is. Raises ILLEGAL_GROUP, ILLEGAL_TOPIC, TOO_MANY_REQUESTS."""
@@ -191,20 +190,20 @@ class Processor:
         _check_user_topic(topic)
         return await self._backend.route(topic)
 
-    async def group(self, name: str) -> GroupConfig:
+    def group(self, name: str) -> Awaitable[GroupConfig]:
         """The group's settings. Raises ILLEGAL_GROUP for the names of tools as well: nobody consumes under them."""
         check_group_name(name)
         if is_tool_group(name):
             raise NameRefused("ILLEGAL_GROUP", f"{name!r} is one of the system's own groups.")
-        return await self._backend.group(name)
+        return self._backend.group(name)
 
-    async def send(self, submissions: Sequence[Submission]) -> list[SendReceipt]:
+    def send(self, submissions: Sequence[Submission]) -> Awaitable[list[SendReceipt]]:
         """Store messages of one topic, all or none; one receipt each."""
-        topics = {submission.message.topic for submission in submissions}
-        if len(topics) != 1:
-            raise MessageRefused("MESSAGE_MALFORMED", f"A request holds messages of one topic, not of {len(topics)}.")
-        _check_user_topic(topics.pop())
-        return await self._backend.send([submission.outgoing() for submission in submissions])
+        topics = len({submission.message.topic for submission in submissions}) if len(submissions) != 1 else 1
+        if topics != 1:
+            raise MessageRefused("MESSAGE_MALFORMED", f"A request holds messages of one topic, not of {topics}.")
+        _check_user_topic(submissions[0].message.topic)
+        return self._backend.send([submission.outgoing() for submission in submissions])
 
     async def end_transaction(
         self, topic: str, message_id: str, transaction_id: str, resolution: Resolution, *, was_asked: bool = False
@@ -259,6 +258,8 @@ class Processor:
         self.answers.check(wish.client_id)
         if wish.invisible_ms is None and not self.renewer.table.has_room(max_messages):
             raise ConsumeRefused("TOO_MANY_REQUESTS", "The limit of deliveries under renewal is reached.")
+        # By position: names cost as much as the values. A push consumer asks every broker; any other would wait at one
+        # while its messages are at another.
         request = PopRequest(
             wish.group,
             wish.topic,
@@ -269,8 +270,8 @@ class Processor:
             0 if self._ends_waits else wish.wait_ms,
             wish.attempt_id,
             wish.client_id,
-            # A push consumer asks every broker; any other would wait at one while its messages are at another.
-            anywhere=wish.invisible_ms is not None and wish.queue_id is None,
+            (),
+            wish.invisible_ms is not None and wish.queue_id is None,
         )
         popped = await self._pop(wish.broker_name, request)
         if wish.invisible_ms is None:

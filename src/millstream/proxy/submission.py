@@ -59,9 +59,11 @@ class Submission:
             message.body,
             self._properties(),
             self.message_type,
-            system_flag=_COMPRESSED if self.compressed else _PLAIN,
-            born_timestamp_ms=self.born_timestamp_ms,
-            born_host=self.peer,
+            None,
+            _COMPRESSED if self.compressed else _PLAIN,
+            0,
+            self.born_timestamp_ms,
+            self.peer,
         )
 
     def _properties(self) -> dict[str, str]:

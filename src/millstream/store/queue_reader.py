@@ -22,21 +22,23 @@ class QueueReader:
 
     def __init__(self, log: CommitLog, queues: QueueTable, compacted: CompactedQueues, mutex: threading.Lock) -> None:
         self._log = log
-        self._queues = queues
+        self._by_place = queues.by_place
         self._compacted = compacted
+        self._compacted_places = compacted.by_place
         self._mutex = mutex
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """The first offset of the queue; 0 for a queue that does not exist."""
-        queue = self._queues.find(topic, queue_id)
+        place = topic, queue_id
+        queue = self._by_place.get(place)
         if queue is None:
             return 0
-        compacted = self._compacted.find(topic, queue_id)
+        compacted = self._compacted.find(topic, queue_id) if place in self._compacted_places else None
         return queue.min_offset if compacted is None else compacted.min_offset(self.log_queue(queue))
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """The offset behind the last visible record of the queue; 0 for a queue that does not exist."""
-        queue = self._queues.find(topic, queue_id)
+        queue = self._by_place.get((topic, queue_id))
         return queue.visible_offset if queue is not None else 0
 
     def last_store_timestamp_ms(self, topic: str, queue_id: int) -> int:
@@ -49,10 +51,11 @@ class QueueReader:
 
         Of a compacted queue those that are left, at or behind the offset.
         """
-        queue = self._queues.find(topic, queue_id)
+        place = topic, queue_id
+        queue = self._by_place.get(place)
         if queue is None:
             return []
-        compacted = self._compacted.find(topic, queue_id)
+        compacted = self._compacted.find(topic, queue_id) if place in self._compacted_places else None
         if compacted is not None:
             return compacted.entries(queue_offset, max_count, self.log_queue(queue))
         with self._mutex:
@@ -64,7 +67,7 @@ class QueueReader:
 
     def holds_batches(self, topic: str, queue_id: int) -> bool:
         """Whether the queue's records may hold several messages each."""
-        queue = self._queues.find(topic, queue_id)
+        queue = self._by_place.get((topic, queue_id))
         return queue is not None and queue.holds_batches
 
     def is_compacted(self, topic: str, queue_id: int) -> bool:

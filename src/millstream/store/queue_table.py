@@ -52,21 +52,22 @@ class QueueTable:
         self._entries_per_file = entries_per_file
         self._files = files
         self._opened = OpenFiles(files, MAX_OPEN_FILES)
-        self._queues: dict[tuple[str, int], AnyQueue] = {}
+        self.by_place: dict[tuple[str, int], AnyQueue] = {}
+        """Topic and queue number -> queue; for others to look up alone, as every pop does several times."""
         files.make_directory(directory)
 
     def __iter__(self) -> Iterator[AnyQueue]:
-        return iter(self._queues.values())
+        return iter(self.by_place.values())
 
     def find(self, topic: str, queue_id: int) -> AnyQueue | None:
         """The queue, or None if nothing was ever stored there."""
-        return self._queues.get((topic, queue_id))
+        return self.by_place.get((topic, queue_id))
 
     def obtain(self, topic: str, queue_id: int, *, holds_batches: bool = False) -> AnyQueue:
         """The queue, made if it is not there. Raises ILLEGAL_TOPIC for a name that cannot name a directory."""
-        queue = self._queues.get((topic, queue_id))
+        queue = self.by_place.get((topic, queue_id))
         if queue is None:
-            queue = self._queues[topic, queue_id] = self.unlisted(topic, queue_id, holds_batches=holds_batches)
+            queue = self.by_place[topic, queue_id] = self.unlisted(topic, queue_id, holds_batches=holds_batches)
         return queue
 
     def unlisted(self, topic: str, queue_id: int, *, holds_batches: bool = False) -> AnyQueue:
@@ -82,7 +83,7 @@ class QueueTable:
 
     def list_queue(self, queue: AnyQueue) -> None:
         """Take an unlisted queue into the table."""
-        self._queues[queue.topic, queue.queue_id] = queue
+        self.by_place[queue.topic, queue.queue_id] = queue
 
     def write_tails(self, tails: Sequence[QueueTail]) -> None:
         """Put entries into the files of their queues; they are on the disk when this returns."""
@@ -94,8 +95,8 @@ class QueueTable:
 
     def forget_topics(self, topics: Collection[str]) -> None:
         """Forget the topics' queues; their files are still to be removed."""
-        for key in [key for key in self._queues if key[0] in topics]:
-            del self._queues[key]
+        for key in [key for key in self.by_place if key[0] in topics]:
+            del self.by_place[key]
         for topic in topics:
             self._opened.forget(self._directory / topic)
 

@@ -23,7 +23,8 @@ class Service:
     deadline_s: float | None = 3.0
 
     async def call(self, name: str, request: Any) -> Any:
-        return await self.adapter.unary(name, self.metadata, request, self.deadline_s)
+        answer = await self.adapter.unary(name, self.metadata, request, self.deadline_s)
+        return METHODS[name].response.FromString(answer) if isinstance(answer, bytes) else answer
 
     async def frames(self, name: str, request: Any) -> list[Any]:
         response = METHODS[name].response

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping
-from contextlib import aclosing, closing
+from contextlib import aclosing
 from enum import Enum
 from typing import Any
 
@@ -35,13 +35,16 @@ from millstream.security.guard import Guard
 
 __all__ = ["MessagingAdapter", "Reason", "StreamEnded"]
 
+_OK = int(m.OK)
 _THROTTLED = frozenset(("SendMessage", "ReceiveMessage", "PullMessage"))
 _log = logging.getLogger(__name__)
 
 Metadata = Mapping[str, str]
-Unary = Callable[[Call, Any], Awaitable[Message]]
-Frames = Generator[Message | bytes, None, None]
-"""Bytes are a frame in wire format; it has no status, and its names are the client's already."""
+Answer = Message | bytes
+"""A response or one frame of it. Bytes are in wire format: of a success, with the names that the client knows."""
+
+Unary = Callable[[Call, Any], Awaitable[Answer]]
+Frames = Generator[Answer, None, None]
 Streaming = Callable[[Call, Any], Awaitable[Frames]]
 
 
@@ -106,17 +109,20 @@ class MessagingAdapter:
             "ReceiveMessage": ReceiveHandlers(processor, self._clock).receive_message,
         }
 
-    async def unary(self, name: str, metadata: Metadata, request: Message, deadline_s: float | None) -> Message:
+    async def unary(self, name: str, metadata: Metadata, request: Message, deadline_s: float | None) -> Answer:
         """The response of a method that answers once; its status tells of failures."""
         arrived_s = self._clock.monotonic_s()
+        response: Answer
         space = NO_NAMESPACE
         try:
             handler = self._unary.get(name)
             if handler is None:
                 raise _not_offered(name)
-            call, space = self._let_in(name, metadata, request, deadline_s)
+            call = self._let_in(name, metadata, request, deadline_s, arrived_s)
+            space = call.space
             response = await handler(call, request)
-            space.leave(response)
+            if not isinstance(response, bytes):
+                space.leave(response)
         except Exception as error:  # noqa: BLE001 - the edge of one call
             response = _refusal(error, name, request, space)
         self._note(name, response, arrived_s)
@@ -133,7 +139,8 @@ class MessagingAdapter:
             handler = self._streaming.get(name)
             if handler is None:
                 raise _not_offered(name)
-            call, space = self._let_in(name, metadata, request, deadline_s)
+            call = self._let_in(name, metadata, request, deadline_s, arrived_s)
+            space = call.space
             frames = await handler(call, request)
         except Exception as error:  # noqa: BLE001 - the edge of one call
             refusal = _refusal(error, name, request, space)
@@ -144,23 +151,24 @@ class MessagingAdapter:
     def _told(self, name: str, request: Message, frames: Frames, space: Namespace, arrived_s: float | None) -> Frames:
         """The frames as the client reads them; a failure while they are made is the last one."""
         try:
-            with closing(frames):
-                for frame in frames:
-                    if arrived_s is not None:
-                        self._note(name, frame, arrived_s)
-                        arrived_s = None
-                    if not isinstance(frame, bytes):
-                        space.leave(frame)
-                    yield frame
+            for frame in frames:
+                if arrived_s is not None:
+                    self._note(name, frame, arrived_s)
+                    arrived_s = None
+                if not isinstance(frame, bytes):
+                    space.leave(frame)
+                yield frame
         except Exception as error:  # noqa: BLE001 - the edge of one call
             refusal = _refusal(error, name, request, space)
             if arrived_s is not None:
                 self._note(name, refusal, arrived_s)
             yield refusal
+        finally:
+            frames.close()
 
     def _let_in(
-        self, name: str, metadata: Metadata, request: Message, deadline_s: float | None
-    ) -> tuple[Call, Namespace]:
+        self, name: str, metadata: Metadata, request: Message, deadline_s: float | None, arrived_s: float
+    ) -> Call:
         """Who calls and in which namespace; from here on the names in the request are whole ones.
 
         Raises what refuses the caller, then the names are as they came.
@@ -169,15 +177,17 @@ class MessagingAdapter:
         call.space = space = Namespace.of(metadata, request)
         space.enter(request)
         try:
-            user = self._gate.check(name, metadata, request, self._processor.clients.owner(call.client_id))
+            clients, user = self._processor.clients, ""
+            if self._gate.is_closed:
+                user = self._gate.check(name, metadata, request, clients.owner(call.client_id))
             if name != "NotifyClientTermination":
-                self._processor.seen(call.client_id, user)
-            if name in _THROTTLED and self._processor.throttle.has_rules:
+                clients.seen(call.client_id, arrived_s, user)
+            if self._processor.throttle.has_rules and name in _THROTTLED:
                 self._throttle(call, request, user)
         except BaseException:
             space.leave(request)
             raise
-        return call, space
+        return call
 
     def _throttle(self, call: Call, request: Any, user: str) -> None:
         """Count a call that sends or receives."""
@@ -226,7 +236,8 @@ class MessagingAdapter:
             yield command
 
     def _note(self, name: str, response: Any, arrived_s: float) -> None:
-        self._processor.latency.note(name, response.status.code, self._clock.monotonic_s() - arrived_s)
+        code = _OK if isinstance(response, bytes) else response.status.code
+        self._processor.latency.note(name, code, self._clock.monotonic_s() - arrived_s)
 
 
 def _only(frame: Message) -> Frames:

@@ -47,7 +47,7 @@ class Call:
                 "CLIENT_ID_REQUIRED",
                 f"The header x-mq-client-id has {len(client_id)} characters, not 1 to {_MAX_CLIENT_ID_CHARACTERS}.",
             )
-        return cls(client_id, _peer(metadata.get(PEER_KEY, "")), deadline_s)
+        return cls(client_id, _peer(metadata.get(PEER_KEY, "")), deadline_s, NO_NAMESPACE)
 
 
 @lru_cache(maxsize=4096)

@@ -8,7 +8,8 @@ from millstream.protocol.grpc import messages as m
 
 __all__ = ["message_filter"]
 
-_TAG, _SQL = FilterKind.TAG, FilterKind.SQL
+# As plain texts: what is kept is found by their hash, and an enum's runs in Python.
+_TAG, _SQL = FilterKind.TAG.value, FilterKind.SQL.value
 
 
 def message_filter(expression: m.FilterExpression) -> MessageFilter:

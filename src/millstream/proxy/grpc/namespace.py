@@ -7,9 +7,10 @@ group is the whole one, and clients never see it. The form is RocketMQ's, with `
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from google.protobuf.descriptor import Descriptor
@@ -26,7 +27,7 @@ MAX_NAMESPACE_CHARACTERS = 64
 _HEADER = "x-mq-namespace"
 _LEGAL = re.compile(r"[a-zA-Z0-9_-]*")
 _PREFIXES = ("%RETRY%", "%DLQ%")
-_RESOURCE_NAME = "name"
+_RESOURCE_NAME, _RESOURCE_SPACE = "name", "resource_namespace"
 _NAME_FIELDS = {"apache.rocketmq.v2.Resource": _RESOURCE_NAME, "apache.rocketmq.v2.DeadLetterQueue": "topic"}
 
 
@@ -43,7 +44,7 @@ class Namespace:
         Raises ILLEGAL_NAMESPACE where they are two, or have other characters than letters, digits, _ and -.
         """
         name = metadata.get(_HEADER, "")
-        for said in _said(message, _resources(message.DESCRIPTOR)):
+        for said in _said(message, _reading(message.DESCRIPTOR)):
             if name and said != name:
                 raise NameRefused(
                     "ILLEGAL_NAMESPACE", f"The call names two namespaces, {name[:80]!r} and {said[:80]!r}."
@@ -95,18 +96,58 @@ def _split(name: str) -> tuple[str, str]:
     return "", name
 
 
-def _said(message: Message, ways: tuple[_Way, ...]) -> list[str]:
+class _Reading(NamedTuple):
+    """How the namespaces that a message names are read: `once` gives those of the resources that it has once.
+
+    `blank` is what `once` gives where there are none. `lists` are the lists in which there are more.
+    """
+
+    once: Callable[[Any], Any]
+    blank: Any
+    lists: tuple[tuple[Callable[[Any], Any], _Reading], ...]
+
+
+def _said(message: Message, reading: _Reading) -> list[str]:
     """The namespaces that the resources of a message name."""
     # Runs for every request. What is not set reads as blank; a slice, because an iterator ends by an IndexError.
-    found: list[str] = []
-    for field, is_repeated, name_field, further in ways:
-        value = getattr(message, field)
-        for part in value[:] if is_repeated else (value,):
-            if name_field is None:
-                found += _said(part, further)
-            elif said := part.resource_namespace:
-                found.append(said)
+    once, blank, lists = reading
+    said = once(message)
+    found: list[str] = [] if said == blank else [said] if isinstance(said, str) else [name for name in said if name]
+    for parts, further in lists:
+        for part in parts(message)[:]:
+            found += _said(part, further)
     return found
+
+
+@lru_cache(maxsize=256)
+def _reading(described: Descriptor) -> _Reading:
+    """How namespaces are read of messages of a kind; resources are the names that have one of their own."""
+    single, lists = _places(described)
+    once = attrgetter(*single) if single else _nothing
+    blank = ("",) * len(single) if len(single) != 1 else ""
+    return _Reading(once, blank, tuple((attrgetter(path), _reading(kind)) for path, kind in lists))
+
+
+def _places(described: Descriptor) -> tuple[list[str], list[tuple[str, Descriptor]]]:
+    """The dotted names of the namespaces that a message has once, and of the lists in which there may be more."""
+    if _NAME_FIELDS.get(described.full_name) == _RESOURCE_NAME:
+        return [_RESOURCE_SPACE], []
+    single: list[str] = []
+    lists: list[tuple[str, Descriptor]] = []
+    for way in _ways(described):
+        kind = described.fields_by_name[way.field].message_type
+        assert kind is not None
+        names, further = _places(kind)
+        if way.is_repeated:
+            lists += [(way.field, kind)] if names or further else []
+        else:
+            single += [f"{way.field}.{name}" for name in names]
+            lists += [(f"{way.field}.{path}", part) for path, part in further]
+    return single, lists
+
+
+def _nothing(message: Message) -> tuple[()]:
+    return ()
 
 
 class _Way(NamedTuple):
@@ -139,16 +180,6 @@ def _collect(message: Message, ways: tuple[_Way, ...], found: list[tuple[Any, st
                 _collect(part, further, found)
             else:
                 found.append((part, name_field))
-
-
-@lru_cache(maxsize=256)
-def _resources(described: Descriptor) -> tuple[_Way, ...]:
-    """The fields by which resources can be reached, which are the names that have a namespace of their own."""
-    return tuple(
-        way._replace(ways=further)
-        for way in _ways(described)
-        if (further := _resources(described.fields_by_name[way.field].message_type)) or way.name_field == _RESOURCE_NAME
-    )
 
 
 @lru_cache(maxsize=256)

@@ -25,6 +25,11 @@ class GrpcGate:
     def __init__(self, guard: Guard | None) -> None:
         self._guard = guard
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether callers have to say who they are."""
+        return self._guard is not None
+
     def check(self, method: str, metadata: Mapping[str, str], request: Message, owner: str = "") -> str:
         """The user who may do what the call asks, blank where access control is off; UNAUTHORIZED, ACCESS_DENIED.
 

@@ -6,6 +6,7 @@ from collections.abc import Generator, Sequence
 
 from millstream.model.clock import Clock
 from millstream.model.errors import ConsumeRefused
+from millstream.model.group import GroupConfig
 from millstream.model.operations import PoppedMessage
 from millstream.protocol.grpc import messages as m
 from millstream.proxy.grpc.call import Call
@@ -57,7 +58,8 @@ class ReceiveHandlers:
 
         If the caller goes away before the last frame, what was taken for it goes back to the queue.
         """
-        wish = await self._wish(call, request)
+        group = await self._processor.group(request.group.name)
+        wish = _wish(call, request, group)
         popped = await self._processor.receive(wish)
         return self._frames(wish, popped, MessageEncoder(request.message_queue.topic, call.space))
 
@@ -81,20 +83,21 @@ class ReceiveHandlers:
             if not handed_over:
                 self._processor.give_back(wish, popped)
 
-    async def _wish(self, call: Call, request: m.ReceiveMessageRequest) -> Receive:
-        queue, renews = request.message_queue, request.auto_renew
-        group = await self._processor.group(request.group.name)
-        asked_ms = duration_ms(request.long_polling_timeout) if request.HasField("long_polling_timeout") else None
-        return Receive(
-            call.client_id,
-            group.name,
-            queue.topic.name,
-            queue.broker.name,
-            None if renews else duration_ms(request.invisible_duration),
-            # Other groups take from all queues, whichever one a client names: balance is by message.
-            queue.id if group.fifo and renews and queue.id >= 0 else None,
-            request.batch_size,
-            message_filter(request.filter_expression),
-            polling_ms(asked_ms, call.deadline_s, push=renews),
-            request.attempt_id,
-        )
+
+def _wish(call: Call, request: m.ReceiveMessageRequest, group: GroupConfig) -> Receive:
+    queue, renews = request.message_queue, request.auto_renew
+    asked_ms = duration_ms(request.long_polling_timeout) if request.HasField("long_polling_timeout") else None
+    queue_id = queue.id if renews and group.fifo else -1
+    return Receive(
+        call.client_id,
+        group.name,
+        queue.topic.name,
+        queue.broker.name,
+        None if renews else duration_ms(request.invisible_duration),
+        # Other groups take from all queues, whichever one a client names: balance is by message.
+        queue_id if queue_id >= 0 else None,
+        request.batch_size,
+        message_filter(request.filter_expression),
+        polling_ms(asked_ms, call.deadline_s, push=renews),
+        request.attempt_id,
+    )

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from millstream.model.operations import SendReceipt
 from millstream.model.recall import RecallHandle
 from millstream.model.transaction import Resolution
 from millstream.protocol.grpc import messages as m
+from millstream.protocol.grpc.wire import VARINTS, bytes_field, tag
 from millstream.proxy.grpc.call import Call
 from millstream.proxy.grpc.convert import submission
 from millstream.proxy.grpc.status import OK, ok
 from millstream.proxy.processor import Processor
+from millstream.proxy.submission import Submission
 
 __all__ = ["SendHandlers"]
 
+_STATUS = bytes_field(tag(m.SendMessageResponse, "status"), OK.SerializeToString())
+_ENTRY = tag(m.SendMessageResponse, "entries")
+_ENTRY_STATUS = bytes_field(tag(m.SendResultEntry, "status"), OK.SerializeToString())
+_MESSAGE_ID, _TRANSACTION_ID = tag(m.SendResultEntry, "message_id"), tag(m.SendResultEntry, "transaction_id")
+_OFFSET, _RECALL = tag(m.SendResultEntry, "offset"), tag(m.SendResultEntry, "recall_handle")
 _RESOLUTIONS = {m.COMMIT: Resolution.COMMIT, m.ROLLBACK: Resolution.ROLLBACK}
 
 
@@ -21,25 +29,15 @@ class SendHandlers:
     def __init__(self, processor: Processor) -> None:
         self._processor = processor
 
-    async def send_message(self, call: Call, request: m.SendMessageRequest) -> m.SendMessageResponse:
-        """One entry per message, with the id that the producer gave it (also as its transaction id)."""
+    async def send_message(self, call: Call, request: m.SendMessageRequest) -> bytes:
+        """The response in wire format: an entry per message, with its producer's id (also as its transaction id)."""
         submissions = [submission(message, call) for message in request.messages[:]]
         receipts = await self._processor.send(submissions)
-        response = m.SendMessageResponse()
-        response.status.CopyFrom(OK)
-        add = response.entries.add
+        parts = [_STATUS]
         for sent, receipt in zip(submissions, receipts, strict=True):
-            # Field by field: keywords cost as much as the values.
-            entry, message_id = add(), sent.message_id
-            entry.status.CopyFrom(OK)
-            entry.message_id = message_id
-            entry.transaction_id = message_id
-            entry.offset = receipt.queue_offset
-            if receipt.due_ms is not None:
-                # Only a message that waits can be recalled.
-                handle = RecallHandle(sent.message.topic, receipt.broker_name, receipt.due_ms, message_id)
-                entry.recall_handle = handle.encode()
-        return response
+            entry = _entry(sent, receipt)
+            parts += (_ENTRY, VARINTS[len(entry)], entry)
+        return b"".join(parts)
 
     async def recall_message(self, call: Call, request: m.RecallMessageRequest) -> m.RecallMessageResponse:
         """Take a delayed message back, so that it is never delivered."""
@@ -57,3 +55,16 @@ class SendHandlers:
             was_asked=request.source == m.SOURCE_SERVER_CHECK,
         )
         return m.EndTransactionResponse(status=ok())
+
+
+def _entry(sent: Submission, receipt: SendReceipt) -> bytes:
+    """What became of one message, in wire format: every send has one."""
+    message_id, queue_offset = sent.message_id.encode(), receipt.queue_offset
+    size = VARINTS[len(message_id)]
+    known = (_ENTRY_STATUS, _MESSAGE_ID, size, message_id, _TRANSACTION_ID, size, message_id)
+    offset = _OFFSET + VARINTS[queue_offset] if queue_offset else b""
+    if receipt.due_ms is None:
+        return b"".join((*known, offset))
+    # Only a message that waits can be recalled.
+    handle = RecallHandle(sent.message.topic, receipt.broker_name, receipt.due_ms, sent.message_id)
+    return b"".join((*known, offset, bytes_field(_RECALL, handle.encode().encode())))

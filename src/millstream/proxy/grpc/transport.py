@@ -196,7 +196,7 @@ class _Calls:
         return grpc.stream_unary_rpc_method_handler(self._unary(method), None, _serialize)
 
     def _unary(self, method: Method) -> _Handler:
-        async def answer(_: Any, context: Any) -> Message:
+        async def answer(_: Any, context: Any) -> Message | bytes:
             metadata = self._metadata(context)
             try:
                 request, share = await self._admit(method, context, metadata[PEER_KEY])

@@ -31,11 +31,12 @@ class CompactedQueues:
         self._files = files
         self._options = options
         self._max_mapped = max_mapped
-        self._queues: dict[tuple[str, int], CompactedQueue] = {}
+        self.by_place: dict[tuple[str, int], CompactedQueue] = {}
+        """Topic and queue number -> queue; for others to look whether one is there. Who reads it asks `find`."""
         self._used: OrderedDict[CompactedQueue, None] = OrderedDict()
 
     def __iter__(self) -> Iterator[CompactedQueue]:
-        return iter(self._queues.values())
+        return iter(self.by_place.values())
 
     def on_disk(self) -> list[tuple[str, int]]:
         """Topic and number of every queue that has a directory, whether it was taken up or not."""
@@ -48,19 +49,19 @@ class CompactedQueues:
 
     def find(self, topic: str, queue_id: int) -> CompactedQueue | None:
         """The queue, or None if it is not a compacted one. It counts as used."""
-        queue = self._queues.get((topic, queue_id))
+        queue = self.by_place.get((topic, queue_id))
         if queue is not None:
             self._use(queue)
         return queue
 
     def obtain(self, topic: str, queue_id: int, log_min_offset: int) -> CompactedQueue:
         """The queue, recovered if it was not taken up yet (`CompactedQueue.recover`)."""
-        queue = self._queues.get((topic, queue_id))
+        queue = self.by_place.get((topic, queue_id))
         if queue is None:
             directory = self._directory / topic / str(queue_id)
             queue = CompactedQueue(topic, queue_id, directory, self._files, self._options)
             queue.recover(log_min_offset)
-            self._queues[topic, queue_id] = queue
+            self.by_place[topic, queue_id] = queue
         self._use(queue)
         return queue
 
@@ -72,13 +73,13 @@ class CompactedQueues:
 
     def close(self) -> None:
         """Let go of all mapped files. Generations that are held stay readable."""
-        for queue in self._queues.values():
+        for queue in self.by_place.values():
             queue.release()
 
     def remove_topic(self, topic: str) -> None:
         """Stop the compactions of the topic's queues and remove their files."""
-        for key in [key for key in self._queues if key[0] == topic]:
-            queue = self._queues.pop(key)
+        for key in [key for key in self.by_place if key[0] == topic]:
+            queue = self.by_place.pop(key)
             self._used.pop(queue, None)
             queue.remove()
         self._files.remove_tree(self._directory / topic)
