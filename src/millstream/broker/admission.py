@@ -31,6 +31,8 @@ __all__ = [
     "check_message",
     "check_messages",
     "check_user_properties",
+    "is_writable",
+    "plain_properties",
     "type_of",
 ]
 
@@ -65,6 +67,8 @@ _WRITE = int(Permission.WRITE)
 _STORABLE = frozenset(MessageType) - {MessageType.MIXED}
 _TYPED = frozenset((names.TRANSACTION, "DELAY", *_DELAYS, names.MESSAGE_GROUP, names.PRIORITY, names.LITE_TOPIC))
 """Properties that give a message its type."""
+_ACTED_UPON = _TYPED | _PLACES | {names.TIMER_OF, names.REPLY_TO_CLIENT}
+"""Properties for which a message gets more than a place in the log."""
 # At hand, because in Python 3.11 the way from an enum's class to a member runs in Python.
 _FIFO, _TRANSACTION = MessageType.FIFO, MessageType.TRANSACTION
 _PRIORITY, _LITE = MessageType.PRIORITY, MessageType.LITE
@@ -118,6 +122,15 @@ def check_again(message: OutgoingMessage, topic: TopicConfig) -> None:
     _check_writable(topic)
     if topic.is_compacted:
         _check_key(message, topic)
+
+
+def is_writable(topic: TopicConfig) -> bool:
+    """Whether clients may write to the topic at all."""
+    try:
+        _check_writable(topic)
+    except NameRefused:
+        return False
+    return True
 
 
 def _check_writable(topic: TopicConfig) -> None:
@@ -176,6 +189,21 @@ def check_user_properties(user: Mapping[str, str]) -> None:
         if name in names.RESERVED or not name.strip():
             raise MessageRefused("ILLEGAL_PROPERTY", f"{name[:200]!r} is no name for a user property.")
     _check_user_text(user)
+
+
+def plain_properties(text: str) -> dict[str, str] | None:
+    """The properties of a stored text if they are acceptable and none of them makes the message more than an ordinary
+    one; None where somebody has to look closer."""
+    if not text.isascii():
+        return None
+    held = names.parse_properties(text)
+    if not _ACTED_UPON.isdisjoint(held):
+        return None
+    try:
+        _check_properties(held)
+    except MessageRefused:
+        return None
+    return held
 
 
 def check_keys(keys: Iterable[str]) -> None:

@@ -63,7 +63,7 @@ from millstream.model.topic import Permission, TopicConfig
 from millstream.model.transaction import Resolution
 from millstream.protocol.trace import TRACE_TOPIC
 from millstream.store.appender import Appender
-from millstream.store.message_store import MessageStore, PendingRecord, StoreOptions
+from millstream.store.message_store import AppendedRecord, MessageStore, PendingRecord, StoreOptions
 from millstream.store.snapshot import Snapshot
 
 __all__ = ["Broker", "BrokerOptions"]
@@ -280,6 +280,19 @@ class Broker:
         """
         self.permission.check_writable(self.name)
         return await self._sender.send(messages)
+
+    def plain_topic(self, name: str) -> TopicConfig | None:
+        """The topic if ordinary messages for it may be given to `store_plain`; see `Sender.plain_topic`."""
+        return None if self.permission.is_drained else self._sender.plain_topic(name)
+
+    def store_plain(self, topic: TopicConfig, records: Sequence[PendingRecord]) -> asyncio.Future[list[AppendedRecord]]:
+        """Store ordinary messages that their caller has checked; see `Sender.store_plain`."""
+        return self._sender.store_plain(topic, records)
+
+    @property
+    def offset_id_prefix(self) -> str:
+        """What all offset message ids of the broker begin with, before the log offset's 16 digits."""
+        return self._sender.id_prefix
 
     async def end_transaction(self, topic: str, message_id: str, resolution: Resolution) -> None:
         """Commit or roll back a transaction; see `Transactions.end`."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
-from millstream.broker.admission import check_again, check_messages, type_of
+from millstream.broker.admission import check_again, check_messages, is_writable, type_of
 from millstream.broker.delay import due_ms_of, undelayed, waiting
 from millstream.broker.half_messages import HALF_TOPIC, half
 from millstream.broker.lite_expiry import LiteExpiry
@@ -26,7 +27,7 @@ from millstream.model.operations import SendReceipt
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.record import offset_message_id
 from millstream.store.appender import Appender
-from millstream.store.message_store import PendingRecord
+from millstream.store.message_store import AppendedRecord, PendingRecord
 
 __all__ = ["Sender"]
 
@@ -34,7 +35,7 @@ _DETOURS = frozenset((MessageType.DELAY, MessageType.TRANSACTION))
 _DELAYED = frozenset((MessageType.DELAY, MessageType.MIXED))
 _TRANSACTIONAL = frozenset((MessageType.TRANSACTION, MessageType.MIXED))
 # At hand, because in Python 3.11 the way from an enum's class to a member runs in Python.
-_LITE, _FIFO, _PRIORITY = MessageType.LITE, MessageType.FIFO, MessageType.PRIORITY
+_NORMAL, _LITE, _FIFO, _PRIORITY = MessageType.NORMAL, MessageType.LITE, MessageType.FIFO, MessageType.PRIORITY
 
 _hash_code = lru_cache(maxsize=4096)(java_hash_code)
 """Message groups repeat."""
@@ -55,11 +56,11 @@ class Sender:
     statistics: Statistics = field(default_factory=Statistics)
     static_topics: StaticTopics | None = None
     _turns: dict[str, int] = field(default_factory=dict)
-    _id_prefix: str = field(init=False)
+    id_prefix: str = field(init=False)
     """What all offset message ids of the broker begin with, before the log offset's 16 digits."""
 
     def __post_init__(self) -> None:
-        self._id_prefix = offset_message_id(self.store_host, 0)[:-16]
+        self.id_prefix = offset_message_id(self.store_host, 0)[:-16]
 
     async def send(self, messages: Sequence[OutgoingMessage]) -> list[SendReceipt]:
         """Store messages of one topic, all or none, in their order where they share a queue."""
@@ -70,6 +71,31 @@ class Sender:
         if mapping is not None:
             return await self._send_static(messages, topic, mapping)
         return await self._send(messages, topic, chosen=False)
+
+    def plain_topic(self, name: str) -> TopicConfig | None:
+        """The topic if an ordinary message for one of its queues needs nothing but a place in the log; None where it
+        cannot be written, or is of a kind that looks at each message."""
+        topic = self.topics.find(name)
+        if topic is None or topic.message_type is not _NORMAL or topic.holds_batches or topic.is_compacted:
+            return None
+        if self.static_topics is not None and self.static_topics.find(name) is not None:
+            return None
+        return topic if is_writable(topic) else None
+
+    def store_plain(self, topic: TopicConfig, records: Sequence[PendingRecord]) -> asyncio.Future[list[AppendedRecord]]:
+        """Store ordinary messages of a `plain_topic`, which their caller has checked, together or not at all.
+
+        Refusals of the appender are raised at once.
+        """
+        stored = self.appender.append_many(records)
+        stored.add_done_callback(partial(self._count, topic, records))
+        return stored
+
+    def _count(
+        self, topic: TopicConfig, records: Sequence[PendingRecord], stored: asyncio.Future[list[AppendedRecord]]
+    ) -> None:
+        if not stored.cancelled() and stored.exception() is None:
+            self.statistics.stored(topic, records, stored.result())
 
     async def _send_static(
         self, messages: Sequence[OutgoingMessage], topic: TopicConfig, mapping: TopicMapping
@@ -123,7 +149,7 @@ class Sender:
         return [
             SendReceipt(
                 record.message.properties.get(properties.UNIQUE_KEY, ""),
-                f"{self._id_prefix}{place.log_offset:016X}",
+                f"{self.id_prefix}{place.log_offset:016X}",
                 record.queue_id,
                 place.queue_offset,
                 place.log_offset,

@@ -36,6 +36,7 @@ __all__ = [
     "decode_properties",
     "encode_properties",
     "has_control_character",
+    "parse_properties",
 ]
 
 KEYS = "KEYS"
@@ -115,8 +116,12 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
 
 def decode_properties(text: bytes | memoryview) -> dict[str, str]:
     """The properties of a stored text. A pair without a name mark is passed over; bad UTF-8 is replaced."""
-    pairs = str(text, "utf-8", "replace").split(_END_OF_VALUE)
-    return dict([pair.split(_END_OF_NAME, 1) for pair in pairs if _END_OF_NAME in pair])
+    return parse_properties(str(text, "utf-8", "replace"))
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """The same of a text that is no longer bytes."""
+    return dict([pair.split(_END_OF_NAME, 1) for pair in text.split(_END_OF_VALUE) if _END_OF_NAME in pair])
 
 
 def has_control_character(text: str) -> bool:

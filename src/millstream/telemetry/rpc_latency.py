@@ -27,10 +27,10 @@ class RpcLatency(Counters[tuple[int | str, int], Histogram]):
     def __init__(self) -> None:
         super().__init__(_histogram, MAX_RPC_SERIES)
 
-    def note(self, request: int | str, response_code: int, elapsed_s: float) -> None:
-        """Count one answered request."""
+    def note(self, request: int | str, response_code: int, elapsed_s: float, times: int = 1) -> None:
+        """Count a request, or as many as were answered together."""
         histogram = self[request, response_code]
         elapsed_ms = elapsed_s * 1000
         # In place, not by `add`: this runs for every request.
-        histogram.counts[bisect_left(LATENCY_BOUNDS_MS, elapsed_ms)] += 1
-        histogram.total += elapsed_ms
+        histogram.counts[bisect_left(LATENCY_BOUNDS_MS, elapsed_ms)] += times
+        histogram.total += elapsed_ms * times

@@ -12,10 +12,10 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from millstream.model.clock import Clock, SystemClock
-from millstream.model.errors import ConnectionFailed, ConsumeRefused, MillstreamError, Unreachable
+from millstream.model.errors import ConnectionFailed, ConsumeRefused, MillstreamError, Refused, Unreachable
 from millstream.model.message import Address
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
@@ -27,6 +27,7 @@ from millstream.transport.awaited_answers import AwaitedAnswers
 from millstream.transport.doorway import HANDSHAKE_LIMIT_S, Doorway
 from millstream.transport.gate import RemotingGate
 from millstream.transport.listening import listen_refused
+from millstream.transport.turns import TurnHandler
 
 __all__ = [
     "CLOSE_GRACE_S",
@@ -67,6 +68,7 @@ CLOSE_GRACE_S: Final = 0.25
 
 _IDLE_CHECK_S = 10.0
 _REMARK_LIMIT = 4096
+_Result = TypeVar("_Result")
 
 Handler = Callable[[RemotingCommand, "Connection"], "Awaitable[RemotingCommand | None] | RemotingCommand | None"]
 """Answers one request. An answer that needs no waiting is returned as it is, and one that somebody else will set as a
@@ -86,7 +88,8 @@ class Connection(asyncio.BufferedProtocol):
         self._decoder = FrameDecoder()
         self._outgoing: list[bytes | memoryview] = []
         self._flush_is_due = False
-        self._waiting: set[asyncio.Future[RemotingCommand | None]] = set()
+        self._waiting: set[asyncio.Future[Any]] = set()
+        self._in_flight = 0
         self._answers = AwaitedAnswers()
         self._unsent = False
         self._reads = True
@@ -98,8 +101,8 @@ class Connection(asyncio.BufferedProtocol):
         return self._transport is not None and not self._transport.is_closing()
 
     @property
-    def waiting(self) -> tuple[asyncio.Future[RemotingCommand | None], ...]:
-        """The requests that wait for their answer."""
+    def waiting(self) -> tuple[asyncio.Future[Any], ...]:
+        """What requests wait for, some of them together."""
         return tuple(self._waiting)
 
     def ask(self, command: RemotingCommand, timeout_s: float) -> asyncio.Future[RemotingCommand]:
@@ -133,6 +136,9 @@ class Connection(asyncio.BufferedProtocol):
                     header_type=command.header_type,
                 )
             )  # fmt: skip
+        self._flush_soon()
+
+    def _flush_soon(self) -> None:
         if not self._flush_is_due:
             self._flush_is_due = True
             self._loop.call_soon(self._flush)
@@ -171,14 +177,17 @@ class Connection(asyncio.BufferedProtocol):
             return
         # Answers made here wait for the end of the chunk: a turn's answers are one write.
         self._flush_is_due = True
+        commands: list[RemotingCommand] = []
         try:
-            for command in self._decoder.feed(self._server.receiving[:nbytes]):
-                self._handle(command)
+            # Not a list of all: what came before a bad frame is handled.
+            commands.extend(self._decoder.feed(self._server.receiving[:nbytes]))
         except ConnectionFailed as error:
+            self._serve(commands)
             _log.warning("Closing the connection from %s:%d. %s", self.peer.host, self.peer.port, error.message)
             self._flush()
             self.abort()
             return
+        self._serve(commands)
         self._flush()
         self._throttle()
 
@@ -205,6 +214,23 @@ class Connection(asyncio.BufferedProtocol):
     def _gone(self) -> Unreachable:
         return Unreachable(f"{self.peer.host}:{self.peer.port} closed the connection.")
 
+    def _serve(self, commands: list[RemotingCommand]) -> None:
+        """Handle what one chunk brought: together what a handler takes together, the rest one by one."""
+        handlers = self._server.handlers if self._server.gate is None else {}
+        position = 0
+        while position < len(commands):
+            command = commands[position]
+            handler = handlers.get(command.code)
+            if isinstance(handler, TurnHandler) and not command.flag:
+                turn = handler.take(commands, position, self)
+                if turn is not None:
+                    taken = commands[position : position + turn.count]
+                    self._wait_for(turn.frames, partial(self._turn_ended, taken, self.last_read_s), turn.count)
+                    position += turn.count
+                    continue
+            self._handle(command)
+            position += 1
+
     def _handle(self, command: RemotingCommand) -> None:
         if command.is_response:
             self._answers.arrived(command)
@@ -228,16 +254,42 @@ class Connection(asyncio.BufferedProtocol):
         if result is None or isinstance(result, RemotingCommand):
             self._answer(command, result, self.last_read_s)
             return
-        future = asyncio.ensure_future(result)
+        self._wait_for(asyncio.ensure_future(result), partial(self._ended, command, self.last_read_s), 1)
+
+    def _wait_for(
+        self, future: asyncio.Future[_Result], ended: Callable[[asyncio.Future[_Result]], None], count: int
+    ) -> None:
         self._waiting.add(future)
-        future.add_done_callback(partial(self._ended, command, self.last_read_s))
+        self._in_flight += count
+        future.add_done_callback(ended)
+
+    def _no_longer(self, future: asyncio.Future[Any], count: int) -> None:
+        self._waiting.discard(future)
+        self._in_flight -= count
+        if not self._reads:
+            self._throttle()
+
+    def _turn_ended(self, taken: list[RemotingCommand], arrived_s: float, frames: asyncio.Future[bytes]) -> None:
+        self._no_longer(frames, len(taken))
+        if frames.cancelled():
+            return
+        error = frames.exception()
+        if error is None:
+            elapsed_s = self._clock.monotonic_s() - arrived_s
+            self._server.latency.note(taken[0].code, ResponseCode.SUCCESS, elapsed_s, len(taken))
+            self._outgoing.append(frames.result())
+            self._flush_soon()
+        elif isinstance(error, Refused):
+            for command in taken:
+                self._handle(command)
+        elif isinstance(error, Exception):
+            for command in taken:
+                self._answer(command, _failure_answer(command, error), arrived_s)
 
     def _ended(
         self, command: RemotingCommand, arrived_s: float, future: asyncio.Future[RemotingCommand | None]
     ) -> None:
-        self._waiting.discard(future)
-        if not self._reads:
-            self._throttle()
+        self._no_longer(future, 1)
         if future.cancelled():
             return
         error = future.exception()
@@ -267,7 +319,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _throttle(self) -> None:
         """Read only while the peer takes its answers and does not ask faster than it can be answered."""
-        wanted = not self._unsent and len(self._waiting) < (MAX_IN_FLIGHT if self._reads else MAX_IN_FLIGHT // 2)
+        wanted = not self._unsent and self._in_flight < (MAX_IN_FLIGHT if self._reads else MAX_IN_FLIGHT // 2)
         if wanted is self._reads or not self.is_open:
             return
         assert self._transport is not None

@@ -69,7 +69,7 @@ def broker_handlers(
         **access_handlers(guard),
         **tool_handlers(broker, consumers),
         RequestCode.SEND_MESSAGE: send.send,
-        RequestCode.SEND_MESSAGE_V2: send.send_v2,
+        RequestCode.SEND_MESSAGE_V2: send.turns,
         RequestCode.SEND_BATCH_MESSAGE: send.send_v2,
         RequestCode.RECALL_MESSAGE: send.recall,
         RequestCode.PULL_MESSAGE: pull.pull,

@@ -7,8 +7,10 @@ which one message is refused is taken apart, so that each message is judged alon
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from millstream.broker.broker import Broker
@@ -46,6 +48,7 @@ class _Sender:
 class _Group:
     """Messages for one call, and their senders: one for each message, or one for all."""
 
+    topic: str
     messages: list[OutgoingMessage] = field(default_factory=list)
     senders: list[_Sender] = field(default_factory=list)
 
@@ -59,6 +62,7 @@ class Gathering:
         self._groups: list[_Group] = []
         self._open: dict[str, _Group] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._under_way: Counter[str] = Counter()
 
     def add(self, message: OutgoingMessage, answering: Answering) -> asyncio.Future[RemotingCommand]:
         """Store one message. Sends of one topic are stored in the order of the calls."""
@@ -67,7 +71,7 @@ class Gathering:
             return self.add_batch([message], answering)
         group = self._open.get(message.topic)
         if group is None or len(group.messages) >= MAX_GATHERED_MESSAGES:
-            group = self._open[message.topic] = self._new_group()
+            group = self._open[message.topic] = self._new_group(message.topic)
         sender = _Sender(answering, self._loop.create_future())
         group.messages.append(message)
         group.senders.append(sender)
@@ -78,15 +82,20 @@ class Gathering:
         for message in messages[:1]:
             self._open.pop(message.topic, None)
         sender = _Sender(answering, self._loop.create_future())
-        group = self._new_group()
+        group = self._new_group(messages[0].topic if messages else "")
         group.messages = messages
         group.senders.append(sender)
         return sender.future
 
-    def _new_group(self) -> _Group:
+    def is_free(self, topic: str) -> bool:
+        """Whether no send of the topic is under way here, so that what is stored past this cannot overtake one."""
+        return topic not in self._under_way
+
+    def _new_group(self, topic: str) -> _Group:
+        self._under_way[topic] += 1
         if not self._groups:
             self._loop.call_soon(self._send_gathered)
-        group = _Group()
+        group = _Group(topic)
         self._groups.append(group)
         return group
 
@@ -96,7 +105,13 @@ class Gathering:
         for group in groups:
             task = self._loop.create_task(self._send(group))
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(partial(self._ended, group.topic))
+
+    def _ended(self, topic: str, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._under_way[topic] -= 1
+        if not self._under_way[topic]:
+            del self._under_way[topic]
 
     async def _send(self, group: _Group) -> None:
         messages, senders = group.messages, group.senders
@@ -105,7 +120,9 @@ class Gathering:
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the senders' answer
             if isinstance(error, Refused) and len(senders) > 1:
                 parts = zip(messages, senders, strict=True)
-                await asyncio.gather(*(self._send(_Group([message], [sender])) for message, sender in parts))
+                await asyncio.gather(
+                    *(self._send(_Group(group.topic, [message], [sender])) for message, sender in parts)
+                )
             else:
                 for sender in senders:
                     sender.fail(error)

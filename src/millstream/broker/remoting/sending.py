@@ -9,6 +9,7 @@ from typing import Final
 
 from millstream.broker.broker import Broker
 from millstream.broker.remoting.gathering import Gathering
+from millstream.broker.remoting.send_turns import SendTurns
 from millstream.broker.topics import RETRY_PREFIX
 from millstream.model.errors import MessageRefused
 from millstream.model.message import OutgoingMessage, SystemFlag
@@ -29,12 +30,10 @@ from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import optional_integer, text
 from millstream.protocol.remoting.proxied import BORN_HOST, batch_places, born_host, sent_type
+from millstream.protocol.remoting.send_answers import REGION, sent_fields
 from millstream.transport.remoting_server import Connection
 
 __all__ = ["REGION", "SendHandlers", "answer_fields", "sent_message"]
-
-REGION: Final = "DefaultRegion"
-"""The region that answers name; Java clients need the field, nobody needs its value."""
 
 _INT32_LIMIT = 1 << 31
 _TRANSACTION_FLAGS = int(SystemFlag.TRANSACTION_ROLLBACK)
@@ -72,6 +71,7 @@ class SendHandlers:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._gathering = Gathering(broker)
+        self.turns = SendTurns(broker, self._gathering, self.send_v2)
 
     def send(self, command: RemotingCommand, connection: Connection) -> Awaitable[RemotingCommand]:
         """Code 10."""
@@ -170,14 +170,8 @@ def sent_message(command: RemotingCommand, connection: Connection, *, is_short: 
 
 
 def answer_fields(first: SendReceipt, ids: str) -> dict[str, str]:
-    """Never empty: the Java client reads MSG_REGION and TRACE_ON without looking whether there are fields at all."""
-    return {
-        "msgId": ids,
-        "queueId": str(first.queue_id),
-        "queueOffset": str(first.queue_offset),
-        "MSG_REGION": REGION,
-        "TRACE_ON": "true",
-    }
+    """The fields of an answer whose `first` message is there."""
+    return sent_fields(ids, first.queue_id, first.queue_offset)
 
 
 def _message(command: RemotingCommand, connection: Connection, names: _Names) -> OutgoingMessage:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from io import BytesIO
-from typing import Final
+from typing import Final, NoReturn
 
 from millstream.protocol.remoting.command import RemotingCommand, decode_header, encode_header, protocol_violation
 
 __all__ = [
+    "FRAME_HEAD",
     "MAX_ANSWER_HEADER_BYTES",
     "MAX_FRAME_BYTES",
     "MAX_HEADER_BYTES",
@@ -40,11 +41,16 @@ _LARGE_BODY_BYTES: Final = 64 * 1024
 _ROOM_FACTOR: Final = 8
 """How many times what has arrived of a frame the room for its body may be: a length alone reserves nothing."""
 
+_COPIED_BYTES: Final = 64 * 1024
+"""Bytes of data up to which one copy of all costs less than to make two views for each frame."""
+
 _TAIL_BYTES: Final = 1024
 """Bytes of a large body that `feed` takes: when it does, nobody looks into the buffer, which then needs no copy."""
 
-_HEAD = struct.Struct(">iBBH")
-_HEAD_BYTES = _HEAD.size
+FRAME_HEAD: Final = struct.Struct(">iBBH")
+"""What a frame begins with: its length, the type of its header and that one's length in two parts."""
+
+_HEAD_BYTES = FRAME_HEAD.size
 _LENGTH_WORD_BYTES = 4
 
 
@@ -127,11 +133,14 @@ class FrameDecoder:
             data = bytes(self._held)
             self._held.clear()
         position, available = 0, len(data)
-        self._needed_bytes = _HEAD_BYTES
+        if available <= _COPIED_BYTES:
+            data = bytes(data)
+        self._needed_bytes, max_header_bytes = _HEAD_BYTES, self._max_header_bytes
         while available - position >= _HEAD_BYTES:
-            total, header_type, high, low = _HEAD.unpack_from(data, position)
+            total, header_type, high, low = FRAME_HEAD.unpack_from(data, position)
             header_bytes = high << 16 | low
-            self._check(total, header_bytes)
+            if total > self._max_frame_bytes or header_bytes > min(max_header_bytes, total - _LENGTH_WORD_BYTES):
+                self._refuse(total, header_bytes)
             end = position + _LENGTH_WORD_BYTES + total
             body_start = position + _HEAD_BYTES + header_bytes
             if end > available:
@@ -151,14 +160,12 @@ class FrameDecoder:
         if position < available:
             self._held += data[position:]
 
-    def _check(self, total: int, header_bytes: int) -> None:
+    def _refuse(self, total: int, header_bytes: int) -> NoReturn:
         if not _LENGTH_WORD_BYTES <= total <= self._max_frame_bytes:
             raise protocol_violation(f"A frame claims {total} bytes; the limit is {self._max_frame_bytes}.")
-        if header_bytes > min(self._max_header_bytes, total - _LENGTH_WORD_BYTES):
-            raise protocol_violation(
-                f"A frame of {total} bytes claims a header of {header_bytes} bytes; the limit is "
-                f"{self._max_header_bytes}."
-            )
+        raise protocol_violation(
+            f"A frame of {total} bytes claims a header of {header_bytes} bytes; the limit is {self._max_header_bytes}."
+        )
 
 
 def encode_frame(command: RemotingCommand) -> list[bytes | memoryview]:
@@ -171,7 +178,7 @@ def encode_frame(command: RemotingCommand) -> list[bytes | memoryview]:
     total = _LENGTH_WORD_BYTES + size
     if total > MAX_FRAME_BYTES:
         raise ValueError(f"a frame of {total} bytes is over the limit of {MAX_FRAME_BYTES}")
-    head = _HEAD.pack(total, command.header_type, len(header) >> 16, len(header) & 0xFFFF) + header
+    head = FRAME_HEAD.pack(total, command.header_type, len(header) >> 16, len(header) & 0xFFFF) + header
     return [head, command.body, *parts] if size > len(header) else [head]
 
 
