@@ -133,8 +133,8 @@ class Sender:
         shared_queue = turn % topic.write_queues
         pending, due = [], []
         for message in messages:
-            queue_id = message.queue_id if chosen else None
-            if queue_id is None:
+            queue_id = message.queue_id
+            if queue_id is None or not (chosen or kind is _NORMAL):
                 queue_id = _queue_of(message, shared_queue, topic)
             record, due_ms = self._record(message, queue_id, topic)
             pending.append(record)

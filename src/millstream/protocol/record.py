@@ -165,7 +165,8 @@ class RecordEncoder:
 
         ValueError for properties over `MAX_PROPERTIES_BYTES`.
         """
-        properties = encode_properties(message.properties)
+        held = message.properties
+        properties = encode_properties(held) if held else b""
         properties_bytes = len(properties) + CHECKSUM_BYTES
         if properties_bytes > MAX_PROPERTIES_BYTES + CHECKSUM_BYTES:
             raise ValueError(f"properties of {len(properties)} bytes do not fit a record")

@@ -74,7 +74,7 @@ class Door:
             self.taken += 0 if turn is None else turn.count
             return turn
 
-        turns.take = counted  # type: ignore[method-assign]
+        turns.take = counted  # type: ignore[assignment, method-assign]
         self.broker = broker
         self.server = RemotingServer(handlers, clock=broker.clock)
         self.connection = Connection(self.server, broker.clock)
@@ -158,6 +158,10 @@ async def test_every_answer_of_a_turn_is_counted(tmp_path: Path) -> None:
         assert together.broker.statistics.incoming["plain", "NORMAL"].messages == 7
 
 
+def _both(fields: tuple[dict[str, str], dict[str, str]]) -> dict[str, str]:
+    return fields[0] | fields[1]
+
+
 TEXTS = st.sampled_from(
     """
     |TAGS=red;|TAGS=;|TAGS=a/b;|KEYS= ;|DELAY=3;|TRAN_MSG=true;|UNIQ_KEY=id1;WAIT=true;|UNIQ_KEY=;|a=b|a=b;a=c;|=b;
@@ -172,31 +176,34 @@ TEXTS = st.sampled_from(
     .split("|")
 ).map(lambda text: text.replace("/", "|"))
 NAMES = ("plain", "plain", "plain", "mixed", "fifo", "compacted", "batches", "gone", "", "%RETRY%g")
-FIELDS = st.fixed_dictionaries(
-    {
-        "b": st.sampled_from(
-            ("plain", "plain", "plain", "mixed", "fifo", "compacted", "batches", "gone", "", "%RETRY%g")
-        )
-    },
-    optional={
-        "e": st.sampled_from(("0", "3", "4", "-1", "x", " 1", "01", "")),
-        "f": st.sampled_from(("0", "1", "4", "8", "64", "128", "-1", "", "x")),
-        "g": st.sampled_from(("0", "-1", "", "x", "9" * 18, "9" * 19, "9" * 30, "\u0661")),
-        "h": st.sampled_from(("0", "7", "-7", "", "x", "99999999999")),
-        "i": TEXTS,
-        "j": st.sampled_from(("0", "2", "", "x")),
-        "m": st.sampled_from(("false", "true", "", "x")),
-        "bornHost": st.sampled_from(("10.0.0.1:5", "nowhere", "host:1")),
-        "messageType": st.sampled_from(("NORMAL", "DELAY", "x")),
-    },
-)
+VALUES = {
+    "b": st.sampled_from(NAMES),
+    "e": st.sampled_from(("0", "3", "4", "-1", "x", " 1", "01", "", "\u0661", "9" * 5000)),
+    "f": st.sampled_from(("0", "1", "4", "8", "64", "128", "-1", "", "x")),
+    "g": st.sampled_from(("0", "-1", "", "x", "1_0", "9" * 18, "9" * 19, "9" * 30, "\u0661")),
+    "h": st.sampled_from(("0", "7", "-7", "", "x", "99999999999")),
+    "i": TEXTS,
+    "j": st.sampled_from(("0", "2", "", "x")),
+    "m": st.sampled_from(("false", "true", "", "x")),
+    "bornHost": st.sampled_from(("10.0.0.1:5", "nowhere", "host:1")),
+    "messageType": st.sampled_from(("NORMAL", "DELAY", "x")),
+}
+
+
+def _named(name: str) -> st.SearchStrategy[dict[str, str]]:
+    return VALUES[name].map(lambda value: {name: value})
+
+
+ONE_FIELD = st.sampled_from(sorted(VALUES)).flatmap(_named)
+NO_FIELD: st.SearchStrategy[dict[str, str]] = st.just({})
+FIELDS = st.one_of(NO_FIELD, ONE_FIELD, _named("i"), st.tuples(ONE_FIELD, ONE_FIELD).map(_both))
 COMMANDS = st.lists(
     st.tuples(
-        st.one_of(st.just({}), FIELDS),
-        st.sampled_from((b"body", b"body", b"")),
-        st.sampled_from((0, 0, 0, FLAG_ONEWAY, FLAG_RESPONSE)),
-        st.sampled_from((HeaderType.JSON, HeaderType.JSON, HeaderType.BINARY)),
-        st.sampled_from((RequestCode.SEND_MESSAGE_V2,) * 4 + (RequestCode.SEND_BATCH_MESSAGE, 7777)),
+        FIELDS,
+        st.sampled_from((b"body",) * 9 + (b"",)),
+        st.sampled_from((0,) * 9 + (FLAG_ONEWAY, FLAG_RESPONSE)),
+        st.sampled_from((HeaderType.JSON,) * 9 + (HeaderType.BINARY,)),
+        st.sampled_from((RequestCode.SEND_MESSAGE_V2,) * 9 + (RequestCode.SEND_BATCH_MESSAGE, 7777)),
     ),
     min_size=1,
     max_size=12,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Final
 
 from millstream.broker.admission import plain_properties
@@ -36,8 +36,14 @@ _FLAGS: Final = {None: SystemFlag.NONE, "0": SystemFlag.NONE, "1": SystemFlag.CO
 
 _ZEROS: Final = frozenset((None, "0"))
 _NO_BATCH: Final = frozenset((None, "false"))
-_INT64_DIGITS: Final = 18
-"""Digits that surely fit 64 bits."""
+_REST: Final = ("b", "e", "f", "h", "j", "m", BORN_HOST, MESSAGE_TYPE)
+"""Topic, queue, system flag, flag, reconsume times and batch: all that is looked at but properties and born time."""
+
+_NOTHING_SAID: Final = (None, None)
+_QUEUE_DIGITS: Final = 9
+_INT64: Final = 1 << 63
+_pending = partial(tuple.__new__, PendingRecord)
+"""A named tuple's own constructor takes its fields apart and together again."""
 
 _JSON, _SEND = HeaderType.JSON, int(RequestCode.SEND_MESSAGE_V2)
 _NORMAL: Final = MessageType.NORMAL
@@ -102,39 +108,53 @@ class SendTurns(TurnHandler):
         )
 
 
-@lru_cache(maxsize=64)
-def _queue_numbers(count: int) -> dict[str | None, int]:
-    """The numbers of so many queues by their texts."""
-    return {str(number): number for number in range(count)}
-
-
 def _ordinary(
     commands: Sequence[RemotingCommand], start: int, topic: TopicConfig, connection: Connection
 ) -> list[PendingRecord]:
     """What is stored of the ordinary sends to the topic from `start` on, up to the first other request."""
-    name, peer, queues = topic.name, connection.peer, _queue_numbers(topic.write_queues)
+    name, peer = topic.name, connection.peer
+    # A producer's requests differ in times, bodies and properties; the rest is judged once for all that are alike.
+    judged: dict[tuple[str | None, ...], tuple[int, SystemFlag] | None] = {}
     records: list[PendingRecord] = []
     for position in range(start, min(len(commands), start + MAX_GATHERED_MESSAGES)):
         command = commands[position]
-        ext, body = command.ext, command.body
-        field = ext.get
-        if command.code != _SEND or command.flag or command.header_type is not _JSON or field("b") != name:
+        field, body = command.ext.get, command.body
+        if command.code != _SEND or command.flag or command.header_type is not _JSON:
             break
-        queue_id, system_flag, born_ms = queues.get(field("e")), _FLAGS.get(field("f")), field("g")
-        if queue_id is None or system_flag is None or not 0 < len(body) <= MAX_BODY_BYTES:
+        rest = tuple(map(field, _REST))
+        judgement = judged.get(rest)
+        if judgement is None:
+            judgement = judged[rest] = _judge(topic, *rest)
+        if judgement is None or not 0 < len(body) <= MAX_BODY_BYTES:
             break
-        if field("h") not in _ZEROS or field("j") not in _ZEROS or field("m") not in _NO_BATCH:
-            break
-        if not born_ms or not born_ms.isdecimal() or len(born_ms) > _INT64_DIGITS:
-            break
-        if BORN_HOST in ext or MESSAGE_TYPE in ext:
+        try:
+            born_ms = int(field("g") or "")
+        except ValueError:
             break
         text = field("i")
         properties = plain_properties(text) if text else {}
-        if properties is None:
+        if properties is None or not 0 <= born_ms < _INT64:
             break
-        message = OutgoingMessage(
-            name, body, properties, _NORMAL, queue_id, system_flag, 0, int(born_ms), peer
-        )  # fmt: skip
-        records.append(PendingRecord(message, queue_id))
+        queue_id, system_flag = judgement
+        message = OutgoingMessage(name, body, properties, _NORMAL, queue_id, system_flag, 0, born_ms, peer)
+        records.append(_pending((message, queue_id, None)))
     return records
+
+
+def _judge(
+    topic: TopicConfig,
+    name: str | None,
+    queue: str | None,
+    system_flag: str | None,
+    flag: str | None,
+    reconsume_times: str | None,
+    is_batch: str | None,
+    *said_by_proxy: str | None,
+) -> tuple[int, SystemFlag] | None:
+    """Queue and system flag of the messages with these fields; None where they are not ordinary."""
+    is_known = name == topic.name and system_flag in _FLAGS and said_by_proxy == _NOTHING_SAID
+    if not is_known or flag not in _ZEROS or reconsume_times not in _ZEROS or is_batch not in _NO_BATCH:
+        return None
+    if queue is None or not queue.isdecimal() or len(queue) > _QUEUE_DIGITS or int(queue) >= topic.write_queues:
+        return None
+    return int(queue), _FLAGS[system_flag]

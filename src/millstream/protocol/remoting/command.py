@@ -26,6 +26,7 @@ __all__ = [
     "HeaderType",
     "RemotingCommand",
     "decode_header",
+    "decode_json",
     "encode_header",
     "protocol_violation",
 ]
@@ -159,19 +160,20 @@ def encode_header(command: RemotingCommand) -> bytes:
 def decode_header(header_type: int, header: bytes | memoryview) -> RemotingCommand:
     """The command of a header, still without its body; PROTOCOL_VIOLATION where it cannot be read."""
     if header_type == HeaderType.JSON:
-        return _decode_json(header)
+        return decode_json(header)
     if header_type == HeaderType.BINARY:
         return _decode_binary(bytes(header))
     raise protocol_violation(f"A frame has header type {header_type}; known are 0 (JSON) and 1 (binary).")
 
 
-def _decode_json(header: bytes | memoryview) -> RemotingCommand:
+def decode_json(header: bytes | memoryview, body: bytes = b"") -> RemotingCommand:
+    """The command of a JSON header; PROTOCOL_VIOLATION where it cannot be read."""
     try:
         read = _strict_decoder.decode(header)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return _decode_loose_json(header)
     return RemotingCommand(
-        read.code, read.extFields or {}, b"", read.opaque, read.flag, read.remark, read.language, read.version
+        read.code, read.extFields or {}, body, read.opaque, read.flag, read.remark, read.language, read.version
     )
 
 

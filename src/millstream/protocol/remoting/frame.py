@@ -10,7 +10,14 @@ from collections.abc import Iterator, Sequence
 from io import BytesIO
 from typing import Final, NoReturn
 
-from millstream.protocol.remoting.command import RemotingCommand, decode_header, encode_header, protocol_violation
+from millstream.protocol.remoting.command import (
+    HeaderType,
+    RemotingCommand,
+    decode_header,
+    decode_json,
+    encode_header,
+    protocol_violation,
+)
 
 __all__ = [
     "FRAME_HEAD",
@@ -52,6 +59,7 @@ FRAME_HEAD: Final = struct.Struct(">iBBH")
 
 _HEAD_BYTES = FRAME_HEAD.size
 _LENGTH_WORD_BYTES = 4
+_JSON = int(HeaderType.JSON)
 
 
 class _LargeBody:
@@ -153,8 +161,9 @@ class FrameDecoder:
                 command = decode_header(header_type, bytes(data[position + _HEAD_BYTES : body_start]))
                 self._large = _LargeBody(command, end - body_start, data[body_start:])
                 return
-            command = decode_header(header_type, bytes(data[position + _HEAD_BYTES : body_start]))
-            command.body = bytes(data[body_start:end])
+            header, body = bytes(data[position + _HEAD_BYTES : body_start]), bytes(data[body_start:end])
+            command = decode_json(header, body) if header_type == _JSON else decode_header(header_type, header)
+            command.body = body
             position = end
             yield command
         if position < available:

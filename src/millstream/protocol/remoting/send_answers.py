@@ -17,8 +17,11 @@ REGION: Final = "DefaultRegion"
 
 _OPAQUE: Final = 1_234_567_890
 _LENGTH_WORD_BYTES: Final = 4
+_PLACE: Final = "@"
+"""Stands in the template where answers differ."""
+
+_MAX_KEPT_HEADS: Final = 1024
 _encoded = msgspec.json.Encoder().encode
-_head = FRAME_HEAD.pack
 
 
 def sent_fields(ids: str, queue_id: int | str, queue_offset: int | str) -> dict[str, str]:
@@ -36,30 +39,40 @@ class SendAnswers:
     """Makes the frames of one broker's answers, with JSON headers. `id_prefix` begins its offset message ids."""
 
     def __init__(self, id_prefix: str) -> None:
-        fields = sent_fields(id_prefix + "%016X", "%d", "%d")
+        fields = sent_fields(id_prefix + _PLACE, _PLACE, _PLACE)
         answer = RemotingCommand(0, fields, opaque=_OPAQUE, flag=FLAG_RESPONSE)
-        self._plain = _template(answer)
-        fields["transactionId"] = "%s"
+        *self._before, self._end = _pieces(answer)
+        fields["transactionId"] = _PLACE
         # The id is put in with its quotation marks, because some characters of it have to be escaped.
-        self._with_id = _template(answer).replace('"%s"', "%s")
+        *_, before_id, end = _pieces(answer)
+        self._before_id, self._end_with_id = before_id.removesuffix('"'), end.removeprefix('"')
+        self._heads: dict[int, bytes] = {}
 
     def frames(self, answers: Iterable[tuple[int, str | None, int, int, int]]) -> bytes:
         """The frames of (opaque, message id or None, queue, queue offset, log offset), one behind the other."""
         parts: list[bytes] = []
-        plain, with_id = self._plain, self._with_id
+        before_opaque, before_place, before_queue, before_offset = self._before
+        heads, plain_end = self._heads, self._end
         for opaque, message_id, queue_id, queue_offset, log_offset in answers:
+            end = plain_end
             if message_id:
-                # Only this text can have others than ASCII characters.
-                text = with_id % (opaque, log_offset, queue_id, queue_offset, _encoded(message_id).decode())
-                header = text.encode()
-            else:
-                header = (plain % (opaque, log_offset, queue_id, queue_offset)).encode()
+                end = f"{self._before_id}{_encoded(message_id).decode()}{self._end_with_id}"
+            header = (
+                f"{before_opaque}{opaque}{before_place}{log_offset:016X}{before_queue}{queue_id}"
+                f"{before_offset}{queue_offset}{end}"
+            ).encode()
             size = len(header)
-            parts.append(_head(_LENGTH_WORD_BYTES + size, 0, size >> 16, size & 0xFFFF))
+            parts.append(heads.get(size) or self._head(size))
             parts.append(header)
         return b"".join(parts)
 
+    def _head(self, size: int) -> bytes:
+        head = FRAME_HEAD.pack(_LENGTH_WORD_BYTES + size, 0, size >> 16, size & 0xFFFF)
+        if size < _MAX_KEPT_HEADS:
+            self._heads[size] = head
+        return head
 
-def _template(answer: RemotingCommand) -> str:
-    """The header that the general way gives, with a place for the number of the request."""
-    return encode_header(answer).decode().replace(str(_OPAQUE), "%d")
+
+def _pieces(answer: RemotingCommand) -> list[str]:
+    """What stands around the places in the header that the general way gives."""
+    return encode_header(answer).decode().replace(str(_OPAQUE), _PLACE).split(_PLACE)
