@@ -11,6 +11,7 @@ from crash.bit_rot import find_every_flip
 from crash.changing_brokers import change_brokers_under_load
 from crash.failing_disk import break_the_disk
 from crash.feature_kills import kill_inside_features
+from crash.in_network import run_in_network
 from crash.lost_nameservers import lose_all_nameservers
 from crash.malformed_frames import send_malformed_frames
 from crash.malformed_input import send_malformed_input
@@ -37,6 +38,10 @@ def _kill_loop(run: ProgrammeRun) -> None:
     kill_again_and_again(run)
 
 
+def _network(name: str) -> Callable[[ProgrammeRun], None]:
+    return lambda run: run_in_network(run, name)
+
+
 PROGRAMMES = {
     "S1": Programme("torn-tail", tear_every_tail),
     "S2": Programme("bit-rot", find_every_flip),
@@ -47,6 +52,8 @@ PROGRAMMES = {
     "S7": Programme("failing-disk", break_the_disk),
     "N1": Programme("lost-nameservers", lose_all_nameservers),
     "N2": Programme("changing-brokers", change_brokers_under_load),
+    "N3": Programme("cut-brokers", _network("N3")),
+    "N4": Programme("cut-nameservers", _network("N4")),
     "X1": Programme("malformed-input", send_malformed_input),
     "X2": Programme("slow-and-many", be_slow_and_many),
     "X4": Programme("malformed-frames", send_malformed_frames),

@@ -5,17 +5,18 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from rocketmq import ClientConfiguration, Credentials, FilterExpression, Message, Producer, SimpleConsumer
 
 from crash.history import HistoryWriter
 
-__all__ = ["FIFO_TOPIC", "GROUPS", "NORMAL_TOPIC", "OfficialLoad"]
+__all__ = ["FIFO_TOPIC", "GROUPS", "NORMAL_TOPIC", "FailedSend", "OfficialLoad"]
 
 NORMAL_TOPIC = "crash-normal"
 FIFO_TOPIC = "crash-fifo"
@@ -30,13 +31,41 @@ _AWAIT_S = 1
 _FILLER = b"0123456789" * 20
 
 
-class OfficialLoad:
-    """Clients that talk to one life of a server, until `stop`. Histories of all lives go to one directory."""
+class FailedSend(NamedTuple):
+    """A send that the client gave up, and what it said."""
 
-    def __init__(self, address: str, histories: Path, life: int, *, is_sending: bool = True) -> None:
+    began_s: float
+    ended_s: float
+    text: str
+
+
+class OfficialLoad:
+    """Clients that talk to one life of a server, until `stop`. Histories of all lives go to one directory.
+
+    `has_one_queue` says that the normal topic has one queue, so that the offsets of its messages can be compared.
+    `pause_s` lies between two sends of a thread.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        histories: Path,
+        life: int,
+        *,
+        is_sending: bool = True,
+        has_one_queue: bool = True,
+        pause_s: float = 0.0,
+        invisible_s: int = INVISIBLE_S,
+    ) -> None:
         logging.getLogger("rocketmq").setLevel(logging.CRITICAL)
         self.acknowledged = 0
         self.delivered: set[str] = set()
+        self.last_ok_s: dict[str, float] = {}
+        """When each sender's last message was acknowledged; a sender is its topic and number."""
+        self.failed_sends: list[FailedSend] = []
+        self._has_one_queue = has_one_queue
+        self._pause_s = pause_s
+        self._invisible_s = invisible_s
         self._configuration = ClientConfiguration(address, Credentials())
         self._life = life
         self._stopping = threading.Event()
@@ -85,20 +114,26 @@ class OfficialLoad:
             if lane:
                 message.message_group = lane
             writer.write("invoke", name, checksum=crc32(message.body), lane=lane)
+            began_s = time.monotonic()
             try:
                 receipt = producer.send(message)
-            except Exception:  # noqa: BLE001 - whatever the client raises, nobody knows whether it was stored
+            except Exception as error:  # noqa: BLE001 - whatever the client raises, nobody knows whether it was stored
                 writer.write("unknown", name)
+                self.failed_sends.append(FailedSend(began_s, time.monotonic(), str(error)))
                 self._stopping.wait(0.05)
                 continue
             # The receipt's queue is the one that the client had in mind; a message group has a queue of its own.
-            writer.write("ok", name, queue=lane or topic, queue_offset=receipt.offset)
+            offset = receipt.offset if lane or self._has_one_queue else -1
+            writer.write("ok", name, queue=lane or topic, queue_offset=offset)
             self.acknowledged += 1
+            self.last_ok_s[f"{topic}.{number}"] = time.monotonic()
+            if self._pause_s:
+                self._stopping.wait(self._pause_s)
 
     def _consume(self, consumer: Any, writer: HistoryWriter) -> None:
         while not self._stopping.is_set():
             try:
-                for message in consumer.receive(_RECEIVED_AT_ONCE, INVISIBLE_S):
+                for message in consumer.receive(_RECEIVED_AT_ONCE, self._invisible_s):
                     name = message.body.split(b" ", 1)[0].decode("ascii", "replace")
                     writer.write("delivered", name, checksum=crc32(message.body))
                     self.delivered.add(name)

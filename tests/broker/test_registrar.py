@@ -17,7 +17,8 @@ from millstream.cluster.remoting import nameserver_handlers
 from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.registration import BrokerIdentity
-from millstream.transport.remoting_server import RemotingServer
+from millstream.transport.remoting_client import SILENCE_S
+from millstream.transport.remoting_server import Connection, RemotingServer
 
 
 class Nameserver:
@@ -26,20 +27,20 @@ class Nameserver:
     def __init__(self) -> None:
         self.registry = RouteRegistry()
         self.port = 0
-        self._server = RemotingServer({})
+        self.server = RemotingServer({})
 
     async def start(self) -> None:
         self.registry = RouteRegistry()
-        self._server = RemotingServer(nameserver_handlers(self.registry), port=self.port)
-        self.port = await self._server.start()
+        self.server = RemotingServer(nameserver_handlers(self.registry), port=self.port)
+        self.port = await self.server.start()
 
     async def stop(self) -> None:
-        await self._server.close()
+        await self.server.close()
 
     @property
     def registrations(self) -> int:
         """How many it has taken."""
-        return sum(self._server.latency[RequestCode.REGISTER_BROKER, 0].counts)
+        return sum(self.server.latency[RequestCode.REGISTER_BROKER, 0].counts)
 
     @property
     def address(self) -> str:
@@ -145,6 +146,28 @@ async def test_a_nameserver_that_comes_back_is_told_all_again(nameservers: list[
     topics["u"] = TopicConfig("u")
     registrar.changed("u", topics["u"])
     await one.start()
+    await until_told(one, "t", "u")
+    await registrar.close()
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_nameserver_that_says_nothing_is_asked_again_over_another_connection(
+    nameservers: list[Nameserver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = nameservers[0]
+    topics = topics_named("t")
+    registrar = registrar_of([one.address], topics)
+    await registrar.start()
+    monkeypatch.setattr(module, "_ANSWER_S", SILENCE_S)
+    handlers = one.server.handlers
+    asked: list[Connection] = []
+    one.server.handlers = {RequestCode.REGISTER_BROKER: lambda _, connection: asked.append(connection)}
+    topics["u"] = TopicConfig("u")
+    registrar.changed("u", topics["u"])
+    async with asyncio.timeout(60):
+        while len(set(asked)) < 2:  # noqa: ASYNC110 - nothing says so
+            await asyncio.sleep(0.01)
+    one.server.handlers = handlers
     await until_told(one, "t", "u")
     await registrar.close()
 

@@ -8,12 +8,13 @@ from concurrent.futures import Future, ProcessPoolExecutor
 
 import pytest
 from crash.catalogue import PROGRAMMES, run_programme
+from crash.in_network import SKIPPED
 from crash.programme import ProgrammeRun, Size
 
 SEED = 20
 WORKERS = 3
 """Of the programmes that run at a time one waits for a server, most of the time."""
-BY_LENGTH = ("X2", "S3", "N2", "S1", "S5", "N1", "S4", "X1", "X4", "S2", "S6", "S7")
+BY_LENGTH = ("X2", "S3", "N3", "N4", "N2", "S1", "S5", "N1", "S4", "X1", "X4", "S2", "S6", "S7")
 """The longest first, so that none is waited for alone."""
 
 Counts = dict[str, int | float]
@@ -36,6 +37,13 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Passed]:
             return run.counts
 
         yield counts
+
+
+def counts_with_a_network(passed: Passed, name: str) -> Counts:
+    counts = passed(name)
+    if SKIPPED in counts:
+        pytest.skip("this machine lets nobody here make a network namespace, so nothing was cut")
+    return counts
 
 
 def test_s1_a_tail_torn_at_any_byte_costs_what_was_torn_and_nothing_else(passed: Passed) -> None:
@@ -84,6 +92,19 @@ def test_n1_no_send_fails_and_nothing_is_lost_while_all_nameservers_are_dead(pas
 def test_n2_brokers_come_and_go_under_load_and_nothing_acknowledged_is_lost(passed: Passed) -> None:
     counts = passed("N2")
     assert min(counts[what] for what in ("added", "drained", "killed")) > 0
+
+
+@pytest.mark.official
+def test_n3_a_proxy_cut_off_from_a_broker_refuses_in_time_serves_from_the_others_and_comes_back(passed: Passed) -> None:
+    counts = counts_with_a_network(passed, "N3")
+    assert counts["cuts"] >= 1
+    assert counts["acknowledged"] > 100
+
+
+def test_n4_sends_go_on_at_brokers_cut_off_from_nameservers_that_hear_of_them_again(passed: Passed) -> None:
+    counts = counts_with_a_network(passed, "N4")
+    assert counts["cuts"] >= 2
+    assert counts["acknowledged"] > 100
 
 
 def test_x1_no_bytes_of_a_client_stop_the_server_or_touch_another_client(passed: Passed) -> None:

@@ -11,6 +11,7 @@ from millstream.model.errors import ConnectionFailed, TimedOut, Unreachable
 from millstream.model.message import Address
 from millstream.protocol.remoting.command import FLAG_ONEWAY, RemotingCommand
 from millstream.protocol.remoting.frame import FrameDecoder, encode_frame
+from millstream.transport import remoting_client
 from millstream.transport.remoting_client import RemotingConnection
 
 
@@ -147,3 +148,46 @@ async def test_a_large_request_is_sent_whole(server: ScriptedServer, connection:
     assert [request.body for request in requests] == [b"first", body, b"last"]
     server.answer(*(request.response() for request in requests))
     await asyncio.gather(*waiting)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remoting_client, "SILENCE_S", 0.0)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_server_that_answers_nothing_in_a_requests_time_is_given_up_with_all_that_waits(
+    server: ScriptedServer, connection: RemotingConnection
+) -> None:
+    patient = connection.submit(RemotingCommand(5), 60)
+    with pytest.raises(TimedOut):
+        await connection.request(RemotingCommand(5), 0.01)
+    with pytest.raises(Unreachable, match=r"answers nothing for 0\.01 s"):
+        await patient
+    assert not connection.is_open
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_server_that_answers_others_is_kept(server: ScriptedServer, connection: RemotingConnection) -> None:
+    slow = connection.submit(RemotingCommand(5), 0.1)
+    await server.arrived.get()
+    quick = connection.submit(RemotingCommand(5), 60)
+    server.answer((await server.arrived.get()).response())
+    await quick
+    with pytest.raises(TimedOut):
+        await slow
+    assert connection.is_open
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_what_a_silent_server_has_not_read_never_reaches_it(
+    server: ScriptedServer, connection: RemotingConnection
+) -> None:
+    await server.connected.wait()
+    writer = server.writers[-1]
+    writer.transport.pause_reading()
+    with pytest.raises(TimedOut):
+        await connection.request(RemotingCommand(5, body=bytes(8 * 1024 * 1024)), 0.01)
+    writer.transport.resume_reading()
+    with pytest.raises(ConnectionResetError):
+        await writer.wait_closed()

@@ -21,7 +21,15 @@ from millstream.protocol.remoting.registration import BrokerIdentity
 from millstream.security.signature import Credentials
 from millstream.transport.remoting_client import RemotingConnection
 
-__all__ = ["FAREWELL_S", "REGISTRATION_INTERVAL_S", "RETRY_S", "WHOLE_INTERVAL_S", "Registrar", "UntoldTopics"]
+__all__ = [
+    "FAREWELL_S",
+    "REGISTRATION_INTERVAL_S",
+    "RETRY_S",
+    "SETTLED_S",
+    "WHOLE_INTERVAL_S",
+    "Registrar",
+    "UntoldTopics",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +45,9 @@ RETRY_S: Final = 1.0
 
 FAREWELL_S: Final = 1.0
 """Seconds that a stopping broker waits for its nameservers to hear of it."""
+
+SETTLED_S: Final = 1.5
+"""Seconds that whoever changed a topic waits for the nameservers to hear of it, at most: half of what clients wait."""
 
 _ANSWER_S = 3.0
 
@@ -101,7 +112,7 @@ class Registrar:
     async def start(self) -> None:
         """Begin; those nameservers that answer at once know the broker when this returns."""
         await self._look_up()
-        await self.settled()
+        await self.settled(_ANSWER_S)
         self._looking = asyncio.create_task(self._look_up_again(), name="look-up-nameservers")
 
     def changed(self, name: str, topic: TopicConfig | None) -> None:
@@ -114,7 +125,7 @@ class Registrar:
         for keeper in self._keepers.values():
             keeper.change_all()
 
-    async def settled(self, timeout_s: float = _ANSWER_S) -> None:
+    async def settled(self, timeout_s: float = SETTLED_S) -> None:
         """Wait until each nameserver knows what changed before, or turned out not to answer."""
         waiting = [asyncio.ensure_future(keeper.settled()) for keeper in self._keepers.values()]
         if waiting:

@@ -32,10 +32,11 @@ class Client:
     """One application's access to a cluster, for the event loop in which it is used; an async context manager.
 
     `nameserver` is `host:port`, several separated by `;`. Every call raises Unreachable or TimedOut (after
-    `timeout_s`), or the server's refusal. `group` names the application where a request must name one. `credentials`
-    sign the requests; by default those of MILLSTREAM_ACCESS_KEY and MILLSTREAM_SECRET_KEY, if they are set. `tls` is
-    what servers are verified with; by default the certificates of MILLSTREAM_TLS_CA; without either, plaintext is used.
-    `listener` is asked for what servers ask on their own.
+    `timeout_s`), or the server's refusal. To connect may take `connect_timeout_s`, by default as long. `group` names
+    the application where a request must name one. `credentials` sign the requests; by default those of
+    MILLSTREAM_ACCESS_KEY and MILLSTREAM_SECRET_KEY, if they are set. `tls` is what servers are verified with; by
+    default the certificates of MILLSTREAM_TLS_CA; without either, plaintext is used. `listener` is asked for what
+    servers ask on their own.
     """
 
     def __init__(
@@ -43,12 +44,14 @@ class Client:
         nameserver: str = DEFAULT_NAMESERVER,
         *,
         timeout_s: float = 3.0,
+        connect_timeout_s: float | None = None,
         group: str = requests.DEFAULT_GROUP,
         credentials: Credentials | None = None,
         tls: ssl.SSLContext | None = None,
         listener: Listener | None = None,
     ) -> None:
         self.timeout_s = timeout_s
+        self._connect_timeout_s = connect_timeout_s or timeout_s
         self._listener = listener
         self._credentials = credentials or credentials_of_environment()
         self._tls = tls or tls_of_environment()
@@ -163,7 +166,7 @@ class Client:
             opening = asyncio.ensure_future(
                 RemotingConnection.open(
                     Address(host.strip("[]"), int(port)),
-                    timeout_s=self.timeout_s,
+                    timeout_s=self._connect_timeout_s,
                     credentials=self._credentials,
                     tls=self._tls,
                     listener=self._listener,

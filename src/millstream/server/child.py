@@ -35,8 +35,14 @@ class ServerAddresses:
 class _Child:
     """A process of ours that prints its addresses as JSON, then that it is ready."""
 
-    def __init__(self, words: Sequence[str], log: Path | None, ready_timeout_s: float = _READY_TIMEOUT_S) -> None:
-        command = [sys.executable, "-m", "millstream", *words, "-o", "json"]
+    def __init__(
+        self,
+        words: Sequence[str],
+        log: Path | None,
+        ready_timeout_s: float = _READY_TIMEOUT_S,
+        through: Sequence[str] = (),
+    ) -> None:
+        command = [*through, sys.executable, "-m", "millstream", *words, "-o", "json"]
         with nullcontext(subprocess.PIPE) if log is None else log.open("ab") as errors:
             log_start = 0 if isinstance(errors, int) else errors.tell()
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
@@ -104,8 +110,18 @@ class RoleProcess(_Child):
     """`millstream start ROLE` (nameserver, broker, proxy or cluster), as `ServerProcess`.
 
     `addresses` is `host:port` of each port by its name. The ports are those of `options`: `--port 0` takes a free one.
+    `through` are words before the command, such as those that run it in another network namespace; they must become
+    the process, not start it.
     """
 
-    def __init__(self, role: str, directory: Path, *, options: Sequence[str] = (), log: Path | None = None) -> None:
-        super().__init__(["start", role, "--dir", str(directory), *options], log, _ROLE_READY_TIMEOUT_S)
+    def __init__(
+        self,
+        role: str,
+        directory: Path,
+        *,
+        options: Sequence[str] = (),
+        log: Path | None = None,
+        through: Sequence[str] = (),
+    ) -> None:
+        super().__init__(["start", role, "--dir", str(directory), *options], log, _ROLE_READY_TIMEOUT_S, through)
         self.addresses = {name: text for name, text in self._told.items() if name != "directory"}

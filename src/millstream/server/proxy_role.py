@@ -63,6 +63,7 @@ class ProxyRole:
             advertised=None if told is None else Address(told, 0),
             guard=site.guard,
             tls=site.identity,
+            keeps_deadlines=self.remoting is not None,
         )
         port = await server.start()
         self._resources.push_async_callback(server.close)

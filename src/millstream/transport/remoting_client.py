@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
+import struct
 from collections.abc import Callable
 from typing import Final, cast
 
@@ -23,7 +25,7 @@ from millstream.security.signature import Credentials
 from millstream.transport.awaited_answers import AwaitedAnswers
 from millstream.transport.signing import sign
 
-__all__ = ["WRITE_HIGH_WATER_BYTES", "Listener", "RemotingConnection"]
+__all__ = ["SILENCE_S", "WRITE_HIGH_WATER_BYTES", "Listener", "RemotingConnection"]
 
 Listener = Callable[[RemotingCommand], RemotingCommand | None]
 """Answers a request that the server sends on its own; None answers nothing, as to oneway requests."""
@@ -31,12 +33,22 @@ Listener = Callable[[RemotingCommand], RemotingCommand | None]
 WRITE_HIGH_WATER_BYTES: Final = 8 * 1024 * 1024
 """Unsent bytes over which `request` waits before it sends."""
 
+SILENCE_S: Final = 1.0
+"""Seconds of silence at least that end a connection; requests with less time say nothing about the server."""
+
 _RECEIVE_BYTES: Final = 64 * 1024
 """Bytes that are read at a time, but for large bodies."""
 
+_DISCARD: Final = struct.pack("ii", 1, 0)
+"""The system is to forget what it has not sent when the connection is closed."""
+
 
 class RemotingConnection(asyncio.BufferedProtocol):
-    """A connection to one server. It is not opened again once it is closed; its owner opens another one."""
+    """A connection to one server. It is not opened again once it is closed; its owner opens another one.
+
+    It closes itself where a request's time is over and the server has answered nothing since: one that vanished says
+    no goodbye, and what was sent to it would be sent again for minutes before the system gave it up.
+    """
 
     def __init__(self, address: Address, credentials: Credentials | None = None) -> None:
         self.address = address
@@ -46,6 +58,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._decoder = FrameDecoder(max_header_bytes=MAX_ANSWER_HEADER_BYTES)
         self._receiving = memoryview(bytearray(_RECEIVE_BYTES))
         self._answers = AwaitedAnswers()
+        self._answers.on_silence = self._silent
         self.listener: Listener | None = None
         """Asked for the server's own requests; without one they are refused."""
         self.on_close: list[Callable[[], None]] = []
@@ -201,6 +214,14 @@ class RemotingConnection(asyncio.BufferedProtocol):
                 await self._writable.wait()
         except TimeoutError:
             raise TimedOut(f"{self.address.host}:{self.address.port} took no request within {timeout_s:g} s.") from None
+
+    def _silent(self, seconds: float) -> None:
+        if seconds >= SILENCE_S and self._failure is None and self._transport is not None:
+            self._failure = Unreachable(f"{self.address.host}:{self.address.port} answers nothing for {seconds:g} s.")
+            # What is still under way must not arrive after what a later connection brings.
+            lingering = self._transport.get_extra_info("socket")
+            lingering.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DISCARD)
+            self._transport.abort()
 
     def _gone(self) -> Unreachable:
         return Unreachable(f"{self.address.host}:{self.address.port} closed the connection.")

@@ -18,11 +18,14 @@ from millstream.model.message import OutgoingMessage
 from millstream.model.operations import AckRequest, PopRequest, PullRequest, QueuePoint
 from millstream.model.topic import MessageType, Permission, TopicConfig
 from millstream.model.transaction import Resolution
+from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.trace import TRACE_TOPIC
 from millstream.proxy.remote import lanes
 from millstream.proxy.remote.backend import RemoteBackend
+from millstream.proxy.remote.lanes import ASK_TIMEOUT_S
 from millstream.proxy.remote.placement import AVOID_S
-from millstream.transport.remoting_server import RemotingServer
+from millstream.proxy.remote.sender import SLOW_S
+from millstream.transport.remoting_server import Connection, RemotingServer
 
 
 @pytest.fixture
@@ -139,6 +142,28 @@ async def test_a_broker_that_comes_back_is_used_again_over_a_new_connection(grou
         assert [after - earlier for after, earlier in zip(held(site), before, strict=True)] == [2, 2]
     finally:
         await again.close()
+
+
+async def test_a_broker_that_says_nothing_holds_up_the_first_sends_alone(ground: Ground, site: Site) -> None:
+    await ground.send("orders", b"x")
+    arrived = asyncio.Event()
+
+    def hang(_: RemotingCommand, __: Connection) -> None:
+        arrived.set()
+
+    site.servers[0].handlers = dict.fromkeys(site.servers[0].handlers, hang)
+    sending = [asyncio.create_task(ground.send("orders", b"x")) for _ in range(4)]
+    await arrived.wait()
+    await asyncio.wait(sending[:2])
+    ground.clock.advance_ms(int(SLOW_S * 1000) + 1)
+    for task in sending:
+        task.cancel()
+    await asyncio.gather(*sending, return_exceptions=True)
+    before = held(site)[1]
+    async with asyncio.timeout(ASK_TIMEOUT_S - 1):
+        for _ in range(4):
+            await ground.send("orders", b"x")
+    assert held(site)[1] == before + 4
 
 
 async def test_without_any_nameserver_all_goes_on_as_before(ground: Ground, site: Site) -> None:

@@ -20,6 +20,7 @@ from millstream.protocol.grpc.service import METHODS, Method
 from millstream.proxy.grpc.ack import AckHandlers
 from millstream.proxy.grpc.call import Call
 from millstream.proxy.grpc.endpoints import Advertised
+from millstream.proxy.grpc.in_time import in_time
 from millstream.proxy.grpc.lite import LiteHandlers
 from millstream.proxy.grpc.namespace import NO_NAMESPACE, Namespace
 from millstream.proxy.grpc.permissions import GrpcGate
@@ -74,10 +75,19 @@ class StreamEnded(Exception):
 
 
 class MessagingAdapter:
-    """The service over a processor; `advertised` is what routes tell clients to dial, `guard` the access control."""
+    """The service over a processor; `advertised` is what routes tell clients to dial, `guard` the access control.
+
+    With `keeps_deadlines` every call is answered before its deadline, whatever the processor waits for.
+    """
 
     def __init__(
-        self, processor: Processor, advertised: Advertised, *, clock: Clock | None = None, guard: Guard | None = None
+        self,
+        processor: Processor,
+        advertised: Advertised,
+        *,
+        clock: Clock | None = None,
+        guard: Guard | None = None,
+        keeps_deadlines: bool = False,
     ) -> None:
         self._processor = processor
         self._gate = GrpcGate(guard)
@@ -108,6 +118,9 @@ class MessagingAdapter:
             "PullMessage": pulls.pull_message,
             "ReceiveMessage": ReceiveHandlers(processor, self._clock).receive_message,
         }
+        if keeps_deadlines:
+            self._unary = {name: in_time(handler) for name, handler in self._unary.items()}
+            self._streaming = {name: in_time(handler) for name, handler in self._streaming.items()}
 
     async def unary(self, name: str, metadata: Metadata, request: Message, deadline_s: float | None) -> Answer:
         """The response of a method that answers once; its status tells of failures."""

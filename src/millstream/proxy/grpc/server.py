@@ -28,6 +28,7 @@ class GrpcServer:
     where it stands for all addresses of the machine, the address by which each client came.
 
     `guard` is the access control, `tls` what is shown to TLS clients and whether others are let in.
+    `keeps_deadlines` is for a processor that waits for other processes.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class GrpcServer:
         advertised: Address | None = None,
         guard: Guard | None = None,
         tls: tuple[ServerIdentity, TlsMode] | None = None,
+        keeps_deadlines: bool = False,
     ) -> None:
         self._processor = processor
         self._host = host
@@ -46,6 +48,7 @@ class GrpcServer:
         self._advertised = advertised
         self._guard = guard
         self._tls = tls
+        self._keeps_deadlines = keeps_deadlines
         self._front: Front | None = None
         self._transport: GrpcTransport | None = None
 
@@ -57,7 +60,10 @@ class GrpcServer:
             port = await self._bind(transport)
         except OSError:
             raise _port_in_use(self._host, self._port) from None
-        await transport.serve(MessagingAdapter(self._processor, self._reachable(port), guard=self._guard))
+        adapter = MessagingAdapter(
+            self._processor, self._reachable(port), guard=self._guard, keeps_deadlines=self._keeps_deadlines
+        )
+        await transport.serve(adapter)
         self._transport = transport
         return port
 

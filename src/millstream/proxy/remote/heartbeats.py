@@ -79,7 +79,7 @@ class Heartbeats:
 
     async def _tell(self, address: str, groups: set[str]) -> None:
         now_s = self._clock.monotonic_s()
-        connection = await self._lanes.client.connection(address)
+        connection = await self._lanes.connection(address)
         told = self._told.get(address)
         if told is None or told.connection is not connection or now_s - told.at_s >= HEARTBEAT_INTERVAL_S:
             told = _Told(connection, set(), now_s)

@@ -14,13 +14,17 @@ from millstream.client.client import Client
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.refusals import error_of
+from millstream.proxy.remote.unheard import Unheard
 from millstream.security.signature import Credentials
 from millstream.transport.remoting_client import Listener, RemotingConnection
 
-__all__ = ["ASK_TIMEOUT_S", "MAX_WAITING_PER_CONNECTION", "Lanes", "checked"]
+__all__ = ["ASK_TIMEOUT_S", "CONNECT_TIMEOUT_S", "MAX_WAITING_PER_CONNECTION", "Lanes", "checked"]
 
 ASK_TIMEOUT_S: Final = 5.0
 """Seconds that a broker has to answer, beside the time that a request may wait for messages."""
+
+CONNECT_TIMEOUT_S: Final = 2.0
+"""Seconds that a connection to a broker or nameserver may take."""
 
 MAX_WAITING_PER_CONNECTION: Final = 4096
 """Requests that wait for messages on one connection at most; the next one takes another connection. Half of what a
@@ -45,6 +49,7 @@ class Lanes:
         self.client = self._lane(listener)
         """For what is answered at once; the brokers' own questions come here."""
         self._waiting: list[tuple[Client, dict[str, int]]] = []
+        self._unheard = Unheard(self.client.connection)
 
     async def ask_nameserver(self, command: RemotingCommand, nameservers: str = "") -> RemotingCommand:
         """The answer of one of the nameservers (blank: the own ones); what another one than success stands for is
@@ -57,6 +62,7 @@ class Lanes:
 
     async def close(self) -> None:
         """Close all connections; what is under way fails as Unreachable."""
+        self._unheard.close()
         await self.client.close()
         for other in self._others.values():
             await other.close()
@@ -65,8 +71,12 @@ class Lanes:
 
     async def ask(self, address: str, command: RemotingCommand) -> RemotingCommand:
         """The answer to a request, whatever its code. Raises Unreachable, TimedOut."""
-        connection = await self.client.connection(address)
+        connection = await self.connection(address)
         return await connection.request(command, ASK_TIMEOUT_S)
+
+    async def connection(self, address: str) -> RemotingConnection:
+        """The connection to a broker on which it is asked, and asks. Raises Unreachable."""
+        return await self._unheard.connection(address)
 
     async def demand(self, address: str, command: RemotingCommand) -> RemotingCommand:
         """The answer to a request that succeeded; what another answer stands for is raised."""
@@ -78,11 +88,11 @@ class Lanes:
         To cancel it is to lose the answer, which the broker gives all the same.
         """
         if wait_ms <= 0:
-            return (await self.client.connection(address)).submit(command, ASK_TIMEOUT_S)
+            return (await self.connection(address)).submit(command, ASK_TIMEOUT_S)
         lane, counts = self._with_room(address)
         counts[address] = counts.get(address, 0) + 1
         try:
-            connection = await lane.connection(address)
+            connection = await self._unheard.connection(address, lane.connection)
         except BaseException:
             _release(counts, address)
             raise
@@ -106,6 +116,7 @@ class Lanes:
         return Client(
             nameservers or self._nameservers,
             timeout_s=ASK_TIMEOUT_S,
+            connect_timeout_s=CONNECT_TIMEOUT_S,
             credentials=self._credentials,
             tls=self._tls,
             listener=listener,

@@ -19,12 +19,15 @@ from millstream.proxy.remote.placement import Placement
 from millstream.proxy.remote.routes import Routes
 from millstream.proxy.remote.send_request import receipts_of, send_request, shared_requests
 
-__all__ = ["MAX_TRIES", "Sender"]
+__all__ = ["MAX_TRIES", "SLOW_S", "Sender"]
 
 _log = logging.getLogger(__name__)
 
 MAX_TRIES: Final = 3
 """Times that a message is sent at most, as by RocketMQ's producers."""
+
+SLOW_S: Final = 1.0
+"""Seconds without an answer after which a broker, whose caller gives up then, is passed over by the next ones."""
 
 _GROUP: Final = "MILLSTREAM_PROXY"
 
@@ -89,13 +92,21 @@ class Sender:
         tries = 1
         while True:
             command = send_request(queue, messages, _GROUP)
+            began_s = self._clock.monotonic_s()
             try:
                 address = known.address(queue.broker_name)
                 answer = await self._lanes.ask(address, command)
                 if answer.code == 0:
                     return receipts_of(answer, queue, messages, self._clock.now_ms())
                 raise error_of(answer, address)
+            except asyncio.CancelledError:
+                # The caller's time was over first; whoever comes next is not to wait for the same broker.
+                if self._clock.monotonic_s() - began_s >= SLOW_S:
+                    self.placement.avoid(queue.broker_name, self._clock.monotonic_s())
+                raise
             except MillstreamError as error:
+                if error.name == "TIMED_OUT":
+                    self.placement.avoid(queue.broker_name, self._clock.monotonic_s())
                 if tries >= MAX_TRIES or error.name not in _STALE | _FAILED:
                     raise
                 failure = error
