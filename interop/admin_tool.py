@@ -18,9 +18,11 @@ COMMAND_TIMEOUT_S = 60.0
 
 
 class AdminTool:
-    """Commands of mqadmin against one nameserver. `keys` (access key, secret) sign what it asks. Raises Missing."""
+    """Commands of mqadmin against one nameserver. `keys` (access key, secret) sign what it asks, `tls` encrypts it,
+    without a look at certificates. Raises Missing.
+    """
 
-    def __init__(self, nameserver: str, home: Path, *, keys: tuple[str, str] | None = None) -> None:
+    def __init__(self, nameserver: str, home: Path, *, keys: tuple[str, str] | None = None, tls: bool = False) -> None:
         folder = HERE / "mqadmin"
         require("java", "mvn")
         libraries = folder / "target" / "lib"
@@ -31,6 +33,8 @@ class AdminTool:
             (home / "conf" / "tools.yml").write_text(f"accessKey: {keys[0]}\nsecretKey: {keys[1]}\n")
         self.nameserver = nameserver
         options = [f"-Drocketmq.home.dir={home}", f"-Duser.home={home}", "-XX:TieredStopAtLevel=1"]
+        if tls:
+            options.append("-Dtls.enable=true")
         command = ["java", *options, "-cp", f"{libraries}/*", str(folder / "Admin.java")]
         self._errors = (home / "errors").open("w+")
         self._process = subprocess.Popen(

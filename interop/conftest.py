@@ -11,7 +11,15 @@ import pytest
 
 from interop.driver import CLIENTS, JAVA_REMOTING, REMOTING_CLIENTS, Driver, Missing
 from interop.server import Server
+from millstream.client.environment import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE
+from millstream.proxy.remote.access import FOLLOW_INTERVAL_S
+from millstream.security.signature import Credentials
 from millstream.server.child import RoleProcess, ServerProcess
+
+SUPER_USER = Credentials("root", "secret-of-root")
+"""Of those servers that have access control."""
+
+SUPER_USER_VARIABLES = {ACCESS_KEY_VARIABLE: SUPER_USER.access_key, SECRET_KEY_VARIABLE: SUPER_USER.secret_key}
 
 _numbers = itertools.count()
 
@@ -25,17 +33,54 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Nameserver, broker and proxy as processes of their own; all clients come to the proxy."""
-    folder = tmp_path_factory.mktemp("roles")
     with ExitStack() as running:
+        yield _roles(tmp_path_factory.mktemp("roles"), running)
 
-        def role(name: str, *options: str) -> dict[str, str]:
-            log = folder / f"{name}.log"
-            return running.enter_context(RoleProcess(name, folder / name, options=options, log=log)).addresses
 
-        nameserver = role("nameserver", "--port", "0")["nameserver"]
-        broker = role("broker", "--port", "0", "--nameservers", nameserver)["broker"]
-        proxy = role("proxy", "--grpc-port", "0", "--remoting-port", "0", "--nameservers", nameserver)
-        yield Server(nameserver, broker, proxy["grpc"], proxy["remoting"])
+def _roles(folder: Path, running: ExitStack, *more: str, credentials: Credentials | None = None) -> Server:
+    """The three processes, with `more` options for each, until `running` ends."""
+    environment = None if credentials is None else SUPER_USER_VARIABLES
+
+    def role(name: str, *options: str) -> dict[str, str]:
+        process = RoleProcess(
+            name, folder / name, options=(*options, *more), log=folder / f"{name}.log", environment=environment
+        )
+        return running.enter_context(process).addresses
+
+    nameserver = role("nameserver", "--port", "0")["nameserver"]
+    broker = role("broker", "--port", "0", "--nameservers", nameserver)["broker"]
+    proxy = role("proxy", "--grpc-port", "0", "--remoting-port", "0", "--nameservers", nameserver)
+    found = Server(nameserver, broker, proxy["grpc"], proxy["remoting"], credentials)
+    found.log = folder / "proxy.log"
+    found.access_delay_s = 2 * FOLLOW_INTERVAL_S
+    return found
+
+
+@pytest.fixture(scope="session")
+def guarded_roles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The same with access control, and with TLS beside plaintext."""
+    more = ("--set", "access.enabled=true", "--set", "tls.mode=permissive")
+    with ExitStack() as running:
+        yield _roles(tmp_path_factory.mktemp("guarded-roles"), running, *more, credentials=SUPER_USER)
+
+
+@pytest.fixture(params=["guarded", "guarded_roles"])
+def guarded_door(request: pytest.FixtureRequest) -> Server:
+    """Where clients of remoting come in under access control: the broker's port, and then a proxy's."""
+    found: Server = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with access control, and with TLS beside plaintext."""
+    folder = tmp_path_factory.mktemp("guarded")
+    options = ("--secure", "--tls", "permissive")
+    log = folder / "server.log"
+    with ServerProcess(folder / "data", options=options, log=log, environment=SUPER_USER_VARIABLES) as process:
+        found = Server.of(process, SUPER_USER)
+        found.log = log
+        yield found
 
 
 @pytest.fixture(params=["server", "proxied"])

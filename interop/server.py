@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 from millstream.client.blocking import BlockingClient
 from millstream.model.group import ExponentialBackoff, GroupConfig
 from millstream.model.topic import MessageType, TopicConfig
+from millstream.security.signature import Credentials
 from millstream.server.child import ServerProcess
 
 _numbers = itertools.count()
@@ -16,22 +18,36 @@ _EVERY_SECOND = ExponentialBackoff(initial_ms=1000, longest_ms=1000, multiplier=
 class Server:
     """A server and the means to make topics and groups in it."""
 
-    def __init__(self, nameserver: str, broker: str, grpc: str, remoting: str) -> None:
-        """Nameserver and broker for tools, where clients of gRPC come, and where those of remoting ask for routes."""
+    def __init__(
+        self, nameserver: str, broker: str, grpc: str, remoting: str, credentials: Credentials | None = None
+    ) -> None:
+        """Nameserver and broker for tools, where clients of gRPC come, and where those of remoting ask for routes.
+
+        `credentials` are of a super user where there is access control.
+        """
         self.nameserver, self.broker = nameserver, broker
+        self.credentials = credentials
+        self.access_delay_s = 0.0
+        """How long a change of users and policies takes to hold where clients come in."""
+        self.log = Path()
+        """Where the one that clients talk to writes what it says, and with it the audit."""
         self.endpoint = grpc
         self.remoting = remoting
 
     @classmethod
-    def of(cls, process: ServerProcess) -> Server:
+    def of(cls, process: ServerProcess, credentials: Credentials | None = None) -> Server:
         """All roles in one process; clients of remoting talk to its broker."""
         addresses = process.addresses
-        return cls(addresses.nameserver, addresses.broker, addresses.grpc, addresses.nameserver)
+        return cls(addresses.nameserver, addresses.broker, addresses.grpc, addresses.nameserver, credentials)
+
+    def client(self) -> BlockingClient:
+        """A client of our own for what an administrator does."""
+        return BlockingClient(self.nameserver, credentials=self.credentials)
 
     def topic(self, kind: str = "NORMAL", *, queues: int = 4) -> str:
         """A new topic of that type; MIXED is what tools make that name no type."""
         name = f"t{next(_numbers)}"
-        with BlockingClient(self.nameserver) as client:
+        with self.client() as client:
             client.create_topic(TopicConfig(name, MessageType[kind], read_queues=queues, write_queues=queues))
         return name
 
@@ -42,7 +58,7 @@ class Server:
         """
         name = f"g{next(_numbers)}"
         curve = _EVERY_SECOND if client == "node" else None
-        with BlockingClient(self.nameserver) as admin:
+        with self.client() as admin:
             admin.create_group(
                 GroupConfig(name, fifo=fifo, max_attempts=max_attempts, backoff_s=(1,), exponential=curve)
             )
@@ -50,5 +66,5 @@ class Server:
 
     def topics(self) -> set[str]:
         """The names of all topics."""
-        with BlockingClient(self.nameserver) as client:
+        with self.client() as client:
             return {topic.name for topic in client.topics()}

@@ -47,6 +47,7 @@ from millstream.model.catalogue import CATALOGUE
 from millstream.protocol.remoting import batch_acks, registration
 from millstream.proxy import answers, clients, outbox, processor, pulls, questions, renewal, throttle, tracer
 from millstream.proxy.grpc import body, call, endpoints, front, intake, namespace, request, transport
+from millstream.proxy.remote import access as remote_access
 from millstream.proxy.remote import backend as remote_backend
 from millstream.proxy.remote import heartbeats as remote_heartbeats
 from millstream.proxy.remote import lanes, placement, routes
@@ -167,6 +168,7 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
             remote_backend,
             remote_heartbeats,
             remote_transactions,
+            remote_access,
         ),
     ),
     ("The broker", (topics, groups, group_settings, pop, long_poll, admission, delay, filters)),

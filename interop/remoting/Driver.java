@@ -74,7 +74,7 @@ public final class Driver {
         } catch (Throwable failure) {
             Map<String, Object> error = new LinkedHashMap<>();
             error.put("code", codeOf(failure));
-            error.put("text", String.valueOf(failure));
+            error.put("text", textOf(failure));
             answer.put("error", error);
         }
         write(answer);
@@ -90,6 +90,15 @@ public final class Driver {
             }
         }
         return null;
+    }
+
+    /** What failed and why: the client says that it failed three times, its cause what the server answered. */
+    private static String textOf(Throwable failure) {
+        List<String> texts = new ArrayList<>();
+        for (Throwable one = failure; one != null; one = one.getCause()) {
+            texts.add(String.valueOf(one));
+        }
+        return String.join("\nbecause of ", texts);
     }
 
     private static Map<String, Object> carryOut(JsonObject order) throws Exception {

@@ -23,7 +23,7 @@ class Disk:
         self.saves = 0
         self.fails = False
 
-    def __call__(self, users: Iterable[User], entries: Mapping[str, tuple[Entry, ...]]) -> None:
+    def __call__(self, users: Iterable[User], entries: Mapping[str, tuple[Entry, ...]], revision: int) -> None:
         if self.fails:
             raise StoreError("DISK_FULL", "No room.")
         self.saves += 1

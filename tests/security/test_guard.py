@@ -28,7 +28,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def book() -> AccessBook:
-    book = AccessBook(lambda users, entries: None)
+    book = AccessBook(lambda users, entries, revision: None)
     book.create_user(User("root", "secret-of-root", UserKind.SUPER))
     book.create_user(User("ann", "secret-of-ann"))
     book.put_entries("ann", [Entry.read("Topic:orders", ["Pub"], [], "Allow")])

@@ -6,14 +6,21 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from millstream.broker.document import Document, SavedDocument
-from millstream.protocol.remoting.access import SUBJECT_PREFIX, AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
+from millstream.protocol.remoting.access import (
+    SUBJECT_PREFIX,
+    AccessRules,
+    AclInfo,
+    PolicyEntryInfo,
+    PolicyInfo,
+    UserInfo,
+)
 from millstream.security.book import AccessBook
 from millstream.security.policy import Entry, PolicyKind
 from millstream.security.user import User, UserKind
 from millstream.store.files import PrivateFiles
 from millstream.store.snapshot import Snapshot
 
-__all__ = ["acl_info", "entries_of", "open_access_book", "user_info"]
+__all__ = ["access_rules", "acl_info", "entries_of", "open_access_book", "read_rules", "user_info"]
 
 _VERSION = 1
 _ENABLED, _DISABLED = "enable", "disable"
@@ -22,6 +29,7 @@ _ENABLED, _DISABLED = "enable", "disable"
 class _Document(Document):
     users: list[UserInfo]
     acls: list[AclInfo]
+    revision: int = 0
 
 
 def open_access_book(directory: Path) -> AccessBook:
@@ -29,18 +37,27 @@ def open_access_book(directory: Path) -> AccessBook:
     snapshot = Snapshot(directory / "config" / "access.json", PrivateFiles())
     saved = SavedDocument(snapshot, _Document, noun="users and policies", version=_VERSION)
 
-    def save(users: Iterable[User], entries: Mapping[str, tuple[Entry, ...]]) -> None:
-        infos = [user_info(user, with_secret=True) for user in users]
-        saved.save(
-            _Document(version=_VERSION, users=infos, acls=[acl_info(name, found) for name, found in entries.items()])
-        )
+    def save(users: Iterable[User], entries: Mapping[str, tuple[Entry, ...]], revision: int) -> None:
+        rules = access_rules(users, entries)
+        saved.save(_Document(version=_VERSION, users=rules.users, acls=rules.acls, revision=revision))
 
     book = AccessBook(save)
     document = saved.load()
     if document is not None:
-        entries = {(acl.subject or "").removeprefix(SUBJECT_PREFIX): entries_of(acl) for acl in document.acls}
-        book.load([_user(info) for info in document.users], entries)
+        book.load(*read_rules(AccessRules(document.users, document.acls)), document.revision)
     return book
+
+
+def access_rules(users: Iterable[User], entries: Mapping[str, tuple[Entry, ...]]) -> AccessRules:
+    """Users with their secrets, and the entries of each, as their body."""
+    infos = [user_info(user, with_secret=True) for user in users]
+    return AccessRules(infos, [acl_info(name, found) for name, found in entries.items()])
+
+
+def read_rules(rules: AccessRules) -> tuple[list[User], dict[str, list[Entry]]]:
+    """The users of a body, and the entries of each; ILLEGAL_POLICY."""
+    entries = {(acl.subject or "").removeprefix(SUBJECT_PREFIX): entries_of(acl) for acl in rules.acls}
+    return [_user(info) for info in rules.users], entries
 
 
 def user_info(user: User, *, with_secret: bool = False) -> UserInfo:

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from millstream.protocol.remoting.codes import RequestCode
-from millstream.security.policy import Action
-from millstream.security.resource import ResourceKind
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.security.policy import Action, Wish
+from millstream.security.resource import Resource, ResourceKind
 from millstream.transport.gate import Needs, everything, topic_field
 
 __all__ = ["NAMESERVER_NEEDS"]
 
+_TEMPLATE_TOPIC: Final = "TBW102"
+"""RocketMQ's name for what new topics are made after. Its producers ask for the route every 30 s, whatever they send
+to; it tells no more than the brokers' addresses."""
+
+
+def _route(command: RemotingCommand) -> Iterable[Wish]:
+    topic = command.ext.get("topic", "")
+    if topic != _TEMPLATE_TOPIC:
+        yield Wish(Resource.topic(topic), (Action.PUB, Action.SUB, Action.GET))
+
+
 NAMESERVER_NEEDS: Final[dict[int, Needs]] = {
-    RequestCode.GET_ROUTE_BY_TOPIC: topic_field("topic", Action.PUB, Action.SUB, Action.GET),
+    RequestCode.GET_ROUTE_BY_TOPIC: _route,
     RequestCode.GET_BROKER_CLUSTER_INFO: everything(ResourceKind.CLUSTER, Action.GET),
     RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: everything(ResourceKind.TOPIC, Action.LIST),
     RequestCode.DELETE_TOPIC_IN_NAMESERVER: topic_field("topic", Action.DELETE),

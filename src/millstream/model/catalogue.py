@@ -66,6 +66,7 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (2307, "ILLEGAL_POLICY", "A policy names resources, actions or addresses that there are not.", "Write Topic:orders, Group:billing*, Cluster:* or *; actions Pub, Sub, Create, Update, Delete, Get, List or All."),
     (2308, "LAST_SUPER_USER", "Without it nobody could administer access any more.", "Make another super user first."),
     (2309, "ACCESS_CONTROL_OFF", "The server runs without access control, so it has no users.", "Start it with --secure."),
+    (2310, "USERS_NOT_KNOWN_YET", "A proxy goes by the users of its brokers, none of which has told them so far.", "Try again; if it stays, see in the proxy's log why its brokers do not tell them."),
     (2320, "SETTING_UNKNOWN", "There is no setting of that name.", "See docs/mqadmin.md for the settings that there are."),
     (2321, "SETTING_FIXED", "The setting cannot be changed while the server runs.", "Start the server with another value."),
     (2322, "ILLEGAL_SETTING", "The value of a setting is out of its range.", "Correct the value named in the message."),

@@ -21,9 +21,9 @@ MAX_ENTRIES: Final = 500
 
 
 class SaveAccess(Protocol):
-    """Keeps users and the entries of each; durable when it returns."""
+    """Keeps users, the entries of each, and the number of changes so far; durable when it returns."""
 
-    def __call__(self, users: Iterable[User], entries: Mapping[str, tuple[Entry, ...]]) -> None: ...
+    def __call__(self, users: Iterable[User], entries: Mapping[str, tuple[Entry, ...]], revision: int) -> None: ...
 
 
 class AccessBook:
@@ -37,12 +37,23 @@ class AccessBook:
         self._save = save
         self._users: dict[str, User] = {}
         self._entries: dict[str, tuple[Entry, ...]] = {}
+        self.revision = 0
+        """How many changes made it what it is."""
+        self.awaits_rules = False
+        """Whether the users are those of others who have not told them yet, so that a name may only be unknown here."""
         self.on_change: list[Callable[[], None]] = []
 
-    def load(self, users: Iterable[User], entries: Mapping[str, Iterable[Entry]]) -> None:
+    def load(self, users: Iterable[User], entries: Mapping[str, Iterable[Entry]], revision: int = 0) -> None:
         """Take what was saved before."""
         self._users = {user.name: user for user in users}
         self._entries = {name: _ordered(found) for name, found in entries.items() if name in self._users}
+        self.revision = revision
+
+    def follow(self, users: Iterable[User], entries: Mapping[str, Iterable[Entry]], revision: int) -> None:
+        """Be a copy of another book from now on; it is saved nowhere."""
+        self.load(users, entries, revision)
+        self.awaits_rules = False
+        self._told()
 
     @property
     def has_super_user(self) -> bool:
@@ -129,8 +140,11 @@ class AccessBook:
     def _replace(self, users: dict[str, User], entries: dict[str, tuple[Entry, ...]]) -> None:
         if self.has_super_user and not any(user.is_super and user.enabled for user in users.values()):
             raise AccessRefused("LAST_SUPER_USER", "This is the last super user who is enabled.")
-        self._save(users.values(), entries)
-        self._users, self._entries = users, entries
+        self._save(users.values(), entries, self.revision + 1)
+        self._users, self._entries, self.revision = users, entries, self.revision + 1
+        self._told()
+
+    def _told(self) -> None:
         for listener in self.on_change:
             listener()
 

@@ -133,6 +133,8 @@ class Guard:
 
     def _unauthorized(self, name: str, reason: str, peer: str, action: str) -> AccessRefused:
         self.audit.refused(peer=peer, user=name, action=action, resource="", reason=reason)
+        if name and self.book.awaits_rules:
+            return AccessRefused("USERS_NOT_KNOWN_YET", "No broker has told its users and policies here so far.")
         said = "The request carries no credentials." if not name else "The credentials of the request do not hold."
         return AccessRefused("UNAUTHORIZED", said)
 

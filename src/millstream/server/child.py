@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,13 +40,15 @@ class _Child:
         self,
         words: Sequence[str],
         log: Path | None,
+        environment: Mapping[str, str] | None,
         ready_timeout_s: float = _READY_TIMEOUT_S,
         through: Sequence[str] = (),
     ) -> None:
+        variables = None if environment is None else {**os.environ, **environment}
         command = [*through, sys.executable, "-m", "millstream", *words, "-o", "json"]
         with nullcontext(subprocess.PIPE) if log is None else log.open("ab") as errors:
             log_start = 0 if isinstance(errors, int) else errors.tell()
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=variables)
         assert self._process.stdout is not None
         watchdog = threading.Timer(ready_timeout_s, self._process.kill)
         watchdog.start()
@@ -95,13 +98,20 @@ class ServerProcess(_Child):
     """`millstream quickstart` on free ports over `directory`, ready when the constructor returns.
 
     Use it as a context manager; leaving it stops the server cleanly. `options` are further command-line options,
-    `log` is a file for what the server says about itself.
+    `log` is a file for what the server says about itself, `environment` are variables beside the caller's own.
     Raises StartRefused with the server's words if it does not become ready in 30 s.
     """
 
-    def __init__(self, directory: Path, *, options: Sequence[str] = (), log: Path | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        options: Sequence[str] = (),
+        log: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         ports = ("--grpc-port", "0", "--remoting-port", "0", "--nameserver-port", "0", "--metrics-port", "0")
-        super().__init__(["quickstart", "--dir", str(directory), *ports, *options], log)
+        super().__init__(["quickstart", "--dir", str(directory), *ports, *options], log, environment)
         told = self._told
         self.addresses = ServerAddresses(told["nameserver"], told["broker"], told["grpc"], told["metrics"])
 
@@ -121,7 +131,9 @@ class RoleProcess(_Child):
         *,
         options: Sequence[str] = (),
         log: Path | None = None,
+        environment: Mapping[str, str] | None = None,
         through: Sequence[str] = (),
     ) -> None:
-        super().__init__(["start", role, "--dir", str(directory), *options], log, _ROLE_READY_TIMEOUT_S, through)
+        words = ["start", role, "--dir", str(directory), *options]
+        super().__init__(words, log, environment, _ROLE_READY_TIMEOUT_S, through)
         self.addresses = {name: text for name, text in self._told.items() if name != "directory"}

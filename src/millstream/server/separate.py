@@ -143,6 +143,10 @@ class SeparateRole:
         rules = [parse_throttle_rule(text) for text in told.throttle]
         await backend.start()
         self._resources.push_async_callback(backend.close)
+        if self.site.guard is not None:
+            follower = backend.follow_access(self.site.guard.book)
+            self._resources.push_async_callback(follower.close)
+            await follower.start()
         traces = backend if told.trace else None
         role = ProxyRole(self.site, backend, told.grpc_port, traces=traces, networks=networks)
         role.processor.throttle = Throttle(rules)

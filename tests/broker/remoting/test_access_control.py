@@ -22,7 +22,7 @@ from millstream.client.producer import Producer
 from millstream.cluster.nameserver import RouteRegistry
 from millstream.cluster.permissions import NAMESERVER_NEEDS
 from millstream.cluster.remoting import nameserver_handlers
-from millstream.model.errors import AccessRefused, Refused
+from millstream.model.errors import AccessRefused, NameRefused, Refused
 from millstream.model.group import GroupConfig
 from millstream.model.message import Address, Message
 from millstream.model.operations import DeadLetterQuery
@@ -41,7 +41,7 @@ from millstream.transport.signing import sign
 from servers import Servers
 
 ADMIN_CODES = [code for code in RequestCode if code.name.startswith("AUTH_")]
-SUPER_CODES_OF_BROKERS = {25, 26, 306, 314, 316, 329, 9141, 9142, 9143, 9144}
+SUPER_CODES_OF_BROKERS = {25, 26, 306, 314, 316, 329, 9141, 9142, 9143, 9144, 9145}
 SUPER_CODES_OF_NAMESERVERS = {100, 102, 205, 318, 319, 327}
 """Those that show or change settings, keys and permissions of brokers, move offsets or remove messages, or that proxies
 ask in the name of their clients."""
@@ -136,6 +136,12 @@ async def test_what_no_entry_allows_is_refused_with_its_number(guarded: Servers)
             assert refused.value.name == "ACCESS_DENIED"
 
 
+async def test_every_user_may_ask_where_the_topic_lies_that_all_producers_ask_for(guarded: Servers) -> None:
+    async with client(guarded, BOB) as bob:
+        with pytest.raises(NameRefused):
+            await bob.route("TBW102")
+
+
 async def test_no_code_is_open_to_strangers(line: RemotingConnection, caplog: pytest.LogCaptureFixture) -> None:
     ext = {"topic": "orders", "b": "orders", "consumerGroup": "billing", "username": "root", "subject": "User:root"}
     codes = sorted({*BROKER_NEEDS, *ADMIN_CODES, *SUPER_CODES_OF_BROKERS, 9999})
@@ -214,6 +220,9 @@ async def test_a_heartbeat_needs_the_right_to_each_group_and_topic(line: Remotin
         return RemotingCommand(RequestCode.HEART_BEAT, {}, body)
 
     assert await ask(line, heartbeat("billing", "orders", "%RETRY%billing"), ANN) == ResponseCode.SUCCESS
+    assert await ask(line, heartbeat("billing", "orders", "%RETRY%billing_orders"), ANN) == ResponseCode.SUCCESS
+    assert await ask(line, heartbeat("billing", "%RETRY%billing_others"), ANN) == ResponseCode.NO_PERMISSION
+    assert await ask(line, heartbeat("billing", "%RETRY%sales_orders"), ANN) == ResponseCode.NO_PERMISSION
     assert await ask(line, heartbeat("billing", "orders", "others"), ANN) == ResponseCode.NO_PERMISSION
     assert await ask(line, heartbeat("sales", "orders"), ANN) == ResponseCode.NO_PERMISSION
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from hashlib import blake2b
 from typing import TypeVar
 
 import msgspec
 
-from millstream.broker.access_file import acl_info, entries_of, user_info
+from millstream.broker.access_file import access_rules, acl_info, entries_of, user_info
 from millstream.model.errors import AccessRefused
-from millstream.protocol.remoting.access import SUBJECT_PREFIX, AclInfo, UserInfo
+from millstream.protocol.remoting.access import SUBJECT_PREFIX, AclInfo, RulesVersion, UserInfo, pack_rules
 from millstream.protocol.remoting.bodies import decode_body, encode_body
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
@@ -28,10 +29,11 @@ _T = TypeVar("_T")
 
 
 def access_handlers(guard: Guard | None) -> dict[int, Handler]:
-    """The handlers of codes 3001 to 3010; without a guard they say that access control is off."""
+    """The handlers of codes 3001 to 3010 and 9145; without a guard they say that access control is off."""
     if guard is None:
-        return dict.fromkeys(_HANDLERS, _off)
-    return {code: _bound(guard, act) for code, act in _HANDLERS.items()}
+        return dict.fromkeys((*_HANDLERS, RequestCode.GET_ACCESS_RULES), _off)
+    handlers = {code: _bound(guard, act) for code, act in _HANDLERS.items()}
+    return {**handlers, RequestCode.GET_ACCESS_RULES: _RulesHandler(guard).tell}
 
 
 Act = Callable[[Guard, RemotingCommand], bytes | None]
@@ -52,6 +54,29 @@ def _bound(guard: Guard, act: Act) -> Handler:
         return command.response(body=body or b"")
 
     return answer
+
+
+class _RulesHandler:
+    """Tells proxies all users and entries; packed once for each change."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._book = guard.book
+        self._packed: tuple[RulesVersion, bytes] | None = None
+        guard.book.on_change.append(self._changed)
+
+    def tell(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+        version, packed = self._packed or self._pack()
+        is_whole = command.ext.get("whole") == "true"
+        return command.response(ext=version.fields(), body=packed if is_whole else b"")
+
+    def _pack(self) -> tuple[RulesVersion, bytes]:
+        book, users = self._book, self._book.users()
+        packed = pack_rules(access_rules(users, {user.name: book.entries(user.name) for user in users}))
+        self._packed = RulesVersion(book.revision, blake2b(packed, digest_size=8).hexdigest()), packed
+        return self._packed
+
+    def _changed(self) -> None:
+        self._packed = None
 
 
 def _off(_command: RemotingCommand, _connection: Connection) -> RemotingCommand:

@@ -44,7 +44,8 @@ def _heartbeat(command: RemotingCommand) -> Iterable[Wish]:
     for consumer in decode_body(HeartbeatData, command.body).consumer_data_set:
         yield Wish.consume(consumer.group_name)
         for subscription in consumer.subscription_data_set:
-            yield Wish.read(subscription.topic)
+            # Who pops subscribes to the group's retry topic for the topic as well.
+            yield Wish.read(asked_topic(consumer.group_name, subscription.topic))
 
 
 def _check_client(command: RemotingCommand) -> Iterable[Wish]:

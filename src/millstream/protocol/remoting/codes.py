@@ -130,6 +130,8 @@ class RequestCode(IntEnum):
     """Move one delivery to the group's dead-letter topic and acknowledge it."""
     SYNC_LITE_SUBSCRIPTION = 9143
     LEAVE_LITE_TOPICS = 9144
+    GET_ACCESS_RULES = 9145
+    """All users, with their secrets, and all entries: proxies go by those of the brokers."""
     GET_BROKER_REPORT = 9131
     """Not RocketMQ's, as the next one: what the broker says about itself."""
     PUT_BROKER_PERMISSION = 9132

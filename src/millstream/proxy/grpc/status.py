@@ -63,6 +63,7 @@ CODES: dict[str, m.Code] = {
     "HEADERS_TOO_LARGE": m.REQUEST_HEADER_FIELDS_TOO_LARGE,
     "FLUSH_TIMEOUT": m.MASTER_PERSISTENCE_TIMEOUT,
     "TIMED_OUT": m.PROXY_TIMEOUT,
+    "USERS_NOT_KNOWN_YET": m.PROXY_TIMEOUT,
     "UNREACHABLE": m.PROXY_TIMEOUT,
 }
 """Catalogue name -> code. A name that is not here is a failure of the server: INTERNAL_SERVER_ERROR."""

@@ -49,6 +49,7 @@ from millstream.protocol.remoting.popping import (
 )
 from millstream.protocol.remoting.settings import decode_group
 from millstream.proxy.backend import TopicRoute
+from millstream.proxy.remote.access import AccessFollower
 from millstream.proxy.remote.clusters import ClusterRule, Clusters
 from millstream.proxy.remote.heartbeats import Heartbeats
 from millstream.proxy.remote.known_route import KnownRoute
@@ -57,6 +58,7 @@ from millstream.proxy.remote.popper import Popper
 from millstream.proxy.remote.routes import REFRESH_INTERVAL_S, Routes
 from millstream.proxy.remote.sender import Sender
 from millstream.proxy.remote.transactions import Transactions
+from millstream.security.book import AccessBook
 from millstream.security.signature import Credentials
 
 __all__ = ["BEAT_INTERVAL_S", "GROUP_LIFETIME_S", "MAX_GROUPS", "RemoteBackend"]
@@ -128,6 +130,10 @@ class RemoteBackend:
         self._heartbeats.producers = producers
         if groups is not None:
             self._heartbeats.groups = groups
+
+    def follow_access(self, book: AccessBook) -> AccessFollower:
+        """What keeps a guard's users those of the brokers of the own cluster; the caller starts and closes it."""
+        return AccessFollower(book, self._routes.own_masters, self._lanes.demand)
 
     async def route(self, topic: str) -> TopicRoute:
         """See `Backend`."""

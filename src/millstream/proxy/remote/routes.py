@@ -129,18 +129,30 @@ class Routes:
         """Name and address of all masters of all clusters; the known ones of those whose nameservers do not answer."""
         failure: ConnectionFailed | None = None
         for nameservers in self._clusters.all():
-            command = RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO)
             try:
-                answer = await self._ask_nameserver(command, nameservers)
+                await self._learn_masters(nameservers)
             except ConnectionFailed as error:
                 failure = error
-                continue
-            brokers = decode_body(ClusterInfo, answer.body).broker_addr_table.values()
-            found = [(one.broker_name, one.broker_addrs[MASTER_ID]) for one in brokers if MASTER_ID in one.broker_addrs]
-            self._masters[nameservers] = sorted(found)
         if failure is not None and not any(self._masters.values()):
             raise failure
         return [one for nameservers in self._clusters.all() for one in self._masters.get(nameservers, ())]
+
+    async def own_masters(self) -> list[tuple[str, str]]:
+        """The same of the proxy's own cluster alone."""
+        own = self._clusters.all()[0]
+        try:
+            await self._learn_masters(own)
+        except ConnectionFailed:
+            if not self._masters.get(own):
+                raise
+        return self._masters[own]
+
+    async def _learn_masters(self, nameservers: str) -> None:
+        command = RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO)
+        answer = await self._ask_nameserver(command, nameservers)
+        brokers = decode_body(ClusterInfo, answer.body).broker_addr_table.values()
+        found = [(one.broker_name, one.broker_addrs[MASTER_ID]) for one in brokers if MASTER_ID in one.broker_addrs]
+        self._masters[nameservers] = sorted(found)
 
     async def _learn(self, topic: str) -> KnownRoute:
         command = RemotingCommand(RequestCode.GET_ROUTE_BY_TOPIC, {"topic": topic, "acceptStandardJsonOnly": "true"})
