@@ -89,6 +89,10 @@ class Guard:
                     remedy=f"A super user can grant it: millstream acl grant {name} {one} '{wish.resource}'.",
                 )
 
+    def may(self, name: str, wish: Wish, *, peer: str) -> bool:
+        """Whether the user may; nothing is audited, because it is not the user who asks."""
+        return self.book.find(name) is not None and self._verdict(name, wish, peer, "").allowed
+
     def require_super(self, name: str, *, peer: str, action: str) -> None:
         """Return if the user is a super user; else ACCESS_DENIED."""
         user = self.book.find(name)

@@ -53,7 +53,7 @@ class ProxyPorts:
     ) -> None:
         self._site = site
         self._networks = networks
-        self._front = RemotingFront(processor, backend, site.clock)
+        self._front = RemotingFront(processor, backend, site.clock, site.guard)
         self.servers: list[RemotingServer] = []
 
     async def start(self) -> list[Address]:

@@ -10,8 +10,9 @@ from millstream.protocol.remoting.command import RemotingCommand
 from millstream.security.guard import Guard
 from millstream.security.policy import Action, Wish
 from millstream.security.resource import Resource, ResourceKind
+from millstream.security.signature import ACCESS_KEY
 
-__all__ = ["Needs", "RemotingGate", "action_name", "everything", "nothing_more", "reader", "topic_field"]
+__all__ = ["Needs", "RemotingGate", "action_name", "allow_more", "everything", "nothing_more", "reader", "topic_field"]
 
 _NAMES = {int(code): code.name for code in RequestCode}
 
@@ -37,6 +38,13 @@ class RemotingGate:
             self._guard.require_super(caller, peer=peer.host, action=action)
         else:
             self._guard.allow(caller, needs(command), peer=peer.host, action=action)
+
+
+def allow_more(guard: Guard | None, command: RemotingCommand, peer: Address, *wishes: Wish) -> None:
+    """What a handler finds that a request needs beyond what it says itself; ACCESS_DENIED, UNAUTHORIZED."""
+    if guard is not None:
+        caller, action = command.ext.get(ACCESS_KEY, ""), action_name(command.code)
+        guard.allow(caller, wishes, peer=peer.host, action=action)
 
 
 def action_name(code: int) -> str:

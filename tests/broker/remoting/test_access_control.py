@@ -26,7 +26,7 @@ from millstream.model.errors import AccessRefused, NameRefused, Refused
 from millstream.model.group import GroupConfig
 from millstream.model.message import Address, Message
 from millstream.model.operations import DeadLetterQuery
-from millstream.model.topic import TopicConfig
+from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.remoting.access import PolicyEntryInfo, UserInfo
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, HeaderType, RemotingCommand
@@ -225,6 +225,24 @@ async def test_a_heartbeat_needs_the_right_to_each_group_and_topic(line: Remotin
     assert await ask(line, heartbeat("billing", "%RETRY%sales_orders"), ANN) == ResponseCode.NO_PERMISSION
     assert await ask(line, heartbeat("billing", "orders", "others"), ANN) == ResponseCode.NO_PERMISSION
     assert await ask(line, heartbeat("sales", "orders"), ANN) == ResponseCode.NO_PERMISSION
+
+
+async def test_an_open_transaction_is_ended_by_who_may_send_to_its_topic_alone(
+    line: RemotingConnection, guarded: Servers
+) -> None:
+    properties = "UNIQ_KEY\x01ID1\x02TRAN_MSG\x01true\x02PGROUP\x01p\x02"
+    guarded.broker.topics.create(TopicConfig("orders-tx", MessageType.TRANSACTION))
+    fields = {"a": "p", "b": "orders-tx", "e": "0", "f": "4", "g": "1", "i": properties}
+    half = RemotingCommand(RequestCode.SEND_MESSAGE_V2, fields, b"half")
+    sign(half, ROOT)
+    sent = await line.request(half, 5)
+    # As older clients do it: without the topic.
+    end = {
+        "producerGroup": "p", "tranStateTableOffset": sent.ext["queueOffset"], "msgId": "ID1", "transactionId": "ID1",
+        "commitLogOffset": str(int(sent.ext["msgId"][-16:], 16)), "commitOrRollback": "12",
+    }  # fmt: skip
+    assert await ask(line, RemotingCommand(RequestCode.END_TRANSACTION, dict(end)), BOB) == ResponseCode.NO_PERMISSION
+    assert await ask(line, RemotingCommand(RequestCode.END_TRANSACTION, dict(end)), ROOT) == ResponseCode.SUCCESS
 
 
 async def test_a_record_by_its_log_offset_needs_the_right_to_all_topics(line: RemotingConnection) -> None:

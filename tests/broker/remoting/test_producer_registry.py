@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import cast
 
 import pytest
 
+from access_samples import sample_guard
 from millstream.broker.remoting import producers
 from millstream.broker.remoting.members import MEMBER_LIMIT_S
 from millstream.broker.remoting.producers import ProducerRegistry
-from millstream.model.errors import ConsumeRefused
+from millstream.model.errors import AccessRefused, ConsumeRefused
 from millstream.model.message import Address
+from millstream.security.resource import Pattern
 from millstream.transport.remoting_server import Connection
 
 
@@ -26,20 +29,49 @@ def line_of(connection: Connection | None) -> Line:
     return cast("Line", connection)
 
 
-def hear(registry: ProducerRegistry, client_id: str, line: Line, group: str = "p", now_s: float = 0.0) -> None:
-    registry.hear(client_id, group, line, now_s, ("JAVA", 401))  # type: ignore[arg-type]
+def hear(
+    registry: ProducerRegistry, client_id: str, line: Line, group: str = "p", now_s: float = 0.0, user: str = ""
+) -> None:
+    registry.hear(client_id, group, line, now_s, ("JAVA", 401), user)  # type: ignore[arg-type]
 
 
 def test_the_producers_of_a_group_are_asked_in_turn_and_closed_ones_never() -> None:
     registry, first, second = ProducerRegistry(), Line(1), Line(2)
-    assert registry.connection_of_producer_group("p") is None
+    assert registry.connection_of_producer_group("p", "t") is None
     hear(registry, "c1", first)
     hear(registry, "c2", second)
-    asked = [line_of(registry.connection_of_producer_group("p")) for _ in range(4)]
+    asked = [line_of(registry.connection_of_producer_group("p", "t")) for _ in range(4)]
     assert asked == [first, second, first, second]
     first.is_open = False
-    assert line_of(registry.connection_of_producer_group("p")) is second
-    assert registry.connection_of_producer_group("other") is None
+    assert line_of(registry.connection_of_producer_group("p", "t")) is second
+    assert registry.connection_of_producer_group("other", "t") is None
+
+
+def test_only_who_may_send_to_the_topic_is_asked_about_its_messages(tmp_path: Path) -> None:
+    guard = sample_guard(tmp_path)
+    registry, ann, bob = ProducerRegistry(guard), Line(1), Line(2)
+    hear(registry, "c1", ann, user="ann")
+    hear(registry, "c2", bob, user="bob")
+    assert [line_of(registry.connection_of_producer_group("p", "orders")) for _ in range(3)] == [ann] * 3
+    assert registry.connection_of_producer_group("p", "others") is None
+    guard.book.delete_entries("ann", pattern=Pattern.parse("Topic:orders"))
+    assert registry.connection_of_producer_group("p", "orders") is None
+    guard.book.delete_user("ann")
+    assert registry.connection_of_producer_group("p", "orders") is None
+
+
+def test_nobody_takes_the_place_of_another_users_client_or_ends_it(tmp_path: Path) -> None:
+    registry, ann, bob = ProducerRegistry(sample_guard(tmp_path)), Line(1), Line(2)
+    hear(registry, "c1", ann, user="ann")
+    for group in ("p", "a-group-of-bobs"):
+        with pytest.raises(AccessRefused):
+            hear(registry, "c1", bob, group, user="bob")
+    registry.leave("c1", "p", "bob")
+    assert line_of(registry.connection_of_producer_group("p", "orders")) is ann
+    ann.is_open = False
+    hear(registry, "c1", bob, user="bob")
+    registry.leave("c1", "p", "bob")
+    assert registry.connections("p") == []
 
 
 def test_producers_go_with_their_connection_by_their_own_word_and_by_silence() -> None:

@@ -56,8 +56,9 @@ def broker_handlers(
     locks = LockHandlers(broker)
     pop = PopHandlers(broker)
     returns = ReturnHandlers(broker, consumers)
-    transactions = TransactionHandlers(broker, producers)
-    broker.transactions.on_check.append(transactions.ask)
+    transactions = TransactionHandlers(broker, guard)
+    producers.guard = guard
+    broker.transactions.on_check.append(producers.ask)
     reply = ReplyHandlers(broker, producers)
     assignment = AssignmentHandlers(broker, consumers)
     members = ProducerHandlers(broker, producers)

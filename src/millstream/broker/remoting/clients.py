@@ -31,6 +31,7 @@ from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, RemotingCommand
 from millstream.protocol.remoting.consumption import ConsumerConnection
 from millstream.protocol.remoting.fields import text
+from millstream.security.signature import ACCESS_KEY
 from millstream.transport.remoting_server import Connection
 
 __all__ = [
@@ -211,9 +212,9 @@ class ClientHandlers:
         self._consumers.expire(now_s)
         self._producers.expire(now_s)
         self._hear_close(connection)
-        origin = command.language, command.version
+        origin, user = (command.language, command.version), command.ext.get(ACCESS_KEY, "")
         for producer in data.producer_data_set:
-            self._producers.hear(data.client_id, producer.group_name, connection, now_s, origin)
+            self._producers.hear(data.client_id, producer.group_name, connection, now_s, origin, user)
         is_known = True
         for consumer in data.consumer_data_set:
             group = consumer.group_name
@@ -228,7 +229,7 @@ class ClientHandlers:
     def unregister(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         client_id = text(command.ext, "clientID")
         self._consumers.leave(client_id, command.ext.get("consumerGroup", ""))
-        self._producers.leave(client_id, command.ext.get("producerGroup", ""))
+        self._producers.leave(client_id, command.ext.get("producerGroup", ""), command.ext.get(ACCESS_KEY, ""))
         return command.response()
 
     def consumer_list(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:

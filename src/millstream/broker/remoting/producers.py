@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple
 
 from millstream.broker.broker import Broker
 from millstream.broker.remoting.members import MAX_CLIENT_ID_CHARACTERS, Member, MemberTable, member_data
+from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.errors import ConsumeRefused
+from millstream.model.properties import PRODUCER_GROUP
+from millstream.protocol.batches import record_of
 from millstream.protocol.remoting.bodies import encode_body
-from millstream.protocol.remoting.codes import ResponseCode
-from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.codes import RequestCode, ResponseCode
+from millstream.protocol.remoting.command import FLAG_ONEWAY, RemotingCommand
 from millstream.protocol.remoting.consumption import ConnectionData, ProducerConnection, ProducerInfo, ProducerTable
 from millstream.protocol.remoting.fields import text
+from millstream.protocol.remoting.transactions import check_fields
+from millstream.security.guard import Guard
+from millstream.security.policy import Wish
 from millstream.transport.remoting_server import Connection
 
 __all__ = [
@@ -43,16 +50,37 @@ class KnownProducer(NamedTuple):
     seen_s: float
 
 
-class ProducerRegistry:
-    """The producers of each group by client id."""
+@dataclass(slots=True)
+class _Producer(Member):
+    user: str = ""
+    """Whose heartbeat it was; blank without access control."""
 
-    def __init__(self) -> None:
-        self._members: MemberTable[Member] = MemberTable(MAX_PRODUCERS, "producers")
+
+class ProducerRegistry:
+    """The producers of each group by client id. Everybody may say to be of a group: with a `guard`, only those are
+    asked about a message who may send to its topic, and nobody takes the place of another user's client.
+    """
+
+    def __init__(self, guard: Guard | None = None) -> None:
+        self.guard = guard
+        self._members: MemberTable[_Producer] = MemberTable(MAX_PRODUCERS, "producers")
         self._turns: dict[str, int] = {}
 
-    def connection_of_producer_group(self, group: str) -> Connection | None:
-        """An open connection of one of the group's producers, another one each time; None if none is there."""
-        members = [member for _, member in sorted(self._members.of(group).items()) if member.connection.is_open]
+    def ask(self, question: RecoverOrphanedTransaction) -> bool:
+        """Ask a producer of the message's group, whose answer is a request 37; False if none is there who may send."""
+        half = question.message
+        connection = self.connection_of_producer_group(half.properties.get(PRODUCER_GROUP, half.topic), half.topic)
+        if connection is None:
+            return False
+        fields, record = check_fields(half), record_of(half)
+        connection.send(RemotingCommand(RequestCode.CHECK_TRANSACTION_STATE, fields, record, flag=FLAG_ONEWAY))
+        return True
+
+    def connection_of_producer_group(self, group: str, topic: str) -> Connection | None:
+        """An open connection of one of the group's producers who may send to the topic, another one each time."""
+        wish = Wish.publish(topic)
+        found = (member for _, member in sorted(self._members.of(group).items()) if member.connection.is_open)
+        members = [member for member in found if self._may(member, wish)]
         if not members:
             return None
         turn = self._turns[group] = self._turns.get(group, -1) + 1
@@ -72,15 +100,31 @@ class ProducerRegistry:
         for group, name, member in self._members.all():
             yield KnownProducer(group, member_data(name, member), member.seen_s)
 
-    def hear(self, client_id: str, group: str, connection: Connection, now_s: float, origin: tuple[str, int]) -> None:
-        """A producer says that it is there; TOO_MANY_REQUESTS over the limits."""
+    def hear(
+        self,
+        client_id: str,
+        group: str,
+        connection: Connection,
+        now_s: float,
+        origin: tuple[str, int],
+        user: str = "",
+    ) -> None:
+        """A producer says that it is there; TOO_MANY_REQUESTS over the limits, UNAUTHORIZED for another's client."""
         if len(group) > MAX_CLIENT_ID_CHARACTERS:
             words = f"The producer group's name has {len(group)} characters; the limit is {MAX_CLIENT_ID_CHARACTERS}."
             raise ConsumeRefused("TOO_MANY_REQUESTS", words)
-        self._members.put(group, client_id, Member(connection, now_s, origin))
+        if self.guard is not None and any(
+            known.user != user and known.connection.is_open for known in self._members.of_client(client_id)
+        ):
+            # In any group: replies go to a client by its id alone.
+            self.guard.refuse_foreign_client(user, peer=connection.peer.host, action="HEART_BEAT")
+        self._members.put(group, client_id, _Producer(connection, now_s, origin, user))
 
-    def leave(self, client_id: str, group: str) -> None:
-        """A producer is gone; no error if it was not there."""
+    def leave(self, client_id: str, group: str, user: str | None = None) -> None:
+        """A producer is gone; no error if it was not there, or is not the `user`'s where one is named."""
+        known = self._members.of(group).get(client_id)
+        if self.guard is not None and user is not None and known is not None and known.user != user:
+            return
         if self._members.drop(group, client_id) and not self._members.of(group):
             self._turns.pop(group, None)
 
@@ -93,6 +137,9 @@ class ProducerRegistry:
         """Producers that were not heard of for a while are gone."""
         for group, client_id in self._members.silent(now_s):
             self.leave(client_id, group)
+
+    def _may(self, member: _Producer, wish: Wish) -> bool:
+        return self.guard is None or self.guard.may(member.user, wish, peer=member.connection.peer.host)
 
 
 class ProducerHandlers:

@@ -24,6 +24,7 @@ from millstream.proxy.remoting.half_places import HalfPlace
 from millstream.proxy.remoting.numbered import FIRST_NAMING_VERSION, QUEUE_FIELDS, NumberedQueues, QueueFields
 from millstream.proxy.remoting.routes import RouteHandlers
 from millstream.proxy.throttle import Caller
+from millstream.security.guard import Guard
 from millstream.security.signature import ACCESS_KEY
 from millstream.transport.remoting_server import Connection, Handler
 
@@ -42,14 +43,17 @@ _THROTTLED: Final = frozenset(
 
 
 class RemotingFront:
-    """The remoting side of one proxy: one for all of its ports, so that their clients know of each other."""
+    """The remoting side of one proxy: one for all of its ports, so that their clients know of each other.
 
-    def __init__(self, processor: Processor, backend: RemoteBackend, clock: Clock) -> None:
+    `guard` is the access control of these ports.
+    """
+
+    def __init__(self, processor: Processor, backend: RemoteBackend, clock: Clock, guard: Guard | None = None) -> None:
         self._processor = processor
         self._backend = backend
         self._clock = clock
-        self.clients = ClientHandlers(processor, clock)
-        self._forwarding = Forwarding(backend)
+        self.clients = ClientHandlers(processor, clock, guard)
+        self._forwarding = Forwarding(backend, guard)
         self._consumption = ConsumptionHandlers(processor, backend, self.clients, self._forwarding)
         self._unwatch = backend.watch_transactions(self._ask)
         backend.announce(processor.clients.published_topics, self.clients.producer_groups)
@@ -93,7 +97,7 @@ class RemotingFront:
     def _ask(self, question: RecoverOrphanedTransaction) -> bool:
         half = question.message
         self._forwarding.halves.note(half.message_id, HalfPlace(half.topic))
-        return self.clients.ask(question)
+        return self.clients.producers.ask(question)
 
     def _answer(
         self, handler: Handler, command: RemotingCommand, connection: Connection

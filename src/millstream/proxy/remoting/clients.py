@@ -13,12 +13,9 @@ from millstream.broker.remoting.clients import MAX_HEARTBEAT_GROUPS, ConsumerReg
 from millstream.broker.remoting.members import MAX_CLIENT_ID_CHARACTERS
 from millstream.broker.remoting.producers import MAX_PRODUCER_GROUPS, ProducerRegistry
 from millstream.model.clock import Clock
-from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.errors import ConsumeRefused, NameRefused
 from millstream.model.filter_expression import parse_filter
 from millstream.model.group import is_tool_group
-from millstream.model.properties import PRODUCER_GROUP
-from millstream.protocol.batches import record_of
 from millstream.protocol.remoting.bodies import (
     CheckClientBody,
     ConsumerData,
@@ -27,11 +24,12 @@ from millstream.protocol.remoting.bodies import (
     decode_body,
     encode_body,
 )
-from millstream.protocol.remoting.codes import RequestCode, ResponseCode
-from millstream.protocol.remoting.command import FLAG_ONEWAY, RemotingCommand
+from millstream.protocol.remoting.codes import ResponseCode
+from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import text
-from millstream.protocol.remoting.transactions import check_fields
 from millstream.proxy.processor import Processor
+from millstream.security.guard import Guard
+from millstream.security.signature import ACCESS_KEY
 from millstream.transport.remoting_server import Connection
 
 __all__ = ["MAX_ORDERED_GROUPS", "ClientHandlers"]
@@ -44,15 +42,15 @@ _CLUSTERING: Final = "CLUSTERING"
 
 
 class ClientHandlers:
-    """Codes 34, 35, 38, 46 and 203, and the questions of code 39."""
+    """Codes 34, 35, 38, 46 and 203; `producers` asks the questions of code 39."""
 
-    def __init__(self, processor: Processor, clock: Clock) -> None:
+    def __init__(self, processor: Processor, clock: Clock, guard: Guard | None) -> None:
         self._processor = processor
         self._clock = clock
         self._ordered: dict[str, None] = {}
         self._client_ids: dict[Connection, str] = {}
         self.consumers = ConsumerRegistry()
-        self.producers = ProducerRegistry()
+        self.producers = ProducerRegistry(guard)
 
     async def heartbeat(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Keep what the client says. A group that may not be used is passed over: the others are as good."""
@@ -70,9 +68,9 @@ class ClientHandlers:
         if self.consumers.connection_closed not in connection.on_close:
             connection.on_close += [self.consumers.connection_closed, self.producers.connection_closed, self._closed]
         self._client_ids[connection] = data.client_id
-        origin = command.language, command.version
+        origin, user = (command.language, command.version), command.ext.get(ACCESS_KEY, "")
         for producer in data.producer_data_set:
-            self.producers.hear(data.client_id, producer.group_name, connection, now_s, origin)
+            self.producers.hear(data.client_id, producer.group_name, connection, now_s, origin, user)
         is_known = True
         for consumer in data.consumer_data_set:
             group, print_ = consumer.group_name, data.heartbeat_fingerprint
@@ -86,7 +84,7 @@ class ClientHandlers:
     def unregister(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         client_id = text(command.ext, "clientID")
         self.consumers.leave(client_id, command.ext.get("consumerGroup", ""))
-        self.producers.leave(client_id, command.ext.get("producerGroup", ""))
+        self.producers.leave(client_id, command.ext.get("producerGroup", ""), command.ext.get(ACCESS_KEY, ""))
         return command.response()
 
     def consumer_list(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
@@ -137,16 +135,6 @@ class ClientHandlers:
     def reads_by_offset(self, group: str, connection: Connection) -> bool:
         """Whether the connection has members of the group that read queues by themselves."""
         return bool(self.consumers.on_connection(group, connection)) and not self.is_served_by_pops(group, connection)
-
-    def ask(self, question: RecoverOrphanedTransaction) -> bool:
-        """Ask a producer of the message's group, whose answer is a request 37; False if none is here."""
-        half = question.message
-        connection = self.producers.connection_of_producer_group(half.properties.get(PRODUCER_GROUP, half.topic))
-        if connection is None:
-            return False
-        fields, record = check_fields(half), record_of(half)
-        connection.send(RemotingCommand(RequestCode.CHECK_TRANSACTION_STATE, fields, record, flag=FLAG_ONEWAY))
-        return True
 
     def producer_groups(self) -> set[str]:
         """The groups of the producers that are here."""

@@ -17,6 +17,9 @@ from millstream.protocol.remoting.popping import asked_topic
 from millstream.protocol.remoting.queue_set import LockBody, LockedBody
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.remoting.half_places import HalfPlace, HalfPlaces
+from millstream.security.guard import Guard
+from millstream.security.policy import Wish
+from millstream.transport.gate import allow_more
 from millstream.transport.remoting_server import Connection
 
 __all__ = ["Forwarding"]
@@ -28,8 +31,9 @@ _HALF: Final = f"{TRANSACTION}\x01true"
 class Forwarding:
     """Codes whose answer is the broker's. Clients name the broker; where a topic has one only, they need not."""
 
-    def __init__(self, backend: RemoteBackend) -> None:
+    def __init__(self, backend: RemoteBackend, guard: Guard | None) -> None:
         self._backend = backend
+        self._guard = guard
         self.halves = HalfPlaces()
 
     async def send(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
@@ -50,6 +54,7 @@ class Forwarding:
             if found is None:
                 words = "The request names no topic, and the transaction was not begun at this proxy."
                 raise MessageRefused("TRANSACTION_NOT_FOUND", words)
+            allow_more(self._guard, command, connection.peer, Wish.publish(found.topic))
             place = found
         return await self.to_broker(command, place.topic, _broker_named(ext) or place.broker_name)
 
