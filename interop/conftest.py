@@ -104,7 +104,12 @@ def drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
         return running[name]
 
     with ExitStack() as ending:
-        ending.callback(lambda: [driver.stop() for driver in running.values()])
+
+        def stop_all() -> None:
+            for driver in running.values():
+                driver.stop()
+
+        ending.callback(stop_all)
         yield start
 
 

@@ -198,8 +198,8 @@ def test_rights_that_are_taken_back_end_at_once_for_who_is_connected(remoting: D
     assert was_told(remoting, refused.value, "MS-2302")
     for client in (consumer, sender):
         remoting.order("close", client)
-    with guarded_door.client() as client:
-        assert sum(held.range.max_offset for held in client.queue_ranges(topic)) == 17
+    with guarded_door.client() as admin:
+        assert sum(held.range.max_offset for held in admin.queue_ranges(topic)) == 17
 
 
 def test_a_user_who_is_disabled_is_refused_on_an_open_connection(remoting: Driver, guarded_door: Server) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,12 @@ from interop.driver import ClientError, Driver
 from interop.orders import bodies_of, drain, remoting_producer, remoting_push, send_all, simple, wait_for_topic
 from interop.server import Server
 
-MESSAGE = {"body": "hello", "tag": "blue", "keys": ["k1", "k2"], "properties": {"price": "15", "farbe": "grün"}}
+MESSAGE: dict[str, Any] = {
+    "body": "hello",
+    "tag": "blue",
+    "keys": ["k1", "k2"],
+    "properties": {"price": "15", "farbe": "grün"},
+}
 
 
 def test_a_message_is_consumed_as_it_was_sent(remoting: Driver, door: Server) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from interop.reference.scripts.requests import create_topic, heartbeat, pull, send, tags
 from interop.reference.steps import Step, ask
 
 __all__ = ["PULLING"]
 
-_NO_SUBSCRIPTION: Final = {"sysFlag": 0, "subscription": ""}
+_NO_SUBSCRIPTION: Final[dict[str, Any]] = {"sysFlag": 0, "subscription": ""}
 
 PULLING: Final[list[Step]] = [
     *create_topic("pulling-a"),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from interop.reference.scripts.requests import create_group, create_topic, pull, send
 from interop.reference.steps import Step, ask, ask_nameserver
 
 __all__ = ["GROUPS", "TOPICS"]
 
-_NEW: Final = {
+_NEW: Final[dict[str, Any]] = {
     "defaultTopic": "TBW102",
     "readQueueNums": 1,
     "writeQueueNums": 1,
