@@ -59,7 +59,9 @@ from millstream.proxy.remoting import consumption, half_places
 from millstream.security import audit, book, policy, user
 from millstream.server import local_cluster, restart_pace, supervised
 from millstream.server.configuration.reference import reference_page
-from millstream.streams.functions.registry import AGGREGATES, FUNCTIONS, FunctionSpec
+from millstream.streams.functions.elsewhere import FLINK_ONLY
+from millstream.streams.functions.registry import AGGREGATES, FAMILIES, WINDOW_FUNCTIONS
+from millstream.streams.functions.spec import FunctionSpec, Origin
 from millstream.streams.sql.connectors import CONNECTORS
 from millstream.streams.sql.settings import SETTINGS
 from millstream.telemetry.metrics import METRICS, NODE_LABELS
@@ -91,15 +93,25 @@ def errors_page() -> str:
 
 
 def functions_page() -> str:
-    lines = [
-        "# SQL functions\n",
-        "Semantics are Flink's. A value that cannot be computed is NULL and never ends a query.\n",
-    ]
-    for title, functions in (("Scalar functions", FUNCTIONS), ("Aggregate functions", AGGREGATES)):
-        lines += [f"## {title}\n", "| function | arguments | what it gives | example |", "|---|---|---|---|"]
-        lines += [_function_row(spec) for spec in sorted(functions.values(), key=lambda spec: spec.name)]
+    lines = ["# SQL functions\n", _FUNCTIONS_WORDS]
+    for title, family in FAMILIES.items():
+        lines += [f"## {title}\n", "| function | what it gives | example | result |", "|---|---|---|---|"]
+        lines += [_function_row(spec) for spec in sorted(family, key=lambda spec: spec.name)]
         lines.append("")
+    for title, functions in (("Aggregates", AGGREGATES), ("Functions of OVER windows", WINDOW_FUNCTIONS)):
+        lines += [f"## {title}\n", "| function | what it gives | example |", "|---|---|---|"]
+        lines += [_aggregate_row(spec) for spec in sorted(functions.values(), key=lambda spec: spec.name)]
+        lines.append("")
+    lines += ["## What Flink has and Millstream has not\n", "| function | why |", "|---|---|"]
+    lines += [f"| {name} | {_cell(reason)} |" for name, reason in sorted(FLINK_ONLY.items())]
     return _page(lines)
+
+
+_FUNCTIONS_WORDS = """\
+Semantics are Flink's. A value that cannot be computed is NULL and never ends a query. Where a function is not Flink's,
+its name is followed by where it comes from. Those that are written without brackets: CURRENT_DATE, CURRENT_TIME,
+CURRENT_TIMESTAMP, LOCALTIME and LOCALTIMESTAMP.
+"""
 
 
 def configuration_page() -> str:
@@ -306,9 +318,13 @@ def _told(parameters: str) -> Iterator[tuple[str, str]]:
 
 
 def _function_row(spec: FunctionSpec) -> str:
-    most = "any" if spec.max_args is None else str(spec.max_args)
-    count = most if str(spec.min_args) == most else f"{spec.min_args} to {most}"
-    return f"| {spec.name} | {count} | {_cell(spec.description)} | `{_cell(spec.example)}` |"
+    result = f"`{_cell(spec.result_shown)}`" if spec.result_shown else ""
+    return f"{_aggregate_row(spec)} {result} |"
+
+
+def _aggregate_row(spec: FunctionSpec) -> str:
+    origin = "" if spec.origin is Origin.FLINK else f" ({spec.origin.value})"
+    return f"| `{_cell(spec.shown)}`{origin} | {_cell(spec.description)} | `{_cell(spec.example)}` |"
 
 
 def _cell(text: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import starmap
 
 from millstream.streams.plan.types import DOUBLE, NULL, DataType, TypeKind
 
@@ -27,11 +29,31 @@ def _pair(left: DataType, right: DataType) -> DataType:
         return right if left.kind is TypeKind.NULL else left
     if left.is_number and right.is_number:
         return _number(left, right)
-    if left.kind is right.kind and left.elements == right.elements and left.fields == right.fields:
+    if left.kind is right.kind and _is_nested(left) and len(left.fields) == len(right.fields):
+        return _nested(left, right)
+    if left.kind is right.kind and not _is_nested(left):
         return left if (left.precision or 0) >= (right.precision or 0) else right
     if left.kind in _TIMES and right.kind in _TIMES:
         return max(left, right, key=lambda data_type: _TIMES.index(data_type.kind))
     raise TypeError(f"one type for {left} and {right}")
+
+
+def _is_nested(data_type: DataType) -> bool:
+    return bool(data_type.elements or data_type.fields)
+
+
+def _nested(left: DataType, right: DataType) -> DataType:
+    """The elements and fields each in their common type; the fields keep the first's names."""
+    elements = tuple(starmap(_either, zip(left.elements, right.elements, strict=True)))
+    fields = tuple(
+        replace(mine, type=_either(mine.type, other.type))
+        for mine, other in zip(left.fields, right.fields, strict=True)
+    )
+    return replace(left, elements=elements, fields=fields)
+
+
+def _either(left: DataType, right: DataType) -> DataType:
+    return _pair(left, right).as_nullable(left.nullable or right.nullable)
 
 
 def _number(left: DataType, right: DataType) -> DataType:

@@ -96,6 +96,17 @@ _AGGREGATES: dict[str, Callable[[SparkColumn], SparkColumn]] = {
     "AVG": F.avg,
     "MIN": F.min,
     "MAX": F.max,
+    "SUM0": lambda value: F.coalesce(F.sum(value), F.lit(0)),
+    "STDDEV_POP": F.stddev_pop,
+    "STDDEV_SAMP": F.stddev_samp,
+    "STDDEV": F.stddev_samp,
+    "VAR_POP": F.var_pop,
+    "VAR_SAMP": F.var_samp,
+    "VARIANCE": F.var_samp,
+    "BIT_AND": F.bit_and,
+    "BIT_OR": F.bit_or,
+    "BIT_XOR": F.bit_xor,
+    "APPROX_COUNT_DISTINCT": F.approx_count_distinct,
 }
 
 NATIVE_AGGREGATES = frozenset(_AGGREGATES)

@@ -35,6 +35,8 @@ SQL_SETTINGS = {
     "spark.sql.ansi.enabled": "false",
     # A pattern or text that only older releases took is an error or NULL, never a question about releases.
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    # The last value of a key counts, as in Flink; Spark would end the query at the second one.
+    "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
     # Parts are small: re-planning each micro-batch costs more than it can save.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.stateStore.providerClass": (

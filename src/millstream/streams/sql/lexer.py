@@ -65,6 +65,8 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
+_DEPTHS = {"(": 1, "[": 1, ")": -1, "]": -1}
+
 _STRAY: dict[str, tuple[str, str]] = {
     "'": ("The string is not closed.", "Close it with '; a quote inside is written ''."),
     "`": ("The name is not closed.", "Close it with a back-tick."),
@@ -99,7 +101,7 @@ def tokenize(script: Script) -> list[Token]:
         token = _token(match, span)
         _refuse_token(script, token)
         _refuse_glued(script, tokens, token)
-        depth += token.is_symbol("(") - token.is_symbol(")")
+        depth += _DEPTHS.get(token.text, 0) if token.kind is TokenKind.SYMBOL else 0
         if depth > MAX_NESTING:
             raise script.error("SQL_UNSUPPORTED", f"More than {MAX_NESTING} brackets inside each other.", span)
         depth = 0 if token.is_symbol(";") else max(0, depth)

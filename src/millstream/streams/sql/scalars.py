@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
 from millstream.streams.functions.casting import can_cast
 from millstream.streams.functions.common_type import common_type
-from millstream.streams.functions.elsewhere import FLINK_ONLY, WITHOUT_BRACKETS
+from millstream.streams.functions.elsewhere import FLINK_ONLY
 from millstream.streams.functions.registry import AGGREGATES, FUNCTIONS
 from millstream.streams.functions.units import UNIT_ARGUMENTS
 from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expression, Literal
@@ -156,9 +156,6 @@ def _name(term: NameTerm, scope: Scope) -> Expression:
 
 
 def _unknown_column(name: str, term: NameTerm, scope: Scope) -> Exception:
-    if len(term.parts) == 1 and name.upper() in WITHOUT_BRACKETS:
-        message = f"The function {name.upper()} is not supported."
-        return scope.script.error("SQL_UNSUPPORTED", message, term.span, remedy="Use CURRENT_TIMESTAMP.")
     known = scope.schema.names
     shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
     hint = nearest(name, known)
@@ -175,6 +172,8 @@ def _operation(term: Operation, scope: Scope) -> Expression:
     operands = [bind_term(operand, scope) for operand in term.operands]
     if operator in ("IS NULL", "IS NOT NULL"):
         return Call(operator, tuple(operands), BOOLEAN.as_nullable(False))
+    if operator == "IS DISTINCT FROM":
+        return replace(_comparison(operator, operands, term, scope), type=BOOLEAN.as_nullable(False))
     if operator in _COMPARISONS:
         return _comparison(operator, operands, term, scope)
     if operator in ("LIKE", "SIMILAR"):
@@ -204,7 +203,7 @@ def _negated(operand: Expression, term: Operation, scope: Scope) -> Expression:
     return Call("NEGATE", (operand,), operand.type)
 
 
-def _comparison(operator: str, operands: list[Expression], term: Operation, scope: Scope) -> Expression:
+def _comparison(operator: str, operands: list[Expression], term: Operation, scope: Scope) -> Call:
     aligned = _aligned(operands, term.span, scope)
     if operator in _ORDERED and aligned[0].type.kind in (TypeKind.ROW, TypeKind.MAP, TypeKind.ARRAY):
         raise scope.script.error("SQL_TYPE", f"{aligned[0].type} has no order.", term.span)
@@ -315,7 +314,7 @@ def _call(term: CallTerm, scope: Scope) -> Expression:
         raise scope.script.error("SQL_UNSUPPORTED", message, term.span)
     spec = FUNCTIONS.get(name)
     if spec is None and name in FLINK_ONLY:
-        message = f"The function {name} is not supported."
+        message = f"The function {name} is not supported: {FLINK_ONLY[name]}"
         raise scope.script.error(
             "SQL_UNSUPPORTED", message, term.name_span, remedy="See docs/functions.md for those that are."
         )
@@ -331,14 +330,17 @@ def _call(term: CallTerm, scope: Scope) -> Expression:
         wanted = str(spec.min_args) if spec.min_args == spec.max_args else f"{spec.min_args} {most}"
         message = f"{name} takes {wanted} arguments, not {len(arguments)}, as in {spec.example}."
         raise scope.script.error("SQL_UNKNOWN_FUNCTION", message, term.span)
+    literals = [argument.value if isinstance(argument, Literal) else None for argument in arguments]
+    types = [argument.type for argument in arguments]
     try:
-        result = spec.type_rule([argument.type for argument in arguments])
+        result, wanted_types = spec.type_rule(types, literals), spec.wanted_types(types)
     except TypeError as error:
-        given = ", ".join(str(argument.type) for argument in arguments)
+        given = ", ".join(map(str, types))
         message = f"{name} wants {error}, not ({given})."
         raise scope.script.error("SQL_TYPE", message, term.span, remedy=f"As in {spec.example}.") from None
     _check_unit(term, scope)
-    return Call(name, _adapted(name, arguments, result), result)
+    adapted = zip(arguments, wanted_types, strict=True)
+    return Call(name, tuple(have if new is None else converted(have, new) for have, new in adapted), result)
 
 
 def _check_unit(term: CallTerm, scope: Scope) -> None:
@@ -351,14 +353,3 @@ def _check_unit(term: CallTerm, scope: Scope) -> None:
     if not isinstance(text, str) or text.upper().removeprefix("SQL_TSI_") not in argument.units:
         message = f"{term.name} needs a unit of time here."
         raise scope.script.error("SQL_TYPE", message, unit.span, remedy=f"Use one of {', '.join(argument.units)}.")
-
-
-def _adapted(name: str, arguments: Sequence[Expression], result: DataType) -> tuple[Expression, ...]:
-    """Arguments in the types that the function's builder expects."""
-    if name in ("COALESCE", "IFNULL", "GREATEST", "LEAST"):
-        return tuple(converted(argument, result) for argument in arguments)
-    if name == "IF":
-        return (arguments[0], *(converted(argument, result) for argument in arguments[1:]))
-    if name in ("CONCAT", "CONCAT_WS"):
-        return tuple(converted(argument, STRING) for argument in arguments)
-    return tuple(arguments)

@@ -7,10 +7,17 @@ import decimal
 import math
 from collections.abc import Callable
 
+from millstream.streams.functions.scalars.times import WITHOUT_BRACKETS
 from millstream.streams.sql.cursor import Cursor
 from millstream.streams.sql.interval_parser import parse_interval
 from millstream.streams.sql.lexer import Token, TokenKind
 from millstream.streams.sql.script import Span
+from millstream.streams.sql.special_calls import (
+    SPECIAL_ARGUMENTS,
+    parse_access,
+    parse_constructor,
+    parse_json_question,
+)
 from millstream.streams.sql.syntax import (
     BetweenTerm,
     CallTerm,
@@ -29,9 +36,8 @@ from millstream.streams.sql.type_parser import parse_type
 __all__ = ["parse_term"]
 
 _COMPARISONS = ("=", "<>", "!=", "<", "<=", ">", ">=")
-_WITHOUT_BRACKETS = ("CURRENT_TIMESTAMP",)
 _UNIT_FIRST = ("TIMESTAMPADD", "TIMESTAMPDIFF")
-_UNSUPPORTED_WORDS = ("EXISTS", "ROW", "ARRAY", "MAP", "MULTISET")
+_UNSUPPORTED_WORDS = ("EXISTS", "MULTISET")
 _MAX_CHAIN = 200
 """Arithmetic operators of one level in a row; each one nests the tree."""
 
@@ -100,9 +106,14 @@ def _is(cursor: Cursor, left: Term, start: Span) -> Term:
         if cursor.take(word):
             term: Term = IsTerm(left, value, cursor.since(start))
             return Operation("NOT", (term,), cursor.since(start)) if negated else term
-    if cursor.sees("DISTINCT") or cursor.sees("UNKNOWN") or cursor.sees("JSON"):
-        raise cursor.unsupported("Only IS [NOT] NULL, TRUE and FALSE are supported.")
-    raise cursor.expected("NULL, TRUE or FALSE")
+    if cursor.take("UNKNOWN"):
+        return Operation("IS NOT NULL" if negated else "IS NULL", (left,), cursor.since(start))
+    if cursor.take("DISTINCT", "FROM"):
+        differs = Operation("IS DISTINCT FROM", (left, _sum(cursor)), cursor.since(start))
+        return Operation("NOT", (differs,), differs.span) if negated else differs
+    if cursor.take("JSON"):
+        return parse_json_question(cursor, left, start, negated=negated)
+    raise cursor.expected("NULL, TRUE, FALSE, UNKNOWN, DISTINCT FROM or JSON")
 
 
 def _membership(cursor: Cursor, left: Term, start: Span) -> Term:
@@ -114,12 +125,14 @@ def _membership(cursor: Cursor, left: Term, start: Span) -> Term:
         cursor.need_symbol(")")
         return InTerm(left, options, cursor.since(start))
     if cursor.take("BETWEEN"):
-        if cursor.sees("SYMMETRIC"):
-            raise cursor.unsupported("BETWEEN SYMMETRIC is not supported.")
+        symmetric = cursor.take("SYMMETRIC")
         cursor.take("ASYMMETRIC")
         low = _sum(cursor)
         cursor.need("AND")
-        return BetweenTerm(left, low, _sum(cursor), cursor.since(start))
+        between = BetweenTerm(left, low, _sum(cursor), cursor.since(start))
+        if not symmetric:
+            return between
+        return Operation("OR", (between, BetweenTerm(left, between.high, low, between.span)), between.span)
     if cursor.take("LIKE"):
         operator = "LIKE"
     elif cursor.take("SIMILAR"):
@@ -158,7 +171,7 @@ def _signed(cursor: Cursor) -> Term:
     minus = False
     while cursor.sees_symbol("-") or cursor.sees_symbol("+"):
         minus ^= cursor.advance().text == "-"
-    term = _primary(cursor)
+    term = parse_access(cursor, _primary(cursor), parse_term)
     return Operation("NEGATE", (term,), cursor.since(start)) if minus else term
 
 
@@ -173,7 +186,7 @@ def _primary(cursor: Cursor) -> Term:
     if token.is_symbol("("):
         return _bracketed(cursor)
     if token.kind is TokenKind.WORD:
-        special = _special(cursor, token.text.upper())
+        special = parse_constructor(cursor, parse_term) or _special(cursor, token.text.upper())
         if special is not None:
             return special
     return _name_or_call(cursor)
@@ -220,7 +233,7 @@ def _special(cursor: Cursor, word: str) -> Term | None:
         return _time_literal(cursor, word)
     if word in _UNSUPPORTED_WORDS and following is not None and (calls or following.is_symbol("[")):
         raise cursor.unsupported(f"{word} as a value is not supported.")
-    if word in _WITHOUT_BRACKETS and not calls:
+    if word in WITHOUT_BRACKETS and not calls:
         cursor.advance()
         return CallTerm(word, (), start, start)
     if (
@@ -325,8 +338,6 @@ def _name_or_call(cursor: Cursor) -> Term:
             cursor.advance()
             return StarTerm(cursor.since(token.span), tuple(parts))
         parts.append(cursor.name("a column's name").text)
-    if cursor.sees_symbol("["):
-        raise cursor.unsupported("Access to elements with [ ] is not supported.")
     return NameTerm(tuple(parts), cursor.since(token.span))
 
 
@@ -334,7 +345,11 @@ def _call(cursor: Cursor, name: str, start: Span) -> Term:
     cursor.need_symbol("(")
     distinct = not cursor.take("ALL") and cursor.take("DISTINCT")
     star = cursor.take_symbol("*")
-    arguments = () if star or cursor.sees_symbol(")") else _arguments(cursor)
+    special = SPECIAL_ARGUMENTS.get(name.upper())
+    if special is not None and not star:
+        arguments = special(cursor, parse_term)
+    else:
+        arguments = () if star or cursor.sees_symbol(")") else _arguments(cursor)
     cursor.need_symbol(")")
     span = cursor.since(start)
     condition = None

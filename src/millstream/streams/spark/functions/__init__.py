@@ -7,6 +7,7 @@ its arguments. No builder raises for a row: a value that cannot be computed is N
 from __future__ import annotations
 
 from millstream.streams.spark.functions.builder import Builder
+from millstream.streams.spark.functions.collections import COLLECTIONS
 from millstream.streams.spark.functions.conditions import CONDITIONS
 from millstream.streams.spark.functions.digests import DIGESTS
 from millstream.streams.spark.functions.numbers import NUMBERS
@@ -16,4 +17,4 @@ from millstream.streams.spark.functions.times import TIMES
 
 __all__ = ["FUNCTIONS", "Builder"]
 
-FUNCTIONS: dict[str, Builder] = {**CONDITIONS, **DIGESTS, **NUMBERS, **PATTERNS, **TEXT, **TIMES}
+FUNCTIONS: dict[str, Builder] = {**CONDITIONS, **COLLECTIONS, **DIGESTS, **NUMBERS, **PATTERNS, **TEXT, **TIMES}

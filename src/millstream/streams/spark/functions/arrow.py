@@ -14,11 +14,38 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from millstream.model.filter import java_hash_code
 
-__all__ = ["capitalised", "hash_code", "json_value", "matched_group"]
+__all__ = ["by_row", "capitalised", "hash_code", "json_value", "matched_group"]
 
 _CACHED_PATTERNS = 1_000
 _WORD = re.compile("[0-9A-Za-z]+")
+_ARROW_TYPES = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "array<string>": pa.list_(pa.string()),
+    "map<string,string>": pa.map_(pa.string(), pa.string()),
+}
 _STEP = re.compile(r"\.([A-Za-z_][\w-]*)|\['([^']*)'\]|\[\"([^\"]*)\"\]|\[(\d+)\]")
+
+
+def by_row(function: Callable[..., Any], result: str, *columns: Column, nulls: bool = False) -> Column:
+    """`function` of each row's values; NULL where one of them is, unless it takes `nulls`. `result` is Spark's type."""
+    arrow_type = _ARROW_TYPES[result]
+
+    def compute(*arrays: pa.Array) -> pa.Array:
+        known: dict[tuple[Any, ...], Any] = {}
+        values = []
+        for row in zip(*(array.to_pylist() for array in arrays), strict=True):
+            if row not in known:
+                value = None if not nulls and None in row else function(*row)
+                known[row] = list(value.items()) if isinstance(value, dict) else value
+            values.append(known[row])
+        return pa.array(values, arrow_type)
+
+    return _vectorised(compute, result)(*columns)
 
 
 def hash_code(text: Column) -> Column:

@@ -34,13 +34,6 @@ def _if(_call: Call, columns: Sequence[Column]) -> Column:
     return F.when(condition, then).otherwise(otherwise)
 
 
-def _field(call: Call, columns: Sequence[Column]) -> Column:
-    name = call.arguments[1]
-    if not isinstance(name, Literal):
-        raise ValueError(f"{call} reads a field without naming it")
-    return columns[0].getField(str(name.value))
-
-
 CONDITIONS: dict[str, Builder] = {
     "=": lambda _call, columns: columns[0] == columns[1],
     "<>": lambda _call, columns: columns[0] != columns[1],
@@ -55,9 +48,11 @@ CONDITIONS: dict[str, Builder] = {
     "IS NOT NULL": lambda _call, columns: columns[0].isNotNull(),
     "IN": _in,
     "BETWEEN": lambda _call, columns: columns[0].between(columns[1], columns[2]),
-    "FIELD": _field,
+    "IS DISTINCT FROM": lambda _call, columns: ~columns[0].eqNullSafe(columns[1]),
     "COALESCE": lambda _call, columns: F.coalesce(*columns),
     "IFNULL": lambda _call, columns: F.coalesce(*columns),
+    "NVL": lambda _call, columns: F.coalesce(*columns),
+    "TYPEOF": lambda call, _columns: F.lit(str(call.arguments[0].type)),
     "NULLIF": lambda _call, columns: F.nullif(columns[0], columns[1]),
     "IF": _if,
     # Spark passes over NULLs here; in Flink one NULL makes the whole NULL.

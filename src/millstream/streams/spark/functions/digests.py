@@ -13,7 +13,19 @@ from millstream.streams.spark.functions.builder import Builder
 
 __all__ = ["DIGESTS"]
 
-_SHA256_BITS = 256
+_SHA2_BITS = (224, 256, 384, 512)
+
+
+def _sha2(bits: int) -> Builder:
+    return lambda _call, columns: F.sha2(columns[0].cast("binary"), bits)
+
+
+def _sha2_of_bits(_call: Call, columns: Sequence[Column]) -> Column:
+    text, bits = columns[0].cast("binary"), columns[1]
+    found = F.lit(None).cast("string")
+    for known in _SHA2_BITS:
+        found = F.when(bits == known, F.sha2(text, known)).otherwise(found)
+    return found
 
 
 def _to_base64(_call: Call, columns: Sequence[Column]) -> Column:
@@ -27,7 +39,8 @@ def _from_base64(_call: Call, columns: Sequence[Column]) -> Column:
 DIGESTS: dict[str, Builder] = {
     "MD5": lambda _call, columns: F.md5(columns[0].cast("binary")),
     "SHA1": lambda _call, columns: F.sha1(columns[0].cast("binary")),
-    "SHA256": lambda _call, columns: F.sha2(columns[0].cast("binary"), _SHA256_BITS),
+    **{f"SHA{bits}": _sha2(bits) for bits in _SHA2_BITS},
+    "SHA2": _sha2_of_bits,
     "TO_BASE64": _to_base64,
     "FROM_BASE64": _from_base64,
     "HASH_CODE": lambda _call, columns: hash_code(columns[0].cast("string")),

@@ -10,13 +10,21 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.errors import JobError
 from millstream.streams.plan.expressions import Call, columns_of
+from millstream.streams.plan.types import DataType, TypeKind
 from millstream.streams.spark.functions.builder import literal
+from millstream.streams.spark.types import spark_type
 
-__all__ = ["DEFAULT_FORMAT", "checked_format"]
+__all__ = ["DEFAULT_FORMAT", "checked_format", "is_print_format"]
 
 DEFAULT_FORMAT = "yyyy-MM-dd HH:mm:ss"
 _REMEDY = "Use yyyy MM dd HH mm ss SSS and quoted text; Spark has no letters of the week year (Y, w, u, e)."
 _CACHED_FORMATS = 1_000
+_SAMPLES = {
+    TypeKind.BOOLEAN: "true",
+    TypeKind.DATE: "2026-01-02",
+    TypeKind.TIMESTAMP: "2026-01-02",
+    TypeKind.TIMESTAMP_LTZ: "2026-01-02",
+}
 
 
 def checked_format(call: Call, position: int) -> Column:
@@ -40,6 +48,18 @@ def _is_known(pattern: str) -> bool:
     try:
         row.select(F.date_format(F.lit(0).cast("timestamp"), pattern)).collect()
         row.select(F.try_to_timestamp(F.lit("2026-01-02"), F.lit(pattern))).collect()
+    except PySparkException:
+        return False
+    return True
+
+
+@lru_cache(maxsize=_CACHED_FORMATS)
+def is_print_format(pattern: str, types: tuple[DataType, ...]) -> bool:
+    """Whether Java's formatter takes values of these types in that pattern; Spark finds a wrong one only with rows."""
+    row = SparkSession.active().sql("SELECT 1")
+    samples = (F.lit(_SAMPLES.get(data_type.kind, "1")).cast(spark_type(data_type)) for data_type in types)
+    try:
+        row.select(F.format_string(pattern, *samples)).collect()
     except PySparkException:
         return False
     return True

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
@@ -11,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 from millstream.streams.errors import JobError
 from millstream.streams.plan.expressions import Call, Literal, columns_of
 from millstream.streams.plan.types import TypeKind
-from millstream.streams.spark.functions.builder import Builder
+from millstream.streams.spark.functions.builder import Builder, literal
 from millstream.streams.spark.functions.times import ceil_time, floor_time
 
 __all__ = ["NUMBERS"]
@@ -39,9 +40,60 @@ def _whole(call: Call, columns: Sequence[Column], round_off: object) -> Column:
 
 
 def _round(call: Call, columns: Sequence[Column]) -> Column:
-    if len(columns) > 1 and list(columns_of(call.arguments[1])):
-        raise JobError("JOB_FAILED", f"The digits of {call} are not a constant.", remedy="Write the number of digits.")
+    _check_constant(call, 1, "digits")
     return F.round(*columns)
+
+
+def _check_constant(call: Call, place: int, what: str) -> None:
+    if len(call.arguments) > place and list(columns_of(call.arguments[place])):
+        raise JobError(
+            "JOB_FAILED", f"The {what} of {call} are not a constant.", remedy=f"Write the {what} as a number."
+        )
+
+
+def _truncate(call: Call, columns: Sequence[Column]) -> Column:
+    _check_constant(call, 1, "digits")
+    number, kind = columns[0], call.arguments[0].type
+    digits = literal(call, 1, int) or 0
+    if len(columns) > 1 and digits == 0 and literal(call, 1, int) is None:
+        return F.lit(None).cast("double")
+    if kind.is_integer:
+        step = 10**-digits if digits < 0 else 1
+        return number - number % F.lit(step)
+    # As a DECIMAL a number is cut where its digits say so; as a DOUBLE 0.29 * 100 is already below 29.
+    exact = number if kind.kind is TypeKind.DECIMAL else number.cast("decimal(38,18)")
+    size = F.call_function("floor", F.abs(exact), F.lit(digits))
+    cut = F.when(number < 0, -size).otherwise(size)
+    if kind.kind is TypeKind.DECIMAL:
+        return F.when(number.isNotNull(), cut)
+    return F.when(F.abs(number) < _LEAST_WITHOUT_FRACTION, cut.cast("double")).otherwise(number)
+
+
+def _log(_call: Call, columns: Sequence[Column]) -> Column:
+    if len(columns) == 1:
+        return F.ln(columns[0])
+    base, number = columns
+    return F.when((base > 1) & (number > 0), F.ln(number) / F.ln(base))
+
+
+def _random(call: Call, columns: Sequence[Column]) -> Column:
+    _check_constant(call, 0, "seed")
+    seed = literal(call, 0, int) if columns else None
+    return F.rand() if seed is None else F.rand(seed)
+
+
+def _random_integer(call: Call, columns: Sequence[Column]) -> Column:
+    bound = columns[-1]
+    random = F.rand() if len(columns) == 1 else _random(call, columns)
+    return F.when(bound > 0, F.floor(random * bound)).otherwise(F.lit(0))
+
+
+def _plain(function: Callable[..., Column]) -> Builder:
+    return lambda _call, columns: function(*columns)
+
+
+_LEAST_WITHOUT_FRACTION = 1e15
+"""Doubles from here on have less than two digits behind the point, too few to cut any."""
 
 
 def _negate(call: Call, columns: Sequence[Column]) -> Column:
@@ -64,6 +116,37 @@ NUMBERS: dict[str, Builder] = {
     "FLOOR": _floor,
     "ROUND": _round,
     "POWER": lambda _call, columns: F.pow(columns[0], columns[1]),
-    "SQRT": lambda _call, columns: F.sqrt(columns[0]),
+    "TRUNCATE": _truncate,
+    "SQRT": _plain(F.sqrt),
+    "EXP": _plain(F.exp),
+    "LN": _plain(F.ln),
+    "LOG": _log,
+    "LOG10": _plain(F.log10),
+    "LOG2": _plain(F.log2),
+    "SIN": _plain(F.sin),
+    "SINH": _plain(F.sinh),
+    "COS": _plain(F.cos),
+    "COSH": _plain(F.cosh),
+    "TAN": _plain(F.tan),
+    "TANH": _plain(F.tanh),
+    "COT": _plain(F.cot),
+    "ASIN": _plain(F.asin),
+    "ACOS": _plain(F.acos),
+    "ATAN": _plain(F.atan),
+    "ATAN2": _plain(F.atan2),
+    "DEGREES": _plain(F.degrees),
+    "RADIANS": _plain(F.radians),
+    "PI": lambda _call, _columns: F.lit(math.pi),
+    "E": lambda _call, _columns: F.lit(math.e),
+    "RAND": _random,
+    "RAND_INTEGER": _random_integer,
+    "UUID": lambda _call, _columns: F.call_function("uuid"),
+    "BIN": _plain(F.bin),
+    "HEX": _plain(F.hex),
+    "UNHEX": _plain(F.unhex),
+    "BITAND": lambda _call, columns: columns[0].bitwiseAND(columns[1]),
+    "BITOR": lambda _call, columns: columns[0].bitwiseOR(columns[1]),
+    "BITXOR": lambda _call, columns: columns[0].bitwiseXOR(columns[1]),
+    "BITNOT": _plain(F.bitwise_not),
     "SIGN": lambda _call, columns: F.signum(columns[0]),
 }

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
+from millstream.streams.functions.searches import all_groups, first_match, match_count, match_place, replaced
 from millstream.streams.plan.expressions import Call, Literal
-from millstream.streams.spark.functions.arrow import matched_group
+from millstream.streams.spark.functions.arrow import by_row, matched_group
 from millstream.streams.spark.functions.builder import Builder, literal
 
-__all__ = ["PATTERNS", "quoted"]
+__all__ = ["PATTERNS", "is_pattern", "quoted"]
 
 _ESCAPE = "\x01"
 """The escape of the patterns handed to Spark, whose own default (a backslash) is a plain character in Flink."""
@@ -104,11 +105,41 @@ def _regexp_extract(call: Call, columns: Sequence[Column]) -> Column:
 
 def _regexp_replace(call: Call, columns: Sequence[Column]) -> Column:
     pattern = literal(call, 1, str)
-    if pattern is None or _groups(pattern) is None:
+    if pattern is None:
+        return by_row(replaced, "string", *columns)
+    if _groups(pattern) is None:
         return F.lit(None).cast("string")
     # Spark would expand $1 and \ in the replacement; Flink takes them as they are.
     escaped = F.replace(columns[2], F.lit("\\"), F.lit("\\\\"))
     return F.regexp_replace(columns[0], F.lit(pattern), F.replace(escaped, F.lit("$"), F.lit("\\$")))
+
+
+def _searched(spark: Callable[..., Column], python: Callable[[str, str], object], result: str) -> Builder:
+    """A function of (text, pattern): Spark's where the pattern is a literal, else Python's."""
+
+    def build(call: Call, columns: Sequence[Column]) -> Column:
+        pattern = literal(call, 1, str)
+        if pattern is None:
+            return by_row(python, result, *columns)
+        return spark(columns[0], F.lit(pattern)) if is_pattern(pattern) else F.lit(None).cast(result)
+
+    return build
+
+
+def _extract_all(call: Call, columns: Sequence[Column]) -> Column:
+    group = 1 if len(columns) < 3 else literal(call, 2, int)
+    pattern = literal(call, 1, str)
+    groups = None if pattern is None else _groups(pattern)
+    if pattern is None or group is None or (groups and _MAYBE_UNUSED_GROUP.search(pattern)):
+        return by_row(all_groups, "array<string>", columns[0], columns[1], columns[2] if len(columns) > 2 else F.lit(1))
+    if groups is None or not 0 <= group <= groups:
+        return F.lit(None).cast("array<string>")
+    return F.regexp_extract_all(columns[0], F.lit(pattern), group)
+
+
+def is_pattern(pattern: str) -> bool:
+    """Whether Java takes the pattern."""
+    return _groups(pattern) is not None
 
 
 def _groups(pattern: str) -> int | None:
@@ -134,4 +165,8 @@ PATTERNS: dict[str, Builder] = {
     "REGEXP": _regexp,
     "REGEXP_EXTRACT": _regexp_extract,
     "REGEXP_REPLACE": _regexp_replace,
+    "REGEXP_COUNT": _searched(F.regexp_count, match_count, "int"),
+    "REGEXP_EXTRACT_ALL": _extract_all,
+    "REGEXP_INSTR": _searched(F.regexp_instr, match_place, "int"),
+    "REGEXP_SUBSTR": _searched(F.regexp_substr, first_match, "string"),
 }

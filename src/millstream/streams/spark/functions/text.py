@@ -7,11 +7,17 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
-from millstream.streams.plan.expressions import Call
+from millstream.streams.errors import JobError
+from millstream.streams.functions.charsets import decoded, encoded
+from millstream.streams.functions.places import nth_place
+from millstream.streams.functions.words import value_of_key
+from millstream.streams.plan.expressions import Call, columns_of
 from millstream.streams.plan.types import TypeKind
-from millstream.streams.spark.functions.arrow import capitalised, json_value
+from millstream.streams.spark.functions.arrow import by_row, capitalised, json_value
 from millstream.streams.spark.functions.builder import Builder, literal, null_unless_all
-from millstream.streams.spark.functions.patterns import quoted
+from millstream.streams.spark.functions.formats import is_print_format
+from millstream.streams.spark.functions.patterns import is_pattern, quoted
+from millstream.streams.spark.types import spark_type
 
 __all__ = ["TEXT"]
 
@@ -76,11 +82,66 @@ def _split_index(call: Call, columns: Sequence[Column]) -> Column:
     return F.when((index >= 0) & (text != ""), part)
 
 
-def _instr(_call: Call, columns: Sequence[Column]) -> Column:
+def _instr(call: Call, columns: Sequence[Column]) -> Column:
     text, part = columns[0], columns[1]
     if len(columns) < 3:
         return F.call_function("instr", text, part)
-    return F.instr(text, part, *columns[2:])
+    start = literal(call, 2, int)
+    if len(columns) == 3 and start is not None and start > 0:
+        return F.position(part, text, columns[2])
+    occurrence = columns[3] if len(columns) > 3 else F.lit(1)
+    return by_row(nth_place, "int", text, part, columns[2], occurrence)
+
+
+def _split(_call: Call, columns: Sequence[Column]) -> Column:
+    text, separator = columns
+    characters = F.filter(F.split(text, F.lit("")), lambda character: character != "")
+    return F.when(separator == "", characters).otherwise(F.split(text, quoted(separator), -1))
+
+
+def _str_to_map(call: Call, columns: Sequence[Column]) -> Column:
+    """STR_TO_MAP; the separators are regular expressions, and Spark ends the query at a wrong one."""
+    separators = list(columns[1:]) or [F.lit(","), F.lit("=")]
+    for place in (1, 2):
+        if len(columns) > place:
+            pattern = literal(call, place, str)
+            if pattern is None and list(columns_of(call.arguments[place])):
+                message = f"The separators of {call} are not constants."
+                raise JobError("JOB_FAILED", message, remedy="Write them as strings.")
+            if pattern is None or not is_pattern(pattern):
+                return F.lit(None).cast("map<string,string>")
+    empty = F.create_map().cast("map<string,string>")
+    return F.when(columns[0] == "", empty).otherwise(F.str_to_map(columns[0], *separators))
+
+
+def _elt(call: Call, columns: Sequence[Column]) -> Column:
+    place, values = columns[0], columns[1:]
+    chosen = F.lit(None).cast(spark_type(call.type))
+    for number, value in enumerate(values, 1):
+        chosen = F.when(place == number, value).otherwise(chosen)
+    return chosen
+
+
+def _printf(call: Call, columns: Sequence[Column]) -> Column:
+    pattern = literal(call, 0, str)
+    if pattern is None:
+        if list(columns_of(call.arguments[0])):
+            raise JobError("JOB_FAILED", f"The format of {call} is not a constant.", remedy="Write it as a string.")
+        return F.lit(None).cast("string")
+    if not is_print_format(pattern, tuple(argument.type for argument in call.arguments[1:])):
+        return F.lit(None).cast("string")
+    return F.format_string(pattern, *columns[1:])
+
+
+def _overlay(_call: Call, columns: Sequence[Column]) -> Column:
+    text, other, place = columns[:3]
+    length = columns[3] if len(columns) > 3 else F.char_length(other)
+    outside = (place <= 0) | (place > F.char_length(text))
+    return null_unless_all(columns, F.when(outside, text).otherwise(F.overlay(text, other, place, length)))
+
+
+def _translate(_call: Call, columns: Sequence[Column]) -> Column:
+    return F.call_function("translate", *columns)
 
 
 def _is_digit(call: Call, columns: Sequence[Column]) -> Column:
@@ -91,6 +152,12 @@ def _is_digit(call: Call, columns: Sequence[Column]) -> Column:
 
 def _matches(text: Column, pattern: str) -> Column:
     return F.coalesce(text.cast("string").rlike(pattern), F.lit(False))
+
+
+def _is_decimal(call: Call, columns: Sequence[Column]) -> Column:
+    if call.arguments[0].type.is_number:
+        return columns[0].isNotNull()
+    return _matches(columns[0], r"\A[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\z")
 
 
 def _is_alpha(call: Call, columns: Sequence[Column]) -> Column:
@@ -115,6 +182,21 @@ TEXT: dict[str, Builder] = {
     "TRIM": _trim,
     "LTRIM": lambda _call, columns: _cut(F.ltrim, columns),
     "RTRIM": lambda _call, columns: _cut(F.rtrim, columns),
+    "BTRIM": lambda _call, columns: _cut(F.trim, columns),
+    "LENGTH": _char_length,
+    "OVERLAY": _overlay,
+    "TRANSLATE": _translate,
+    "STARTSWITH": lambda _call, columns: F.startswith(*columns),
+    "ENDSWITH": lambda _call, columns: F.endswith(*columns),
+    "SPLIT": _split,
+    "STR_TO_MAP": _str_to_map,
+    "KEYVALUE": lambda _call, columns: by_row(value_of_key, "string", *columns, nulls=True),
+    "ELT": _elt,
+    "PRINTF": _printf,
+    "ENCODE": lambda _call, columns: by_row(encoded, "binary", *columns),
+    "DECODE": lambda _call, columns: by_row(decoded, "string", *columns),
+    "URL_ENCODE": lambda _call, columns: F.url_encode(columns[0]),
+    "URL_DECODE": lambda _call, columns: F.try_url_decode(columns[0]),
     "CHAR_LENGTH": _char_length,
     "CHARACTER_LENGTH": _char_length,
     "SUBSTRING": _substring,
@@ -136,6 +218,7 @@ TEXT: dict[str, Builder] = {
     "JSON_VALUE": lambda _call, columns: json_value(columns[0], columns[1]),
     "IS_ALPHA": _is_alpha,
     "IS_DIGIT": _is_digit,
+    "IS_DECIMAL": _is_decimal,
     "ASCII": lambda _call, columns: F.ascii(columns[0]),
     "CHR": lambda _call, columns: F.chr(columns[0]),
 }

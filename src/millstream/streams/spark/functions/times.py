@@ -8,10 +8,12 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.errors import JobError
+from millstream.streams.functions.zones import in_other_zone, zone_of
 from millstream.streams.plan.expressions import Call
 from millstream.streams.plan.types import TypeKind
+from millstream.streams.spark.functions.arrow import by_row
 from millstream.streams.spark.functions.builder import Builder, literal
-from millstream.streams.spark.functions.formats import checked_format
+from millstream.streams.spark.functions.formats import DEFAULT_FORMAT, checked_format
 
 __all__ = ["TIMES", "ceil_time", "floor_time", "to_milliseconds"]
 
@@ -27,6 +29,8 @@ _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 """The years 1 to 9999, beyond which TO_TIMESTAMP_LTZ answers NULL, as in Flink."""
 
 _MOST_YEARS_ADDED = 10_000
+_MOST_DAYS_ADDED = 366 * _MOST_YEARS_ADDED
+_SECONDS_OF_DAY = 86_400
 _UNITS_PER_YEAR = {
     "YEAR": 1,
     "QUARTER": 4,
@@ -160,6 +164,41 @@ def _timestamp_diff(call: Call, columns: Sequence[Column]) -> Column:
     return F.timestamp_diff(_unit(call, 0), columns[1], columns[2])
 
 
+def _convert_tz(_call: Call, columns: Sequence[Column]) -> Column:
+    return by_row(in_other_zone, "string", *columns)
+
+
+def _date_format_tz(call: Call, columns: Sequence[Column]) -> Column:
+    zone = literal(call, len(columns) - 1, str)
+    if zone is None or zone_of(zone) is None:
+        raise JobError("JOB_FAILED", f"{call} names no time zone.", remedy="Use a name such as 'Asia/Tokyo'.")
+    pattern = checked_format(call, 1) if len(columns) > 2 else F.lit(DEFAULT_FORMAT)
+    return F.call_function("date_format", F.from_utc_timestamp(columns[0].cast("timestamp"), zone), pattern)
+
+
+def _date(call: Call, place: int, columns: Sequence[Column]) -> Column:
+    text = call.arguments[place].type.kind in (TypeKind.STRING, TypeKind.NULL)
+    return columns[place].try_cast("date") if text else columns[place].cast("date")
+
+
+def _moved_date(sign: int) -> Builder:
+    def build(call: Call, columns: Sequence[Column]) -> Column:
+        days = columns[1] * F.lit(sign)
+        moved = F.date_add(_date(call, 0, columns), days.cast("int"))
+        return F.when(columns[1].between(-_MOST_DAYS_ADDED, _MOST_DAYS_ADDED), F.date_format(moved, "yyyy-MM-dd"))
+
+    return build
+
+
+def _date_diff(call: Call, columns: Sequence[Column]) -> Column:
+    return F.datediff(_date(call, 0, columns), _date(call, 1, columns))
+
+
+def _time_of_day(_call: Call, _columns: Sequence[Column]) -> Column:
+    seconds = F.unix_seconds(F.current_timestamp())
+    return (F.pmod(seconds, F.lit(_SECONDS_OF_DAY)) * 1000).cast("int")
+
+
 def _now(_call: Call, _columns: Sequence[Column]) -> Column:
     # One time for a micro-batch; Flink reads the clock for each row.
     return to_milliseconds(F.current_timestamp())
@@ -185,4 +224,17 @@ TIMES: dict[str, Builder] = {
     "CURRENT_TIMESTAMP": _now,
     "NOW": _now,
     "PROCTIME": _now,
+    "CURRENT_ROW_TIMESTAMP": _now,
+    "LOCALTIMESTAMP": _now,
+    "LOCALTIME": _time_of_day,
+    "CURRENT_TIME": _time_of_day,
+    "CURRENT_DATE": lambda _call, _columns: F.current_date(),
+    "QUARTER": _field("QUARTER"),
+    "WEEK": _field("WEEK"),
+    "DAYOFYEAR": _field("DAYOFYEAR"),
+    "CONVERT_TZ": _convert_tz,
+    "DATE_FORMAT_TZ": _date_format_tz,
+    "DATE_ADD": _moved_date(1),
+    "DATE_SUB": _moved_date(-1),
+    "DATEDIFF": _date_diff,
 }

@@ -1,0 +1,114 @@
+"""Aggregate functions, and those that number or look around in the rows of an OVER window, as Flink has them."""
+
+from __future__ import annotations
+
+from millstream.streams.functions.spec import FunctionSpec, Given, Origin, array_of, map_of
+from millstream.streams.plan.types import BIGINT, DOUBLE, INT, STRING, DataType, TypeKind
+
+__all__ = ["AGGREGATES", "WINDOW_FUNCTIONS"]
+
+_COUNT = BIGINT.as_nullable(False)
+_MAX_DIGITS = 38
+_AVERAGE_SCALE = 6
+
+
+def _sum(given: Given) -> DataType:
+    first = given.types[0]
+    if first.kind is TypeKind.DECIMAL:
+        return DataType(TypeKind.DECIMAL, precision=_MAX_DIGITS, scale=first.scale)
+    return first.as_nullable()
+
+
+def _sum0(given: Given) -> DataType:
+    return _sum(given).as_nullable(False)
+
+
+def _average(given: Given) -> DataType:
+    first = given.types[0]
+    if first.kind is TypeKind.DECIMAL:
+        scale = max(_AVERAGE_SCALE, first.scale or 0)
+        return DataType(TypeKind.DECIMAL, precision=_MAX_DIGITS, scale=scale)
+    return first.as_nullable()
+
+
+def _same(given: Given) -> DataType:
+    return given.types[0].as_nullable()
+
+
+def _whole(given: Given) -> DataType:
+    if not given.types[0].is_integer:
+        raise TypeError("a whole number")
+    return given.types[0].as_nullable()
+
+
+def _multiset(given: Given) -> DataType:
+    return DataType(TypeKind.MAP, elements=(given.types[0], INT.as_nullable(False)))
+
+
+def _percentile(given: Given) -> DataType:
+    fractions = given.types[1]
+    if fractions.kind is TypeKind.ARRAY and fractions.elements[0].is_number:
+        return array_of(DOUBLE)
+    if not fractions.is_number:
+        raise TypeError("a number, or an array of numbers, from 0 to 1 as argument 2")
+    return DOUBLE
+
+
+def _bins(_given: Given) -> DataType:
+    return map_of(DOUBLE, BIGINT)
+
+
+def _lagged(given: Given) -> DataType:
+    return given.types[0].as_nullable()
+
+
+AGGREGATES: dict[str, FunctionSpec] = {
+    spec.name: spec
+    for spec in (
+        FunctionSpec("COUNT", "[value ANY]", _COUNT, "How many values are not NULL; COUNT(*): how many rows.", "COUNT(*)"),
+        FunctionSpec("SUM", "number NUMBER", _sum, "The sum, in the argument's type.", "SUM(bytes)"),
+        FunctionSpec("SUM0", "number NUMBER", _sum0, "The sum; 0 where there is no number.", "SUM0(bytes)", origin=Origin.OWN),
+        FunctionSpec("AVG", "number NUMBER", _average, "The mean, in the argument's type.", "AVG(celsius)"),
+        FunctionSpec("MIN", "value COMPARABLE", _same, "The least.", "MIN(celsius)"),
+        FunctionSpec("MAX", "value COMPARABLE", _same, "The greatest.", "MAX(celsius)"),
+        FunctionSpec("STDDEV_POP", "number NUMBER", _average, "The standard deviation of all values.", "STDDEV_POP(celsius)"),
+        FunctionSpec("STDDEV_SAMP", "number NUMBER", _average, "The standard deviation of a sample.", "STDDEV_SAMP(celsius)"),
+        FunctionSpec("STDDEV", "number NUMBER", _average, "The same as STDDEV_SAMP.", "STDDEV(celsius)"),
+        FunctionSpec("VAR_POP", "number NUMBER", _average, "The variance of all values.", "VAR_POP(celsius)"),
+        FunctionSpec("VAR_SAMP", "number NUMBER", _average, "The variance of a sample.", "VAR_SAMP(celsius)"),
+        FunctionSpec("VARIANCE", "number NUMBER", _average, "The same as VAR_SAMP.", "VARIANCE(celsius)"),
+        FunctionSpec("COLLECT", "value COMPARABLE", _multiset, "Each value that is not NULL, and how often.", "COLLECT(host)"),
+        FunctionSpec("LISTAGG", "text STRING [, separator STRING]", STRING, "The texts in one, with commas or a separator between them.", "LISTAGG(host, ';')"),
+        FunctionSpec("ARRAY_AGG", "value ANY", lambda given: array_of(given.types[0]), "The values as an array, NULLs too.", "ARRAY_AGG(host)"),
+        FunctionSpec("FIRST_VALUE", "value ANY", _same, "The first value that is not NULL, in the order of time.", "FIRST_VALUE(celsius)"),
+        FunctionSpec("LAST_VALUE", "value ANY", _same, "The last value that is not NULL, in the order of time.", "LAST_VALUE(celsius)"),
+        FunctionSpec("BIT_AND", "number INT", _whole, "The bits that are set in all.", "BIT_AND(bytes)", origin=Origin.OWN),
+        FunctionSpec("BIT_OR", "number INT", _whole, "The bits that are set in any.", "BIT_OR(bytes)", origin=Origin.OWN),
+        FunctionSpec("BIT_XOR", "number INT", _whole, "The bits that are set in an odd number of values.", "BIT_XOR(bytes)", origin=Origin.OWN),
+        FunctionSpec("APPROX_COUNT_DISTINCT", "value COMPARABLE", _COUNT, "About how many different values.", "APPROX_COUNT_DISTINCT(host)"),
+        FunctionSpec("PERCENTILE", "number NUMBER, fraction ANY [, weight INT]", _percentile, "The value below which that part (0 to 1) of all lies.", "PERCENTILE(celsius, 0.95)"),
+        FunctionSpec("JSON_ARRAYAGG", "value ANY [, nulls STRING]", STRING.as_nullable(False), "The values as a JSON array, without NULLs unless NULL ON NULL.", "JSON_ARRAYAGG(host)", spelled="JSON_ARRAYAGG(value [NULL | ABSENT ON NULL])"),
+        FunctionSpec("JSON_OBJECTAGG", "key STRING, value ANY [, nulls STRING]", STRING.as_nullable(False), "The pairs as a JSON object.", "JSON_OBJECTAGG(host VALUE bytes)", spelled="JSON_OBJECTAGG([KEY] key VALUE value [NULL | ABSENT ON NULL])"),
+        FunctionSpec("HISTOGRAM", "number NUMBER, width NUMBER", _bins, "How many rows fall into each bin of that width, by the bin's lower bound.", "HISTOGRAM(celsius, 5)", origin=Origin.OWN),
+        FunctionSpec("MAX_BY", "value ANY, order COMPARABLE", _same, "The value of the row whose order is greatest.", "MAX_BY(host, bytes)", origin=Origin.OWN),
+        FunctionSpec("MIN_BY", "value ANY, order COMPARABLE", _same, "The value of the row whose order is least.", "MIN_BY(host, bytes)", origin=Origin.OWN),
+    )
+}  # fmt: skip
+"""Aggregate functions by name."""
+
+WINDOW_FUNCTIONS: dict[str, FunctionSpec] = {
+    spec.name: spec
+    for spec in (
+        FunctionSpec("ROW_NUMBER", "", _COUNT, "The number of the row, from 1.", "ROW_NUMBER() OVER (PARTITION BY host ORDER BY ts)"),
+        FunctionSpec("RANK", "", _COUNT, "The rank of the row; equal rows share one and the next are left out.", "RANK() OVER (PARTITION BY host ORDER BY bytes)"),
+        FunctionSpec("DENSE_RANK", "", _COUNT, "The rank of the row; equal rows share one and none is left out.", "DENSE_RANK() OVER (PARTITION BY host ORDER BY bytes)"),
+        FunctionSpec("PERCENT_RANK", "", DOUBLE.as_nullable(False), "(rank - 1) / (rows - 1); 0 for a single row.", "PERCENT_RANK() OVER (PARTITION BY host ORDER BY bytes)"),
+        FunctionSpec("CUME_DIST", "", DOUBLE.as_nullable(False), "The part of the rows that come before this one or are equal.", "CUME_DIST() OVER (PARTITION BY host ORDER BY bytes)"),
+        FunctionSpec("NTILE", "buckets INT", _COUNT, "Which of so many even parts the row is in, from 1.", "NTILE(4) OVER (PARTITION BY host ORDER BY bytes)"),
+        FunctionSpec("LAG", "value COMMON [, rows INT [, default COMMON]]", _lagged, "The value some rows (1) before; NULL or the default where there is none.", "LAG(bytes, 1, 0) OVER (PARTITION BY host ORDER BY ts)"),
+        FunctionSpec("LEAD", "value COMMON [, rows INT [, default COMMON]]", _lagged, "The value some rows (1) behind; NULL or the default where there is none.", "LEAD(bytes) OVER (PARTITION BY host ORDER BY ts)"),
+        FunctionSpec("FIRST_VALUE", "value ANY", _same, "The value of the first row of the frame.", "FIRST_VALUE(bytes) OVER (PARTITION BY host ORDER BY ts)"),
+        FunctionSpec("LAST_VALUE", "value ANY", _same, "The value of the last row of the frame.", "LAST_VALUE(bytes) OVER (PARTITION BY host ORDER BY ts)"),
+    )
+}  # fmt: skip
+"""Functions that are called with OVER, by name; all aggregates can be, too."""

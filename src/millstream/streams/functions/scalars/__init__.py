@@ -1,0 +1,1 @@
+"""The scalar functions by what they are about, one module each."""

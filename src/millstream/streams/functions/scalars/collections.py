@@ -1,0 +1,105 @@
+"""Arrays, maps and rows. The places of an array count from 1."""
+
+from __future__ import annotations
+
+from millstream.streams.functions.common_type import common_type
+from millstream.streams.functions.spec import FunctionSpec, Given, array_of, map_of
+from millstream.streams.plan.types import BOOLEAN, INT, NULL, STRING, DataType, Field, TypeKind
+
+__all__ = ["COLLECTIONS"]
+
+
+def _array(given: Given) -> DataType:
+    return array_of(common_type(given.types))
+
+
+def _map(given: Given) -> DataType:
+    if len(given.types) % 2:
+        raise TypeError("keys and values in pairs")
+    return map_of(common_type(given.types[::2]), common_type(given.types[1::2]))
+
+
+def _row(given: Given) -> DataType:
+    names = (f"EXPR${place}" for place in range(len(given.types)))
+    fields = tuple(Field(name, data_type) for name, data_type in zip(names, given.types, strict=True))
+    return DataType(TypeKind.ROW, nullable=False, fields=fields)
+
+
+def _field(given: Given) -> DataType:
+    row, name = given.types[0], given.literal(1)
+    found = next((field for field in row.fields if field.name == name), None)
+    if found is None:
+        raise TypeError(f"one of the fields {', '.join(field.name for field in row.fields)}" if row.fields else "a ROW")
+    return found.type.as_nullable()
+
+
+def _item(given: Given) -> DataType:
+    collection, key = given.types
+    if collection.kind is TypeKind.MAP:
+        common_type((collection.elements[0], key))
+        return collection.elements[1].as_nullable()
+    place = given.literal(1)
+    if not key.is_integer and key.kind is not TypeKind.NULL:
+        raise TypeError("a whole number as the place in an array")
+    if isinstance(place, int) and place < 1:
+        raise TypeError("a place from 1 on")
+    return collection.elements[0].as_nullable()
+
+
+def _element(given: Given) -> DataType:
+    return given.types[0].elements[0].as_nullable()
+
+
+def _same(given: Given) -> DataType:
+    return given.types[0].as_nullable()
+
+
+def _keys(given: Given) -> DataType:
+    return array_of(given.types[0].elements[0])
+
+
+def _values(given: Given) -> DataType:
+    return array_of(given.types[0].elements[1])
+
+
+def _entries(given: Given) -> DataType:
+    key, value = given.types[0].elements
+    return array_of(DataType(TypeKind.ROW, fields=(Field("key", key), Field("value", value))))
+
+
+def _paired(given: Given) -> DataType:
+    keys, values = (data_type.elements[0] if data_type.elements else NULL for data_type in given.types)
+    return map_of(keys, values)
+
+
+COLLECTIONS: tuple[FunctionSpec, ...] = (
+    FunctionSpec("ARRAY", "values... COMMON", _array, "An array of the values.", "ARRAY['Java', 'SQL']", "['Java', 'SQL']", spelled="ARRAY[value, ...]"),
+    FunctionSpec("MAP", "pairs... ANY", _map, "A map of the keys and values; the last value of a key counts.", "MAP['a', 1, 'b', 2]", "{'a': 1, 'b': 2}", spelled="MAP[key, value, ...]"),
+    FunctionSpec("ROW", "values... ANY", _row, "A row of the values.", "ROW(1, 'x')", "(1, 'x')", spelled="ROW(value, ...)"),
+    FunctionSpec("FIELD", "row ANY, name STRING", _field, "A field of a row.", "CAST(ROW(1, 'x') AS ROW<a INT, b STRING>).b", "'x'", spelled="row.field"),
+    FunctionSpec("ITEM", "collection COLLECTION, key ANY", _item, "The element at a place of an array, or the value of a key of a map; NULL where there is none.", "ARRAY['Java', 'SQL'][1]", "'Java'", spelled="array[place], map[key]"),
+    FunctionSpec("CARDINALITY", "collection COLLECTION", INT, "How many elements or entries.", "CARDINALITY(ARRAY[1, 2])", "2"),
+    FunctionSpec("ELEMENT", "array ARRAY", _element, "The only element; NULL unless there is exactly one.", "ELEMENT(ARRAY['Java'])", "'Java'"),
+    FunctionSpec("ARRAY_APPEND", "array ARRAY, element ELEMENT", _same, "The array with one element more at its end.", "ARRAY_APPEND(ARRAY[1, 2], 3)", "[1, 2, 3]"),
+    FunctionSpec("ARRAY_PREPEND", "array ARRAY, element ELEMENT", _same, "The array with one element more at its start.", "ARRAY_PREPEND(ARRAY[1, 2], 0)", "[0, 1, 2]"),
+    FunctionSpec("ARRAY_CONCAT", "arrays... ARRAY", _same, "The arrays one after another.", "ARRAY_CONCAT(ARRAY[1], ARRAY[2, 3])", "[1, 2, 3]"),
+    FunctionSpec("ARRAY_CONTAINS", "array ARRAY, element ELEMENT", BOOLEAN, "Whether the array has the element, which may be NULL.", "ARRAY_CONTAINS(ARRAY['Java', 'SQL'], 'SQL')", "TRUE"),
+    FunctionSpec("ARRAY_DISTINCT", "array ARRAY", _same, "The array with each element once.", "ARRAY_DISTINCT(ARRAY[1, 2, 1])", "[1, 2]"),
+    FunctionSpec("ARRAY_EXCEPT", "array ARRAY, other ARRAY", _same, "The elements that the other array has not, each once.", "ARRAY_EXCEPT(ARRAY[1, 2, 3], ARRAY[2])", "[1, 3]"),
+    FunctionSpec("ARRAY_INTERSECT", "array ARRAY, other ARRAY", _same, "The elements that both arrays have, each once.", "ARRAY_INTERSECT(ARRAY[1, 2, 3], ARRAY[3, 2])", "[2, 3]"),
+    FunctionSpec("ARRAY_UNION", "array ARRAY, other ARRAY", _same, "The elements of both arrays, each once.", "ARRAY_UNION(ARRAY[1, 2], ARRAY[2, 3])", "[1, 2, 3]"),
+    FunctionSpec("ARRAY_JOIN", "array ARRAY, separator STRING [, null_text STRING]", STRING, "The elements as one text; NULLs are left out unless a text stands for them.", "ARRAY_JOIN(ARRAY['a', NULL, 'b'], '-', '?')", "'a-?-b'"),
+    FunctionSpec("ARRAY_MAX", "array ARRAY", _element, "The greatest element.", "ARRAY_MAX(ARRAY[1, 4, 2])", "4"),
+    FunctionSpec("ARRAY_MIN", "array ARRAY", _element, "The least element.", "ARRAY_MIN(ARRAY[3, 1, 2])", "1"),
+    FunctionSpec("ARRAY_POSITION", "array ARRAY, element ELEMENT", INT, "Where the element stands first; 0: nowhere.", "ARRAY_POSITION(ARRAY['a', 'b'], 'b')", "2"),
+    FunctionSpec("ARRAY_REMOVE", "array ARRAY, element ELEMENT", _same, "The array without the elements that are equal to it.", "ARRAY_REMOVE(ARRAY[1, 2, 1], 1)", "[2]"),
+    FunctionSpec("ARRAY_REVERSE", "array ARRAY", _same, "The array backward.", "ARRAY_REVERSE(ARRAY[1, 2])", "[2, 1]"),
+    FunctionSpec("ARRAY_SLICE", "array ARRAY, start INT [, end INT]", _same, "The elements from one place to another; negative places count from the end.", "ARRAY_SLICE(ARRAY[1, 2, 3, 4], 2, 3)", "[2, 3]"),
+    FunctionSpec("ARRAY_SORT", "array ARRAY [, ascending BOOLEAN [, nulls_first BOOLEAN]]", _same, "The array in order; NULLs are first if that is ascending, unless told otherwise.", "ARRAY_SORT(ARRAY[2, 3, 1])", "[1, 2, 3]"),
+    FunctionSpec("MAP_KEYS", "map MAP", _keys, "The keys.", "MAP_KEYS(MAP['a', 1])", "['a']"),
+    FunctionSpec("MAP_VALUES", "map MAP", _values, "The values.", "MAP_VALUES(MAP['a', 1])", "[1]"),
+    FunctionSpec("MAP_ENTRIES", "map MAP", _entries, "The entries, as rows of key and value.", "MAP_ENTRIES(MAP['a', 1])", "[('a', 1)]"),
+    FunctionSpec("MAP_FROM_ARRAYS", "keys ANY_ARRAY, values ANY_ARRAY", _paired, "A map of keys and values; NULL unless there are as many of both.", "MAP_FROM_ARRAYS(ARRAY['a', 'b'], ARRAY[1, 2])", "{'a': 1, 'b': 2}"),
+    FunctionSpec("MAP_UNION", "maps... MAP", _same, "The entries of all maps; the last value of a key counts.", "MAP_UNION(MAP['a', 1], MAP['a', 3, 'b', 2])", "{'a': 3, 'b': 2}"),
+)  # fmt: skip
+"""Their rows of the registry."""

@@ -1,0 +1,60 @@
+"""Text. Places count from 1 and characters are code points, unless a row says otherwise."""
+
+from __future__ import annotations
+
+from millstream.streams.functions.spec import FunctionSpec, Given, Origin, array_of, map_of
+from millstream.streams.plan.types import BOOLEAN, INT, STRING, DataType, TypeKind
+
+__all__ = ["TEXTS"]
+
+_BYTES = DataType(TypeKind.BYTES)
+
+
+def _elements(given: Given) -> DataType:
+    return given.types[1].as_nullable()
+
+
+TEXTS: tuple[FunctionSpec, ...] = (
+    FunctionSpec("UPPER", "text STRING", STRING, "The text in upper case.", "UPPER('ab')", "'AB'"),
+    FunctionSpec("LOWER", "text STRING", STRING, "The text in lower case.", "LOWER('AB')", "'ab'"),
+    FunctionSpec("INITCAP", "text STRING", STRING, "Each word with a capital letter.", "INITCAP('ab cd')", "'Ab Cd'"),
+    FunctionSpec("TRIM", "text STRING [, characters STRING [, side STRING]]", STRING, "The text without blanks, or other characters, at its ends.", "TRIM(BOTH 'x' FROM 'xxax')", "'a'", spelled="TRIM([BOTH | LEADING | TRAILING] [characters FROM] text)"),
+    FunctionSpec("LTRIM", "text STRING [, characters STRING]", STRING, "The text without blanks, or other characters, at its start.", "LTRIM(' ab ')", "'ab '"),
+    FunctionSpec("RTRIM", "text STRING [, characters STRING]", STRING, "The text without blanks, or other characters, at its end.", "RTRIM(' ab ')", "' ab'"),
+    FunctionSpec("BTRIM", "text STRING [, characters STRING]", STRING, "The text without blanks, or other characters, at both ends.", "BTRIM('xxaxx', 'x')", "'a'"),
+    FunctionSpec("CHAR_LENGTH", "text STRING", INT, "How many characters.", "CHAR_LENGTH('ab')", "2"),
+    FunctionSpec("CHARACTER_LENGTH", "text STRING", INT, "How many characters.", "CHARACTER_LENGTH('ab')", "2"),
+    FunctionSpec("LENGTH", "text STRING", INT, "How many characters.", "LENGTH('ab')", "2", Origin.BLINK),
+    FunctionSpec("SUBSTRING", "text STRING, place INT [, length INT]", STRING, "Characters from a place on; from the end where it is negative.", "SUBSTRING('abcdef' FROM 2 FOR 3)", "'bcd'", spelled="SUBSTRING(text FROM place [FOR length])"),
+    FunctionSpec("SUBSTR", "text STRING, place INT [, length INT]", STRING, "Characters from a place on; from the end where it is negative.", "SUBSTR('abcdef', -2)", "'ef'"),
+    FunctionSpec("OVERLAY", "text STRING, other STRING, place INT [, length INT]", STRING, "The text with a part replaced, as long as the other text unless a length is given.", "OVERLAY('xxxxxtest' PLACING 'xxxx' FROM 6 FOR 2)", "'xxxxxxxxxst'", spelled="OVERLAY(text PLACING other FROM place [FOR length])"),
+    FunctionSpec("CONCAT", "values... PRINTABLE", STRING, "The values one after another; NULL if one is.", "CONCAT('AA', 'BB', 'CC')", "'AABBCC'"),
+    FunctionSpec("CONCAT_WS", "separator PRINTABLE, values... PRINTABLE", STRING, "The values with a separator; NULLs are left out.", "CONCAT_WS('~', 'AA', NULL, 'BB', '', 'CC')", "'AA~BB~~CC'"),
+    FunctionSpec("REPLACE", "text STRING, part STRING, other STRING", STRING, "The text with each occurrence of a part replaced.", "REPLACE('ababab', 'abab', 'z')", "'zab'"),
+    FunctionSpec("TRANSLATE", "text STRING, characters STRING, others STRING", STRING, "The text with characters exchanged one for one; those without a partner are left out.", "TRANSLATE('www.apache.org', 'wapcheorg', ' APCHEcom')", "'   .APACHE.com'"),
+    FunctionSpec("LPAD", "text STRING, length INT, filler STRING", STRING, "The text filled up at its start, or cut.", "LPAD('hi', 4, '??')", "'??hi'"),
+    FunctionSpec("RPAD", "text STRING, length INT, filler STRING", STRING, "The text filled up at its end, or cut.", "RPAD('hi', 4, '??')", "'hi??'"),
+    FunctionSpec("REVERSE", "text STRING", STRING, "The text backward.", "REVERSE('abc')", "'cba'"),
+    FunctionSpec("REPEAT", "text STRING, times INT", STRING, "The text several times.", "REPEAT('ab', 3)", "'ababab'"),
+    FunctionSpec("POSITION", "part STRING, text STRING", INT, "Where the part stands first; 0: nowhere.", "POSITION('l' IN 'hello')", "3", spelled="POSITION(part IN text)"),
+    FunctionSpec("LOCATE", "part STRING, text STRING [, place INT]", INT, "Where the part stands first, from a place on; 0: nowhere.", "LOCATE('l', 'hello', 4)", "4"),
+    FunctionSpec("INSTR", "text STRING, part STRING [, place INT [, occurrence INT]]", INT, "Where the part stands for the n-th time, from a place on (backward if negative); 0: nowhere.", "INSTR('helloworld', 'o', 1, 2)", "7"),
+    FunctionSpec("LEFT", "text STRING, count INT", STRING, "The first characters.", "LEFT('abc', 2)", "'ab'"),
+    FunctionSpec("RIGHT", "text STRING, count INT", STRING, "The last characters.", "RIGHT('abc', 2)", "'bc'"),
+    FunctionSpec("STARTSWITH", "text STRING, start STRING", BOOLEAN, "Whether the text begins with the other.", "STARTSWITH('abc', 'ab')", "TRUE"),
+    FunctionSpec("ENDSWITH", "text STRING, end STRING", BOOLEAN, "Whether the text ends with the other.", "ENDSWITH('abc', 'bc')", "TRUE"),
+    FunctionSpec("SPLIT", "text STRING, separator STRING", array_of(STRING), "The parts between separators.", "SPLIT('a;b', ';')", "['a', 'b']"),
+    FunctionSpec("SPLIT_INDEX", "text STRING, separator STRING_OR_INT, place INT", STRING, "The part at a place (from 0) between separators.", "SPLIT_INDEX('a.b.c', '.', 1)", "'b'"),
+    FunctionSpec("STR_TO_MAP", "text STRING [, pair_separator STRING, key_separator STRING]", map_of(STRING, STRING), "Keys and values of a text; the separators are regular expressions.", "STR_TO_MAP('k1=v1,k2=v2')", "{'k1': 'v1', 'k2': 'v2'}"),
+    FunctionSpec("KEYVALUE", "text STRING, pair_separators STRING, key_separators STRING, key STRING", STRING, "The value of a key; each character of a separator separates, NULL means white space.", "KEYVALUE('k1:v1|k2:v2', '|', ':', 'k2')", "'v2'", Origin.BLINK),
+    FunctionSpec("ELT", "place INT, values... TEXT_OR_BYTES", _elements, "The value at a place of the list; NULL beyond it.", "ELT(2, 'a', 'b')", "'b'"),
+    FunctionSpec("PRINTF", "format STRING [, values... ANY]", STRING, "The values in a format of Java; NULL if that is wrong.", "PRINTF('%s has %d', 'Bob', 3)", "'Bob has 3'"),
+    FunctionSpec("ASCII", "text STRING", INT, "The number of the first character.", "ASCII('abc')", "97"),
+    FunctionSpec("CHR", "number INT", STRING, "The character of a number from 0 to 255; what lies above begins anew.", "CHR(353)", "'a'"),
+    FunctionSpec("ENCODE", "text STRING, charset STRING", _BYTES, "The bytes of the text.", "HEX(DECODE(ENCODE('ab', 'UTF-16BE'), 'ISO-8859-1'))", "'00610062'"),
+    FunctionSpec("DECODE", "bytes BYTES, charset STRING", STRING, "The text of the bytes.", "DECODE(ENCODE('ä', 'UTF-8'), 'UTF-8')", "'ä'"),
+    FunctionSpec("URL_ENCODE", "text STRING", STRING, "The text as a part of a URL.", "URL_ENCODE('a b&c')", "'a+b%26c'"),
+    FunctionSpec("URL_DECODE", "text STRING", STRING, "The text of a part of a URL; NULL if it is wrong.", "URL_DECODE('a+b%26c')", "'a b&c'"),
+    FunctionSpec("PARSE_URL", "url STRING, part STRING [, key STRING]", STRING, "HOST, PATH, QUERY, REF, PROTOCOL, AUTHORITY, FILE or USERINFO of a URL, or one value of its QUERY.", "PARSE_URL('http://facebook.com/path1/p.php?k1=v1&k2=v2#Ref1', 'QUERY', 'k1')", "'v1'"),
+)  # fmt: skip
+"""Their rows of the registry."""

@@ -1,0 +1,60 @@
+"""Time. The session's zone is UTC; a text that is no time gives NULL."""
+
+from __future__ import annotations
+
+from millstream.streams.functions.spec import DATE, FunctionSpec, Given, Origin
+from millstream.streams.plan.types import BIGINT, INT, STRING, DataType, TypeKind
+
+__all__ = ["TIMES", "WITHOUT_BRACKETS"]
+
+WITHOUT_BRACKETS = frozenset({"CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "LOCALTIME", "LOCALTIMESTAMP"})
+"""Functions that are written like a column."""
+
+_TIMESTAMP = DataType(TypeKind.TIMESTAMP, precision=3)
+_INSTANT = DataType(TypeKind.TIMESTAMP_LTZ, precision=3)
+_TIME = DataType(TypeKind.TIME, precision=0)
+
+
+def _shifted(given: Given) -> DataType:
+    return given.types[2]
+
+
+_FIELDS = (
+    ("YEAR", "The year.", "1994"),
+    ("QUARTER", "The quarter of the year, from 1.", "3"),
+    ("MONTH", "The month, from 1.", "9"),
+    ("WEEK", "The week of the year, from 1 (ISO).", "39"),
+    ("DAYOFYEAR", "The day of the year, from 1.", "270"),
+    ("DAYOFMONTH", "The day of the month, from 1.", "27"),
+    ("DAYOFWEEK", "The day of the week, 1 is Sunday.", "3"),
+)
+_HOURS = (("HOUR", "The hour.", "13"), ("MINUTE", "The minute.", "14"), ("SECOND", "The second.", "15"))
+_CLOCK = "The time of the micro-batch"
+
+TIMES: tuple[FunctionSpec, ...] = (
+    *(FunctionSpec(name, "time TIME", BIGINT, words, f"{name}(DATE '1994-09-27')", result) for name, words, result in _FIELDS),
+    *(FunctionSpec(name, "time TIME", BIGINT, words, f"{name}(TIMESTAMP '1994-09-27 13:14:15')", result) for name, words, result in _HOURS),
+    FunctionSpec("EXTRACT", "unit STRING, time TIME", BIGINT, "A field of a time.", "EXTRACT(DAY FROM DATE '2006-06-05')", "5", spelled="EXTRACT(unit FROM time)"),
+    FunctionSpec("TO_TIMESTAMP", "text STRING [, format STRING]", _TIMESTAMP, "The time of a text.", "TO_TIMESTAMP('2026-01-02 03:04:05')", "2026-01-02 03:04:05.000"),
+    FunctionSpec("TO_TIMESTAMP_LTZ", "value STRING_OR_NUMBER [, precision STRING_OR_INT]", _INSTANT, "The instant of seconds (0) or milliseconds (3) since 1970, or of a text.", "TO_TIMESTAMP_LTZ(1000, 3)", "1970-01-01 00:00:01.000"),
+    FunctionSpec("TO_DATE", "text STRING [, format STRING]", DATE, "The date of a text.", "TO_DATE('2026-01-02')", "2026-01-02"),
+    FunctionSpec("DATE_FORMAT", "time TIME_OR_STRING, format STRING", STRING, "The time as text, in a pattern of Java.", "DATE_FORMAT(TIMESTAMP '2026-01-02 03:04:05', 'yyyy/MM/dd HH')", "'2026/01/02 03'"),
+    FunctionSpec("FROM_UNIXTIME", "seconds INT [, format STRING]", STRING, "Seconds since 1970 as text.", "FROM_UNIXTIME(44)", "'1970-01-01 00:00:44'"),
+    FunctionSpec("UNIX_TIMESTAMP", "[text STRING [, format STRING]]", BIGINT, "Seconds since 1970, of now or of a text; the least BIGINT for one that is no time.", "UNIX_TIMESTAMP('1970-01-01 00:01:00')", "60", deterministic=False),
+    FunctionSpec("TIMESTAMPADD", "unit STRING, count INT, time TIME", _shifted, "The time moved by units.", "TIMESTAMPADD(DAY, 2, DATE '2026-01-30')", "2026-02-01"),
+    FunctionSpec("TIMESTAMPDIFF", "unit STRING, from TIME, to TIME", INT, "Whole units from one time to another.", "TIMESTAMPDIFF(HOUR, TIMESTAMP '2026-01-01 00:00:00', TIMESTAMP '2026-01-02 01:30:00')", "25"),
+    FunctionSpec("CONVERT_TZ", "text STRING, from_zone STRING, to_zone STRING", STRING, "The text of a time in another zone.", "CONVERT_TZ('1970-01-01 00:00:00', 'UTC', 'America/Los_Angeles')", "'1969-12-31 16:00:00'"),
+    FunctionSpec("DATE_ADD", "date TIME_OR_STRING, days INT", STRING, "The date some days later, as text.", "DATE_ADD('2026-01-30', 2)", "'2026-02-01'", Origin.BLINK),
+    FunctionSpec("DATE_SUB", "date TIME_OR_STRING, days INT", STRING, "The date some days before, as text.", "DATE_SUB('2026-02-01', 2)", "'2026-01-30'", Origin.BLINK),
+    FunctionSpec("DATEDIFF", "end TIME_OR_STRING, start TIME_OR_STRING", INT, "The days from the second date to the first.", "DATEDIFF('2026-03-01', '2026-02-01')", "28", Origin.BLINK),
+    FunctionSpec("DATE_FORMAT_TZ", "time TIME, format_or_zone STRING [, zone STRING]", STRING, "The time as text in a zone.", "DATE_FORMAT_TZ(TO_TIMESTAMP_LTZ(0, 3), 'HH:mm', 'Asia/Tokyo')", "'09:00'", Origin.BLINK, spelled="DATE_FORMAT_TZ(time [, format], zone)"),
+    FunctionSpec("CURRENT_TIMESTAMP", "", _INSTANT, f"{_CLOCK}.", "CURRENT_TIMESTAMP", deterministic=False),
+    FunctionSpec("NOW", "", _INSTANT, f"{_CLOCK}.", "NOW()", deterministic=False),
+    FunctionSpec("PROCTIME", "", _INSTANT, f"{_CLOCK}.", "PROCTIME()", deterministic=False),
+    FunctionSpec("CURRENT_ROW_TIMESTAMP", "", _INSTANT, f"{_CLOCK}.", "CURRENT_ROW_TIMESTAMP()", deterministic=False),
+    FunctionSpec("LOCALTIMESTAMP", "", _TIMESTAMP, f"{_CLOCK}, without a zone.", "LOCALTIMESTAMP", deterministic=False),
+    FunctionSpec("LOCALTIME", "", _TIME, f"{_CLOCK} of day.", "LOCALTIME", deterministic=False),
+    FunctionSpec("CURRENT_TIME", "", _TIME, f"{_CLOCK} of day.", "CURRENT_TIME", deterministic=False),
+    FunctionSpec("CURRENT_DATE", "", DATE, f"{_CLOCK}, as a date.", "CURRENT_DATE", deterministic=False),
+)  # fmt: skip
+"""Their rows of the registry."""
