@@ -66,12 +66,14 @@ class WindowAggregate:
 class Aggregate:
     """One row per key over all rows so far, which changes as rows come; one row in all where there are no keys.
 
-    SELECT DISTINCT is this without aggregates. Output: the keys, then the aggregates.
+    SELECT DISTINCT is this without aggregates. Output: the keys, then the aggregates. `state_ttl_ms` is what a STATE_TTL
+    hint says; None follows the job.
     """
 
     input: Node
     keys: tuple[tuple[str, Expression], ...]
     aggregates: tuple[tuple[str, AggregateCall], ...]
+    state_ttl_ms: int | None = None
 
     @property
     def schema(self) -> Schema:

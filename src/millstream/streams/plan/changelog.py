@@ -45,12 +45,16 @@ def changelog_of(node: Node) -> Changelog:
         case Scan(table=table):
             changes = table.connector in _UPSERT_FORMATS or table.options.get("format", "") in _CHANGELOG_FORMATS
             return Changelog.RETRACT if changes else Changelog.APPEND
-        case Values() | Match() | Over() | TemporalJoin():
+        case Values() | Match():
             return Changelog.APPEND
+        case Over():
+            return changelog_of(node.input) if _is_timed(node) else Changelog.RETRACT
+        case TemporalJoin(left=left):
+            return changelog_of(left)
         case Aggregate() | Normalize() | SetOperation():
             return Changelog.RETRACT
         case Rank():
-            return Changelog.APPEND if node.window_end is not None else Changelog.RETRACT
+            return Changelog.APPEND if node.window_end is not None or _keeps_first(node) else Changelog.RETRACT
         case Sort():
             return Changelog.RETRACT if node.limit is not None and node.order else changelog_of(node.input)
         case WindowAggregate():
@@ -86,8 +90,12 @@ def upsert_key_of(node: Node) -> frozenset[str] | None:
             if node.rank_name is not None and node.function == "ROW_NUMBER":
                 return frozenset((*node.partition, node.rank_name))
             return upsert_key_of(node.input)
-        case Filter() | Sort():
+        case Filter() | Sort() | Over():
             return upsert_key_of(node.input)
+        case TemporalJoin(left=left):
+            return upsert_key_of(left)
+        case SetOperation(keep_all=False):
+            return frozenset(node.schema.names)
         case Project(columns=columns):
             below = upsert_key_of(node.input)
             renamed = {value.name: name for name, value in reversed(columns) if isinstance(value, Column)}
@@ -96,6 +104,18 @@ def upsert_key_of(node: Node) -> frozenset[str] | None:
             return _joined_key(left, right, kind, keys)
         case _:
             return None
+
+
+def _is_timed(node: Over) -> bool:
+    first = node.input.schema.find(node.order[0].column) if node.order else None
+    return first is not None and first.is_time_attribute
+
+
+def _keeps_first(node: Rank) -> bool:
+    """Places by ascending processing time are places by arrival: a later row moves none."""
+    first = node.input.schema.find(node.order[0].column) if len(node.order) == 1 else None
+    arrival = first is not None and first.proctime and node.order[0].ascending
+    return arrival and node.function == "ROW_NUMBER" and changelog_of(node.input) is Changelog.APPEND
 
 
 def _joined_key(left: Node, right: Node, kind: JoinKind, keys: tuple[tuple[str, str], ...]) -> frozenset[str] | None:

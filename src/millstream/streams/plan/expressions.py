@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from millstream.streams.plan.types import DataType
 
-__all__ = ["Call", "Case", "Cast", "Column", "Expression", "Literal", "LiteralValue", "columns_of"]
+__all__ = ["Call", "Case", "Cast", "Column", "Expression", "Literal", "LiteralValue", "columns_of", "is_proctime"]
 
 LiteralValue = (
     None | bool | int | float | str | bytes | decimal.Decimal | datetime.date | datetime.datetime | datetime.timedelta
@@ -103,3 +103,8 @@ def columns_of(expression: Expression) -> Iterator[str]:
             yield from columns_of(operand)
         case Literal():
             return
+
+
+def is_proctime(expression: Expression) -> bool:
+    """Whether the expression is PROCTIME(): a column of it is a processing-time attribute."""
+    return isinstance(expression, Call) and expression.function == "PROCTIME"

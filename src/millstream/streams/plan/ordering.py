@@ -79,7 +79,8 @@ class OverCall:
 class Over:
     """Each row with aggregates over the rows of its partition before it, emitted in the order of time.
 
-    `order` begins with a time attribute, ascending. Over event time rows wait for the watermark.
+    `order` begins with a time attribute, ascending. Over event time rows wait for the watermark. Where it is another
+    time, whose rows come in any order, or the input changes, results change as rows come.
     """
 
     input: Node

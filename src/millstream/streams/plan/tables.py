@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from millstream.streams.plan.expressions import Expression
+from millstream.streams.plan.expressions import Expression, is_proctime
 from millstream.streams.plan.types import DataType, Field, Schema
 
 __all__ = ["ComputedColumn", "MetadataColumn", "PhysicalColumn", "Table", "Watermark"]
@@ -64,9 +64,19 @@ class Table:
 
     @property
     def schema(self) -> Schema:
-        """All columns, as a query sees them."""
+        """All columns, as a query sees them. A computed PROCTIME() is a processing-time attribute."""
         rowtime = self.watermark.column if self.watermark else None
-        return Schema(tuple(Field(column.name, column.type, column.name == rowtime) for column in self.columns))
+        return Schema(
+            tuple(
+                Field(
+                    column.name,
+                    column.type,
+                    column.name == rowtime,
+                    isinstance(column, ComputedColumn) and is_proctime(column.expression),
+                )
+                for column in self.columns
+            )
+        )
 
     @property
     def physical(self) -> tuple[PhysicalColumn, ...]:

@@ -1,11 +1,36 @@
-"""A plan as text: one line a node, the sink first, inputs below and indented."""
+"""A plan as text: one line a node, the sink first, inputs below and indented.
+
+A node that keeps state, or whose rows change, says in brackets what it emits (append or retract) and where it runs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from millstream.streams.plan.nodes import Filter, Node, Project, Scan, Sink, WindowAggregate, WindowRows, inputs_of
+from millstream.streams.plan.aggregates import Expand
+from millstream.streams.plan.backends import Backend, backend_of
+from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.expressions import Expression
+from millstream.streams.plan.joins import Correlate, Join, LookupJoin, SetOperation, TemporalJoin
+from millstream.streams.plan.nodes import (
+    Aggregate,
+    AggregateCall,
+    Filter,
+    Node,
+    Normalize,
+    Project,
+    Scan,
+    Sink,
+    Union,
+    Values,
+    WindowAggregate,
+    WindowRows,
+    inputs_of,
+)
+from millstream.streams.plan.ordering import Frame, OrderKey, Over, Rank, Sort
+from millstream.streams.plan.patterns import Match
 from millstream.streams.plan.types import Schema
+from millstream.streams.plan.windows import Emit
 
 __all__ = ["explain_node", "explain_sink"]
 
@@ -21,29 +46,155 @@ def explain_node(node: Node) -> list[str]:
 
 
 def _lines(node: Node) -> Iterator[str]:
-    match node:
-        case Scan(table=table):
-            yield f"Scan {table.name} ({table.connector}) columns=[{_columns(node.schema)}]"
-            if table.watermark is not None and table.watermark.column in node.columns:
-                yield f"  watermark {table.watermark.column} - {table.watermark.delay_ms} ms"
-            return
-        case Project(columns=columns):
-            shown = ", ".join(name if str(value) == name else f"{value} AS {name}" for name, value in columns)
-            yield f"Project [{shown}]"
-        case Filter(predicate=predicate):
-            yield f"Filter {predicate}"
-        case WindowRows(window=window):
-            yield f"WindowRows {window}"
-        case WindowAggregate(window=window, keys=keys, aggregates=aggregates):
-            shown_keys = ", ".join(name if str(value) == name else f"{value} AS {name}" for name, value in keys)
-            calls = ", ".join(f"{call} AS {name}" for name, call in aggregates)
-            yield f"WindowAggregate {window} keys=[{shown_keys}] aggregates=[{calls}]"
-        case _:
-            yield type(node).__name__
+    yield _line(node) + _modes(node)
+    if isinstance(node, Scan) and (watermark := node.table.watermark) is not None and watermark.column in node.columns:
+        yield f"  watermark {watermark.column} - {watermark.delay_ms} ms"
     for below in inputs_of(node):
         for line in _lines(below):
             yield f"  {line}"
 
 
+def _modes(node: Node) -> str:
+    backend, changelog = backend_of(node), changelog_of(node)
+    shown = [changelog.value] if backend is not Backend.COLUMNS or changelog is Changelog.RETRACT else []
+    if backend is not Backend.COLUMNS:
+        shown.append(backend.value)
+    return f" [{', '.join(shown)}]" if shown else ""
+
+
+def _line(node: Node) -> str:
+    match node:
+        case Scan(table=table):
+            return f"Scan {table.name} ({table.connector}) columns=[{_columns(node.schema)}]"
+        case Values(schema=schema, rows=rows):
+            return f"Values columns=[{_columns(schema)}] rows={len(rows)}"
+        case Project(columns=columns):
+            return f"Project [{_named(columns)}]"
+        case Filter(predicate=predicate):
+            return f"Filter {predicate}"
+        case Union(inputs=inputs):
+            return f"Union of {len(inputs)} inputs"
+        case Normalize(keys=names):
+            return f"Normalize keys=[{', '.join(names)}]"
+        case SetOperation(kind=set_kind, keep_all=keep_all):
+            return f"{set_kind.value}{' ALL' if keep_all else ''}"
+        case WindowRows() | WindowAggregate() | Aggregate() | Expand():
+            return _grouping(node)
+        case Join() | TemporalJoin() | LookupJoin() | Correlate():
+            return _join(node)
+        case Rank() | Over() | Sort():
+            return _ordering(node)
+        case Match():
+            return _match(node)
+
+
+def _grouping(node: WindowRows | WindowAggregate | Aggregate | Expand) -> str:
+    match node:
+        case WindowRows(window=window):
+            return f"WindowRows {window}"
+        case WindowAggregate():
+            emit = "" if node.emit is None else f" emit=[{_emit(node.emit)}]"
+            return f"WindowAggregate {node.window} {_keys_and_calls(node.keys, node.aggregates)}{emit}"
+        case Aggregate():
+            ttl = "" if node.state_ttl_ms is None else f" ttl={node.state_ttl_ms} ms"
+            return f"Aggregate {_keys_and_calls(node.keys, node.aggregates)}{ttl}"
+        case Expand(names=names, projections=projections):
+            shown = "; ".join(", ".join(map(str, values)) for values in projections)
+            return f"Expand names=[{', '.join(names)}] projections=[{shown}]"
+
+
+def _join(node: Join | TemporalJoin | LookupJoin | Correlate) -> str:
+    match node:
+        case Join():
+            text = f"Join {node.kind.value} keys=[{_pairs(node.keys)}]"
+            if node.bounds is not None:
+                bounds = node.bounds
+                text += f" bounds=[{bounds.left_time} from {bounds.right_time} + {bounds.lower_ms} ms"
+                text += f" to {bounds.right_time} + {bounds.upper_ms} ms]"
+            if node.window_ends is not None:
+                text += f" windows=[{_pairs((node.window_ends,))}]"
+            if node.null_aware:
+                text += " null-aware"
+            if node.state_ttl_ms is not None:
+                shown = ["none" if ttl is None else f"{ttl} ms" for ttl in node.state_ttl_ms]
+                text += f" ttl=[{', '.join(shown)}]"
+        case TemporalJoin():
+            times = f"{node.right_time} as of {node.left_time}"
+            text = f"TemporalJoin {node.kind.value} keys=[{_pairs(node.keys)}] versions=[{times}]"
+        case LookupJoin():
+            columns = ", ".join(of if of == name else f"{of} AS {name}" for name, of in node.columns)
+            text = f"LookupJoin {node.kind.value} {node.table.name} ({node.table.connector})"
+            text += f" keys=[{_pairs(node.keys)}] columns=[{columns}]"
+            if node.hints:
+                text += f" hints=[{', '.join(f'{key}={value}' for key, value in node.hints)}]"
+        case Correlate():
+            return f"Correlate {node.kind.value} {node.function} AS [{_columns(Schema(node.names))}]"
+    return text if node.condition is None else f"{text} condition={node.condition}"
+
+
+def _ordering(node: Rank | Over | Sort) -> str:
+    match node:
+        case Rank():
+            places = str(node.first) if node.first == node.last else f"{node.first}..{node.last}"
+            text = f"Rank {node.function} {places} {_partitioned(node.partition, node.order)}"
+            text += f" AS {node.rank_name}" if node.rank_name is not None else ""
+            return text + (f" final at {node.window_end}" if node.window_end is not None else "")
+        case Over():
+            calls = _named_calls((over.name, over.call) for over in node.calls)
+            return f"Over {_partitioned(node.partition, node.order)} {_frame(node.frame)} calls=[{calls}]"
+        case Sort():
+            limit = "" if node.limit is None else f" limit={node.limit}"
+            offset = f" offset={node.offset}" if node.offset else ""
+            return f"Sort [{_ordered(node.order)}]{limit}{offset}"
+
+
+def _match(node: Match) -> str:
+    skip = f"{node.skip.mode.value}{f' {node.skip.variable}' if node.skip.variable else ''}"
+    within = "" if node.within_ms is None else f" within={node.within_ms} ms"
+    defines = ", ".join(f"{name} AS {condition}" for name, condition in node.defines)
+    return (
+        f"Match {node.pattern} {_partitioned(node.partition, node.order)} defines=[{defines}]"
+        f" measures=[{_named(node.measures)}] skip={skip}{within}"
+    )
+
+
+def _partitioned(partition: tuple[str, ...], order: tuple[OrderKey, ...]) -> str:
+    return f"partition=[{', '.join(partition)}] order=[{_ordered(order)}]"
+
+
+def _ordered(order: tuple[OrderKey, ...]) -> str:
+    return ", ".join(map(str, order))
+
+
+def _frame(frame: Frame) -> str:
+    unit = "rows" if frame.unit == "rows" else "ms"
+    before = "all before" if frame.preceding is None else f"{frame.preceding} {unit} before"
+    return f"frame=[{frame.unit}, {before}]"
+
+
+def _emit(emit: Emit) -> str:
+    early = () if emit.early_ms is None else (f"early each {emit.early_ms} ms" if emit.early_ms else "early at once",)
+    late = () if emit.late_ms is None else (f"late each {emit.late_ms} ms" if emit.late_ms else "late at once",)
+    lateness = (f"for {emit.lateness_ms} ms",) if emit.lateness_ms else ()
+    return ", ".join((*early, *late, *lateness))
+
+
+def _keys_and_calls(keys: tuple[tuple[str, Expression], ...], aggregates: tuple[tuple[str, AggregateCall], ...]) -> str:
+    return f"keys=[{_named(keys)}] aggregates=[{_named_calls(aggregates)}]"
+
+
+def _named_calls(calls: Iterable[tuple[str, AggregateCall]]) -> str:
+    return ", ".join(f"{call} AS {name}" for name, call in calls)
+
+
+def _named(columns: tuple[tuple[str, Expression], ...]) -> str:
+    return ", ".join(name if str(value) == name else f"{value} AS {name}" for name, value in columns)
+
+
+def _pairs(keys: tuple[tuple[str, str], ...]) -> str:
+    return ", ".join(f"{left} = {right}" for left, right in keys)
+
+
 def _columns(schema: Schema) -> str:
-    return ", ".join(f"{field.name} {field.type}{' *ROWTIME*' if field.rowtime else ''}" for field in schema.fields)
+    marks = {(True, False): " *ROWTIME*", (False, True): " *PROCTIME*"}
+    return ", ".join(f"{of.name} {of.type}{marks.get((of.rowtime, of.proctime), '')}" for of in schema.fields)

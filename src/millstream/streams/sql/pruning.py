@@ -1,22 +1,32 @@
-"""Narrowing of scans to the columns that are read above them."""
+"""Narrowing of plans to the columns that are read above each node."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
 
-from millstream.streams.plan.expressions import columns_of
+from millstream.streams.plan.aggregates import AggregateCall, Expand
+from millstream.streams.plan.backends import Backend, backend_of
+from millstream.streams.plan.expressions import Expression, columns_of
+from millstream.streams.plan.joins import Correlate, Join, LookupJoin, SetOperation, TemporalJoin
 from millstream.streams.plan.nodes import (
+    Aggregate,
     Filter,
     Node,
+    Normalize,
     Project,
     Scan,
+    Union,
+    Values,
     WindowAggregate,
     WindowRows,
     inputs_of,
     with_inputs,
 )
+from millstream.streams.plan.ordering import OrderKey, Over, Rank, Sort
+from millstream.streams.plan.patterns import Match
 from millstream.streams.plan.tables import ComputedColumn
+from millstream.streams.plan.windows import Attached, Session, Window
 
 __all__ = ["prune"]
 
@@ -27,31 +37,127 @@ def prune(node: Node) -> Node:
 
 
 def _prune(node: Node, wanted: set[str], *, windowed: bool) -> Node:
+    """`node` with at least the `wanted` columns; `windowed` keeps event time for a node above that waits for it."""
+    if isinstance(node, Scan):
+        return _scan(node, wanted, windowed=windowed)
+    narrowed = _narrowed(node, wanted)
+    if isinstance(narrowed, Over) and not narrowed.calls:
+        return _prune(narrowed.input, wanted, windowed=windowed)
+    needed = _needed(narrowed, wanted)
+    windowed = windowed or backend_of(narrowed) is not Backend.COLUMNS
+    inputs = inputs_of(narrowed)
+    pruned = tuple(_prune(below, needed & set(below.schema.names), windowed=windowed) for below in inputs)
+    return with_inputs(narrowed, pruned)
+
+
+def _narrowed(node: Node, wanted: set[str]) -> Node:
+    """The node without the columns that it adds and nobody reads."""
     match node:
-        case Scan():
-            return _scan(node, wanted, windowed=windowed)
         case Project():
             columns = tuple((name, value) for name, value in node.columns if name in wanted)
-            needed = {name for _, value in columns for name in columns_of(value)}
-            rowtime = node.rowtime & {name for name, _ in columns}
-            return Project(_prune(node.input, needed, windowed=windowed), columns, rowtime)
-        case Filter():
-            needed = wanted | set(columns_of(node.predicate))
-            return replace(node, input=_prune(node.input, needed, windowed=windowed))
-        case WindowRows():
-            needed = (wanted & set(node.input.schema.names)) | {node.window.time_column}
-            return replace(node, input=_prune(node.input, needed, windowed=windowed))
-        case WindowAggregate():
-            needed = {node.window.time_column}
-            for _, key in node.keys:
-                needed |= set(columns_of(key))
-            for _, call in node.aggregates:
-                for part in call.parts:
-                    needed |= set(columns_of(part))
-            return replace(node, input=_prune(node.input, needed, windowed=True))
+            kept = {name for name, _ in columns}
+            return Project(node.input, columns, node.rowtime & kept, node.proctime & kept)
+        case Aggregate() | WindowAggregate():
+            return replace(node, aggregates=tuple(call for call in node.aggregates if call[0] in wanted))
+        case Over():
+            return replace(node, calls=tuple(over for over in node.calls if over.name in wanted))
+        case Rank(rank_name=name):
+            return replace(node, rank_name=name if name in wanted else None)
+        case LookupJoin():
+            read = wanted | set(() if node.condition is None else columns_of(node.condition))
+            return replace(node, columns=tuple(column for column in node.columns if column[0] in read))
+        case Expand():
+            places = [place for place, name in enumerate(node.names) if name in wanted]
+            names = tuple(node.names[place] for place in places)
+            projections = tuple(tuple(values[place] for place in places) for values in node.projections)
+            return Expand(node.input, names, projections, node.rowtime & set(names))
         case _:
-            inputs = tuple(_prune(below, set(below.schema.names), windowed=True) for below in inputs_of(node))
-            return with_inputs(node, inputs)
+            return node
+
+
+def _needed(node: Node, wanted: set[str]) -> set[str]:
+    """The columns of the inputs that a narrowed node reads, by name; names of two inputs differ."""
+    match node:
+        case Scan() | Values():
+            return set()
+        case Project(columns=columns):
+            return _read(value for _, value in columns)
+        case Filter(predicate=predicate):
+            return wanted | set(columns_of(predicate))
+        case Expand(projections=projections):
+            return _read(value for values in projections for value in values)
+        case Union() | SetOperation():
+            return {name for below in inputs_of(node) for name in below.schema.names}
+        case Normalize(keys=names):
+            return wanted | set(names)
+        case WindowRows(window=window):
+            return (wanted & set(node.input.schema.names)) | _of_window(window)
+        case WindowAggregate():
+            return _of_window(node.window) | _of_grouping(node)
+        case Aggregate():
+            return _of_grouping(node)
+        case Join() | TemporalJoin() | LookupJoin() | Correlate():
+            return wanted | _of_join(node)
+        case Rank() | Over() | Sort() | Match():
+            return _of_order(node, wanted)
+
+
+def _of_window(window: Window) -> set[str]:
+    match window:
+        case Attached(start_column=start, end_column=end, time_column=time):
+            return {start, end, time}
+        case Session(time_column=time, keys=keys):
+            return {time, *keys}
+        case _:
+            return {window.time_column}
+
+
+def _of_grouping(node: Aggregate | WindowAggregate) -> set[str]:
+    return _read(key for _, key in node.keys) | _of_calls(call for _, call in node.aggregates)
+
+
+def _of_calls(calls: Iterable[AggregateCall]) -> set[str]:
+    read: set[str] = set()
+    for call in calls:
+        read |= _read(call.parts) | _of_keys(call.order)
+    return read
+
+
+def _of_join(node: Join | TemporalJoin | LookupJoin | Correlate) -> set[str]:
+    if isinstance(node, Correlate):
+        return set(columns_of(node.function))
+    read = set(() if node.condition is None else columns_of(node.condition))
+    read |= {left for left, _ in node.keys}
+    if isinstance(node, LookupJoin):
+        return read
+    read |= {right for _, right in node.keys}
+    if isinstance(node, TemporalJoin):
+        return read | {node.left_time, node.right_time}
+    if node.bounds is not None:
+        read |= {node.bounds.left_time, node.bounds.right_time}
+    return read | set(node.window_ends or ())
+
+
+def _of_order(node: Rank | Over | Sort | Match, wanted: set[str]) -> set[str]:
+    match node:
+        case Sort(order=order):
+            return wanted | _of_keys(order)
+        case Rank():
+            ends = () if node.window_end is None else (node.window_end,)
+            return {*wanted, *node.partition, *_of_keys(node.order), *ends}
+        case Over():
+            return {*wanted, *node.partition, *_of_keys(node.order), *_of_calls(over.call for over in node.calls)}
+        case Match():
+            values = (*(value for _, value in node.defines), *(value for _, value in node.measures))
+            return {*node.partition, *_of_keys(node.order), *_read(values)}
+
+
+def _of_keys(order: Iterable[OrderKey]) -> set[str]:
+    return {key.column for key in order}
+
+
+def _read(values: Iterable[Expression]) -> set[str]:
+    return {name for value in values for name in columns_of(value)}
 
 
 def _scan(scan: Scan, wanted: Iterable[str], *, windowed: bool) -> Scan:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from millstream.streams.functions.registry import AGGREGATES
-from millstream.streams.plan.expressions import Column, Expression, columns_of
+from millstream.streams.plan.expressions import Column, Expression, columns_of, is_proctime
 from millstream.streams.plan.nodes import (
     AggregateCall,
     Filter,
@@ -274,7 +274,13 @@ def _project(items: tuple[SelectItem, ...], scope: Scope, node: Node) -> Node:
         for name, value in columns
         if isinstance(value, Column) and (field := node.schema.find(value.name)) is not None and field.rowtime
     )
-    return Project(node, tuple(columns), rowtime)
+    proctime = frozenset(name for name, value in columns if _is_clock(value, node))
+    return Project(node, tuple(columns), rowtime, proctime)
+
+
+def _is_clock(value: Expression, node: Node) -> bool:
+    field = node.schema.find(value.name) if isinstance(value, Column) else None
+    return is_proctime(value) or (field is not None and field.proctime)
 
 
 def _check_star(term: StarTerm, scope: Scope) -> None:
