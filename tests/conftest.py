@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from hypothesis import settings
 
 from millstream.store import commit_log
 from servers import Servers, running_servers, running_servers_in_thread
@@ -20,6 +21,10 @@ MAX_LEFT_DESCRIPTORS = 64
 RESERVED_BYTES = 1024 * 1024
 """Room that a log reserves at a time: the product's 64 MiB for each of the stores of a run fill a disk."""
 
+
+# A machine that is busy with something else is no fault of what a test looks at.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 _open_before = pytest.StashKey[int]()
 

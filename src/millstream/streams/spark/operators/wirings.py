@@ -8,9 +8,12 @@ from typing import Any
 
 from millstream.streams.operators.normalize import Normalizer
 from millstream.streams.operators.ranking import Place, Ranker
+from millstream.streams.plan.aggregates import Aggregate, WindowAggregate
+from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.nodes import Node, Normalize
 from millstream.streams.plan.ordering import OrderKey, Rank
 from millstream.streams.plan.types import Schema
+from millstream.streams.spark.operators.aggregate_wirings import aggregate_wiring, window_wiring
 from millstream.streams.spark.operators.wiring import Wire, Wiring, all_columns, places_of
 
 __all__ = ["WIRINGS", "wiring_of"]
@@ -39,6 +42,7 @@ def _rank(node: Rank) -> Wiring:
         node.first,
         node.last,
         ranked=node.rank_name is not None,
+        changing=changelog_of(node.input) is Changelog.RETRACT,
         window_end=None if node.window_end is None else schema.names.index(node.window_end),
     )
     return Wiring(make, (Wire(node.input, all_columns(schema), partition),))
@@ -55,6 +59,8 @@ def _order(schema: Schema, order: tuple[OrderKey, ...]) -> tuple[Place, ...]:
 
 
 WIRINGS: dict[type[Any], Callable[[Any], Wiring]] = {
+    Aggregate: aggregate_wiring,
+    WindowAggregate: window_wiring,
     Normalize: _normalize,
     Rank: _rank,
 }

@@ -1,0 +1,159 @@
+"""Which accumulator computes which aggregate call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from millstream.streams.errors import JobError
+from millstream.streams.operators.aggregates.accumulator import (
+    Accumulator,
+    Average,
+    Count,
+    ExactSum,
+    Extreme,
+    KeptExtreme,
+    Sum,
+    WholeAverage,
+)
+from millstream.streams.operators.aggregates.collected import (
+    Bits,
+    Chosen,
+    Collected,
+    DistinctEstimate,
+    Histogram,
+    KeptValues,
+    Variance,
+    json_array,
+)
+from millstream.streams.plan.types import DataType, TypeKind
+
+__all__ = ["AGGREGATES", "AggregateSpec", "accumulator_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateSpec:
+    """One aggregate call over places of a row.
+
+    `arguments` are the places of its values, none for COUNT(*); `literals` the constants behind them. `filter` is the
+    place of a condition. `argument_type` is that of the first value, `type` the result's.
+    """
+
+    function: str
+    arguments: tuple[int, ...]
+    argument_type: DataType | None
+    type: DataType
+    filter: int | None = None
+    distinct: bool = False
+    literals: tuple[Any, ...] = ()
+
+
+_BITS = {TypeKind.TINYINT: 8, TypeKind.SMALLINT: 16, TypeKind.INT: 32, TypeKind.BIGINT: 64}
+_FLOATS = (TypeKind.FLOAT, TypeKind.DOUBLE)
+
+
+def accumulator_of(spec: AggregateSpec, *, changing: bool) -> Accumulator:
+    """The accumulator; `changing` where rows may be taken back. Raises JobError for a function without one."""
+    make = AGGREGATES.get(spec.function)
+    if make is None:
+        raise JobError("JOB_FAILED", f"The aggregate {spec.function} has no operator.")
+    return make(spec, changing)
+
+
+def _sum(spec: AggregateSpec, _changing: bool) -> Accumulator:
+    if spec.type.kind in _FLOATS:
+        return ExactSum()
+    return Sum(_BITS.get(spec.type.kind), 0 if spec.function in ("SUM0", "$SUM0") else None)
+
+
+def _average(spec: AggregateSpec, _changing: bool) -> Accumulator:
+    given = spec.argument_type
+    if given is not None and given.is_integer and spec.type.is_integer:
+        return WholeAverage()
+    if spec.type.kind is TypeKind.DECIMAL:
+        return WholeAverage(spec.type.scale or 0)
+    return Average()
+
+
+def _extreme(largest: bool) -> Callable[[AggregateSpec, bool], Accumulator]:
+    return lambda _spec, changing: KeptExtreme(largest=largest) if changing else Extreme(largest=largest)
+
+
+def _listed(spec: AggregateSpec, _changing: bool) -> Accumulator:
+    separator = str(spec.literals[0]) if spec.literals else ","
+    return KeptValues(partial(_joined, separator))
+
+
+def _joined(separator: str, values: Sequence[Any]) -> str:
+    return separator.join(map(str, values))
+
+
+def _first(values: Sequence[Any]) -> Any:
+    return values[0]
+
+
+def _last(values: Sequence[Any]) -> Any:
+    return values[-1]
+
+
+def _percentile(spec: AggregateSpec, _changing: bool) -> Accumulator:
+    wanted: Any = spec.literals[0] if spec.literals else 0.5
+    if isinstance(wanted, list | tuple):
+        return KeptValues(partial(_percentiles, [float(one) for one in wanted], True))
+    return KeptValues(partial(_percentiles, [float(wanted)], False))
+
+
+def _percentiles(wanted: Sequence[float], several: bool, values: Sequence[Any]) -> Any:
+    """Linear interpolation between the closest values, as Flink's PERCENTILE does."""
+    ordered = sorted(map(float, values))
+    found = []
+    for one in wanted:
+        place = one * (len(ordered) - 1)
+        low = int(place)
+        high = min(low + 1, len(ordered) - 1)
+        found.append(ordered[low] + (ordered[high] - ordered[low]) * (place - low))
+    return found if several else found[0]
+
+
+def _histogram(spec: AggregateSpec, _changing: bool) -> Accumulator:
+    low, high, bins = spec.literals
+    return Histogram(float(low), float(high), int(bins))
+
+
+def _object(pairs: Sequence[tuple[Any, Any]]) -> str:
+    text = ",".join(f"{json_array([str(key)])[1:-1]}:{json_array([value])[1:-1]}" for key, value in pairs)
+    return f"{{{text}}}"
+
+
+AGGREGATES: dict[str, Callable[[AggregateSpec, bool], Accumulator]] = {
+    "COUNT": lambda _spec, _changing: Count(),
+    "SUM": _sum,
+    "SUM0": _sum,
+    "AVG": _average,
+    "MIN": _extreme(False),
+    "MAX": _extreme(True),
+    "STDDEV_POP": lambda _spec, _changing: Variance(sample=False, root=True),
+    "STDDEV_SAMP": lambda _spec, _changing: Variance(sample=True, root=True),
+    "STDDEV": lambda _spec, _changing: Variance(sample=True, root=True),
+    "VAR_POP": lambda _spec, _changing: Variance(sample=False, root=False),
+    "VAR_SAMP": lambda _spec, _changing: Variance(sample=True, root=False),
+    "VARIANCE": lambda _spec, _changing: Variance(sample=True, root=False),
+    "COLLECT": lambda _spec, _changing: Collected(),
+    "ARRAY_AGG": lambda _spec, _changing: KeptValues(list),
+    "LISTAGG": _listed,
+    "FIRST_VALUE": lambda _spec, _changing: KeptValues(_first),
+    "LAST_VALUE": lambda _spec, _changing: KeptValues(_last),
+    "MIN_BY": lambda _spec, _changing: Chosen(largest=False),
+    "MAX_BY": lambda _spec, _changing: Chosen(largest=True),
+    "BIT_AND": lambda spec, _changing: Bits(spec.function),
+    "BIT_OR": lambda spec, _changing: Bits(spec.function),
+    "BIT_XOR": lambda spec, _changing: Bits(spec.function),
+    "APPROX_COUNT_DISTINCT": lambda _spec, _changing: DistinctEstimate(),
+    "PERCENTILE": _percentile,
+    "HISTOGRAM": _histogram,
+    "JSON_ARRAYAGG": lambda _spec, _changing: KeptValues(json_array),
+    "JSON_OBJECTAGG": lambda _spec, _changing: KeptValues(_object),
+}
+"""What makes the accumulator of each aggregate."""

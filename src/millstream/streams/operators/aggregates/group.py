@@ -1,0 +1,122 @@
+"""All aggregates of one group together: rows in and out, their numbers, and the distinct values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from millstream.streams.operators.aggregates.catalogue import AggregateSpec, accumulator_of
+from millstream.streams.operators.aggregates.collected import hashable
+from millstream.streams.operators.changes import Row
+
+__all__ = ["Group", "GroupMachine"]
+
+Group = list[Any]
+"""State of a group: how many rows it has, then one state per call; that of a distinct call is (values, inner state)."""
+
+
+class GroupMachine:
+    """Works on groups; `changing` where rows may be taken back."""
+
+    def __init__(self, specs: Sequence[AggregateSpec], *, changing: bool) -> None:
+        self._specs = tuple(specs)
+        self._machines = [accumulator_of(spec, changing=changing) for spec in specs]
+
+    def new(self) -> Group:
+        """A group without rows."""
+        return [0, *(self._fresh(place) for place in range(len(self._specs)))]
+
+    def add(self, group: Group, rows: Sequence[Row]) -> None:
+        """Take rows into the group."""
+        group[0] += len(rows)
+        for place, (spec, machine) in enumerate(zip(self._specs, self._machines, strict=True), start=1):
+            values = _values(spec, rows)
+            if spec.distinct:
+                counts, inner = group[place]
+                group[place] = (counts, machine.add(inner, _first_seen(counts, values)))
+            elif values:
+                group[place] = machine.add(group[place], values)
+
+    def retract(self, group: Group, rows: Sequence[Row]) -> None:
+        """Take rows back that were in the group."""
+        group[0] -= len(rows)
+        for place, (spec, machine) in enumerate(zip(self._specs, self._machines, strict=True), start=1):
+            values = _values(spec, rows)
+            if spec.distinct:
+                counts, inner = group[place]
+                group[place] = (counts, machine.retract(inner, _last_gone(counts, values)))
+            elif values:
+                group[place] = machine.retract(group[place], values)
+
+    def merged(self, groups: Sequence[Group]) -> Group:
+        """One group of several, which stay as they are."""
+        if len(groups) == 1:
+            return groups[0]
+        whole = self.new()
+        for group in groups:
+            whole[0] += group[0]
+            for place, (spec, machine) in enumerate(zip(self._specs, self._machines, strict=True), start=1):
+                if spec.distinct:
+                    counts, inner = whole[place]
+                    come = [value for value in group[place][0] if value not in counts]
+                    for value, (plain, number) in group[place][0].items():
+                        entry = counts.setdefault(value, [plain, 0])
+                        entry[1] += number
+                    plains = [group[place][0][value][0] for value in come]
+                    whole[place] = (counts, machine.add(inner, plains))
+                else:
+                    whole[place] = machine.merge(whole[place], group[place])
+        return whole
+
+    def results(self, group: Group) -> Row:
+        """The value of each call."""
+        return tuple(
+            machine.result(group[place][1] if spec.distinct else group[place])
+            for place, (spec, machine) in enumerate(zip(self._specs, self._machines, strict=True), start=1)
+        )
+
+    def _fresh(self, place: int) -> Any:
+        state = self._machines[place].new()
+        return ({}, state) if self._specs[place].distinct else state
+
+
+def _values(spec: AggregateSpec, rows: Sequence[Row]) -> Sequence[Any]:
+    """What a call counts of the rows: values that are not NULL of rows that its filter lets through."""
+    if spec.filter is not None:
+        condition = spec.filter
+        rows = [row for row in rows if row[condition]]
+    match spec.arguments:
+        case ():
+            return rows
+        case (place,):
+            return [value for row in rows if (value := row[place]) is not None]
+        case places:
+            return [values for row in rows if (values := tuple(row[one] for one in places))[0] is not None]
+
+
+def _first_seen(counts: dict[Any, list[Any]], values: Sequence[Any]) -> list[Any]:
+    """The values that were not there before; all are counted."""
+    come = []
+    for value in values:
+        key = hashable(value)
+        entry = counts.get(key)
+        if entry is None:
+            counts[key] = [value, 1]
+            come.append(value)
+        else:
+            entry[1] += 1
+    return come
+
+
+def _last_gone(counts: dict[Any, list[Any]], values: Sequence[Any]) -> list[Any]:
+    """The values of which none is left; all are counted."""
+    gone = []
+    for value in values:
+        key = hashable(value)
+        entry = counts.get(key)
+        if entry is not None:
+            entry[1] -= 1
+            if not entry[1]:
+                del counts[key]
+                gone.append(value)
+    return gone

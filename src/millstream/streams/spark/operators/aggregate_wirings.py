@@ -1,0 +1,109 @@
+"""The wirings of nodes that group rows."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from millstream.streams.errors import JobError
+from millstream.streams.operators.aggregates.catalogue import AggregateSpec
+from millstream.streams.operators.grouping import Grouper
+from millstream.streams.operators.sessions import SessionWindower
+from millstream.streams.operators.window_times import Cumulating, Hopping, Slicing
+from millstream.streams.operators.windowing import Speaking, Windower
+from millstream.streams.plan.aggregates import Aggregate, AggregateCall, WindowAggregate
+from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.expressions import Column, Expression, Literal
+from millstream.streams.plan.windows import Attached, Cumulate, Emit, Hop, Session, Tumble
+from millstream.streams.spark.operators.wiring import Wire, Wiring
+
+__all__ = ["aggregate_wiring", "window_wiring"]
+
+_US = 1000
+"""Microseconds in a millisecond."""
+
+
+def aggregate_wiring(node: Aggregate) -> Wiring:
+    """GROUP BY without a window."""
+    columns: list[Expression] = [key for _, key in node.keys]
+    specs = [_spec(call, columns) for _, call in node.aggregates]
+    changing = changelog_of(node.input) is Changelog.RETRACT
+    keys = len(node.keys)
+    make = partial(Grouper, keys, tuple(specs), changing=changing)
+    return Wiring(make, (Wire(node.input, tuple(columns), tuple(range(keys))),))
+
+
+def window_wiring(node: WindowAggregate) -> Wiring:
+    """GROUP BY with a window of any kind."""
+    columns: list[Expression] = [key for _, key in node.keys]
+    specs = tuple(_spec(call, columns) for _, call in node.aggregates)
+    keys = len(node.keys)
+    time = len(columns)
+    schema = node.input.schema
+    names: tuple[str, ...] = (node.window.time_column,)
+    if isinstance(node.window, Attached):
+        names = (node.window.start_column, node.window.end_column)
+    for name in names:
+        field = schema.find(name)
+        assert field is not None
+        columns.append(Column(name, field.type))
+    attribute = schema.find(node.window.time_column)
+    on_arrival = attribute is not None and attribute.proctime and not isinstance(node.window, Attached)
+    wire = (Wire(node.input, tuple(columns), tuple(range(keys))),)
+    if isinstance(node.window, Session):
+        session = partial(SessionWindower, keys, specs, time, node.window.gap_ms * _US, on_arrival=on_arrival)
+        return Wiring(session, wire)
+    make = partial(
+        Windower,
+        keys,
+        specs,
+        time,
+        _slicing(node),
+        speaking=_speaking(node.emit),
+        on_arrival=on_arrival,
+        changing=changelog_of(node.input) is Changelog.RETRACT,
+    )
+    return Wiring(make, wire)
+
+
+def _slicing(node: WindowAggregate) -> Slicing | None:
+    match node.window:
+        case Tumble(size_ms=size_ms, offset_ms=offset_ms):
+            return Hopping(size_ms * _US, size_ms * _US, offset_ms * _US)
+        case Hop(size_ms=size_ms, slide_ms=slide_ms, offset_ms=offset_ms):
+            return Hopping(size_ms * _US, slide_ms * _US, offset_ms * _US)
+        case Cumulate(size_ms=size_ms, step_ms=step_ms, offset_ms=offset_ms):
+            return Cumulating(size_ms * _US, step_ms * _US, offset_ms * _US)
+        case _:
+            return None
+
+
+def _speaking(emit: Emit | None) -> Speaking:
+    if emit is None:
+        return Speaking()
+    early, late = (None if one is None else one * _US for one in (emit.early_ms, emit.late_ms))
+    return Speaking(early, late, emit.lateness_ms * _US)
+
+
+def _spec(call: AggregateCall, columns: list[Expression]) -> AggregateSpec:
+    """The call over places; its expressions are put behind `columns` unless they stand there already."""
+
+    def place_of(expression: Expression) -> int:
+        if expression in columns:
+            return columns.index(expression)
+        columns.append(expression)
+        return len(columns) - 1
+
+    literals = tuple(part.value for part in call.more if isinstance(part, Literal))
+    others = [part for part in call.more if not isinstance(part, Literal)]
+    if call.order:
+        raise JobError("JOB_FAILED", f"ORDER BY inside {call.function} has no operator.")
+    parts = [part for part in (call.argument, *others) if part is not None]
+    return AggregateSpec(
+        call.function,
+        tuple(place_of(part) for part in parts),
+        None if call.argument is None else call.argument.type,
+        call.type,
+        None if call.filter is None else place_of(call.filter),
+        call.distinct,
+        literals,
+    )

@@ -1,0 +1,81 @@
+"""Operators played without Spark: rows cut into turns, their state carried over as files would carry it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from millstream.streams.operators.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Changes, Output, Row
+from millstream.streams.operators.operator import Operator
+from millstream.streams.operators.state import State
+from millstream.streams.operators.turn import END_OF_TIME_US, START_OF_TIME_US, Turn
+
+__all__ = ["Played", "Player", "table_of"]
+
+Kinded = tuple[int, Row]
+
+
+@dataclass
+class Played:
+    """What was said, turn by turn."""
+
+    turns: list[list[Kinded]] = field(default_factory=list)
+    late: list[tuple[int, Row]] = field(default_factory=list)
+
+    @property
+    def said(self) -> list[Kinded]:
+        return [one for turn in self.turns for one in turn]
+
+
+class Player:
+    """Plays turns. Every turn runs on a fresh instance whose state came by deltas alone."""
+
+    def __init__(self, make: Callable[[], Operator], *, ttl_ms: int = 0) -> None:
+        self._make = make
+        self._ttl_ms = ttl_ms
+        self._deltas: list[bytes] = []
+        self._watermark_us = START_OF_TIME_US
+        self.played = Played()
+
+    def turn(self, *inputs: Sequence[Kinded], watermark_us: int | None = None, now_us: int = 0) -> list[Kinded]:
+        """What is said of rows per input; the watermark stays where none is given."""
+        operator, state = self._make(), State(self._ttl_ms)
+        operator.open(state)
+        for delta in self._deltas:
+            state.apply(delta)
+        state.set_clock(now_us)
+        after_us = self._watermark_us if watermark_us is None else max(watermark_us, self._watermark_us)
+        turn, out = Turn(self._watermark_us, after_us, now_us), Output()
+        for number, rows in enumerate(inputs):
+            if rows:
+                operator.process(number, Changes([row for _, row in rows], [kind for kind, _ in rows]), turn, out)
+        operator.advance(turn, out)
+        self._watermark_us = after_us
+        self._deltas.append(state.delta())
+        self.played.turns.append(list(zip(out.kinds, out.rows, strict=True)))
+        self.played.late += out.late
+        return self.played.turns[-1]
+
+    def end(self, now_us: int = 0) -> list[Kinded]:
+        """What is said when nothing comes any more."""
+        return self.turn(watermark_us=END_OF_TIME_US, now_us=now_us)
+
+
+def inserted(*rows: Row) -> list[Kinded]:
+    """Rows that come."""
+    return [(INSERT, row) for row in rows]
+
+
+def table_of(said: Sequence[Kinded]) -> Counter[Any]:
+    """The table that changes add up to; a row that was never there cannot go."""
+    table: Counter[Any] = Counter()
+    for kind, row in said:
+        if kind in (INSERT, UPDATE_AFTER):
+            table[row] += 1
+        else:
+            assert kind in (DELETE, UPDATE_BEFORE)
+            assert table[row] > 0, f"{row} goes and was not there"
+            table[row] -= 1
+    return +table
