@@ -8,9 +8,6 @@ from pathlib import Path
 import pytest
 from broker_bench import Bench, open_bench
 
-from millstream.model.errors import StoreError
-from millstream.store.message_store import IndexEntry, MessageStore
-
 
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
@@ -19,15 +16,17 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 
 @pytest.fixture
-def damage(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Makes the record at an offset of queue 0 fail its checksum from now on."""
-    damaged: set[int] = set()
-    read = MessageStore.read
+def damage(bench: Bench) -> Callable[[int], None]:
+    """Spoils a byte of each topic's record at an offset of queue 0, in the file."""
 
-    def read_or_fail(store: MessageStore, entry: IndexEntry) -> memoryview:
-        if entry.queue_offset in damaged:
-            raise StoreError("RECORD_DAMAGED", f"The record at log offset {entry.log_offset} is damaged.")
-        return read(store, entry)
+    def spoil(queue_offset: int) -> None:
+        store = bench.broker.store
+        (segment,) = (bench.broker.directory / "store" / "commitlog").iterdir()
+        with segment.open("r+b") as file:
+            for entry in [found for topic in store.topics for found in store.entries(topic, 0, queue_offset, 1)]:
+                file.seek(entry.log_offset + entry.size_bytes // 2)
+                byte = file.read(1)[0]
+                file.seek(-1, 1)
+                file.write(bytes([byte ^ 1]))
 
-    monkeypatch.setattr(MessageStore, "read", read_or_fail)
-    return damaged.add
+    return spoil

@@ -316,6 +316,17 @@ class Broker:
             return result
         return result if is_logic else self._moved(request) or result
 
+    def pull_now(self, request: PullRequest, *, physical: bool = False) -> PullResult | None:
+        """As `pull`, without a task, where the answer needs no waiting; None where it does."""
+        self.groups.ensure_enabled(request.group)
+        if not physical and self.logic.is_static(request.topic):
+            return None
+        result = self._moved(request) or self._puller.pull_now(request)
+        if result is not None and result.records:
+            topic = self.topics.find(request.topic)
+            self.statistics.pulled(request, result, holds_batches=topic is not None and topic.holds_batches)
+        return result
+
     def _moved(self, request: PullRequest) -> PullResult | None:
         """Where to go on after a reset, which may come while the request waits as well."""
         moved = self._offsets.take_reset(request.group, request.topic, request.queue_id)

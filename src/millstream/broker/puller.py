@@ -30,6 +30,8 @@ MAX_RAW_BYTES = 15 * 1024 * 1024
 MAX_RAW_RECORDS = 16_384
 """Raw records of one pull at most."""
 
+# At hand, because in Python 3.11 the way from an enum's class to a member runs in Python.
+_FOUND, _OFFSET_ILLEGAL = PullStatus.FOUND, PullStatus.OFFSET_ILLEGAL
 _FIRST_RAW_RECORDS = 32
 _RAW_RECORDS_GROWTH = 8
 """Entries that are looked up first for raw records, and by how much the next look is larger."""
@@ -69,25 +71,34 @@ class Puller:
         deadline_s = loop.time() + min(request.wait_ms, MAX_WAIT_MS) / 1000
         queue_offset = request.queue_offset
         while True:
-            check_readable(self.topics.get(request.topic), request.queue_id)
-            store = self.reader.store
-            min_offset = store.min_offset(request.topic, request.queue_id)
-            max_offset = store.max_offset(request.topic, request.queue_id)
-            if not min_offset <= queue_offset <= max_offset:
-                nearest = min_offset if queue_offset < min_offset else max_offset
-                return PullResult(PullStatus.OFFSET_ILLEGAL, nearest, min_offset, max_offset)
-            scan = self._scan_raw(request, queue_offset) if request.raw else self._scan(request, queue_offset)
-            queue_offset = scan.next_offset
-            status = PullStatus.FOUND
-            if not scan.records:
-                remaining_s = deadline_s - loop.time()
-                if scan.at_end and remaining_s > 0:
-                    if await self.polls.wait_pull(request.topic, request.queue_id, remaining_s):
-                        continue
-                    max_offset = store.max_offset(request.topic, request.queue_id)
-                passed_over = queue_offset > request.queue_offset
-                status = PullStatus.ALL_FILTERED if passed_over else PullStatus.NOTHING_NEW
-            return PullResult(status, queue_offset, min_offset, max_offset, tuple(scan.records))
+            result, may_wait = self._look(request, queue_offset)
+            remaining_s = deadline_s - loop.time()
+            if not may_wait or remaining_s <= 0:
+                return result
+            queue_offset = result.next_offset
+            if not await self.polls.wait_pull(request.topic, request.queue_id, remaining_s):
+                result.max_offset = self.reader.store.max_offset(request.topic, request.queue_id)
+                return result
+
+    def pull_now(self, request: PullRequest) -> PullResult | None:
+        """As `pull`, but None where the request has to wait, which is for `pull`."""
+        result, may_wait = self._look(request, request.queue_offset)
+        return None if may_wait and request.wait_ms > 0 else result
+
+    def _look(self, request: PullRequest, queue_offset: int) -> tuple[PullResult, bool]:
+        """What is there from an offset on, and whether something may come for which to wait."""
+        topic, queue_id, store = request.topic, request.queue_id, self.reader.store
+        check_readable(self.topics.get(topic), queue_id)
+        min_offset, max_offset = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+        if not min_offset <= queue_offset <= max_offset:
+            nearest = min_offset if queue_offset < min_offset else max_offset
+            return PullResult(_OFFSET_ILLEGAL, nearest, min_offset, max_offset), False
+        scan = self._scan_raw(request, queue_offset) if request.raw else self._scan(request, queue_offset)
+        next_offset = scan.next_offset
+        if scan.records:
+            return PullResult(_FOUND, next_offset, min_offset, max_offset, tuple(scan.records)), False
+        status = PullStatus.ALL_FILTERED if next_offset > request.queue_offset else PullStatus.NOTHING_NEW
+        return PullResult(status, next_offset, min_offset, max_offset), scan.at_end
 
     def _scan(self, request: PullRequest, queue_offset: int) -> _Scan:
         if self.reader.store.holds_batches(request.topic, request.queue_id):
@@ -97,6 +108,11 @@ class Puller:
         wanted = max_messages if request.filter.takes_all else MAX_SCANNED_ENTRIES
         entries = self.reader.store.entries(request.topic, request.queue_id, queue_offset, wanted)
         records: list[bytes | memoryview] = []
+        if request.filter.takes_all and sum([entry.size_bytes for entry in entries]) <= max_bytes:
+            found = self.reader.store.read_all(request.topic, request.queue_id, entries)
+            if found is not None:
+                records += found
+                return self._scanned(request, queue_offset, entries, records)
         size_bytes, work_left = 0, MAX_SCANNED_ENTRIES
         for entry in entries:
             is_full = records and (len(records) >= max_messages or size_bytes + entry.size_bytes > max_bytes)

@@ -65,7 +65,7 @@ class PullStatus(Enum):
     OFFSET_ILLEGAL = "offset illegal"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PullRequest:
     """Read a queue from an offset. `wait_ms` holds the request until something matches; 0 answers at once."""
 
@@ -81,7 +81,7 @@ class PullRequest:
     """Records as they stand in the log, batches whole, unverified and unfiltered; only `max_bytes` bounds them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PullResult:
     """Records as stored (RocketMQ layout, one buffer each; raw ones several to a buffer) and where to go on."""
 

@@ -46,6 +46,7 @@ __all__ = [
     "log_offset_of",
     "offset_message_id",
     "outline_record",
+    "passes_checksum",
     "possible_records",
     "split_record",
     "store_timestamp_ms",
@@ -271,7 +272,7 @@ def decode_record(record: bytes | memoryview, *, verify: bool = True) -> StoredM
     if verify and crc32(body) & _CRC_MASK != crc:
         raise _damaged(log_offset, "the body fails its checksum")
     properties.pop(_CHECKSUM, None)
-    if verify and ends_with_checksum(view) and not _passes_checksum(view):
+    if verify and ends_with_checksum(view) and not passes_checksum(view):
         raise _damaged(log_offset, "the record fails its checksum")
     # By position: names cost as much as the values, and every delivery makes one.
     return StoredMessage(
@@ -292,7 +293,8 @@ def decode_record(record: bytes | memoryview, *, verify: bool = True) -> StoredM
     )
 
 
-def _passes_checksum(record: memoryview) -> bool:
+def passes_checksum(record: memoryview) -> bool:
+    """Whether the record ends with the checksum of what stands before it, as we write it."""
     return record[-CHECKSUM_BYTES:] == checksum_property(crc32(record[:-CHECKSUM_BYTES]))
 
 
@@ -301,7 +303,7 @@ def verify_record(record: bytes | memoryview) -> bool:
     view = memoryview(record)
     if len(view) < MIN_RECORD_BYTES or int.from_bytes(view[:4], "big") != len(view):
         return False
-    return _passes_checksum(view)
+    return passes_checksum(view)
 
 
 def possible_records(data: bytes | memoryview, start: int) -> Iterator[int]:

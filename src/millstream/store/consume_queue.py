@@ -11,7 +11,7 @@ that was found damaged while the file was made again; it names the log offset of
 from __future__ import annotations
 
 import struct
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import ClassVar, Literal, NamedTuple
 
 from millstream.model.filter import java_hash_code
@@ -45,6 +45,10 @@ class IndexEntry(NamedTuple):
     size_bytes: int
     tags_code: int
     message_count: int = 1
+
+
+_entry = partial(tuple.__new__, IndexEntry)
+"""A named tuple's own constructor takes its fields apart and together again."""
 
 
 class QueueExtent(NamedTuple):
@@ -117,7 +121,7 @@ class ConsumeQueue:
         if first >= end:
             return []
         packed = self.entry_files.packed(first, end)
-        return [IndexEntry(number, *fields) for number, fields in enumerate(ENTRY.iter_unpack(packed), start=first)]
+        return [_entry((number, *fields, 1)) for number, fields in enumerate(ENTRY.iter_unpack(packed), start=first)]
 
     def entry(self, queue_offset: int) -> IndexEntry:
         """The entry of a queue offset that is visible."""

@@ -59,21 +59,22 @@ class PullHandlers:
                 return command.response(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark=remark)
             kind, expression = subscription.expression_type or "", subscription.sub_string or ""
         request = PullRequest(
-            group=group,
-            topic=topic,
-            queue_id=queue_id,
-            queue_offset=integer(ext, "queueOffset"),
-            max_messages=integer(ext, "maxMsgNums"),
-            max_bytes=optional_integer(ext, "maxMsgBytes", DEFAULT_PULL_BYTES),
-            filter=parse_filter(kind, expression),
-            wait_ms=optional_integer(ext, "suspendTimeoutMillis", 0) if flags & _SUSPEND else 0,
+            group,
+            topic,
+            queue_id,
+            integer(ext, "queueOffset"),
+            integer(ext, "maxMsgNums"),
+            optional_integer(ext, "maxMsgBytes", DEFAULT_PULL_BYTES),
+            parse_filter(kind, expression),
+            optional_integer(ext, "suspendTimeoutMillis", 0) if flags & _SUSPEND else 0,
         )
         if flags & _COMMIT_OFFSET:
             self._broker.commit_offset(group, topic, queue_id, optional_integer(ext, "commitOffset", -1))
-        return self._answer(command, request)
+        physical = ext.get("lo") == "false"
+        result = self._broker.pull_now(request, physical=physical)
+        return self._answer(command, request, physical) if result is None else pull_answer(command, result)
 
-    async def _answer(self, command: RemotingCommand, request: PullRequest) -> RemotingCommand:
-        physical = command.ext.get("lo") == "false"
+    async def _answer(self, command: RemotingCommand, request: PullRequest, physical: bool) -> RemotingCommand:
         return pull_answer(command, await self._broker.pull(request, physical=physical))
 
 

@@ -26,7 +26,11 @@ def text(ext: Mapping[str, str], name: str) -> str:
 
 def integer(ext: Mapping[str, str], name: str) -> int:
     """The field's number (64 bits); MESSAGE_MALFORMED where it is missing or no number."""
-    return _number(name, text(ext, name))
+    try:
+        number = int(ext[name])
+    except (KeyError, ValueError):
+        return _number(name, text(ext, name))
+    return number if -_INT64 <= number < _INT64 else _number(name, ext[name])
 
 
 def optional_integer(ext: Mapping[str, str], name: str, default: int) -> int:
