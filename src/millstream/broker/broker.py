@@ -62,8 +62,8 @@ from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import Permission, TopicConfig
 from millstream.model.transaction import Resolution
 from millstream.protocol.trace import TRACE_TOPIC
-from millstream.store.appender import Appender
-from millstream.store.message_store import AppendedRecord, MessageStore, PendingRecord, StoreOptions
+from millstream.store.appender import Appender, Ended
+from millstream.store.message_store import MessageStore, PendingRecord, StoreOptions
 from millstream.store.snapshot import Snapshot
 
 __all__ = ["Broker", "BrokerOptions"]
@@ -285,9 +285,9 @@ class Broker:
         """The topic if ordinary messages for it may be given to `store_plain`; see `Sender.plain_topic`."""
         return None if self.permission.is_drained else self._sender.plain_topic(name)
 
-    def store_plain(self, topic: TopicConfig, records: Sequence[PendingRecord]) -> asyncio.Future[list[AppendedRecord]]:
+    def store_plain(self, topic: TopicConfig, records: Sequence[PendingRecord], ended: Ended) -> None:
         """Store ordinary messages that their caller has checked; see `Sender.store_plain`."""
-        return self._sender.store_plain(topic, records)
+        self._sender.store_plain(topic, records, ended)
 
     @property
     def offset_id_prefix(self) -> str:

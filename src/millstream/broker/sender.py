@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -26,7 +25,7 @@ from millstream.model.message import Address, OutgoingMessage
 from millstream.model.operations import SendReceipt
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.record import offset_message_id
-from millstream.store.appender import Appender
+from millstream.store.appender import Appender, Ended
 from millstream.store.message_store import AppendedRecord, PendingRecord
 
 __all__ = ["Sender"]
@@ -82,20 +81,22 @@ class Sender:
             return None
         return topic if is_writable(topic) else None
 
-    def store_plain(self, topic: TopicConfig, records: Sequence[PendingRecord]) -> asyncio.Future[list[AppendedRecord]]:
-        """Store ordinary messages of a `plain_topic`, which their caller has checked, together or not at all.
+    def store_plain(self, topic: TopicConfig, records: Sequence[PendingRecord], ended: Ended) -> None:
+        """Store ordinary messages of a `plain_topic`, which their caller has checked, together or not at all; `ended`
+        is told. Refusals of the appender are raised at once."""
+        self.appender.append_then(records, partial(self._plain_ended, topic, records, ended))
 
-        Refusals of the appender are raised at once.
-        """
-        stored = self.appender.append_many(records)
-        stored.add_done_callback(partial(self._count, topic, records))
-        return stored
-
-    def _count(
-        self, topic: TopicConfig, records: Sequence[PendingRecord], stored: asyncio.Future[list[AppendedRecord]]
+    def _plain_ended(
+        self,
+        topic: TopicConfig,
+        records: Sequence[PendingRecord],
+        ended: Ended,
+        places: Sequence[AppendedRecord],
+        error: BaseException | None,
     ) -> None:
-        if not stored.cancelled() and stored.exception() is None:
-            self.statistics.stored(topic, records, stored.result())
+        if error is None:
+            self.statistics.stored(topic, records, places)
+        ended(places, error)
 
     async def _send_static(
         self, messages: Sequence[OutgoingMessage], topic: TopicConfig, mapping: TopicMapping

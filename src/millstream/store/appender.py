@@ -19,13 +19,16 @@ from millstream.model.errors import MessageRefused, StoreError
 from millstream.store.message_store import MessageStore
 from millstream.store.write_batch import AppendedRecord, PendingRecord
 
-__all__ = ["FLUSH_TIMEOUT_S", "MAX_WAITING_BYTES", "Appender", "is_stored"]
+__all__ = ["FLUSH_TIMEOUT_S", "MAX_WAITING_BYTES", "Appender", "Ended", "is_stored"]
 
 MAX_WAITING_BYTES = 256 * 1024 * 1024
 """Bodies that wait to be written or flushed; more is refused with TOO_MANY_REQUESTS."""
 
 FLUSH_TIMEOUT_S = 5.0
 """How long a sender waits for a sync flush before it hears FLUSH_TIMEOUT; RocketMQ's `syncFlushTimeout`."""
+
+Ended = Callable[[Sequence[AppendedRecord], BaseException | None], None]
+"""Hears where records were stored, or why they were not; it must not raise."""
 
 RECORD_OVERHEAD_BYTES = 512
 """What a waiting record counts beside its body."""
@@ -49,7 +52,8 @@ def _rest_of_turn() -> Generator[None, None, None]:
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """One call that has no answer yet, or has just got it. It has a future where somebody waits with one."""
+    """One call that has no answer yet, or has just got it. It has a future where somebody waits with one, and `ended`
+    where somebody is to be told."""
 
     records: Sequence[PendingRecord]
     size_bytes: int
@@ -58,9 +62,12 @@ class _Waiting:
     appended: Any = None
     error: BaseException | None = None
     is_answered: bool = False
+    ended: Ended | None = None
 
     def resolve(self) -> None:
         self.is_answered = True
+        if self.ended is not None:
+            self.ended(self.appended, None)
         if self.future is not None and not self.future.done():
             self.future.set_result(self.appended)
 
@@ -69,6 +76,8 @@ class _Waiting:
             return
         self.is_answered = True
         self.error = error
+        if self.ended is not None:
+            self.ended((), error)
         if self.future is not None and not self.future.done():
             self.future.set_exception(error)
 
@@ -116,6 +125,10 @@ class Appender:
         self._enter(_Waiting(records, _size_bytes(records), True, future))
         return future
 
+    def append_then(self, records: Sequence[PendingRecord], ended: Ended) -> None:
+        """As `append_many`, but `ended` is called, in the turn in which it is known: a future would cost one more."""
+        self._enter(_Waiting(records, _size_bytes(records), True, None, ended=ended))
+
     async def stored(self, records: Sequence[PendingRecord]) -> list[AppendedRecord]:
         """As `append_many`, for those who wait at once: without a flush to wait for it takes no future.
 
@@ -147,7 +160,7 @@ class Appender:
                 "TOO_MANY_REQUESTS", f"{self._waiting_bytes} bytes wait for the disk; the limit is {MAX_WAITING_BYTES}."
             )
         self._waiting_bytes += waiting.size_bytes
-        if waiting.future is not None and not self._arrived:
+        if (waiting.future is not None or waiting.ended is not None) and not self._arrived:
             self._loop.call_soon(self._write_arrived)
         self._arrived.append(waiting)
 

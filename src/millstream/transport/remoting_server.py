@@ -278,7 +278,8 @@ class Connection(asyncio.BufferedProtocol):
             elapsed_s = self._clock.monotonic_s() - arrived_s
             self._server.latency.note(taken[0].code, ResponseCode.SUCCESS, elapsed_s, len(taken))
             self._outgoing.append(frames.result())
-            self._flush_soon()
+            if not self._flush_is_due:
+                self._flush()
         elif isinstance(error, Refused):
             for command in taken:
                 self._handle(command)

@@ -69,14 +69,13 @@ class SendTurns(TurnHandler):
         records = _ordinary(commands, start, topic, connection)
         if not records:
             return None
+        frames: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        taken = commands[start : start + len(records)]
         try:
-            stored = self._broker.store_plain(topic, records)
+            self._broker.store_plain(topic, records, partial(self._ended, taken, records, frames))
         except MillstreamError:
             # The general way says what is wrong, to each.
             return None
-        frames: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        taken = commands[start : start + len(records)]
-        stored.add_done_callback(partial(self._stored, taken, records, frames))
         return Turn(len(records), frames)
 
     def _topic_of(self, command: RemotingCommand) -> TopicConfig | None:
@@ -85,27 +84,26 @@ class SendTurns(TurnHandler):
             return None
         return self._broker.plain_topic(name)
 
-    def _stored(
+    def _ended(
         self,
         taken: Sequence[RemotingCommand],
         records: Sequence[PendingRecord],
         frames: asyncio.Future[bytes],
-        stored: asyncio.Future[list[AppendedRecord]],
+        places: Sequence[AppendedRecord],
+        error: BaseException | None,
     ) -> None:
-        if frames.done() or stored.cancelled():
+        if frames.done():
             return
-        error = stored.exception()
         if error is not None:
             frames.set_exception(error)
             return
-        frames.set_result(
-            self._answers.frames(
-                [
-                    (command.opaque, message.properties.get(UNIQUE_KEY), queue_id, place.queue_offset, place.log_offset)
-                    for command, (message, queue_id, _), place in zip(taken, records, stored.result(), strict=True)
-                ]
+        answers = [
+            (command.opaque, message.properties.get(UNIQUE_KEY), queue_id, queue_offset, log_offset)
+            for command, (message, queue_id, _), (queue_offset, log_offset, _, _) in zip(
+                taken, records, places, strict=True
             )
-        )
+        ]
+        frames.set_result(self._answers.frames(answers))
 
 
 def _ordinary(
