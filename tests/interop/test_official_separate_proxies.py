@@ -70,8 +70,10 @@ class Consuming(threading.Thread):
         while not self.stopping.is_set():
             try:
                 for one in self._consumer.receive(4, INVISIBLE_S):
-                    self._consumer.ack(one)
+                    # Before the acknowledgement: one whose answer was lost with the proxy may have been taken, and
+                    # then the message does not come again.
                     self._got[bytes(one.body)] = self._got.get(bytes(one.body), 0) + 1
+                    self._consumer.ack(one)
             except Exception:  # noqa: BLE001 - its proxy was killed, as planned
                 if self.stopping.wait(0.2):
                     return
