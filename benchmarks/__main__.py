@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.brokers import measure_brokers
 from benchmarks.bulk import measure_bulk
 from benchmarks.grpc import measure_backlog, measure_calls, measure_idle_consumers, measure_share
 from benchmarks.proxy_hop import measure_proxy_hop
@@ -56,6 +57,7 @@ def main() -> int:
         "calls": measure_calls,
         "share": measure_share,
         "hop": measure_proxy_hop,
+        "brokers": measure_brokers,
         "idle": measure_idle_consumers,
         "backlog": measure_backlog,
         "sql": lambda: measure_job(read_events(arguments.input, SYNTHETIC_EVENTS)),
