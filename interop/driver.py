@@ -111,7 +111,6 @@ class Driver:
 
     name: str
     process: subprocess.Popen[str]
-    _log: Path
     _answers: dict[int, Json] = field(default_factory=dict)
     _events: list[Json] = field(default_factory=list)
     _more: threading.Condition = field(default_factory=lambda: threading.Condition(threading.RLock()))
@@ -124,7 +123,7 @@ class Driver:
             process = subprocess.Popen(
                 command_of(name), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sink, text=True
             )
-        driver = cls(name, process, errors)
+        driver = cls(name, process)
         threading.Thread(target=driver._read, daemon=True).start()
         return driver
 
@@ -141,10 +140,6 @@ class Driver:
             raise ClientError(answer["error"]["code"], answer["error"]["text"])
         result: Json = answer["result"]
         return result
-
-    def errors(self) -> str:
-        """What it printed on standard error so far, and with it what its client logs."""
-        return self._log.read_text(errors="replace")
 
     def events(self, client: str, kind: str = "message") -> list[Json]:
         """The messages of the events that a client has told of so far."""

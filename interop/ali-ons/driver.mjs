@@ -103,3 +103,5 @@ const lines = createInterface({ input: process.stdin });
 lines.on('line', line => void obey(JSON.parse(line)));
 lines.on('close', () => process.exit(0));
 process.on('unhandledRejection', error => say('unhandled', error));
+// A consumer that is refused throws where nobody can catch it.
+process.on('uncaughtException', error => say('uncaught', error));

@@ -92,7 +92,6 @@ MEANT: Final[tuple[Meant, ...]] = (
     Meant("topics/*number*/code", _REFUSED),
     Meant("topics/delete without a name/code", _REFUSED),
     Meant("topics/bad attribute/code", _REFUSED),
-    Meant("topics/delete unknown/code", _UNKNOWN),
     Meant("topics/delete of the system/code", _UNKNOWN),
     Meant("groups/settings/body/*", "Ours tells a group's waits between attempts."),
     Meant("groups/settings of */code", _GROUPS),
@@ -100,7 +99,6 @@ MEANT: Final[tuple[Meant, ...]] = (
     Meant("groups/no */code", _REFUSED),
     Meant("groups/* of unknown/code", _UNKNOWN),
     Meant("groups/members without a group/code", _REFUSED),
-    Meant("groups/delete again/code", _UNKNOWN),
     Meant("sending/empty body/code", _REFUSED),
     Meant("sending/no topic/code", _REFUSED),
     Meant("sending/*queue*/code", _REFUSED),
@@ -128,7 +126,7 @@ MEANT: Final[tuple[Meant, ...]] = (
     Meant("searching/without a*/code", _REFUSED),
     Meant("consumers/connections/body/connectionSet/*/protocol", _MORE),
     Meant("consumers/producers/body/connectionSet/*/protocol", _MORE),
-    Meant("topics/unknown attribute/code", "Attributes that are not known are kept for those who know them."),
+    Meant("topics/unknown attribute/code", "It is refused by another code, as attributes of illegal values are."),
     Meant("consumers/connections/body/subscriptionTable/*", "What a client derives from the expression is not kept."),
     Meant("consumers/check nothing/code", _REFUSED),
     Meant("consumers/groups of the topic/body/*", "The groups; the reference names the topic itself."),
@@ -145,7 +143,6 @@ MEANT: Final[tuple[Meant, ...]] = (
     Meant("retries/without */code", _REFUSED),
     Meant("retries/unknown group/code", _GROUPS),
     Meant("retries/*/properties/*DLQ_*", "A dead letter says where it comes from, and why."),
-    Meant("retries/at once/body/0/properties/*", "A dead letter names its origin by DLQ_ORIGIN_*."),
     *(
         Meant(f"{script}/*/properties/{name}", _DETOUR)
         for script in ("retries", "delays", "transactions")
@@ -157,7 +154,6 @@ MEANT: Final[tuple[Meant, ...]] = (
             "TIMER_*",
             "TRAN_*",
             "TRANSACTION_CHECK_TIMES",
-            "__transactionId__",
         )
     ),
     Meant("retries/sent by the consumer itself/ext/queueOffset", "Where the message waits."),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from millstream.broker.look import Dead
 from millstream.broker.statistics import Statistics
 from millstream.broker.topics import DEAD_LETTER_PREFIX, TopicRegistry
+from millstream.model import properties
 from millstream.model.errors import MillstreamError
 from millstream.model.lite import bind_topic_of
 from millstream.model.message import OutgoingMessage, StoredMessage
@@ -56,8 +57,11 @@ class DeadLetters:
         topic = DEAD_LETTER_PREFIX + group
         if self.topics.find(topic) is None:
             self.topics.create(TopicConfig(topic, read_queues=1, write_queues=1))
-        message_id = message.message_id or offset_message_id(message.store_host, message.log_offset)
-        origin = {ORIGIN_TOPIC: bind_topic_of(message.topic), ORIGIN_MESSAGE_ID: message_id}
+        origin_topic, place = bind_topic_of(message.topic), offset_message_id(message.store_host, message.log_offset)
+        origin = {ORIGIN_TOPIC: origin_topic, ORIGIN_MESSAGE_ID: message.message_id or place}
+        if properties.RETRY_TOPIC not in message.properties:
+            # What RocketMQ's tools read; a message that was given back before has it from then.
+            origin |= {properties.RETRY_TOPIC: origin_topic, properties.ORIGIN_MESSAGE_ID: place}
         copy = OutgoingMessage(
             topic=topic,
             body=message.body,
@@ -69,9 +73,9 @@ class DeadLetters:
             born_host=message.born_host,
             reconsume_times=attempts,
         )
-        place = await self.appender.append(PendingRecord(copy, 0))
-        self.statistics.buried(group, bind_topic_of(message.topic))
-        return place
+        appended = await self.appender.append(PendingRecord(copy, 0))
+        self.statistics.buried(group, origin_topic)
+        return appended
 
     async def bury_all(self, group: str, dead: Sequence[Dead]) -> list[Dead]:
         """Move what has no attempt left, and consume it; what could be moved. The rest stays in flight for now."""

@@ -76,6 +76,8 @@ def committed(message: StoredMessage) -> OutgoingMessage | None:
     if found is None:
         return None
     found.properties[HALF_OF] = str(message.queue_offset)
+    if message.message_id:
+        found.properties[names.TRANSACTION_ID] = message.message_id
     flag = SystemFlag(int(found.system_flag) | _COMMIT)
     return replace(found, system_flag=flag, prepared_transaction_offset=message.log_offset)
 

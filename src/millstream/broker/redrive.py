@@ -41,7 +41,16 @@ MAX_LOOKED_AT: Final = 512
 
 _KEPT_FLAGS: Final = SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_ZLIB
 _OWN: Final = frozenset(
-    (ORIGIN_TOPIC, ORIGIN_MESSAGE_ID, REASON, HALF_OF, names.TRANSACTION, names.RETRY_TOPIC, names.ORIGIN_MESSAGE_ID)
+    (
+        ORIGIN_TOPIC,
+        ORIGIN_MESSAGE_ID,
+        REASON,
+        HALF_OF,
+        names.TRANSACTION,
+        names.TRANSACTION_ID,
+        names.RETRY_TOPIC,
+        names.ORIGIN_MESSAGE_ID,
+    )
 )
 
 

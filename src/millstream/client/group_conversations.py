@@ -50,7 +50,7 @@ class GroupConversations:
         refused: NameRefused | None = None
         is_deleted = False
         for address in (yield from self._conversations.masters()):
-            ext = {"groupName": name, "cleanOffset": "true"}
+            ext = {"groupName": name, "cleanOffset": "true", "mustExist": "true"}
             command = RemotingCommand(RequestCode.DELETE_SUBSCRIPTION_GROUP, ext)
             try:
                 yield from self._conversations.ask(address, command)

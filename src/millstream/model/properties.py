@@ -31,6 +31,7 @@ __all__ = [
     "TIMER_OF",
     "TRACE_CONTEXT",
     "TRANSACTION",
+    "TRANSACTION_ID",
     "UNIQUE_KEY",
     "decode_priority",
     "decode_properties",
@@ -67,6 +68,8 @@ ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
 """The same for the offset message id of its first record."""
 TRANSACTION = "TRAN_MSG"
 """`true` in a message that waits for the end of its transaction."""
+TRANSACTION_ID = "__transactionId__"
+"""In a message whose transaction was committed: by what its producer knew it."""
 INNER_NUMBER = "INNER_NUM"
 """Messages in a record of a batch queue."""
 INNER_BASE = "INNER_BASE"

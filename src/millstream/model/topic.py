@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from enum import Enum, IntFlag
 from functools import lru_cache
 
@@ -12,10 +13,12 @@ from millstream.model.errors import NameRefused
 __all__ = [
     "MAX_QUEUES",
     "MAX_TOPIC_CHARACTERS",
+    "MESSAGE_TYPE_ATTRIBUTE",
     "RETRY_PREFIX",
     "MessageType",
     "Permission",
     "TopicConfig",
+    "check_attribute_name",
     "check_attributes",
     "check_topic_name",
     "is_system_topic",
@@ -24,6 +27,9 @@ __all__ = [
 MAX_TOPIC_CHARACTERS = 127
 MAX_QUEUES = 1024
 """Queues of one topic at most."""
+
+MESSAGE_TYPE_ATTRIBUTE = "message.type"
+"""The attribute that says what kind of messages a topic takes."""
 
 RETRY_PREFIX = "%RETRY%"
 """Before a group's name: the topic of its messages that are to be delivered again; it goes with the group."""
@@ -131,6 +137,20 @@ class TopicConfig:
     def queues(self) -> int:
         """Queues that exist: the larger of the readable and the writable ones."""
         return max(self.read_queues, self.write_queues)
+
+
+def check_attribute_name(topic: str, name: str) -> None:
+    """Refuse an attribute that there is not, before it is set: ILLEGAL_TOPIC. Topics that have some keep them."""
+    known = (MESSAGE_TYPE_ATTRIBUTE, *_LEGAL_VALUES)
+    if name in known:
+        return
+    near = get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    raise NameRefused(
+        "ILLEGAL_TOPIC",
+        f"The topic {topic[:200]!r} cannot have the attribute {name[:80]!r}: there is none of that name.{hint}",
+        remedy=f"Attributes are {', '.join(known)}.",
+    )
 
 
 def check_attributes(topic: TopicConfig) -> None:

@@ -15,12 +15,12 @@ CREATE = {"topic": "orders", "defaultTopic": "TBW102", "readQueueNums": 8, "writ
 
 
 async def test_a_tool_changes_queues_permission_and_attributes_of_a_topic(tool: Tool, servers: Servers) -> None:
-    assert (await tool.ask(17, **CREATE, attributes="+message.type=FIFO,+owner=me")).code == 0
+    assert (await tool.ask(17, **CREATE, attributes="+message.type=FIFO,+reserve.time=1")).code == 0
     changes = {**CREATE, "readQueueNums": 16, "writeQueueNums": 12, "perm": 4}
-    assert (await tool.ask(17, **changes, order="true", attributes="-owner,+team=us")).code == 0
+    assert (await tool.ask(17, **changes, order="true", attributes="-reserve.time,+lite.topic.expiration=5")).code == 0
     told = await tool.told(351, topic="orders")
     assert (told["readQueueNums"], told["writeQueueNums"], told["perm"], told["order"]) == (16, 12, 4, True)
-    assert told["attributes"] == {"message.type": "FIFO", "team": "us"}
+    assert told["attributes"] == {"message.type": "FIFO", "lite.topic.expiration": "5"}
     route = servers.routes.route("orders")
     assert route is not None
     assert (route.queue_datas[0].read_queue_nums, route.queue_datas[0].perm) == (16, 4)
@@ -46,10 +46,14 @@ async def test_a_list_of_topics_is_created_or_nothing_where_one_cannot_be_read(t
     assert servers.broker.topics.find("c") is None
 
 
-async def test_the_retry_topic_of_a_group_that_has_none_is_deleted_without_a_word(tool: Tool) -> None:
-    assert (await tool.ask(215, topic="%RETRY%nobody")).code == 0
-    assert (await tool.ask(215, topic="%DLQ%nobody")).code == 0
-    assert (await tool.ask(215, topic="nothing")).code == 17
+@pytest.mark.parametrize("name", ["%RETRY%nobody", "none"])
+async def test_a_topic_that_there_is_not_is_deleted_without_a_word(tool: Tool, name: str) -> None:
+    assert (await tool.ask(215, topic=name)).code == 0
+
+
+async def test_a_group_that_there_is_not_is_deleted_without_a_word_unless_it_must_be_there(tool: Tool) -> None:
+    assert (await tool.ask(207, groupName="none", cleanOffset="true")).code == 0
+    assert (await tool.ask(207, groupName="none", cleanOffset="true", mustExist="true")).code == 26
     assert (await tool.ask(351, topic="nothing")).code == 17
 
 

@@ -27,7 +27,7 @@ topics = st.builds(
     read_queues=st.integers(1, 1024),
     write_queues=st.integers(1, 1024),
     permission=st.sampled_from([Permission.READ, Permission.WRITE, Permission.READ | Permission.WRITE]),
-    attributes=st.dictionaries(st.sampled_from(["cleanup.policy", "x"]), st.sampled_from(["DELETE", "1"])),
+    attributes=st.dictionaries(st.sampled_from(["cleanup.policy", "queue.type"]), st.sampled_from(["DELETE", "1"])),
 )
 groups = st.builds(
     GroupConfig,
@@ -73,12 +73,26 @@ def test_fields_of_an_admin_tool_make_a_topic() -> None:
         "writeQueueNums": "2",
         "perm": "6",
         "order": "true",
-        "attributes": "+message.type=DELAY,+a=1",
+        "attributes": "+message.type=DELAY,+reserve.time=1",
     }
-    made = TopicConfig("t", MessageType.DELAY, 8, 2, attributes={"a": "1"}, ordered=True)
+    made = TopicConfig("t", MessageType.DELAY, 8, 2, attributes={"reserve.time": "1"}, ordered=True)
     assert parse_topic_fields(ext) == made
-    changed = parse_topic_fields({"topic": "t", "readQueueNums": "8", "attributes": "-a,+b=2"}, made)
-    assert changed == TopicConfig("t", MessageType.DELAY, 8, 4, attributes={"b": "2"})
+    changed = parse_topic_fields(
+        {"topic": "t", "readQueueNums": "8", "attributes": "-reserve.time,+queue.type=BatchCQ"}, made
+    )
+    assert changed == TopicConfig("t", MessageType.DELAY, 8, 4, attributes={"queue.type": "BatchCQ"})
+
+
+def test_an_attribute_that_there_is_not_is_refused_with_the_one_that_is_meant() -> None:
+    with pytest.raises(NameRefused, match=r"'reserve.tine'.*Did you mean reserve.time") as refused:
+        parse_topic_fields({"topic": "t", "attributes": "+reserve.tine=1"})
+    assert refused.value.name == "ILLEGAL_TOPIC"
+
+
+def test_an_attribute_of_former_times_can_be_removed() -> None:
+    made = TopicConfig("t", MessageType.DELAY, attributes={"owner": "me"})
+    assert parse_topic_fields({"topic": "t", "attributes": "+reserve.time=1"}, made).attributes["owner"] == "me"
+    assert parse_topic_fields({"topic": "t", "attributes": "-owner"}, made).attributes == {}
 
 
 @pytest.mark.parametrize("attributes", ["a=1", "-a", "+", "=", "-=1"])

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from millstream.broker.broker import Broker
-from millstream.broker.topics import DEAD_LETTER_PREFIX
-from millstream.model.topic import RETRY_PREFIX
+from millstream.model.topic import is_system_topic
 from millstream.protocol.remoting.bodies import TopicConfigList, TopicList, decode_body, encode_body
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import text
@@ -47,10 +46,10 @@ class AdministrationHandlers:
         return command.response()
 
     def delete_topic(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """Tools delete a group's own topics without looking whether they are there."""
-        name = text(command.ext, "topic")
-        if not name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)) or self._broker.topics.find(name) is not None:
-            self._broker.topics.delete(name)
+        """As with RocketMQ's, it is no error where there is none: tools ask every broker."""
+        name, topics = text(command.ext, "topic"), self._broker.topics
+        if topics.find(name) is not None or is_system_topic(name):
+            topics.delete(name)
         return command.response()
 
     def topic(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
@@ -80,8 +79,13 @@ class AdministrationHandlers:
         return command.response()
 
     def delete_group(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """With the field `cleanOffset` false, as tools send it, a group of that name goes on where this one is."""
+        """With the field `cleanOffset` false, as tools send it, a group of that name goes on where this one is.
+
+        As with RocketMQ's, it is no error where there is none; with the field `mustExist` it is GROUP_NOT_FOUND.
+        """
         name = text(command.ext, "groupName")
+        if command.ext.get("mustExist") != "true" and self._broker.groups.find(name) is None:
+            return command.response()
         positions = self._broker.positions
         is_kept = command.ext.get("cleanOffset") == "false"
         kept = {topic: positions.committed(name, topic) for topic in positions.topics_of(name)} if is_kept else {}

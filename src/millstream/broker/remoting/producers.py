@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -11,7 +11,7 @@ from millstream.broker.broker import Broker
 from millstream.broker.remoting.members import MAX_CLIENT_ID_CHARACTERS, Member, MemberTable, member_data
 from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.errors import ConsumeRefused
-from millstream.model.properties import PRODUCER_GROUP
+from millstream.model.properties import PRODUCER_GROUP, TRANSACTION_ID
 from millstream.protocol.batches import record_of
 from millstream.protocol.remoting.bodies import encode_body
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
@@ -72,6 +72,7 @@ class ProducerRegistry:
         connection = self.connection_of_producer_group(half.properties.get(PRODUCER_GROUP, half.topic), half.topic)
         if connection is None:
             return False
+        half = replace(half, properties={**half.properties, TRANSACTION_ID: question.transaction_id})
         fields, record = check_fields(half), record_of(half)
         connection.send(RemotingCommand(RequestCode.CHECK_TRANSACTION_STATE, fields, record, flag=FLAG_ONEWAY))
         return True

@@ -21,7 +21,14 @@ from millstream.model.group import (
     FirstPosition,
     GroupConfig,
 )
-from millstream.model.topic import MAX_QUEUES, MessageType, Permission, TopicConfig
+from millstream.model.topic import (
+    MAX_QUEUES,
+    MESSAGE_TYPE_ATTRIBUTE,
+    MessageType,
+    Permission,
+    TopicConfig,
+    check_attribute_name,
+)
 from millstream.protocol.remoting.bodies import (
     CamelBody,
     TopicConfigData,
@@ -47,7 +54,6 @@ __all__ = [
     "topics_of",
 ]
 
-_MESSAGE_TYPE: Final = "message.type"
 _LITE_MODEL: Final = "lite.sub.model"
 _EXCLUSIVE: Final = "Exclusive"
 _UNSPECIFIED: Final = "UNSPECIFIED"
@@ -119,7 +125,7 @@ class _GroupTable(CamelBody):
 
 def topic_fields(config: TopicConfig) -> dict[str, str]:
     """The ext fields of a request that creates the topic, and refuses to change one that is there."""
-    attributes = {_MESSAGE_TYPE: config.message_type.value, **config.attributes}
+    attributes = {MESSAGE_TYPE_ATTRIBUTE: config.message_type.value, **config.attributes}
     return {
         "topic": config.name,
         "defaultTopic": "TBW102",
@@ -169,10 +175,11 @@ def _attribute_change(item: str) -> tuple[str, str]:
 
 def _altered(name: str, present: TopicConfig | None, changes: Mapping[str, str]) -> dict[str, str]:
     """The attributes with changes, whose names begin with + (set) or - (remove)."""
-    attributes = {} if present is None else {_MESSAGE_TYPE: present.message_type.value, **present.attributes}
+    attributes = {} if present is None else {MESSAGE_TYPE_ATTRIBUTE: present.message_type.value, **present.attributes}
     for sign_and_key, value in changes.items():
         key = sign_and_key[1:]
         if sign_and_key.startswith("+") and key:
+            check_attribute_name(name, key)
             attributes[key] = value
         elif sign_and_key.startswith("-") and key in attributes:
             del attributes[key]
@@ -193,7 +200,7 @@ def topic_data(config: TopicConfig) -> TopicConfigData:
         config.write_queues,
         int(config.permission),
         order=config.ordered,
-        attributes={_MESSAGE_TYPE: config.message_type.value, **config.attributes},
+        attributes={MESSAGE_TYPE_ATTRIBUTE: config.message_type.value, **config.attributes},
     )
 
 
@@ -270,7 +277,7 @@ def _topic(
             "MESSAGE_MALFORMED",
             f"Topic {name} asks for {read} readable and {write} writable queues (0 to {MAX_QUEUES}).",
         )
-    kind = attributes.pop(_MESSAGE_TYPE, _UNSPECIFIED).upper()
+    kind = attributes.pop(MESSAGE_TYPE_ATTRIBUTE, _UNSPECIFIED).upper()
     try:
         # RocketMQ's broker looks at no type, and tools that are older than types name none.
         message_type = MessageType.MIXED if kind == _UNSPECIFIED else MessageType(kind)
