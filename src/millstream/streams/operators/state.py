@@ -11,7 +11,7 @@ import pickle
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
-__all__ = ["KeyedTable", "State", "Timers"]
+__all__ = ["GroupedTable", "KeyedTable", "State", "Timers"]
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -106,6 +106,54 @@ class KeyedTable(Generic[K, V]):
             self._put_at_us[key] = at_us
 
 
+class GroupedTable(Generic[K, V]):
+    """Values by group and key, where all of a group are looked at together; a change of one writes that one alone."""
+
+    def __init__(self, ttl_us: int | None = None) -> None:
+        self.table: KeyedTable[tuple[Any, K], V] = KeyedTable(ttl_us)
+        self._groups: dict[Any, dict[K, V]] | None = None
+
+    def group(self, group: Hashable) -> dict[K, V]:
+        """The values of a group by key, in the order in which they came; not to be changed."""
+        return self._grouped().get(group, {})
+
+    def put(self, group: Hashable, key: K, value: V) -> None:
+        """Keep a value, also one that was changed in place."""
+        self._grouped().setdefault(group, {})[key] = value
+        self.table.put((group, key), value)
+
+    def delete(self, group: Hashable, key: K) -> None:
+        """Forget a value."""
+        self.table.delete((group, key))
+        self._forget(group, key)
+
+    def expire(self) -> list[tuple[Any, K, V]]:
+        """Forget what is older than the TTL; what that was."""
+        gone = []
+        for (group, key), value in self.table.expire():
+            self._forget(group, key)
+            gone.append((group, key, value))
+        return gone
+
+    def restored(self) -> None:
+        """The table was changed from outside: look at it anew."""
+        self._groups = None
+
+    def _forget(self, group: Hashable, key: K) -> None:
+        values = self._grouped().get(group)
+        if values is not None:
+            values.pop(key, None)
+            if not values:
+                del self._grouped()[group]
+
+    def _grouped(self) -> dict[Any, dict[K, V]]:
+        if self._groups is None:
+            self._groups = {}
+            for (group, key), value in self.table.items():
+                self._groups.setdefault(group, {})[key] = value
+        return self._groups
+
+
 class Timers(Generic[K]):
     """At most one time for each key, in microseconds; the earliest first, and equal times in the order of setting."""
 
@@ -158,6 +206,7 @@ class State:
         self._ttl_us = ttl_ms * 1000 or None
         self._tables: dict[str, KeyedTable[Any, Any]] = {}
         self._timers: dict[str, Timers[Any]] = {}
+        self._grouped: dict[str, GroupedTable[Any, Any]] = {}
 
     def table(self, name: str, *, lives: bool = False) -> KeyedTable[Any, Any]:
         """The table of that name; its values end with the job's TTL where it `lives` by it."""
@@ -172,6 +221,14 @@ class State:
             self._timers[name] = timers
             self._tables[f"{name}@"] = timers.table
         return self._timers[name]
+
+    def grouped(self, name: str, *, lives: bool = False) -> GroupedTable[Any, Any]:
+        """The table of that name whose values are looked at by group."""
+        if name not in self._grouped:
+            grouped: GroupedTable[Any, Any] = GroupedTable(self._ttl_us if lives else None)
+            self._grouped[name] = grouped
+            self._tables[f"{name}/"] = grouped.table
+        return self._grouped[name]
 
     def set_clock(self, now_us: int) -> None:
         """Tell the processing time, by which values with a TTL end."""
@@ -206,3 +263,5 @@ class State:
             self.table(name).apply(put, deleted)
         for timers in self._timers.values():
             timers.restored()
+        for grouped in self._grouped.values():
+            grouped.restored()

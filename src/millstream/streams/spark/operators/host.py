@@ -71,7 +71,8 @@ class OperatorHost:
             idle_ms=self.idle_ms,
         )
         together = reduce(DataFrame.unionAll, packed).repartition(partitions, "place")
-        return _relation(together.mapInArrow(OperatorStage(spec), schema), node, number)
+        rows = _relation(together.mapInArrow(OperatorStage(spec), schema), node, number)
+        return rows if wiring.condition is None else rows.where(column_of(wiring.condition, rows.columns))
 
     def _packed(self, place: int, wire: Wire, rows: Rows, partitions: int) -> DataFrame:
         clock = rows.clock

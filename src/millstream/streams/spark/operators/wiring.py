@@ -24,10 +24,11 @@ class Wire:
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """An operator and its inputs. It says rows of the node's schema."""
+    """An operator and its inputs. It says rows of the node's schema; of those only the ones with `condition` go on."""
 
     make: Callable[[], Operator]
     inputs: tuple[Wire, ...]
+    condition: Expression | None = None
 
 
 def all_columns(schema: Schema) -> tuple[Expression, ...]:

@@ -10,10 +10,12 @@ from millstream.streams.operators.normalize import Normalizer
 from millstream.streams.operators.ranking import Place, Ranker
 from millstream.streams.plan.aggregates import Aggregate, WindowAggregate
 from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.joins import Join
 from millstream.streams.plan.nodes import Node, Normalize
 from millstream.streams.plan.ordering import OrderKey, Rank
 from millstream.streams.plan.types import Schema
 from millstream.streams.spark.operators.aggregate_wirings import aggregate_wiring, window_wiring
+from millstream.streams.spark.operators.join_wirings import join_wiring
 from millstream.streams.spark.operators.wiring import Wire, Wiring, all_columns, places_of
 
 __all__ = ["WIRINGS", "wiring_of"]
@@ -61,6 +63,7 @@ def _order(schema: Schema, order: tuple[OrderKey, ...]) -> tuple[Place, ...]:
 WIRINGS: dict[type[Any], Callable[[Any], Wiring]] = {
     Aggregate: aggregate_wiring,
     WindowAggregate: window_wiring,
+    Join: join_wiring,
     Normalize: _normalize,
     Rank: _rank,
 }

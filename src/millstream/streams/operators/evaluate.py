@@ -1,0 +1,258 @@
+"""Expressions of the plan as Python functions of a row, for conditions that an operator has to know itself.
+
+NULL is None and conditions have three values, as in SQL. `EVALUATED` is what can be evaluated; everything else stays
+a Spark column outside of operators.
+"""
+
+from __future__ import annotations
+
+import datetime
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from functools import cache
+from typing import Any
+
+from millstream.streams.errors import JobError
+from millstream.streams.operators.changes import Row
+from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expression, Literal
+from millstream.streams.plan.types import DataType, TypeKind
+
+__all__ = ["EVALUATED", "Evaluator", "evaluator", "plain_literal"]
+
+Evaluator = Callable[[Row], Any]
+
+
+def evaluator(expression: Expression, places: Mapping[str, int]) -> Evaluator:
+    """A function from a row to the value of `expression`; `places` tells where its columns stand.
+
+    Raises JobError JOB_FAILED for a function that cannot be evaluated in an operator.
+    """
+    match expression:
+        case Column(name=name):
+            return operator.itemgetter(places[name])
+        case Literal():
+            value = plain_literal(expression)
+            return lambda _row: value
+        case Call():
+            return _call(expression, [evaluator(argument, places) for argument in expression.arguments])
+        case Case():
+            return _case(expression, places)
+        case Cast():
+            inner = evaluator(expression.operand, places)
+            convert = _conversion(expression.operand.type, expression.type)
+            return lambda row: None if (value := inner(row)) is None else convert(value)
+
+
+def plain_literal(literal: Literal) -> Any:
+    """A constant in the form that rows have."""
+    value = literal.value
+    if isinstance(value, datetime.datetime):
+        moment = value if value.tzinfo is not None else value.replace(tzinfo=datetime.UTC)
+        since = moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+        return since // datetime.timedelta(microseconds=1)
+    if isinstance(value, datetime.date):
+        return (value - datetime.date(1970, 1, 1)).days
+    if isinstance(value, datetime.timedelta):
+        return value // datetime.timedelta(microseconds=1)
+    return value
+
+
+def _call(call: Call, arguments: Sequence[Evaluator]) -> Evaluator:
+    match call.function:
+        case "AND" | "OR":
+            return _junction(arguments, stops=call.function == "OR")
+        case "COALESCE" | "IFNULL":
+            return lambda row: next((value for one in arguments if (value := one(row)) is not None), None)
+        case "IS NULL":
+            return lambda row: arguments[0](row) is None
+        case "IS NOT NULL":
+            return lambda row: arguments[0](row) is not None
+        case "IN":
+            return _membership(arguments)
+        case "LIKE":
+            return _like(call, arguments)
+    return _strict(call, arguments)
+
+
+def _strict(call: Call, arguments: Sequence[Evaluator]) -> Evaluator:
+    """A function that is NULL where an argument is."""
+    build = EVALUATED.get(call.function)
+    if build is None:
+        raise JobError("JOB_FAILED", f"The function {call.function} cannot be evaluated inside an operator.")
+    compute = build(call)
+    if len(arguments) == 1:
+        only = arguments[0]
+        return lambda row: None if (value := only(row)) is None else compute(value)
+    if len(arguments) == 2:
+        left, right = arguments
+
+        def both(row: Row) -> Any:
+            first = left(row)
+            if first is None:
+                return None
+            second = right(row)
+            return None if second is None else compute(first, second)
+
+        return both
+
+    def every(row: Row) -> Any:
+        values = [one(row) for one in arguments]
+        return None if None in values else compute(*values)
+
+    return every
+
+
+def _junction(arguments: Sequence[Evaluator], *, stops: bool) -> Evaluator:
+    """AND, which False decides, or OR, which True decides."""
+
+    def decide(row: Row) -> bool | None:
+        unknown = False
+        for one in arguments:
+            value = one(row)
+            if value is stops:
+                return bool(value)
+            unknown = unknown or value is None
+        return None if unknown else not stops
+
+    return decide
+
+
+def _membership(arguments: Sequence[Evaluator]) -> Evaluator:
+    operand, *options = arguments
+
+    def found(row: Row) -> bool | None:
+        value = operand(row)
+        if value is None:
+            return None
+        values = [option(row) for option in options]
+        if any(bool(value == one) for one in values):
+            return True
+        return None if None in values else False
+
+    return found
+
+
+def _like(call: Call, arguments: Sequence[Evaluator]) -> Evaluator:
+    escape = arguments[2] if len(arguments) > 2 else None
+
+    def matches(row: Row) -> bool | None:
+        value, pattern = arguments[0](row), arguments[1](row)
+        if value is None or pattern is None:
+            return None
+        return _like_pattern(pattern, None if escape is None else escape(row)).fullmatch(value) is not None
+
+    return matches
+
+
+@cache
+def _like_pattern(pattern: str, escape: str | None) -> re.Pattern[str]:
+    parts: list[str] = []
+    characters = iter(pattern)
+    for character in characters:
+        if escape and character == escape:
+            parts.append(re.escape(next(characters, "")))
+        else:
+            parts.append({"%": ".*", "_": "."}.get(character) or re.escape(character))
+    return re.compile("".join(parts), re.DOTALL)
+
+
+def _case(case: Case, places: Mapping[str, int]) -> Evaluator:
+    branches = [(evaluator(condition, places), evaluator(result, places)) for condition, result in case.branches]
+    otherwise = None if case.otherwise is None else evaluator(case.otherwise, places)
+
+    def choose(row: Row) -> Any:
+        for condition, result in branches:
+            if condition(row):
+                return result(row)
+        return None if otherwise is None else otherwise(row)
+
+    return choose
+
+
+def _divide(call: Call) -> Callable[[Any, Any], Any]:
+    whole = call.type.is_integer
+
+    def divide(first: Any, second: Any) -> Any:
+        if second == 0:
+            return None
+        if not whole:
+            return first / second
+        found = abs(first) // abs(second)
+        return found if (first < 0) == (second < 0) else -found
+
+    return divide
+
+
+def _remainder(_call: Call) -> Callable[[Any, Any], Any]:
+    def remainder(first: Any, second: Any) -> Any:
+        if second == 0:
+            return None
+        found = abs(first) % abs(second)
+        return -found if first < 0 else found
+
+    return remainder
+
+
+def _conversion(given: DataType, wanted: DataType) -> Callable[[Any], Any]:
+    if wanted.is_integer:
+        return _whole
+    match wanted.kind:
+        case TypeKind.FLOAT | TypeKind.DOUBLE:
+            return _float
+        case TypeKind.DECIMAL:
+            unit = Decimal(1).scaleb(-(wanted.scale or 0))
+            return lambda value: Decimal(str(value)).quantize(unit)
+        case TypeKind.STRING if given.kind is TypeKind.STRING or given.is_integer:
+            return str
+        case kind if kind is given.kind or (given.is_timestamp and wanted.is_timestamp):
+            return lambda value: value
+    raise JobError("JOB_FAILED", f"CAST of {given} AS {wanted} cannot be evaluated inside an operator.")
+
+
+def _whole(value: Any) -> int | None:
+    try:
+        return int(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _float(value: Any) -> float | None:
+    try:
+        return float(value)
+    except ValueError:
+        return None
+
+
+def _plain(compute: Callable[..., Any]) -> Callable[[Call], Callable[..., Any]]:
+    return lambda _call: compute
+
+
+EVALUATED: dict[str, Callable[[Call], Callable[..., Any]]] = {
+    "=": _plain(operator.eq),
+    "<>": _plain(operator.ne),
+    "<": _plain(operator.lt),
+    "<=": _plain(operator.le),
+    ">": _plain(operator.gt),
+    ">=": _plain(operator.ge),
+    "+": _plain(operator.add),
+    "-": _plain(operator.sub),
+    "*": _plain(operator.mul),
+    "/": _divide,
+    "%": _remainder,
+    "MOD": _remainder,
+    "NOT": _plain(operator.not_),
+    "NEGATE": _plain(operator.neg),
+    "BETWEEN": _plain(lambda value, low, high: low <= value <= high),
+    "||": _plain(operator.add),
+    "CONCAT": _plain(lambda *parts: "".join(map(str, parts))),
+    "ABS": _plain(abs),
+    "LOWER": _plain(str.lower),
+    "UPPER": _plain(str.upper),
+    "TRIM": _plain(str.strip),
+    "CHAR_LENGTH": _plain(len),
+    "GREATEST": _plain(max),
+    "LEAST": _plain(min),
+}
+"""Functions that are NULL where an argument is, by name: from the call to what computes its value."""

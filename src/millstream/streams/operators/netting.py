@@ -1,0 +1,21 @@
+"""What is left of a turn's changes when those that undo each other are left out."""
+
+from __future__ import annotations
+
+from millstream.streams.operators.changes import DELETE, INSERT, UPDATE_AFTER, Output, Row
+
+__all__ = ["netted"]
+
+
+def netted(said: Output, out: Output) -> None:
+    """Say in `out` what `said` comes to: a row that came and went in one turn was never there."""
+    counts: dict[Row, int] = {}
+    for kind, row in zip(said.kinds, said.rows, strict=True):
+        counts[row] = counts.get(row, 0) + (1 if kind in (INSERT, UPDATE_AFTER) else -1)
+    # What goes is said first: where a key has one row at a time, that row is never told twice.
+    for row, count in counts.items():
+        for _ in range(-count):
+            out.emit(DELETE, row)
+    for row, count in counts.items():
+        for _ in range(count):
+            out.emit(INSERT, row)
