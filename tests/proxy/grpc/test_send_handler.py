@@ -42,6 +42,21 @@ async def test_each_entry_echoes_its_message_id_also_as_the_transaction_id(servi
     assert found == [(m.OK, "01A", "01A", 0), (m.OK, "01B", "01B", 1)]
 
 
+async def test_the_response_has_the_bytes_that_protobuf_would_write(service: Service) -> None:
+    for number, ids in enumerate((["01A"], ["é" * 70, "x"])):
+        request = m.SendMessageRequest(messages=[message(message_id=one) for one in ids])
+        encoded = await service.adapter.unary("SendMessage", service.metadata, request, None)
+        ok = m.Status(code=m.OK, message="OK")
+        wanted = m.SendMessageResponse(
+            status=ok,
+            entries=[
+                m.SendResultEntry(status=ok, message_id=one, transaction_id=one, offset=number + place)
+                for place, one in enumerate(ids)
+            ],
+        )
+        assert encoded == wanted.SerializeToString()
+
+
 async def test_a_message_group_makes_a_fifo_message(service: Service, backend: MemoryBackend) -> None:
     assert (await service.send("ordered", message_group="customer-7")).status.code == m.OK
     assert backend.log[0].properties["__SHARDINGKEY"] == "customer-7"

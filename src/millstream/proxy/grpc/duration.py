@@ -17,6 +17,7 @@ _KEPT_TIMES = 4096
 
 # Both have the same two fields.
 _SECONDS, _NANOS = tag(m.Timestamp, "seconds"), tag(m.Timestamp, "nanos")
+_NANOS_BY_MS = tuple(number_field(_NANOS, number * 1_000_000) for number in range(1000))
 
 
 def duration_ms(value: m.Duration) -> int:
@@ -30,9 +31,15 @@ def encoded_time(time_ms: int) -> bytes:
 
     Points in time before 1970 count as 1970, those after the year 9999 as its end.
     """
-    seconds, left_ms = divmod(min(max(time_ms, 0), _LAST_MS), 1000)
-    written = number_field(_SECONDS, seconds) + number_field(_NANOS, left_ms * 1_000_000)
+    if not 0 <= time_ms <= _LAST_MS:
+        time_ms = min(max(time_ms, 0), _LAST_MS)
+    written = _seconds(time_ms // 1000) + _NANOS_BY_MS[time_ms % 1000]
     return VARINTS[len(written)] + written
+
+
+@lru_cache(maxsize=_KEPT_TIMES)
+def _seconds(number: int) -> bytes:
+    return number_field(_SECONDS, number)
 
 
 def timestamp_ms(value: m.Timestamp) -> int:

@@ -43,16 +43,18 @@ _DIGEST = bytes_field(
 )[:-_MD5_DIGITS]
 """The digest but for its digits, which are always as many."""
 
-_PLAIN_TYPES = {
+_PLAIN_BODY_OF = {
     kind: number_field(tag(m.SystemProperties, "body_encoding"), m.IDENTITY)
     + number_field(tag(m.SystemProperties, "message_type"), kind)
     for kind in (m.NORMAL, m.FIFO, m.TRANSACTION, m.PRIORITY, m.LITE)
 }
 """A plain body of a message of each type."""
 
-_BEFORE_ID = frozenset((properties.TAGS, properties.KEYS))
-_BEHIND_ATTEMPT = frozenset(
+_UNUSUAL = frozenset(
     (
+        properties.TAGS,
+        properties.KEYS,
+        properties.TRANSACTION,
         properties.MESSAGE_GROUP,
         properties.PRIORITY,
         properties.LITE_TOPIC,
@@ -60,6 +62,8 @@ _BEHIND_ATTEMPT = frozenset(
         ORIGIN_TOPIC,
     )
 )
+"""Properties that the ordinary message has none of: what it shows of them, and its type."""
+
 _RESERVED = properties.RESERVED
 _COMMITTED = int(SystemFlag.TRANSACTION_COMMIT)
 
@@ -99,11 +103,13 @@ class MessageEncoder:
         host = stored.store_host
         store_host = f"{host.host}:{host.port}".encode()
         queue_id = stored.queue_id
+        is_plain = _UNUSUAL.isdisjoint(held)
+        kind = m.NORMAL if is_plain and not int(stored.system_flag) else _stored_type(stored)
         system = b"".join(
             (
-                b"" if _BEFORE_ID.isdisjoint(held) else _tag_and_keys(stored),
+                b"" if is_plain else _tag_and_keys(stored),
                 _MESSAGE_ID, VARINTS[len(message_id)], message_id,
-                _DIGEST, md5_text(body).encode(), _PLAIN_TYPES[_stored_type(stored)],
+                _DIGEST, md5_text(body).encode(), _PLAIN_BODY_OF[kind],
                 _BORN_TIME, encoded_time(stored.born_timestamp_ms),
                 _BORN_HOST, VARINTS[len(born_host)], born_host,
                 _STORE_TIME, encoded_time(stored.store_timestamp_ms),
@@ -113,7 +119,7 @@ class MessageEncoder:
                 _QUEUE_OFFSET, VARINTS[stored.queue_offset],
                 _INVISIBLE + invisible if invisible else b"",
                 _ATTEMPT, VARINTS[delivery_attempt],
-                b"" if _BEHIND_ATTEMPT.isdisjoint(held) else self._rare(stored),
+                b"" if is_plain else self._rare(stored),
             )
         )  # fmt: skip
         parts = [self._topic]
