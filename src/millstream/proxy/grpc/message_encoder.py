@@ -122,15 +122,12 @@ class MessageEncoder:
                 b"" if is_plain else self._rare(stored),
             )
         )  # fmt: skip
-        parts = [self._topic]
-        for name, value in held.items():
-            if name not in _RESERVED:
-                pair = bytes_field(_NAME, name.encode()) + bytes_field(_VALUE, value.encode())
-                parts.append(bytes_field(_USER_PROPERTY, pair))
-        parts += (_SYSTEM, VARINTS[len(system)], system)
-        if body:
-            parts += (_BODY, VARINTS[len(body)], body)
-        return b"".join(parts)
+        return b"".join(
+            (
+                self._topic, *_user_properties(held), _SYSTEM, VARINTS[len(system)], system,
+                *((_BODY, VARINTS[len(body)], body) if body else ()),
+            )
+        )  # fmt: skip
 
     def _rare(self, stored: StoredMessage) -> bytes:
         """What few messages have, behind the attempt; clients ask whether it is there."""
@@ -157,6 +154,14 @@ def end_frame(now_ms: int) -> bytes:
 def shown(stored: StoredMessage, topic: m.Resource) -> m.Message:
     """A message as a client reads it, without a receipt handle: nobody can acknowledge it."""
     return m.Message.FromString(MessageEncoder(topic).message(stored))
+
+
+def _user_properties(held: dict[str, str]) -> list[bytes]:
+    return [
+        bytes_field(_USER_PROPERTY, bytes_field(_NAME, name.encode()) + bytes_field(_VALUE, value.encode()))
+        for name, value in held.items()
+        if name not in _RESERVED
+    ]
 
 
 def _tag_and_keys(stored: StoredMessage) -> bytes:
