@@ -32,6 +32,7 @@ __all__ = ["Sender"]
 
 _DETOURS = frozenset((MessageType.DELAY, MessageType.TRANSACTION))
 _DELAYED = frozenset((MessageType.DELAY, MessageType.MIXED))
+_TAKES_PLAIN = frozenset((MessageType.NORMAL, MessageType.MIXED))
 _TRANSACTIONAL = frozenset((MessageType.TRANSACTION, MessageType.MIXED))
 # At hand, because in Python 3.11 the way from an enum's class to a member runs in Python.
 _NORMAL, _LITE, _FIFO, _PRIORITY = MessageType.NORMAL, MessageType.LITE, MessageType.FIFO, MessageType.PRIORITY
@@ -75,7 +76,7 @@ class Sender:
         """The topic if an ordinary message for one of its queues needs nothing but a place in the log; None where it
         cannot be written, or is of a kind that looks at each message."""
         topic = self.topics.find(name)
-        if topic is None or topic.message_type is not _NORMAL or topic.holds_batches or topic.is_compacted:
+        if topic is None or topic.message_type not in _TAKES_PLAIN or topic.holds_batches or topic.is_compacted:
             return None
         if self.static_topics is not None and self.static_topics.find(name) is not None:
             return None
@@ -95,7 +96,7 @@ class Sender:
         error: BaseException | None,
     ) -> None:
         if error is None:
-            self.statistics.stored(topic, records, places)
+            self.statistics.stored_plain(topic.name, records, places)
         ended(places, error)
 
     async def _send_static(

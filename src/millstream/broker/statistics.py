@@ -43,6 +43,7 @@ DELAY_BOUNDS_MS: Final = (10, 100, 500, 1000, 5000, 60_000, 3_600_000)
 # What every send needs is kept at hand: in Python 3.11 each way from an enum's class to a member, its value and its
 # hash runs in Python.
 _MIXED, _DELAY = MessageType.MIXED, MessageType.DELAY
+_PLAIN = MessageType.NORMAL.value
 
 
 class Incoming:
@@ -132,6 +133,10 @@ class Statistics:
             self._stored_apart(topic, records, places)
             return
         self.incoming[topic.name, kind._value_].add(records, places)
+
+    def stored_plain(self, topic: str, records: Sequence[PendingRecord], places: Sequence[AppendedRecord]) -> None:
+        """The same of messages that are known to be of type NORMAL."""
+        self.incoming[topic, _PLAIN].add(records, places)
 
     def _stored_apart(
         self, topic: TopicConfig, records: Sequence[PendingRecord], places: Sequence[AppendedRecord]

@@ -133,6 +133,10 @@ def queues_of(broker: Broker) -> dict[tuple[str, int], list[Any]]:
     return found
 
 
+def counted(broker: Broker) -> dict[Any, Any]:
+    return {key: (one.messages, one.size_bytes, one.sizes.counts) for key, one in broker.statistics.incoming.items()}
+
+
 def told(answers: dict[int, RemotingCommand]) -> dict[int, Any]:
     """The answers without the places in the log."""
     return {
@@ -226,6 +230,7 @@ def test_whatever_arrives_is_stored_and_answered_as_if_it_came_one_by_one(chunks
                         commands.append(RemotingCommand(code, ext, body, opaque, flag, header_type=header_type))
                     assert told(await together.put(commands)) == told(await apart.put(commands))
                 assert queues_of(together.broker) == queues_of(apart.broker)
+                assert counted(together.broker) == counted(apart.broker)
                 assert log_of(together.broker).count(b"body") == log_of(apart.broker).count(b"body")
 
     asyncio.run(both())
@@ -235,6 +240,9 @@ async def test_a_send_that_needs_a_closer_look_is_not_overtaken_by_those_behind_
     commands = sends(6)
     commands[2].ext["h"] = "7"
     async with door(tmp_path) as together:
+        await together.put(sends(5, b="mixed"))
+        assert together.taken == 5
+        together.taken = 0
         await together.put(commands)
         assert together.taken == 2
         messages = [one[1] for one in queues_of(together.broker)["plain", 1]]

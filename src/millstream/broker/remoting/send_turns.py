@@ -1,8 +1,9 @@
 """Ordinary sends that arrive together: one look at their topic, one append, one write of their answers.
 
-Ordinary is a message for a queue of a NORMAL topic that no property makes more of. All others go the general way, and
-what follows them for their topic does too until they are stored, so that sends of one topic are stored in their order.
-Both ways store the same bytes and give the same answers.
+Ordinary is a message for a queue of a NORMAL or MIXED topic that no property makes more of. All others go the general
+way, and what follows them for their topic does too until they are stored, so that sends of one topic are stored in
+their order. Both ways store the same bytes and give the
+same answers.
 """
 
 from __future__ import annotations
