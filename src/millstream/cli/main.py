@@ -9,6 +9,7 @@ import sys
 from cyclopts import App, CycloptsError
 
 from millstream import __version__
+from millstream.cli.garbage import look_as_usual, look_seldom
 from millstream.cli.options import ExitCode
 from millstream.cli.printer import print_error
 from millstream.model.errors import MillstreamError
@@ -120,6 +121,9 @@ error.command("millstream.cli.error:list_errors", name="list")
 _GROUPS = frozenset("topic group dlq message acl user error start config broker cluster profile".split())
 """Words that list their commands where nothing follows them."""
 
+_SERVERS = (["quickstart"], ["start"])
+"""First words of the commands that run until they are stopped."""
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; the answer is its exit code. `MILLSTREAM_DEBUG=1` shows stack traces."""
@@ -159,4 +163,8 @@ def _load(group: App) -> None:
 
 def run() -> None:
     """The console script."""
+    if sys.argv[1:2] in _SERVERS:
+        look_seldom()
+    else:
+        look_as_usual()
     sys.exit(main())

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from millstream.cli.event_loop import loop_factory
+from millstream.cli.garbage import keep_what_is_there
 
 __all__ = ["serve"]
 
@@ -63,6 +64,7 @@ async def _serve(
     try:
         announce(told)
         print(f"ready in {time.monotonic() - _started_s:.2f} s", flush=True)
+        keep_what_is_there()
         await stopped.wait()
     finally:
         await server.close()

@@ -1,0 +1,30 @@
+"""When cyclic garbage is looked for: seldom while a server starts, which makes many objects and hardly any garbage."""
+
+from __future__ import annotations
+
+import gc
+from typing import Final
+
+__all__ = ["STARTING_THRESHOLD", "keep_what_is_there", "look_as_usual", "look_seldom"]
+
+STARTING_THRESHOLD: Final = 200_000
+"""New objects between two looks for garbage during a start; with Python's 700 they are an eighth of a server's start."""
+
+_usual = gc.get_threshold()
+
+
+def look_seldom() -> None:
+    """A start begins."""
+    gc.set_threshold(STARTING_THRESHOLD, *_usual[1:])
+
+
+def look_as_usual() -> None:
+    """The start is over, or it is none of a server."""
+    gc.set_threshold(*_usual)
+
+
+def keep_what_is_there() -> None:
+    """The start is over, and what it made stays: never look at that again."""
+    gc.collect()
+    gc.freeze()
+    look_as_usual()

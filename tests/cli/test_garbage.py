@@ -1,0 +1,40 @@
+"""How often a command looks for cyclic garbage while it starts, and after that."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from millstream.cli import main
+from millstream.cli.garbage import STARTING_THRESHOLD, keep_what_is_there, look_as_usual, look_seldom
+
+
+@pytest.fixture(autouse=True)
+def usual() -> Iterator[tuple[int, int, int]]:
+    before = gc.get_threshold()
+    yield before
+    gc.unfreeze()
+    gc.set_threshold(*before)
+
+
+def test_a_server_that_is_ready_looks_as_usual_and_never_at_what_its_start_made(usual: tuple[int, int, int]) -> None:
+    look_seldom()
+    assert gc.get_threshold()[0] == STARTING_THRESHOLD
+    keep_what_is_there()
+    assert gc.get_threshold() == usual
+    assert gc.get_freeze_count() > 0
+
+
+@pytest.mark.parametrize(("word", "seldom"), [("quickstart", True), ("start", True), ("error", False)])
+def test_only_servers_look_seldom(
+    word: str, seldom: bool, monkeypatch: pytest.MonkeyPatch, usual: tuple[int, int, int]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["millstream", word])
+    seen: list[int] = []
+    monkeypatch.setattr(main, "main", lambda: seen.append(gc.get_threshold()[0]) or 0)
+    look_as_usual()
+    with pytest.raises(SystemExit):
+        main.run()
+    assert seen == [STARTING_THRESHOLD if seldom else usual[0]]
