@@ -1,8 +1,17 @@
-"""Where a part stands in a text."""
+"""Places and words of a text."""
 
 from __future__ import annotations
 
-__all__ = ["nth_place"]
+import re
+
+__all__ = ["capitalised", "nth_place"]
+
+_WORD = re.compile("[0-9A-Za-z]+")
+
+
+def capitalised(text: str) -> str:
+    """Each word with a large first letter; words are runs of ASCII letters and digits, and only those change case."""
+    return _WORD.sub(lambda word: word[0].capitalize(), text)
 
 
 def nth_place(text: str, part: str, start: int, occurrence: int) -> int | None:

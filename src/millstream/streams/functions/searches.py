@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-__all__ = ["all_groups", "compiled", "first_match", "match_count", "match_place", "replaced"]
+__all__ = ["all_groups", "compiled", "first_match", "match_count", "match_place", "matched_group", "replaced"]
 
 _CACHED_PATTERNS = 1_000
 
@@ -18,6 +18,13 @@ def compiled(pattern: str) -> re.Pattern[str] | None:
         return re.compile(pattern, re.ASCII)
     except re.error:
         return None
+
+
+def matched_group(text: str, pattern: str, group: int) -> str | None:
+    """That group of the first match; None where nothing matches or the group took no part."""
+    found = compiled(pattern)
+    match = None if found is None else found.search(text)
+    return match[group] if match is not None and 0 <= group <= match.re.groups else None
 
 
 def match_count(text: str, pattern: str) -> int | None:

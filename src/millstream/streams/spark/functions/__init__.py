@@ -10,6 +10,7 @@ from millstream.streams.spark.functions.builder import Builder
 from millstream.streams.spark.functions.collections import COLLECTIONS
 from millstream.streams.spark.functions.conditions import CONDITIONS
 from millstream.streams.spark.functions.digests import DIGESTS
+from millstream.streams.spark.functions.documents import DOCUMENTS
 from millstream.streams.spark.functions.numbers import NUMBERS
 from millstream.streams.spark.functions.patterns import PATTERNS
 from millstream.streams.spark.functions.text import TEXT
@@ -17,4 +18,13 @@ from millstream.streams.spark.functions.times import TIMES
 
 __all__ = ["FUNCTIONS", "Builder"]
 
-FUNCTIONS: dict[str, Builder] = {**CONDITIONS, **COLLECTIONS, **DIGESTS, **NUMBERS, **PATTERNS, **TEXT, **TIMES}
+FUNCTIONS: dict[str, Builder] = {
+    **CONDITIONS,
+    **COLLECTIONS,
+    **DIGESTS,
+    **DOCUMENTS,
+    **NUMBERS,
+    **PATTERNS,
+    **TEXT,
+    **TIMES,
+}

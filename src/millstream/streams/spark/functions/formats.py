@@ -4,27 +4,20 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.errors import JobError
 from millstream.streams.plan.expressions import Call, columns_of
-from millstream.streams.plan.types import DataType, TypeKind
 from millstream.streams.spark.functions.builder import literal
-from millstream.streams.spark.types import spark_type
 
 __all__ = ["DEFAULT_FORMAT", "checked_format", "is_print_format"]
 
 DEFAULT_FORMAT = "yyyy-MM-dd HH:mm:ss"
 _REMEDY = "Use yyyy MM dd HH mm ss SSS and quoted text; Spark has no letters of the week year (Y, w, u, e)."
 _CACHED_FORMATS = 1_000
-_SAMPLES = {
-    TypeKind.BOOLEAN: "true",
-    TypeKind.DATE: "2026-01-02",
-    TypeKind.TIMESTAMP: "2026-01-02",
-    TypeKind.TIMESTAMP_LTZ: "2026-01-02",
-}
 
 
 def checked_format(call: Call, position: int) -> Column:
@@ -54,12 +47,15 @@ def _is_known(pattern: str) -> bool:
 
 
 @lru_cache(maxsize=_CACHED_FORMATS)
-def is_print_format(pattern: str, types: tuple[DataType, ...]) -> bool:
-    """Whether Java's formatter takes values of these types in that pattern; Spark finds a wrong one only with rows."""
-    row = SparkSession.active().sql("SELECT 1")
-    samples = (F.lit(_SAMPLES.get(data_type.kind, "1")).cast(spark_type(data_type)) for data_type in types)
+def is_print_format(pattern: str, samples: tuple[str | bool | int | float, ...]) -> bool:
+    """Whether Java's formatter takes values like these in that pattern; Spark finds a wrong one only with rows."""
+    jvm = SparkSession.active()._jvm
+    gateway = SparkSession.active().sparkContext._gateway
+    values = gateway.new_array(jvm.java.lang.Object, len(samples))  # type: ignore[union-attr]
+    for place, sample in enumerate(samples):
+        values[place] = sample
     try:
-        row.select(F.format_string(pattern, *samples)).collect()
-    except PySparkException:
+        jvm.java.lang.String.format(jvm.java.util.Locale.US, pattern, values)  # type: ignore[union-attr]
+    except (PySparkException, Py4JJavaError):
         return False
     return True

@@ -9,9 +9,16 @@ from pyspark.errors import IllegalArgumentException
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
-from millstream.streams.functions.searches import all_groups, first_match, match_count, match_place, replaced
+from millstream.streams.functions.searches import (
+    all_groups,
+    first_match,
+    match_count,
+    match_place,
+    matched_group,
+    replaced,
+)
 from millstream.streams.plan.expressions import Call, Literal
-from millstream.streams.spark.functions.arrow import by_row, matched_group
+from millstream.streams.spark.functions.arrow import by_row
 from millstream.streams.spark.functions.builder import Builder, literal
 
 __all__ = ["PATTERNS", "is_pattern", "quoted"]
@@ -80,7 +87,9 @@ def _similar_expression(pattern: str, escape: str | None) -> str:
 def _regexp(call: Call, columns: Sequence[Column]) -> Column:
     pattern = call.arguments[1]
     if not isinstance(pattern, Literal):
-        found = matched_group(columns[0], columns[1], F.lit(0)).isNotNull() & (F.length(columns[1]) > 0)
+        found = by_row(matched_group, "string", columns[0], columns[1], F.lit(0)).isNotNull() & (
+            F.length(columns[1]) > 0
+        )
         return F.when(columns[0].isNotNull() & columns[1].isNotNull(), found)
     if pattern.value is None:
         return F.lit(None).cast("boolean")
@@ -94,12 +103,12 @@ def _regexp_extract(call: Call, columns: Sequence[Column]) -> Column:
     text = columns[0]
     pattern, group = literal(call, 1, str), 0 if len(columns) < 3 else literal(call, 2, int)
     if pattern is None or group is None:
-        return matched_group(text, columns[1], columns[2] if len(columns) > 2 else F.lit(0))
+        return by_row(matched_group, "string", text, columns[1], columns[2] if len(columns) > 2 else F.lit(0))
     groups = _groups(pattern)
     if groups is None or not 0 <= group <= groups:
         return F.lit(None).cast("string")
     if group and _MAYBE_UNUSED_GROUP.search(pattern) and _same_in_python(pattern, groups):
-        return matched_group(text, columns[1], F.lit(group))
+        return by_row(matched_group, "string", text, columns[1], F.lit(group))
     return F.when(text.rlike(pattern), F.regexp_extract(text, pattern, group))
 
 

@@ -9,11 +9,12 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.errors import JobError
 from millstream.streams.functions.charsets import decoded, encoded
-from millstream.streams.functions.places import nth_place
+from millstream.streams.functions.places import capitalised, nth_place
 from millstream.streams.functions.words import value_of_key
 from millstream.streams.plan.expressions import Call, columns_of
-from millstream.streams.plan.types import TypeKind
-from millstream.streams.spark.functions.arrow import by_row, capitalised, json_value
+from millstream.streams.plan.types import BIGINT, DOUBLE, STRING, DataType, TypeKind
+from millstream.streams.spark.casts import cast
+from millstream.streams.spark.functions.arrow import by_row
 from millstream.streams.spark.functions.builder import Builder, literal, null_unless_all
 from millstream.streams.spark.functions.formats import is_print_format
 from millstream.streams.spark.functions.patterns import is_pattern, quoted
@@ -128,9 +129,33 @@ def _printf(call: Call, columns: Sequence[Column]) -> Column:
         if list(columns_of(call.arguments[0])):
             raise JobError("JOB_FAILED", f"The format of {call} is not a constant.", remedy="Write it as a string.")
         return F.lit(None).cast("string")
-    if not is_print_format(pattern, tuple(argument.type for argument in call.arguments[1:])):
-        return F.lit(None).cast("string")
-    return F.format_string(pattern, *columns[1:])
+    values, types = columns[1:], [argument.type for argument in call.arguments[1:]]
+    # A DECIMAL is printed as it is, or as a DOUBLE where the format wants digits.
+    for decimals in (STRING, DOUBLE):
+        printed = [_printed(data_type, decimals) for data_type in types]
+        if is_print_format(pattern, tuple(_SAMPLES[data_type.kind] for data_type in printed)):
+            cast_values = zip(values, types, printed, strict=True)
+            return F.format_string(pattern, *(cast(value, have, wanted) for value, have, wanted in cast_values))
+    return F.lit(None).cast("string")
+
+
+_SAMPLES: dict[TypeKind, str | bool | int | float] = {
+    TypeKind.STRING: "a",
+    TypeKind.BOOLEAN: True,
+    TypeKind.BIGINT: 1,
+    TypeKind.DOUBLE: 1.0,
+}
+
+
+def _printed(data_type: DataType, decimals: DataType) -> DataType:
+    """The type that Java's formatter gets a value in."""
+    if data_type.kind is TypeKind.DECIMAL:
+        return decimals
+    if data_type.is_integer:
+        return BIGINT
+    if data_type.is_number:
+        return DOUBLE
+    return data_type if data_type.kind is TypeKind.BOOLEAN else STRING
 
 
 def _overlay(_call: Call, columns: Sequence[Column]) -> Column:
@@ -178,7 +203,7 @@ TEXT: dict[str, Builder] = {
     "||": lambda _call, columns: F.concat(*columns),
     "UPPER": lambda _call, columns: F.upper(columns[0]),
     "LOWER": lambda _call, columns: F.lower(columns[0]),
-    "INITCAP": lambda _call, columns: capitalised(columns[0]),
+    "INITCAP": lambda _call, columns: by_row(capitalised, "string", columns[0]),
     "TRIM": _trim,
     "LTRIM": lambda _call, columns: _cut(F.ltrim, columns),
     "RTRIM": lambda _call, columns: _cut(F.rtrim, columns),
@@ -215,7 +240,6 @@ TEXT: dict[str, Builder] = {
     "RIGHT": lambda _call, columns: F.right(columns[0], columns[1]),
     "SPLIT_INDEX": _split_index,
     "PARSE_URL": _parse_url,
-    "JSON_VALUE": lambda _call, columns: json_value(columns[0], columns[1]),
     "IS_ALPHA": _is_alpha,
     "IS_DIGIT": _is_digit,
     "IS_DECIMAL": _is_decimal,

@@ -1,0 +1,118 @@
+"""JSON: reading in a Python worker, writing by Spark's own encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
+
+from millstream.streams.functions.json_text import (
+    Found,
+    checked_json,
+    is_json,
+    json_exists,
+    json_query,
+    json_value,
+    json_value_state,
+    quoted_json,
+    unquoted_json,
+)
+from millstream.streams.plan.expressions import Call, Expression
+from millstream.streams.plan.types import STRING, TypeKind
+from millstream.streams.spark.casts import cast
+from millstream.streams.spark.functions.arrow import by_row
+from millstream.streams.spark.functions.builder import Builder, literal
+from millstream.streams.spark.types import spark_type
+
+__all__ = ["DOCUMENTS"]
+
+_RAW = ("JSON_OBJECT", "JSON_ARRAY", "JSON")
+"""Calls whose result is put into a JSON object or array as it is."""
+
+_WRITING = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSS]",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSS]",
+}
+
+
+def _json_value(call: Call, columns: Sequence[Column]) -> Column:
+    searched = (*columns[:2], columns[2] if len(columns) > 2 else F.lit("STRING"))
+    value = by_row(json_value, "string", *searched).try_cast(spark_type(call.type))
+    if len(columns) < 4:
+        return value
+    state = by_row(json_value_state, "int", *searched)
+    on_empty, on_error = (
+        cast(column, argument.type, call.type) for column, argument in zip(columns[3:], call.arguments[3:], strict=True)
+    )
+    chosen = F.when(state == int(Found.EMPTY), on_empty).when(state == int(Found.ERROR), on_error)
+    return chosen.when(state == int(Found.VALUE), value)
+
+
+def _json_query(_call: Call, columns: Sequence[Column]) -> Column:
+    behind = columns[2:] or (F.lit("WITHOUT"), F.lit("NULL"), F.lit("NULL"))
+    return by_row(json_query, "string", *columns[:2], *behind)
+
+
+def _json_exists(_call: Call, columns: Sequence[Column]) -> Column:
+    on_error = columns[2] if len(columns) > 2 else F.lit("FALSE")
+    return by_row(json_exists, "boolean", columns[0], columns[1], on_error)
+
+
+def _written(column: Column, value: Expression) -> Column:
+    """The value as JSON text, `null` for NULL."""
+    if isinstance(value, Call) and value.function in _RAW:
+        return F.coalesce(column, F.lit("null"))
+    if value.type.kind is TypeKind.NULL:
+        return F.lit("null")
+    if value.type.kind is TypeKind.TIME:
+        column = cast(column, value.type, STRING)
+    text = F.to_json(F.array(column), _WRITING)
+    # An array of one element, without its brackets: Spark writes no values by themselves.
+    return F.substring(text, F.lit(2), F.char_length(text) - 2)
+
+
+def _json_string(call: Call, columns: Sequence[Column]) -> Column:
+    return F.when(columns[0].isNotNull(), _written(columns[0], call.arguments[0]))
+
+
+def _json_object(call: Call, columns: Sequence[Column]) -> Column:
+    absent = literal(call, 0, str) == "ABSENT"
+    parts = []
+    for place in range(1, len(columns), 2):
+        key, value = columns[place : place + 2]
+        pair = F.concat(_written(key, call.arguments[place]), F.lit(":"), _written(value, call.arguments[place + 1]))
+        parts.append(F.when(value.isNotNull(), pair) if absent else pair)
+    return F.concat(F.lit("{"), _listed(parts), F.lit("}"))
+
+
+def _json_array(call: Call, columns: Sequence[Column]) -> Column:
+    absent = literal(call, 0, str) == "ABSENT"
+    parts = []
+    for column, value in zip(columns[1:], call.arguments[1:], strict=True):
+        text = _written(column, value)
+        parts.append(F.when(column.isNotNull(), text) if absent else text)
+    return F.concat(F.lit("["), _listed(parts), F.lit("]"))
+
+
+def _listed(parts: list[Column]) -> Column:
+    return F.concat_ws(",", *parts) if parts else F.lit("")
+
+
+def _is_json(_call: Call, columns: Sequence[Column]) -> Column:
+    return by_row(is_json, "boolean", *columns, nulls=True)
+
+
+DOCUMENTS: dict[str, Builder] = {
+    "JSON_VALUE": _json_value,
+    "JSON_QUERY": _json_query,
+    "JSON_EXISTS": _json_exists,
+    "IS JSON": _is_json,
+    "JSON_STRING": _json_string,
+    "JSON_OBJECT": _json_object,
+    "JSON_ARRAY": _json_array,
+    "JSON": lambda _call, columns: by_row(checked_json, "string", columns[0]),
+    "JSON_QUOTE": lambda _call, columns: by_row(quoted_json, "string", columns[0]),
+    "JSON_UNQUOTE": lambda _call, columns: by_row(unquoted_json, "string", columns[0]),
+}

@@ -1,0 +1,60 @@
+"""Expressions with the values that Flink documents, one a line: `expression => value`, perhaps with ` : TYPE` behind."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["GOLDENS", "Golden", "goldens_of", "shown"]
+
+GOLDENS = Path(__file__).parent.parent / "functions" / "goldens"
+
+
+@dataclass(frozen=True, slots=True)
+class Golden:
+    """One row; `type` is blank where it does not matter."""
+
+    expression: str
+    value: str
+    type: str
+    place: str
+
+
+def goldens_of(file: Path) -> list[Golden]:
+    """The rows of a file; lines that are blank or begin with # are none."""
+    rows = []
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        if line and not line.startswith("#"):
+            expression, _, rest = line.rpartition(" => ")
+            value, _, data_type = rest.partition(" : ")
+            rows.append(Golden(expression, value, data_type, f"{file.name}:{number}"))
+    return rows
+
+
+def shown(value: object) -> str:
+    """A value as the goldens and the reference write it."""
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return str(value).upper()
+        case str():
+            return "'" + value.replace("'", "''").replace("\n", "\\n").replace("\t", "\\t") + "'"
+        case bytes() | bytearray():
+            return f"x'{value.hex().upper()}'"
+        case decimal.Decimal():
+            return f"{value:f}"
+        case datetime.datetime():
+            return value.isoformat(" ", "microseconds" if value.microsecond % 1000 else "milliseconds")
+        case datetime.date():
+            return value.isoformat()
+        case tuple():
+            return f"({', '.join(map(shown, value))})"
+        case list():
+            return f"[{', '.join(map(shown, value))}]"
+        case dict():
+            return "{" + ", ".join(f"{shown(key)}: {shown(part)}" for key, part in value.items()) + "}"
+        case _:
+            return str(value)

@@ -1,0 +1,77 @@
+"""Every documented example and every trap of the functions has its value on Spark: one row, one query for all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from golden_rows import GOLDENS, Golden, goldens_of, shown
+from pyspark.errors import PySparkException
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import SparkSession
+
+from millstream.streams.functions.registry import FUNCTIONS
+from millstream.streams.plan.expressions import Expression
+from millstream.streams.plan.nodes import Project, QueryPlan
+from millstream.streams.spark.expressions import column_of
+from millstream.streams.sql.compiler import SqlSession
+
+pytestmark = pytest.mark.spark
+
+_TABLE = "CREATE TABLE t (a INT) WITH ('connector' = 'rocketmq', 'topic' = 't');"
+_EAGER = ("ConstantFolding", "ConvertToLocalRelation")
+_FILES = sorted(path.name for path in GOLDENS.iterdir())
+EXAMPLES = [Golden(spec.example, spec.result_shown, "", name) for name, spec in FUNCTIONS.items() if spec.result_shown]
+
+
+def _bound(expression: str) -> Expression:
+    plan = SqlSession().compile(f"{_TABLE} SELECT {expression} AS x FROM t")[-1]
+    assert isinstance(plan, QueryPlan)
+    assert isinstance(plan.query, Project)
+    return plan.query.columns[0][1]
+
+
+def _values(spark: SparkSession, columns: Sequence[SparkColumn]) -> list[object]:
+    """The values of one query; each alone where that fails, to name the one that does."""
+    row = spark.range(1)
+    named = [column.alias(f"c{place}") for place, column in enumerate(columns)]
+    try:
+        return list(row.select(*named).collect()[0])
+    except PySparkException as error:
+        if len(columns) == 1:
+            return [f"{type(error).__name__}: {error}"]
+        return [value for column in named for value in _values(spark, [column])]
+
+
+@pytest.fixture(scope="module")
+def results(spark: SparkSession) -> dict[str, tuple[str, str]]:
+    """The shown value and the type of each expression. Constants are not computed while Spark plans: tasks do that."""
+    expressions = [row.expression for name in _FILES for row in goldens_of(GOLDENS / name)]
+    expressions += [row.expression for row in EXAMPLES]
+    rules = ",".join(f"org.apache.spark.sql.catalyst.optimizer.{rule}" for rule in _EAGER)
+    spark.conf.set("spark.sql.optimizer.excludedRules", rules)
+    try:
+        bound = [_bound(expression) for expression in expressions]
+        values = _values(spark, [column_of(expression, {}) for expression in bound])
+    finally:
+        spark.conf.unset("spark.sql.optimizer.excludedRules")
+    told = zip(expressions, values, bound, strict=True)
+    return {expression: (shown(value), str(of.type)) for expression, value, of in told}
+
+
+def _wrong(rows: Sequence[Golden], results: dict[str, tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    wrong = {}
+    for row in rows:
+        value, data_type = results[row.expression]
+        if value != row.value or row.type not in ("", data_type):
+            wrong[f"{row.place} {row.expression}"] = (value, row.value, data_type, row.type)
+    return wrong
+
+
+@pytest.mark.parametrize("file", _FILES)
+def test_an_expression_has_the_value_that_flink_documents(file: str, results: dict[str, tuple[str, str]]) -> None:
+    assert _wrong(goldens_of(GOLDENS / file), results) == {}
+
+
+def test_an_example_of_the_reference_has_the_result_that_stands_beside_it(results: dict[str, tuple[str, str]]) -> None:
+    assert _wrong(EXAMPLES, results) == {}
