@@ -86,9 +86,14 @@ def _compile(script: str, nameserver: str) -> Sequence[Command]:
 def _collect(command: Command, printer: Printer, plans: list[JobPlan | QueryPlan]) -> None:
     """Print what a statement says, or keep what it asks to run."""
     from millstream.streams.plan.nodes import JobPlan, QueryPlan
+    from millstream.streams.sql.compiler import JobCommand
 
     if isinstance(command, JobPlan | QueryPlan):
         plans.append(command)
+    elif isinstance(command, JobCommand):
+        if command.action != "SHOW":
+            raise MillstreamError("SQL_UNKNOWN_NAME", f"There is no job {command.job!r}: a script runs only its own.")
+        printer.listing(("job",), (), empty="There are no jobs before the script runs.")
     elif command.columns:
         printer.listing(command.columns, command.rows, empty=command.title)
     else:

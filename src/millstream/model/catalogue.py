@@ -146,6 +146,8 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (7008, "SQL_TABLE_EXISTS", "A table or view of that name exists.", "Drop it first or use IF NOT EXISTS."),
     (7009, "SQL_TIME_ATTRIBUTE", "A window needs a column that has a watermark.", "Declare WATERMARK FOR the column in CREATE TABLE."),
     (7010, "SQL_SCRIPT", "The script cannot be read or has nothing to run.", "Name a readable file with at least one statement."),
+    (7011, "SQL_VARIABLE", "A variable of the script has no value.", "Give it with SET 'var.name' = '...' or in the environment."),
+    (7012, "SQL_UNKNOWN_NAME", "No catalog, database, function or job of that name.", "Create it first, or correct the name."),
     (8001, "TRACE_NOT_FOUND", "No trace tells of the message.", "Start the server with quickstart --trace, and look again a second after the message was sent."),
 )  # fmt: skip
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
-from compiling import EVENTS, compiled, refused
+from compiling import EVENTS, compiled, job, refused
 
 from millstream.streams.errors import SqlError
-from millstream.streams.sql.compiler import SqlSession, TextResult
+from millstream.streams.plan.nodes import JobPlan, QueryPlan
+from millstream.streams.sql.compiler import JobCommand, SqlSession, TextResult
 
 
 def text(script: str) -> TextResult:
@@ -18,7 +21,8 @@ def text(script: str) -> TextResult:
 def test_describe_shows_columns_types_and_event_time() -> None:
     rows = text("DESCRIBE events").rows
     assert ("id", "BIGINT", "") in rows
-    assert ("ts", "TIMESTAMP(3)", "event time") in rows
+    assert ("ts", "TIMESTAMP(3)", "event time, AS TO_TIMESTAMP(text_ts)") in rows
+    assert ("queue", "INT", "metadata 'queue-id'") in rows
 
 
 def test_show_lists_tables_views_and_functions() -> None:
@@ -62,3 +66,124 @@ def test_if_not_exists_leaves_the_table_that_is_there() -> None:
     again = EVENTS.replace("CREATE TABLE events", "CREATE TABLE IF NOT EXISTS events")
     assert text(again).title == "events exists already."
     assert refused(EVENTS).name == "SQL_TABLE_EXISTS"
+
+
+def test_settings_are_written_with_and_without_quotes() -> None:
+    for script in ("SET 'pipeline.name' = 'nightly'", "SET pipeline.name = nightly", "SET pipeline.name='nightly'"):
+        (command,) = compiled(f"{script}; SELECT host FROM events")[1:]
+        assert isinstance(command, QueryPlan)
+        assert command.settings["pipeline.name"] == "nightly"
+    assert text("SET table.exec.state.ttl = 1 h").title == "table.exec.state.ttl is 1 h."
+    assert dict(text("SET pipeline.name = a; RESET pipeline.name; SET").rows)["pipeline.name"] == ""
+
+
+def test_a_statement_set_is_one_job_in_all_its_spellings() -> None:
+    made = "CREATE TABLE a (host STRING) WITH ('connector' = 'print'); CREATE TABLE b LIKE a;"
+    inserts = "INSERT INTO a SELECT host FROM events; INSERT INTO b SELECT host FROM events;"
+    for script in (f"EXECUTE STATEMENT SET BEGIN {inserts} END", f"BEGIN STATEMENT SET; {inserts} END;"):
+        plan = job(made + script)
+        assert [sink.table.name for sink in plan.sinks] == ["a", "b"]
+
+
+def test_explain_takes_statement_sets_and_details() -> None:
+    made = "CREATE TABLE a (host STRING) WITH ('connector' = 'print');"
+    insert = "INSERT INTO a SELECT host FROM events"
+    for script in (f"EXPLAIN {insert}", f"EXPLAIN PLAN FOR {insert}", f"EXPLAIN EXECUTE {insert}",
+                   f"EXPLAIN STATEMENT SET BEGIN {insert}; END", f"EXPLAIN CHANGELOG_MODE {insert}"):  # fmt: skip
+        assert text(made + script).rows[0] == ("Sink a (print)",)
+    rows = [row for (row,) in text("EXPLAIN ESTIMATED_COST, CHANGELOG_MODE SELECT host FROM events").rows]
+    assert rows[-1] == "Costs are not estimated."
+
+
+def test_the_json_plan_names_each_node_after_those_that_it_reads() -> None:
+    lines = [row for (row,) in text("EXPLAIN JSON_EXECUTION_PLAN SELECT host FROM events WHERE ok").rows]
+    nodes = json.loads("\n".join(lines[lines.index("{") :]))["nodes"]
+    assert [(node["type"], node["predecessors"]) for node in nodes] == [("Scan", []), ("Filter", [1]), ("Project", [2])]
+    assert {node["changelog"] for node in nodes} == {"append"}
+
+
+def test_show_filters_by_pattern_and_place() -> None:
+    made = "CREATE DATABASE d; CREATE VIEW v AS SELECT id FROM events; CREATE VIEW d.w AS SELECT id FROM events;"
+    assert text(f"{made} SHOW TABLES LIKE 'ev%'").rows == (("events",),)
+    assert text(f"{made} SHOW TABLES NOT LIKE 'ev%'").rows == (("v",),)
+    assert text(f"{made} SHOW TABLES ILIKE 'EV_nts'").rows == (("events",),)
+    assert text(f"{made} SHOW VIEWS FROM d").rows == (("w",),)
+    assert text(f"{made} SHOW DATABASES").rows == (("d",), ("default_database",))
+    assert text("SHOW COLUMNS FROM events LIKE 'h%'").rows == (("host", "STRING", ""),)
+    assert text("SHOW JARS").rows == ()
+    assert 'Did you mean "TABLES"?' in (refused("SHOW TABELS").remedy or "")
+
+
+def test_jobs_are_commands_for_whoever_runs_them() -> None:
+    assert compiled("SHOW JOBS; STOP JOB 'alarms'") == [JobCommand("SHOW"), JobCommand("STOP", "alarms")]
+
+
+def test_or_replace_makes_a_table_or_view_anew() -> None:
+    assert text("CREATE OR REPLACE TABLE events (a INT) WITH ('connector' = 'print'); DESCRIBE events").rows == (
+        ("a", "INT", ""),
+    )
+    assert text("CREATE VIEW v AS SELECT id FROM events; CREATE OR REPLACE VIEW v AS SELECT host FROM events; DESCRIBE v").rows == (
+        ("host", "STRING", ""),
+    )  # fmt: skip
+
+
+def test_names_of_three_parts_and_the_database_in_use_mean_the_same_table() -> None:
+    made = "CREATE CATALOG c; CREATE DATABASE c.d; CREATE TABLE c.d.t (a INT) WITH ('connector' = 'datagen');"
+    for script in ("SELECT a FROM c.d.t", "USE c.d; SELECT a FROM t", "USE CATALOG c; SELECT a FROM d.t", "SELECT t.a FROM c.d.t",
+                   "SELECT a FROM `c`.`d`.`t`"):  # fmt: skip
+        plan = compiled(made + script)[-1]
+        assert isinstance(plan, QueryPlan)
+        assert plan.query.schema.names == ("a",)
+    assert refused(made + "SELECT a FROM t").name == "SQL_UNKNOWN_TABLE"
+    assert text(f"{made} USE c.d; SHOW CURRENT DATABASE").rows == (("d",),)
+    assert text("SHOW CURRENT CATALOG").rows == (("default_catalog",),)
+
+
+def test_a_database_is_dropped_only_if_it_is_empty_or_cascades() -> None:
+    made = "CREATE DATABASE d; CREATE TABLE d.t (a INT) WITH ('connector' = 'datagen');"
+    assert "not empty" in refused(made + "DROP DATABASE d").message
+    assert text(made + "DROP DATABASE d CASCADE; SHOW DATABASES").rows == (("default_database",),)
+    assert "in use" in refused("CREATE DATABASE d; USE d; DROP DATABASE d").message
+    assert refused("DROP DATABASE nothing").name == "SQL_UNKNOWN_NAME"
+    assert text("DROP DATABASE IF EXISTS nothing").title == "There is no database nothing."
+    assert refused("USE nothing").name == refused("USE CATALOG nothing").name == "SQL_UNKNOWN_NAME"
+
+
+def test_functions_of_users_are_kept_and_listed() -> None:
+    made = "CREATE TEMPORARY SYSTEM FUNCTION shout AS 'my.module.shout' LANGUAGE PYTHON;"
+    assert text(f"{made} SHOW USER FUNCTIONS").rows == (("shout",),)
+    assert ("calls", "my.module.shout") in text(f"{made} DESCRIBE FUNCTION shout").rows
+    assert text(f"{made} DROP TEMPORARY SYSTEM FUNCTION shout; SHOW USER FUNCTIONS").rows == ()
+    assert refused(f"{made} {made}").name == "SQL_TABLE_EXISTS"
+    assert refused("DROP FUNCTION shout").name == "SQL_UNKNOWN_NAME"
+
+
+def test_analyze_does_nothing_and_says_so() -> None:
+    assert text("ANALYZE TABLE events COMPUTE STATISTICS FOR ALL COLUMNS").title.startswith("Nothing is done")
+    assert refused("ANALYZE TABLE evens COMPUTE STATISTICS").name == "SQL_UNKNOWN_TABLE"
+
+
+@pytest.mark.parametrize(
+    "statement", ["ADD JAR 'x.jar'", "DELETE FROM events", "UPDATE events SET id = 1", "TRUNCATE TABLE events"]
+)
+def test_what_can_not_be_done_to_streams_is_refused_with_what_to_do(statement: str) -> None:
+    error = refused(statement)
+    assert error.name == "SQL_UNSUPPORTED"
+    assert error.remedy not in ("", None, "See docs/sql.md for what is supported.")
+
+
+def test_a_failing_script_leaves_databases_and_variables_as_they_were() -> None:
+    session = SqlSession()
+    with pytest.raises(SqlError):
+        session.compile("CREATE DATABASE d; USE d; SET 'var.X' = '1'; DROP TABLE nothing")
+    (listed,) = session.compile("SHOW DATABASES")
+    assert isinstance(listed, TextResult)
+    assert listed.rows == (("default_database",),)
+    with pytest.raises(SqlError, match="no variable"):
+        session.compile("SELECT ${X}")
+
+
+def test_an_insert_may_be_executed_or_stand_alone() -> None:
+    made = "CREATE TABLE a (host STRING) WITH ('connector' = 'print');"
+    for script in ("INSERT INTO a SELECT host FROM events", "EXECUTE INSERT INTO TABLE a SELECT host FROM events"):
+        assert isinstance(compiled(made + script)[-1], JobPlan)

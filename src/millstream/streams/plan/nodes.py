@@ -162,10 +162,14 @@ Node = (
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """An INSERT: the rows of `input`, whose columns have the names and types of `table.writable`, in order."""
+    """An INSERT: the rows of `input`, whose columns have the names and types of `table.writable`, in order.
+
+    `overwrites` is INSERT OVERWRITE: what the table (or a partition that gets rows) held before is gone.
+    """
 
     table: Table
     input: Node
+    overwrites: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,21 +42,35 @@ class ComputedColumn:
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """Event time: rows may be up to `delay_ms` older than the newest one seen in `column`."""
+    """Event time: rows may be up to `delay_ms` older than the newest one seen in `column`.
+
+    With an `expression` its newest value is the watermark, in the place of the column's; `delay_ms` is 0 then.
+    """
 
     column: str
     delay_ms: int
+    expression: Expression | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table of the catalog. `options` are the WITH options, checked by the connector's rules."""
+    """One table of the catalog. `options` are the WITH options, checked by the connector's rules.
+
+    A secret among the options may be a reference to the environment, which is looked up when a job starts.
+    `partition_keys` are the columns of PARTITIONED BY, `distribution_keys` and `buckets` those of DISTRIBUTED BY.
+    `is_dimension` says that PERIOD FOR SYSTEM_TIME declared it as one to look up.
+    """
 
     name: str
     columns: tuple[PhysicalColumn | MetadataColumn | ComputedColumn, ...]
     options: dict[str, str]
     watermark: Watermark | None = None
     primary_key: tuple[str, ...] = ()
+    partition_keys: tuple[str, ...] = ()
+    distribution_keys: tuple[str, ...] = ()
+    buckets: int | None = None
+    is_dimension: bool = False
+    unique_keys: tuple[tuple[str, ...], ...] = ()
 
     @property
     def connector(self) -> str:

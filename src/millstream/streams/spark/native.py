@@ -41,8 +41,9 @@ def is_native(node: Node) -> bool:
 
 def _is_plain(node: Node) -> bool:
     match node:
-        case Scan():
-            return True
+        case Scan(table=table):
+            # Spark's watermark follows the column that windows stand on, and no other expression.
+            return table.watermark is None or table.watermark.expression is None
         case Project() | Filter():
             return _is_plain(node.input)
         case WindowRows(window=Tumble()):

@@ -110,7 +110,10 @@ class Translation:
         watermark = node.table.watermark
         time_us: SparkColumn = F.lit(None).cast("bigint")
         if watermark is not None:
-            time_us = F.unix_micros(columns[watermark.column].cast("timestamp")) - watermark.delay_ms * 1000
+            moment = columns[watermark.column]
+            if watermark.expression is not None:
+                moment = column_of(watermark.expression, columns)
+            time_us = F.unix_micros(moment.cast("timestamp")) - watermark.delay_ms * 1000
         queue = F.col(QUEUE_COLUMN) if QUEUE_COLUMN in source.columns else F.lit(None).cast("string")
         tick_us = F.unix_micros(F.col(TICK_COLUMN))
         clock = Clock(F.lit(number), queue, time_us, tick_us, frozenset({number}))

@@ -2,139 +2,158 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from millstream.streams.plan.types import BIGINT, INT, STRING, DataType, TypeKind
+from millstream.streams.plan.types import DataType
+from millstream.streams.sql.generator_options import DATAGEN_OPTIONS, NEXMARK_OPTIONS
+from millstream.streams.sql.option_aliases import renamed_options
+from millstream.streams.sql.options import Option, OptionProblem, text
 from millstream.streams.sql.scalars import nearest
+from millstream.streams.sql.store_options import FILE_OPTIONS, JDBC_OPTIONS
+from millstream.streams.sql.topic_options import TOPIC_METADATA, TOPIC_OPTIONS, UPSERT_OPTIONS
+from millstream.streams.sql.variables import from_environment
 
-__all__ = ["CONNECTORS", "Connector", "Option", "OptionProblem", "check_options"]
-
-_INSTANT = DataType(TypeKind.TIMESTAMP_LTZ, precision=3)
-_TEXT_MAP = DataType(TypeKind.MAP, elements=(STRING, STRING))
-_TOPIC_NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One key of WITH. `choices` are the legal values, `pattern` what others look like (with `wanted` in words)."""
-
-    name: str
-    description: str
-    required: bool = False
-    default: str | None = None
-    choices: tuple[str, ...] = ()
-    pattern: str | None = None
-    wanted: str = ""
-
-    def problem(self, value: str) -> str | None:
-        """What is wrong with a value, in words, or None."""
-        if self.choices and value.lower() not in self.choices:
-            return f"one of {', '.join(self.choices)}"
-        if self.pattern is not None and not re.fullmatch(self.pattern, value):
-            return self.wanted
-        return None
+__all__ = ["CONNECTORS", "Accepted", "Connector", "Option", "OptionProblem", "check_options"]
 
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """One connector. `metadata` maps the keys of METADATA columns to their types."""
+    """One connector. `metadata` maps the keys of METADATA columns to their types.
+
+    `looks_up` says whether a lookup join can ask it, `needs_key` whether its tables need a primary key, `overwrites`
+    whether INSERT OVERWRITE is possible.
+    """
 
     name: str
     options: tuple[Option, ...]
-    metadata: Mapping[str, DataType]
-    reads: bool
-    writes: bool
+    metadata: Mapping[str, DataType] = field(default_factory=dict)
+    reads: bool = False
+    writes: bool = False
+    looks_up: bool = False
+    needs_key: bool = False
+    overwrites: bool = False
+
+    def find(self, key: str) -> Option | None:
+        """The option that `key` names, also where the option's name has a # for a column."""
+        return next((known for known in self.options if key == known.name or known.column_of(key) is not None), None)
 
 
-class OptionProblem(ValueError):
-    """An option that cannot stay: its `key` (blank: a missing one), the message and a remedy."""
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Options that are legal: under our names, with what the environment gave, and what is to be said about them."""
 
-    def __init__(self, key: str, message: str, remedy: str | None = None) -> None:
-        super().__init__(message)
-        self.key, self.message, self.remedy = key, message, remedy
+    connector: Connector
+    options: dict[str, str]
+    notes: tuple[str, ...] = ()
 
-
-_TOPIC = (_TOPIC_NAME.pattern, "a legal topic name (letters, digits, _ - % |)")
-_ADDRESS = (r"[^\s:;]+:\d{1,5}(;[^\s:;]+:\d{1,5})*", "host:port")
-_TRUE_FALSE = ("true", "false")
 
 CONNECTORS: dict[str, Connector] = {
     connector.name: connector
     for connector in (
-        Connector(
-            "rocketmq",
-            (
-                Option("topic", "The topic.", required=True, pattern=_TOPIC[0], wanted=_TOPIC[1]),
-                Option("nameserver", "Nameserver; default: the session's.", pattern=_ADDRESS[0], wanted=_ADDRESS[1]),
-                Option("format", "How rows are written in a message.", default="json", choices=("json",)),
-                Option(
-                    "scan.startup.mode",
-                    "Where a job without a checkpoint begins.",
-                    default="earliest-offset",
-                    choices=("earliest-offset", "latest-offset", "timestamp"),
-                ),
-                Option("scan.startup.timestamp-millis", "Store time to begin at.", pattern=r"\d{1,15}", wanted="milliseconds"),
-                Option("scan.max-rows-per-trigger", "About how many rows a micro-batch reads.", pattern=r"[1-9]\d{0,9}", wanted="a number of rows"),
-                Option("tag", "Tags to read, joined by ||.", default="*"),
-                Option("consumer.group", "Group whose offsets show how far the job is.", pattern=_TOPIC[0], wanted="a legal group name"),
-                Option("dead-letter.topic", "Where malformed messages go; default: TOPIC_dead_letter.", pattern=_TOPIC[0], wanted=_TOPIC[1]),
-                Option("json.ignore-parse-errors", "Only count malformed messages.", default="false", choices=_TRUE_FALSE),
-                Option("json.timestamp-format.standard", "How times are written.", default="SQL", choices=("sql", "iso-8601")),
-                Option("sink.tag", "Tag of the messages that are written."),
-                Option("sink.key-column", "Column whose value is the message's key."),
-            ),
-            {
-                "topic": STRING, "queue-id": INT, "queue-offset": BIGINT, "message-id": STRING, "keys": STRING,
-                "tag": STRING, "born-timestamp": _INSTANT, "store-timestamp": _INSTANT, "properties": _TEXT_MAP,
-            },
-            reads=True,
-            writes=True,
-        ),
-        Connector(
-            "filesystem",
-            (
-                Option("path", "Directory of the files.", required=True, pattern=r".+", wanted="a path"),
-                Option("format", "Format of the files.", default="json", choices=("json", "csv", "parquet")),
-            ),
-            {},
-            reads=False,
-            writes=True,
-        ),
-        Connector("print", (Option("print-identifier", "Name shown before each row; default: the table's."),), {}, reads=False, writes=True),
-        Connector("blackhole", (), {}, reads=False, writes=True),
+        Connector("rocketmq", TOPIC_OPTIONS, TOPIC_METADATA, reads=True, writes=True),
+        Connector("upsert-rocketmq", UPSERT_OPTIONS, TOPIC_METADATA, reads=True, writes=True, needs_key=True),
+        Connector("filesystem", FILE_OPTIONS, reads=True, writes=True, looks_up=True, overwrites=True),
+        Connector("jdbc", JDBC_OPTIONS, reads=True, writes=True, looks_up=True),
+        Connector("nexmark", NEXMARK_OPTIONS, reads=True),
+        Connector("datagen", DATAGEN_OPTIONS, reads=True),
+        Connector("print", (text("print-identifier", "Name shown before each row; default: the table's."),), writes=True),
+        Connector("blackhole", (), writes=True),
     )
 }  # fmt: skip
 """All connectors by name."""
 
 
-def check_options(options: Mapping[str, str]) -> Connector:
-    """The connector of WITH options, all of which are legal. Raises OptionProblem."""
+def check_options(options: Mapping[str, str]) -> Accepted:
+    """The connector of WITH options, all of which are legal. Raises OptionProblem with the key that was written."""
+    renamed = renamed_options(options, _known)
+    found = _with_environment(renamed.options, renamed.written)
+    connector = _connector(found)
+    notes = list(renamed.notes)
+    kept: dict[str, str] = {}
+    for key, value in found.items():
+        option = connector.find(key) if key != "connector" else None
+        if option is not None:
+            try:
+                _check(option, key, value, found.get("format", "json"))
+            except OptionProblem as problem:
+                raise OptionProblem(renamed.written[key], problem.message, problem.remedy) from None
+            if option.ignored:
+                notes.append(f"'{key}' does nothing: {option.ignored}.")
+        elif key != "connector":
+            raise _unknown(connector, renamed.written[key])
+        kept[key] = renamed.options[key] if option is not None and option.secret else value
+    _check_together(connector, found)
+    return Accepted(connector, kept, tuple(notes))
+
+
+def _known(connector: str) -> frozenset[str]:
+    found = CONNECTORS.get(connector)
+    return frozenset() if found is None else frozenset(option.name for option in found.options)
+
+
+def _connector(options: Mapping[str, str]) -> Connector:
+    listed = f"Use one of {', '.join(CONNECTORS)}."
     if "connector" not in options:
-        raise OptionProblem("", "The table has no 'connector'.", f"Use one of {', '.join(CONNECTORS)}.")
+        raise OptionProblem("", "The table has no 'connector'.", listed)
     name = options["connector"]
-    connector = CONNECTORS.get(name)
-    if connector is None:
-        hint = nearest(name, list(CONNECTORS))
-        raise OptionProblem(
-            "connector", f"There is no connector '{name}'.", hint or f"Use one of {', '.join(CONNECTORS)}."
-        )
-    known = {option.name: option for option in connector.options}
+    if name not in CONNECTORS:
+        raise OptionProblem("connector", f"There is no connector '{name}'.", nearest(name, list(CONNECTORS)) or listed)
+    return CONNECTORS[name]
+
+
+def _unknown(connector: Connector, key: str) -> OptionProblem:
+    known = [option.name for option in connector.options]
+    listed = f"Options: {', '.join(known)}." if known else "It has none."
+    message = f"The connector '{connector.name}' has no option '{key}'."
+    return OptionProblem(key, message, nearest(key, known) or listed)
+
+
+def _with_environment(options: Mapping[str, str], written: Mapping[str, str]) -> dict[str, str]:
+    """The values with those of the environment in the place of ${env:NAME}."""
+    values = {}
     for key, value in options.items():
-        if key == "connector":
-            continue
-        option = known.get(key)
-        if option is None:
-            hint = nearest(key, list(known))
-            listed = f"Options: {', '.join(known)}." if known else "It has none."
-            raise OptionProblem(key, f"The connector '{name}' has no option '{key}'.", hint or listed)
-        problem = option.problem(value)
-        if problem is not None:
-            raise OptionProblem(key, f"'{key}' cannot be '{value}'.", f"It is {problem}.")
+        try:
+            values[key] = from_environment(value)
+        except KeyError as missing:
+            name = missing.args[0]
+            message = f"The environment has no {name}, which '{written[key]}' names."
+            raise OptionProblem(written[key], message, f"Set it before the start: export {name}=...") from None
+    return values
+
+
+def _check(option: Option, key: str, value: str, format_name: str) -> None:
+    problem = option.problem(value)
+    if problem is not None:
+        shown = "the value that it has" if option.secret else f"'{value}'"
+        raise OptionProblem(key, f"'{key}' cannot be {shown}.", f"It is {problem}.")
+    if option.format and option.format != format_name.lower():
+        message = f"'{key}' belongs to the format '{option.format}', but the table's is '{format_name}'."
+        raise OptionProblem(key, message, "Leave it out.")
+
+
+_NEEDED_BY: Sequence[tuple[str, str, str]] = (
+    ("scan.startup.mode", "timestamp", "scan.startup.timestamp-millis"),
+    ("scan.startup.mode", "specific-offsets", "scan.startup.specific-offsets"),
+    ("scan.startup.mode", "group-offsets", "consumer.group"),
+    ("value.fields-include", "except_key", "key.format"),
+    ("lookup.full-cache.reload-strategy", "timed", "lookup.full-cache.timed-reload.iso-time"),
+)
+"""Options that need another one where they have a value."""
+
+
+def _check_together(connector: Connector, options: Mapping[str, str]) -> None:
     for option in connector.options:
         if option.required and option.name not in options:
-            raise OptionProblem("", f"The connector '{name}' needs the option '{option.name}'.", option.description)
-    if options.get("scan.startup.mode", "").lower() == "timestamp" and "scan.startup.timestamp-millis" not in options:
-        raise OptionProblem("scan.startup.mode", "The mode 'timestamp' needs 'scan.startup.timestamp-millis'.")
-    return connector
+            message = f"The connector '{connector.name}' needs the option '{option.name}'."
+            raise OptionProblem("", message, option.description)
+    defaults = {option.name for option in connector.options if option.default is not None}
+    for key, value, needed in _NEEDED_BY:
+        if options.get(key, "").lower() == value and needed not in options and needed not in defaults:
+            raise OptionProblem(key, f"'{key}' = '{value}' needs '{needed}'.")
+    for key, needed in (("key.fields", "key.format"), ("key.format", "key.fields")):
+        if connector.name == "rocketmq" and key in options and needed not in options:
+            raise OptionProblem(key, f"'{key}' needs '{needed}'.")
+    split = [key for key in options if key.startswith("scan.partition.")]
+    if split and len(split) < 4:
+        raise OptionProblem(split[0], "The four options 'scan.partition...' are given together.")

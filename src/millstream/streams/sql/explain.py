@@ -48,7 +48,8 @@ def explain_node(node: Node) -> list[str]:
 def _lines(node: Node) -> Iterator[str]:
     yield _line(node) + _modes(node)
     if isinstance(node, Scan) and (watermark := node.table.watermark) is not None and watermark.column in node.columns:
-        yield f"  watermark {watermark.column} - {watermark.delay_ms} ms"
+        behind = f"{watermark.column} - {watermark.delay_ms} ms"
+        yield f"  watermark {behind if watermark.expression is None else watermark.expression}"
     for below in inputs_of(node):
         for line in _lines(below):
             yield f"  {line}"

@@ -11,7 +11,7 @@ from millstream.streams.sql.cursor import Cursor
 from millstream.streams.sql.script import Span
 from millstream.streams.sql.syntax import IntervalTerm
 
-__all__ = ["MAX_INTERVAL", "parse_interval"]
+__all__ = ["MAX_INTERVAL", "parse_amount", "parse_interval"]
 
 _UNITS_S = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86400, "WEEK": 604800}
 _UNITS_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
@@ -23,22 +23,42 @@ MAX_INTERVAL = datetime.timedelta(days=3_660_000)
 
 
 def parse_interval(cursor: Cursor) -> IntervalTerm:
-    """INTERVAL 'n' UNIT, also with fractions of seconds and DAY TO SECOND."""
+    """INTERVAL ['-'] 'n' UNIT, also with fractions of seconds, DAY TO SECOND and YEAR TO MONTH."""
     start = cursor.here()
     cursor.need("INTERVAL")
+    return _amount(cursor, start)
+
+
+def parse_amount(cursor: Cursor) -> IntervalTerm:
+    """'n' UNIT, as EMIT has it without the word INTERVAL, which may stand there all the same."""
+    return parse_interval(cursor) if cursor.sees("INTERVAL") else _amount(cursor, cursor.here())
+
+
+def _amount(cursor: Cursor, start: Span) -> IntervalTerm:
+    sign = "-" if cursor.take_symbol("-") else ""
     text = cursor.string("a quoted amount, as in INTERVAL '10' SECOND").text.strip()
-    unit = cursor.name("a unit such as SECOND").text.upper().removesuffix("S")
-    if cursor.take_symbol("("):
-        cursor.advance()
-        cursor.need_symbol(")")
+    text = text.removeprefix("-") if sign and text.startswith("-") else sign + text
+    unit = _unit(cursor)
     if cursor.take("TO"):
-        to = cursor.name("a unit").text.upper().removesuffix("S")
+        to = _unit(cursor)
+        if (unit, to) == ("YEAR", "MONTH") and (found := re.fullmatch(r"(-?)(\d{1,4})-(\d{1,2})", text, re.ASCII)):
+            months = int(found[2]) * 12 + int(found[3])
+            return IntervalTerm(None, -months if found[1] else months, cursor.since(start))
         return _span(cursor, text, unit, to, start)
     if unit in _UNITS_S and re.fullmatch(r"-?\d{1,9}(\.\d{1,6})?", text, re.ASCII):
         return _of_seconds(cursor, decimal.Decimal(text) * _UNITS_S[unit], start)
     if unit in _UNITS_MONTHS and re.fullmatch(r"-?\d{1,4}", text, re.ASCII):
         return IntervalTerm(None, int(text) * _UNITS_MONTHS[unit], cursor.since(start))
     raise _no_interval(cursor, start)
+
+
+def _unit(cursor: Cursor) -> str:
+    """A unit, perhaps with its number of digits behind it, which says nothing about the value."""
+    unit = cursor.name("a unit such as SECOND").text.upper().removesuffix("S")
+    if cursor.take_symbol("("):
+        while cursor.advance().text != ")":
+            pass
+    return unit
 
 
 def _span(cursor: Cursor, text: str, unit: str, to: str, start: Span) -> IntervalTerm:

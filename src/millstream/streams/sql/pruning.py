@@ -165,6 +165,7 @@ def _scan(scan: Scan, wanted: Iterable[str], *, windowed: bool) -> Scan:
     watermark = scan.table.watermark
     if windowed and watermark is not None:
         needed.add(watermark.column)
+        needed |= set() if watermark.expression is None else set(columns_of(watermark.expression))
     for column in scan.table.columns:
         if isinstance(column, ComputedColumn) and column.name in needed:
             needed |= set(columns_of(column.expression))

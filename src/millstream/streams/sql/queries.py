@@ -16,6 +16,7 @@ from millstream.streams.plan.nodes import (
     WindowAggregate,
     WindowRows,
 )
+from millstream.streams.sql.names import split_path
 from millstream.streams.sql.scalars import WINDOW_CALLS, Scope, bind_condition, bind_term, identity
 from millstream.streams.sql.script import Script, Span
 from millstream.streams.sql.syntax import (
@@ -71,7 +72,7 @@ def bind_select(select: Select, script: Script, lookup: TableLookup) -> Node:
 def _bind_source(source: Source, script: Script, lookup: TableLookup) -> _From:
     match source:
         case TableSource():
-            return _From(lookup(source.name, source.span), (source.alias or source.name,))
+            return _From(lookup(source.name, source.span), (source.alias or split_path(source.name)[-1],))
         case SubquerySource():
             return _From(bind_select(source.query, script, lookup), (source.alias,) if source.alias else ())
         case TumbleSource():
@@ -80,7 +81,7 @@ def _bind_source(source: Source, script: Script, lookup: TableLookup) -> _From:
             for bound in _BOUNDS:
                 if node.schema.find(bound) is not None:
                     raise script.error("SQL_UNSUPPORTED", f"The table has a column {bound} of its own.", source.span)
-            return _From(node, (source.alias or source.table.name,), window)
+            return _From(node, (source.alias or split_path(source.table.name)[-1],), window)
 
 
 def _tumble(time: NameTerm, size: IntervalTerm, offset: IntervalTerm | None, node: Node, script: Script) -> Tumble:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from millstream.streams.sql.cursor import RESERVED, Cursor
 from millstream.streams.sql.interval_parser import parse_interval
 from millstream.streams.sql.lexer import TokenKind
+from millstream.streams.sql.names import parse_path, path_text
 from millstream.streams.sql.script import Span
 from millstream.streams.sql.syntax import (
     IntervalTerm,
@@ -51,7 +52,7 @@ def parse_select(cursor: Cursor) -> Select:
     groups = _groups(cursor) if cursor.take("GROUP", "BY") else ()
     having = parse_term(cursor) if cursor.take("HAVING") else None
     token = cursor.peek()
-    if token is not None and token.kind is TokenKind.WORD and token.text.upper() in _CLAUSES:
+    if token is not None and token.kind is TokenKind.WORD and token.text.upper() in {*_CLAUSES} - {"EMIT"}:
         raise cursor.unsupported(f"{_CLAUSES[token.text.upper()]} is not supported.", remedy=_SUPPORTED)
     return Select(tuple(items), source, where, groups, having, cursor.since(start))
 
@@ -133,10 +134,8 @@ def _alias(cursor: Cursor) -> str | None:
 
 
 def _table(cursor: Cursor) -> TableSource:
-    token = cursor.name("a table's name")
-    if cursor.sees_symbol("."):
-        raise cursor.unsupported("Catalogs and databases are not supported.", remedy="Name the table alone.")
-    return TableSource(token.text, token.span)
+    path = parse_path(cursor, "a table's name")
+    return TableSource(path_text(path.parts), path.span)
 
 
 def _tumble(cursor: Cursor, start: Span) -> TumbleSource:

@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from millstream.streams.errors import SourcePosition, SqlError
 
-__all__ = ["Script", "Span"]
+__all__ = ["Script", "Span", "Splices"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +43,40 @@ class Script:
     def error(self, name: str, message: str, span: Span, *, remedy: str | None = None) -> SqlError:
         """An error of the catalogue's `name` that shows the span's line with a caret."""
         return SqlError(name, message, position=self.position(span), script=self.text, remedy=remedy)
+
+
+class Splices:
+    """Where text was put in the place of other text, so that places in the new text are told in the old one.
+
+    Splices are added from the left to the right.
+    """
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self._originals: list[Span] = []
+
+    def add(self, span: Span, length: int) -> None:
+        """The characters of `span` (in the text so far) have become `length` others."""
+        self._originals.append(self.original(span))
+        self._starts.append(span.start)
+        self._ends.append(span.start + length)
+
+    def covers(self, place: int) -> bool:
+        """Whether the place was put in."""
+        return bool(self._starts) and self._starts[-1] <= place < self._ends[-1]
+
+    def original(self, span: Span) -> Span:
+        """The span in the old text: the whole of what was replaced for a part of what replaced it."""
+        if not self._starts:
+            return span
+        return Span(self._place(span.start, 0), max(self._place(span.end - 1, 1), self._place(span.start, 0) + 1))
+
+    def _place(self, place: int, after: int) -> int:
+        number = bisect.bisect_right(self._starts, place) - 1
+        if number < 0:
+            return place + after
+        original = self._originals[number]
+        if place < self._ends[number]:
+            return original.end if after else original.start
+        return original.end + place - self._ends[number] + after

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import re
+import zoneinfo
 from dataclasses import dataclass
+from difflib import get_close_matches
 
+from millstream.streams.sql.options import DURATION
 from millstream.streams.sql.scalars import nearest
 
-__all__ = ["SETTINGS", "Setting", "SettingProblem", "check_setting"]
+__all__ = ["IGNORED_SETTINGS", "SETTINGS", "Setting", "SettingProblem", "check_setting"]
 
-_DURATION = r"\s*\d{1,9}\s*(ms|milli(second)?s?|s|sec(ond)?s?|m|min(ute)?s?|h|hours?|d|days?)?\s*"
+_MICRO_BATCHES = "rows always come and go in micro-batches"
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting; `pattern` (upper and lower case alike) is what a value looks like, `wanted` the same in words."""
+    """One setting; `pattern` (upper and lower case alike) is what a value looks like, `wanted` the same in words.
+
+    `note` is said when it is set: what it does not do here.
+    """
 
     name: str
     default: str
     pattern: str
     wanted: str
     description: str
+    note: str = ""
 
 
 class SettingProblem(ValueError):
@@ -31,28 +38,99 @@ class SettingProblem(ValueError):
         self.name, self.message, self.remedy = name, message, remedy
 
 
+def _flag(name: str, default: str, description: str, note: str = "") -> Setting:
+    return Setting(name, default, "true|false", "true or false", description, note)
+
+
+def _duration(name: str, default: str, description: str, note: str = "") -> Setting:
+    return Setting(name, default, DURATION, "a duration such as '5 s'", description, note)
+
+
+def _count(name: str, default: str, wanted: str, description: str, note: str = "") -> Setting:
+    return Setting(name, default, r"[1-9]\d{0,9}", wanted, description, note)
+
+
 SETTINGS: dict[str, Setting] = {
     setting.name: setting
     for setting in (
         Setting("execution.runtime-mode", "streaming", "streaming|batch", "streaming or batch", "How a job runs."),
-        Setting("execution.checkpointing.interval", "0 s", _DURATION, "a duration such as '5 s'", "Time between micro-batches."),
-        Setting("millstream.max-rows-per-trigger", "200000", r"[1-9]\d{0,9}", "a number of rows", "About how many rows a micro-batch reads."),
+        _duration("execution.checkpointing.interval", "0 s", "Time between micro-batches."),
+        _count("millstream.max-rows-per-trigger", "200000", "a number of rows", "About how many rows a micro-batch reads."),
         Setting("millstream.nameserver", "", r"[^\s:;]+:\d{1,5}(;[^\s:;]+:\d{1,5})*", "host:port", "Nameserver of the tables."),
+        _count("parallelism.default", "", "a number of tasks", "Tasks of a job's shuffles; default: what Spark's session has."),
         Setting("pipeline.name", "", ".{1,100}", "a name of 1 to 100 characters", "Name of the next jobs."),
-        Setting("table.exec.source.idle-timeout", "0 ms", _DURATION, "a duration such as '5 s'", "After how long without rows a queue holds no window up; 0: never."),
-        Setting("table.exec.state.ttl", "0 ms", _DURATION, "a duration such as '1 h'", "How long state lives that nothing touches; 0: for ever."),
-        Setting("table.local-time-zone", "UTC", "utc|etc/utc", "UTC, the only one", "Zone of TIMESTAMP_LTZ."),
+        _count("sql-client.execution.max-table-result.rows", "1000000", "a number of rows", "Rows that a shell keeps of a result."),
+        Setting("sql-client.execution.result-mode", "table", "table|changelog|tableau", "table, changelog or tableau", "How a shell shows results."),
+        _flag("table.dml-sync", "false", "Whether a shell waits until an INSERT ends."),
+        _flag("table.exec.emit.early-fire.enabled", "false", "Whether windows speak before their end."),
+        _duration("table.exec.emit.early-fire.delay", "0 ms", "How often they do; 0 at every change."),
+        _flag("table.exec.emit.late-fire.enabled", "false", "Whether windows speak again for late rows."),
+        _duration("table.exec.emit.late-fire.delay", "0 ms", "How often they do; 0 at every change."),
+        _duration("table.exec.emit.allow-lateness", "0 ms", "How long after its end a window takes late rows."),
+        Setting("table.exec.legacy-cast-behaviour", "disabled", "enabled|disabled", "enabled or disabled", "Whether bad CASTs give NULL.",
+                "a CAST that fails gives NULL in any case"),
+        _flag("table.exec.mini-batch.enabled", "false", "Whether changes are put together.", _MICRO_BATCHES),
+        _duration("table.exec.mini-batch.allow-latency", "0 ms", "How long changes may wait.", _MICRO_BATCHES),
+        _count("table.exec.mini-batch.size", "", "a number of rows", "How many changes may wait.", _MICRO_BATCHES),
+        Setting("table.exec.sink.not-null-enforcer", "error", "error|drop", "error or drop", "What becomes of NULL in a NOT NULL column of a sink."),
+        _duration("table.exec.source.idle-timeout", "0 ms", "How long a queue may be silent until event time goes on without it; 0 for ever."),
+        _duration("table.exec.state.ttl", "0 ms", "How long state without changes is kept; 0 for ever."),
+        Setting("table.local-time-zone", "UTC", ".{1,60}", "the name of a zone, as Europe/Berlin, or as GMT+08:00", "Zone in which TIMESTAMP_LTZ is shown and read."),
     )
 }  # fmt: skip
 """All settings by name."""
 
+IGNORED_SETTINGS: dict[str, str] = {
+    "table.optimizer.": "the plan has no such choice",
+    "table.exec.async-": "lookups are always asked together for a micro-batch",
+    "table.exec.deduplicate.": _MICRO_BATCHES,
+    "table.exec.disabled-operators": "the plan has no such choice",
+    "table.exec.resource.default-parallelism": "'parallelism.default' says how many tasks there are",
+    "table.exec.sink.": "each sink gets its rows by key already",
+    "table.exec.spill-": "Spark decides what lies on disk",
+    "table.plan.": "plans are not compiled",
+    "state.": "state lies beside the checkpoint",
+    "execution.checkpointing.": "every micro-batch is a checkpoint",
+    "execution.savepoint.": "there are no savepoints; the checkpoint is kept",
+    "restart-strategy": "a job that failed is started again by hand, and goes on from its checkpoint",
+    "pipeline.": "Spark plans the tasks",
+    "taskmanager.": "Spark's session has the memory",
+    "jobmanager.": "Spark's session has the memory",
+    "rest.": "there is no Flink cluster",
+    "sql-client.": "the shell has no such choice",
+}
+"""What Flink's settings begin with that do nothing here, and why. Known ones go first."""
 
-def check_setting(name: str, value: str) -> None:
-    """Raise SettingProblem unless the setting is known and can have the value."""
+_OFFSET = re.compile(r"(UTC|GMT|UT)?[+-](0?\d|1[0-8])(:?[0-5]\d)?", re.IGNORECASE)
+
+
+def check_setting(name: str, value: str) -> str:
+    """What is to be said about the setting, blank for nothing. Raises SettingProblem unless it can have the value."""
     setting = SETTINGS.get(name)
     if setting is None:
-        hint = nearest(name, list(SETTINGS)) or f"Settings: {', '.join(SETTINGS)}."
-        raise SettingProblem("SQL_OPTION", f"There is no setting '{name}'.", hint)
-    if not re.fullmatch(setting.pattern, value, re.IGNORECASE):
-        kind = "SQL_UNSUPPORTED" if name == "table.local-time-zone" else "SQL_OPTION"
-        raise SettingProblem(kind, f"'{name}' cannot be '{value}'.", f"It is {setting.wanted}.")
+        reason = next((reason for prefix, reason in IGNORED_SETTINGS.items() if name.startswith(prefix)), None)
+        hint = nearest(name, list(SETTINGS))
+        if reason is None or _is_misspelled(name):
+            message = f"There is no setting '{name}'."
+            raise SettingProblem("SQL_OPTION", message, hint or f"Settings: {', '.join(SETTINGS)}.")
+        return f"It does nothing: {reason}."
+    if not re.fullmatch(setting.pattern, value, re.IGNORECASE) or (
+        name == "table.local-time-zone" and not _is_zone(value)
+    ):
+        raise SettingProblem("SQL_OPTION", f"'{name}' cannot be '{value}'.", f"It is {setting.wanted}.")
+    return f"It does nothing: {setting.note}." if setting.note else ""
+
+
+def _is_misspelled(name: str) -> bool:
+    """Whether a name is so near to a setting's that it cannot be meant to do nothing."""
+    return bool(get_close_matches(name, list(SETTINGS), 1, 0.95))
+
+
+def _is_zone(value: str) -> bool:
+    if value.lower() in ("utc", "z", "default") or _OFFSET.fullmatch(value):
+        return True
+    try:
+        zoneinfo.ZoneInfo(value)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+    return True

@@ -2,48 +2,70 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
+from collections.abc import Callable
 
 from millstream.streams.errors import SqlError
+from millstream.streams.plan.windows import Emit
+from millstream.streams.sql.alteration_parser import parse_alter
 from millstream.streams.sql.cursor import Cursor
+from millstream.streams.sql.emission import parse_emit
 from millstream.streams.sql.lexer import TokenKind, tokenize
+from millstream.streams.sql.names import name_list, name_term, parse_path
 from millstream.streams.sql.query_parser import parse_select
+from millstream.streams.sql.scalars import nearest
 from millstream.streams.sql.script import Script, Span
-from millstream.streams.sql.syntax import (
-    ColumnDefinition,
-    CreateTable,
+from millstream.streams.sql.session_parser import (
+    parse_create_catalog,
+    parse_create_database,
+    parse_create_function,
+    parse_describe,
+    parse_drop,
+    parse_setting,
+    parse_show,
+    parse_stop,
+    parse_use,
+)
+from millstream.streams.sql.statements import (
+    AnalyzeTable,
     CreateView,
-    Describe,
-    Drop,
     Explain,
     Insert,
-    NameTerm,
+    PartitionValue,
     Query,
-    Reset,
-    SetOption,
-    Show,
     Statement,
     StatementSet,
-    WatermarkDefinition,
 )
+from millstream.streams.sql.syntax import NameTerm
+from millstream.streams.sql.table_parser import QUERY_WORDS, parse_create_table
 from millstream.streams.sql.term_parser import parse_term
-from millstream.streams.sql.type_parser import parse_type
+from millstream.streams.sql.variables import Variables
 
-__all__ = ["parse_script", "too_deep"]
+__all__ = ["FIRST_WORDS", "parse_script", "too_deep"]
 
-_STATEMENTS = (
-    "CREATE TABLE, CREATE VIEW, DROP, INSERT INTO, SELECT, EXECUTE STATEMENT SET, SET, RESET, EXPLAIN, SHOW, DESCRIBE"
-)
-_KNOWN_ELSEWHERE = (
-    "ALTER", "ANALYZE", "ADD", "REMOVE", "USE", "LOAD", "UNLOAD", "CALL", "DELETE", "UPDATE", "TRUNCATE", "WITH",
-    "VALUES", "COMPILE", "STOP", "REFRESH", "MERGE", "QUIT", "CLEAR", "HELP",
-)  # fmt: skip
-_SHOWN = ("TABLES", "VIEWS", "FUNCTIONS")
+_REFUSED = {
+    "ADD": ("JAR files are not loaded: functions and connectors of Java do not run here.",
+            "Write functions in Python: CREATE FUNCTION f AS 'module.name' LANGUAGE PYTHON."),
+    "REMOVE": ("JAR files are not loaded, so none is removed.", "Leave the statement out."),
+    "DELETE": ("DELETE is not supported: streams have no rows that could be deleted.",
+               "Write tombstones or deletions through an 'upsert-rocketmq' table."),
+    "UPDATE": ("UPDATE is not supported: streams have no rows that could be changed.",
+               "INSERT INTO an 'upsert-rocketmq' table replaces the row of a key."),
+    "TRUNCATE": ("TRUNCATE is not supported: topics keep their messages until they are too old.",
+                 "Delete and create the topic with millstream topic."),
+    "LOAD": ("Modules are not supported.", "All functions are always there."),
+    "UNLOAD": ("Modules are not supported.", "All functions are always there."),
+    "CALL": ("Procedures are not supported.", None),
+    "COMPILE": ("Compiled plans are not supported.", "Keep the script; its plan is the same at every start."),
+    "MERGE": ("MERGE is not supported.", "INSERT INTO an 'upsert-rocketmq' table replaces the row of a key."),
+    "REFRESH": ("Materialized tables are not supported.", "Use INSERT INTO a table that keeps its rows."),
+}  # fmt: skip
+
+_EXPLAIN_DETAILS = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN")
 
 
-def parse_script(script: Script) -> list[tuple[Span, Statement]]:
+def parse_script(script: Script, variables: Variables | None = None) -> list[tuple[Span, Statement]]:
     """The statements of the script with the places of their first words, in order. Raises SqlError."""
-    cursor = Cursor(script, tokenize(script))
+    cursor = Cursor(script, tokenize(script, variables))
     statements: list[tuple[Span, Statement]] = []
     while not cursor.at_end:
         if cursor.take_symbol(";"):
@@ -66,202 +88,94 @@ def too_deep(script: Script, start: Span) -> SqlError:
 def _statement(cursor: Cursor) -> Statement:
     token = cursor.peek()
     word = token.text.upper() if token is not None and token.kind is TokenKind.WORD else ""
-    match word:
-        case "CREATE":
-            return _create(cursor)
-        case "DROP":
-            return _drop(cursor)
-        case "INSERT":
-            return _insert(cursor)
-        case "SELECT":
-            return Query(parse_select(cursor))
-        case "EXECUTE" | "BEGIN":
-            return _executed(cursor)
-        case "SET" | "RESET":
-            return _setting(cursor, word)
-        case "EXPLAIN":
-            return _explain(cursor)
-        case "SHOW":
-            return _show(cursor)
-        case "DESCRIBE" | "DESC":
-            start = cursor.advance().span
-            return Describe(cursor.name("a table's name").text, cursor.since(start))
-    return _refuse(cursor, word)
-
-
-def _refuse(cursor: Cursor, word: str) -> Statement:
-    if word in _KNOWN_ELSEWHERE:
-        raise cursor.unsupported(f"{word} is not supported.", remedy=f"Supported: {_STATEMENTS}.")
-    first_words = ("CREATE", "DROP", "INSERT", "SELECT", "EXECUTE", "SET", "RESET", "EXPLAIN", "SHOW", "DESCRIBE")
-    near = get_close_matches(word, first_words, 1)
-    remedy = f"Did you mean {near[0]}?" if near else f"A statement begins with {', '.join(first_words)}."
-    token = cursor.peek()
+    if _sees_query(cursor):
+        return Query(parse_select(cursor))
+    parser = _PARSERS.get(word)
+    if parser is not None:
+        return parser(cursor)
+    if word in _REFUSED:
+        message, remedy = _REFUSED[word]
+        raise cursor.unsupported(message, remedy=remedy)
+    near = nearest(word, FIRST_WORDS) if word else ""
     found = "the end" if token is None else repr(token.text[:40])
-    raise cursor.script.error("SQL_SYNTAX", f"No statement begins with {found}.", cursor.here(), remedy=remedy)
+    known = f"A statement begins with {', '.join(FIRST_WORDS)}."
+    raise cursor.script.error("SQL_SYNTAX", f"No statement begins with {found}.", cursor.here(), remedy=near or known)
+
+
+def _sees_query(cursor: Cursor) -> bool:
+    return cursor.sees_symbol("(") or any(cursor.sees(word) for word in QUERY_WORDS)
 
 
 def _create(cursor: Cursor) -> Statement:
     start = cursor.advance().span
-    if cursor.sees("OR", "REPLACE"):
-        raise cursor.unsupported("OR REPLACE is not supported.", remedy="Use DROP first.")
-    cursor.take("TEMPORARY")
-    token = cursor.peek()
+    replaces = cursor.take("OR", "REPLACE")
+    temporary = cursor.take("TEMPORARY")
+    system = temporary and cursor.take("SYSTEM")
+    if cursor.take("FUNCTION"):
+        return parse_create_function(cursor, start, temporary=temporary, system=system, replaces=replaces)
+    if system:
+        raise cursor.expected("FUNCTION")
     if cursor.take("TABLE"):
-        return _create_table(cursor, start)
+        return parse_create_table(cursor, start, temporary=temporary, replaces=replaces)
     if cursor.take("VIEW"):
-        return _create_view(cursor, start)
-    if token is not None and token.is_word("FUNCTION", "CATALOG", "DATABASE", "MODEL", "MATERIALIZED", "SYSTEM"):
-        raise cursor.unsupported(f"CREATE {token.text.upper()} is not supported.", remedy=f"Supported: {_STATEMENTS}.")
-    raise cursor.expected("TABLE or VIEW")
-
-
-def _simple_name(cursor: Cursor, what: str) -> str:
-    token = cursor.name(what)
-    if cursor.sees_symbol("."):
-        raise cursor.unsupported("Catalogs and databases are not supported.", remedy="Use the name alone.")
-    return token.text
-
-
-def _create_view(cursor: Cursor, start: Span) -> Statement:
-    if_not_exists = cursor.take("IF", "NOT", "EXISTS")
-    name = _simple_name(cursor, "a view's name")
-    span = cursor.since(start)
-    columns: list[str] = []
-    if cursor.take_symbol("("):
-        columns.append(cursor.name("a column's name").text)
-        while cursor.take_symbol(","):
-            columns.append(cursor.name("a column's name").text)
-        cursor.need_symbol(")")
-    if cursor.take("COMMENT"):
-        cursor.string()
-    cursor.need("AS")
-    return CreateView(name, tuple(columns), parse_select(cursor), if_not_exists, span)
-
-
-def _create_table(cursor: Cursor, start: Span) -> Statement:
-    if_not_exists = cursor.take("IF", "NOT", "EXISTS")
-    name = _simple_name(cursor, "a table's name")
-    span = cursor.since(start)
-    columns: list[ColumnDefinition] = []
-    watermark: WatermarkDefinition | None = None
-    key: tuple[NameTerm, ...] = ()
-    if not cursor.sees_symbol("("):
-        raise cursor.expected("( and the columns")
-    cursor.advance()
-    while True:
-        if cursor.sees("WATERMARK"):
-            if watermark is not None:
-                raise cursor.script.error("SQL_SYNTAX", "A table has one WATERMARK.", cursor.here())
-            watermark = _watermark(cursor)
-        elif cursor.sees("PRIMARY") or cursor.sees("CONSTRAINT") or cursor.sees("UNIQUE"):
-            if key:
-                raise cursor.script.error("SQL_SYNTAX", "A table has one PRIMARY KEY.", cursor.here())
-            key = _primary_key(cursor)
-        elif cursor.sees("PERIOD"):
-            raise cursor.unsupported("PERIOD FOR SYSTEM_TIME is not supported.")
-        else:
-            columns.append(_column(cursor))
-        if not cursor.take_symbol(","):
-            break
-    cursor.need_symbol(")")
-    options = _table_options(cursor)
-    return CreateTable(name, tuple(columns), watermark, key, options, if_not_exists, span)
-
-
-def _table_options(cursor: Cursor) -> tuple[tuple[str, str, Span], ...]:
-    if cursor.take("COMMENT"):
-        cursor.string()
-    for word in ("PARTITIONED", "DISTRIBUTED", "LIKE", "AS"):
+        return _create_view(cursor, start, temporary=temporary, replaces=replaces)
+    if not replaces and not temporary:
+        if cursor.take("CATALOG"):
+            return parse_create_catalog(cursor, start)
+        if cursor.take("DATABASE"):
+            return parse_create_database(cursor, start)
+    for word in ("MODEL", "MATERIALIZED", "CONNECTION"):
         if cursor.sees(word):
-            raise cursor.unsupported(f"{word} in CREATE TABLE is not supported.")
-    cursor.need("WITH")
-    cursor.need_symbol("(")
-    options = []
-    while not cursor.sees_symbol(")"):
-        key = cursor.string("an option's 'name'")
-        cursor.need_symbol("=")
-        value = cursor.string("an option's 'value'")
-        options.append((key.text, value.text, key.span.to(value.span)))
-        if not cursor.take_symbol(","):
-            break
-    cursor.need_symbol(")")
-    if cursor.sees("LIKE") or cursor.sees("AS"):
-        raise cursor.unsupported("CREATE TABLE ... LIKE and ... AS are not supported.")
-    return tuple(options)
+            raise cursor.unsupported(f"CREATE {word} is not supported.")
+    raise cursor.expected("TABLE, VIEW, FUNCTION, CATALOG or DATABASE")
 
 
-def _watermark(cursor: Cursor) -> WatermarkDefinition:
-    cursor.need("WATERMARK")
-    cursor.need("FOR")
-    token = cursor.name("a column's name")
-    cursor.need("AS")
-    return WatermarkDefinition(NameTerm((token.text,), token.span), parse_term(cursor))
-
-
-def _primary_key(cursor: Cursor) -> tuple[NameTerm, ...]:
-    if cursor.take("CONSTRAINT"):
-        cursor.name("a constraint's name")
-    if cursor.sees("UNIQUE"):
-        raise cursor.unsupported("UNIQUE is not supported.", remedy="Use PRIMARY KEY (...) NOT ENFORCED.")
-    cursor.need("PRIMARY", "KEY")
-    cursor.need_symbol("(")
-    names = []
-    while True:
-        token = cursor.name("a column's name")
-        names.append(NameTerm((token.text,), token.span))
-        if not cursor.take_symbol(","):
-            break
-    cursor.need_symbol(")")
-    if not cursor.take("NOT", "ENFORCED"):
-        raise cursor.expected("NOT ENFORCED (keys are not checked)")
-    return tuple(names)
-
-
-def _column(cursor: Cursor) -> ColumnDefinition:
-    token = cursor.name("a column's name")
-    if cursor.take("AS"):
-        expression = parse_term(cursor)
-        _comment(cursor)
-        return ColumnDefinition(token.text, token.span, expression=expression)
-    data_type = parse_type(cursor)
-    key: str | None = None
-    virtual = False
-    if cursor.take("METADATA"):
-        key = cursor.string("a metadata 'key'").text if cursor.take("FROM") else token.text
-        virtual = cursor.take("VIRTUAL")
-    elif cursor.sees("PRIMARY"):
-        raise cursor.unsupported(
-            "PRIMARY KEY behind a column is not supported.", remedy="Write PRIMARY KEY (column) NOT ENFORCED."
-        )
-    _comment(cursor)
-    return ColumnDefinition(token.text, token.span, data_type, None, key, virtual)
-
-
-def _comment(cursor: Cursor) -> None:
+def _create_view(cursor: Cursor, start: Span, *, temporary: bool, replaces: bool) -> CreateView:
+    if_not_exists = cursor.take("IF", "NOT", "EXISTS")
+    path = parse_path(cursor, "a view's name")
+    span = cursor.since(start)
+    columns: tuple[str, ...] = ()
+    if cursor.sees_symbol("("):
+        columns = tuple(name.parts[0] for name in name_list(cursor))
     if cursor.take("COMMENT"):
         cursor.string()
+    cursor.need("AS")
+    before = cursor.here()
+    query = parse_select(cursor)
+    after = cursor.since(before)
+    text = cursor.script.text[after.start : after.end]
+    return CreateView(path, columns, query, span, text, if_not_exists, replaces, temporary)
 
 
 def _insert(cursor: Cursor) -> Insert:
     start = cursor.here()
     cursor.need("INSERT")
-    if cursor.sees("OVERWRITE"):
-        raise cursor.unsupported("INSERT OVERWRITE is not supported.", remedy="Use INSERT INTO.")
-    cursor.need("INTO")
+    overwrites = cursor.take("OVERWRITE")
+    if not overwrites and not cursor.take("INTO"):
+        raise cursor.expected("INTO or OVERWRITE")
     cursor.take("TABLE")
-    table = _simple_name(cursor, "a table's name")
+    path = parse_path(cursor, "a table's name")
     span = cursor.since(start)
-    columns: list[NameTerm] = []
-    if cursor.sees("PARTITION"):
-        raise cursor.unsupported("PARTITION in INSERT is not supported.")
-    if cursor.take_symbol("("):
-        while True:
-            token = cursor.name("a column's name")
-            columns.append(NameTerm((token.text,), token.span))
-            if not cursor.take_symbol(","):
-                break
-        cursor.need_symbol(")")
-    return Insert(table, tuple(columns), parse_select(cursor), span)
+    partition = _partition(cursor) if cursor.take("PARTITION") else ()
+    columns: tuple[NameTerm, ...] = ()
+    following = cursor.peek(1)
+    if cursor.sees_symbol("(") and not (following is not None and following.is_word(*QUERY_WORDS)):
+        columns = name_list(cursor)
+    query = parse_select(cursor)
+    emit: Emit | None = parse_emit(cursor) if cursor.sees("EMIT") else None
+    return Insert(path, columns, query, span, overwrites, partition, emit)
+
+
+def _partition(cursor: Cursor) -> tuple[PartitionValue, ...]:
+    cursor.need_symbol("(")
+    values = []
+    while True:
+        column = name_term(cursor)
+        values.append(PartitionValue(column, parse_term(cursor) if cursor.take_symbol("=") else None))
+        if not cursor.take_symbol(","):
+            break
+    cursor.need_symbol(")")
+    return tuple(values)
 
 
 def _executed(cursor: Cursor) -> Statement:
@@ -269,11 +183,16 @@ def _executed(cursor: Cursor) -> Statement:
         if cursor.sees("INSERT"):
             return _insert(cursor)
         if cursor.sees("PLAN"):
-            raise cursor.unsupported("EXECUTE PLAN is not supported.")
-        cursor.need("STATEMENT", "SET")
-        cursor.need("BEGIN")
-    else:
+            raise cursor.unsupported("Compiled plans are not supported.", remedy="Run the script.")
+    return _statement_set(cursor)
+
+
+def _statement_set(cursor: Cursor) -> StatementSet:
+    """STATEMENT SET BEGIN ... END, or BEGIN STATEMENT SET; ... END."""
+    if cursor.sees("BEGIN"):
         cursor.need("BEGIN", "STATEMENT", "SET")
+    else:
+        cursor.need("STATEMENT", "SET", "BEGIN")
     inserts = []
     while not cursor.sees("END"):
         if cursor.take_symbol(";"):
@@ -289,63 +208,59 @@ def _executed(cursor: Cursor) -> Statement:
     return StatementSet(tuple(inserts))
 
 
-def _setting(cursor: Cursor, word: str) -> Statement:
-    start = cursor.advance().span
-    if cursor.at_end or cursor.sees_symbol(";"):
-        return Reset(None, start) if word == "RESET" else SetOption(None, "", start)
-    key = _key(cursor)
-    if word == "RESET":
-        return Reset(key, cursor.since(start))
-    cursor.need_symbol("=")
-    token = cursor.peek()
-    if token is None or token.kind is TokenKind.SYMBOL:
-        raise cursor.expected("a 'value'")
-    return SetOption(key, cursor.advance().text, cursor.since(start))
-
-
-def _key(cursor: Cursor) -> str:
-    """A setting's name, quoted or as bare words joined by points and dashes."""
-    token = cursor.peek()
-    if token is not None and token.kind is TokenKind.STRING:
-        return cursor.advance().text
-    parts = [cursor.name("a setting's name").text]
-    while cursor.sees_symbol(".") or cursor.sees_symbol("-"):
-        parts.append(cursor.advance().text)
-        parts.append(cursor.advance().text)
-    return "".join(parts)
-
-
 def _explain(cursor: Cursor) -> Statement:
     cursor.need("EXPLAIN")
-    cursor.take("PLAN", "FOR")
-    for word in ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE"):
-        if cursor.sees(word):
-            raise cursor.unsupported(f"EXPLAIN {word} is not supported.", remedy="Use EXPLAIN alone.")
-    if cursor.take("STATEMENT", "SET"):
-        cursor.need("BEGIN")
-        raise cursor.unsupported("EXPLAIN STATEMENT SET is not supported.", remedy="EXPLAIN each INSERT.")
-    if cursor.sees("INSERT"):
-        return Explain(_insert(cursor))
-    if cursor.sees("SELECT"):
-        return Explain(Query(parse_select(cursor)))
-    raise cursor.expected("SELECT or INSERT INTO")
+    details: list[str] = []
+    if not cursor.take("PLAN", "FOR"):
+        if cursor.sees("PLAN_ADVICE"):
+            raise cursor.unsupported("EXPLAIN PLAN_ADVICE is not supported.", remedy="Use EXPLAIN alone.")
+        while word := next((word for word in _EXPLAIN_DETAILS if cursor.take(word)), None):
+            details.append(word)
+            if not cursor.take_symbol(","):
+                break
+    if cursor.sees("STATEMENT", "SET") or cursor.sees("BEGIN", "STATEMENT"):
+        return Explain(_statement_set(cursor), tuple(details))
+    if cursor.take("EXECUTE") or cursor.sees("INSERT"):
+        return Explain(_insert(cursor) if cursor.sees("INSERT") else _statement_set(cursor), tuple(details))
+    if _sees_query(cursor):
+        return Explain(Query(parse_select(cursor)), tuple(details))
+    raise cursor.expected("SELECT, INSERT INTO or STATEMENT SET")
 
 
-def _show(cursor: Cursor) -> Statement:
-    cursor.need("SHOW")
-    for what in _SHOWN:
-        if cursor.take(what):
-            if cursor.sees("LIKE") or cursor.sees("FROM") or cursor.sees("IN"):
-                raise cursor.unsupported("SHOW takes no filter here.")
-            return Show(what)
-    raise cursor.unsupported("Only SHOW TABLES, SHOW VIEWS and SHOW FUNCTIONS are supported.")
+def _analyze(cursor: Cursor) -> Statement:
+    cursor.need("ANALYZE", "TABLE")
+    path = parse_path(cursor, "a table's name")
+    if cursor.take("PARTITION"):
+        _partition(cursor)
+    cursor.need("COMPUTE", "STATISTICS")
+    if cursor.take("FOR"):
+        if cursor.take("ALL"):
+            cursor.need("COLUMNS")
+        else:
+            cursor.need("COLUMNS")
+            cursor.name("a column's name")
+            while cursor.take_symbol(","):
+                cursor.name("a column's name")
+    return AnalyzeTable(path)
 
 
-def _drop(cursor: Cursor) -> Statement:
-    start = cursor.advance().span
-    cursor.take("TEMPORARY")
-    kind = next((word for word in ("TABLE", "VIEW") if cursor.take(word)), None)
-    if kind is None:
-        raise cursor.unsupported("Only DROP TABLE and DROP VIEW are supported.")
-    if_exists = cursor.take("IF", "EXISTS")
-    return Drop(kind, _simple_name(cursor, "a name"), if_exists, cursor.since(start))
+_PARSERS: dict[str, Callable[[Cursor], Statement]] = {
+    "CREATE": _create,
+    "ALTER": parse_alter,
+    "DROP": parse_drop,
+    "INSERT": _insert,
+    "EXECUTE": _executed,
+    "BEGIN": _executed,
+    "EXPLAIN": _explain,
+    "SHOW": parse_show,
+    "DESCRIBE": parse_describe,
+    "DESC": parse_describe,
+    "USE": parse_use,
+    "SET": parse_setting,
+    "RESET": parse_setting,
+    "ANALYZE": _analyze,
+    "STOP": parse_stop,
+}
+
+FIRST_WORDS = (*QUERY_WORDS, *_PARSERS)
+"""What a statement begins with."""

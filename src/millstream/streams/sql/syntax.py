@@ -1,4 +1,4 @@
-"""The syntax tree of a script: what was written, with its places, before names and types are known."""
+"""The syntax tree of queries and expressions: what was written, with its places, before names and types are known."""
 
 from __future__ import annotations
 
@@ -14,34 +14,20 @@ __all__ = [
     "CallTerm",
     "CaseTerm",
     "CastTerm",
-    "ColumnDefinition",
-    "CreateTable",
-    "CreateView",
-    "Describe",
-    "Drop",
-    "Explain",
     "InTerm",
-    "Insert",
     "IntervalTerm",
     "IsTerm",
     "LiteralTerm",
     "NameTerm",
     "Operation",
-    "Query",
-    "Reset",
     "Select",
     "SelectItem",
-    "SetOption",
-    "Show",
     "Source",
     "StarTerm",
-    "Statement",
-    "StatementSet",
     "SubquerySource",
     "TableSource",
     "Term",
     "TumbleSource",
-    "WatermarkDefinition",
 ]
 
 
@@ -194,101 +180,3 @@ class Select:
     groups: tuple[Term, ...]
     having: Term | None
     span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnDefinition:
-    """One column: `type` with or without METADATA, or a computed `expression`."""
-
-    name: str
-    span: Span
-    type: DataType | None = None
-    expression: Term | None = None
-    metadata_key: str | None = None
-    virtual: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class WatermarkDefinition:
-    column: NameTerm
-    expression: Term
-
-
-@dataclass(frozen=True, slots=True)
-class CreateTable:
-    name: str
-    columns: tuple[ColumnDefinition, ...]
-    watermark: WatermarkDefinition | None
-    primary_key: tuple[NameTerm, ...]
-    options: tuple[tuple[str, str, Span], ...]
-    if_not_exists: bool
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class CreateView:
-    name: str
-    columns: tuple[str, ...]
-    query: Select
-    if_not_exists: bool
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class Insert:
-    table: str
-    columns: tuple[NameTerm, ...]
-    query: Select
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class StatementSet:
-    inserts: tuple[Insert, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    select: Select
-
-
-@dataclass(frozen=True, slots=True)
-class Explain:
-    statement: Insert | Query | StatementSet
-
-
-@dataclass(frozen=True, slots=True)
-class SetOption:
-    key: str | None
-    value: str
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class Reset:
-    key: str | None
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class Show:
-    what: str
-
-
-@dataclass(frozen=True, slots=True)
-class Describe:
-    name: str
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class Drop:
-    kind: str
-    name: str
-    if_exists: bool
-    span: Span
-
-
-Statement = (
-    CreateTable | CreateView | Insert | StatementSet | Query | Explain | SetOption | Reset | Show | Describe | Drop
-)

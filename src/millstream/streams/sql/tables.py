@@ -1,81 +1,116 @@
-"""Binding of CREATE TABLE: columns, watermark, key and options."""
+"""Binding of CREATE TABLE: columns, watermark, keys and options."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from millstream.streams.errors import SqlError
 from millstream.streams.plan.tables import ComputedColumn, MetadataColumn, PhysicalColumn, Table, Watermark
 from millstream.streams.plan.types import DataType, Field, Schema, TypeKind
-from millstream.streams.sql.connectors import Connector, OptionProblem, check_options
+from millstream.streams.sql.connectors import Accepted, Connector, check_options
+from millstream.streams.sql.option_aliases import METADATA_ALIASES
+from millstream.streams.sql.options import OptionProblem
 from millstream.streams.sql.scalars import Scope, bind_term, nearest
 from millstream.streams.sql.script import Script
-from millstream.streams.sql.syntax import (
-    ColumnDefinition,
-    CreateTable,
-    IntervalTerm,
-    NameTerm,
-    Operation,
-    WatermarkDefinition,
-)
+from millstream.streams.sql.statements import ColumnDefinition, CreateTable
+from millstream.streams.sql.syntax import NameTerm
+from millstream.streams.sql.watermarks import bind_watermark
 
-__all__ = ["bind_table"]
+__all__ = ["BoundTable", "bind_table"]
 
-_UNSUPPORTED_PHYSICAL = (TypeKind.TIME,)
+_NOT_STORED = (TypeKind.INTERVAL_DAY, TypeKind.INTERVAL_YEAR)
+
+_Column = PhysicalColumn | MetadataColumn | ComputedColumn
 
 
-def bind_table(statement: CreateTable, script: Script) -> Table:
-    """The table of a CREATE TABLE. Raises SqlError."""
-    connector = _connector(statement, script)
-    columns: list[PhysicalColumn | MetadataColumn | ComputedColumn] = []
+@dataclass(frozen=True, slots=True)
+class BoundTable:
+    """A table, and what is to be said about its options."""
+
+    table: Table
+    notes: tuple[str, ...]
+
+
+def bind_table(statement: CreateTable, script: Script, name: str = "") -> BoundTable:
+    """The table of a CREATE TABLE (with LIKE resolved), called `name`. Raises SqlError."""
+    accepted = _accepted(statement, script)
+    columns = _columns(statement, accepted.connector, script)
+    schema = Schema(tuple(Field(column.name, column.type) for column in columns))
+    watermark: Watermark | None = None
+    if statement.watermark is not None:
+        field = _find(statement.watermark.column, schema, script)
+        watermark = bind_watermark(statement.watermark, field, schema, script)
+    distribution = statement.distribution
+    table = Table(
+        name or str(statement.path),
+        tuple(columns),
+        accepted.options,
+        watermark,
+        _key(statement.primary_key, schema, script),
+        _partition_keys(statement.partitions, columns, accepted.connector, script),
+        () if distribution is None else _key(distribution.columns, schema, script),
+        None if distribution is None else distribution.buckets,
+        statement.is_dimension,
+        tuple(_key(names, schema, script) for names in statement.unique_keys),
+    )
+    _check_columns_of_options(table, statement, accepted.connector, script)
+    return BoundTable(_with_key_not_null(table), accepted.notes)
+
+
+def _accepted(statement: CreateTable, script: Script) -> Accepted:
+    places = {option.key: option.span for option in statement.options}
+    try:
+        accepted = check_options({option.key: option.value for option in statement.options})
+    except OptionProblem as problem:
+        span = places.get(problem.key, statement.span)
+        raise script.error("SQL_OPTION", problem.message, span, remedy=problem.remedy) from None
+    connector = accepted.connector
+    if statement.watermark is not None and not connector.reads:
+        message = f"A table with the connector '{connector.name}' is only written, so it has no WATERMARK."
+        raise script.error("SQL_OPTION", message, statement.watermark.column.span)
+    if connector.needs_key and not statement.primary_key:
+        message = (
+            f"A table with the connector '{connector.name}' needs a primary key: the rows of a key replace another."
+        )
+        raise script.error("SQL_OPTION", message, statement.span, remedy="Add PRIMARY KEY (column) NOT ENFORCED.")
+    if statement.is_dimension and not connector.looks_up:
+        message = f"PERIOD FOR SYSTEM_TIME is for tables to look up, which '{connector.name}' is not."
+        raise script.error("SQL_OPTION", message, statement.span)
+    return accepted
+
+
+def _columns(statement: CreateTable, connector: Connector, script: Script) -> list[_Column]:
+    stored: dict[str, _Column] = {}
     seen: set[str] = set()
     for definition in statement.columns:
         if definition.name in seen:
             raise script.error("SQL_SYNTAX", f'Two columns are called "{definition.name}".', definition.span)
         seen.add(definition.name)
         if definition.type is not None:
-            columns.append(_stored_column(definition, definition.type, connector, script))
-    base = Schema(tuple(Field(column.name, column.type) for column in columns))
-    by_name = {column.name: column for column in columns}
-    ordered: list[PhysicalColumn | MetadataColumn | ComputedColumn] = []
+            stored[definition.name] = _stored_column(definition, definition.type, connector, script)
+    if not stored:
+        raise script.error("SQL_SYNTAX", "A table needs at least one column that is stored.", statement.span)
+    base = Schema(tuple(Field(column.name, column.type) for column in stored.values()))
+    scope = Scope(script, base, place="a computed column")
+    columns: list[_Column] = []
     for definition in statement.columns:
         if definition.expression is None:
-            ordered.append(by_name[definition.name])
+            columns.append(stored[definition.name])
         else:
-            scope = Scope(script, base, place="a computed column")
-            ordered.append(ComputedColumn(definition.name, bind_term(definition.expression, scope)))
-    if not any(isinstance(column, PhysicalColumn | MetadataColumn) for column in ordered):
-        raise script.error("SQL_SYNTAX", "A table needs at least one column that is stored.", statement.span)
-    schema = Schema(tuple(Field(column.name, column.type) for column in ordered))
-    watermark = None if statement.watermark is None else _watermark(statement.watermark, schema, script)
-    for key in statement.primary_key:
-        _find(key, schema, script)
-    options = {key: value for key, value, _ in statement.options}
-    primary_key = tuple(key.parts[0] for key in statement.primary_key)
-    return Table(statement.name, tuple(ordered), options, watermark, primary_key)
-
-
-def _connector(statement: CreateTable, script: Script) -> Connector:
-    places = {key: span for key, _, span in statement.options}
-    if len(places) != len(statement.options):
-        raise script.error("SQL_OPTION", "An option is given twice.", statement.options[-1][2])
-    try:
-        connector = check_options({key: value for key, value, _ in statement.options})
-    except OptionProblem as problem:
-        span = places.get(problem.key, statement.span)
-        raise script.error("SQL_OPTION", problem.message, span, remedy=problem.remedy) from None
-    if statement.watermark is not None and not connector.reads:
-        message = f"A table with the connector '{connector.name}' is only written, so it has no WATERMARK."
-        raise script.error("SQL_OPTION", message, statement.watermark.column.span)
-    return connector
+            columns.append(ComputedColumn(definition.name, bind_term(definition.expression, scope)))
+    return columns
 
 
 def _stored_column(
     definition: ColumnDefinition, data_type: DataType, connector: Connector, script: Script
 ) -> PhysicalColumn | MetadataColumn:
-    if data_type.kind in _UNSUPPORTED_PHYSICAL:
-        raise script.error("SQL_UNSUPPORTED", f"Columns of type {data_type} are not supported.", definition.span)
+    if data_type.kind in _NOT_STORED:
+        message = f"No connector stores columns of type {data_type}."
+        raise script.error("SQL_UNSUPPORTED", message, definition.span, remedy="Store a number and compute with it.")
     if definition.metadata_key is None:
         return PhysicalColumn(definition.name, data_type)
-    key = definition.metadata_key
+    key = _metadata_key(definition.metadata_key, connector)
     known = connector.metadata.get(key)
     if known is None:
         listed = f"Keys: {', '.join(connector.metadata)}." if connector.metadata else "It has none."
@@ -90,37 +125,81 @@ def _stored_column(
     )
     if not fits:
         raise script.error("SQL_TYPE", f"The metadata '{key}' is {known}, not {data_type}.", definition.span)
-    if not definition.virtual and connector.name == "rocketmq":
+    if not definition.virtual and connector.writes:
         message = f"The metadata '{key}' can only be read."
         raise script.error("SQL_UNSUPPORTED", message, definition.span, remedy="Add VIRTUAL.")
     return MetadataColumn(definition.name, data_type, key, definition.virtual)
 
 
+def _metadata_key(written: str, connector: Connector) -> str:
+    """The connector's key for what is written: also under Kafka's names, and in blink's underscores."""
+    plain = written.strip("_").replace("_", "-").lower() if written.startswith("__") else written
+    return plain if plain in connector.metadata else METADATA_ALIASES.get(plain, written)
+
+
 def _find(name: NameTerm, schema: Schema, script: Script) -> Field:
     field = schema.find(name.parts[0])
     if field is None:
-        raise _unknown(name, schema, script)
+        raise _unknown(name, schema.names, script)
     return field
 
 
-def _unknown(name: NameTerm, schema: Schema, script: Script) -> SqlError:
-    hint = nearest(name.parts[0], schema.names)
+def _unknown(name: NameTerm, known: Sequence[str], script: Script) -> SqlError:
     message = f'The table has no column "{name.parts[0]}".'
-    return script.error("SQL_UNKNOWN_COLUMN", message, name.span, remedy=hint or None)
+    return script.error("SQL_UNKNOWN_COLUMN", message, name.span, remedy=nearest(name.parts[0], known) or None)
 
 
-def _watermark(definition: WatermarkDefinition, schema: Schema, script: Script) -> Watermark:
-    field = _find(definition.column, schema, script)
-    if not field.type.is_timestamp:
-        message = f'A watermark needs a TIMESTAMP, but "{field.name}" is {field.type}.'
-        raise script.error("SQL_TYPE", message, definition.column.span, remedy="Compute one with TO_TIMESTAMP.")
-    match definition.expression:
-        case NameTerm(parts=(name,)) if name == field.name:
-            return Watermark(field.name, 0)
-        case Operation(operator="-", operands=(NameTerm(parts=(name,)), IntervalTerm(duration=delay))) if (
-            name == field.name and delay is not None and delay.total_seconds() >= 0
-        ):
-            return Watermark(field.name, round(delay.total_seconds() * 1000))
-    bind_term(definition.expression, Scope(script, schema, place="a watermark"))
-    message = f'Only "{field.name} - INTERVAL ..." and "{field.name}" are supported as a watermark.'
-    raise script.error("SQL_UNSUPPORTED", message, definition.expression.span, remedy="Use a computed column for more.")
+def _key(names: Sequence[NameTerm], schema: Schema, script: Script) -> tuple[str, ...]:
+    """The columns of a key, each once."""
+    found: list[str] = []
+    for name in names:
+        column = _find(name, schema, script).name
+        if column in found:
+            raise script.error("SQL_SYNTAX", f'"{column}" is named twice.', name.span)
+        found.append(column)
+    return tuple(found)
+
+
+def _partition_keys(
+    names: Sequence[NameTerm], columns: Sequence[_Column], connector: Connector, script: Script
+) -> tuple[str, ...]:
+    physical = [column for column in columns if isinstance(column, PhysicalColumn)]
+    keys = _key(names, Schema(tuple(Field(column.name, column.type) for column in physical)), script)
+    if keys and not connector.overwrites:
+        message = f"Tables with the connector '{connector.name}' are not partitioned."
+        raise script.error("SQL_UNSUPPORTED", message, names[0].span, remedy="Leave PARTITIONED BY out.")
+    if len(keys) == len(physical):
+        raise script.error("SQL_SYNTAX", "Not every column can be one of PARTITIONED BY.", names[0].span)
+    return keys
+
+
+def _with_key_not_null(table: Table) -> Table:
+    """Columns of a primary key are never NULL, as in Flink."""
+    if not table.primary_key:
+        return table
+    columns = tuple(
+        PhysicalColumn(column.name, column.type.as_nullable(False))
+        if isinstance(column, PhysicalColumn) and column.name in table.primary_key
+        else column
+        for column in table.columns
+    )
+    return replace(table, columns=columns)
+
+
+def _check_columns_of_options(table: Table, statement: CreateTable, connector: Connector, script: Script) -> None:
+    """Columns that options name: those of the message's key, and those behind fields.# of generators."""
+    physical = [column.name for column in table.physical]
+    for option in statement.options:
+        named = [] if option.key not in ("key.fields", "sink.key-column") else option.value.split(";")
+        known = connector.find(option.key)
+        column = None if known is None else known.column_of(option.key)
+        for name in named if column is None else [column.split(".")[0]]:
+            if name not in physical:
+                message = f"'{option.key}' names a column that the table has not: \"{name}\"."
+                remedy = nearest(name, physical) or f"Columns: {', '.join(physical)}."
+                raise script.error("SQL_OPTION", message, option.span, remedy=remedy)
+        if option.value.lower() == "sequence" and column is not None and option.key.endswith(".kind"):
+            for needed in (f"fields.{column}.start", f"fields.{column}.end"):
+                if needed not in table.options:
+                    message = f"A sequence needs '{needed}'."
+                    raise script.error("SQL_OPTION", message, option.span)

@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
-from millstream.streams.plan.types import DataType, Field, TypeKind
+from millstream.streams.plan.types import INT, DataType, Field, TypeKind
 from millstream.streams.sql.cursor import Cursor
 from millstream.streams.sql.lexer import TokenKind
+from millstream.streams.sql.scalars import nearest
 
 __all__ = ["parse_type"]
 
 _PLAIN = {
     "BOOLEAN": TypeKind.BOOLEAN, "TINYINT": TypeKind.TINYINT, "SMALLINT": TypeKind.SMALLINT, "INT": TypeKind.INT,
     "INTEGER": TypeKind.INT, "BIGINT": TypeKind.BIGINT, "FLOAT": TypeKind.FLOAT, "REAL": TypeKind.FLOAT,
-    "STRING": TypeKind.STRING, "BYTES": TypeKind.BYTES, "DATE": TypeKind.DATE,
+    "STRING": TypeKind.STRING, "DATE": TypeKind.DATE,
 }  # fmt: skip
 _SIZED = {
     "CHAR": TypeKind.STRING, "VARCHAR": TypeKind.STRING, "BINARY": TypeKind.BYTES, "VARBINARY": TypeKind.BYTES,
-    "TIME": TypeKind.TIME, "TIMESTAMP": TypeKind.TIMESTAMP, "TIMESTAMP_LTZ": TypeKind.TIMESTAMP_LTZ,
+    "BYTES": TypeKind.BYTES, "TIME": TypeKind.TIME, "TIMESTAMP": TypeKind.TIMESTAMP,
+    "TIMESTAMP_LTZ": TypeKind.TIMESTAMP_LTZ,
 }  # fmt: skip
+_OTHERS = ("DOUBLE", "DECIMAL", "DEC", "NUMERIC", "ARRAY", "MAP", "MULTISET", "ROW", "INTERVAL")
+_INTERVAL_UNITS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 _DEFAULT_FRACTION = 6
 _DEFAULT_DIGITS = 10
 _MAX_DIGITS = 38
 
 
 def parse_type(cursor: Cursor) -> DataType:
-    """The type that comes next, with [NOT] NULL behind it."""
+    """The type that comes next, with [NOT] NULL and ARRAY or MULTISET behind it.
+
+    A MULTISET is the MAP from its values to how often each is in it, as in Flink's rows and JSON.
+    """
     data_type = _parse_bare(cursor)
-    if cursor.take("NOT", "NULL"):
-        return data_type.as_nullable(False)
-    cursor.take("NULL")
-    return data_type
+    while True:
+        if cursor.take("NOT", "NULL"):
+            data_type = data_type.as_nullable(False)
+        elif cursor.take("NULL"):
+            data_type = data_type.as_nullable()
+        elif cursor.take("ARRAY"):
+            data_type = DataType(TypeKind.ARRAY, elements=(data_type,))
+        elif cursor.take("MULTISET"):
+            data_type = _multiset(data_type)
+        else:
+            return data_type
 
 
 def _parse_bare(cursor: Cursor) -> DataType:
@@ -47,7 +61,7 @@ def _parse_bare(cursor: Cursor) -> DataType:
         return _decimal(cursor)
     if word in _SIZED:
         return _sized(cursor, word)
-    if word in ("ARRAY", "MAP"):
+    if word in ("ARRAY", "MAP", "MULTISET"):
         cursor.advance()
         cursor.need_symbol("<")
         elements = [parse_type(cursor)]
@@ -55,12 +69,42 @@ def _parse_bare(cursor: Cursor) -> DataType:
             cursor.need_symbol(",")
             elements.append(parse_type(cursor))
         cursor.need_symbol(">")
-        return DataType(TypeKind[word], elements=tuple(elements))
+        return _multiset(elements[0]) if word == "MULTISET" else DataType(TypeKind[word], elements=tuple(elements))
     if word == "ROW":
         return _row(cursor)
-    if word in ("MULTISET", "INTERVAL", "RAW", "VARIANT"):
-        raise cursor.unsupported(f"Columns of type {word} are not supported.")
-    raise cursor.script.error("SQL_SYNTAX", f"{token.text!r} is no type.", token.span)
+    if word == "INTERVAL":
+        return _interval(cursor)
+    if word in ("RAW", "VARIANT", "STRUCTURED", "BITMAP", "GEOGRAPHY"):
+        message = f"The type {word} is not supported."
+        raise cursor.unsupported(message, remedy="Use BYTES, STRING or ROW<...>.")
+    near = nearest(word, (*_PLAIN, *_SIZED, *_OTHERS))
+    raise cursor.script.error("SQL_SYNTAX", f"{token.text!r} is no type.", token.span, remedy=near or None)
+
+
+def _multiset(element: DataType) -> DataType:
+    return DataType(TypeKind.MAP, elements=(element, INT.as_nullable(False)))
+
+
+def _interval(cursor: Cursor) -> DataType:
+    """INTERVAL YEAR [TO MONTH], MONTH, or from DAY to SECOND in any part; the numbers of digits say nothing here."""
+    cursor.advance()
+    units = [_unit(cursor)]
+    if cursor.take("TO"):
+        units.append(_unit(cursor))
+    kinds = {TypeKind.INTERVAL_YEAR if unit in ("YEAR", "MONTH") else TypeKind.INTERVAL_DAY for unit in units}
+    if len(kinds) == 2:
+        raise cursor.expected("units that are both of months, or both of time, before this")
+    return DataType(kinds.pop())
+
+
+def _unit(cursor: Cursor) -> str:
+    unit = next((unit for unit in _INTERVAL_UNITS if cursor.take(unit)), None)
+    if unit is None:
+        raise cursor.expected(f"one of {', '.join(_INTERVAL_UNITS)}")
+    if cursor.take_symbol("("):
+        _number(cursor)
+        cursor.need_symbol(")")
+    return unit
 
 
 def _number(cursor: Cursor) -> int:
@@ -120,6 +164,10 @@ def _row(cursor: Cursor) -> DataType:
         if any(name.text == field.name for field in fields):
             raise cursor.script.error("SQL_SYNTAX", f'Two fields are called "{name.text}".', name.span)
         fields.append(Field(name.text, parse_type(cursor)))
+        cursor.take("COMMENT")
+        token = cursor.peek()
+        if token is not None and token.kind is TokenKind.STRING:
+            cursor.advance()
         if not cursor.take_symbol(","):
             break
     cursor.need_symbol(closing)

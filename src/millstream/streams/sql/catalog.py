@@ -1,0 +1,90 @@
+"""What a session knows: catalogs, databases, and the tables, views and functions in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from millstream.streams.plan.nodes import Node
+from millstream.streams.plan.tables import Table
+from millstream.streams.sql.names import path_text
+from millstream.streams.sql.statements import CreateFunction, CreateTable
+
+__all__ = ["DEFAULT_CATALOG", "DEFAULT_DATABASE", "Catalog", "CatalogTable", "CatalogView", "FullName"]
+
+DEFAULT_CATALOG = "default_catalog"
+DEFAULT_DATABASE = "default_database"
+
+FullName = tuple[str, str, str]
+"""Catalog, database, name."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogTable:
+    """A table, and how it was made: with LIKE resolved and ALTER applied."""
+
+    table: Table
+    definition: CreateTable
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogView:
+    """A view's rows, and the text of its query."""
+
+    node: Node
+    columns: tuple[str, ...]
+    text: str
+    temporary: bool
+
+
+@dataclass
+class Catalog:
+    """The names of one session. Names are case-sensitive, those of functions are not."""
+
+    databases: dict[str, set[str]] = field(default_factory=lambda: {DEFAULT_CATALOG: {DEFAULT_DATABASE}})
+    current: tuple[str, str] = (DEFAULT_CATALOG, DEFAULT_DATABASE)
+    tables: dict[FullName, CatalogTable] = field(default_factory=dict)
+    views: dict[FullName, CatalogView] = field(default_factory=dict)
+    functions: dict[FullName, CreateFunction] = field(default_factory=dict)
+
+    def copy(self) -> Catalog:
+        """Another catalog with the same names, which changes alone."""
+        databases = {catalog: set(names) for catalog, names in self.databases.items()}
+        return Catalog(databases, self.current, dict(self.tables), dict(self.views), dict(self.functions))
+
+    def full(self, parts: tuple[str, ...]) -> FullName:
+        """The whole name of what is called so here; whether it exists is another question."""
+        catalog, database = self.current
+        match parts:
+            case (name,):
+                return catalog, database, name
+            case (database, name):
+                return catalog, database, name
+            case _:
+                return parts[0], parts[1], parts[2]
+
+    def has_database(self, name: FullName) -> bool:
+        """Whether the catalog and the database of a whole name exist."""
+        return name[1] in self.databases.get(name[0], ())
+
+    def shown(self, name: FullName) -> str:
+        """A whole name without the parts that are the defaults of every session."""
+        if name[:2] == (DEFAULT_CATALOG, DEFAULT_DATABASE):
+            return path_text(name[2:])
+        return path_text(name[1:] if name[0] == DEFAULT_CATALOG else name)
+
+    def near(self) -> list[str]:
+        """Names of tables and views as they may be written here: what a misspelled one may have meant."""
+        return [path_text(name[2:] if name[:2] == self.current else name) for name in (*self.tables, *self.views)]
+
+    def function(self, name: str) -> CreateFunction | None:
+        """The user's function that a call of `name` means in the current database."""
+        known = {key[2].upper(): made for key, made in self.functions.items() if key[:2] == self.current or made.system}
+        return known.get(name.upper())
+
+    def names_in(self, catalog: str, database: str, kind: str) -> Iterator[str]:
+        """Names of TABLES (with views), VIEWS or FUNCTIONS in one database."""
+        named = {
+            "TABLES": (*self.tables, *self.views), "VIEWS": (*self.views,), "FUNCTIONS": (*self.functions,),
+        }[kind]  # fmt: skip
+        return (name[2] for name in named if name[:2] == (catalog, database))

@@ -1,0 +1,217 @@
+"""Statements that change or show a catalog: CREATE, ALTER, DROP, USE, SHOW, DESCRIBE."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millstream.streams.plan.expressions import Column
+from millstream.streams.plan.nodes import Node, Project, Sink
+from millstream.streams.plan.types import TypeKind
+from millstream.streams.sql.alterations import changed
+from millstream.streams.sql.catalog import Catalog, CatalogTable, CatalogView, FullName
+from millstream.streams.sql.derived_tables import like, of_query, relocated
+from millstream.streams.sql.inserts import bind_insert
+from millstream.streams.sql.inspection import Inspection
+from millstream.streams.sql.listing import TextResult
+from millstream.streams.sql.relations import Relations
+from millstream.streams.sql.scalars import nearest
+from millstream.streams.sql.script import Script, Span
+from millstream.streams.sql.spaces import Spaces
+from millstream.streams.sql.statements import (
+    AlterTable,
+    AlterView,
+    AnalyzeTable,
+    CreateCatalog,
+    CreateDatabase,
+    CreateFunction,
+    CreateTable,
+    CreateView,
+    Describe,
+    Drop,
+    Insert,
+    Path,
+    RenameTable,
+    Show,
+    Statement,
+    Use,
+)
+from millstream.streams.sql.syntax import NameTerm
+from millstream.streams.sql.tables import bind_table
+
+__all__ = ["Definitions"]
+
+
+class Definitions:
+    """What the statements of one script do to one catalog."""
+
+    def __init__(self, script: Script, catalog: Catalog, relations: Relations) -> None:
+        self._script = script
+        self._catalog = catalog
+        self._relations = relations
+        self._spaces = Spaces(script, catalog)
+        self._inspection = Inspection(script, catalog, relations, self._spaces)
+
+    def say(self, statement: Statement) -> TextResult:
+        """Carry the statement out; what is to be said about it. Raises SqlError."""
+        match statement:
+            case CreateTable():
+                return self._create_table(statement)
+            case CreateView():
+                return self._create_view(statement)
+            case CreateCatalog() | CreateDatabase():
+                return self._spaces.create(statement)
+            case CreateFunction():
+                return self._create_function(statement)
+            case AlterTable():
+                return self._alter_table(statement)
+            case AlterView():
+                return self._alter_view(statement)
+            case AnalyzeTable(path=path):
+                self._relations.table(path)
+                return TextResult("Nothing is done: plans do not depend on statistics.")
+            case Show():
+                return self._inspection.show(statement)
+            case Describe():
+                return self._inspection.describe(statement)
+            case Use():
+                return self._spaces.use(statement)
+            case Drop():
+                return self._drop(statement)
+            case _:
+                raise AssertionError(f"{type(statement).__name__} is no definition")
+
+    def create_table_as(self, statement: CreateTable) -> Sink | TextResult:
+        """CREATE TABLE ... AS: the table, and the INSERT that fills it."""
+        assert statement.query is not None
+        full = self._spaces.place(statement.path)
+        if self._is_taken(full, statement.if_not_exists, statement.replaces, statement.span):
+            return TextResult(f"{self._catalog.shown(full)} exists already.")
+        node = self._relations.bound(statement.query)
+        for field in node.schema.fields:
+            if field.type.kind is TypeKind.NULL:
+                message = f'The column "{field.name}" is always NULL, so it has no type.'
+                raise self._script.error("SQL_TYPE", message, statement.query.span, remedy="Use CAST(NULL AS ...).")
+        definition = replace(of_query(statement, node.schema, self._script), query=None)
+        table = bind_table(definition, self._script, self._catalog.shown(full)).table
+        self._catalog.tables[full] = CatalogTable(table, definition)
+        names = tuple(NameTerm((field.name,), statement.span) for field in node.schema.fields)
+        insert = Insert(statement.path, names, statement.query, statement.span)
+        return bind_insert(insert, table, node, {}, self._script)
+
+    def _create_table(self, statement: CreateTable) -> TextResult:
+        full = self._spaces.place(statement.path)
+        if self._is_taken(full, statement.if_not_exists, statement.replaces, statement.span):
+            return TextResult(f"{self._catalog.shown(full)} exists already.")
+        if statement.like is not None:
+            source = self._relations.table(statement.like.table).definition
+            statement = like(statement, source, self._script)
+        return self._keep(full, statement, "created")
+
+    def _keep(self, full: FullName, definition: CreateTable, done: str) -> TextResult:
+        name = self._catalog.shown(full)
+        bound = bind_table(definition, self._script, name)
+        self._catalog.tables[full] = CatalogTable(bound.table, definition)
+        return TextResult(" ".join((f"Table {name} is {done}.", *bound.notes)))
+
+    def _create_view(self, statement: CreateView) -> TextResult:
+        full = self._spaces.place(statement.path)
+        if self._is_taken(full, statement.if_not_exists, statement.replaces, statement.span):
+            return TextResult(f"{self._catalog.shown(full)} exists already.")
+        node = self._relations.bound(statement.query)
+        if statement.columns:
+            node = self._renamed(node, statement)
+        self._catalog.views[full] = CatalogView(node, statement.columns, statement.text, statement.temporary)
+        return TextResult(f"View {self._catalog.shown(full)} is created.")
+
+    def _renamed(self, node: Node, statement: CreateView) -> Node:
+        fields = node.schema.fields
+        if len(fields) != len(statement.columns) or len(set(statement.columns)) != len(fields):
+            message = f"The view names {len(statement.columns)} different columns, but its query has {len(fields)}."
+            raise self._script.error("SQL_SYNTAX", message, statement.span)
+        pairs = tuple(zip(statement.columns, fields, strict=True))
+        columns = tuple((name, Column(of.name, of.type)) for name, of in pairs)
+        rowtime = frozenset(name for name, of in pairs if of.rowtime)
+        return Project(node, columns, rowtime, frozenset(name for name, of in pairs if of.proctime))
+
+    def _is_taken(self, full: FullName, if_not_exists: bool, replaces: bool, span: Span) -> bool:
+        if full not in self._catalog.tables and full not in self._catalog.views:
+            return False
+        if replaces:
+            self._catalog.tables.pop(full, None)
+            self._catalog.views.pop(full, None)
+            return False
+        if not if_not_exists:
+            message = f'There is a table or view "{self._catalog.shown(full)}" already.'
+            raise self._script.error("SQL_TABLE_EXISTS", message, span)
+        return True
+
+    def _create_function(self, statement: CreateFunction) -> TextResult:
+        full = self._spaces.place(statement.path)
+        name = statement.path.parts[-1]
+        there = full in self._catalog.functions
+        if there and statement.if_not_exists:
+            return TextResult(f"The function {name} exists already.")
+        if there and not statement.replaces:
+            message = f'There is a function "{name}" already.'
+            raise self._script.error("SQL_TABLE_EXISTS", message, statement.span)
+        if statement.jars or statement.language == "SCALA":
+            message = "Functions of Java do not run here."
+            remedy = "Write it in Python: CREATE FUNCTION f AS 'module.name' LANGUAGE PYTHON."
+            raise self._script.error("SQL_UNSUPPORTED", message, statement.span, remedy=remedy)
+        self._catalog.functions[full] = statement
+        return TextResult(f"Function {name} is created.")
+
+    def _alter_table(self, statement: AlterTable) -> TextResult:
+        full = self._catalog.full(statement.path.parts)
+        if statement.if_exists and full not in self._catalog.tables:
+            return TextResult(f"There is no table {statement.path}.")
+        found = self._relations.table(statement.path)
+        if isinstance(statement.change, RenameTable):
+            renamed = self._spaces.place(_sibling(statement.change.path, full))
+            self._is_taken(renamed, False, False, statement.change.path.span)
+            del self._catalog.tables[full]
+            return self._keep(renamed, relocated(found.definition, statement.span), "renamed")
+        definition = changed(
+            relocated(found.definition, statement.span), statement.change, self._script, statement.span
+        )
+        return self._keep(full, definition, "changed")
+
+    def _alter_view(self, statement: AlterView) -> TextResult:
+        full = self._catalog.full(statement.path.parts)
+        view = self._catalog.views.get(full)
+        if view is None:
+            raise self._relations.unknown(full, str(statement.path), statement.path.span)
+        if statement.query is not None:
+            node = self._relations.bound(statement.query)
+            self._catalog.views[full] = CatalogView(node, (), statement.text, view.temporary)
+            return TextResult(f"View {self._catalog.shown(full)} is changed.")
+        assert statement.renamed is not None
+        renamed = self._spaces.place(_sibling(statement.renamed, full))
+        self._is_taken(renamed, False, False, statement.renamed.span)
+        self._catalog.views[renamed] = self._catalog.views.pop(full)
+        return TextResult(f"View {self._catalog.shown(renamed)} is renamed.")
+
+    def _drop(self, statement: Drop) -> TextResult:
+        kind, path = statement.kind, statement.path
+        if kind in ("CATALOG", "DATABASE"):
+            return self._spaces.drop(statement)
+        full = self._catalog.full(path.parts)
+        kept: dict[FullName, object] = {
+            "TABLE": self._catalog.tables, "VIEW": self._catalog.views, "FUNCTION": self._catalog.functions,
+        }[kind]  # type: ignore[assignment]  # fmt: skip
+        if full in kept:
+            del kept[full]
+            return TextResult(f"{path} is dropped.")
+        if statement.if_exists:
+            return TextResult(f"There is no {kind.lower()} {path}.")
+        if kind == "FUNCTION":
+            raise self._inspection.no_function(path)
+        other = "view" if full in self._catalog.views else "table" if full in self._catalog.tables else ""
+        remedy = f"It is a {other}: use DROP {other.upper()}." if other else nearest(str(path), self._catalog.near())
+        message = f'There is no {kind.lower()} "{path}".'
+        raise self._script.error("SQL_UNKNOWN_TABLE", message, statement.span, remedy=remedy or None)
+
+
+def _sibling(path: Path, full: FullName) -> Path:
+    """The new name of something: in its own database where the name has one part."""
+    return path if len(path.parts) > 1 else Path((*full[:2], *path.parts), path.span)

@@ -1,0 +1,116 @@
+"""Binding of INSERT: which column of the query goes where, and whether it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from millstream.streams.functions.casting import same_shape
+from millstream.streams.plan.expressions import Column, Expression, Literal
+from millstream.streams.plan.nodes import Node, Project, Sink
+from millstream.streams.plan.tables import Table
+from millstream.streams.plan.types import DataType, Schema, TypeKind
+from millstream.streams.sql.connectors import CONNECTORS
+from millstream.streams.sql.pruning import prune
+from millstream.streams.sql.scalars import Scope, bind_term, converted, nearest
+from millstream.streams.sql.script import Script, Span
+from millstream.streams.sql.statements import Insert
+from millstream.streams.sql.syntax import StarTerm
+
+__all__ = ["bind_insert"]
+
+
+def bind_insert(insert: Insert, table: Table, node: Node, settings: Mapping[str, str], script: Script) -> Sink:
+    """The sink that gets the rows of `node`, the query of the INSERT. Raises SqlError."""
+    connector = CONNECTORS[table.connector]
+    if not connector.writes:
+        message = f'The table "{table.name}" cannot be written: its connector is {table.connector}.'
+        raise script.error("SQL_UNSUPPORTED", message, insert.span)
+    if insert.overwrites:
+        _check_overwrite(insert, table, settings, script)
+    fixed = _fixed(insert, table, script)
+    wanted = _targets(insert, table, fixed, script)
+    given = node.schema.fields
+    if len(given) != len(wanted):
+        targets = ", ".join(name for name, _ in wanted)
+        message = f'The query has {len(given)} columns, but "{table.name}" takes {len(wanted)}: {targets}.'
+        raise script.error("SQL_TYPE", message, insert.query.span)
+    columns: dict[str, Expression] = dict(fixed)
+    for place, ((name, data_type), source) in enumerate(zip(wanted, given, strict=True)):
+        _check_fit(name, data_type, source.type, table, _item_span(insert, place), script)
+        columns[name] = converted(Column(source.name, source.type), data_type)
+    ordered = tuple(
+        (column.name, columns.get(column.name, Literal(None, column.type.as_nullable()))) for column in table.writable
+    )
+    return Sink(table, prune(Project(node, ordered)), insert.overwrites)
+
+
+def _check_overwrite(insert: Insert, table: Table, settings: Mapping[str, str], script: Script) -> None:
+    if not CONNECTORS[table.connector].overwrites:
+        message = f"Tables with the connector '{table.connector}' cannot be overwritten."
+        raise script.error("SQL_UNSUPPORTED", message, insert.span, remedy="Use INSERT INTO.")
+    if settings.get("execution.runtime-mode", "streaming").lower() != "batch":
+        message = "INSERT OVERWRITE needs a job that ends: a stream never has all rows of a table."
+        raise script.error(
+            "SQL_UNSUPPORTED", message, insert.span, remedy="SET 'execution.runtime-mode' = 'batch' first."
+        )
+
+
+def _fixed(insert: Insert, table: Table, script: Script) -> dict[str, Expression]:
+    """The columns whose values PARTITION (...) gives."""
+    fixed: dict[str, Expression] = {}
+    types = {column.name: column.type for column in table.physical}
+    for part in insert.partition:
+        name = part.column.parts[0]
+        if name not in table.partition_keys:
+            known = f"They are {', '.join(table.partition_keys)}." if table.partition_keys else "It has none."
+            message = f'"{name}" is none of the columns by which "{table.name}" is partitioned.'
+            raise script.error("SQL_UNKNOWN_COLUMN", message, part.column.span, remedy=known)
+        if part.value is not None:
+            value = bind_term(part.value, Scope(script, Schema(()), place="PARTITION"))
+            _check_fit(name, types[name], value.type, table, part.value.span, script)
+            fixed[name] = converted(value, types[name])
+    return fixed
+
+
+def _targets(
+    insert: Insert, table: Table, fixed: Mapping[str, Expression], script: Script
+) -> list[tuple[str, DataType]]:
+    """The columns that the query fills, in its order."""
+    writable = {column.name: column.type for column in table.writable if column.name not in fixed}
+    if not insert.columns:
+        return list(writable.items())
+    named: list[str] = []
+    for term in insert.columns:
+        name = term.parts[0]
+        if name not in writable:
+            message = f'"{table.name}" has no column "{name}" to write.'
+            remedy = nearest(name, list(writable)) or f"Columns: {', '.join(writable)}."
+            raise script.error("SQL_UNKNOWN_COLUMN", message, term.span, remedy=remedy)
+        if name in named:
+            raise script.error("SQL_SYNTAX", f'"{name}" is named twice.', term.span)
+        named.append(name)
+    for name, data_type in writable.items():
+        if name not in named and not data_type.nullable:
+            message = f'"{name}" of "{table.name}" is never NULL, so the INSERT has to name it.'
+            raise script.error("SQL_TYPE", message, insert.columns[0].span)
+    return [(name, writable[name]) for name in named]
+
+
+def _check_fit(name: str, wanted: DataType, given: DataType, table: Table, span: Span, script: Script) -> None:
+    """What Flink casts by itself on the way into a sink: numbers among numbers, times among times, NULL."""
+    fits = (
+        same_shape(given, wanted)
+        or given.kind is TypeKind.NULL
+        or (given.is_number and wanted.is_number)
+        or (given.is_timestamp and wanted.is_timestamp)
+    )
+    if not fits:
+        message = f'"{name}" of "{table.name}" is {wanted}, but the query gives {given}.'
+        raise script.error("SQL_TYPE", message, span, remedy=f"Use CAST(... AS {wanted.as_nullable()}).")
+
+
+def _item_span(insert: Insert, place: int) -> Span:
+    """The item of the query at that place; a * before it shifts the items, then the whole query is shown."""
+    items = insert.query.items
+    starred = any(isinstance(item.value, StarTerm) for item in items)
+    return insert.query.span if starred else items[place].value.span

@@ -1,0 +1,168 @@
+"""What SHOW and DESCRIBE say of a catalog, and the CREATE statement that would make a table again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from millstream.streams.functions.registry import AGGREGATES, FUNCTIONS
+from millstream.streams.plan.tables import ComputedColumn, MetadataColumn, Table
+from millstream.streams.plan.types import DataType, Schema, TypeKind
+from millstream.streams.sql.catalog import Catalog, CatalogTable, CatalogView, FullName
+from millstream.streams.sql.connectors import CONNECTORS
+from millstream.streams.sql.statements import ColumnDefinition, CreateTable, Show
+
+__all__ = ["TextResult", "columns_of_table", "create_table_text", "create_view_text", "lists", "matches"]
+
+_SECRET = "******"
+
+
+@dataclass(frozen=True, slots=True)
+class TextResult:
+    """What a statement says: a title, and rows under columns where it lists something."""
+
+    title: str
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+
+
+def lists(show: Show, catalog: Catalog) -> TextResult:
+    """The names that SHOW lists, filtered."""
+    parts = catalog.current if show.path is None else (*catalog.current[:1], *show.path.parts)
+    place = (parts[-2], parts[-1])
+    names: Iterable[str]
+    match show.what:
+        case "CATALOGS":
+            names = catalog.databases
+        case "DATABASES":
+            names = catalog.databases[catalog.current[0]]
+        case "FUNCTIONS":
+            names = (*FUNCTIONS, *AGGREGATES, *catalog.names_in(*place, "FUNCTIONS"))
+        case "USER FUNCTIONS":
+            names = (name[2] for name in catalog.functions)
+        case "MODULES":
+            names = ("core",)
+        case "JARS":
+            names = ()
+        case what:
+            names = catalog.names_in(place[0], place[1], what)
+    kept = sorted(name for name in set(names) if matches(show, name))
+    what = show.what.lower()
+    return TextResult(f"There are no {what}.", (what.removesuffix("s"),), tuple((name,) for name in kept))
+
+
+def matches(show: Show, name: str) -> bool:
+    """Whether the name fits LIKE or ILIKE of SHOW; every name fits where there is none."""
+    if show.pattern is None:
+        return True
+    parts = (".*" if part == "%" else "." if part == "_" else re.escape(part) for part in show.pattern)
+    found = re.fullmatch("".join(parts), name, re.DOTALL | (re.IGNORECASE if show.any_case else 0)) is not None
+    return found != show.negated
+
+
+def columns_of_table(schema: Schema, found: CatalogTable | CatalogView) -> tuple[tuple[str, str, str], ...]:
+    """Name, type and a note of each column."""
+    rows = []
+    for field in schema.fields:
+        notes = ["event time"] if field.rowtime else ["processing time"] if field.proctime else []
+        if isinstance(found, CatalogTable):
+            notes += _column_notes(field.name, found)
+        rows.append((field.name, str(field.type), ", ".join(notes)))
+    return tuple(rows)
+
+
+def _column_notes(name: str, found: CatalogTable) -> list[str]:
+    notes = []
+    column = next(column for column in found.table.columns if column.name == name)
+    definition = next((of for of in found.definition.columns if of.name == name), None)
+    if name in found.table.primary_key:
+        notes.append("primary key")
+    if name in found.table.partition_keys:
+        notes.append("partition")
+    if isinstance(column, MetadataColumn):
+        notes.append(f"metadata '{column.key}'")
+    if isinstance(column, ComputedColumn) and definition is not None:
+        notes.append(f"AS {definition.text}")
+    if definition is not None and definition.comment:
+        notes.append(definition.comment)
+    return notes
+
+
+def create_table_text(name: FullName, found: CatalogTable) -> str:
+    """A statement that makes the table again; secrets are not shown."""
+    definition, table = found.definition, found.table
+    parts = [f"  {_column_text(column)}" for column in definition.columns]
+    if definition.watermark is not None:
+        watermark = definition.watermark
+        parts.append(f"  WATERMARK FOR {_quoted(watermark.column.parts[0])} AS {watermark.text}")
+    if table.primary_key:
+        parts.append(f"  PRIMARY KEY ({_listed(table.primary_key)}) NOT ENFORCED")
+    parts += [f"  UNIQUE ({_listed(key)}) NOT ENFORCED" for key in table.unique_keys]
+    if table.is_dimension:
+        parts.append("  PERIOD FOR SYSTEM_TIME")
+    temporary = "TEMPORARY " if definition.temporary else ""
+    lines = [f"CREATE {temporary}TABLE {'.'.join(map(_quoted, name))} (", ",\n".join(parts), ")"]
+    if definition.comment:
+        lines.append(f"COMMENT {_text(definition.comment)}")
+    lines += _distribution_text(definition, table)
+    if table.partition_keys:
+        lines.append(f"PARTITIONED BY ({_listed(table.partition_keys)})")
+    connector = CONNECTORS[table.connector]
+    options = []
+    for key, value in table.options.items():
+        option = connector.find(key)
+        hidden = option is not None and option.secret and not value.startswith("${env:")
+        options.append(f"  {_text(key)} = {_text(_SECRET if hidden else value)}")
+    return "\n".join([*lines, "WITH (", ",\n".join(options), ")"])
+
+
+def create_view_text(name: FullName, view: CatalogView) -> str:
+    """The statement that made the view."""
+    columns = f" ({_listed(view.columns)})" if view.columns else ""
+    temporary = "TEMPORARY " if view.temporary else ""
+    return f"CREATE {temporary}VIEW {'.'.join(map(_quoted, name))}{columns} AS\n{view.text}"
+
+
+def _distribution_text(definition: CreateTable, table: Table) -> list[str]:
+    if definition.distribution is None:
+        return []
+    kind = f"{definition.distribution.kind} " if definition.distribution.kind else ""
+    by = f" BY {kind}({_listed(table.distribution_keys)})" if table.distribution_keys else ""
+    buckets = f" INTO {table.buckets} BUCKETS" if table.buckets is not None else ""
+    return [f"DISTRIBUTED{by}{buckets}"]
+
+
+def _column_text(column: ColumnDefinition) -> str:
+    comment = f" COMMENT {_text(column.comment)}" if column.comment else ""
+    if column.type is None:
+        return f"{_quoted(column.name)} AS {column.text}{comment}"
+    metadata = ""
+    if column.metadata_key is not None:
+        metadata = f" METADATA FROM {_text(column.metadata_key)}{' VIRTUAL' if column.virtual else ''}"
+    return f"{_quoted(column.name)} {_type_text(column.type)}{metadata}{comment}"
+
+
+def _type_text(data_type: DataType) -> str:
+    """The type with the names of its fields in back-ticks."""
+    inside = ""
+    match data_type.kind:
+        case TypeKind.ROW:
+            inside = ", ".join(f"{_quoted(field.name)} {_type_text(field.type)}" for field in data_type.fields)
+        case TypeKind.ARRAY | TypeKind.MAP:
+            inside = ", ".join(map(_type_text, data_type.elements))
+        case _:
+            return str(data_type)
+    return f"{data_type.kind.value}<{inside}>{'' if data_type.nullable else ' NOT NULL'}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(_quoted, names))
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _text(value: str) -> str:
+    return f"'{value.replace(chr(39), chr(39) * 2)}'"

@@ -1,0 +1,110 @@
+"""Options under the names of rsqldb, of RocketMQ's connector for Flink and of Kafka's, said in ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from millstream.streams.sql.options import OptionProblem
+
+__all__ = ["METADATA_ALIASES", "Renamed", "renamed_options"]
+
+METADATA_ALIASES = {"partition": "queue-id", "offset": "queue-offset", "timestamp": "store-timestamp", "tags": "tag"}
+"""Metadata by Kafka's and RocketMQ's names; blink's HEADER columns have underscores around theirs."""
+
+_CONNECTORS = {
+    "metaq": "rocketmq", "kafka": "rocketmq", "upsert-kafka": "upsert-rocketmq", "file": "filesystem", "rds": "jdbc",
+    "db": "jdbc", "mysql": "jdbc",
+}  # fmt: skip
+
+_NAMES = {
+    "consumergroup": "consumer.group", "properties.group.id": "consumer.group", "groupname": "consumer.group",
+    "namesrvaddr": "nameserver", "nameserveraddress": "nameserver", "nameserver.address": "nameserver",
+    "tags": "tag", "data_format": "format", "value.format": "format", "fielddelimiter": "csv.field-delimiter",
+    "filepath": "path", "tablename": "table-name", "username": "username", "cachettlms": "lookup.partial-cache.expire-after-write",
+    "lookup.cache.max-rows": "lookup.partial-cache.max-rows", "lookup.cache.ttl": "lookup.partial-cache.expire-after-write",
+    "lookup.cache.caching-missing-key": "lookup.partial-cache.cache-missing-key",
+}  # fmt: skip
+"""Other names in lower case. Values stay as they are; times without a unit are milliseconds in both."""
+
+_IGNORED = {
+    "properties.bootstrap.servers": "a topic is found through 'nameserver', by default the session's",
+    "producergroup": "rows are sent without a group",
+    **dict.fromkeys(
+        ("maxthread", "maxfetchloggroupsize", "pullintervalms", "batchsize", "autoflushsize", "autoflushtimegap",
+         "scan.parallelism", "sink.parallelism", "lookup.async", "islarge", "sink.partitioner"),
+        "each micro-batch is read and written whole, by as many tasks as there are cores",
+    ),
+    **dict.fromkeys(
+        ("sink.delivery-guarantee", "sink.semantic", "sink.transactional-id-prefix"),
+        "docs/sql.md says how often each sink may see a row again",
+    ),
+    "sink.buffer-flush.max-rows": "rows are written at the end of each micro-batch",
+    "sink.buffer-flush.interval": "rows are written at the end of each micro-batch",
+    "scan.topic-partition-discovery.interval": "new queues are always found",
+    "standard-error": "rows are shown on the terminal",
+}  # fmt: skip
+"""Options that do nothing here, in lower case, with the reason; a connector that has one of its own keeps it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """Options under our names. `written` says for each what the script called it; `notes` are sentences."""
+
+    options: dict[str, str]
+    written: dict[str, str]
+    notes: tuple[str, ...]
+
+
+def renamed_options(options: Mapping[str, str], known_of: Callable[[str], frozenset[str]]) -> Renamed:
+    """The options with the names that our connectors have; `known_of` gives those of a connector.
+
+    Raises OptionProblem where one is given under two names, or says what has no equal here.
+    """
+    renamed, written, notes = dict[str, str](), dict[str, str](), list[str]()
+    connector = _connector(options, renamed, written, notes)
+    known = known_of(connector)
+    for key, value in options.items():
+        if key == "connector" or (key == "type" and "connector" not in options):
+            continue
+        name = key if key in known else _NAMES.get(key.lower(), key)
+        if name not in known and key.lower() in _IGNORED:
+            notes.append(f"'{key}' does nothing: {_IGNORED[key.lower()]}.")
+            continue
+        name, value = _said_otherwise(name, key, value, notes)
+        if not name:
+            continue
+        if name in renamed:
+            raise OptionProblem(key, f"'{key}' and '{written[name]}' say the same.", "Leave one of them out.")
+        if name != key:
+            notes.append(f"'{key}' is read as '{name}'.")
+        renamed[name], written[name] = value, key
+    if connector == "rocketmq" and "csv.field-delimiter" in renamed:
+        renamed.setdefault("format", "csv")
+    return Renamed(renamed, written, tuple(notes))
+
+
+def _connector(options: Mapping[str, str], renamed: dict[str, str], written: dict[str, str], notes: list[str]) -> str:
+    key = "connector" if "connector" in options else "type"
+    if key not in options:
+        return ""
+    value = options[key]
+    name = _CONNECTORS.get(value.lower(), value)
+    if name != value:
+        notes.append(f"'{value}' is read as '{name}'.")
+    renamed["connector"], written["connector"] = name, key
+    return name
+
+
+def _said_otherwise(name: str, key: str, value: str, notes: list[str]) -> tuple[str, str]:
+    """Options whose values are other ones here; a blank name for those that say what is so anyway."""
+    lower = key.lower()
+    if lower == "isjsondata":
+        return ("format", "json" if value.lower() == "true" else "csv")
+    if lower in ("encoding", "msgisjsonarray"):
+        expected = "utf-8" if lower == "encoding" else "false"
+        if value.lower().replace("utf8", "utf-8") != expected:
+            raise OptionProblem(key, f"'{key}' can only be '{expected}'.", None)
+        notes.append(f"'{key}' = '{value}' is so anyway.")
+        return "", value
+    return name, value

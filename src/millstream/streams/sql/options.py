@@ -1,0 +1,92 @@
+"""Options of tables: one key of WITH each, with what its value may be."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+__all__ = ["DURATION", "Option", "OptionProblem", "choice", "count", "duration", "flag", "size", "text"]
+
+DURATION = (
+    r"\s*\d{1,9}\s*(ms|milli(second)?s?|s|sec(ond)?s?|m|min(ute)?s?|h|hours?|d|days?)?\s*"
+)
+"""How Flink writes a time: '5 s', '1min', '500 ms'; a number alone is milliseconds."""
+
+_SIZE = r"\s*\d{1,12}\s*(b|bytes?|k|kb|kibibytes?|m|mb|mebibytes?|g|gb|gibibytes?|t|tb|tebibytes?)?\s*"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One key of WITH. `choices` are the legal values, `pattern` what others look like (with `wanted` in words).
+
+    A # in the name stands for a column. `format` is the only format that it belongs to. A `secret` is never shown, and
+    a reference to the environment in it is kept until a job starts. `ignored` says why it is read and does nothing.
+    """
+
+    name: str
+    description: str
+    required: bool = False
+    default: str | None = None
+    choices: tuple[str, ...] = ()
+    pattern: str | None = None
+    wanted: str = ""
+    format: str = ""
+    secret: bool = False
+    ignored: str = ""
+
+    def problem(self, value: str) -> str | None:
+        """What is wrong with a value, in words, or None."""
+        if self.choices and value.lower() not in (known.lower() for known in self.choices):
+            return f"one of {', '.join(self.choices)}"
+        if self.pattern is not None and not re.fullmatch(self.pattern, value, re.IGNORECASE):
+            return self.wanted
+        return None
+
+    def column_of(self, key: str) -> str | None:
+        """The column that `key` names in the place of #; None if the key is not one of this option."""
+        before, mark, behind = self.name.partition("#")
+        if not mark or not (key.startswith(before) and key.endswith(behind)):
+            return None
+        return key[len(before) : len(key) - len(behind)] or None
+
+
+class OptionProblem(ValueError):
+    """An option that cannot stay: its `key` (blank: a missing one), the message and a remedy."""
+
+    def __init__(self, key: str, message: str, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.key, self.message, self.remedy = key, message, remedy
+
+
+def text(name: str, description: str, *, pattern: str = r"(?s).+", wanted: str = "a text", required: bool = False,
+         default: str | None = None, format: str = "") -> Option:  # fmt: skip
+    """An option whose value looks like `pattern`."""
+    return Option(name, description, required, default, (), pattern, wanted, format)
+
+
+def choice(name: str, description: str, *choices: str, required: bool = False, default: str | None = None,
+           format: str = "") -> Option:  # fmt: skip
+    """An option with one of a few values, in any case of letters."""
+    return Option(name, description, required, default, choices, format=format)
+
+
+def flag(name: str, description: str, default: str = "false", *, format: str = "") -> Option:
+    """An option that is true or false."""
+    return Option(name, description, default=default, choices=("true", "false"), format=format)
+
+
+def count(name: str, description: str, wanted: str, *, least: int = 1, required: bool = False,
+          default: str | None = None) -> Option:  # fmt: skip
+    """An option whose value is a whole number of at most 15 digits, 0 only where `least` is."""
+    pattern = r"\d{1,15}" if least == 0 else r"0*[1-9]\d{0,14}"
+    return Option(name, description, required, default, (), pattern, wanted)
+
+
+def duration(name: str, description: str, default: str | None = None) -> Option:
+    """An option whose value is a time such as '5 s'."""
+    return Option(name, description, default=default, pattern=DURATION, wanted="a duration such as '5 s'")
+
+
+def size(name: str, description: str, default: str | None = None) -> Option:
+    """An option whose value is a number of bytes such as '128 MB'."""
+    return Option(name, description, default=default, pattern=_SIZE, wanted="a size such as '128 MB'")

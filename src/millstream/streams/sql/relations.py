@@ -1,0 +1,110 @@
+"""Queries and INSERTs of a script against a catalog: names become tables and views, and the plan is bound."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from millstream.streams.errors import SqlError
+from millstream.streams.plan.nodes import Node, Scan, Sink
+from millstream.streams.plan.windows import Emit
+from millstream.streams.sql.catalog import Catalog, CatalogTable, FullName
+from millstream.streams.sql.connectors import CONNECTORS
+from millstream.streams.sql.emission import with_emit
+from millstream.streams.sql.inserts import bind_insert
+from millstream.streams.sql.names import path_text, split_path
+from millstream.streams.sql.pruning import prune
+from millstream.streams.sql.queries import bind_select
+from millstream.streams.sql.scalars import nearest
+from millstream.streams.sql.script import Script, Span
+from millstream.streams.sql.statements import Insert, Path
+from millstream.streams.sql.syntax import Select
+
+__all__ = ["Relations"]
+
+_UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class Relations:
+    """What the tables and views of one catalog are to one script."""
+
+    def __init__(self, script: Script, catalog: Catalog, settings: Mapping[str, str]) -> None:
+        self._script = script
+        self._catalog = catalog
+        self._settings = settings
+
+    def query(self, select: Select) -> Node:
+        """The plan of a query that is shown, narrowed to what it reads."""
+        return prune(self._with_emission(self.bound(select), None))
+
+    def bound(self, select: Select) -> Node:
+        """The plan of a query as it stands."""
+        return bind_select(select, self._script, self.rows_of)
+
+    def insert(self, insert: Insert) -> Sink:
+        """The sink of an INSERT with the plan of its query."""
+        found = self.table(insert.path)
+        node = self._with_emission(self.bound(insert.query), insert.emit)
+        return bind_insert(insert, found.table, node, self._settings, self._script)
+
+    def rows_of(self, name: str, span: Span) -> Node:
+        """The rows of a table or view. Raises SQL_UNKNOWN_TABLE at the span."""
+        full = self._catalog.full(split_path(name))
+        view = self._catalog.views.get(full)
+        if view is not None:
+            return view.node
+        table = self._table(full, name, span).table
+        if not CONNECTORS[table.connector].reads:
+            message = f'The table "{name}" cannot be read: its connector is {table.connector}.'
+            raise self._script.error("SQL_UNSUPPORTED", message, span)
+        return Scan(table, table.schema.names)
+
+    def table(self, path: Path) -> CatalogTable:
+        """A table that is written or changed; a view is none."""
+        full = self._catalog.full(path.parts)
+        if full in self._catalog.views:
+            message = f'"{path}" is a view and cannot be written or changed so.'
+            raise self._script.error("SQL_UNSUPPORTED", message, path.span)
+        return self._table(full, path_text(path.parts), path.span)
+
+    def _table(self, full: FullName, name: str, span: Span) -> CatalogTable:
+        table = self._catalog.tables.get(full)
+        if table is None:
+            raise self.unknown(full, name, span)
+        return table
+
+    def unknown(self, full: FullName, name: str, span: Span) -> SqlError:
+        """The error for a name that is neither a table nor a view."""
+        message = f'There is no table or view "{name}".'
+        if not self._catalog.has_database(full):
+            message = f'There is no table or view "{name}": there is no database "{full[0]}.{full[1]}".'
+        hint = nearest(name, self._catalog.near())
+        return self._script.error("SQL_UNKNOWN_TABLE", message, span, remedy=hint or None)
+
+    def _with_emission(self, node: Node, emit: Emit | None) -> Node:
+        """Windows speak as EMIT says, else as the settings do."""
+        emission = emit or self._emission_of_settings()
+        return node if emission is None else with_emit(node, emission)
+
+    def _emission_of_settings(self) -> Emit | None:
+        early = self._delay_ms("early")
+        late = self._delay_ms("late")
+        lateness = _milliseconds(self._settings.get("table.exec.emit.allow-lateness", "0"))
+        return Emit(early, late, lateness) if (early, late, lateness) != (None, None, 0) else None
+
+    def _delay_ms(self, side: str) -> int | None:
+        enabled = self._settings.get(f"table.exec.emit.{side}-fire.enabled", "false").lower() == "true"
+        delay = self._settings.get(f"table.exec.emit.{side}-fire.delay", "0")
+        return _milliseconds(delay) if enabled else None
+
+
+def _milliseconds(duration: str) -> int:
+    """A duration that the settings accepted, in milliseconds."""
+    found = re.match(r"\s*(\d+)\s*([a-zµ]*)", duration.lower())
+    assert found is not None
+    unit = found[2]
+    if unit == "" or unit.startswith(("ms", "milli")):
+        return int(found[1])
+    if unit.startswith(("us", "µs", "micro", "ns", "nano")):
+        return int(found[1]) // (1000 if unit.startswith(("us", "µs", "micro")) else 1_000_000)
+    return int(found[1]) * _UNITS_MS[unit[0]]

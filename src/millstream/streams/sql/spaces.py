@@ -1,0 +1,124 @@
+"""Catalogs and databases: names that hold tables, views and functions, kept by the session alone."""
+
+from __future__ import annotations
+
+from millstream.streams.errors import SqlError
+from millstream.streams.sql.catalog import Catalog, FullName
+from millstream.streams.sql.listing import TextResult
+from millstream.streams.sql.scalars import nearest
+from millstream.streams.sql.script import Script, Span
+from millstream.streams.sql.statements import CreateCatalog, CreateDatabase, Drop, Path, Use
+
+__all__ = ["Spaces"]
+
+_FIRST_DATABASE = "default"
+"""What a new catalog begins with."""
+
+
+class Spaces:
+    """What the statements of one script do to the catalogs and databases."""
+
+    def __init__(self, script: Script, catalog: Catalog) -> None:
+        self._script = script
+        self._catalog = catalog
+
+    def place(self, path: Path) -> FullName:
+        """The whole name of something new. Raises SQL_UNKNOWN_NAME where its database does not exist."""
+        full = self._catalog.full(path.parts)
+        if not self._catalog.has_database(full):
+            raise self.no_database(full, path.span)
+        return full
+
+    def no_database(self, full: tuple[str, ...], span: Span) -> SqlError:
+        known = [f"{catalog}.{name}" for catalog, names in self._catalog.databases.items() for name in sorted(names)]
+        remedy = nearest(f"{full[0]}.{full[1]}", known) or f"Databases: {', '.join(known)}."
+        return self._script.error(
+            "SQL_UNKNOWN_NAME", f'There is no database "{full[0]}.{full[1]}".', span, remedy=remedy
+        )
+
+    def create(self, statement: CreateCatalog | CreateDatabase) -> TextResult:
+        databases = self._catalog.databases
+        if isinstance(statement, CreateCatalog):
+            kind, name, there = "Catalog", statement.name, statement.name in databases
+            kinds = [option.value for option in statement.options if option.key == "type"]
+            if kinds not in ([], ["generic_in_memory"]):
+                message = f"Catalogs of type '{kinds[0]}' are not supported: catalogs are kept by the session alone."
+                raise self._script.error("SQL_UNSUPPORTED", message, statement.span, remedy="Use 'generic_in_memory'.")
+        else:
+            kind = "Database"
+            catalog, name = self.database(statement.path)
+            there = name in databases[catalog]
+        if there and not statement.if_not_exists:
+            raise self._script.error("SQL_TABLE_EXISTS", f'There is a {kind.lower()} "{name}" already.', statement.span)
+        if there:
+            return TextResult(f"{name} exists already.")
+        if isinstance(statement, CreateCatalog):
+            databases[name] = {_FIRST_DATABASE}
+        else:
+            databases[catalog].add(name)
+        return TextResult(f"{kind} {name} is created.")
+
+    def database(self, path: Path) -> tuple[str, str]:
+        """Catalog and name of a database, of which the catalog exists."""
+        catalog = path.parts[0] if len(path.parts) > 1 else self._catalog.current[0]
+        if catalog not in self._catalog.databases:
+            raise self.no_catalog(catalog, path.span)
+        return catalog, path.parts[-1]
+
+    def no_catalog(self, name: str, span: Span) -> SqlError:
+        """The error for a catalog that does not exist."""
+        known = list(self._catalog.databases)
+        remedy = nearest(name, known) or f"Catalogs: {', '.join(known)}."
+        return self._script.error("SQL_UNKNOWN_NAME", f'There is no catalog "{name}".', span, remedy=remedy)
+
+    def use(self, statement: Use) -> TextResult:
+        if statement.kind == "CATALOG":
+            catalog = statement.path.parts[0]
+            if catalog not in self._catalog.databases:
+                raise self.no_catalog(catalog, statement.path.span)
+            database = min(self._catalog.databases[catalog], default="")
+            if _FIRST_DATABASE in self._catalog.databases[catalog]:
+                database = _FIRST_DATABASE
+        else:
+            catalog, database = self.database(statement.path)
+            if database not in self._catalog.databases[catalog]:
+                raise self.no_database((catalog, database), statement.path.span)
+        self._catalog.current = (catalog, database)
+        return TextResult(f"The database is {catalog}.{database}.")
+
+    def drop(self, statement: Drop) -> TextResult:
+        path, databases = statement.path, self._catalog.databases
+        if statement.kind == "CATALOG":
+            catalog, there = path.parts[0], path.parts[0] in databases
+            held = [name for name in (*self._catalog.tables, *self._catalog.views) if name[0] == catalog]
+            in_use = catalog == self._catalog.current[0]
+        else:
+            if path.parts[0] not in databases and len(path.parts) > 1 and statement.if_exists:
+                return TextResult(f"There is no database {path}.")
+            catalog, database = self.database(path)
+            there = database in databases[catalog]
+            held = [name for name in (*self._catalog.tables, *self._catalog.views) if name[:2] == (catalog, database)]
+            in_use = (catalog, database) == self._catalog.current
+        if not there and statement.if_exists:
+            return TextResult(f"There is no {statement.kind.lower()} {path}.")
+        if not there:
+            raise (
+                self.no_catalog(catalog, path.span)
+                if statement.kind == "CATALOG"
+                else self.no_database((catalog, path.parts[-1]), path.span)
+            )
+        if in_use:
+            message = f"The {statement.kind.lower()} {path} is the one in use."
+            raise self._script.error("SQL_UNSUPPORTED", message, statement.span, remedy="USE another one first.")
+        if held and not statement.cascades:
+            message = f"The {statement.kind.lower()} {path} is not empty: {len(held)} tables and views."
+            remedy = "Say CASCADE to drop them too." if statement.kind == "DATABASE" else "Drop its databases first."
+            raise self._script.error("SQL_UNSUPPORTED", message, statement.span, remedy=remedy)
+        for name in held:
+            self._catalog.tables.pop(name, None)
+            self._catalog.views.pop(name, None)
+        if statement.kind == "CATALOG":
+            del databases[catalog]
+        else:
+            databases[catalog].remove(database)
+        return TextResult(f"{path} is dropped.")

@@ -1,0 +1,67 @@
+"""Options of tables that are files or tables of a database."""
+
+from __future__ import annotations
+
+from millstream.streams.sql.options import Option, choice, count, duration, flag, text
+
+__all__ = ["FILE_OPTIONS", "JDBC_OPTIONS"]
+
+_ONE_WRITER = "each micro-batch writes its own files, as many as it needs"
+
+FILE_OPTIONS: tuple[Option, ...] = (
+    text("path", "Directory of the files.", required=True, pattern=r".+", wanted="a path"),
+    choice("format", "Format of the files.", "json", "csv", "parquet", default="json"),
+    duration("source.monitor-interval", "How often to look for new files; default: the files that are there at the start."),
+    text("source.path.regex-pattern", "Only files whose paths match the expression."),
+    text("csv.field-delimiter", "What stands between fields.", default=",", format="csv"),
+    flag("csv.ignore-parse-errors", "Only count malformed lines.", format="csv"),
+    text("csv.null-literal", "What NULL is written as.", pattern="(?s).*", format="csv"),
+    flag("json.ignore-parse-errors", "Only count malformed lines.", format="json"),
+    choice("json.timestamp-format.standard", "How times are written.", "SQL", "ISO-8601", default="SQL", format="json"),
+    text("partition.default-name", "Directory of rows whose partition column is NULL.", default="__DEFAULT_PARTITION__"),
+    choice("partition.time-extractor.kind", "How a partition's time is found.", "default", default="default"),
+    text("partition.time-extractor.timestamp-pattern", "A partition's time from its columns, as in '$dt $hm:00'."),
+    text("partition.time-extractor.timestamp-formatter", "How that time is written.", default="yyyy-MM-dd HH:mm:ss"),
+    choice("sink.partition-commit.trigger", "What says that a partition is whole.", "process-time", "partition-time", default="process-time"),
+    duration("sink.partition-commit.delay", "How long after its time a partition is whole.", "0 s"),
+    text("sink.partition-commit.watermark-time-zone", "Zone of partitions' times.", default="UTC"),
+    choice("sink.partition-commit.policy.kind", "What tells readers that a partition is whole.", "success-file"),
+    text("sink.partition-commit.success-file.name", "Name of the file that says so.", default="_SUCCESS"),
+    *(
+        Option(name, "Read and ignored.", ignored=_ONE_WRITER)
+        for name in (
+            "sink.rolling-policy.file-size", "sink.rolling-policy.rollover-interval",
+            "sink.rolling-policy.check-interval", "sink.rolling-policy.inactivity-interval",
+            "sink.shuffle-by-partition.enable", "auto-compaction", "compaction.file-size",
+        )
+    ),
+)  # fmt: skip
+"""Those of the connector 'filesystem'."""
+
+JDBC_OPTIONS: tuple[Option, ...] = (
+    text("url", "The database.", required=True, pattern=r"(jdbc:)?[a-zA-Z0-9+]+:.+", wanted="a URL such as jdbc:postgresql://host:5432/name"),
+    text("table-name", "The table there.", required=True),
+    text("driver", "Class of the driver; default: what the URL says."),
+    text("username", "Who reads and writes."),
+    Option("password", "Their password, best as ${env:NAME}.", pattern=r"(?s).*", wanted="a text", secret=True),
+    duration("connection.max-retry-timeout", "How long a connection may take.", "60 s"),
+    text("scan.partition.column", "Column by whose ranges reading is split."),
+    count("scan.partition.num", "Number of ranges.", "a number of ranges"),
+    text("scan.partition.lower-bound", "Where the first range begins.", pattern=r"-?\d{1,18}", wanted="a whole number"),
+    text("scan.partition.upper-bound", "Where the last range ends.", pattern=r"-?\d{1,18}", wanted="a whole number"),
+    count("scan.fetch-size", "Rows that are fetched at once.", "a number of rows", least=0, default="0"),
+    flag("scan.auto-commit", "Whether reading commits.", "true"),
+    choice("lookup.cache", "What of the table is kept for lookups.", "NONE", "PARTIAL", "FULL", default="NONE"),
+    count("lookup.partial-cache.max-rows", "Keys that are kept.", "a number of rows"),
+    duration("lookup.partial-cache.expire-after-write", "How long a key is kept."),
+    duration("lookup.partial-cache.expire-after-access", "How long a key is kept after its last use."),
+    flag("lookup.partial-cache.cache-missing-key", "Whether a key without rows is kept.", "true"),
+    choice("lookup.full-cache.reload-strategy", "When the whole table is read again.", "PERIODIC", "TIMED", default="PERIODIC"),
+    duration("lookup.full-cache.periodic-reload.interval", "How often."),
+    text("lookup.full-cache.timed-reload.iso-time", "At which time of the day.", pattern=r"\d{2}:\d{2}(:\d{2})?Z?", wanted="a time such as 10:15"),
+    count("lookup.max-retries", "How often a failed lookup is tried again.", "a number of times", least=0, default="3"),
+    count("sink.buffer-flush.max-rows", "Rows that are written at once.", "a number of rows", least=0, default="100"),
+    duration("sink.buffer-flush.interval", "How long rows may wait.", "1 s"),
+    count("sink.max-retries", "How often a failed write is tried again.", "a number of times", least=0, default="3"),
+)  # fmt: skip
+"""Those of the connector 'jdbc'."""

@@ -1,0 +1,104 @@
+"""Options of tables that are topics: where they are, how rows stand in their messages, and where reading begins."""
+
+from __future__ import annotations
+
+from millstream.streams.plan.types import BIGINT, INT, STRING, DataType, TypeKind
+from millstream.streams.sql.options import Option, choice, count, flag, text
+
+__all__ = ["CHANGELOG_FORMATS", "FORMATS", "TOPIC_METADATA", "TOPIC_OPTIONS", "UPSERT_OPTIONS"]
+
+CHANGELOG_FORMATS = ("debezium-json", "canal-json", "maxwell-json", "changelog-json")
+"""Formats whose messages say what changed: inserts, updates, deletions."""
+
+FORMATS = ("json", "csv", "raw", *CHANGELOG_FORMATS)
+"""How rows can be written in messages."""
+
+_INSTANT = DataType(TypeKind.TIMESTAMP_LTZ, precision=3)
+
+TOPIC_METADATA: dict[str, DataType] = {
+    "topic": STRING,
+    "queue-id": INT,
+    "queue-offset": BIGINT,
+    "message-id": STRING,
+    "keys": STRING,
+    "tag": STRING,
+    "born-timestamp": _INSTANT,
+    "store-timestamp": _INSTANT,
+    "properties": DataType(TypeKind.MAP, elements=(STRING, STRING)),
+}
+"""What a message says beside its body."""
+
+_NAME = r"[%|a-zA-Z0-9_-]{1,127}"
+_TOPIC_WORDS = "a legal topic name (letters, digits, _ - % |)"
+_CHARACTER = r"(?s).|\\[tnr0]|\\u[0-9a-fA-F]{4}"
+_OFFSETS = r"((broker:[^,;:]+,)?(queue|partition):\d{1,9},offset:\d{1,18})(;(broker:[^,;:]+,)?(queue|partition):\d{1,9},offset:\d{1,18})*"
+_TIMES = ("SQL", "ISO-8601")
+
+_COMMON: tuple[Option, ...] = (
+    text("topic", "The topic.", required=True, pattern=_NAME, wanted=_TOPIC_WORDS),
+    text("nameserver", "Nameserver; default: the session's.", pattern=r"[^\s:;]+:\d{1,5}(;[^\s:;]+:\d{1,5})*", wanted="host:port"),
+    count("scan.max-rows-per-trigger", "About how many rows a micro-batch reads.", "a number of rows"),
+    text("tag", "Tags to read, joined by ||.", default="*"),
+    text("consumer.group", "Group whose offsets show how far the job is.", pattern=_NAME, wanted="a legal group name"),
+    text("dead-letter.topic", "Where malformed messages go; default: TOPIC_dead_letter.", pattern=_NAME, wanted=_TOPIC_WORDS),
+    text("sink.tag", "Tag of the messages that are written."),
+)  # fmt: skip
+
+_FORMAT_OPTIONS: tuple[Option, ...] = (
+    flag("json.ignore-parse-errors", "Only count malformed messages.", format="json"),
+    flag("json.fail-on-missing-field", "A message without one of the columns is malformed.", format="json"),
+    choice("json.timestamp-format.standard", "How times are written.", *_TIMES, default="SQL", format="json"),
+    choice("json.map-null-key.mode", "What becomes of NULL keys of a MAP.", "FAIL", "DROP", "LITERAL", default="FAIL", format="json"),
+    text("json.map-null-key.literal", "What a NULL key is written as.", default="null", format="json"),
+    flag("json.encode.decimal-as-plain-number", "Write decimals without exponents.", format="json"),
+    text("csv.field-delimiter", "What stands between fields.", pattern=_CHARACTER, wanted="one character", default=",", format="csv"),
+    text("csv.quote-character", "What encloses fields.", pattern=_CHARACTER, wanted="one character", default='"', format="csv"),
+    flag("csv.disable-quote-character", "Fields are never enclosed.", format="csv"),
+    text("csv.escape-character", "What escapes the next character.", pattern=_CHARACTER, wanted="one character", format="csv"),
+    text("csv.null-literal", "What NULL is written as.", pattern="(?s).*", format="csv"),
+    text("csv.array-element-delimiter", "What stands between elements of an ARRAY.", default=";", format="csv"),
+    flag("csv.allow-comments", "Lines that begin with # are passed over.", format="csv"),
+    flag("csv.ignore-parse-errors", "Only count malformed messages.", format="csv"),
+    choice("raw.charset", "How text stands in the body.", "UTF-8", default="UTF-8", format="raw"),
+    choice("raw.endianness", "How numbers stand in the body.", "big-endian", "little-endian", default="big-endian", format="raw"),
+    flag("debezium-json.schema-include", "Messages bring their schema.", format="debezium-json"),
+    *(flag(f"{name}.ignore-parse-errors", "Only count malformed messages.", format=name) for name in CHANGELOG_FORMATS),
+    *(choice(f"{name}.timestamp-format.standard", "How times are written.", *_TIMES, default="SQL", format=name) for name in CHANGELOG_FORMATS),
+    text("canal-json.database.include", "Only changes of databases whose names match the expression.", format="canal-json"),
+    text("canal-json.table.include", "Only changes of tables whose names match the expression.", format="canal-json"),
+)  # fmt: skip
+
+_STARTUP: tuple[Option, ...] = (
+    choice("scan.startup.mode", "Where a job without a checkpoint begins.", "earliest-offset", "latest-offset", "timestamp",
+           "group-offsets", "specific-offsets", default="earliest-offset"),
+    count("scan.startup.timestamp-millis", "Store time to begin at.", "milliseconds", least=0),
+    text("scan.startup.specific-offsets", "Offsets to begin at; queues that are not named begin at their start.", pattern=_OFFSETS,
+         wanted="'queue:0,offset:42;queue:1,offset:300', perhaps with broker:NAME, before a queue"),
+)  # fmt: skip
+
+_INCLUDE = choice(
+    "value.fields-include", "Whether the columns of the key stand in the body too.", "ALL", "EXCEPT_KEY", default="ALL"
+)
+
+TOPIC_OPTIONS: tuple[Option, ...] = (
+    *_COMMON,
+    choice("format", "How rows are written in a message.", *FORMATS, default="json"),
+    *_STARTUP,
+    text("sink.key-column", "Column whose value is the message's key."),
+    choice("key.format", "How the columns of 'key.fields' stand in the message's key.", "raw", "json", "csv"),
+    text("key.fields", "Columns of the message's key, joined by ;."),
+    text("key.fields-prefix", "What the names of the key's columns begin with in the table only."),
+    _INCLUDE,
+    *_FORMAT_OPTIONS,
+)  # fmt: skip
+"""Those of the connector 'rocketmq'."""
+
+UPSERT_OPTIONS: tuple[Option, ...] = (
+    *_COMMON,
+    choice("format", "How rows are written in a message.", "json", "csv", "raw", default="json"),
+    choice("key.format", "How the primary key stands in the message's key.", "raw", "json", "csv", default="json"),
+    text("key.fields-prefix", "What the names of the key's columns begin with in the table only."),
+    _INCLUDE,
+    *(option for option in _FORMAT_OPTIONS if option.format not in CHANGELOG_FORMATS),
+)
+"""Those of the connector 'upsert-rocketmq': the last message of a key counts, one without a body deletes it."""
