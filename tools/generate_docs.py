@@ -50,7 +50,7 @@ from millstream.proxy.grpc import body, call, endpoints, front, intake, namespac
 from millstream.proxy.remote import access as remote_access
 from millstream.proxy.remote import backend as remote_backend
 from millstream.proxy.remote import heartbeats as remote_heartbeats
-from millstream.proxy.remote import lanes, placement, routes
+from millstream.proxy.remote import lanes, placement, routes, told_clients
 from millstream.proxy.remote import popper as remote_popper
 from millstream.proxy.remote import sender as remote_sender
 from millstream.proxy.remote import transactions as remote_transactions
@@ -168,7 +168,7 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
         "Clients and their deliveries",
         (clients, answers, processor, pulls, renewal, outbox, questions, tracer, throttle),
     ),
-    ("Remoting clients at a proxy", (consumption, proxied_clients, half_places)),
+    ("Remoting clients at a proxy", (consumption, proxied_clients, half_places, told_clients)),
     (
         "A proxy's brokers in other processes",
         (

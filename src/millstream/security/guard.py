@@ -93,10 +93,14 @@ class Guard:
         """Whether the user may; nothing is audited, because it is not the user who asks."""
         return self.book.find(name) is not None and self._verdict(name, wish, peer, "").allowed
 
+    def is_super(self, name: str) -> bool:
+        """Whether the user may do everything."""
+        user = self.book.find(name)
+        return user is not None and user.enabled and user.is_super
+
     def require_super(self, name: str, *, peer: str, action: str) -> None:
         """Return if the user is a super user; else ACCESS_DENIED."""
-        user = self.book.find(name)
-        if user is None or not user.enabled or not user.is_super:
+        if not self.is_super(name):
             self.audit.refused(peer=peer, user=name, action=action, resource="*", reason="no super user")
             raise AccessRefused(
                 "ACCESS_DENIED", f"The user {name!r} is no super user, who alone may do this.", remedy=""

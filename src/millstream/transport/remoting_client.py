@@ -7,7 +7,8 @@ import os
 import socket
 import ssl
 import struct
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, cast
 
 from millstream.model.errors import ConnectionFailed, MillstreamError, Refused, TimedOut, Unreachable
@@ -27,8 +28,8 @@ from millstream.transport.signing import sign
 
 __all__ = ["SILENCE_S", "WRITE_HIGH_WATER_BYTES", "Listener", "RemotingConnection"]
 
-Listener = Callable[[RemotingCommand], RemotingCommand | None]
-"""Answers a request that the server sends on its own; None answers nothing, as to oneway requests."""
+Listener = Callable[[RemotingCommand], "Awaitable[RemotingCommand | None] | RemotingCommand | None"]
+"""Answers a request that the server sends on its own, at once or later; None answers nothing, as to oneway requests."""
 
 WRITE_HIGH_WATER_BYTES: Final = 8 * 1024 * 1024
 """Unsent bytes over which `request` waits before it sends."""
@@ -67,6 +68,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._failure: MillstreamError | None = None
+        self._answering: set[asyncio.Future[RemotingCommand | None]] = set()
 
     @classmethod
     async def open(
@@ -194,7 +196,20 @@ class RemotingConnection(asyncio.BufferedProtocol):
             self._answers.arrived(command)
             return
         answer = self.listener(command) if self.listener is not None else _unknown(command)
-        if answer is not None and not command.is_oneway:
+        if isinstance(answer, Awaitable):
+            work = asyncio.ensure_future(answer)
+            self._answering.add(work)
+            work.add_done_callback(partial(self._answered, command))
+        elif answer is not None and not command.is_oneway:
+            self._send(answer)
+
+    def _answered(self, command: RemotingCommand, work: asyncio.Future[RemotingCommand | None]) -> None:
+        self._answering.discard(work)
+        if work.cancelled():
+            return
+        error = work.exception()
+        answer = work.result() if error is None else command.response(ResponseCode.SYSTEM_ERROR, remark=str(error))
+        if answer is not None and not command.is_oneway and self.is_open:
             self._send(answer)
 
     def _send(self, command: RemotingCommand) -> None:

@@ -113,7 +113,7 @@ async def test_where_consumers_say_they_are_is_told_of_all_or_of_one(client: Ope
     told = read_fastjson((await admin.ask(223, topic="t", group="g")).body)["consumerTable"]
     queue = (("brokerName", "broker-a"), ("queueId", 0), ("topic", "t"))
     assert told == {"c1": {queue: 4}, "c2": {queue: 5}}
-    assert (first.heard[0].code, first.heard[0].ext) == (221, {"topic": "t", "group": "g"})
+    assert (first.heard[0].code, first.heard[0].ext) == (221, {"topic": "t", "group": "g", "clientId": "c1"})
     one = read_fastjson((await admin.ask(223, topic="t", group="g", clientAddr="c2")).body)["consumerTable"]
     assert one.keys() == {"c2"}
     assert (await admin.ask(223, topic="t", group="g", clientAddr="c3")).code == ResponseCode.CONSUMER_NOT_ONLINE

@@ -6,10 +6,12 @@ from millstream.broker.broker import Broker
 from millstream.broker.remoting.access import access_handlers
 from millstream.broker.remoting.administration import AdministrationHandlers
 from millstream.broker.remoting.assignment import AssignmentHandlers
+from millstream.broker.remoting.attendance import Attendance
 from millstream.broker.remoting.bulk import BulkHandlers
-from millstream.broker.remoting.clients import ClientHandlers, ConsumerRegistry
+from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.broker.remoting.dead_letters import DeadLetterHandlers
 from millstream.broker.remoting.groups import GroupHandlers
+from millstream.broker.remoting.heartbeats import ClientHandlers
 from millstream.broker.remoting.locking import LockHandlers
 from millstream.broker.remoting.offsets import OffsetHandlers
 from millstream.broker.remoting.popping import PopHandlers
@@ -47,7 +49,8 @@ def broker_handlers(
     send = SendHandlers(broker)
     pull = PullHandlers(broker, consumers)
     offsets = OffsetHandlers(broker)
-    clients = ClientHandlers(broker, consumers, producers)
+    attendance = Attendance(broker.clock, consumers, producers)
+    clients = ClientHandlers(broker, attendance)
     groups = GroupHandlers(broker, consumers)
     dead_letters = DeadLetterHandlers(broker)
     administration = AdministrationHandlers(broker)
@@ -63,7 +66,7 @@ def broker_handlers(
     assignment = AssignmentHandlers(broker, consumers)
     members = ProducerHandlers(broker, producers)
     questions = QuestionHandlers(broker, consumers)
-    consumers.on_leave.append(broker.locks.release)
+    consumers.on_leave.append(locks.left)
     proxies = ProxyHandlers(broker)
     report = ReportHandlers(broker)
     handlers: dict[int, Handler] = {
@@ -87,8 +90,8 @@ def broker_handlers(
         RequestCode.QUERY_CONSUMER_OFFSET: offsets.query_consumer_offset,
         RequestCode.UPDATE_CONSUMER_OFFSET: offsets.update_consumer_offset,
         RequestCode.HEART_BEAT: clients.heartbeat,
-        RequestCode.UNREGISTER_CLIENT: clients.unregister,
-        RequestCode.CHECK_CLIENT_CONFIG: clients.check,
+        RequestCode.UNREGISTER_CLIENT: attendance.unregister,
+        RequestCode.CHECK_CLIENT_CONFIG: attendance.check,
         RequestCode.GET_CONSUMER_LIST_BY_GROUP: clients.consumer_list,
         RequestCode.GET_SUBSCRIPTION_GROUP_CONFIG: groups.group,
         RequestCode.GET_CONSUME_STATS: groups.progress,

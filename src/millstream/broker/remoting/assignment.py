@@ -19,9 +19,10 @@ from millstream.protocol.remoting.queue_set import QueueName
 from millstream.protocol.remoting.static_topics import LOGIC_BROKER_NAME, mapping_info
 from millstream.transport.remoting_server import Connection
 
-__all__ = ["AssignmentHandlers"]
+__all__ = ["BROADCAST", "AssignmentHandlers", "readable_queues"]
 
-_BROADCAST: Final = "BROADCASTING"
+BROADCAST: Final = "BROADCASTING"
+"""The model of groups whose members each get everything."""
 
 
 class AssignmentHandlers:
@@ -66,8 +67,8 @@ class AssignmentHandlers:
         return self._broker.request_modes.get(asked.topic, asked.consumer_group)
 
     def _allocate(self, asked: AssignmentQuery, route: TopicRouteData) -> Sequence[QueuePlace] | None:
-        queues = sorted(_readable_queues(route))
-        if asked.message_model == _BROADCAST:
+        queues = sorted(readable_queues(route))
+        if asked.message_model == BROADCAST:
             return queues
         self._consumers.expire(self._broker.clock.monotonic_s())
         members = self._consumers.clients(asked.consumer_group)
@@ -95,7 +96,7 @@ class AssignmentHandlers:
         return TopicRouteData([], [data], topic_queue_mapping_by_broker=mappings)
 
 
-def _readable_queues(route: TopicRouteData) -> Iterator[QueuePlace]:
+def readable_queues(route: TopicRouteData) -> Iterator[QueuePlace]:
     """The queues as clients name them; those of a static topic lie on no broker in particular."""
     mappings = route.topic_queue_mapping_by_broker or {}
     for number in range(max((each.total_queues for each in mappings.values()), default=0)):

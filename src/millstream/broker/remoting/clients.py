@@ -6,45 +6,27 @@ group's members change, all of them are told, so that they share the queues anew
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from millstream.broker.broker import Broker
-from millstream.broker.remoting.members import MAX_CLIENT_ID_CHARACTERS, Member, MemberTable, member_data
-from millstream.broker.remoting.producers import MAX_PRODUCER_GROUPS, ProducerRegistry
-from millstream.broker.topics import RETRY_PREFIX
-from millstream.model.errors import ConsumeRefused, NameRefused
-from millstream.model.filter_expression import parse_filter
-from millstream.model.topic import TopicConfig
-from millstream.protocol.remoting.bodies import (
-    CheckClientBody,
-    ConsumerData,
-    ConsumerList,
-    HeartbeatData,
-    SubscriptionData,
-    decode_body,
-    encode_body,
-)
-from millstream.protocol.remoting.codes import RequestCode, ResponseCode
+from millstream.broker.remoting.members import Member, MemberTable, member_data
+from millstream.model.errors import ConsumeRefused
+from millstream.protocol.remoting.bodies import ConsumerData, SubscriptionData
+from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, RemotingCommand
 from millstream.protocol.remoting.consumption import ConsumerConnection
-from millstream.protocol.remoting.fields import text
-from millstream.security.signature import ACCESS_KEY
 from millstream.transport.remoting_server import Connection
 
 __all__ = [
     "MAX_CONSUMERS",
     "MAX_HEARTBEAT_GROUPS",
     "MAX_SUBSCRIPTIONS",
-    "ClientHandlers",
     "ConsumerRegistry",
+    "HeardConsumer",
     "KnownConsumer",
     "OnlineConsumer",
 ]
-
-_log = logging.getLogger(__name__)
 
 MAX_CONSUMERS: Final = 50_000
 """Consumers (client and group) of one broker at most."""
@@ -81,13 +63,23 @@ class OnlineConsumer(NamedTuple):
     language: str
 
 
+class HeardConsumer(NamedTuple):
+    """A consumer, what it said of itself, and its language and version."""
+
+    client_id: str
+    connection: Connection
+    data: ConsumerData
+    origin: tuple[str, int]
+
+
 class ConsumerRegistry:
     """The consumers of each group by client id."""
 
     def __init__(self) -> None:
         self._members: MemberTable[_Consumer] = MemberTable(MAX_CONSUMERS, "consumers")
-        self.on_leave: list[Callable[[str, str], None]] = []
-        """Called with the group and the client id of a consumer that is gone."""
+        self.on_leave: list[Callable[[str, str, bool], None]] = []
+        """Called with the group and the client id of a consumer that is gone from here, and whether it is gone
+        everywhere: one at a proxy that ended may live on at another one."""
 
     def clients(self, group: str) -> list[str]:
         """The client ids of the group's members, sorted."""
@@ -116,18 +108,26 @@ class ConsumerRegistry:
             for language, version in (member.origin,)
         ]
 
+    def heard(self, group: str) -> list[HeardConsumer]:
+        """The group's members by client id, as they said what they are."""
+        return [
+            HeardConsumer(name, member.connection, member.data, member.origin)
+            for name, member in sorted(self._members.of(group).items())
+            if member.data is not None
+        ]
+
     def on_connection(self, group: str, connection: Connection) -> dict[str, ConsumerData]:
         """What the group's members on a connection said of themselves, by client id."""
         members = self._members.of(group).items()
         return {name: one.data for name, one in members if one.connection is connection and one.data is not None}
 
     def tell_all(self, group: str) -> None:
-        """Have all members of the group share its queues anew."""
-        for member in self._members.of(group).values():
+        """Have all members of the group share its queues anew; those on one connection are told together."""
+        for connection in dict.fromkeys(member.connection for member in self._members.of(group).values()):
             notice = RemotingCommand(
                 RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group}, flag=FLAG_ONEWAY
             )
-            member.connection.send(notice)
+            connection.send(notice)
 
     def subscription(self, group: str, topic: str) -> SubscriptionData | None:
         """What the group wants of the topic; the latest version where its members differ."""
@@ -152,12 +152,13 @@ class ConsumerRegistry:
         fingerprint: int,
         now_s: float,
         origin: tuple[str, int] = ("OTHER", 0),
+        is_proxied: bool = False,
     ) -> None:
-        """A consumer says that it is there; TOO_MANY_REQUESTS over the limits."""
+        """A consumer says that it is there, or its proxy does; TOO_MANY_REQUESTS over the limits."""
         if len(data.subscription_data_set) > MAX_SUBSCRIPTIONS:
             raise ConsumeRefused("TOO_MANY_REQUESTS", f"A consumer has at most {MAX_SUBSCRIPTIONS} subscriptions.")
         subscriptions = {item.topic: item for item in data.subscription_data_set}
-        consumer = _Consumer(connection, now_s, origin, fingerprint, subscriptions, data)
+        consumer = _Consumer(connection, now_s, origin, is_proxied, fingerprint, subscriptions, data)
         known = self._members.put(data.group_name, client_id, consumer)
         if known is None or known.subscriptions.keys() != subscriptions.keys():
             # The newcomer as well: a lite pull consumer takes no queue before it is told, or 20 s have passed.
@@ -172,92 +173,27 @@ class ConsumerRegistry:
         return True
 
     def leave(self, client_id: str, group: str) -> None:
-        """A consumer is gone; no error if it was not there."""
-        if self._members.drop(group, client_id):
-            # Before the others are told: they ask at once for what it held.
-            for listener in self.on_leave:
-                listener(group, client_id)
-            self.tell_all(group)
+        """A consumer says that it goes; no error if it was not there."""
+        self._drop(group, client_id, is_gone=True)
+
+    def lose(self, client_id: str, group: str, connection: Connection) -> None:
+        """A proxy has lost a consumer, which counts unless it is at another one by now."""
+        if self._members.is_on(group, client_id, connection):
+            self._drop(group, client_id, is_gone=False)
 
     def connection_closed(self, connection: Connection) -> None:
         """All consumers of a connection are gone."""
         for group, client_id in self._members.on(connection):
-            self.leave(client_id, group)
+            self._drop(group, client_id, is_gone=not self._members.of(group)[client_id].is_proxied)
 
     def expire(self, now_s: float) -> None:
         """Consumers that were not heard of for a while are gone."""
         for group, client_id in self._members.silent(now_s):
-            self.leave(client_id, group)
+            self._drop(group, client_id, is_gone=not self._members.of(group)[client_id].is_proxied)
 
-
-class ClientHandlers:
-    """Codes 34, 35, 38 and 46."""
-
-    def __init__(self, broker: Broker, consumers: ConsumerRegistry, producers: ProducerRegistry) -> None:
-        self._broker = broker
-        self._consumers = consumers
-        self._producers = producers
-
-    def heartbeat(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """Keep what the client says; a group that it names is created with its retry topic."""
-        data = decode_body(HeartbeatData, command.body)
-        if len(data.consumer_data_set) > MAX_HEARTBEAT_GROUPS:
-            raise ConsumeRefused("TOO_MANY_REQUESTS", f"A client has at most {MAX_HEARTBEAT_GROUPS} consumer groups.")
-        if len(data.producer_data_set) > MAX_PRODUCER_GROUPS:
-            raise ConsumeRefused("TOO_MANY_REQUESTS", f"A client has at most {MAX_PRODUCER_GROUPS} producer groups.")
-        if len(data.client_id) > MAX_CLIENT_ID_CHARACTERS:
-            words = f"The client's id has {len(data.client_id)} characters; the limit is {MAX_CLIENT_ID_CHARACTERS}."
-            raise ConsumeRefused("TOO_MANY_REQUESTS", words)
-        now_s = self._broker.clock.monotonic_s()
-        self._consumers.expire(now_s)
-        self._producers.expire(now_s)
-        self._hear_close(connection)
-        origin, user = (command.language, command.version), command.ext.get(ACCESS_KEY, "")
-        for producer in data.producer_data_set:
-            self._producers.hear(data.client_id, producer.group_name, connection, now_s, origin, user)
-        is_known = True
-        for consumer in data.consumer_data_set:
-            group = consumer.group_name
-            if data.without_sub and data.heartbeat_fingerprint:
-                fingerprint = data.heartbeat_fingerprint
-                is_known &= self._consumers.refresh(data.client_id, group, connection, fingerprint, now_s)
-            elif self._prepare(group):
-                self._consumers.hear(data.client_id, consumer, connection, data.heartbeat_fingerprint, now_s, origin)
-        ext = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "false" if is_known else "true"}
-        return command.response(ext=ext)
-
-    def unregister(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        client_id = text(command.ext, "clientID")
-        self._consumers.leave(client_id, command.ext.get("consumerGroup", ""))
-        self._producers.leave(client_id, command.ext.get("producerGroup", ""), command.ext.get(ACCESS_KEY, ""))
-        return command.response()
-
-    def consumer_list(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        group = text(command.ext, "consumerGroup")
-        self._consumers.expire(self._broker.clock.monotonic_s())
-        clients = self._consumers.clients(group)
-        if not clients:
-            return command.response(ResponseCode.SYSTEM_ERROR, remark=f"Group {group} has no consumer here.")
-        return command.response(body=encode_body(ConsumerList(clients)))
-
-    def check(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """Say before a consumer starts whether its filter can be read; ILLEGAL_FILTER."""
-        subscription = decode_body(CheckClientBody, command.body).subscription_data
-        parse_filter(subscription.expression_type or "", subscription.sub_string or "")
-        return command.response()
-
-    def _hear_close(self, connection: Connection) -> None:
-        if self._consumers.connection_closed not in connection.on_close:
-            connection.on_close += [self._consumers.connection_closed, self._producers.connection_closed]
-
-    def _prepare(self, group: str) -> bool:
-        """Whether the group is there; a heartbeat tells of many, so one that may not be created fails alone."""
-        try:
-            self._broker.groups.ensure(group)
-            retry_topic = RETRY_PREFIX + group
-            if self._broker.topics.find(retry_topic) is None:
-                self._broker.topics.create(TopicConfig(retry_topic, read_queues=1, write_queues=1))
-        except NameRefused as error:
-            _log.warning("A heartbeat names a group that cannot be used: %s", error)
-            return False
-        return True
+    def _drop(self, group: str, client_id: str, *, is_gone: bool) -> None:
+        if self._members.drop(group, client_id):
+            # Before the others are told: they ask at once for what it held.
+            for listener in self.on_leave:
+                listener(group, client_id, is_gone)
+            self.tell_all(group)

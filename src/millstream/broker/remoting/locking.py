@@ -38,6 +38,11 @@ class LockHandlers:
             )
         )
 
+    def left(self, group: str, client_id: str, is_gone: bool) -> None:
+        """A consumer has left. One that may live on trusts its locks until they expire."""
+        if is_gone:
+            self._broker.locks.release(group, client_id)
+
     def unlock(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         body = _read(command)
         self._broker.locks.unlock(body.consumer_group, body.client_id, _queues(body))

@@ -28,6 +28,8 @@ class Member:
     connection: Connection
     seen_s: float
     origin: tuple[str, int] = ("OTHER", 0)
+    is_proxied: bool = False
+    """Whether the connection is a proxy's, which may end while the client lives on."""
 
 
 _M = TypeVar("_M", bound=Member)
@@ -93,6 +95,11 @@ class MemberTable(Generic[_M]):
     def on(self, connection: Connection) -> list[tuple[str, str]]:
         """Group and client id of those on a connection, sorted."""
         return sorted(self._places.get(connection, ()))
+
+    def is_on(self, group: str, client_id: str, connection: Connection) -> bool:
+        """Whether a member was last heard on that connection."""
+        member = self._groups.get(group, {}).get(client_id)
+        return member is not None and member.connection is connection
 
     def silent(self, now_s: float) -> list[tuple[str, str]]:
         """Group and client id of those not heard of for `MEMBER_LIMIT_S`; looks every 10 s, however often asked."""

@@ -119,7 +119,7 @@ class ProducerRegistry:
         ):
             # In any group: replies go to a client by its id alone.
             self.guard.refuse_foreign_client(user, peer=connection.peer.host, action="HEART_BEAT")
-        self._members.put(group, client_id, _Producer(connection, now_s, origin, user))
+        self._members.put(group, client_id, _Producer(connection, now_s, origin, user=user))
 
     def leave(self, client_id: str, group: str, user: str | None = None) -> None:
         """A producer is gone; no error if it was not there, or is not the `user`'s where one is named."""
@@ -128,6 +128,11 @@ class ProducerRegistry:
             return
         if self._members.drop(group, client_id) and not self._members.of(group):
             self._turns.pop(group, None)
+
+    def lose(self, client_id: str, group: str, connection: Connection) -> None:
+        """A proxy has lost a producer, which counts unless it is at another one by now."""
+        if self._members.is_on(group, client_id, connection):
+            self.leave(client_id, group)
 
     def connection_closed(self, connection: Connection) -> None:
         """All producers of a connection are gone."""

@@ -17,7 +17,7 @@ from millstream.protocol.remoting.consumer_status import decode_consumer_status,
 from millstream.protocol.remoting.fields import text
 from millstream.transport.remoting_server import Connection
 
-__all__ = ["ANSWER_LIMIT_S", "QuestionHandlers"]
+__all__ = ["ANSWER_LIMIT_S", "QuestionHandlers", "ask_client"]
 
 ANSWER_LIMIT_S: Final = 10.0
 """Seconds that a consumer has for its answer to a question that was passed on to it."""
@@ -49,7 +49,9 @@ class QuestionHandlers:
             return _offline(command, group, wanted)
         ext = {"group": group, "topic": topic}
         code = RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT
-        answers = await asyncio.gather(*[_ask(member.connection, code, dict(ext)) for member in members])
+        answers = await asyncio.gather(
+            *(ask_client(member.connection, code, {**ext, "clientId": member.client_id}) for member in members)
+        )
         found = {
             member.client_id: decode_consumer_status(answer.body)
             for member, answer in zip(members, answers, strict=True)
@@ -67,7 +69,7 @@ class QuestionHandlers:
             return _offline(command, group, client_id)
         # What signs the question is its sender's alone.
         ext = {name: value for name, value in command.ext.items() if name in _PASSED_ON}
-        answer = await _ask(lines[0], command.code, ext, body)
+        answer = await ask_client(lines[0], command.code, ext, body)
         return command.response(answer.code, ext=answer.ext, remark=answer.remark, body=answer.body)
 
     def _record(self, command: RemotingCommand) -> bytes:
@@ -87,7 +89,7 @@ class QuestionHandlers:
         return bytes(record)
 
 
-async def _ask(line: Connection, code: int, ext: dict[str, str], body: bytes = b"") -> RemotingCommand:
+async def ask_client(line: Connection, code: int, ext: dict[str, str], body: bytes = b"") -> RemotingCommand:
     """The client's answer; a client that gives none in time, or is gone, has one made for it."""
     try:
         return await line.ask(RemotingCommand(code, ext, body), ANSWER_LIMIT_S)

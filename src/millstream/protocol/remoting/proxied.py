@@ -4,6 +4,10 @@ A request says by `messageType` what the sender called its messages, where their
 (`ip:port`) where they come from. The answer to a batch says by lists of numbers, joined by commas, where its messages
 are (`queueIds`, `queueOffsets`), where that does not follow from the first one, and when the delayed ones are due
 (`dueTimes`, 0 for the others).
+
+Heartbeats of a proxy in the name of its clients say so (`proxied`) and whose these are (`clientUser`), and the farewell
+of one that it has lost says that as well (`lost`): such a client may live on. A list of a group's members (code 38)
+says whether the group keeps order (`ordered`).
 """
 
 from __future__ import annotations
@@ -16,10 +20,28 @@ from millstream.model.message import Address
 from millstream.model.operations import SendReceipt
 from millstream.model.topic import MessageType
 
-__all__ = ["BORN_HOST", "MESSAGE_TYPE", "batch_places", "born_host", "born_host_text", "places_of_batch", "sent_type"]
+__all__ = [
+    "BORN_HOST",
+    "CLIENT_USER",
+    "LOST",
+    "MESSAGE_TYPE",
+    "PROXIED",
+    "batch_places",
+    "born_host",
+    "born_host_text",
+    "is_lost",
+    "is_ordered",
+    "is_proxied",
+    "ordered_field",
+    "places_of_batch",
+    "sent_type",
+]
 
 MESSAGE_TYPE: Final = "messageType"
 BORN_HOST: Final = "bornHost"
+PROXIED: Final = {"proxied": "true"}
+CLIENT_USER: Final = "clientUser"
+LOST: Final = {"lost": "true"}
 _QUEUE_IDS, _QUEUE_OFFSETS, _DUE_TIMES = "queueIds", "queueOffsets", "dueTimes"
 
 
@@ -49,6 +71,26 @@ def born_host(ext: Mapping[str, str], peer: Address) -> Address:
 def born_host_text(address: Address) -> str:
     """The field for an address."""
     return f"{address.host}:{address.port}"
+
+
+def is_proxied(ext: Mapping[str, str]) -> bool:
+    """Whether a proxy speaks for one of its clients."""
+    return ext.get("proxied") == "true"
+
+
+def is_lost(ext: Mapping[str, str]) -> bool:
+    """Whether a proxy has lost the client of which it speaks."""
+    return ext.get("lost") == "true"
+
+
+def ordered_field(is_ordered: bool) -> dict[str, str]:
+    """The field that says whether a group keeps order."""
+    return {"ordered": "true"} if is_ordered else {}
+
+
+def is_ordered(ext: Mapping[str, str]) -> bool:
+    """What the field says."""
+    return ext.get("ordered") == "true"
 
 
 def batch_places(receipts: Sequence[SendReceipt]) -> dict[str, str]:

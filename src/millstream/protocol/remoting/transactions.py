@@ -16,13 +16,21 @@ from millstream.model.transaction import Resolution
 from millstream.protocol.record import offset_message_id
 from millstream.protocol.remoting.fields import integer, text
 
-__all__ = ["TransactionEnd", "check_fields", "decode_end", "encode_end"]
+__all__ = ["CHECKS_ID", "UNDECIDED", "TransactionEnd", "check_fields", "decode_end", "encode_end"]
+
+CHECKS_ID: Final = "checksId"
+"""A field that RocketMQ does not have: the request goes to several brokers, and what lies at its offsets must have the
+id of its field transactionId or msgId as well."""
+
+UNDECIDED: Final = {"commitOrRollback": "0"}
+"""The field of a request that changes nothing; its answer says by `topic` of which one the half message is."""
 
 _RESOLUTIONS: Final = {
     int(SystemFlag.TRANSACTION_COMMIT): Resolution.COMMIT,
     int(SystemFlag.TRANSACTION_ROLLBACK): Resolution.ROLLBACK,
     0: Resolution.UNKNOWN,
 }
+_IDS: Final = ("transactionId", "msgId")
 _NUMBERS: Final = {resolution: number for number, resolution in _RESOLUTIONS.items()}
 
 
@@ -38,6 +46,8 @@ class TransactionEnd:
     queue_offset: int
     log_offset: int
     topic: str = ""
+    message_ids: frozenset[str] = frozenset()
+    """One of them must be the half message's, where there are any."""
 
 
 def encode_end(end: TransactionEnd, message_id: str, broker_name: str) -> dict[str, str]:
@@ -70,6 +80,7 @@ def decode_end(ext: Mapping[str, str]) -> TransactionEnd:
         integer(ext, "tranStateTableOffset"),
         integer(ext, "commitLogOffset"),
         ext.get("topic", ""),
+        frozenset(ext.get(name, "") for name in _IDS) if ext.get(CHECKS_ID) == "true" else frozenset(),
     )
 
 

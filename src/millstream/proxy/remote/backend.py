@@ -51,12 +51,15 @@ from millstream.protocol.remoting.settings import decode_group
 from millstream.proxy.backend import TopicRoute
 from millstream.proxy.remote.access import AccessFollower
 from millstream.proxy.remote.clusters import ClusterRule, Clusters
+from millstream.proxy.remote.hearing import Hearing
 from millstream.proxy.remote.heartbeats import Heartbeats
 from millstream.proxy.remote.known_route import KnownRoute
 from millstream.proxy.remote.lanes import Lanes, checked
+from millstream.proxy.remote.passage import Passage
 from millstream.proxy.remote.popper import Popper
 from millstream.proxy.remote.routes import REFRESH_INTERVAL_S, Routes
 from millstream.proxy.remote.sender import Sender
+from millstream.proxy.remote.told_clients import ToldClients
 from millstream.proxy.remote.transactions import Transactions
 from millstream.security.book import AccessBook
 from millstream.security.signature import Credentials
@@ -95,16 +98,23 @@ class RemoteBackend:
         clusters: Sequence[ClusterRule] = (),
     ) -> None:
         self._clock = clock or SystemClock()
-        self._transactions = Transactions(self._ask_all)
-        self._lanes = Lanes(nameservers, credentials=credentials, tls=tls, listener=self._transactions.heard)
+        self.hearing = Hearing()
+        """Where brokers' own requests go."""
+        self._lanes = Lanes(nameservers, credentials=credentials, tls=tls, listener=self.hearing.heard)
+        self._transactions = Transactions(self._lanes.demand_all)
+        self.hearing.by_code[RequestCode.CHECK_TRANSACTION_STATE] = self._transactions.heard
         self._routes = Routes(
             self._lanes.ask_nameserver, self._lanes.demand, self._clock, Clusters(nameservers, clusters)
         )
+        self.passage = Passage(self._lanes, self._routes)
+        """The way of requests that are passed on as they are."""
         self._sender = Sender(self._lanes, self._routes, self._clock)
         self._popper = Popper(self._lanes, self._routes, self._clock)
         self._groups: dict[str, tuple[float, GroupConfig]] = {}
         self._lite_clients: dict[str, None] = {}
         self._heartbeats = Heartbeats(self._lanes, self._routes, self._clock)
+        self.told = ToldClients(self._lanes, self._routes, self._clock)
+        """The clients here of which brokers know by name."""
         self._upkeep: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -112,6 +122,7 @@ class RemoteBackend:
         self._upkeep = [
             asyncio.create_task(_repeat(self._routes.refresh_all, REFRESH_INTERVAL_S), name="proxy-routes"),
             asyncio.create_task(_repeat(self._heartbeats.beat, BEAT_INTERVAL_S), name="proxy-heartbeats"),
+            asyncio.create_task(_repeat(self.told.beat, BEAT_INTERVAL_S), name="proxy-clients"),
         ]
 
     async def close(self) -> None:
@@ -252,12 +263,12 @@ class RemoteBackend:
 
     async def ack(self, request: AckRequest) -> None:
         """See `Backend`."""
-        address = await self._holder(request.topic, request.handle)
+        address = await self.passage.holder(request.topic, request.handle.broker_name)
         await self._lanes.demand(address, RemotingCommand(RequestCode.ACK_MESSAGE, encode_ack(request)))
 
     async def change_invisible(self, request: ChangeInvisibleRequest) -> ReceiptHandle:
         """See `Backend`."""
-        address = await self._holder(request.topic, request.handle)
+        address = await self.passage.holder(request.topic, request.handle.broker_name)
         command = RemotingCommand(RequestCode.CHANGE_MESSAGE_INVISIBLE_TIME, encode_change(request))
         return decode_change_answer((await self._lanes.demand(address, command)).ext, request.handle)
 
@@ -267,7 +278,7 @@ class RemoteBackend:
         if request.action in (LiteAction.PARTIAL_ADD, LiteAction.COMPLETE_ADD):
             self._lite_clients[request.client_id] = None
         body = encode_lite_sync(request)
-        answers = await self._ask_all(
+        answers = await self._lanes.demand_all(
             known.addresses.values(), lambda: RemotingCommand(RequestCode.SYNC_LITE_SUBSCRIPTION, body=body)
         )
         lost: dict[tuple[str, str], None] = {}
@@ -283,7 +294,7 @@ class RemoteBackend:
         del self._lite_clients[client_id]
         ext = {"clientId": client_id}
         masters = [address for _, address in await self._routes.masters()]
-        for address, answer in await self._ask_all(
+        for address, answer in await self._lanes.demand_all(
             masters, lambda: RemotingCommand(RequestCode.LEAVE_LITE_TOPICS, dict(ext))
         ):
             if isinstance(answer, MillstreamError):
@@ -291,7 +302,7 @@ class RemoteBackend:
 
     async def dead_letter(self, request: AckRequest) -> None:
         """See `Backend`."""
-        address = await self._holder(request.topic, request.handle)
+        address = await self.passage.holder(request.topic, request.handle.broker_name)
         await self._lanes.demand(address, RemotingCommand(RequestCode.BURY_DELIVERY, encode_ack(request)))
 
     async def known_route(self, topic: str) -> KnownRoute:
@@ -301,24 +312,6 @@ class RemoteBackend:
     def cached_route(self, topic: str) -> KnownRoute | None:
         """The same, if it is known already."""
         return self._routes.cached(topic)
-
-    async def broker_names(self) -> list[str]:
-        """The names of all masters, sorted."""
-        return sorted({name for name, _ in await self._routes.masters()})
-
-    async def forward(
-        self, topic: str, broker_name: str, command: RemotingCommand, wait_ms: int = 0
-    ) -> RemotingCommand:
-        """What the topic's broker of that name (blank: the only one) answers to a request, whatever its code.
-
-        The request gets an opaque of the proxy's own. Raises TOPIC_NOT_FOUND, QUEUE_NOT_FOUND, Unreachable, TimedOut.
-        """
-        known = await self._routes.get(topic)
-        try:
-            return await (await self._lanes.submit(known.address(broker_name), command, wait_ms))
-        except ConnectionFailed as error:
-            self._routes.doubt(topic, error)
-            raise
 
     # inside
 
@@ -335,20 +328,6 @@ class RemoteBackend:
 
         return await self._routes.following(topic, ask)
 
-    async def _holder(self, topic: str, handle: ReceiptHandle) -> str:
-        """Where the broker of a delivery is."""
-        try:
-            address = (await self._routes.get(topic)).addresses.get(handle.broker_name)
-            if address is None:
-                address = (await self._routes.refresh(topic)).addresses.get(handle.broker_name)
-        except NameRefused:
-            address = None
-        if address is None:
-            raise ConsumeRefused(
-                "INVALID_RECEIPT_HANDLE", f"There is no broker {handle.broker_name[:80]!r} behind this proxy."
-            )
-        return address
-
     async def _ask_group(self, name: str) -> GroupConfig:
         """The group as the first master tells it that has it; where none has, the first one makes it."""
         failure: MillstreamError | None = None
@@ -361,21 +340,6 @@ class RemoteBackend:
                 except (ConnectionFailed, NameRefused) as error:
                     failure = error if failure is None or isinstance(error, NameRefused) else failure
         raise failure or Unreachable("The nameservers know no broker.")
-
-    async def _ask_all(
-        self, addresses: Iterable[str], make: Callable[[], RemotingCommand]
-    ) -> list[tuple[str, RemotingCommand | MillstreamError]]:
-        """What each broker answers, or why it does not."""
-        asked = list(addresses)
-        answers = await asyncio.gather(
-            *(self._lanes.demand(address, make()) for address in asked), return_exceptions=True
-        )
-        found: list[tuple[str, RemotingCommand | MillstreamError]] = []
-        for address, answer in zip(asked, answers, strict=True):
-            if isinstance(answer, BaseException) and not isinstance(answer, MillstreamError):
-                raise answer
-            found.append((address, answer))
-        return found
 
 
 async def _repeat(act: Callable[[], Awaitable[None]], interval_s: float) -> None:

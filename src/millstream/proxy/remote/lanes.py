@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from millstream.client.client import Client
+from millstream.model.errors import MillstreamError
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.refusals import error_of
@@ -82,6 +84,18 @@ class Lanes:
         """The answer to a request that succeeded; what another answer stands for is raised."""
         return checked(await self.ask(address, command), address)
 
+    async def ask_all(
+        self, addresses: Iterable[str], make: Callable[[], RemotingCommand]
+    ) -> list[tuple[str, RemotingCommand | MillstreamError]]:
+        """What each answers, whatever its code, or why it does not."""
+        return await _each(addresses, make, self.ask)
+
+    async def demand_all(
+        self, addresses: Iterable[str], make: Callable[[], RemotingCommand]
+    ) -> list[tuple[str, RemotingCommand | MillstreamError]]:
+        """What each answers that succeeds; what stands for another answer, or why there is none."""
+        return await _each(addresses, make, self.demand)
+
     async def submit(self, address: str, command: RemotingCommand, wait_ms: int) -> asyncio.Future[RemotingCommand]:
         """The future answer, whatever its code, to a request that may wait for messages. Unreachable.
 
@@ -121,6 +135,21 @@ class Lanes:
             tls=self._tls,
             listener=listener,
         )
+
+
+async def _each(
+    addresses: Iterable[str],
+    make: Callable[[], RemotingCommand],
+    ask: Callable[[str, RemotingCommand], Awaitable[RemotingCommand]],
+) -> list[tuple[str, RemotingCommand | MillstreamError]]:
+    asked = list(addresses)
+    answers = await asyncio.gather(*(ask(address, make()) for address in asked), return_exceptions=True)
+    found: list[tuple[str, RemotingCommand | MillstreamError]] = []
+    for address, answer in zip(asked, answers, strict=True):
+        if isinstance(answer, BaseException) and not isinstance(answer, MillstreamError):
+            raise answer
+        found.append((address, answer))
+    return found
 
 
 def _release(counts: dict[str, int], address: str) -> None:

@@ -14,7 +14,7 @@ from millstream.model.message import OutgoingMessage
 from millstream.model.operations import SendReceipt
 from millstream.model.transaction import Resolution
 from millstream.protocol.record import decode_record
-from millstream.protocol.remoting.codes import RequestCode, ResponseCode
+from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.transactions import TransactionEnd, encode_end
 from millstream.proxy.remote.known_route import KnownRoute
@@ -83,9 +83,7 @@ class Transactions:
         raise next((error for error in errors if error.name != "TRANSACTION_NOT_FOUND"), errors[0])
 
     def heard(self, command: RemotingCommand) -> RemotingCommand | None:
-        """What a broker says on its own. Nobody answers a question about a transaction: its producer ends it."""
-        if command.code != RequestCode.CHECK_TRANSACTION_STATE:
-            return command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark="Not known to this proxy.")
+        """A broker asks about a transaction. Nobody answers that: its producer ends it."""
         try:
             message = decode_record(command.body)
         except MillstreamError as error:

@@ -11,17 +11,18 @@ from millstream.model.clock import Clock
 from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.message import Address
 from millstream.model.topic import RETRY_PREFIX, Permission
-from millstream.protocol.remoting.bodies import decode_body
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.queue_set import LockBody
 from millstream.proxy.processor import Processor
 from millstream.proxy.remote.backend import RemoteBackend
+from millstream.proxy.remoting.assignment import AssignmentHandlers
 from millstream.proxy.remoting.clients import ClientHandlers
 from millstream.proxy.remoting.consumption import ConsumptionHandlers
 from millstream.proxy.remoting.forwarding import Forwarding
 from millstream.proxy.remoting.half_places import HalfPlace
+from millstream.proxy.remoting.locks import LockHandlers
 from millstream.proxy.remoting.numbered import FIRST_NAMING_VERSION, QUEUE_FIELDS, NumberedQueues, QueueFields
+from millstream.proxy.remoting.passing_on import PassingOn
 from millstream.proxy.remoting.routes import RouteHandlers
 from millstream.proxy.throttle import Caller
 from millstream.security.guard import Guard
@@ -52,8 +53,11 @@ class RemotingFront:
         self._processor = processor
         self._backend = backend
         self._clock = clock
-        self.clients = ClientHandlers(processor, clock, guard)
-        self._forwarding = Forwarding(backend, guard)
+        self.clients = ClientHandlers(processor, backend, clock, guard)
+        self._forwarding = Forwarding(backend, self.clients, guard)
+        self._locks = LockHandlers(backend, self.clients)
+        self._assignment = AssignmentHandlers(backend, self.clients)
+        PassingOn(backend.hearing, self.clients)
         self._consumption = ConsumptionHandlers(processor, backend, self.clients, self._forwarding)
         self._unwatch = backend.watch_transactions(self._ask)
         backend.announce(processor.clients.published_topics, self.clients.producer_groups)
@@ -62,10 +66,12 @@ class RemotingFront:
         """Wait for what is on its way back to the brokers; the ports are closed by their owner, before."""
         self._unwatch()
         await self._consumption.close()
+        await self.clients.close()
 
     def handlers(self, announced: Address) -> dict[int, Handler]:
         """The handlers of a port whose clients are told that all brokers are at `announced`."""
         clients, consumption, forwarding = self.clients, self._consumption, self._forwarding
+        locks = self._locks
         plain: dict[int, Handler] = {
             RequestCode.GET_ROUTE_BY_TOPIC: RouteHandlers(self._backend, announced).route,
             RequestCode.SEND_MESSAGE: forwarding.send,
@@ -77,11 +83,21 @@ class RemotingFront:
             RequestCode.GET_MAX_OFFSET: forwarding.of_topic,
             RequestCode.GET_MIN_OFFSET: forwarding.of_topic,
             RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: forwarding.of_topic,
-            RequestCode.POP_MESSAGE: forwarding.pop,
+            RequestCode.GET_EARLIEST_MSG_STORE_TIME: forwarding.of_topic,
+            RequestCode.QUERY_MESSAGE: forwarding.by_key,
+            RequestCode.VIEW_MESSAGE_BY_ID: forwarding.by_offset,
+            RequestCode.SEND_REPLY_MESSAGE: forwarding.reply,
+            RequestCode.SEND_REPLY_MESSAGE_V2: forwarding.reply,
+            RequestCode.QUERY_ASSIGNMENT: self._assignment.query,
+            RequestCode.POP_MESSAGE: forwarding.waiting,
+            RequestCode.NOTIFICATION: forwarding.waiting,
+            RequestCode.PEEK_MESSAGE: forwarding.of_topic,
+            RequestCode.POLLING_INFO: forwarding.of_topic,
+            RequestCode.BATCH_ACK_MESSAGE: forwarding.deliveries,
             RequestCode.ACK_MESSAGE: forwarding.delivery,
             RequestCode.CHANGE_MESSAGE_INVISIBLE_TIME: forwarding.delivery,
-            RequestCode.LOCK_BATCH_MQ: self._lock,
-            RequestCode.UNLOCK_BATCH_MQ: forwarding.lock,
+            RequestCode.LOCK_BATCH_MQ: locks.lock,
+            RequestCode.UNLOCK_BATCH_MQ: locks.lock,
             RequestCode.PULL_MESSAGE: consumption.pull,
             RequestCode.LITE_PULL_MESSAGE: consumption.pull,
             RequestCode.UPDATE_CONSUMER_OFFSET: consumption.commit,
@@ -155,10 +171,6 @@ class RemotingFront:
         caller = Caller(client_id, ext.get("consumerGroup", ""), ext.get(ACCESS_KEY, ""))
         self._processor.throttle.admit(caller, len(command.body), self._clock.monotonic_s())
         return caller
-
-    async def _lock(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        self.clients.keeps_order(decode_body(LockBody, command.body).consumer_group)
-        return await self._forwarding.lock(command, connection)
 
 
 async def _numbered_later(

@@ -2,37 +2,36 @@
 
 A push consumer gets its messages by pops, which share them out by message. So each is told that it is alone, pulls all
 queues, and none waits for one that is stuck. Groups that keep order lock their queues before they pull; they, and those
-that read queues by themselves, pull from the brokers and are told who is there.
+that read queues by themselves, pull from the brokers. Brokers are told of these by name, so that they share queues with
+members at other proxies and without one.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, Final
 
-from millstream.broker.remoting.clients import MAX_HEARTBEAT_GROUPS, ConsumerRegistry
-from millstream.broker.remoting.members import MAX_CLIENT_ID_CHARACTERS
-from millstream.broker.remoting.producers import MAX_PRODUCER_GROUPS, ProducerRegistry
+from millstream.broker.remoting.attendance import Attendance
+from millstream.broker.remoting.clients import ConsumerRegistry
+from millstream.broker.remoting.producers import ProducerRegistry
 from millstream.model.clock import Clock
-from millstream.model.errors import ConsumeRefused, NameRefused
-from millstream.model.filter_expression import parse_filter
+from millstream.model.errors import ConnectionFailed, NameRefused
 from millstream.model.group import is_tool_group
-from millstream.protocol.remoting.bodies import (
-    CheckClientBody,
-    ConsumerData,
-    ConsumerList,
-    HeartbeatData,
-    decode_body,
-    encode_body,
-)
+from millstream.protocol.remoting.bodies import ConsumerData, encode_body
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import text
 from millstream.proxy.processor import Processor
+from millstream.proxy.remote.backend import RemoteBackend
 from millstream.security.guard import Guard
 from millstream.security.signature import ACCESS_KEY
 from millstream.transport.remoting_server import Connection
 
 __all__ = ["MAX_ORDERED_GROUPS", "ClientHandlers"]
+
+_log = logging.getLogger(__name__)
 
 MAX_ORDERED_GROUPS: Final = 10_000
 """Groups of which it is remembered that they lock queues; the oldest is forgotten, and its next lock tells again."""
@@ -44,65 +43,57 @@ _CLUSTERING: Final = "CLUSTERING"
 class ClientHandlers:
     """Codes 34, 35, 38, 46 and 203; `producers` asks the questions of code 39."""
 
-    def __init__(self, processor: Processor, clock: Clock, guard: Guard | None) -> None:
+    def __init__(self, processor: Processor, backend: RemoteBackend, clock: Clock, guard: Guard | None) -> None:
         self._processor = processor
-        self._clock = clock
+        self._told = backend.told
         self._ordered: dict[str, None] = {}
         self._client_ids: dict[Connection, str] = {}
+        self._connections: dict[str, Connection] = {}
+        self._works: set[asyncio.Task[None]] = set()
         self.consumers = ConsumerRegistry()
         self.producers = ProducerRegistry(guard)
+        self._attendance = Attendance(clock, self.consumers, self.producers)
+        self.consumers.on_leave.append(self._left)
+        self.check = self._attendance.check
 
     async def heartbeat(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """Keep what the client says. A group that may not be used is passed over: the others are as good."""
-        data = decode_body(HeartbeatData, command.body)
-        most = max(
-            len(data.consumer_data_set) - MAX_HEARTBEAT_GROUPS, len(data.producer_data_set) - MAX_PRODUCER_GROUPS
-        )
-        if most > 0 or len(data.client_id) > MAX_CLIENT_ID_CHARACTERS:
-            raise ConsumeRefused(
-                "TOO_MANY_REQUESTS", "The heartbeat names too many groups, or its client at too great length."
-            )
-        now_s = self._clock.monotonic_s()
-        self.consumers.expire(now_s)
-        self.producers.expire(now_s)
-        if self.consumers.connection_closed not in connection.on_close:
-            connection.on_close += [self.consumers.connection_closed, self.producers.connection_closed, self._closed]
-        self._client_ids[connection] = data.client_id
-        origin, user = (command.language, command.version), command.ext.get(ACCESS_KEY, "")
-        for producer in data.producer_data_set:
-            self.producers.hear(data.client_id, producer.group_name, connection, now_s, origin, user)
-        is_known = True
+        """Keep what the client says. A group that may not be used is passed over."""
+        data, groups = self._attendance.read(command)
+        usable = {group for group in groups if await self._prepare(group)}
         for consumer in data.consumer_data_set:
-            group, print_ = consumer.group_name, data.heartbeat_fingerprint
-            if data.without_sub and print_:
-                is_known &= self.consumers.refresh(data.client_id, group, connection, print_, now_s)
-            elif await self._prepare(group):
-                self.consumers.hear(data.client_id, consumer, connection, print_, now_s, origin)
-        ext = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "false" if is_known else "true"}
-        return command.response(ext=ext)
+            if consumer.group_name in usable and _shares_by_message(consumer):
+                await self._learn_order(consumer.group_name)
+        if not connection.is_open:
+            return command.response()
+        if self._closed not in connection.on_close:
+            connection.on_close.append(self._closed)
+        self._client_ids[connection] = data.client_id
+        self._connections[data.client_id] = connection
+        answer = self._attendance.hear(command, data, connection, usable)
+        for group in usable:
+            await self._tell_members(group, connection)
+        return answer
 
-    def unregister(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+    async def unregister(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         client_id = text(command.ext, "clientID")
-        self.consumers.leave(client_id, command.ext.get("consumerGroup", ""))
-        self.producers.leave(client_id, command.ext.get("producerGroup", ""), command.ext.get(ACCESS_KEY, ""))
-        return command.response()
+        groups = {command.ext.get("consumerGroup", ""), command.ext.get("producerGroup", "")} - {""}
+        # Begun before the registry's own word, by which the client might live on.
+        farewells = [asyncio.ensure_future(self._told.forget(client_id, group, is_gone=True)) for group in groups]
+        answer = self._attendance.unregister(command, connection)
+        await asyncio.gather(*farewells)
+        return answer
 
-    def consumer_list(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+    async def consumer_list(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """With whom a member shares queues: the same at all proxies, as brokers say it."""
         group = text(command.ext, "consumerGroup")
-        self.consumers.expire(self._clock.monotonic_s())
-        if self.is_served_by_pops(group, connection):
-            clients = sorted(self.consumers.on_connection(group, connection))
-        else:
-            clients = self.consumers.clients(group)
-        if not clients:
-            return command.response(ResponseCode.SYSTEM_ERROR, remark=f"Group {group} has no consumer here.")
-        return command.response(body=encode_body(ConsumerList(clients)))
+        return self._attendance.list_answer(command, group, await self.sharing(group, connection))
 
-    def check(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """Say before a consumer starts whether its filter can be read; ILLEGAL_FILTER."""
-        subscription = decode_body(CheckClientBody, command.body).subscription_data
-        parse_filter(subscription.expression_type or "", subscription.sub_string or "")
-        return command.response()
+    async def sharing(self, group: str, connection: Connection) -> list[str]:
+        """The members, sorted, among whom those on the connection share queues. Unreachable where no broker answers."""
+        own = self._attendance.clients(group)
+        if self.is_served_by_pops(group, connection):
+            return sorted(self.consumers.on_connection(group, connection))
+        return sorted({*own, *(await self._told.members(group)).client_ids})
 
     def members(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         group = text(command.ext, "consumerGroup")
@@ -115,17 +106,24 @@ class ClientHandlers:
         """Who is on the connection, as its last heartbeat said; blank before the first one."""
         return self._client_ids.get(connection, "")
 
-    def _closed(self, connection: Connection) -> None:
-        self._client_ids.pop(connection, None)
+    def connection_of(self, client_id: str) -> Connection | None:
+        """Where a client was last heard; None if it is not here."""
+        return self._connections.get(client_id)
 
-    def keeps_order(self, group: str) -> None:
+    async def keeps_order(self, group: str) -> None:
         """A client of the group locks queues: from now on its members know of each other and pull by offset."""
         if group in self._ordered:
             return
-        if len(self._ordered) >= MAX_ORDERED_GROUPS:
-            del self._ordered[next(iter(self._ordered))]
-        self._ordered[group] = None
+        self._note_order(group)
+        await self._tell_members(group)
         self.consumers.tell_all(group)
+
+    async def waits_for_replies(self, command: RemotingCommand, connection: Connection, group: str) -> None:
+        """The client on the connection asks others, whose replies any broker may get."""
+        client_id = self.client_id(connection)
+        if client_id:
+            origin = command.language, command.version
+            await self._told.tell_producer(client_id, group, origin, command.ext.get(ACCESS_KEY, ""))
 
     def is_served_by_pops(self, group: str, connection: Connection) -> bool:
         """Whether what the connection pulls for the group is shared out by message."""
@@ -140,6 +138,48 @@ class ClientHandlers:
         """The groups of the producers that are here."""
         return {known.group for known in self.producers.all()}
 
+    async def close(self) -> None:
+        """Wait for what brokers are being told."""
+        if self._works:
+            await asyncio.wait(self._works, timeout=1.0)
+
+    def _note_order(self, group: str) -> None:
+        if len(self._ordered) >= MAX_ORDERED_GROUPS:
+            del self._ordered[next(iter(self._ordered))]
+        self._ordered[group] = None
+
+    async def _learn_order(self, group: str) -> None:
+        """A proxy that is new to a group may find it at work: what its members pull before they lock again is by
+        offset as well."""
+        if group in self._ordered or self.consumers.clients(group):
+            return
+        try:
+            if (await self._told.members(group)).is_ordered:
+                self._note_order(group)
+        except ConnectionFailed as error:
+            _log.info("Whether the group %s keeps order is not known: %s", group, error)
+
+    async def _tell_members(self, group: str, only: Connection | None = None) -> None:
+        """Tell brokers of the members that read by offset."""
+        for member in self.consumers.heard(group):
+            if only in (None, member.connection) and not self.is_served_by_pops(group, member.connection):
+                await self._told.tell_consumer(member.client_id, member.data, member.origin)
+
+    def _left(self, group: str, client_id: str, _is_gone: bool) -> None:
+        """A client whose connection broke may come again at another proxy, with the locks that it trusts."""
+        self._begin(self._told.forget(client_id, group, is_gone=False))
+
+    def _closed(self, connection: Connection) -> None:
+        client_id = self._client_ids.pop(connection, "")
+        if self._connections.get(client_id) is connection:
+            del self._connections[client_id]
+            self._begin(self._told.lose(client_id))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._works.add(task)
+        task.add_done_callback(self._works.discard)
+
     async def _prepare(self, group: str) -> bool:
         if is_tool_group(group):
             return True
@@ -148,16 +188,6 @@ class ClientHandlers:
         except NameRefused:
             return False
         return True
-
-
-def _check(data: HeartbeatData) -> None:
-    consumers, producers = len(data.consumer_data_set), len(data.producer_data_set)
-    if consumers > MAX_HEARTBEAT_GROUPS or producers > MAX_PRODUCER_GROUPS:
-        words = f"A client has at most {MAX_HEARTBEAT_GROUPS} groups of each kind, not {consumers} and {producers}."
-        raise ConsumeRefused("TOO_MANY_REQUESTS", words)
-    if len(data.client_id) > MAX_CLIENT_ID_CHARACTERS:
-        words = f"The client's id has {len(data.client_id)} characters; the limit is {MAX_CLIENT_ID_CHARACTERS}."
-        raise ConsumeRefused("TOO_MANY_REQUESTS", words)
 
 
 def _shares_by_message(data: ConsumerData) -> bool:

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from millstream.model.errors import MessageRefused, NameRefused
-from millstream.model.properties import TRANSACTION
+from millstream.broker.remoting.replying import REPLY_TIMEOUT_S
+from millstream.model.errors import NameRefused, Unreachable
+from millstream.model.properties import REPLY_TO_CLIENT, TRANSACTION
 from millstream.model.recall import RecallHandle
 from millstream.model.receipt import ReceiptHandle
-from millstream.protocol.remoting.bodies import decode_body, encode_body
+from millstream.protocol.remoting.batch_acks import decode_batch_ack
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import optional_integer, text
 from millstream.protocol.remoting.popping import asked_topic
-from millstream.protocol.remoting.queue_set import LockBody, LockedBody
+from millstream.protocol.remoting.transactions import CHECKS_ID, UNDECIDED
 from millstream.proxy.remote.backend import RemoteBackend
+from millstream.proxy.remoting.clients import ClientHandlers
 from millstream.proxy.remoting.half_places import HalfPlace, HalfPlaces
 from millstream.security.guard import Guard
 from millstream.security.policy import Wish
@@ -26,44 +28,79 @@ __all__ = ["Forwarding"]
 
 _BROKER_FIELDS: Final = ("bname", "n", "brokerName")
 _HALF: Final = f"{TRANSACTION}\x01true"
+_ASKS: Final = f"{REPLY_TO_CLIENT}\x01"
+_REPLY_WAIT_MS: Final = int(REPLY_TIMEOUT_S * 1000)
 
 
 class Forwarding:
     """Codes whose answer is the broker's. Clients name the broker; where a topic has one only, they need not."""
 
-    def __init__(self, backend: RemoteBackend, guard: Guard | None) -> None:
+    def __init__(self, backend: RemoteBackend, clients: ClientHandlers, guard: Guard | None) -> None:
         self._backend = backend
         self._guard = guard
+        self._clients = clients
         self.halves = HalfPlaces()
 
     async def send(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Codes 10, 310 and 320."""
         is_long = command.code == RequestCode.SEND_MESSAGE
         topic = text(command.ext, "topic" if is_long else "b")
+        held = command.ext.get("properties" if is_long else "i", "")
+        if _ASKS in held:
+            group = command.ext.get("producerGroup" if is_long else "a", "")
+            await self._clients.waits_for_replies(command, connection, group)
         answer = await self.to_broker(command, topic)
-        if answer.code == ResponseCode.SUCCESS and _HALF in command.ext.get("properties" if is_long else "i", ""):
+        if answer.code == ResponseCode.SUCCESS and _HALF in held:
             self.halves.note(answer.ext.get("transactionId", ""), HalfPlace(topic, _broker_named(command.ext)))
         return answer
 
     async def end(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """Code 37. Older clients leave the topic out, which is known from the send or from a question."""
+        """Code 37, which may come to any proxy. Clients before 4.9.4 name neither topic nor broker."""
         ext = command.ext
-        place = HalfPlace(ext.get("topic", ""))
-        if not place.topic:
-            found = self.halves.find(ext.get("transactionId", ""), ext.get("msgId", ""))
-            if found is None:
-                words = "The request names no topic, and the transaction was not begun at this proxy."
-                raise MessageRefused("TRANSACTION_NOT_FOUND", words)
-            allow_more(self._guard, command, connection.peer, Wish.publish(found.topic))
-            place = found
-        return await self.to_broker(command, place.topic, _broker_named(ext) or place.broker_name)
+        found = self.halves.find(ext.get("transactionId", ""), ext.get("msgId", ""))
+        topic, name = ext.get("topic", ""), _broker_named(ext)
+        if not topic and found is not None:
+            topic, name = found.topic, name or found.broker_name
+            allow_more(self._guard, command, connection.peer, Wish.publish(topic))
+        if topic and name:
+            return await self.to_broker(command, topic, name)
+        return await self._end_anywhere(command, connection, topic, name)
+
+    async def _end_anywhere(
+        self, command: RemotingCommand, connection: Connection, topic: str, name: str
+    ) -> RemotingCommand:
+        """Ask which broker has a half message at these offsets and of this id; it says of which topic it is."""
+        passage = self._backend.passage
+        if topic:
+            addresses = [*(await self._backend.known_route(topic)).addresses.values()]
+        else:
+            addresses = [address for one, address in await passage.masters() if name in ("", one)]
+        command.ext[CHECKS_ID] = "true"
+        looking = RemotingCommand(command.code, {**command.ext, **UNDECIDED})
+        failure: RemotingCommand | None = None
+        for address, answer in await passage.to_each(addresses, looking):
+            if answer.code == ResponseCode.SUCCESS:
+                if not topic:
+                    allow_more(self._guard, command, connection.peer, Wish.publish(answer.ext.get("topic", "")))
+                [(_, ended)] = await passage.to_each([address], command)
+                return _answer(command, ended)
+            failure = failure or answer
+        if failure is None:
+            raise Unreachable("The nameservers know no such broker.")
+        return _answer(command, failure)
+
+    async def reply(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """Codes 324 and 325; the broker hands the reply to the client that waits, through its proxy."""
+        is_long = command.code == RequestCode.SEND_REPLY_MESSAGE
+        topic = text(command.ext, "topic" if is_long else "b")
+        return await self.to_broker(command, topic, wait_ms=_REPLY_WAIT_MS)
 
     async def of_topic(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """Codes 14, 29, 30 and 31."""
+        """Codes 14, 29 to 32, and those that look at what waits for a pop."""
         return await self.to_broker(command, text(command.ext, "topic"))
 
-    async def pop(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """Code 200050, which may wait."""
+    async def waiting(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """Codes 200050 and 200054, which may wait."""
         wait_ms = optional_integer(command.ext, "pollTime", 0)
         return await self.to_broker(command, text(command.ext, "topic"), wait_ms=wait_ms)
 
@@ -71,7 +108,16 @@ class Forwarding:
         """Codes 200051 and 200053: the handle names the broker."""
         ext = command.ext
         topic = asked_topic(text(ext, "consumerGroup"), text(ext, "topic"))
-        return await self.to_broker(command, topic, ReceiptHandle.decode(text(ext, "extraInfo")).broker_name)
+        broker_name = ReceiptHandle.decode(text(ext, "extraInfo")).broker_name
+        return _answer(command, await self._backend.passage.to_holder(topic, broker_name, command))
+
+    async def deliveries(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """Code 200151: all of one broker."""
+        requests = decode_batch_ack(command.body)
+        if not requests:
+            return command.response(ext={"missed": "0"})
+        first = requests[0]
+        return _answer(command, await self._backend.passage.to_holder(first.topic, first.handle.broker_name, command))
 
     async def recall(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Code 370: the handle names the broker."""
@@ -84,17 +130,27 @@ class Forwarding:
         wait_ms = optional_integer(command.ext, "suspendTimeoutMillis", 0)
         return await self.to_broker(command, text(command.ext, "topic"), wait_ms=wait_ms)
 
-    async def lock(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """Codes 41 and 42: each broker is asked for its own queues."""
-        body = decode_body(LockBody, command.body)
-        locked = LockedBody()
-        for name in dict.fromkeys(queue.broker_name for queue in body.mq_set):
-            own = LockBody(body.consumer_group, body.client_id, [one for one in body.mq_set if one.broker_name == name])
-            part = RemotingCommand(command.code, dict(command.ext), encode_body(own), version=command.version)
-            answer = await self._backend.forward(own.mq_set[0].topic, name, part)
-            if answer.code == ResponseCode.SUCCESS and answer.body:
-                locked.locked += decode_body(LockedBody, answer.body).locked
-        return command.response(body=encode_body(locked))
+    async def by_key(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """Code 12: what all brokers of the topic have, where the request names none."""
+        topic = text(command.ext, "topic")
+        if _broker_named(command.ext):
+            return await self.to_broker(command, topic)
+        known = await self._backend.known_route(topic)
+        answers = await self._backend.passage.to_all(known.addresses.values(), command)
+        found = [answer for answer in answers if answer.code == ResponseCode.SUCCESS]
+        if not found:
+            return _answer(command, answers[0])
+        return command.response(ext=found[0].ext, body=b"".join(answer.body for answer in found))
+
+    async def by_offset(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """Code 33: a place in the log of the broker that is named, or of the only one."""
+        topic = command.ext.get("topic", "")
+        if topic:
+            return await self.to_broker(command, topic)
+        try:
+            return _answer(command, await self._backend.passage.to_master(_broker_named(command.ext), command))
+        except NameRefused as error:
+            return command.response(ResponseCode.VERSION_NOT_SUPPORTED, remark=str(error))
 
     async def to_broker(
         self, command: RemotingCommand, topic: str, broker_name: str = "", *, wait_ms: int = 0
@@ -102,17 +158,20 @@ class Forwarding:
         """The broker's answer as the answer to `command`."""
         ext = command.ext
         name = broker_name or _broker_named(ext)
-        request = RemotingCommand(
-            command.code, dict(ext), command.body, 0, command.flag & 0, None, command.language, command.version
-        )
+        number = ext.get("queueId") or ext.get("e") or ""
+        queue_id = int(number) if number.isdecimal() else None
         try:
-            answer = await self._backend.forward(topic, name, request, wait_ms)
+            answer = await self._backend.passage.to_queue(topic, name, command, wait_ms, queue_id)
         except NameRefused as error:
             if error.name != "QUEUE_NOT_FOUND" or name:
                 raise
             remark = f"Several brokers hold the topic {topic[:200]!r}, and the request names none of them."
             return command.response(ResponseCode.VERSION_NOT_SUPPORTED, remark=remark)
-        return command.response(answer.code, ext=answer.ext, remark=answer.remark, body=answer.body)
+        return _answer(command, answer)
+
+
+def _answer(command: RemotingCommand, answer: RemotingCommand) -> RemotingCommand:
+    return command.response(answer.code, ext=answer.ext, remark=answer.remark, body=answer.body)
 
 
 def _broker_named(ext: Mapping[str, str]) -> str:

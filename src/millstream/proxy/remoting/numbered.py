@@ -17,12 +17,13 @@ from millstream.protocol.remoting.fields import integer
 from millstream.proxy.backend import RouteQueue
 from millstream.proxy.remote.known_route import MASTER_ID, KnownRoute
 
-__all__ = ["FIRST_NAMING_VERSION", "QUEUE_FIELDS", "NumberedQueues", "QueueFields"]
+__all__ = ["FIRST_NAMING_VERSION", "ONLY_BROKER", "QUEUE_FIELDS", "NumberedQueues", "QueueFields"]
 
 FIRST_NAMING_VERSION: Final = 401
 """RocketMQ 4.9.4, the first version whose clients name the broker in every request."""
 
-_BROKER: Final = "proxy"
+ONLY_BROKER: Final = "proxy"
+"""What the one broker is called of which such clients know."""
 
 
 class QueueFields(NamedTuple):
@@ -41,6 +42,8 @@ QUEUE_FIELDS: Final[dict[int, QueueFields]] = {
     RequestCode.SEND_MESSAGE: QueueFields("topic", "queueId", "bname", Permission.WRITE),
     RequestCode.SEND_MESSAGE_V2: _SENDING,
     RequestCode.SEND_BATCH_MESSAGE: _SENDING,
+    RequestCode.SEND_REPLY_MESSAGE: QueueFields("topic", "queueId", "bname", Permission.WRITE),
+    RequestCode.SEND_REPLY_MESSAGE_V2: _SENDING,
     RequestCode.PULL_MESSAGE: _READING,
     RequestCode.LITE_PULL_MESSAGE: _READING,
     RequestCode.QUERY_CONSUMER_OFFSET: _READING,
@@ -48,6 +51,7 @@ QUEUE_FIELDS: Final[dict[int, QueueFields]] = {
     RequestCode.GET_MAX_OFFSET: _READING,
     RequestCode.GET_MIN_OFFSET: _READING,
     RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: _READING,
+    RequestCode.GET_EARLIEST_MSG_STORE_TIME: _READING,
 }
 """By request code."""
 
@@ -64,7 +68,8 @@ class NumberedQueues:
         permission = int(Permission.READ) * bool(readable) | int(Permission.WRITE) * bool(writable)
         cluster = next((broker.cluster for broker in self.known.data.broker_datas), "")
         return TopicRouteData(
-            [BrokerData(_BROKER, {MASTER_ID: address}, cluster)], [QueueData(_BROKER, readable, writable, permission)]
+            [BrokerData(ONLY_BROKER, {MASTER_ID: address}, cluster)],
+            [QueueData(ONLY_BROKER, readable, writable, permission)],
         )
 
     def locate(self, ext: dict[str, str], fields: QueueFields) -> None:

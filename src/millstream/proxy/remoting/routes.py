@@ -42,7 +42,7 @@ class RouteHandlers:
 
     async def _retry_route(self) -> TopicRouteData:
         """For a group's retry topic, which need not be there: what the group is to get again comes from its topics."""
-        names = await self._backend.broker_names()
+        names = sorted({name for name, _ in await self._backend.passage.masters()})
         return TopicRouteData(
             [BrokerData(name, {MASTER_ID: ""}, _CLUSTER) for name in names], [QueueData(name, 1, 1) for name in names]
         )

@@ -1,0 +1,51 @@
+"""Heartbeats of clients, which create the groups that they name, and who is in a group."""
+
+from __future__ import annotations
+
+import logging
+
+from millstream.broker.broker import Broker
+from millstream.broker.remoting.attendance import Attendance
+from millstream.broker.topics import RETRY_PREFIX
+from millstream.model.errors import NameRefused
+from millstream.model.topic import TopicConfig
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.fields import text
+from millstream.protocol.remoting.proxied import ordered_field
+from millstream.transport.remoting_server import Connection
+
+__all__ = ["ClientHandlers"]
+
+_log = logging.getLogger(__name__)
+
+
+class ClientHandlers:
+    """Codes 34, 35, 38 and 46."""
+
+    def __init__(self, broker: Broker, attendance: Attendance) -> None:
+        self._broker = broker
+        self._attendance = attendance
+
+    def heartbeat(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """Keep what the client says; a group that it names is created with its retry topic."""
+        data, groups = self._attendance.read(command)
+        return self._attendance.hear(command, data, connection, {group for group in groups if self._prepare(group)})
+
+    def consumer_list(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """The group's members, and whether it keeps order."""
+        group = text(command.ext, "consumerGroup")
+        is_ordered = self._broker.locks.is_ordered(group, self._broker.clock.monotonic_s())
+        clients = self._attendance.clients(group)
+        return self._attendance.list_answer(command, group, clients, **ordered_field(is_ordered))
+
+    def _prepare(self, group: str) -> bool:
+        """Whether the group is there; a heartbeat tells of many, so one that may not be created fails alone."""
+        try:
+            self._broker.groups.ensure(group)
+            retry_topic = RETRY_PREFIX + group
+            if self._broker.topics.find(retry_topic) is None:
+                self._broker.topics.create(TopicConfig(retry_topic, read_queues=1, write_queues=1))
+        except NameRefused as error:
+            _log.warning("A heartbeat names a group that cannot be used: %s", error)
+            return False
+        return True
