@@ -48,7 +48,7 @@ _COMMIT_OFFSET, _SUSPEND, _SUBSCRIPTION = 1, 2, 4
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A queue as a member of a group reads it."""
+    """A queue as a member of a group reads it. In a static topic it is no broker's: the name is blank."""
 
     group: str
     broker_name: str
@@ -162,8 +162,9 @@ class ConsumptionHandlers:
         ext = command.ext
         group, log_offset = text(ext, "group"), integer(ext, "offset")
         level = optional_integer(ext, "delayLevel", 0)
-        for place, reading in self._places(connection, group, ext.get("bname", "")):
-            held = reading.held.sent_back(log_offset)
+        broker_name = ext.get("bname", "")
+        for place, reading in self._places(connection, group, broker_name):
+            held = reading.held.sent_back(log_offset, broker_name)
             if held is not None:
                 return await self._after(self._begun(connection, self._return(place, held, level)), command)
         return await self._forwarding.to_broker(command, ext.get("originTopic") or RETRY_PREFIX + group)
@@ -212,9 +213,11 @@ class ConsumptionHandlers:
         command.ext["sysFlag"] = str(flags)
 
     async def _broker_name(self, ext: dict[str, str], topic: str) -> str:
-        """The broker that the client means: the only one, where it does not say."""
+        """The broker that the client means: the only one, where it does not say; blank where queues move."""
         name = ext.get("bname") or ext.get("brokerName") or ""
         known = await self._backend.known_route(topic)
+        if known.is_static:
+            return ""
         known.address(name)
         return name or next(iter(known.addresses))
 
@@ -247,7 +250,8 @@ class ConsumptionHandlers:
         records = []
         for one in popped:
             message = one.message
-            delivery = Held(one.handle.encode(), message.log_offset, one.delivery_attempt)
+            handle = one.handle
+            delivery = Held(handle.encode(), message.log_offset, one.delivery_attempt, handle.broker_name)
             given = reading.held.give(message.queue_offset, delivery)
             shown = replace(message, queue_offset=given, reconsume_times=one.delivery_attempt - 1)
             records.append(record_of(shown))
@@ -303,7 +307,7 @@ class ConsumptionHandlers:
         return [
             (place, reading)
             for place, reading in (client.readings.items() if client is not None else ())
-            if place.group == group and broker_name in ("", place.broker_name)
+            if place.group == group and ("" in (broker_name, place.broker_name) or broker_name == place.broker_name)
         ]
 
     async def _end(self, client: _Client) -> None:

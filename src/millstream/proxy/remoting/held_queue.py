@@ -16,11 +16,18 @@ __all__ = ["Held", "HeldQueue"]
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """One delivery: the text of its receipt handle, where its message lies in the log, and which delivery it is."""
+    """One delivery: the text of its receipt handle, where its message lies in the log of which broker, and which
+    delivery it is."""
 
     handle: str
     log_offset: int
     attempt: int = 1
+    broker_name: str = ""
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Broker and log offset, which no other message has."""
+        return self.broker_name, self.log_offset
 
 
 class HeldQueue:
@@ -30,7 +37,7 @@ class HeldQueue:
         self._next: int | None = None
         # In order of offset: each one that enters is greater than all before it.
         self._held: dict[int, Held] = {}
-        self._offsets: dict[int, int] = {}
+        self._offsets: dict[tuple[str, int], int] = {}
 
     def __len__(self) -> int:
         """Deliveries that the client holds."""
@@ -50,13 +57,13 @@ class HeldQueue:
     def give(self, queue_offset: int, delivery: Held) -> int:
         """The client gets a message of that offset in its queue; the offset under which it gets it."""
         assert self._next is not None, "nothing was pulled"
-        former = self._offsets.get(delivery.log_offset)
+        former = self._offsets.get(delivery.place)
         if former is not None:
             # Its time was over, so the broker delivered it again; the former handle is worth nothing.
             self._remove(self._held[former])
         offset = max(queue_offset, self._next)
         self._held[offset] = delivery
-        self._offsets[delivery.log_offset] = offset
+        self._offsets[delivery.place] = offset
         self._next = offset + 1
         return offset
 
@@ -76,9 +83,14 @@ class HeldQueue:
             self._remove(one)
         return done
 
-    def sent_back(self, log_offset: int) -> Held | None:
-        """The client could not consume the message: its delivery, None if the client does not hold it."""
-        offset = self._offsets.get(log_offset)
+    def sent_back(self, log_offset: int, broker_name: str = "") -> Held | None:
+        """The client could not consume the message: its delivery, None if the client does not hold it.
+
+        Of a queue that moved, a client names the broker that has it now, and the message may lie at another one.
+        """
+        offset = self._offsets.get((broker_name, log_offset))
+        if offset is None:
+            offset = next((own for place, own in self._offsets.items() if place[1] == log_offset), None)
         if offset is None:
             return None
         one = self._held[offset]
@@ -92,7 +104,7 @@ class HeldQueue:
         for number, one in enumerate(reversed(list(deliveries))):
             offset = first - 1 - number
             before[offset] = one
-            self._offsets[one.log_offset] = offset
+            self._offsets[one.place] = offset
         self._held = {offset: before[offset] for offset in sorted(before)} | self._held
 
     def drop(self) -> list[Held]:
@@ -103,4 +115,4 @@ class HeldQueue:
         return held
 
     def _remove(self, one: Held) -> None:
-        del self._held[self._offsets.pop(one.log_offset)]
+        del self._held[self._offsets.pop(one.place)]
