@@ -131,3 +131,22 @@ def test_a_broker_that_is_killed_and_started_again_is_found_again_by_its_proxy(s
     consuming.stopping.set()
     producer.shutdown()
     assert {b"before", b"after"} <= got.keys()
+
+
+def test_the_remoting_port_serves_official_clients_as_well(site: Site) -> None:
+    site.broker("a")
+    proxy = site.proxy("proxy-1")
+    site.create("orders")
+    port = int(proxy.addresses["remoting"].rpartition(":")[2])
+    producer = Producer(configuration(port), ("orders",))
+    producer.startup()
+    producer.send(message("orders", b"by the other port"))
+    got: dict[bytes, int] = {}
+    consuming = Consuming(port, got)
+    consuming.start()
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not got and time.monotonic() < deadline_s:
+        time.sleep(0.1)
+    consuming.stopping.set()
+    producer.shutdown()
+    assert set(got) == {b"by the other port"}

@@ -8,7 +8,7 @@ from typing import Final
 __all__ = ["STARTING_THRESHOLD", "keep_what_is_there", "look_as_usual", "look_seldom"]
 
 STARTING_THRESHOLD: Final = 200_000
-"""New objects between two looks for garbage during a start; with Python's 700 they are an eighth of a server's start."""
+"""New objects between two looks for garbage during a start; with Python's 700 those are an eighth of it."""
 
 _usual = gc.get_threshold()
 

@@ -13,6 +13,7 @@ from millstream.proxy.processor import Processor
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.remoting import RemotingFront
 from millstream.server.site import Site
+from millstream.transport.doorway import Enter
 from millstream.transport.gate import RemotingGate
 from millstream.transport.remoting_server import RemotingServer
 
@@ -54,6 +55,8 @@ class ProxyPorts:
         self._site = site
         self._networks = networks
         self._front = RemotingFront(processor, backend, site.clock, site.guard)
+        self.carry: Enter | None = None
+        """Takes connections of gRPC clients; set before `start`."""
         self.servers: list[RemotingServer] = []
 
     async def start(self) -> list[Address]:
@@ -62,6 +65,7 @@ class ProxyPorts:
         for network in self._networks:
             server = RemotingServer({}, network.host, network.port, clock=site.clock)
             server.tls = site.identity
+            server.carry = self.carry
             server.gate = RemotingGate(site.guard, {**BROKER_NEEDS, **NAMESERVER_NEEDS}) if site.guard else None
             port = await server.start()
             self.servers.append(server)

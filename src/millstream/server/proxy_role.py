@@ -52,9 +52,6 @@ class ProxyRole:
             self._resources.push_async_callback(self.tracer.close)
         await self.processor.start()
         self._resources.push_async_callback(self.processor.close)
-        if self.remoting is not None:
-            self._resources.push_async_callback(self.remoting.close)
-            self.told = await self.remoting.start()
         told = site.told_host
         server = GrpcServer(
             self.processor,
@@ -64,7 +61,12 @@ class ProxyRole:
             guard=site.guard,
             tls=site.identity,
             keeps_deadlines=self.remoting is not None,
+            carries=self.remoting is not None,
         )
+        if self.remoting is not None:
+            self._resources.push_async_callback(self.remoting.close)
+            self.remoting.carry = server.carry
+            self.told = await self.remoting.start()
         port = await server.start()
         self._resources.push_async_callback(server.close)
         self._resources.push_async_callback(self.processor.reconnect_all)

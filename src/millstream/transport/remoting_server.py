@@ -24,9 +24,10 @@ from millstream.protocol.remoting.refusals import response_code_of
 from millstream.security.tls import ServerIdentity, TlsMode
 from millstream.telemetry.rpc_latency import RpcLatency
 from millstream.transport.awaited_answers import AwaitedAnswers
-from millstream.transport.doorway import HANDSHAKE_LIMIT_S, Doorway
+from millstream.transport.doorway import HANDSHAKE_LIMIT_S, Doorway, Enter
 from millstream.transport.gate import RemotingGate
 from millstream.transport.listening import listen_refused
+from millstream.transport.preface import speaks_http2
 from millstream.transport.turns import TurnHandler
 
 __all__ = [
@@ -365,6 +366,8 @@ class RemotingServer:
         self._clock = clock or SystemClock()
         self.tls: tuple[ServerIdentity, TlsMode] | None = None
         """What is shown to TLS clients, and whether others are let in; set before `start`."""
+        self.carry: Enter | None = None
+        """Takes the connections that speak HTTP/2 instead, as those of gRPC clients; set before `start`."""
         self._server: asyncio.Server | Doorway | None = None
         self._connections: set[Connection] = set()
         self.latency = RpcLatency()
@@ -390,7 +393,7 @@ class RemotingServer:
         return port
 
     async def _listen(self, loop: asyncio.AbstractEventLoop) -> int:
-        if self.tls is not None:
+        if self.tls is not None or self.carry is not None:
             self._server = Doorway(self._enter)
             return await self._server.start(self._host, self._port)
         self._server = await loop.create_server(
@@ -400,14 +403,18 @@ class RemotingServer:
 
     async def _enter(self, connection: socket.socket, is_tls: bool) -> None:
         """Take a connection that came through the doorway."""
-        assert self.tls is not None
-        identity, mode = self.tls
+        identity, mode = self.tls or (None, TlsMode.PERMISSIVE)
         if mode is TlsMode.REQUIRED and not is_tls:
             raise ConnectionAbortedError("plaintext where TLS is required")
+        if is_tls and identity is None:
+            raise ConnectionAbortedError("TLS where there is none")
+        if self.carry is not None and await speaks_http2(connection, is_tls):
+            await self.carry(connection, is_tls)
+            return
         await asyncio.get_running_loop().connect_accepted_socket(
             lambda: Connection(self, self._clock),
             connection,
-            ssl=identity.context if is_tls else None,
+            ssl=identity.context if identity is not None and is_tls else None,
             ssl_handshake_timeout=HANDSHAKE_LIMIT_S if is_tls else None,
         )
 

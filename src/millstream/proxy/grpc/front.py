@@ -1,4 +1,5 @@
 """A gRPC port that answers TLS and plaintext: gRPC's own listeners answer one of the two, so this one stands before.
+It also takes the connections of gRPC clients that came to another port.
 
 Each connection is handed to one of two inner listeners on 127.0.0.1 and its bytes are carried on as they are: TLS ends
 inside gRPC. Every byte passes through this process once more; a port for TLS alone has no such front.
@@ -13,20 +14,21 @@ from typing import Final
 from millstream.transport.doorway import Doorway
 from millstream.transport.relay import Relay
 
-__all__ = ["MAX_CONNECTIONS", "Front"]
+__all__ = ["INNER_HOST", "MAX_CONNECTIONS", "Front"]
 
 MAX_CONNECTIONS: Final = 5_000
 """Connections of a port that answers TLS and plaintext at most, of two sockets each; the next one is closed at once."""
 
-_INNER_HOST = "127.0.0.1"
+INNER_HOST = "127.0.0.1"
+"""Where the inner ports are, and so the near ends of what is carried to them."""
 
 
 class Front:
     """Carries connections to the inner ports, and knows who is at the far end of each."""
 
-    def __init__(self, plain_port: int, tls_port: int) -> None:
+    def __init__(self, plain_port: int | None, tls_port: int | None) -> None:
         self._ports = {False: plain_port, True: tls_port}
-        self._doorway = Doorway(self._enter)
+        self._doorway = Doorway(self.carry)
         self._outer: dict[int, _Outer] = {}
 
     async def start(self, host: str, port: int) -> int:
@@ -47,15 +49,19 @@ class Front:
         outer = self._outer.get(inner_port)
         return None if outer is None else outer.peer
 
-    async def _enter(self, connection: socket.socket, is_tls: bool) -> None:
+    async def carry(self, connection: socket.socket, is_tls: bool) -> None:
+        """Take a connection, which begins as TLS or not. OSError where there is no port or no room for it."""
+        port = self._ports[is_tls]
+        if port is None:
+            raise ConnectionAbortedError("no gRPC port for that kind of connection")
         if len(self._outer) >= MAX_CONNECTIONS:
             raise ConnectionAbortedError(f"{MAX_CONNECTIONS} connections are open")
         loop = asyncio.get_running_loop()
-        host, port = connection.getpeername()[:2]
+        host, peer_port = connection.getpeername()[:2]
         inner = Relay()
-        await loop.create_connection(lambda: inner, _INNER_HOST, self._ports[is_tls])
+        await loop.create_connection(lambda: inner, INNER_HOST, port)
         number = inner.local_port
-        outer = _Outer(inner, f"[{host}]:{port}" if ":" in host else f"{host}:{port}", self._outer, number)
+        outer = _Outer(inner, f"[{host}]:{peer_port}" if ":" in host else f"{host}:{peer_port}", self._outer, number)
         self._outer[number] = outer
         try:
             # Only now the first bytes are read: the peer is known before any call arrives.

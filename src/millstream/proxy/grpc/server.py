@@ -28,7 +28,8 @@ class GrpcServer:
     where it stands for all addresses of the machine, the address by which each client came.
 
     `guard` is the access control, `tls` what is shown to TLS clients and whether others are let in.
-    `keeps_deadlines` is for a processor that waits for other processes.
+    `keeps_deadlines` is for a processor that waits for other processes. With `carries` other ports may hand over
+    connections of gRPC clients by `carry`.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class GrpcServer:
         guard: Guard | None = None,
         tls: tuple[ServerIdentity, TlsMode] | None = None,
         keeps_deadlines: bool = False,
+        carries: bool = False,
     ) -> None:
         self._processor = processor
         self._host = host
@@ -49,6 +51,7 @@ class GrpcServer:
         self._guard = guard
         self._tls = tls
         self._keeps_deadlines = keeps_deadlines
+        self._carries = carries
         self._front: Front | None = None
         self._transport: GrpcTransport | None = None
 
@@ -71,10 +74,20 @@ class GrpcServer:
         identity, mode = self._tls or (None, None)
         if mode is not TlsMode.PERMISSIVE:
             target = f"[{self._host}]:{self._port}" if ":" in self._host else f"{self._host or '[::]'}:{self._port}"
+            if self._carries:
+                inner = transport.bind(_INNER_TARGET, identity)
+                self._front = Front(inner, None) if identity is None else Front(None, inner)
+                transport.peer_of = self._front.peer_of
             return transport.bind(target, identity)
         self._front = Front(transport.bind(_INNER_TARGET), transport.bind(_INNER_TARGET, identity))
         transport.peer_of = self._front.peer_of
         return await self._front.start(self._host, self._port)
+
+    async def carry(self, connection: socket.socket, is_tls: bool) -> None:
+        """Take a connection that came to another port. OSError where it cannot be taken."""
+        if self._front is None or self._transport is None:
+            raise ConnectionAbortedError("the gRPC port is not open")
+        await self._front.carry(connection, is_tls)
 
     async def close(self, grace_s: float = 1.0) -> None:
         """Take no more calls and answer those under way for up to `grace_s`; long polls end at once."""

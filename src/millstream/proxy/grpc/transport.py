@@ -18,6 +18,7 @@ from millstream.protocol.grpc.service import METHODS, SERVICE_NAME, Method
 from millstream.proxy.budget import Budget, Share
 from millstream.proxy.grpc.adapter import MessagingAdapter, Reason, StreamEnded
 from millstream.proxy.grpc.call import PEER_KEY
+from millstream.proxy.grpc.front import INNER_HOST
 from millstream.proxy.grpc.intake import Intake
 from millstream.proxy.grpc.request import decode_request
 from millstream.proxy.grpc.sturdy_server import sturdy_server
@@ -276,7 +277,7 @@ class _Calls:
     def _metadata(self, context: Any) -> dict[str, str]:
         found = {key: value for key, value in context.invocation_metadata() if isinstance(value, str)}
         peer = _address(context.peer())
-        if self._peer_of is not None:
+        if self._peer_of is not None and peer.startswith(INNER_HOST):
             peer = self._peer_of(int(peer.rpartition(":")[2])) or peer
         found[PEER_KEY] = peer
         return found

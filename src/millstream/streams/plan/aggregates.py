@@ -66,8 +66,8 @@ class WindowAggregate:
 class Aggregate:
     """One row per key over all rows so far, which changes as rows come; one row in all where there are no keys.
 
-    SELECT DISTINCT is this without aggregates. Output: the keys, then the aggregates. `state_ttl_ms` is what a STATE_TTL
-    hint says; None follows the job.
+    SELECT DISTINCT is this without aggregates. Output: the keys, then the aggregates. `state_ttl_ms` is what a
+    STATE_TTL hint says; None follows the job.
     """
 
     input: Node

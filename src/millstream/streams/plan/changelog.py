@@ -85,11 +85,7 @@ def upsert_key_of(node: Node) -> frozenset[str] | None:
         case Normalize(keys=names):
             return frozenset(names)
         case Rank():
-            if node.first == node.last:
-                return frozenset(node.partition)
-            if node.rank_name is not None and node.function == "ROW_NUMBER":
-                return frozenset((*node.partition, node.rank_name))
-            return upsert_key_of(node.input)
+            return _ranked_key(node)
         case Filter() | Sort() | Over():
             return upsert_key_of(node.input)
         case TemporalJoin(left=left):
@@ -128,3 +124,12 @@ def _joined_key(left: Node, right: Node, kind: JoinKind, keys: tuple[tuple[str, 
     if ours is not None and theirs is not None and ours <= {of for of, _ in keys} and not kind.keeps_left:
         return theirs
     return None if ours is None or theirs is None else ours | theirs
+
+
+def _ranked_key(node: Rank) -> frozenset[str] | None:
+    """The partition where one row of it is told, with the place where several are."""
+    if node.first == node.last:
+        return frozenset(node.partition)
+    if node.rank_name is not None and node.function == "ROW_NUMBER":
+        return frozenset((*node.partition, node.rank_name))
+    return upsert_key_of(node.input)

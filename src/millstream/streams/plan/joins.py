@@ -59,8 +59,8 @@ class Join:
     `keys` name a column of the left and one of the right input; the columns of both have different names. `bounds`
     makes it an interval join. `window_ends` names the attached windows' ends of both sides, which are among the keys
     together with their starts: a window join, final at the window's end. Without either all rows are kept (or for the
-    job's TTL) and the result changes as rows come. SEMI and ANTI with `null_aware` follow NOT IN. `state_ttl_ms` is what
-    a STATE_TTL hint says of the left and the right rows; None follows the job.
+    job's TTL) and the result changes as rows come. SEMI and ANTI with `null_aware` follow NOT IN. `state_ttl_ms` is
+    what a STATE_TTL hint says of the left and the right rows; None follows the job.
     """
 
     left: Node

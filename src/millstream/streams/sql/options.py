@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 __all__ = ["DURATION", "Option", "OptionProblem", "choice", "count", "duration", "flag", "size", "text"]
 
-DURATION = (
-    r"\s*\d{1,9}\s*(ms|milli(second)?s?|s|sec(ond)?s?|m|min(ute)?s?|h|hours?|d|days?)?\s*"
-)
+DURATION = r"\s*\d{1,9}\s*(ms|milli(second)?s?|s|sec(ond)?s?|m|min(ute)?s?|h|hours?|d|days?)?\s*"
 """How Flink writes a time: '5 s', '1min', '500 ms'; a number alone is milliseconds."""
 
 _SIZE = r"\s*\d{1,12}\s*(b|bytes?|k|kb|kibibytes?|m|mb|mebibytes?|g|gb|gibibytes?|t|tb|tebibytes?)?\s*"
