@@ -8,18 +8,22 @@ them are the logic ones. In a FIFO group a queue is opened when the one before i
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from millstream.broker.look import MAX_POP_MESSAGES
 from millstream.broker.popper import Popper
+from millstream.broker.preview import Preview
 from millstream.broker.puller import MAX_WAIT_MS
 from millstream.broker.segments import PeerSegment, Segments
 from millstream.broker.static_topics import StaticTopics
 from millstream.model.errors import ConsumeRefused, NameRefused
 from millstream.model.logic_queue import LogicQueue, MappingItem
+from millstream.model.message import StoredMessage
 from millstream.model.operations import PoppedMessage, PopRequest
 from millstream.model.receipt import ReceiptHandle
+from millstream.protocol.record import decode_record, iterate_records
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.refusals import error_of
 from millstream.protocol.remoting.segment_pops import pop_fields, popped_messages
@@ -74,6 +78,35 @@ class LogicPops:
         committed = self.segments.offsets.committed(request.group, request.topic, request.queue_id)
         is_consumed = not taken and (committed or 0) >= self.store.max_offset(request.topic, request.queue_id)
         return [self._logic(one) for one in taken], is_consumed
+
+    async def peek(self, group: str, topic: str, queue_id: int | None, max_messages: int) -> list[StoredMessage]:
+        """What a pop would deliver next, of this broker and of its peers; nothing is taken."""
+        limit = min(max(1, max_messages), MAX_POP_MESSAGES)
+        plan = self._plan(PopRequest(group, topic, 1, queue_id))
+        found: list[StoredMessage] = []
+        for item in plan.peers:
+            if len(found) < limit:
+                found += await self._peek_peer(group, topic, item, limit - len(found))
+        own = self.peek_own(group, topic, plan.own, limit - len(found)) if len(found) < limit else []
+        return found + [self._shown(message) for message in own]
+
+    def peek_own(self, group: str, topic: str, queue_ids: Iterable[int], limit: int) -> list[StoredMessage]:
+        """The same of this broker's own queues, with their own numbers."""
+        return Preview(self.popper).of_queues(group, topic, queue_ids, limit)
+
+    async def _peek_peer(self, group: str, topic: str, item: MappingItem, limit: int) -> list[StoredMessage]:
+        segment = PeerSegment(topic, item.queue_id, item.broker_name, self.segments.peers)
+        asked = {"consumerGroup": group, "maxMsgNums": str(limit)}
+        answer = await segment.ask(RequestCode.PEEK_MESSAGE, asked)
+        if answer.code == ResponseCode.PULL_NOT_FOUND:
+            return []
+        if answer.code != ResponseCode.SUCCESS:
+            raise error_of(answer, item.broker_name)
+        mapping = self.topics.find(topic)
+        queues = [] if mapping is None else mapping.queues.values()
+        number = next((queue.number for queue in queues if item in queue.readable), item.queue_id)
+        messages = (decode_record(record) for record in iterate_records(answer.body))
+        return [replace(one, queue_id=number, queue_offset=item.logic(one.queue_offset)) for one in messages]
 
     def physical_handle(self, topic: str, handle: ReceiptHandle) -> ReceiptHandle:
         """The handle as the ledger knows it. Raises INVALID_RECEIPT_HANDLE."""
@@ -162,11 +195,14 @@ class LogicPops:
 
     def _logic(self, one: PoppedMessage) -> PoppedMessage:
         """A delivery of this broker's own queue with the numbers that clients know."""
-        mapping = self.topics.find(one.message.topic)
-        queue = None if mapping is None else mapping.find(one.message.queue_id)
+        message = self._shown(one.message)
+        handle = replace(one.handle, queue_id=message.queue_id, queue_offset=message.queue_offset)
+        return replace(one, message=message, handle=handle)
+
+    def _shown(self, message: StoredMessage) -> StoredMessage:
+        mapping = self.topics.find(message.topic)
+        queue = None if mapping is None else mapping.find(message.queue_id)
         if mapping is None or queue is None:
-            return one
-        item = queue.readable[queue.own(mapping.broker_name, one.message.queue_id) or 0]
-        number, offset = queue.number, item.logic(one.message.queue_offset)
-        message = replace(one.message, queue_id=number, queue_offset=offset)
-        return replace(one, message=message, handle=replace(one.handle, queue_id=number, queue_offset=offset))
+            return message
+        item = queue.readable[queue.own(mapping.broker_name, message.queue_id) or 0]
+        return replace(message, queue_id=queue.number, queue_offset=item.logic(message.queue_offset))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from millstream.broker.look import MAX_POP_MESSAGES
@@ -40,7 +40,12 @@ class Preview:
             found.append(message)
             if len(found) >= limit:
                 return found
-        for number in numbers:
+        return found + self.of_queues(group, topic, numbers, limit - len(found))
+
+    def of_queues(self, group: str, topic: str, queue_ids: Iterable[int], limit: int) -> list[StoredMessage]:
+        """The same of these queues alone, `limit` at most."""
+        found: list[StoredMessage] = []
+        for number in queue_ids:
             ledger = self.popper.offsets.ledger(group, topic, number)
             for message in self._messages(topic, number, ledger, self._cursor(group, topic, number), limit):
                 found.append(message)

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from contract_ground import Site
+from contract_ground import Site, outgoing
 from front_ground import Front, Peer, bodies, running_front
 
 from broker_cluster import running_cluster
 from millstream.client.client import Client
 from millstream.client.static_topics import StaticTopicConversations
 from millstream.model.clock import ManualClock
+from millstream.model.operations import AckRequest, PopRequest, PullRequest
 from millstream.model.topic import TopicConfig
 from millstream.protocol.record import decode_record, iterate_records
 from millstream.protocol.remoting.bodies import TopicRouteData, decode_body, encode_body
@@ -151,3 +152,41 @@ async def test_a_client_that_names_no_brokers_sends_and_reads_while_queues_move(
     found, next_offset = await peer.pull(0, topic=TOPIC, broker=None, queue=1)
     found += (await peer.pull(next_offset, topic=TOPIC, broker=None, queue=1))[0]
     assert [one.queue_offset for one in found] == [0, 1]
+
+
+async def test_who_looks_ahead_sees_what_lies_at_all_brokers_of_a_queue(ground: Ground) -> None:
+    peer = await ground.front.connect("c")
+    await send(peer, b"1", "a")
+    await ground.remap("b")
+    await send(peer, b"2", "b")
+    where = {"consumerGroup": "poppers", "topic": TOPIC, "queueId": 0, "bname": "a"}
+    for _ in range(2):
+        answer = await peer.ask(RequestCode.PEEK_MESSAGE, **where, maxMsgNums=10)
+        found = [decode_record(record) for record in iterate_records(answer.body)]
+        assert [(one.body, one.queue_id, one.queue_offset) for one in found] == [(b"1", 0, 0), (b"2", 0, 1)]
+    one = await peer.ask(RequestCode.PEEK_MESSAGE, **where, maxMsgNums=1)
+    assert [decode_record(record).body for record in iterate_records(one.body)] == [b"1"]
+    nothing = await peer.ask(RequestCode.PEEK_MESSAGE, **{**where, "queueId": 1}, maxMsgNums=1)
+    assert nothing.code == ResponseCode.PULL_NOT_FOUND
+
+
+async def test_the_backend_of_grpc_clients_sends_pops_and_pulls_while_a_queue_moves(ground: Ground) -> None:
+    backend = ground.front.backend
+    for number, brokers in enumerate((["a"], ["b"], ["a", "b"])):
+        await ground.remap(*brokers)
+        message = outgoing(TOPIC, b"%d" % number)
+        message.queue_id = 0
+        (receipt,) = await backend.send([message])
+        assert (receipt.queue_id, receipt.queue_offset) == (0, number)
+    pulled: list[bytes] = []
+    while len(pulled) < 3:
+        result = await backend.pull("b", PullRequest("readers", TOPIC, 0, len(pulled), 32, 1 << 20))
+        pulled += [decode_record(record).body for record in result.records]
+    assert pulled == [b"0", b"1", b"2"]
+    popped: list[bytes] = []
+    while len(popped) < 3:
+        for one in await backend.pop("b", PopRequest("g", TOPIC, 30_000, 0)):
+            await backend.ack(AckRequest("g", TOPIC, one.handle))
+            popped.append(one.message.body)
+    assert sorted(popped) == [b"0", b"1", b"2"]
+    assert await backend.group_offset("b", "g", TOPIC, 0) == 3

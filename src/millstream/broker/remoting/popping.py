@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 
 from millstream.broker.broker import Broker
 from millstream.model.errors import ConsumeRefused, NameRefused
 from millstream.model.group import FirstPosition
+from millstream.model.message import StoredMessage
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PopRequest
 from millstream.model.topic import RETRY_PREFIX
 from millstream.protocol.batches import BATCH_FLAGS, record_of
@@ -17,6 +18,7 @@ from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.popped import encode_looked, encode_nothing, encode_popped
 from millstream.protocol.remoting.popping import (
+    PeekCall,
     PopCall,
     decode_ack,
     decode_change,
@@ -100,16 +102,21 @@ class PopHandlers:
             return _no_delivery(command, error)
         return command.response(ext=encode_change_answer(handle))
 
-    def peek(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+    async def peek(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Answer what would be popped next and leave it there; PULL_NOT_FOUND where there is nothing."""
         call = decode_peek(command.ext)
-        self._check_own_queues(call.topic)
+        if self._broker.logic.is_static(call.topic):
+            return await self._peek_logic(command, call)
         found = self._broker.preview.messages(call.group, call.topic, call.queue_id, call.max_messages)
         rest = self._broker.preview.count(call.group, call.topic, call.queue_id)
-        ext = encode_looked(rest)
-        if not found:
-            return command.response(ResponseCode.PULL_NOT_FOUND, ext=ext)
-        return command.response(ext=ext, body_parts=tuple(record_of(message) for message in found))
+        return _looked(command, found, rest)
+
+    async def _peek_logic(self, command: RemotingCommand, call: PeekCall) -> RemotingCommand:
+        """Of a static topic; how many more there are is not counted."""
+        pops = self._broker.logic.pops
+        if command.ext.get("lo") != "false" or call.queue_id is None:
+            return _looked(command, await pops.peek(call.group, call.topic, call.queue_id, call.max_messages), 0)
+        return _looked(command, pops.peek_own(call.group, call.topic, [call.queue_id], call.max_messages), 0)
 
     async def notify(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Say whether there is something to pop, as soon as there is, at the latest after the polling time.
@@ -146,11 +153,6 @@ class PopHandlers:
         remark = f"The topic {topic.name!r} has {topic.read_queues} readable queues; {queue_id} is none of them."
         return command.response(ResponseCode.MESSAGE_ILLEGAL, remark=remark)
 
-    def _check_own_queues(self, topic: str) -> None:
-        if self._broker.logic.is_static(topic):
-            words = f"{topic!r} is a static topic, whose queues lie on several brokers; nobody looks ahead there."
-            raise NameRefused("UNSUPPORTED_FEATURE", words, remedy="Pop from it.")
-
     def _check_order(self, call: PopCall) -> None:
         """Whether a group keeps order is its own setting; a client that counts on it must not be told otherwise."""
         group = call.request.group
@@ -182,6 +184,13 @@ class PopHandlers:
         """The record as stored, which the pop has just verified; None for one that holds a batch."""
         record = self._broker.store.record_at(log_offset, verify=False)
         return None if record is None or system_flag_of(record) & BATCH_FLAGS else record
+
+
+def _looked(command: RemotingCommand, found: Sequence[StoredMessage], rest: int) -> RemotingCommand:
+    ext = encode_looked(rest)
+    if not found:
+        return command.response(ResponseCode.PULL_NOT_FOUND, ext=ext)
+    return command.response(ext=ext, body_parts=tuple(record_of(message) for message in found))
 
 
 def _no_delivery(command: RemotingCommand, error: ConsumeRefused) -> RemotingCommand:
