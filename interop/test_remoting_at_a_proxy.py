@@ -1,9 +1,11 @@
-"""Clients of the remoting protocol at a proxy before two brokers, each a process: they reach all queues, also those
-clients that know of one broker only, and a member of a group that is gone holds up nobody.
+"""Clients of the remoting protocol at proxies before two brokers, each a process: they reach all queues, also those
+clients that know of one broker only, a member of a group that is gone holds up nobody, and members at two proxies keep
+order.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,10 +17,12 @@ from interop.orders import bodies_of, remoting_producer, remoting_push, send_all
 from interop.server import Server
 from millstream.server.child import RoleProcess
 
+ROUNDS = 120
+
 
 @pytest.fixture(scope="module")
-def before_two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A proxy before two brokers."""
+def at_two_proxies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Server]]:
+    """Two proxies before two brokers."""
     folder: Path = tmp_path_factory.mktemp("proxied")
     with ExitStack() as running:
 
@@ -30,8 +34,18 @@ def before_two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         brokers = [
             start("broker", name, "--name", name, "--port", "0", "--nameservers", nameserver) for name in ("a", "b")
         ]
-        proxy = start("proxy", "proxy", "--grpc-port", "0", "--remoting-port", "0", "--nameservers", nameserver)
-        yield Server(nameserver, brokers[0]["broker"], proxy["grpc"], proxy["remoting"])
+        ports = ("--grpc-port", "0", "--remoting-port", "0", "--nameservers", nameserver)
+        one, other = (
+            Server(nameserver, brokers[0]["broker"], proxy["grpc"], proxy["remoting"])
+            for proxy in (start("proxy", "proxy-1", *ports), start("proxy", "proxy-2", *ports))
+        )
+        yield one, other
+
+
+@pytest.fixture(scope="module")
+def before_two(at_two_proxies: tuple[Server, Server]) -> Server:
+    """A proxy before two brokers."""
+    return at_two_proxies[0]
 
 
 def test_the_messages_of_both_brokers_are_consumed_once_each(remoting: Driver, before_two: Server) -> None:
@@ -66,4 +80,31 @@ def test_a_member_that_is_gone_without_a_word_holds_up_nobody(
     send_all(java, sender, topic, sorted(wanted))
     java.wait_until(lambda: set(bodies_of(java, second)) >= wanted, 60, lambda: bodies_of(java, second))
     java.order("close", second)
+    java.order("close", sender)
+
+
+def test_members_at_two_proxies_share_queues_in_order(java: Driver, at_two_proxies: tuple[Server, Server]) -> None:
+    topic, group = at_two_proxies[0].topic(queues=4), at_two_proxies[0].group(java.name)
+    sender = remoting_producer(java, at_two_proxies[0])
+    members = [remoting_push(java, server, topic, group, orderly=True) for server in at_two_proxies]
+    keys = [f"customer-{number}" for number in range(8)]
+    wanted: list[str] = []
+    rounds = 0
+    while rounds < ROUNDS and not all(java.events(one) for one in members):
+        for key in keys:
+            wanted.append(f"{key}/{rounds:03}")
+            java.order("send", sender, message={"topic": topic, "body": wanted[-1], "group": key})
+        rounds += 1
+        time.sleep(0.5)
+    assert all(java.events(one) for one in members)
+    java.wait_until(lambda: {*bodies_of(java, *members)} >= {*wanted}, 60, lambda: sorted(wanted))
+    java.order("close", members[0])
+    java.order("send", sender, message={"topic": topic, "body": "customer-0/999", "group": keys[0]})
+    java.wait_until(lambda: "customer-0/999" in bodies_of(java, members[1]), 90, lambda: bodies_of(java, members[1]))
+    assert len(bodies_of(java, *members)) == len({*bodies_of(java, *members)}), "no queue had two members at a time"
+    for member in members:
+        for key in keys:
+            order = [body for body in bodies_of(java, member) if body.startswith(key + "/")]
+            assert order == sorted(order), order
+    java.order("close", members[1])
     java.order("close", sender)

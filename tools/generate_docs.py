@@ -55,7 +55,7 @@ from millstream.proxy.remote import popper as remote_popper
 from millstream.proxy.remote import sender as remote_sender
 from millstream.proxy.remote import transactions as remote_transactions
 from millstream.proxy.remoting import clients as proxied_clients
-from millstream.proxy.remoting import consumption, half_places
+from millstream.proxy.remoting import consumption, half_places, queue_numbers
 from millstream.security import audit, book, policy, user
 from millstream.server import local_cluster, restart_pace, supervised
 from millstream.server.configuration.reference import reference_page
@@ -168,7 +168,7 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
         "Clients and their deliveries",
         (clients, answers, processor, pulls, renewal, outbox, questions, tracer, throttle),
     ),
-    ("Remoting clients at a proxy", (consumption, proxied_clients, half_places, told_clients)),
+    ("Remoting clients at a proxy", (consumption, proxied_clients, half_places, told_clients, queue_numbers)),
     (
         "A proxy's brokers in other processes",
         (

@@ -85,6 +85,10 @@ class Passage:
             raise NameRefused("QUEUE_NOT_FOUND", f"There is no broker {broker_name[:80]!r} behind this proxy.")
         return await self._lanes.ask(found[0], _copy(command))
 
+    async def to_nameservers(self, topic: str, command: RemotingCommand) -> list[RemotingCommand]:
+        """The answers of those nameservers that know the topic's cluster. Unreachable where none answers."""
+        return await self.to_all(self._routes.nameservers(topic), command)
+
     async def masters(self) -> list[tuple[str, str]]:
         """Name and address of all masters of all clusters."""
         return await self._routes.masters()

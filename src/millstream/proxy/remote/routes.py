@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from millstream.client.conversations import parse_addresses
 from millstream.client.known_routes import DENIAL_GRACE_S
 from millstream.client.logic_queues import MOVE_ATTEMPTS, MOVE_DELAY_S
 from millstream.model.clock import Clock
@@ -124,6 +125,10 @@ class Routes:
                 if isinstance(error, ConnectionFailed):
                     _log.info("routes are kept as they are: %s", error)
                     return
+
+    def nameservers(self, topic: str) -> Sequence[str]:
+        """Where the nameservers of the topic's cluster are."""
+        return parse_addresses(self._clusters.of(topic))
 
     async def masters(self) -> list[tuple[str, str]]:
         """Name and address of all masters of all clusters; the known ones of those whose nameservers do not answer."""

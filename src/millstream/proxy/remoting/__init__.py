@@ -23,6 +23,7 @@ from millstream.proxy.remoting.half_places import HalfPlace
 from millstream.proxy.remoting.locks import LockHandlers
 from millstream.proxy.remoting.numbered import FIRST_NAMING_VERSION, QUEUE_FIELDS, NumberedQueues, QueueFields
 from millstream.proxy.remoting.passing_on import PassingOn
+from millstream.proxy.remoting.queue_numbers import QueueNumbers
 from millstream.proxy.remoting.routes import RouteHandlers
 from millstream.proxy.throttle import Caller
 from millstream.security.guard import Guard
@@ -55,7 +56,8 @@ class RemotingFront:
         self._clock = clock
         self.clients = ClientHandlers(processor, backend, clock, guard)
         self._forwarding = Forwarding(backend, self.clients, guard)
-        self._locks = LockHandlers(backend, self.clients)
+        self._numbers = QueueNumbers(backend.passage, clock)
+        self._locks = LockHandlers(backend, self.clients, self._numbers)
         self._assignment = AssignmentHandlers(backend, self.clients)
         PassingOn(backend.hearing, self.clients)
         self._consumption = ConsumptionHandlers(processor, backend, self.clients, self._forwarding)
@@ -73,7 +75,7 @@ class RemotingFront:
         clients, consumption, forwarding = self.clients, self._consumption, self._forwarding
         locks = self._locks
         plain: dict[int, Handler] = {
-            RequestCode.GET_ROUTE_BY_TOPIC: RouteHandlers(self._backend, announced).route,
+            RequestCode.GET_ROUTE_BY_TOPIC: RouteHandlers(self._backend, self._numbers, announced).route,
             RequestCode.SEND_MESSAGE: forwarding.send,
             RequestCode.SEND_MESSAGE_V2: forwarding.send,
             RequestCode.SEND_BATCH_MESSAGE: forwarding.send,
@@ -140,9 +142,19 @@ class RemotingFront:
             command.ext[fields.broker] = ""
             return self._answer(handler, command, connection)
         known = self._backend.cached_route(topic)
-        if known is None:
-            return self._located_later(handler, command, connection, topic)
-        numbered = NumberedQueues(known)
+        numbered = None if known is None else self._numbers.cached(known)
+        if numbered is None:
+            return self._located_later(handler, command, connection, fields)
+        return self._numbered(handler, command, connection, fields, numbered)
+
+    def _numbered(
+        self,
+        handler: Handler,
+        command: RemotingCommand,
+        connection: Connection,
+        fields: QueueFields,
+        numbered: NumberedQueues,
+    ) -> Awaitable[RemotingCommand | None] | RemotingCommand | None:
         numbered.locate(command.ext, fields)
         answer = self._answer(handler, command, connection)
         if fields.permission is not Permission.WRITE or answer is None or isinstance(answer, RemotingCommand):
@@ -150,10 +162,10 @@ class RemotingFront:
         return _numbered_later(answer, numbered, command.ext[fields.broker])
 
     async def _located_later(
-        self, handler: Handler, command: RemotingCommand, connection: Connection, topic: str
+        self, handler: Handler, command: RemotingCommand, connection: Connection, fields: QueueFields
     ) -> RemotingCommand | None:
-        await self._backend.known_route(topic)
-        answer = self._answer(handler, command, connection)
+        numbered = await self._numbers.get(await self._backend.known_route(command.ext.get(fields.topic, "")))
+        answer = self._numbered(handler, command, connection, fields, numbered)
         return answer if answer is None or isinstance(answer, RemotingCommand) else await answer
 
     async def _marked_later(

@@ -13,7 +13,8 @@ from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.queue_set import LockBody, LockedBody, QueueName
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.remoting.clients import ClientHandlers
-from millstream.proxy.remoting.numbered import ONLY_BROKER, NumberedQueues
+from millstream.proxy.remoting.numbered import ONLY_BROKER
+from millstream.proxy.remoting.queue_numbers import QueueNumbers
 from millstream.transport.remoting_server import Connection
 
 __all__ = ["LockHandlers"]
@@ -27,8 +28,9 @@ _Asked = list[tuple[QueueName, QueueName]]
 class LockHandlers:
     """Codes 41 and 42."""
 
-    def __init__(self, backend: RemoteBackend, clients: ClientHandlers) -> None:
+    def __init__(self, backend: RemoteBackend, clients: ClientHandlers, numbers: QueueNumbers) -> None:
         self._backend = backend
+        self._numbers = numbers
         self._clients = clients
 
     async def lock(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
@@ -72,5 +74,5 @@ class LockHandlers:
             return address, queue
         if queue.broker_name != ONLY_BROKER or ONLY_BROKER in known.addresses:
             return known.address(queue.broker_name, queue.queue_id), queue
-        place = NumberedQueues(known).place(queue.queue_id, Permission.READ)
+        place = (await self._numbers.get(known)).place(queue.queue_id, Permission.READ)
         return known.addresses[place.broker_name], QueueName(queue.topic, place.broker_name, place.queue_id)

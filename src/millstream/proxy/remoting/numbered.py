@@ -1,7 +1,7 @@
 """Queues of several brokers as clients see them that name no brokers in their requests, as those before RocketMQ 4.9.4.
 
-They are told of one broker that holds all queues, numbered through by broker and queue. The numbers change where
-brokers come or go; these clients hear of it with their next route.
+They are told of one broker that holds all queues, numbered through (`queue_numbers` says how). A number stays its
+queue's while its broker is away: it cannot be read then, and what is sent to it goes to another queue.
 """
 
 from __future__ import annotations
@@ -61,15 +61,21 @@ class NumberedQueues:
     """The queues of one route."""
 
     known: KnownRoute
+    places: tuple[tuple[str, int], ...]
+    """Broker and own number of each queue by its number; some may not be there now."""
 
     def route(self, address: str) -> TopicRouteData:
         """What such a client is told: `address` is where it finds the one broker."""
-        readable, writable = len(self._with(Permission.READ)), len(self._with(Permission.WRITE))
-        permission = int(Permission.READ) * bool(readable) | int(Permission.WRITE) * bool(writable)
+        permission = Permission(0)
+        for queue in self.known.route.queues:
+            permission |= queue.permission
         cluster = next((broker.cluster for broker in self.known.data.broker_datas), "")
+        readable, writable = (
+            len(self.places) if permission & one else 0 for one in (Permission.READ, Permission.WRITE)
+        )
         return TopicRouteData(
             [BrokerData(ONLY_BROKER, {MASTER_ID: address}, cluster)],
-            [QueueData(ONLY_BROKER, readable, writable, permission)],
+            [QueueData(ONLY_BROKER, readable, writable, int(permission))],
         )
 
     def locate(self, ext: dict[str, str], fields: QueueFields) -> None:
@@ -81,20 +87,20 @@ class NumberedQueues:
             ext[fields.queue_id] = str(queue.queue_id)
 
     def place(self, number: int, permission: Permission) -> RouteQueue:
-        """The queue of a number, among those to read or among those to write; QUEUE_NOT_FOUND."""
-        queues = self._with(permission)
-        if not 0 <= number < len(queues):
-            words = (
-                f"The topic {self.known.route.topic[:200]!r} has {len(queues)} such queues; {number} is none of them."
-            )
-            raise NameRefused("QUEUE_NOT_FOUND", words)
-        return queues[number]
+        """The queue of a number, or one to write to in its place; QUEUE_NOT_FOUND."""
+        if 0 <= number < len(self.places):
+            for queue in self.known.route.queues:
+                if (queue.broker_name, queue.queue_id) == self.places[number] and queue.permission & permission:
+                    return queue
+            if permission is Permission.WRITE and self.known.writable:
+                return self.known.writable[number % len(self.known.writable)]
+        words = (
+            f"The topic {self.known.route.topic[:200]!r} has {len(self.places)} queues; number {number} is none of "
+            "them, or not to be had now."
+        )
+        raise NameRefused("QUEUE_NOT_FOUND", words)
 
     def number(self, broker_name: str, queue_id: int) -> int:
-        """The number under which a queue is written."""
-        queues = self._with(Permission.WRITE)
-        places = ((queue.broker_name, queue.queue_id) for queue in queues)
-        return next((number for number, place in enumerate(places) if place == (broker_name, queue_id)), queue_id)
-
-    def _with(self, permission: Permission) -> list[RouteQueue]:
-        return [queue for queue in self.known.route.queues if queue.permission & permission]
+        """The number of a queue."""
+        place = (broker_name, queue_id)
+        return self.places.index(place) if place in self.places else queue_id

@@ -12,7 +12,8 @@ from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import text
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.remote.known_route import MASTER_ID
-from millstream.proxy.remoting.numbered import FIRST_NAMING_VERSION, NumberedQueues
+from millstream.proxy.remoting.numbered import FIRST_NAMING_VERSION
+from millstream.proxy.remoting.queue_numbers import QueueNumbers
 from millstream.transport.remoting_server import Connection
 
 __all__ = ["RouteHandlers"]
@@ -23,8 +24,9 @@ _CLUSTER: Final = "DefaultCluster"
 class RouteHandlers:
     """Code 105, for clients that reach this proxy at `announced`."""
 
-    def __init__(self, backend: RemoteBackend, announced: Address) -> None:
+    def __init__(self, backend: RemoteBackend, numbers: QueueNumbers, announced: Address) -> None:
         self._backend = backend
+        self._numbers = numbers
         self._address = f"{announced.host}:{announced.port}"
 
     async def route(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
@@ -32,7 +34,7 @@ class RouteHandlers:
         try:
             known = await self._backend.known_route(topic)
             if command.version < FIRST_NAMING_VERSION:
-                return command.response(body=encode_body(NumberedQueues(known).route(self._address)))
+                return command.response(body=encode_body((await self._numbers.get(known)).route(self._address)))
             data = known.data
         except NameRefused:
             if not topic.startswith(RETRY_PREFIX):
