@@ -19,6 +19,8 @@ from millstream.protocol.remoting.bodies import decode_body, encode_body
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.queue_set import LockBody, LockedBody, QueueName
+from millstream.proxy.remote import told_clients
+from millstream.proxy.remoting import locks
 from millstream.transport.remoting_client import RemotingConnection
 
 ACTIVELY = "CONSUME_ACTIVELY"
@@ -206,3 +208,31 @@ async def test_a_broker_asks_a_consumer_at_a_proxy(fronts: tuple[Front, Front]) 
         await tool.connection.close()
     await fronts[0].send(b"1")
     assert bodies((await one.pull(0, group="readers", flags=4))[0]) == [b"1"]
+
+
+async def test_a_broker_that_hangs_keeps_nobody_from_sharing_queues(
+    fronts: tuple[Front, Front], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = await fronts[0].connect("o1"), await fronts[1].connect("o2")
+    for peer in (one, other):
+        await peer.join("ordered", "orders")
+    assert (await one.lock("ordered"), await other.lock("ordered")) == (2, 0)
+    monkeypatch.setattr(told_clients, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(locks, "PATIENCE_S", 0.5)
+    hanging: asyncio.Future[RemotingCommand | None] = asyncio.get_running_loop().create_future()
+    server = fronts[0].site.servers[1]
+    server.handlers = dict.fromkeys(server.handlers, lambda _command, _connection: hanging)
+    assert await other.members("ordered") == ["o1", "o2"]
+    assert await one.lock("ordered") == 1
+    assert not hanging.done()
+    hanging.cancel()
+
+
+async def test_a_connection_is_of_one_client_at_a_time(fronts: tuple[Front, Front]) -> None:
+    peer = await fronts[0].connect("c1")
+    for client_id in ("c1", "c2", "c3"):
+        peer.client_id = client_id
+        await peer.join("readers", "orders", kind=ACTIVELY)
+    clients = fronts[0].remoting.clients
+    assert clients.connection_of("c1") is clients.connection_of("c2") is None
+    assert clients.connection_of("c3") is not None

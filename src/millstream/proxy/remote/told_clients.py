@@ -27,15 +27,19 @@ from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.proxied import CLIENT_USER, LOST, PROXIED, is_ordered
 from millstream.proxy.remote.heartbeats import HEARTBEAT_INTERVAL_S
 from millstream.proxy.remote.lanes import Lanes
+from millstream.proxy.remote.patience import answered_in_time
 from millstream.proxy.remote.routes import Routes
 from millstream.transport.remoting_client import RemotingConnection
 
-__all__ = ["MAX_TOLD_CLIENTS", "GroupMembers", "ToldClients"]
+__all__ = ["MAX_TOLD_CLIENTS", "PATIENCE_S", "GroupMembers", "ToldClients"]
 
 _log = logging.getLogger(__name__)
 
 MAX_TOLD_CLIENTS: Final = 20_000
 """Clients of one proxy of which brokers are told by name; the next one shares no queues with members elsewhere."""
+
+PATIENCE_S: Final = 1.0
+"""Seconds in which masters are heard; RocketMQ's clients wait three for what depends on it."""
 
 _AT_ONCE: Final = 64
 
@@ -71,6 +75,7 @@ class ToldClients:
         self._clock = clock
         self._clients: dict[str, _Client] = {}
         self._heard: dict[str, _Heard] = {}
+        self._known_masters: list[str] = []
 
     async def tell_consumer(self, client_id: str, data: ConsumerData, origin: tuple[str, int]) -> None:
         """A member of a group is here; known to all masters that answer when this returns."""
@@ -123,10 +128,11 @@ class ToldClients:
 
     async def beat(self) -> None:
         """Tell all again to brokers that were told `HEARTBEAT_INTERVAL_S` ago, and to those that are new."""
-        if not self._clients:
+        if not self._clients and not self._known_masters:
             return
         now_s = self._clock.monotonic_s()
-        for address in await self._masters():
+        self._known_masters = [address for _, address in await self._routes.masters()]
+        for address in self._known_masters if self._clients else ():
             try:
                 connection = await self._lanes.client.connection(address)
                 heard = self._heard.get(address)
@@ -155,17 +161,20 @@ class ToldClients:
             await asyncio.gather(*(self._lanes.demand(address, one) for one in said[start : start + _AT_ONCE]))
 
     async def _masters(self) -> list[str]:
-        return [address for _, address in await self._routes.masters()]
+        """As `beat` has heard of late, so that nobody here waits for nameservers."""
+        if not self._known_masters:
+            self._known_masters = [address for _, address in await self._routes.masters()]
+        return self._known_masters
 
     async def _everywhere(self, make: Callable[[], RemotingCommand]) -> list[RemotingCommand]:
-        """The answers of the masters that give one; none where no nameserver knows a master."""
+        """The answers of the masters that give one soon; none where no nameserver knows a master."""
         try:
             masters = await self._masters()
         except MillstreamError as error:
             _log.info("No broker hears of a client here: %s", error)
             return []
-        answers = await self._lanes.ask_all(masters, make)
-        return [answer for _, answer in answers if isinstance(answer, RemotingCommand)]
+        told = await answered_in_time((self._lanes.ask_all([one], make) for one in masters), PATIENCE_S)
+        return [answer for part in told for _, answer in part if isinstance(answer, RemotingCommand)]
 
 
 def _heartbeat(

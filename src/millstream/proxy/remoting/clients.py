@@ -67,12 +67,19 @@ class ClientHandlers:
             return command.response()
         if self._closed not in connection.on_close:
             connection.on_close.append(self._closed)
-        self._client_ids[connection] = data.client_id
-        self._connections[data.client_id] = connection
+        self._note_client(connection, data.client_id)
         answer = self._attendance.hear(command, data, connection, usable)
         for group in usable:
             await self._tell_members(group, connection)
         return answer
+
+    def _note_client(self, connection: Connection, client_id: str) -> None:
+        """A connection is of one client at a time."""
+        former = self._client_ids.get(connection)
+        if former is not None and former != client_id:
+            self._forget_client(connection, former)
+        self._client_ids[connection] = client_id
+        self._connections[client_id] = connection
 
     async def unregister(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         client_id = text(command.ext, "clientID")
@@ -161,16 +168,21 @@ class ClientHandlers:
 
     async def _tell_members(self, group: str, only: Connection | None = None) -> None:
         """Tell brokers of the members that read by offset."""
-        for member in self.consumers.heard(group):
-            if only in (None, member.connection) and not self.is_served_by_pops(group, member.connection):
-                await self._told.tell_consumer(member.client_id, member.data, member.origin)
+        told = [
+            self._told.tell_consumer(member.client_id, member.data, member.origin)
+            for member in self.consumers.heard(group)
+            if only in (None, member.connection) and not self.is_served_by_pops(group, member.connection)
+        ]
+        await asyncio.gather(*told)
 
     def _left(self, group: str, client_id: str, _is_gone: bool) -> None:
         """A client whose connection broke may come again at another proxy, with the locks that it trusts."""
         self._begin(self._told.forget(client_id, group, is_gone=False))
 
     def _closed(self, connection: Connection) -> None:
-        client_id = self._client_ids.pop(connection, "")
+        self._forget_client(connection, self._client_ids.pop(connection, ""))
+
+    def _forget_client(self, connection: Connection, client_id: str) -> None:
         if self._connections.get(client_id) is connection:
             del self._connections[client_id]
             self._begin(self._told.lose(client_id))
