@@ -180,16 +180,13 @@ def test_a_remoting_producer_that_says_nothing_is_asked(java: Driver, door: Serv
     java.order("close", sender)
 
 
-def test_a_request_gets_its_reply(drivers: Callable[[str], Driver], server: Server) -> None:
-    """At the broker, because proxies serve no replies, and by 4.9.
-
-    The client of 5.3.3 gives up once its request is stored, with RocketMQ's own broker too.
-    """
+def test_a_request_gets_its_reply(drivers: Callable[[str], Driver], door: Server) -> None:
+    """By 4.9: the client of 5.3.3 gives up once its request is stored, with RocketMQ's own broker too."""
     java = drivers("java-4.9")
-    topic, group = server.topic(), server.group(java.name)
-    answering = remoting_producer(java, server)
-    consumer = remoting_push(java, server, topic, group, reply=answering)
-    asking = remoting_producer(java, server)
+    topic, group = door.topic(), door.group(java.name)
+    answering = remoting_producer(java, door)
+    consumer = remoting_push(java, door, topic, group, reply=answering)
+    asking = remoting_producer(java, door)
     time.sleep(3)
     answer = java.order("request", asking, message={"topic": topic, "body": "question"})
     assert answer["body"] == "answer to question"
@@ -211,12 +208,12 @@ def test_a_traced_producer_leaves_its_trace(java: Driver, door: Server) -> None:
 
 @pytest.mark.parametrize("orderly", [False, True])
 def test_a_pop_consumer_gets_everything_once_and_failures_again(
-    drivers: Callable[[str], Driver], server: Server, orderly: bool
+    drivers: Callable[[str], Driver], door: Server, orderly: bool
 ) -> None:
     driver: Driver = drivers("java-5.3")
-    topic, group = server.topic("MIXED"), server.group("java-5.3", fifo=orderly)
-    sender = remoting_producer(driver, server)
-    consumer = remoting_push(driver, server, topic, group, pop=True, orderly=orderly, fail={"m3": 1})
+    topic, group = door.topic("MIXED"), door.group("java-5.3", fifo=orderly)
+    sender = remoting_producer(driver, door)
+    consumer = remoting_push(driver, door, topic, group, pop=True, orderly=orderly, fail={"m3": 1})
     everything = [f"m{number}" for number in range(10)]
     send_all(driver, sender, topic, everything)
     driver.wait_for(consumer, 11, timeout_s=90)

@@ -36,6 +36,17 @@ def nameserver(tmp_path: Path) -> Iterator[str]:
         yield address
 
 
+@pytest.fixture(params=["nameserver", "proxy"])
+def entrance(request: pytest.FixtureRequest, nameserver: str, tmp_path: Path) -> Iterator[str]:
+    """Where the Java client asks for routes."""
+    if request.param == "nameserver":
+        yield nameserver
+        return
+    options = ("--grpc-port", "0", "--remoting-port", "0", "--nameservers", nameserver)
+    with RoleProcess("proxy", tmp_path / "proxy", options=options, log=tmp_path / "proxy.log") as proxy:
+        yield proxy.addresses["remoting"]
+
+
 @pytest.fixture
 def client(nameserver: str) -> Iterator[BlockingClient]:
     with BlockingClient(nameserver) as client:
@@ -86,13 +97,13 @@ def test_queues_move_by_either_tool_and_nothing_is_lost(tool: AdminTool, client:
 
 
 def test_the_java_client_follows_queues_that_move(
-    nameserver: str, client: BlockingClient, drivers: Callable[[str], Driver]
+    entrance: str, client: BlockingClient, drivers: Callable[[str], Driver]
 ) -> None:
     java = drivers("java-5.3")
     client.create_static_topic(TopicConfig(TOPIC), 4, ["a"])
     client.create_group(GroupConfig("g"))
-    java.order("open_producer", "sender", endpoint=nameserver)
-    java.order("open_push", "reader", endpoint=nameserver, group="g", topic=TOPIC)
+    java.order("open_producer", "sender", endpoint=entrance)
+    java.order("open_push", "reader", endpoint=entrance, group="g", topic=TOPIC)
     sent = [str(number) for number in range(40)]
     send_all(java, "sender", TOPIC, sent[:20])
     java.wait_for("reader", 20, timeout_s=FOLLOW_S)

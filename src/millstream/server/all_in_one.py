@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,10 +17,9 @@ from millstream.security.signature import Credentials
 from millstream.security.tls import TlsFiles, TlsMode
 from millstream.server.broker_role import BrokerRole, BrokerRoleOptions
 from millstream.server.condition import Condition
-from millstream.server.metrics.page import ServerMetrics
 from millstream.server.nameserver_role import NameserverRole
-from millstream.server.pages import open_pages
 from millstream.server.proxy_role import ProxyRole
+from millstream.server.served import Served
 from millstream.server.site import Site
 
 __all__ = ["AllInOne", "AllInOneOptions", "Endpoints"]
@@ -68,12 +66,12 @@ class Endpoints:
     metrics: Address | None = None
 
 
-class AllInOne:
-    """Starts and stops all roles in the right order; all calls from one event loop."""
+class AllInOne(Served[Endpoints]):
+    """Starts and stops all roles in the right order."""
 
     def __init__(self, options: AllInOneOptions, *, clock: Clock | None = None) -> None:
         self._options = options
-        self._site = Site(
+        site = Site(
             options.host,
             options.advertised_host,
             options.secure,
@@ -82,54 +80,21 @@ class AllInOne:
             options.tls_files,
             clock or SystemClock(),
         )
-        self._resources = AsyncExitStack()
-        self._metrics = ServerMetrics(self._site.clock)
-        self._condition = Condition()
+        super().__init__(site, Condition())
 
-    @property
-    def made_user(self) -> Credentials | None:
-        """The super user that this start had to make."""
-        return self._site.made_user
-
-    async def start(self) -> Endpoints:
-        """Listen and recover the log; raises StartRefused or StoreError and leaves nothing open then."""
-        try:
-            return await self._start()
-        except BaseException:
-            await self.close()
-            raise
-
-    def reload_certificate(self) -> None:
-        """Read the certificate again, for new connections; where that fails the log says so and the old one holds."""
-        self._site.reload_certificate()
-
-    async def close(self) -> None:
-        """Take no more requests, answer what is under way, write what is to be kept."""
-        self._condition.state = "stopping"
-        await self._resources.aclose()
-
-    async def _start(self) -> Endpoints:
+    async def _open(self) -> Endpoints:
         options = self._options
-        # First, so that one can ask why the server is not ready while its log is recovered.
-        metrics = await self._open_pages()
-        self._site.open_tls(options.directory)
+        metrics = None if options.metrics_port is None else await self._open_pages(options.metrics_port)
+        self.site.open_tls(options.directory)
         broker, broker_address = await self._open_broker()
         grpc = await self._open_proxy(broker)
         nameserver = await self._open_nameserver(broker)
-        self._condition.state = "serving"
         return Endpoints(nameserver, broker_address, grpc, metrics)
-
-    async def _open_pages(self) -> Address | None:
-        if self._options.metrics_port is None:
-            return None
-        pages, port = await open_pages(self._metrics, self._condition, self._site.host, self._options.metrics_port)
-        self._resources.push_async_callback(pages.close)
-        return Address(self._site.reachable_host, port)
 
     async def _open_broker(self) -> tuple[Broker, Address]:
         options = self._options
         role = BrokerRole(
-            self._site,
+            self.site,
             BrokerRoleOptions(
                 options.directory,
                 options.remoting_port,
@@ -148,7 +113,7 @@ class AllInOne:
     async def _open_proxy(self, broker: Broker) -> Address:
         backend = LocalBackend(broker)
         traces = backend if self._options.trace else None
-        role = ProxyRole(self._site, backend, self._options.grpc_port, traces=traces)
+        role = ProxyRole(self.site, backend, self._options.grpc_port, traces=traces)
         broker.member_sources.append(role.processor.clients.members)
         self._resources.push_async_callback(role.close)
         address = await role.start()
@@ -156,7 +121,7 @@ class AllInOne:
         return address
 
     async def _open_nameserver(self, broker: Broker) -> Address:
-        role = NameserverRole(self._site, self._options.nameserver_port, directory=self._options.directory / "config")
+        role = NameserverRole(self.site, self._options.nameserver_port, directory=self._options.directory / "config")
         _register(broker, role.registry)
         self._resources.push_async_callback(role.close)
         address = await role.start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 from millstream.broker.remoting.access import access_handlers
@@ -14,16 +13,14 @@ from millstream.model.message import Address
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.remote.clusters import parse_cluster_rule
 from millstream.proxy.throttle import Throttle, parse_throttle_rule
-from millstream.security.signature import Credentials
 from millstream.security.tls import TlsFiles, TlsMode
 from millstream.server.broker_role import BrokerRole, BrokerRoleOptions
 from millstream.server.condition import Condition
 from millstream.server.configuration.roles import BrokerConfiguration, NameserverConfiguration, ProxyConfiguration
-from millstream.server.metrics.page import ServerMetrics
 from millstream.server.nameserver_role import NameserverRole
-from millstream.server.pages import open_pages
 from millstream.server.proxy_ports import AccessNetwork, parse_access_network
 from millstream.server.proxy_role import ProxyRole
+from millstream.server.served import Served
 from millstream.server.site import Site
 from millstream.store.directory_lock import DirectoryLock
 from millstream.store.files import FileLayer
@@ -33,16 +30,13 @@ __all__ = ["SeparateRole"]
 RoleConfiguration = NameserverConfiguration | BrokerConfiguration | ProxyConfiguration
 
 
-class SeparateRole:
-    """Started once, from one event loop; `configuration` decides which role it is."""
+class SeparateRole(Served[dict[str, Address]]):
+    """Its start gives where the role's ports are reached, by their name; `configuration` decides which role it is."""
 
     def __init__(self, configuration: RoleConfiguration, *, clock: Clock | None = None) -> None:
         self._configuration = configuration
         self.directory = Path(configuration.directory)
-        self.site = _site(configuration, clock or SystemClock())
-        self._resources = AsyncExitStack()
-        self._metrics = ServerMetrics(self.site.clock)
-        self._condition = Condition(holds_log=self.holds_messages)
+        super().__init__(_site(configuration, clock or SystemClock()), Condition(holds_log=self.holds_messages))
         self.broker_role: BrokerRole | None = None
 
     @property
@@ -50,38 +44,10 @@ class SeparateRole:
         """Whether its directory holds messages."""
         return isinstance(self._configuration, BrokerConfiguration)
 
-    @property
-    def made_user(self) -> Credentials | None:
-        """The super user that this start had to make."""
-        return self.site.made_user
-
-    async def start(self) -> dict[str, Address]:
-        """Listen; where the role's ports are reached, by their name. Raises StartRefused, StoreError.
-
-        It leaves nothing open then.
-        """
-        try:
-            return await self._start()
-        except BaseException:
-            await self.close()
-            raise
-
-    def reload_certificate(self) -> None:
-        """Read the certificate again, for new connections; where that fails the log says so and the old one holds."""
-        self.site.reload_certificate()
-
-    async def close(self) -> None:
-        """Take no more requests, answer what is under way, write what is to be kept."""
-        self._condition.state = "stopping"
-        await self._resources.aclose()
-
-    async def _start(self) -> dict[str, Address]:
+    async def _open(self) -> dict[str, Address]:
         found: dict[str, Address] = {}
         if self._configuration.metrics_port >= 0:
-            host = self.site.host
-            pages, port = await open_pages(self._metrics, self._condition, host, self._configuration.metrics_port)
-            self._resources.push_async_callback(pages.close)
-            found["metrics"] = Address(self.site.reachable_host, port)
+            found["metrics"] = await self._open_pages(self._configuration.metrics_port)
         self.site.open_tls(self.directory)
         match self._configuration:
             case BrokerConfiguration() as broker:
@@ -90,7 +56,6 @@ class SeparateRole:
                 found["nameserver"] = await self._open_nameserver(nameserver)
             case ProxyConfiguration() as proxy:
                 found |= await self._open_proxy(proxy)
-        self._condition.state = "serving"
         return found
 
     async def _open_broker(self, told: BrokerConfiguration) -> Address:
