@@ -108,3 +108,22 @@ def test_members_at_two_proxies_share_queues_in_order(java: Driver, at_two_proxi
             assert order == sorted(order), order
     java.order("close", members[1])
     java.order("close", sender)
+
+
+def test_a_transaction_that_was_left_open_is_ended_by_a_producer_at_another_proxy(
+    java: Driver, at_two_proxies: tuple[Server, Server]
+) -> None:
+    one, other = at_two_proxies
+    topic, group = one.topic("MIXED"), one.group(java.name)
+    leaving = remoting_producer(java, one, group=f"makers-{group}", check="unknown")
+    java.order("send", leaving, message={"topic": topic, "body": "half"}, transaction="leave")
+    java.order("close", leaving)
+    ending = remoting_producer(java, other, group=f"makers-{group}", check="commit")
+    # A producer makes itself known where it sends.
+    send_all(java, ending, topic, ["whole"])
+    (asked,) = java.wait_for(ending, 1, "check", timeout_s=150)
+    assert asked["body"] == "half"
+    consumer = remoting_push(java, one, topic, group)
+    assert {message["body"] for message in java.wait_for(consumer, 2)} == {"half", "whole"}
+    java.order("close", consumer)
+    java.order("close", ending)
