@@ -89,6 +89,7 @@ ABSENT = {
             RequestCode.BURY_DELIVERY,
             RequestCode.SYNC_LITE_SUBSCRIPTION,
             RequestCode.LEAVE_LITE_TOPICS,
+            RequestCode.GET_ACCESS_RULES,
         ),
         PROXIES,
     ),
