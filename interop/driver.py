@@ -146,6 +146,12 @@ class Driver:
         with self._more:
             return [event["message"] for event in self._events if (event["client"], event["event"]) == (client, kind)]
 
+    def told(self, *clients: str) -> list[tuple[str, str]]:
+        """Client and body of all messages that these clients were given, in the order in which they came."""
+        with self._more:
+            found = [event for event in self._events if event["client"] in clients and event["event"] == "message"]
+        return [(event["client"], event["message"]["body"]) for event in found]
+
     def wait_for(
         self, client: str, amount: int, kind: str = "message", *, timeout_s: float = EVENT_TIMEOUT_S
     ) -> list[Json]:

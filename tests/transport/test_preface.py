@@ -34,6 +34,9 @@ def test_a_hello_tells_whether_its_client_speaks_http2(protocols: tuple[str, ...
     assert offers_http2(hello(*protocols)[5:]) is offered
 
 
+HELLO = hello("h2")[5:]
+
+
 @given(st.binary(max_size=400))
 def test_no_bytes_are_too_strange_to_look_at(data: bytes) -> None:
     assert offers_http2(data) in (True, False)
@@ -41,7 +44,7 @@ def test_no_bytes_are_too_strange_to_look_at(data: bytes) -> None:
 
 @given(st.data())
 def test_a_hello_that_is_cut_or_changed_is_looked_at_all_the_same(data: st.DataObject) -> None:
-    whole = bytearray(hello("h2")[5:])
+    whole = bytearray(HELLO)
     whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     assert offers_http2(bytes(whole[: data.draw(st.integers(0, len(whole)))])) in (True, False)
 
