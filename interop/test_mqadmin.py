@@ -223,6 +223,7 @@ def test_a_group_of_other_clients_is_found_as_well(tool: AdminTool, server: Serv
         client.create_group(GroupConfig("mqgrpc"))
     tool.produce("mqp", topic, "a")
     assert "Consume Diff Total: 1" in tool.done("consumerProgress", g="mqgrpc", t=topic)
+    assert "mqgrpc" in tool.done("consumerProgress")
 
 
 def test_settings_are_told_and_some_are_changed(tool: AdminTool, broker: str) -> None:

@@ -28,7 +28,7 @@ class GroupRegistry:
     """The groups by name. Changes are on disk before the call returns.
 
     `auto_create` lets `ensure` add a group with default settings at its first use. `before_delete` is called with the
-    name while the group is still there.
+    name while the group is still there, `on_change` with that of a group that is new or gone.
 
     The groups of tools, which look at messages and keep no position, are not among them.
     """
@@ -38,6 +38,7 @@ class GroupRegistry:
         self.auto_create = auto_create
         self._groups: dict[str, GroupConfig] = {}
         self.before_delete: list[Callable[[str], None]] = []
+        self.on_change: list[Callable[[str], None]] = []
 
     def load(self) -> None:
         """Read the saved groups. Raises STORE_FORMAT where the file is of another format."""
@@ -117,6 +118,7 @@ class GroupRegistry:
                 remedy="Delete a group.",
             )
         self._replace({**self._groups, group.name: group})
+        self._announce(group.name)
 
     def delete(self, name: str) -> None:
         """Remove a group and its offsets. Raises GROUP_NOT_FOUND."""
@@ -124,11 +126,16 @@ class GroupRegistry:
         for forget in self.before_delete:
             forget(name)
         self._replace({other: group for other, group in self._groups.items() if other != name})
+        self._announce(name)
 
     def _replace(self, groups: dict[str, GroupConfig]) -> None:
         """Save first: a group that could not be saved is not there, so that it does not vanish with a restart."""
         self._saved.save(_Document(version=_VERSION, groups=list(groups.values())))
         self._groups = groups
+
+    def _announce(self, name: str) -> None:
+        for listener in self.on_change:
+            listener(name)
 
 
 def _words(group: GroupConfig) -> str:

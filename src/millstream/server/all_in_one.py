@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millstream.broker.broker import Broker
+from millstream.broker.told_topics import ToldTopics
 from millstream.cluster.nameserver import BrokerRegistration, RouteRegistry
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.message import Address
@@ -131,18 +132,18 @@ class AllInOne(Served[Endpoints]):
 
 def _register(broker: Broker, registry: RouteRegistry) -> None:
     """Have the nameserver of the same process tell of the broker for as long as it runs."""
-    address = f"{broker.advertised.host}:{broker.advertised.port}"
+    address, told = f"{broker.advertised.host}:{broker.advertised.port}", ToldTopics(broker)
 
     def register() -> None:
-        topics = tuple(map(broker.permission.told, broker.topics.all()))
+        topics = tuple(told.all())
         mappings = {mapping.topic: mapping_info(mapping) for mapping in broker.static_topics.all()}
         registration = BrokerRegistration(broker.cluster, broker.name, address, topics, mappings=mappings)
         registry.register(registration, lease_s=math.inf)
 
     def update(name: str, topic: TopicConfig | None) -> None:
-        registry.update_topic(broker.name, name, None if topic is None else broker.permission.told(topic))
+        registry.update_topic(broker.name, name, topic)
 
     register()
-    broker.topics.on_change.append(update)
+    told.watch(update)
     broker.static_topics.on_change.append(lambda name, mapping: registry.update_mapping(broker.name, name, mapping))
     broker.permission.on_change.append(register)

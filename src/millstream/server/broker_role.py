@@ -13,9 +13,9 @@ from millstream.broker.remoting import broker_handlers
 from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.broker.remoting.permissions import BROKER_NEEDS
 from millstream.broker.remoting.producers import ProducerRegistry
+from millstream.broker.told_topics import ToldTopics
 from millstream.client.environment import credentials_of_environment, tls_of_environment
 from millstream.model.message import Address
-from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.registration import BrokerIdentity
@@ -122,21 +122,17 @@ class BrokerRole:
         return broker
 
     async def _register(self, address: Address) -> Registrar:
-        broker = self.broker
+        broker, told = self.broker, ToldTopics(self.broker)
         registrar = Registrar(
             self._options.nameservers,
             BrokerIdentity(broker.cluster, broker.name, f"{address.host}:{address.port}"),
-            lambda: map(broker.permission.told, broker.topics.all()),
+            told.all,
             mappings=broker.static_topics.all,
             credentials=self._site.first_user or credentials_of_environment(),
             tls=tls_of_environment(),
         )
-
-        def changed(name: str, topic: TopicConfig | None) -> None:
-            registrar.changed(name, None if topic is None else broker.permission.told(topic))
-
-        broker.topics.on_change.append(changed)
-        broker.static_topics.on_change.append(lambda name, _: changed(name, broker.topics.find(name)))
+        told.watch(registrar.changed)
+        broker.static_topics.on_change.append(lambda name, _: registrar.changed(name, told.find(name)))
         broker.permission.on_change.append(registrar.changed_all)
         await registrar.start()
         # Closed first: clients are to go elsewhere before the port is closed.
