@@ -55,6 +55,7 @@ def shown(value: object) -> str:
         case list():
             return f"[{', '.join(map(shown, value))}]"
         case dict():
-            return "{" + ", ".join(f"{shown(key)}: {shown(part)}" for key, part in value.items()) + "}"
+            # A map has no order, and comes from Spark in any.
+            return "{" + ", ".join(sorted(f"{shown(key)}: {shown(part)}" for key, part in value.items())) + "}"
         case _:
             return str(value)

@@ -12,6 +12,7 @@ from millstream.streams.functions.scalars.digests import DIGESTS
 from millstream.streams.functions.scalars.documents import DOCUMENTS
 from millstream.streams.functions.scalars.numbers import NUMBERS
 from millstream.streams.functions.scalars.patterns import PATTERNS
+from millstream.streams.functions.scalars.security import SECURITY
 from millstream.streams.functions.scalars.texts import TEXTS
 from millstream.streams.functions.scalars.times import TIMES
 from millstream.streams.functions.spec import FunctionSpec
@@ -27,6 +28,7 @@ FAMILIES: dict[str, tuple[FunctionSpec, ...]] = {
     "Arrays, maps and rows": COLLECTIONS,
     "JSON": DOCUMENTS,
     "Digests": DIGESTS,
+    "Logs and traffic": SECURITY,
 }
 """The scalar functions under the titles of the reference."""
 

@@ -13,6 +13,7 @@ from millstream.streams.spark.functions.digests import DIGESTS
 from millstream.streams.spark.functions.documents import DOCUMENTS
 from millstream.streams.spark.functions.numbers import NUMBERS
 from millstream.streams.spark.functions.patterns import PATTERNS
+from millstream.streams.spark.functions.security import SECURITY
 from millstream.streams.spark.functions.text import TEXT
 from millstream.streams.spark.functions.times import TIMES
 
@@ -25,6 +26,7 @@ FUNCTIONS: dict[str, Builder] = {
     **DOCUMENTS,
     **NUMBERS,
     **PATTERNS,
+    **SECURITY,
     **TEXT,
     **TIMES,
 }

@@ -1,0 +1,95 @@
+"""Internet addresses, IPv4 and IPv6 alike. A text that is no address gives None."""
+
+from __future__ import annotations
+
+import ipaddress
+from functools import lru_cache
+
+__all__ = ["in_networks", "in_range", "ip_of_number", "is_ipv4", "is_ipv6", "is_private", "network_of", "number_of_ip"]
+
+_CACHED_NETWORKS = 10_000
+_CACHED_ADDRESSES = 10_000
+_IPV4_BITS = 32
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@lru_cache(maxsize=_CACHED_ADDRESSES)
+def _address(text: str) -> Address | None:
+    """The address of a text; one of IPv4 that is written as IPv6 (`::ffff:10.0.0.1`) is one of IPv4."""
+    try:
+        address = ipaddress.ip_address(text.strip())
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return address if mapped is None else mapped
+
+
+@lru_cache(maxsize=_CACHED_NETWORKS)
+def _network(text: str) -> Network | None:
+    try:
+        return ipaddress.ip_network(text.strip(), strict=False)
+    except ValueError:
+        return None
+
+
+def in_networks(ip: str, *networks: str) -> bool | None:
+    """Whether the address is in one of the networks; None if it is none, or if only a wrong network could hold it."""
+    address = _address(ip)
+    if address is None:
+        return None
+    known = [_network(network) for network in networks]
+    if any(network is not None and address in network for network in known):
+        return True
+    return None if None in known else False
+
+
+def in_range(ip: str, first: str, last: str) -> bool | None:
+    """Whether the address lies between two of its own kind, both included."""
+    address, low, high = _address(ip), _address(first), _address(last)
+    if address is None or low is None or high is None or low.version != high.version:
+        return None
+    return address.version == low.version and int(low) <= int(address) <= int(high)
+
+
+def is_private(ip: str) -> bool | None:
+    """Whether the address is for private networks, this machine or this link alone."""
+    address = _address(ip)
+    return None if address is None else address.is_private or address.is_link_local or address.is_loopback
+
+
+def is_ipv4(text: str) -> bool:
+    """Whether the text is an address in the form `10.0.0.1`."""
+    return _version(text) == 4
+
+
+def is_ipv6(text: str) -> bool:
+    """Whether the text is an address in the form `fe80::1`."""
+    return _version(text) == 6
+
+
+def _version(text: str) -> int:
+    try:
+        return ipaddress.ip_address(text.strip()).version
+    except ValueError:
+        return 0
+
+
+def network_of(ip: str, bits: int) -> str | None:
+    """The network of the address's leading bits."""
+    address = _address(ip)
+    if address is None or not 0 <= bits <= address.max_prefixlen:
+        return None
+    return str(ipaddress.ip_network((address, bits), strict=False))
+
+
+def number_of_ip(ip: str) -> int | None:
+    """An IPv4 address as a number; None for IPv6, whose numbers are longer than any BIGINT."""
+    address = _address(ip)
+    return int(address) if address is not None and address.version == 4 else None
+
+
+def ip_of_number(number: int) -> str | None:
+    """The IPv4 address of a number."""
+    return str(ipaddress.IPv4Address(number)) if 0 <= number < 2**_IPV4_BITS else None
