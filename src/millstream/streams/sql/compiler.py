@@ -11,7 +11,7 @@ from millstream.streams.sql.definitions import Definitions
 from millstream.streams.sql.explain import explain_node, explain_sink
 from millstream.streams.sql.json_plan import json_plan
 from millstream.streams.sql.listing import TextResult
-from millstream.streams.sql.relations import Relations
+from millstream.streams.sql.resolver import Resolver
 from millstream.streams.sql.script import Script, Span
 from millstream.streams.sql.settings import SETTINGS, SettingProblem, check_setting
 from millstream.streams.sql.statement_parser import parse_script, too_deep
@@ -99,8 +99,8 @@ class _Compilation:
         self._script = script
         self._state = state
         self._defaults = defaults
-        self._relations = Relations(script, state.catalog, state.settings)
-        self._definitions = Definitions(script, state.catalog, self._relations)
+        self._resolver = Resolver(script, state.catalog, state.settings)
+        self._definitions = Definitions(script, state.catalog, self._resolver)
 
     def command(self, statement: Statement) -> Command:
         match statement:
@@ -109,9 +109,9 @@ class _Compilation:
                 return sink if isinstance(sink, TextResult) else JobPlan((sink,), self._settings())
             case Insert() | StatementSet():
                 inserts = statement.inserts if isinstance(statement, StatementSet) else (statement,)
-                return JobPlan(tuple(map(self._relations.insert, inserts)), self._settings())
+                return JobPlan(tuple(map(self._resolver.insert, inserts)), self._settings())
             case Query(select=select):
-                return QueryPlan(self._relations.query(select), self._settings())
+                return QueryPlan(self._resolver.query(select), self._settings())
             case Explain():
                 return self._explain(statement)
             case SetOption():
@@ -133,11 +133,11 @@ class _Compilation:
         roots: list[Node] = []
         lines: list[str] = []
         if isinstance(inner, Query):
-            roots.append(self._relations.query(inner.select))
+            roots.append(self._resolver.query(inner.select))
             lines += explain_node(roots[0])
         else:
             for insert in inner.inserts if isinstance(inner, StatementSet) else (inner,):
-                sink = self._relations.insert(insert)
+                sink = self._resolver.insert(insert)
                 roots.append(sink.input)
                 lines += explain_sink(sink)
         if "ESTIMATED_COST" in statement.details:

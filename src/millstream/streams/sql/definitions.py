@@ -13,7 +13,7 @@ from millstream.streams.sql.derived_tables import like, of_query, relocated
 from millstream.streams.sql.inserts import bind_insert
 from millstream.streams.sql.inspection import Inspection
 from millstream.streams.sql.listing import TextResult
-from millstream.streams.sql.relations import Relations
+from millstream.streams.sql.resolver import Resolver
 from millstream.streams.sql.scalars import nearest
 from millstream.streams.sql.script import Script, Span
 from millstream.streams.sql.spaces import Spaces
@@ -44,12 +44,12 @@ __all__ = ["Definitions"]
 class Definitions:
     """What the statements of one script do to one catalog."""
 
-    def __init__(self, script: Script, catalog: Catalog, relations: Relations) -> None:
+    def __init__(self, script: Script, catalog: Catalog, resolver: Resolver) -> None:
         self._script = script
         self._catalog = catalog
-        self._relations = relations
+        self._resolver = resolver
         self._spaces = Spaces(script, catalog)
-        self._inspection = Inspection(script, catalog, relations, self._spaces)
+        self._inspection = Inspection(script, catalog, resolver, self._spaces)
 
     def say(self, statement: Statement) -> TextResult:
         """Carry the statement out; what is to be said about it. Raises SqlError."""
@@ -67,7 +67,7 @@ class Definitions:
             case AlterView():
                 return self._alter_view(statement)
             case AnalyzeTable(path=path):
-                self._relations.table(path)
+                self._resolver.table(path)
                 return TextResult("Nothing is done: plans do not depend on statistics.")
             case Show():
                 return self._inspection.show(statement)
@@ -86,7 +86,7 @@ class Definitions:
         full = self._spaces.place(statement.path)
         if self._is_taken(full, statement.if_not_exists, statement.replaces, statement.span):
             return TextResult(f"{self._catalog.shown(full)} exists already.")
-        node = self._relations.bound(statement.query)
+        node = self._resolver.bound(statement.query)
         for field in node.schema.fields:
             if field.type.kind is TypeKind.NULL:
                 message = f'The column "{field.name}" is always NULL, so it has no type.'
@@ -103,7 +103,7 @@ class Definitions:
         if self._is_taken(full, statement.if_not_exists, statement.replaces, statement.span):
             return TextResult(f"{self._catalog.shown(full)} exists already.")
         if statement.like is not None:
-            source = self._relations.table(statement.like.table).definition
+            source = self._resolver.table(statement.like.table).definition
             statement = like(statement, source, self._script)
         return self._keep(full, statement, "created")
 
@@ -117,7 +117,7 @@ class Definitions:
         full = self._spaces.place(statement.path)
         if self._is_taken(full, statement.if_not_exists, statement.replaces, statement.span):
             return TextResult(f"{self._catalog.shown(full)} exists already.")
-        node = self._relations.bound(statement.query)
+        node = self._resolver.bound(statement.query)
         if statement.columns:
             node = self._renamed(node, statement)
         self._catalog.views[full] = CatalogView(node, statement.columns, statement.text, statement.temporary)
@@ -165,7 +165,7 @@ class Definitions:
         full = self._catalog.full(statement.path.parts)
         if statement.if_exists and full not in self._catalog.tables:
             return TextResult(f"There is no table {statement.path}.")
-        found = self._relations.table(statement.path)
+        found = self._resolver.table(statement.path)
         if isinstance(statement.change, RenameTable):
             renamed = self._spaces.place(_sibling(statement.change.path, full))
             self._is_taken(renamed, False, False, statement.change.path.span)
@@ -180,9 +180,9 @@ class Definitions:
         full = self._catalog.full(statement.path.parts)
         view = self._catalog.views.get(full)
         if view is None:
-            raise self._relations.unknown(full, str(statement.path), statement.path.span)
+            raise self._resolver.unknown(full, str(statement.path), statement.path.span)
         if statement.query is not None:
-            node = self._relations.bound(statement.query)
+            node = self._resolver.bound(statement.query)
             self._catalog.views[full] = CatalogView(node, (), statement.text, view.temporary)
             return TextResult(f"View {self._catalog.shown(full)} is changed.")
         assert statement.renamed is not None

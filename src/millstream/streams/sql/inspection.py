@@ -12,7 +12,7 @@ from millstream.streams.sql.listing import (
     lists,
     matches,
 )
-from millstream.streams.sql.relations import Relations
+from millstream.streams.sql.resolver import Resolver
 from millstream.streams.sql.scalars import nearest
 from millstream.streams.sql.script import Script
 from millstream.streams.sql.spaces import Spaces
@@ -24,10 +24,10 @@ __all__ = ["Inspection"]
 class Inspection:
     """Answers of one catalog to the questions of one script."""
 
-    def __init__(self, script: Script, catalog: Catalog, relations: Relations, spaces: Spaces) -> None:
+    def __init__(self, script: Script, catalog: Catalog, resolver: Resolver, spaces: Spaces) -> None:
         self._script = script
         self._catalog = catalog
-        self._relations = relations
+        self._resolver = resolver
         self._spaces = spaces
 
     def show(self, statement: Show) -> TextResult:
@@ -39,12 +39,12 @@ class Inspection:
                 return TextResult("The database:", ("database",), (self._catalog.current[1:],))
             case "CREATE TABLE", Path() as path:
                 full = self._catalog.full(path.parts)
-                return _lines(create_table_text(full, self._relations.table(path)))
+                return _lines(create_table_text(full, self._resolver.table(path)))
             case "CREATE VIEW", Path() as path:
                 full = self._catalog.full(path.parts)
                 view = self._catalog.views.get(full)
                 if view is None:
-                    raise self._relations.unknown(full, str(path), path.span)
+                    raise self._resolver.unknown(full, str(path), path.span)
                 return _lines(create_view_text(full, view))
             case "COLUMNS", Path() as path:
                 rows = tuple(row for row in self._columns(path) if matches(statement, row[0]))
@@ -59,7 +59,7 @@ class Inspection:
         view = self._catalog.views.get(self._catalog.full(path.parts))
         if view is not None:
             return columns_of_table(view.node.schema, view)
-        found = self._relations.table(path)
+        found = self._resolver.table(path)
         return columns_of_table(found.table.schema, found)
 
     def describe(self, statement: Describe) -> TextResult:

@@ -20,12 +20,12 @@ from millstream.streams.sql.script import Script, Span
 from millstream.streams.sql.statements import Insert, Path
 from millstream.streams.sql.syntax import Select
 
-__all__ = ["Relations"]
+__all__ = ["Resolver"]
 
 _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-class Relations:
+class Resolver:
     """What the tables and views of one catalog are to one script."""
 
     def __init__(self, script: Script, catalog: Catalog, settings: Mapping[str, str]) -> None:
