@@ -42,6 +42,14 @@ def explained(select: str) -> list[str]:
     return explain_node(query(select))
 
 
+def planned(tables: str, select: str) -> list[str]:
+    """The plan of one SELECT behind a script of its own tables, as text without what the scans read."""
+    plan = SqlSession().compile(tables + select)[-1]
+    assert isinstance(plan, QueryPlan)
+    lines = explain_node(plan.query)
+    return [line.partition(" columns=[")[0] for line in lines if not line.lstrip().startswith("watermark ")]
+
+
 def error_of(script: str) -> SqlError | None:
     """What the script is refused for, None if it is not."""
     try:

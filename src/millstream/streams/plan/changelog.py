@@ -92,14 +92,26 @@ def upsert_key_of(node: Node) -> frozenset[str] | None:
             return upsert_key_of(left)
         case SetOperation(keep_all=False):
             return frozenset(node.schema.names)
-        case Project(columns=columns):
-            below = upsert_key_of(node.input)
-            renamed = {value.name: name for name, value in reversed(columns) if isinstance(value, Column)}
-            return frozenset(renamed[key] for key in below) if below is not None and below <= set(renamed) else None
+        case Project():
+            return _renamed_key(node)
         case Join(left=left, right=right, kind=kind, keys=keys):
             return _joined_key(left, right, kind, keys)
         case _:
             return None
+
+
+def _renamed_key(node: Project) -> frozenset[str] | None:
+    below = upsert_key_of(node.input)
+    renamed = {value.name: name for name, value in reversed(node.columns) if isinstance(value, Column)}
+    return frozenset(renamed[key] for key in below) if below is not None and below <= set(renamed) else None
+
+
+def _ranked_key(node: Rank) -> frozenset[str] | None:
+    if node.function == "ROW_NUMBER" and node.first == node.last:
+        return frozenset(node.partition)
+    if node.function == "ROW_NUMBER" and node.rank_name is not None:
+        return frozenset((*node.partition, node.rank_name))
+    return upsert_key_of(node.input)
 
 
 def _is_timed(node: Over) -> bool:
@@ -124,12 +136,3 @@ def _joined_key(left: Node, right: Node, kind: JoinKind, keys: tuple[tuple[str, 
     if ours is not None and theirs is not None and ours <= {of for of, _ in keys} and not kind.keeps_left:
         return theirs
     return None if ours is None or theirs is None else ours | theirs
-
-
-def _ranked_key(node: Rank) -> frozenset[str] | None:
-    """The partition where one row of it is told, with the place where several are."""
-    if node.first == node.last:
-        return frozenset(node.partition)
-    if node.rank_name is not None and node.function == "ROW_NUMBER":
-        return frozenset((*node.partition, node.rank_name))
-    return upsert_key_of(node.input)

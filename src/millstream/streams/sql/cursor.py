@@ -30,6 +30,15 @@ class Cursor:
     def at_end(self) -> bool:
         return self._next >= len(self._tokens)
 
+    @property
+    def place(self) -> int:
+        """How many tokens are read; `return_to` comes back to it."""
+        return self._next
+
+    def return_to(self, place: int) -> None:
+        """Read again from an earlier place on."""
+        self._next = place
+
     def peek(self, ahead: int = 0) -> Token | None:
         """The token `ahead` of the next one, or None behind the end."""
         place = self._next + ahead
@@ -95,6 +104,13 @@ class Cursor:
         if token is None or token.kind not in (TokenKind.WORD, TokenKind.NAME):
             raise self.expected(what)
         if token.kind is TokenKind.WORD and token.text.upper() in RESERVED:
+            raise self.expected(what)
+        return self.advance()
+
+    def member(self, what: str) -> Token:
+        """A name behind a point, where a reserved word is a name as well."""
+        token = self.peek()
+        if token is None or token.kind not in (TokenKind.WORD, TokenKind.NAME):
             raise self.expected(what)
         return self.advance()
 

@@ -117,7 +117,7 @@ class Definitions:
         full = self._spaces.place(statement.path)
         if self._is_taken(full, statement.if_not_exists, statement.replaces, statement.span):
             return TextResult(f"{self._catalog.shown(full)} exists already.")
-        node = self._resolver.bound(statement.query)
+        node = self._resolver.view(statement.query)
         if statement.columns:
             node = self._renamed(node, statement)
         self._catalog.views[full] = CatalogView(node, statement.columns, statement.text, statement.temporary)
@@ -182,7 +182,7 @@ class Definitions:
         if view is None:
             raise self._resolver.unknown(full, str(statement.path), statement.path.span)
         if statement.query is not None:
-            node = self._resolver.bound(statement.query)
+            node = self._resolver.view(statement.query)
             self._catalog.views[full] = CatalogView(node, (), statement.text, view.temporary)
             return TextResult(f"View {self._catalog.shown(full)} is changed.")
         assert statement.renamed is not None

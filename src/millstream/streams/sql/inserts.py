@@ -11,10 +11,10 @@ from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import DataType, Schema, TypeKind
 from millstream.streams.sql.connectors import CONNECTORS
 from millstream.streams.sql.pruning import prune
+from millstream.streams.sql.query_syntax import item_span
 from millstream.streams.sql.scalars import Scope, bind_term, converted, nearest
 from millstream.streams.sql.script import Script, Span
 from millstream.streams.sql.statements import Insert
-from millstream.streams.sql.syntax import StarTerm
 
 __all__ = ["bind_insert"]
 
@@ -36,7 +36,7 @@ def bind_insert(insert: Insert, table: Table, node: Node, settings: Mapping[str,
         raise script.error("SQL_TYPE", message, insert.query.span)
     columns: dict[str, Expression] = dict(fixed)
     for place, ((name, data_type), source) in enumerate(zip(wanted, given, strict=True)):
-        _check_fit(name, data_type, source.type, table, _item_span(insert, place), script)
+        _check_fit(name, data_type, source.type, table, item_span(insert.query, place), script)
         columns[name] = converted(Column(source.name, source.type), data_type)
     ordered = tuple(
         (column.name, columns.get(column.name, Literal(None, column.type.as_nullable()))) for column in table.writable
@@ -107,10 +107,3 @@ def _check_fit(name: str, wanted: DataType, given: DataType, table: Table, span:
     if not fits:
         message = f'"{name}" of "{table.name}" is {wanted}, but the query gives {given}.'
         raise script.error("SQL_TYPE", message, span, remedy=f"Use CAST(... AS {wanted.as_nullable()}).")
-
-
-def _item_span(insert: Insert, place: int) -> Span:
-    """The item of the query at that place; a * before it shifts the items, then the whole query is shown."""
-    items = insert.query.items
-    starred = any(isinstance(item.value, StarTerm) for item in items)
-    return insert.query.span if starred else items[place].value.span

@@ -16,6 +16,7 @@ __all__ = ["MAX_INTERVAL", "parse_amount", "parse_interval"]
 _UNITS_S = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86400, "WEEK": 604800}
 _UNITS_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 _UNITS_OF_SPANS = ("DAY", "HOUR", "MINUTE", "SECOND")
+_YEAR_TO_MONTH = r"(-?)(\d{1,4})-(\d{1,2})"
 _MICROSECONDS = 1_000_000
 
 MAX_INTERVAL = datetime.timedelta(days=3_660_000)
@@ -63,6 +64,10 @@ def _unit(cursor: Cursor) -> str:
 
 def _span(cursor: Cursor, text: str, unit: str, to: str, start: Span) -> IntervalTerm:
     """INTERVAL '1 02:03:04' DAY TO SECOND and its shorter kin; a sign in front counts for all parts."""
+    months = re.fullmatch(_YEAR_TO_MONTH, text, re.ASCII) if (unit, to) == ("YEAR", "MONTH") else None
+    if months is not None:
+        total = int(months[2]) * 12 + int(months[3])
+        return IntervalTerm(None, -total if months[1] else total, cursor.since(start))
     sign = -1 if text.startswith("-") else 1
     parts = re.split(r"[ :]", text.removeprefix("-"))
     if unit not in _UNITS_OF_SPANS or to not in _UNITS_OF_SPANS:

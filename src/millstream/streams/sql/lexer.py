@@ -58,7 +58,7 @@ _TOKEN = re.compile(
     | (?P<line_comment>--[^\r\n]*)
     | (?P<hint>/\*\+|\*/)
     | (?P<comment>/\*.*?\*/)
-    | (?P<string>'[^']*+(?:''[^']*+)*+')
+    | (?P<string>(?:[uU]&)?'[^']*+(?:''[^']*+)*+')
     | (?P<name>`[^`]*+(?:``[^`]*+)*+`)
     | (?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)
     | (?P<variable>\$\{[^{}\s]*\})
@@ -70,6 +70,7 @@ _TOKEN = re.compile(
 
 _DEPTHS = {"(": 1, "[": 1, ")": -1, "]": -1}
 _VARIABLE = re.compile(r"\$\{(?!env:)([^{}\s]*)\}")
+_ESCAPE = re.compile(r"\\\\|\\([0-9a-fA-F]{4})|\\\+((?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4})")
 
 _STRAY: dict[str, tuple[str, str]] = {
     "'": ("The string is not closed.", "Close it with '; a quote inside is written ''."),
@@ -130,7 +131,9 @@ class _Lexer:
     def _token(self, match: re.Match[str], span: Span) -> Token:
         kind = TokenKind.SYMBOL if match.lastgroup == "hint" else TokenKind(match.lastgroup)
         text = match[0]
-        if kind is TokenKind.STRING:
+        if kind is TokenKind.STRING and text[0] != "'":
+            text = _unicode(text[3:-1].replace("''", "'"))
+        elif kind is TokenKind.STRING:
             text = self._filled(text[1:-1].replace("''", "'"), span)
         elif kind is TokenKind.NAME:
             text = self._filled(text[1:-1].replace("``", "`"), span)
@@ -203,6 +206,11 @@ class _Lexer:
         if last.kind is TokenKind.NUMBER and token.kind in (TokenKind.WORD, TokenKind.NUMBER):
             message = f"{self._script.text[span.start : span.end]} is neither a number nor a name."
             raise self._script.error("SQL_SYNTAX", message, span)
+
+
+def _unicode(text: str) -> str:
+    """The value of U&'...': \\0041 and \\+01F600 stand for characters, \\\\ for a backslash."""
+    return _ESCAPE.sub(lambda match: "\\" if match[0] == "\\\\" else chr(int(match[1] or match[2], 16)), text)
 
 
 def _stray(script: Script, character: str, span: Span) -> SqlError:

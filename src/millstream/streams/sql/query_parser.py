@@ -1,193 +1,233 @@
-"""SELECT: its clauses, tables and the window TVF."""
+"""Queries: SELECT with its clauses, VALUES, set operations, WITH, and the order and limit behind them."""
 
 from __future__ import annotations
 
-from millstream.streams.sql.cursor import RESERVED, Cursor
-from millstream.streams.sql.interval_parser import parse_interval
+from millstream.streams.sql import from_parser, over_parser, term_parser
+from millstream.streams.sql.cursor import Cursor
+from millstream.streams.sql.hint_parser import parse_hints
 from millstream.streams.sql.lexer import TokenKind
-from millstream.streams.sql.names import parse_path, path_text
-from millstream.streams.sql.script import Span
-from millstream.streams.sql.syntax import (
-    IntervalTerm,
-    NameTerm,
+from millstream.streams.sql.query_syntax import (
+    CommonTable,
+    GroupingSets,
+    OrderedQuery,
+    QueryTree,
     Select,
     SelectItem,
-    Source,
-    StarTerm,
-    SubquerySource,
-    TableSource,
-    Term,
-    TumbleSource,
+    SetQuery,
+    ValuesQuery,
+    WithQuery,
 )
-from millstream.streams.sql.term_parser import parse_term
+from millstream.streams.sql.script import Span
+from millstream.streams.sql.syntax import OverWindow, RowTerm, StarTerm, Term
 
-__all__ = ["parse_select"]
+__all__ = ["parse_select", "sees_query"]
 
-_CLAUSES = {
-    "ORDER": "ORDER BY", "LIMIT": "LIMIT", "OFFSET": "OFFSET", "FETCH": "FETCH", "UNION": "UNION",
-    "INTERSECT": "INTERSECT", "EXCEPT": "EXCEPT", "MINUS": "MINUS", "WINDOW": "WINDOW", "QUALIFY": "QUALIFY",
-    "EMIT": "EMIT",
-}  # fmt: skip
-_JOINS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")
-_OTHER_TVFS = ("HOP", "CUMULATE", "SESSION")
-_SUPPORTED = "Supported: SELECT, FROM one table, view, sub-query or TUMBLE, WHERE, GROUP BY a window, HAVING."
+_MAX_CUBE = 8
+"""Columns of one CUBE; each doubles the rows."""
 
 
-def parse_select(cursor: Cursor) -> Select:
-    """The query that comes next."""
+def sees_query(cursor: Cursor) -> bool:
+    """Whether a query comes next, behind any number of opening brackets."""
+    ahead = 0
+    while (token := cursor.peek(ahead)) is not None and token.is_symbol("("):
+        ahead += 1
+    return token is not None and token.is_word("SELECT", "WITH", "VALUES")
+
+
+def parse_select(cursor: Cursor) -> QueryTree:
+    """The query that comes next, with all that belongs to it."""
     start = cursor.here()
-    if cursor.sees("WITH"):
-        raise cursor.unsupported("WITH is not supported.", remedy="Use CREATE VIEW.")
-    if cursor.sees("VALUES"):
-        raise cursor.unsupported("VALUES is not supported.", remedy="Use millstream produce to send rows.")
+    tables = _common_tables(cursor) if cursor.take("WITH") else ()
+    query = _united(cursor)
+    order = over_parser.parse_sort_items(cursor) if cursor.take("ORDER", "BY") else ()
+    limit, offset = _limits(cursor)
+    if order or limit is not None or offset:
+        query = OrderedQuery(query, order, limit, offset, cursor.since(start))
+    return WithQuery(tables, query, cursor.since(start)) if tables else query
+
+
+def _common_tables(cursor: Cursor) -> tuple[CommonTable, ...]:
+    if cursor.sees("RECURSIVE"):
+        raise cursor.unsupported("WITH RECURSIVE is not supported.")
+    tables = []
+    while True:
+        token = cursor.name("a name")
+        columns = _names(cursor) if cursor.sees_symbol("(") else ()
+        cursor.need("AS")
+        cursor.need_symbol("(")
+        query = parse_select(cursor)
+        cursor.need_symbol(")")
+        tables.append(CommonTable(token.text, columns, query, token.span))
+        if not cursor.take_symbol(","):
+            return tuple(tables)
+
+
+def _names(cursor: Cursor) -> tuple[str, ...]:
+    cursor.need_symbol("(")
+    names = [cursor.name("a column's name").text]
+    while cursor.take_symbol(","):
+        names.append(cursor.name("a column's name").text)
+    cursor.need_symbol(")")
+    return tuple(names)
+
+
+def _limits(cursor: Cursor) -> tuple[int | None, int]:
+    """LIMIT n, LIMIT ALL, OFFSET n ROWS, FETCH FIRST n ROWS ONLY, in any order that Flink takes."""
+    limit: int | None = None
+    offset = 0
+    if cursor.take("LIMIT") and not cursor.take("ALL"):
+        limit = _count(cursor)
+        if cursor.sees_symbol(","):
+            raise cursor.unsupported("LIMIT start, count is not supported.", remedy="Write LIMIT count OFFSET start.")
+    if cursor.take("OFFSET"):
+        offset = _count(cursor)
+        if not cursor.take("ROWS"):
+            cursor.take("ROW")
+    if cursor.take("FETCH"):
+        if not cursor.take("FIRST"):
+            cursor.need("NEXT")
+        limit = 1 if cursor.sees("ROW") or cursor.sees("ROWS") else _count(cursor)
+        if not cursor.take("ROWS"):
+            cursor.need("ROW")
+        cursor.need("ONLY")
+    return limit, offset
+
+
+def _count(cursor: Cursor) -> int:
+    token = cursor.peek()
+    if token is None or token.kind is not TokenKind.NUMBER or not token.text.isdecimal():
+        raise cursor.expected("a whole number")
+    return int(cursor.advance().text)
+
+
+def _united(cursor: Cursor) -> QueryTree:
+    start = cursor.here()
+    left = _intersected(cursor)
+    while True:
+        kind = next((word for word in ("UNION", "EXCEPT", "MINUS") if cursor.take(word)), None)
+        if kind is None:
+            return left
+        keep_all = _keeps_all(cursor)
+        right = _intersected(cursor)
+        left = SetQuery("EXCEPT" if kind == "MINUS" else kind, keep_all, left, right, cursor.since(start))
+
+
+def _intersected(cursor: Cursor) -> QueryTree:
+    start = cursor.here()
+    left = _one(cursor)
+    while cursor.take("INTERSECT"):
+        keep_all = _keeps_all(cursor)
+        right = _one(cursor)
+        left = SetQuery("INTERSECT", keep_all, left, right, cursor.since(start))
+    return left
+
+
+def _keeps_all(cursor: Cursor) -> bool:
+    return cursor.take("ALL") or (cursor.take("DISTINCT") and False)
+
+
+def _one(cursor: Cursor) -> QueryTree:
+    start = cursor.here()
+    if cursor.take_symbol("("):
+        query = parse_select(cursor)
+        cursor.need_symbol(")")
+        return query
+    if cursor.take("VALUES"):
+        rows = [_row(cursor)]
+        while cursor.take_symbol(","):
+            rows.append(_row(cursor))
+        return ValuesQuery(tuple(rows), cursor.since(start))
+    if cursor.take("TABLE"):
+        table = from_parser.parse_table(cursor)
+        return Select((SelectItem(StarTerm(table.span), None),), table, None, (), None, cursor.since(start))
+    return _select(cursor, start)
+
+
+def _row(cursor: Cursor) -> tuple[Term, ...]:
+    term = term_parser.parse_term(cursor)
+    return term.values if isinstance(term, RowTerm) else (term,)
+
+
+def _select(cursor: Cursor, start: Span) -> Select:
     cursor.need("SELECT")
-    if cursor.sees("DISTINCT"):
-        raise cursor.unsupported("SELECT DISTINCT is not supported.", remedy=_SUPPORTED)
+    hints = parse_hints(cursor, of_table=False)
+    distinct = cursor.take("DISTINCT")
     cursor.take("ALL")
     items = [_item(cursor)]
     while cursor.take_symbol(","):
         items.append(_item(cursor))
-    source = _source(cursor) if cursor.take("FROM") else None
-    where = parse_term(cursor) if cursor.take("WHERE") else None
+    source = from_parser.parse_source(cursor) if cursor.take("FROM") else None
+    where = term_parser.parse_term(cursor) if cursor.take("WHERE") else None
     groups = _groups(cursor) if cursor.take("GROUP", "BY") else ()
-    having = parse_term(cursor) if cursor.take("HAVING") else None
-    token = cursor.peek()
-    if token is not None and token.kind is TokenKind.WORD and token.text.upper() in {*_CLAUSES} - {"EMIT"}:
-        raise cursor.unsupported(f"{_CLAUSES[token.text.upper()]} is not supported.", remedy=_SUPPORTED)
-    return Select(tuple(items), source, where, groups, having, cursor.since(start))
+    having = term_parser.parse_term(cursor) if cursor.take("HAVING") else None
+    windows = _windows(cursor) if cursor.take("WINDOW") else ()
+    if cursor.sees("QUALIFY"):
+        message = "QUALIFY is not supported."
+        raise cursor.unsupported(message, remedy="Filter a sub-query by the alias of ROW_NUMBER().")
+    return Select(tuple(items), source, where, groups, having, cursor.since(start), distinct, windows, hints)
 
 
 def _item(cursor: Cursor) -> SelectItem:
     if cursor.sees_symbol("*"):
         return SelectItem(StarTerm(cursor.advance().span), None)
-    value = parse_term(cursor)
+    value = term_parser.parse_term(cursor)
     if cursor.take("AS"):
         return SelectItem(value, cursor.name("an alias").text)
-    return SelectItem(value, _bare_alias(cursor))
+    return SelectItem(value, from_parser.bare_alias(cursor))
 
 
-def _bare_alias(cursor: Cursor) -> str | None:
-    """An alias without AS, if a name follows that begins no clause."""
-    token = cursor.peek()
-    if token is None or token.kind not in (TokenKind.WORD, TokenKind.NAME):
-        return None
-    if token.kind is TokenKind.WORD and token.text.upper() in {*_CLAUSES, *RESERVED}:
-        return None
-    return cursor.advance().text
+def _windows(cursor: Cursor) -> tuple[tuple[str, OverWindow], ...]:
+    windows = []
+    while True:
+        token = cursor.name("a window's name")
+        cursor.need("AS")
+        windows.append((token.text, over_parser.parse_over_body(cursor)))
+        if not cursor.take_symbol(","):
+            return tuple(windows)
 
 
-def _groups(cursor: Cursor) -> tuple[Term, ...]:
-    for word in ("GROUPING", "CUBE", "ROLLUP"):
-        if cursor.sees(word):
-            raise cursor.unsupported(f"GROUP BY {word} is not supported.", remedy=_SUPPORTED)
-    groups = [parse_term(cursor)]
+def _groups(cursor: Cursor) -> tuple[Term | GroupingSets, ...]:
+    groups = [_group(cursor)]
     while cursor.take_symbol(","):
-        groups.append(parse_term(cursor))
+        groups.append(_group(cursor))
     return tuple(groups)
 
 
-def _source(cursor: Cursor) -> Source:
-    source = _one_source(cursor)
-    token = cursor.peek()
-    if cursor.sees_symbol(","):
-        raise cursor.unsupported("More than one table in FROM is not supported.", remedy=_SUPPORTED)
-    if token is not None and token.kind is TokenKind.WORD:
-        word = token.text.upper()
-        if word in _JOINS:
-            raise cursor.unsupported("JOIN is not supported.", remedy=_SUPPORTED)
-        if word in ("FOR", "MATCH_RECOGNIZE", "TABLESAMPLE", "LATERAL"):
-            raise cursor.unsupported(f"{word} is not supported.", remedy=_SUPPORTED)
-    return source
-
-
-def _one_source(cursor: Cursor) -> Source:
+def _group(cursor: Cursor) -> Term | GroupingSets:
     start = cursor.here()
-    if cursor.take_symbol("("):
-        if not cursor.sees("SELECT"):
-            raise cursor.expected("SELECT")
-        query = parse_select(cursor)
-        cursor.need_symbol(")")
-        span = cursor.since(start)
-        return SubquerySource(query, span, _alias(cursor))
-    if cursor.take("TABLE"):
+    if cursor.take("GROUPING", "SETS"):
         cursor.need_symbol("(")
-        tumble = _tumble(cursor, start)
+        sets = [_set(cursor)]
+        while cursor.take_symbol(","):
+            sets.append(_set(cursor))
         cursor.need_symbol(")")
-        return TumbleSource(
-            tumble.table, tumble.time_column, tumble.size, tumble.offset, cursor.since(start), _alias(cursor)
-        )
-    if cursor.sees("LATERAL") or cursor.sees("UNNEST"):
-        raise cursor.unsupported("LATERAL and UNNEST are not supported.", remedy=_SUPPORTED)
+        return GroupingSets(tuple(sets), cursor.since(start))
     following = cursor.peek(1)
-    if following is not None and following.is_symbol("(") and not cursor.sees_symbol("("):
-        tumble = _tumble(cursor, start)
-        return TumbleSource(tumble.table, tumble.time_column, tumble.size, tumble.offset, tumble.span, _alias(cursor))
-    table = _table(cursor)
-    return TableSource(table.name, table.span, _alias(cursor))
+    if following is None or not following.is_symbol("("):
+        if following is not None and following.is_symbol(")") and cursor.take_symbol("("):
+            cursor.need_symbol(")")
+            return GroupingSets(((),), cursor.since(start))
+        return term_parser.parse_term(cursor)
+    if cursor.take("CUBE"):
+        terms = _set(cursor)
+        if len(terms) > _MAX_CUBE:
+            raise cursor.unsupported(f"A CUBE takes at most {_MAX_CUBE} columns.", cursor.since(start))
+        masks = range(2 ** len(terms) - 1, -1, -1)
+        chosen = (tuple(term for bit, term in enumerate(reversed(terms)) if mask >> bit & 1)[::-1] for mask in masks)
+        return GroupingSets(tuple(chosen), cursor.since(start))
+    if cursor.take("ROLLUP"):
+        terms = _set(cursor)
+        return GroupingSets(tuple(terms[:length] for length in range(len(terms), -1, -1)), cursor.since(start))
+    return term_parser.parse_term(cursor)
 
 
-def _alias(cursor: Cursor) -> str | None:
-    alias = cursor.name("an alias").text if cursor.take("AS") else _bare_alias(cursor)
-    if alias is not None and cursor.sees_symbol("("):
-        raise cursor.unsupported("New names for the columns of a table are not supported.", remedy="Use a sub-query.")
-    return alias
-
-
-def _table(cursor: Cursor) -> TableSource:
-    path = parse_path(cursor, "a table's name")
-    return TableSource(path_text(path.parts), path.span)
-
-
-def _tumble(cursor: Cursor, start: Span) -> TumbleSource:
-    token = cursor.name("TUMBLE")
-    if not token.is_word("TUMBLE"):
-        known = token.text.upper() in _OTHER_TVFS
-        message = (
-            f"The window {token.text.upper()} is not supported." if known else f"{token.text} is no table function."
-        )
-        raise cursor.unsupported(message, token.span, remedy="Use TUMBLE.")
-    cursor.need_symbol("(")
-    named: dict[str, object] = {}
-    order = ("DATA", "TIMECOL", "SIZE", "OFFSET")
-    for place in range(len(order)):
-        key = _argument_name(cursor) or order[place]
-        if key not in order or key in named:
-            raise cursor.script.error("SQL_SYNTAX", f"TUMBLE takes {', '.join(order)}, each once.", cursor.here())
-        named[key] = _tumble_argument(cursor, key)
-        if not cursor.take_symbol(","):
-            break
-    cursor.need_symbol(")")
-    table, time, size, offset = (named.get(key) for key in order)
-    span = cursor.since(start)
-    if not isinstance(table, TableSource) or not isinstance(time, NameTerm) or not isinstance(size, IntervalTerm):
-        message = "TUMBLE needs a table, a time column and a size."
-        remedy = "Write TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)."
-        raise cursor.script.error("SQL_SYNTAX", message, span, remedy=remedy)
-    return TumbleSource(table, time, size, offset if isinstance(offset, IntervalTerm) else None, span)
-
-
-def _argument_name(cursor: Cursor) -> str | None:
-    token, arrow = cursor.peek(), cursor.peek(1)
-    if token is None or arrow is None or not arrow.is_symbol("=>"):
-        return None
-    cursor.advance()
-    cursor.advance()
-    return token.text.upper()
-
-
-def _tumble_argument(cursor: Cursor, key: str) -> TableSource | NameTerm | IntervalTerm:
-    if key == "DATA":
-        if cursor.sees_symbol("("):
-            raise cursor.unsupported("A sub-query inside of TUMBLE is not supported.", remedy="Use CREATE VIEW.")
-        cursor.need("TABLE")
-        table = _table(cursor)
-        if cursor.sees("PARTITION"):
-            raise cursor.unsupported("PARTITION BY inside of TUMBLE is not supported.")
-        return table
-    if key == "TIMECOL":
-        cursor.need("DESCRIPTOR")
-        cursor.need_symbol("(")
-        token = cursor.name("a column's name")
-        cursor.need_symbol(")")
-        return NameTerm((token.text,), token.span)
-    return parse_interval(cursor)
+def _set(cursor: Cursor) -> tuple[Term, ...]:
+    """One set of columns: (a, b), () or a."""
+    if cursor.take_symbol("("):
+        terms: list[Term] = []
+        while not cursor.take_symbol(")"):
+            terms.append(term_parser.parse_term(cursor))
+            if not cursor.take_symbol(",") and not cursor.sees_symbol(")"):
+                raise cursor.expected(", or )")
+        return tuple(terms)
+    return (term_parser.parse_term(cursor),)

@@ -15,10 +15,10 @@ from millstream.streams.sql.inserts import bind_insert
 from millstream.streams.sql.names import path_text, split_path
 from millstream.streams.sql.pruning import prune
 from millstream.streams.sql.queries import bind_select
+from millstream.streams.sql.query_syntax import QueryTree
 from millstream.streams.sql.scalars import nearest
 from millstream.streams.sql.script import Script, Span
 from millstream.streams.sql.statements import Insert, Path
-from millstream.streams.sql.syntax import Select
 
 __all__ = ["Resolver"]
 
@@ -33,13 +33,18 @@ class Resolver:
         self._catalog = catalog
         self._settings = settings
 
-    def query(self, select: Select) -> Node:
+    def query(self, query: QueryTree) -> Node:
         """The plan of a query that is shown, narrowed to what it reads."""
-        return prune(self._with_emission(self.bound(select), None))
+        return prune(self._with_emission(self.bound(query), None))
 
-    def bound(self, select: Select) -> Node:
+    def bound(self, query: QueryTree) -> Node:
         """The plan of a query as it stands."""
-        return bind_select(select, self._script, self.rows_of)
+        streaming = self._settings.get("execution.runtime-mode", "streaming").lower() == "streaming"
+        return bind_select(query, self._script, self.rows_of, streaming=streaming)
+
+    def view(self, query: QueryTree) -> Node:
+        """The plan of a view's query, of which some things are only decided by the query over it."""
+        return bind_select(query, self._script, self.rows_of, is_view=True)
 
     def insert(self, insert: Insert) -> Sink:
         """The sink of an INSERT with the plan of its query."""

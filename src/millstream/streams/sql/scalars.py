@@ -3,35 +3,50 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
+from collections.abc import Sequence
+from dataclasses import replace
 
+from millstream.streams.errors import SqlError
 from millstream.streams.functions.casting import can_cast
 from millstream.streams.functions.common_type import common_type
 from millstream.streams.functions.elsewhere import FLINK_ONLY
 from millstream.streams.functions.registry import AGGREGATES, FUNCTIONS
 from millstream.streams.functions.units import UNIT_ARGUMENTS
 from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expression, Literal
-from millstream.streams.plan.types import BOOLEAN, STRING, DataType, Schema, TypeKind
+from millstream.streams.plan.types import BOOLEAN, STRING, DataType, TypeKind
 from millstream.streams.sql.literals import bind_literal
-from millstream.streams.sql.script import Script, Span
+from millstream.streams.sql.scopes import Scope, bind_name, identity, nearest
+from millstream.streams.sql.script import Span
 from millstream.streams.sql.syntax import (
     BetweenTerm,
     CallTerm,
     CaseTerm,
     CastTerm,
+    ExistsTerm,
+    InQueryTerm,
     InTerm,
     IntervalTerm,
     IsTerm,
     LiteralTerm,
     NameTerm,
     Operation,
+    QueryTerm,
+    RowTerm,
     StarTerm,
     Term,
 )
 
-__all__ = ["WINDOW_CALLS", "Scope", "bind_condition", "bind_term", "converted", "identity", "nearest"]
+__all__ = [
+    "RANKINGS",
+    "WINDOW_CALLS",
+    "Scope",
+    "bind_condition",
+    "bind_term",
+    "converted",
+    "identity",
+    "nearest",
+    "window_key",
+]
 
 _MAX_DIGITS = 38
 _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
@@ -40,42 +55,10 @@ _ORDERED = ("<", "<=", ">", ">=")
 WINDOW_CALLS = ("TUMBLE", "HOP", "SESSION", "CUMULATE")
 """Group windows by name."""
 
+RANKINGS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
+"""The functions whose places a Top-N filters."""
+
 _WINDOW_FIELDS = ("_START", "_END", "_ROWTIME", "_PROCTIME")
-
-
-@dataclass(frozen=True)
-class Scope:
-    """What an expression may name: the columns of a schema, perhaps behind `qualifiers`.
-
-    `replaced` gives bound expressions for whole terms (by `identity`), as grouping does for its keys and aggregates.
-    `in_group` forbids columns that are not replaced. `place` says where the expression stands, for errors.
-    """
-
-    script: Script
-    schema: Schema
-    qualifiers: tuple[str, ...] = ()
-    replaced: Mapping[object, Expression] = field(default_factory=dict)
-    in_group: bool = False
-    place: str = "an expression"
-
-
-def nearest(name: str, known: Sequence[str]) -> str:
-    """' Did you mean "x"?' or blank."""
-    by_lower = {candidate.lower(): candidate for candidate in known}
-    found = get_close_matches(name.lower(), list(by_lower), 1, 0.6)
-    return f'Did you mean "{by_lower[found[0]]}"?' if found else ""
-
-
-def identity(term: object) -> object:
-    """A value that is equal for terms that say the same, wherever they stand and however functions are spelled."""
-    if isinstance(term, tuple):
-        return tuple(identity(part) for part in term)
-    if isinstance(term, Span):
-        return None
-    if hasattr(term, "__dataclass_fields__"):
-        parts = (identity(getattr(term, name)) for name in term.__dataclass_fields__ if not name.endswith("span"))
-        return (type(term).__name__, *parts)
-    return (type(term).__name__, term)
 
 
 def bind_condition(term: Term, scope: Scope) -> Expression:
@@ -88,12 +71,12 @@ def bind_condition(term: Term, scope: Scope) -> Expression:
 
 def bind_term(term: Term, scope: Scope) -> Expression:
     """The bound and typed expression. Raises SqlError."""
-    replaced = scope.replaced.get(identity(term)) if scope.replaced else None
-    if replaced is not None:
-        return replaced
+    known = _known(term, scope)
+    if known is not None:
+        return known
     match term:
         case NameTerm():
-            return _name(term, scope)
+            return bind_name(term, scope)
         case LiteralTerm() | IntervalTerm():
             return bind_literal(term, scope.script)
         case Operation():
@@ -107,11 +90,50 @@ def bind_term(term: Term, scope: Scope) -> Expression:
         case InTerm() | BetweenTerm():
             return _membership(term, scope)
         case IsTerm():
-            operand = bind_condition(term.operand, scope)
-            known = Call("COALESCE", (operand, Literal(not term.value, BOOLEAN)), BOOLEAN)
-            return known if term.value else Call("NOT", (known,), BOOLEAN)
-        case StarTerm():
-            raise scope.script.error("SQL_SYNTAX", "* stands alone in SELECT or inside COUNT(*).", term.span)
+            return _is(term, scope)
+        case RowTerm(values=values):
+            return _call(CallTerm("ROW", values, term.span, term.span), scope)
+        case QueryTerm() | ExistsTerm() | InQueryTerm() | StarTerm():
+            raise _misplaced(term, scope)
+
+
+def _is(term: IsTerm, scope: Scope) -> Expression:
+    operand = bind_condition(term.operand, scope)
+    certain = Call("COALESCE", (operand, Literal(not term.value, BOOLEAN)), BOOLEAN)
+    return certain if term.value else Call("NOT", (certain,), BOOLEAN)
+
+
+def _misplaced(term: QueryTerm | ExistsTerm | InQueryTerm | StarTerm, scope: Scope) -> SqlError:
+    if isinstance(term, StarTerm):
+        return scope.script.error("SQL_SYNTAX", "* stands alone in SELECT or inside COUNT(*).", term.span)
+    message = f"A sub-query is not supported in {scope.place} at this place."
+    remedy = "IN and EXISTS stand in WHERE among conditions joined by AND."
+    return scope.script.error("SQL_UNSUPPORTED", message, term.span, remedy=remedy)
+
+
+def _known(term: Term, scope: Scope) -> Expression | None:
+    """What stands for the whole term here, as OVER, aggregates and grouped expressions have it."""
+    if scope.replaced and (replaced := scope.replaced.get(identity(term))) is not None:
+        return replaced
+    if not scope.in_group or isinstance(term, NameTerm | LiteralTerm | IntervalTerm | StarTerm):
+        return None
+    if all(isinstance(key, Column) for key in scope.keys):
+        return None
+    try:
+        below = bind_term(term, replace(scope, in_group=False, replaced={}, window=None))
+    except SqlError:
+        return None
+    return scope.keys.get(below)
+
+
+def window_key(term: CallTerm, scope: Scope) -> object:
+    """A value that is equal for calls of one group window, however its time column is written: (name, time, sizes).
+
+    The name is without _START and its kin.
+    """
+    time = bind_term(term.arguments[0], replace(scope, in_group=False, replaced={}, window=None))
+    base = next((name for name in WINDOW_CALLS if term.name == name or term.name.startswith(f"{name}_")), term.name)
+    return base, time, identity(term.arguments[1:])
 
 
 def _cast(term: CastTerm, scope: Scope) -> Expression:
@@ -131,37 +153,6 @@ def converted(expression: Expression, wanted: DataType, *, safe: bool = False, e
         return expression
     # A text that does not fit becomes NULL.
     return Cast(expression, wanted.as_nullable(have.nullable or safe or have.kind is TypeKind.STRING), safe)
-
-
-def _name(term: NameTerm, scope: Scope) -> Expression:
-    parts = list(term.parts)
-    if len(parts) > 1 and parts[0] in scope.qualifiers and scope.schema.find(parts[0]) is None:
-        parts.pop(0)
-    column = scope.schema.find(parts[0])
-    if column is None:
-        raise _unknown_column(parts[0], term, scope)
-    if scope.in_group:
-        message = f'The column "{parts[0]}" is neither grouped by nor inside of an aggregate.'
-        raise scope.script.error("SQL_SYNTAX", message, term.span, remedy="Add it to GROUP BY or use MIN or MAX.")
-    bound: Expression = Column(column.name, column.type)
-    for name in parts[1:]:
-        member = next((member for member in bound.type.fields if member.name == name), None)
-        if member is None:
-            hint = nearest(name, [member.name for member in bound.type.fields])
-            raise scope.script.error(
-                "SQL_UNKNOWN_COLUMN", f'{bound} ({bound.type}) has no field "{name}".', term.span, remedy=hint or None
-            )
-        bound = Call("FIELD", (bound, Literal(name, STRING)), member.type.as_nullable())
-    return bound
-
-
-def _unknown_column(name: str, term: NameTerm, scope: Scope) -> Exception:
-    known = scope.schema.names
-    shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
-    hint = nearest(name, known)
-    return scope.script.error(
-        "SQL_UNKNOWN_COLUMN", f'There is no column "{name}" in ({shown}).', term.span, remedy=hint or None
-    )
 
 
 def _operation(term: Operation, scope: Scope) -> Expression:
@@ -306,12 +297,17 @@ def _membership(term: InTerm | BetweenTerm, scope: Scope) -> Expression:
 
 def _call(term: CallTerm, scope: Scope) -> Expression:
     name = term.name
+    if term.over is not None or name in RANKINGS:
+        message = f"{name} {'OVER' if term.over is not None else 'without OVER'} is not possible in {scope.place}."
+        remedy = "It stands in SELECT, with OVER (PARTITION BY ... ORDER BY ...)."
+        raise scope.script.error("SQL_SYNTAX", message, term.span, remedy=remedy)
     if name in AGGREGATES:
         message = f"The aggregate {name} is not possible in {scope.place}."
         raise scope.script.error("SQL_SYNTAX", message, term.span)
     if name in WINDOW_CALLS or any(name == window + part for window in WINDOW_CALLS for part in _WINDOW_FIELDS):
-        message = f"{name} needs GROUP BY TUMBLE with the same arguments."
-        raise scope.script.error("SQL_UNSUPPORTED", message, term.span)
+        return _window_bound(term, scope)
+    if name in ("GROUPING", "GROUPING_ID", "GROUP_ID"):
+        return _grouping(term, scope)
     spec = FUNCTIONS.get(name)
     if spec is None and name in FLINK_ONLY:
         message = f"The function {name} is not supported: {FLINK_ONLY[name]}"
@@ -341,6 +337,28 @@ def _call(term: CallTerm, scope: Scope) -> Expression:
     _check_unit(term, scope)
     adapted = zip(arguments, wanted_types, strict=True)
     return Call(name, tuple(have if new is None else converted(have, new) for have, new in adapted), result)
+
+
+def _window_bound(term: CallTerm, scope: Scope) -> Expression:
+    """TUMBLE_START(...) and its kin: a column of the window that is grouped by."""
+    suffix = term.name.rpartition("_")[2]
+    if scope.window is not None and term.arguments and window_key(term, scope) == scope.window.key:
+        found = scope.window.columns.get(suffix)
+        if found is not None:
+            return found
+    base = term.name.partition("_")[0]
+    message = f"{term.name} needs GROUP BY {base} with the same arguments."
+    raise scope.script.error("SQL_UNSUPPORTED", message, term.span)
+
+
+def _grouping(term: CallTerm, scope: Scope) -> Expression:
+    """GROUPING(a) is 1 in the rows of the sets without `a`; GROUPING_ID(a, b) joins such bits."""
+    below = replace(scope, in_group=False, replaced={})
+    found = scope.grouping([bind_term(part, below) for part in term.arguments]) if scope.grouping else None
+    if found is None:
+        message = f"{term.name} takes expressions of GROUP BY, in a query that groups."
+        raise scope.script.error("SQL_SYNTAX", message, term.span)
+    return found
 
 
 def _check_unit(term: CallTerm, scope: Scope) -> None:

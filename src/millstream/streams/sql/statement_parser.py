@@ -11,7 +11,7 @@ from millstream.streams.sql.cursor import Cursor
 from millstream.streams.sql.emission import parse_emit
 from millstream.streams.sql.lexer import TokenKind, tokenize
 from millstream.streams.sql.names import name_list, name_term, parse_path
-from millstream.streams.sql.query_parser import parse_select
+from millstream.streams.sql.query_parser import parse_select, sees_query
 from millstream.streams.sql.scalars import nearest
 from millstream.streams.sql.script import Script, Span
 from millstream.streams.sql.session_parser import (
@@ -88,7 +88,7 @@ def too_deep(script: Script, start: Span) -> SqlError:
 def _statement(cursor: Cursor) -> Statement:
     token = cursor.peek()
     word = token.text.upper() if token is not None and token.kind is TokenKind.WORD else ""
-    if _sees_query(cursor):
+    if sees_query(cursor):
         return Query(parse_select(cursor))
     parser = _PARSERS.get(word)
     if parser is not None:
@@ -100,10 +100,6 @@ def _statement(cursor: Cursor) -> Statement:
     found = "the end" if token is None else repr(token.text[:40])
     known = f"A statement begins with {', '.join(FIRST_WORDS)}."
     raise cursor.script.error("SQL_SYNTAX", f"No statement begins with {found}.", cursor.here(), remedy=near or known)
-
-
-def _sees_query(cursor: Cursor) -> bool:
-    return cursor.sees_symbol("(") or any(cursor.sees(word) for word in QUERY_WORDS)
 
 
 def _create(cursor: Cursor) -> Statement:
@@ -222,7 +218,7 @@ def _explain(cursor: Cursor) -> Statement:
         return Explain(_statement_set(cursor), tuple(details))
     if cursor.take("EXECUTE") or cursor.sees("INSERT"):
         return Explain(_insert(cursor) if cursor.sees("INSERT") else _statement_set(cursor), tuple(details))
-    if _sees_query(cursor):
+    if sees_query(cursor):
         return Explain(Query(parse_select(cursor)), tuple(details))
     raise cursor.expected("SELECT, INSERT INTO or STATEMENT SET")
 

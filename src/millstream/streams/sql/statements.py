@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from millstream.streams.plan.types import DataType
 from millstream.streams.plan.windows import Emit
+from millstream.streams.sql.query_syntax import QueryTree
 from millstream.streams.sql.script import Span
-from millstream.streams.sql.syntax import NameTerm, Select, Term
+from millstream.streams.sql.syntax import NameTerm, Term
 
 __all__ = [
     "AddColumns",
@@ -121,7 +122,7 @@ class CreateTable:
     is_dimension: bool = False
     comment: str = ""
     like: LikeClause | None = None
-    query: Select | None = None
+    query: QueryTree | None = None
     if_not_exists: bool = False
     replaces: bool = False
     temporary: bool = False
@@ -131,7 +132,7 @@ class CreateTable:
 class CreateView:
     path: Path
     columns: tuple[str, ...]
-    query: Select
+    query: QueryTree
     span: Span
     text: str = ""
     if_not_exists: bool = False
@@ -211,7 +212,7 @@ class AlterView:
 
     path: Path
     renamed: Path | None
-    query: Select | None
+    query: QueryTree | None
     text: str
     span: Span
 
@@ -263,7 +264,7 @@ class PartitionValue:
 class Insert:
     path: Path
     columns: tuple[NameTerm, ...]
-    query: Select
+    query: QueryTree
     span: Span
     overwrites: bool = False
     partition: tuple[PartitionValue, ...] = ()
@@ -277,7 +278,7 @@ class StatementSet:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    select: Select
+    select: QueryTree
 
 
 @dataclass(frozen=True, slots=True)

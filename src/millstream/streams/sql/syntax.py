@@ -1,4 +1,4 @@
-"""The syntax tree of queries and expressions: what was written, with its places, before names and types are known."""
+"""The syntax tree of expressions: what was written, with its places, before names and types are known."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import decimal
 from dataclasses import dataclass
 
 from millstream.streams.plan.types import DataType
+from millstream.streams.sql.query_syntax import QueryTree
 from millstream.streams.sql.script import Span
 
 __all__ = [
@@ -14,20 +15,21 @@ __all__ = [
     "CallTerm",
     "CaseTerm",
     "CastTerm",
+    "ExistsTerm",
+    "FrameBound",
+    "InQueryTerm",
     "InTerm",
     "IntervalTerm",
     "IsTerm",
     "LiteralTerm",
     "NameTerm",
     "Operation",
-    "Select",
-    "SelectItem",
-    "Source",
+    "OverWindow",
+    "QueryTerm",
+    "RowTerm",
+    "SortItem",
     "StarTerm",
-    "SubquerySource",
-    "TableSource",
     "Term",
-    "TumbleSource",
 ]
 
 
@@ -72,6 +74,38 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
+class SortItem:
+    """One item of an ORDER BY; `nulls_first` None says nothing."""
+
+    value: Term
+    ascending: bool
+    nulls_first: bool | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class FrameBound:
+    """UNBOUNDED (no `amount`), or an amount of rows or time, PRECEDING or FOLLOWING; CURRENT ROW where `current`."""
+
+    amount: Term | None
+    following: bool
+    current: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class OverWindow:
+    """OVER (...), OVER w (then `base` is its name) and the definitions of a WINDOW clause."""
+
+    base: str | None
+    partition: tuple[Term, ...]
+    order: tuple[SortItem, ...]
+    rows: bool
+    frame: tuple[FrameBound, FrameBound] | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class CallTerm:
     name: str
     arguments: tuple[Term, ...]
@@ -80,6 +114,8 @@ class CallTerm:
     star: bool = False
     distinct: bool = False
     filter: Term | None = None
+    order: tuple[SortItem, ...] = ()
+    over: OverWindow | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +138,35 @@ class CastTerm:
 class InTerm:
     operand: Term
     options: tuple[Term, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class RowTerm:
+    """(a, b) or ROW(a, b)."""
+
+    values: tuple[Term, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTerm:
+    """A sub-query as a value: one row of one column."""
+
+    query: QueryTree
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class ExistsTerm:
+    query: QueryTree
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class InQueryTerm:
+    operand: Term
+    query: QueryTree
     span: Span
 
 
@@ -134,49 +199,8 @@ Term = (
     | InTerm
     | BetweenTerm
     | IsTerm
+    | RowTerm
+    | QueryTerm
+    | ExistsTerm
+    | InQueryTerm
 )
-
-
-@dataclass(frozen=True, slots=True)
-class TableSource:
-    name: str
-    span: Span
-    alias: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SubquerySource:
-    query: Select
-    span: Span
-    alias: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TumbleSource:
-    """TABLE(TUMBLE(TABLE t, DESCRIPTOR(c), INTERVAL size [, INTERVAL offset]))."""
-
-    table: TableSource
-    time_column: NameTerm
-    size: IntervalTerm
-    offset: IntervalTerm | None
-    span: Span
-    alias: str | None = None
-
-
-Source = TableSource | SubquerySource | TumbleSource
-
-
-@dataclass(frozen=True, slots=True)
-class SelectItem:
-    value: Term
-    alias: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Select:
-    items: tuple[SelectItem, ...]
-    source: Source | None
-    where: Term | None
-    groups: tuple[Term, ...]
-    having: Term | None
-    span: Span

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable
 
 from millstream.streams.functions.scalars.times import WITHOUT_BRACKETS
+from millstream.streams.sql import over_parser, query_parser, spoken_calls
 from millstream.streams.sql.cursor import Cursor
 from millstream.streams.sql.interval_parser import parse_interval
 from millstream.streams.sql.lexer import Token, TokenKind
@@ -23,21 +24,24 @@ from millstream.streams.sql.syntax import (
     CallTerm,
     CaseTerm,
     CastTerm,
+    ExistsTerm,
+    InQueryTerm,
     InTerm,
     IsTerm,
     LiteralTerm,
     NameTerm,
     Operation,
+    QueryTerm,
+    RowTerm,
     StarTerm,
     Term,
 )
 from millstream.streams.sql.type_parser import parse_type
 
-__all__ = ["parse_term"]
+__all__ = ["parse_arguments", "parse_sum", "parse_term"]
 
 _COMPARISONS = ("=", "<>", "!=", "<", "<=", ">", ">=")
-_UNIT_FIRST = ("TIMESTAMPADD", "TIMESTAMPDIFF")
-_UNSUPPORTED_WORDS = ("EXISTS", "MULTISET")
+_UNSUPPORTED_WORDS = ("MULTISET",)
 _MAX_CHAIN = 200
 """Arithmetic operators of one level in a row; each one nests the tree."""
 
@@ -81,13 +85,13 @@ def _negation(cursor: Cursor) -> Term:
 
 def _predicate(cursor: Cursor) -> Term:
     start = cursor.here()
-    left = _sum(cursor)
+    left = parse_sum(cursor)
     while True:
         token = cursor.peek()
         if token is not None and token.kind is TokenKind.SYMBOL and token.text in _COMPARISONS:
             cursor.advance()
             operator = "<>" if token.text == "!=" else token.text
-            left = Operation(operator, (left, _sum(cursor)), cursor.since(start))
+            left = Operation(operator, (left, parse_sum(cursor)), cursor.since(start))
         elif cursor.take("IS"):
             left = _is(cursor, left, start)
         elif cursor.sees("NOT") or any(cursor.sees(word) for word in ("IN", "BETWEEN", "LIKE", "SIMILAR")):
@@ -109,7 +113,7 @@ def _is(cursor: Cursor, left: Term, start: Span) -> Term:
     if cursor.take("UNKNOWN"):
         return Operation("IS NOT NULL" if negated else "IS NULL", (left,), cursor.since(start))
     if cursor.take("DISTINCT", "FROM"):
-        differs = Operation("IS DISTINCT FROM", (left, _sum(cursor)), cursor.since(start))
+        differs = Operation("IS DISTINCT FROM", (left, parse_sum(cursor)), cursor.since(start))
         return Operation("NOT", (differs,), differs.span) if negated else differs
     if cursor.take("JSON"):
         return parse_json_question(cursor, left, start, negated=negated)
@@ -119,17 +123,19 @@ def _is(cursor: Cursor, left: Term, start: Span) -> Term:
 def _membership(cursor: Cursor, left: Term, start: Span) -> Term:
     if cursor.take("IN"):
         cursor.need_symbol("(")
-        if cursor.sees("SELECT"):
-            raise cursor.unsupported("IN with a sub-query is not supported.", remedy="List the values.")
-        options = _arguments(cursor)
+        if not cursor.sees_symbol("(") and query_parser.sees_query(cursor):
+            query = query_parser.parse_select(cursor)
+            cursor.need_symbol(")")
+            return InQueryTerm(left, query, cursor.since(start))
+        options = parse_arguments(cursor)
         cursor.need_symbol(")")
         return InTerm(left, options, cursor.since(start))
     if cursor.take("BETWEEN"):
         symmetric = cursor.take("SYMMETRIC")
         cursor.take("ASYMMETRIC")
-        low = _sum(cursor)
+        low = parse_sum(cursor)
         cursor.need("AND")
-        between = BetweenTerm(left, low, _sum(cursor), cursor.since(start))
+        between = BetweenTerm(left, low, parse_sum(cursor), cursor.since(start))
         if not symmetric:
             return between
         return Operation("OR", (between, BetweenTerm(left, between.high, low, between.span)), between.span)
@@ -140,13 +146,14 @@ def _membership(cursor: Cursor, left: Term, start: Span) -> Term:
         operator = "SIMILAR"
     else:
         raise cursor.expected("IN, BETWEEN, LIKE or SIMILAR TO")
-    operands = [left, _sum(cursor)]
+    operands = [left, parse_sum(cursor)]
     if cursor.take("ESCAPE"):
-        operands.append(_sum(cursor))
+        operands.append(parse_sum(cursor))
     return Operation(operator, tuple(operands), cursor.since(start))
 
 
-def _sum(cursor: Cursor) -> Term:
+def parse_sum(cursor: Cursor) -> Term:
+    """What may stand on a side of a comparison."""
     return _symbols(cursor, _product, ("+", "-", "||"))
 
 
@@ -205,13 +212,13 @@ def _number(cursor: Cursor, token: Token) -> int | float | decimal.Decimal:
 
 def _bracketed(cursor: Cursor) -> Term:
     start = cursor.advance().span
-    if cursor.sees("SELECT"):
-        raise cursor.unsupported("A sub-query as a value is not supported.")
-    term = parse_term(cursor)
-    if cursor.sees_symbol(","):
-        raise cursor.unsupported("Lists of values as rows are not supported.", cursor.since(start))
+    if not cursor.sees_symbol("(") and query_parser.sees_query(cursor):
+        query = query_parser.parse_select(cursor)
+        cursor.need_symbol(")")
+        return QueryTerm(query, cursor.since(start))
+    values = parse_arguments(cursor)
     cursor.need_symbol(")")
-    return term
+    return values[0] if len(values) == 1 else RowTerm(values, cursor.since(start))
 
 
 def _special(cursor: Cursor, word: str) -> Term | None:
@@ -227,8 +234,10 @@ def _special(cursor: Cursor, word: str) -> Term | None:
         return _case(cursor)
     if word in ("CAST", "TRY_CAST") and calls:
         return _cast(cursor)
-    if word == "INTERVAL":
+    if word == "INTERVAL" and string_follows:
         return parse_interval(cursor)
+    if word == "EXISTS" and calls:
+        return _exists(cursor)
     if word in ("DATE", "TIMESTAMP", "TIME") and string_follows:
         return _time_literal(cursor, word)
     if word in _UNSUPPORTED_WORDS and following is not None and (calls or following.is_symbol("[")):
@@ -236,12 +245,17 @@ def _special(cursor: Cursor, word: str) -> Term | None:
     if word in WITHOUT_BRACKETS and not calls:
         cursor.advance()
         return CallTerm(word, (), start, start)
-    if (
-        word in ("TRIM", "POSITION", "EXTRACT", "FLOOR", "CEIL", "CEILING", "SUBSTRING", "LEFT", "RIGHT", *_UNIT_FIRST)
-        and calls
-    ):
-        return _spoken_call(cursor, "CEIL" if word == "CEILING" else word)
+    if word in spoken_calls.SPOKEN_CALLS and calls:
+        return spoken_calls.parse_spoken_call(cursor, "CEIL" if word == "CEILING" else word)
     return None
+
+
+def _exists(cursor: Cursor) -> Term:
+    start = cursor.advance().span
+    cursor.need_symbol("(")
+    query = query_parser.parse_select(cursor)
+    cursor.need_symbol(")")
+    return ExistsTerm(query, cursor.since(start))
 
 
 def _time_literal(cursor: Cursor, word: str) -> Term:
@@ -281,53 +295,6 @@ def _cast(cursor: Cursor) -> Term:
     return CastTerm(operand, data_type, token.is_word("TRY_CAST"), cursor.since(token.span))
 
 
-def _spoken_call(cursor: Cursor, name: str) -> Term:
-    """Calls with words between their arguments: TRIM(BOTH x FROM y), POSITION(x IN y), EXTRACT(DAY FROM x) ..."""
-    token = cursor.advance()
-    cursor.need_symbol("(")
-    arguments: tuple[Term, ...]
-    if name == "TRIM":
-        arguments = _trim_arguments(cursor)
-    elif name == "EXTRACT" or name in _UNIT_FIRST:
-        unit = cursor.name("a unit of time")
-        if name == "EXTRACT":
-            cursor.need("FROM")
-        else:
-            cursor.need_symbol(",")
-        arguments = (LiteralTerm(unit.text.upper(), unit.span), *_arguments(cursor))
-    else:
-        first = _sum(cursor)
-        if name == "POSITION":
-            cursor.need("IN")
-            arguments = (first, _sum(cursor))
-        elif name == "SUBSTRING" and cursor.take("FROM"):
-            place = _sum(cursor)
-            arguments = (first, place, _sum(cursor)) if cursor.take("FOR") else (first, place)
-        elif name in ("FLOOR", "CEIL") and cursor.take("TO"):
-            unit = cursor.name("a unit of time")
-            arguments = (first, LiteralTerm(unit.text.upper(), unit.span))
-        else:
-            arguments = (first, *(_arguments(cursor) if cursor.take_symbol(",") else ()))
-    cursor.need_symbol(")")
-    return CallTerm(name, arguments, cursor.since(token.span), token.span)
-
-
-def _trim_arguments(cursor: Cursor) -> tuple[Term, ...]:
-    side = next((word for word in ("BOTH", "LEADING", "TRAILING") if cursor.sees(word)), None)
-    start = cursor.here()
-    if side is not None:
-        cursor.advance()
-    blank = LiteralTerm(" ", start)
-    if side is not None and cursor.take("FROM"):
-        return (parse_term(cursor), blank, LiteralTerm(side, start))
-    first = parse_term(cursor)
-    if cursor.take("FROM"):
-        return (parse_term(cursor), first, LiteralTerm(side or "BOTH", start))
-    if side is not None:
-        raise cursor.expected("FROM")
-    return (first,)
-
-
 def _name_or_call(cursor: Cursor) -> Term:
     token = cursor.name("an expression")
     if token.kind is TokenKind.WORD and cursor.sees_symbol("("):
@@ -337,7 +304,7 @@ def _name_or_call(cursor: Cursor) -> Term:
         if cursor.sees_symbol("*"):
             cursor.advance()
             return StarTerm(cursor.since(token.span), tuple(parts))
-        parts.append(cursor.name("a column's name").text)
+        parts.append(cursor.member("a column's name").text)
     return NameTerm(tuple(parts), cursor.since(token.span))
 
 
@@ -349,8 +316,14 @@ def _call(cursor: Cursor, name: str, start: Span) -> Term:
     if special is not None and not star:
         arguments = special(cursor, parse_term)
     else:
-        arguments = () if star or cursor.sees_symbol(")") else _arguments(cursor)
+        arguments = () if star or cursor.sees_symbol(")") else parse_arguments(cursor)
+    order = over_parser.parse_sort_items(cursor) if cursor.take("ORDER", "BY") else ()
     cursor.need_symbol(")")
+    if cursor.take("WITHIN", "GROUP"):
+        cursor.need_symbol("(")
+        cursor.need("ORDER", "BY")
+        order = over_parser.parse_sort_items(cursor)
+        cursor.need_symbol(")")
     span = cursor.since(start)
     condition = None
     if cursor.sees("FILTER"):
@@ -359,12 +332,13 @@ def _call(cursor: Cursor, name: str, start: Span) -> Term:
         cursor.need("WHERE")
         condition = parse_term(cursor)
         cursor.need_symbol(")")
-    if cursor.sees("OVER"):
-        raise cursor.unsupported("OVER is not supported.", remedy="Use TUMBLE windows.")
-    return CallTerm(name.upper(), arguments, span, start, star, distinct, condition)
+    over = over_parser.parse_over(cursor) if cursor.take("OVER") else None
+    span = span if over is None else cursor.since(start)
+    return CallTerm(name.upper(), arguments, span, start, star, distinct, condition, order, over)
 
 
-def _arguments(cursor: Cursor) -> tuple[Term, ...]:
+def parse_arguments(cursor: Cursor) -> tuple[Term, ...]:
+    """Expressions with commas between them."""
     arguments = [parse_term(cursor)]
     while cursor.take_symbol(","):
         arguments.append(parse_term(cursor))

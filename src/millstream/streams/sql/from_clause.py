@@ -1,0 +1,203 @@
+"""FROM bound: tables, sub-queries and windows, and the joins between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from millstream.streams.plan.expressions import Call, Column, Expression
+from millstream.streams.plan.joins import JoinKind
+from millstream.streams.plan.nodes import Node, Normalize, Scan
+from millstream.streams.sql.join_conditions import conjuncts_of, filtered, joined
+from millstream.streams.sql.laterals import correlated
+from millstream.streams.sql.query_context import QueryContext
+from millstream.streams.sql.query_hints import state_ttl_ms, with_options
+from millstream.streams.sql.query_syntax import (
+    Alias,
+    FilteredSource,
+    FunctionSource,
+    JoinSource,
+    Source,
+    SubquerySource,
+    TableSource,
+    WindowSource,
+)
+from millstream.streams.sql.relations import Relation, renamed, renamed_apart, scope_of
+from millstream.streams.sql.scalars import bind_condition, bind_term
+from millstream.streams.sql.scopes import Part, Scope, column_of_name, nearest
+from millstream.streams.sql.script import Script, Span
+from millstream.streams.sql.syntax import NameTerm, Operation
+from millstream.streams.sql.versions import joined_versions
+from millstream.streams.sql.windows import window_relation
+
+__all__ = ["bind_source", "table_names"]
+
+_UPSERTS = "upsert-rocketmq"
+
+
+def bind_source(source: Source, context: QueryContext) -> Relation:
+    """The rows of FROM with their parts. Raises SqlError."""
+    match source:
+        case TableSource():
+            if source.as_of is not None:
+                message = "FOR SYSTEM_TIME AS OF stands behind JOIN: versions are found for the rows of another table."
+                raise context.script.error("SQL_UNSUPPORTED", message, source.span)
+            return _aliased(_table(source, context), source.alias, source.parts[-1], source.span, context.script)
+        case SubquerySource():
+            inner = replace(context, hints=(), outer=None)
+            return _aliased(context.bind(source.query, inner), source.alias, None, source.span, context.script)
+        case WindowSource():
+            return _window(source, context)
+        case FilteredSource():
+            relation = bind_source(source.source, context)
+            condition = bind_condition(source.where, scope_of(relation, context.script, "WHERE"))
+            return relation.over(filtered(relation.node, conjuncts_of(condition)))
+        case FunctionSource():
+            message = "A table function stands behind another table, whose rows it is called for."
+            remedy = "Write FROM t, LATERAL TABLE(f(t.x)) AS f(a), or FROM t CROSS JOIN UNNEST(t.items) AS i(a)."
+            raise context.script.error("SQL_UNSUPPORTED", message, source.span, remedy=remedy)
+        case JoinSource():
+            return _join(source, context)
+
+
+def table_names(source: Source | None) -> Iterator[str]:
+    """The names and aliases of the tables in FROM, without what stands in sub-queries."""
+    match source:
+        case TableSource():
+            yield source.parts[-1]
+        case FilteredSource():
+            yield from table_names(source.source)
+        case JoinSource():
+            yield from table_names(source.left)
+            yield from table_names(source.right)
+        case WindowSource():
+            yield from table_names(source.table)
+    if isinstance(source, TableSource | SubquerySource | WindowSource | FunctionSource) and source.alias.name:
+        yield source.alias.name
+
+
+def _table(source: TableSource, context: QueryContext) -> Node:
+    node = context.lookup(source.name, source.span)
+    if source.hints and not isinstance(node, Scan):
+        message = f'"{source.name}" is a view, which has no options.'
+        raise context.script.error("SQL_UNSUPPORTED", message, source.hints[0].span)
+    if isinstance(node, Scan):
+        node = with_options(node, source.hints, context.script) if source.hints else node
+        if node.table.connector == _UPSERTS and node.table.primary_key:
+            return Normalize(node, node.table.primary_key)
+    return node
+
+
+def _aliased(node: Node, alias: Alias, name: str | None, span: Span, script: Script) -> Relation:
+    fields = node.schema.fields
+    names = alias.columns or node.schema.names
+    if len(names) != len(fields) or len(set(names)) != len(names):
+        message = f'"{alias.name}" names {len(names)} different columns, but there are {len(fields)}.'
+        raise script.error("SQL_SYNTAX", message, span)
+    columns = tuple((new, Column(of.name, of.type)) for new, of in zip(names, fields, strict=True))
+    return Relation(node, (Part(alias.name or name, columns),))
+
+
+def _window(source: WindowSource, context: QueryContext) -> Relation:
+    inside = bind_source(source.table, context)
+    relation = window_relation(source, inside.node, inside.parts[0].qualifier, context.script)
+    qualifier = source.alias.name or inside.parts[0].qualifier
+    return _aliased(relation.node, source.alias, qualifier, source.span, context.script)
+
+
+def _join(source: JoinSource, context: QueryContext) -> Relation:
+    left = bind_source(source.left, context)
+    kind = JoinKind.INNER if source.kind == "CROSS" else JoinKind[source.kind]
+    if isinstance(source.right, FunctionSource):
+        return correlated(left, source.right, kind, source.on, context)
+    if isinstance(source.right, TableSource) and source.right.as_of is not None:
+        table = _table(source.right, context)
+        return joined_versions(left, table, source.right, kind, source.on, context)
+    right = bind_source(source.right, context)
+    _check_names(left, right, source, context.script)
+    node, new = renamed_apart(right.node, left.node.schema.names)
+    parts = tuple(
+        replace(part, columns=tuple((name, renamed(value, new)) for name, value in part.columns))
+        for part in right.parts
+    )
+    right = Relation(node, parts)
+    both = Relation(left.node, (*left.parts, *parts))
+    conditions, merged = _conditions(source, left, right, both, context)
+    join = joined(left.node, right.node, kind, conditions, state_ttl_ms=_ttl(left, right, context))
+    relation = Relation(join, both.parts).over(join)
+    return relation if not merged else _merged(relation, merged, kind)
+
+
+def _check_names(left: Relation, right: Relation, source: JoinSource, script: Script) -> None:
+    taken = {part.qualifier for part in left.parts if part.qualifier is not None}
+    for part in right.parts:
+        if part.qualifier in taken:
+            message = f'Two tables in FROM are called "{part.qualifier}".'
+            raise script.error("SQL_SYNTAX", message, source.right.span, remedy="Give one of them an alias.")
+
+
+def _ttl(left: Relation, right: Relation, context: QueryContext) -> tuple[int | None, int | None] | None:
+    sides = tuple(
+        state_ttl_ms(context, [part.qualifier for part in side.parts if part.qualifier is not None])
+        if len(side.parts) == 1
+        else None
+        for side in (left, right)
+    )
+    return None if sides == (None, None) else (sides[0], sides[1])
+
+
+def _conditions(
+    source: JoinSource, left: Relation, right: Relation, both: Relation, context: QueryContext
+) -> tuple[list[Expression], list[tuple[str, Expression, Expression]]]:
+    """The conditions of ON, USING or NATURAL, and the columns that USING and NATURAL merge."""
+    scope = Scope(context.script, both.node.schema, parts=both.parts, place="ON")
+    if source.on is not None:
+        return conjuncts_of(bind_condition(source.on, scope)), []
+    names = list(source.using)
+    if source.natural:
+        ours = [name for part in left.parts for name, _ in part.columns if name not in part.hidden]
+        theirs = {name for part in right.parts for name, _ in part.columns if name not in part.hidden}
+        names = [NameTerm((name,), source.span) for name in dict.fromkeys(ours) if name in theirs]
+        if not names:
+            message = "NATURAL JOIN finds no column of the same name on both sides."
+            raise context.script.error("SQL_SYNTAX", message, source.span, remedy="Write JOIN ... ON.")
+    merged = []
+    conditions = []
+    for name in names:
+        mine, other = _side(name, left, context), _side(name, right, context)
+        merged.append((name.parts[0], mine, other))
+        conditions.append(_equal(mine, other, name.span, scope))
+    return conditions, merged
+
+
+def _equal(mine: Expression, other: Expression, span: Span, scope: Scope) -> Expression:
+    """`mine` = `other`, checked as if it had been written."""
+    parts = (Part(None, (("left", mine), ("right", other))),)
+    sides = NameTerm(("left",), span), NameTerm(("right",), span)
+    return bind_term(Operation("=", sides, span), replace(scope, parts=parts))
+
+
+def _side(name: NameTerm, side: Relation, context: QueryContext) -> Expression:
+    found = column_of_name(name, scope_of(side, context.script, "USING"))
+    if found is None:
+        known = [column for part in side.parts for column, _ in part.columns]
+        message = f'There is no column "{name.parts[0]}" on both sides of the JOIN.'
+        hint = nearest(name.parts[0], known)
+        raise context.script.error("SQL_UNKNOWN_COLUMN", message, name.span, remedy=hint or None)
+    return found[0]
+
+
+def _merged(relation: Relation, merged: list[tuple[str, Expression, Expression]], kind: JoinKind) -> Relation:
+    """The relation with a part of the merged columns in front; the sides' own need a qualifier."""
+    fields = {of.name: Column(of.name, of.type) for of in relation.node.schema.fields}
+    columns = []
+    for name, mine, other in merged:
+        left = fields.get(mine.name, mine) if isinstance(mine, Column) else mine
+        right = fields.get(other.name, other) if isinstance(other, Column) else other
+        value: Expression = right if kind is JoinKind.RIGHT else left
+        if kind is JoinKind.FULL:
+            value = Call("COALESCE", (left, right), left.type)
+        columns.append((name, value))
+    names = frozenset(name for name, _ in columns)
+    parts = tuple(replace(part, hidden=part.hidden | names) for part in relation.parts)
+    return Relation(relation.node, (Part(None, tuple(columns)), *parts))

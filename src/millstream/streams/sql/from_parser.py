@@ -1,0 +1,200 @@
+"""FROM: tables, sub-queries, windows, table functions and the joins between them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millstream.streams.sql import query_parser, term_parser
+from millstream.streams.sql.cursor import RESERVED, Cursor
+from millstream.streams.sql.hint_parser import parse_hints
+from millstream.streams.sql.lexer import TokenKind
+from millstream.streams.sql.query_syntax import (
+    Alias,
+    FilteredSource,
+    FunctionSource,
+    JoinSource,
+    Source,
+    SubquerySource,
+    TableSource,
+)
+from millstream.streams.sql.script import Span
+from millstream.streams.sql.syntax import CallTerm, NameTerm, Term
+from millstream.streams.sql.window_parser import parse_window
+
+__all__ = ["bare_alias", "parse_source", "parse_table"]
+
+_JOINS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")
+_NO_ALIAS = frozenset({"USING", "MINUS", "EMIT", "QUALIFY", "TABLESAMPLE", *RESERVED})
+"""Words that go on with the query behind a table or an item, so they are no alias without AS."""
+
+
+def bare_alias(cursor: Cursor) -> str | None:
+    """An alias without AS, if a name follows that begins no clause."""
+    token = cursor.peek()
+    if token is None or token.kind not in (TokenKind.WORD, TokenKind.NAME):
+        return None
+    if token.kind is TokenKind.WORD and token.text.upper() in _NO_ALIAS:
+        return None
+    return cursor.advance().text
+
+
+def parse_source(cursor: Cursor) -> Source:
+    """What stands behind FROM."""
+    start = cursor.here()
+    source = _joined(cursor)
+    while cursor.take_symbol(","):
+        right = _joined(cursor)
+        source = JoinSource(source, right, "CROSS", None, (), False, cursor.since(start))
+    return source
+
+
+def _joined(cursor: Cursor) -> Source:
+    start = cursor.here()
+    source = _filtered(cursor, _one(cursor))
+    while _sees_join(cursor):
+        natural = cursor.take("NATURAL")
+        kind = _kind(cursor)
+        right = _filtered(cursor, _one(cursor))
+        using = _using(cursor) if cursor.take("USING") else ()
+        on = term_parser.parse_term(cursor) if not using and cursor.take("ON") else None
+        span = cursor.since(start)
+        _check_condition(cursor, kind, right, span, has_condition=bool(natural or using or on is not None))
+        source = JoinSource(source, right, kind, on, using, natural, span)
+    return source
+
+
+def _sees_join(cursor: Cursor) -> bool:
+    return any(cursor.sees(word) for word in _JOINS)
+
+
+def _kind(cursor: Cursor) -> str:
+    kind = next((word for word in ("INNER", "LEFT", "RIGHT", "FULL", "CROSS") if cursor.take(word)), "INNER")
+    if kind in ("LEFT", "RIGHT", "FULL"):
+        cursor.take("OUTER")
+    cursor.need("JOIN")
+    return kind
+
+
+def _check_condition(cursor: Cursor, kind: str, right: Source, span: Span, *, has_condition: bool) -> None:
+    if kind == "CROSS" and has_condition:
+        raise cursor.script.error("SQL_SYNTAX", "A CROSS JOIN has no condition.", span, remedy="Write JOIN ... ON.")
+    if kind != "CROSS" and not has_condition and not isinstance(right, FunctionSource):
+        remedy = "Add ON with the columns that must be equal, or write CROSS JOIN."
+        raise cursor.script.error("SQL_SYNTAX", "The JOIN has no condition.", span, remedy=remedy)
+
+
+def _using(cursor: Cursor) -> tuple[NameTerm, ...]:
+    cursor.need_symbol("(")
+    names = []
+    while True:
+        token = cursor.name("a column's name")
+        names.append(NameTerm((token.text,), token.span))
+        if not cursor.take_symbol(","):
+            break
+    cursor.need_symbol(")")
+    return tuple(names)
+
+
+def _filtered(cursor: Cursor, source: Source) -> Source:
+    """The source with a WHERE in front of a JOIN, as rsqldb has it; any other WHERE is the query's."""
+    place, start = cursor.place, cursor.here()
+    if not cursor.take("WHERE"):
+        return source
+    where = term_parser.parse_term(cursor)
+    if _sees_join(cursor):
+        return FilteredSource(source, where, cursor.since(start))
+    cursor.return_to(place)
+    return source
+
+
+def _one(cursor: Cursor) -> Source:
+    start = cursor.here()
+    if cursor.sees_symbol("("):
+        return _bracketed(cursor)
+    if cursor.take("TABLE"):
+        cursor.need_symbol("(")
+        window = parse_window(cursor, start)
+        cursor.need_symbol(")")
+        return replace(window, span=cursor.since(start), alias=_alias(cursor))
+    if cursor.sees("LATERAL") or cursor.sees("UNNEST"):
+        return _function(cursor)
+    following = cursor.peek(1)
+    if following is not None and following.is_symbol("("):
+        window = parse_window(cursor, start)
+        return replace(window, alias=_alias(cursor))
+    return _table(cursor)
+
+
+def _bracketed(cursor: Cursor) -> Source:
+    start = cursor.here()
+    if query_parser.sees_query(cursor):
+        cursor.need_symbol("(")
+        query = query_parser.parse_select(cursor)
+        cursor.need_symbol(")")
+        span = cursor.since(start)
+        return SubquerySource(query, span, _alias(cursor))
+    cursor.need_symbol("(")
+    source = parse_source(cursor)
+    cursor.need_symbol(")")
+    return source
+
+
+def _function(cursor: Cursor) -> FunctionSource:
+    """LATERAL TABLE(f(x)), UNNEST(array) [WITH ORDINALITY]."""
+    start = cursor.here()
+    if cursor.take("LATERAL"):
+        if cursor.sees_symbol("("):
+            message = "LATERAL with a sub-query is not supported."
+            raise cursor.unsupported(message, remedy="Use a join, or ROW_NUMBER() for the first rows per key.")
+        cursor.need("TABLE")
+        cursor.need_symbol("(")
+        call = _call(cursor, term_parser.parse_term(cursor))
+        cursor.need_symbol(")")
+        span = cursor.since(start)
+        return FunctionSource(call, span, alias=_alias(cursor))
+    name = cursor.advance()
+    cursor.need_symbol("(")
+    argument = term_parser.parse_term(cursor)
+    cursor.need_symbol(")")
+    with_ordinality = cursor.take("WITH", "ORDINALITY")
+    span = cursor.since(start)
+    return FunctionSource(CallTerm("UNNEST", (argument,), span, name.span), span, with_ordinality, _alias(cursor))
+
+
+def _call(cursor: Cursor, term: Term) -> CallTerm:
+    if not isinstance(term, CallTerm):
+        raise cursor.script.error("SQL_SYNTAX", "LATERAL TABLE holds the call of a table function.", term.span)
+    return term
+
+
+def parse_table(cursor: Cursor) -> TableSource:
+    """A table's name of up to three parts with its hints, without an alias."""
+    token = cursor.name("a table's name")
+    parts = [token.text]
+    while cursor.take_symbol("."):
+        parts.append(cursor.member("a table's name").text)
+    span = cursor.since(token.span)
+    return TableSource(tuple(parts), span, hints=parse_hints(cursor, of_table=True))
+
+
+def _table(cursor: Cursor) -> Source:
+    table = parse_table(cursor)
+    as_of: Term | None = None
+    if cursor.take("FOR"):
+        cursor.need("SYSTEM_TIME", "AS", "OF")
+        as_of = term_parser.parse_term(cursor)
+    for word in ("MATCH_RECOGNIZE", "TABLESAMPLE"):
+        if cursor.sees(word):
+            raise cursor.unsupported(f"{word} is not supported.")
+    return replace(table, as_of=as_of, alias=_alias(cursor))
+
+
+def _alias(cursor: Cursor) -> Alias:
+    name = cursor.name("an alias").text if cursor.take("AS") else bare_alias(cursor)
+    if name is None or not cursor.take_symbol("("):
+        return Alias(name)
+    columns = [cursor.name("a column's name").text]
+    while cursor.take_symbol(","):
+        columns.append(cursor.name("a column's name").text)
+    cursor.need_symbol(")")
+    return Alias(name, tuple(columns))

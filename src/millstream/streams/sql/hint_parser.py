@@ -1,0 +1,49 @@
+"""Hints: what stands between /*+ and */ behind SELECT or a table."""
+
+from __future__ import annotations
+
+from millstream.streams.sql.cursor import Cursor
+from millstream.streams.sql.lexer import TokenKind
+from millstream.streams.sql.query_syntax import Hint
+
+__all__ = ["parse_hints"]
+
+_QUERY_HINTS = ("LOOKUP", "STATE_TTL", "BROADCAST")
+_TABLE_HINTS = ("OPTIONS",)
+
+
+def parse_hints(cursor: Cursor, *, of_table: bool) -> tuple[Hint, ...]:
+    """The hints that come next, perhaps none: OPTIONS behind a table, the others behind SELECT.
+
+    Raises SQL_UNSUPPORTED at a hint that is not known there.
+    """
+    hints: list[Hint] = []
+    while cursor.take_symbol("/*+"):
+        while not cursor.take_symbol("*/"):
+            hints.append(_hint(cursor, _TABLE_HINTS if of_table else _QUERY_HINTS))
+            cursor.take_symbol(",")
+    return tuple(hints)
+
+
+def _hint(cursor: Cursor, known: tuple[str, ...]) -> Hint:
+    token = cursor.name("a hint or */")
+    name = token.text.upper()
+    if name not in known:
+        elsewhere = name in (*_QUERY_HINTS, *_TABLE_HINTS)
+        message = f"The hint {name} does not stand here." if elsewhere else f"The hint {token.text} is not supported."
+        remedy = f"Behind {'a table' if known is _TABLE_HINTS else 'SELECT'} can stand {', '.join(known)}."
+        raise cursor.unsupported(message, token.span, remedy=remedy)
+    cursor.need_symbol("(")
+    arguments = [_argument(cursor)]
+    while cursor.take_symbol(","):
+        arguments.append(_argument(cursor))
+    cursor.need_symbol(")")
+    return Hint(name, tuple(arguments), cursor.since(token.span))
+
+
+def _argument(cursor: Cursor) -> tuple[str, str]:
+    token = cursor.peek()
+    if token is None or token.kind not in (TokenKind.STRING, TokenKind.WORD, TokenKind.NAME):
+        raise cursor.expected("a 'key'")
+    cursor.advance()
+    return token.text, cursor.string("a 'value'").text if cursor.take_symbol("=") else ""

@@ -1,0 +1,179 @@
+"""Conditions of joins: what becomes a key, a bound in time or a window, and what moves below the join."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from millstream.streams.functions.common_type import common_type
+from millstream.streams.plan.expressions import Call, Column, Expression, Literal, columns_of
+from millstream.streams.plan.joins import Correlate, Join, JoinKind, LookupJoin
+from millstream.streams.plan.nodes import Filter, Node, Project
+from millstream.streams.plan.types import BOOLEAN
+from millstream.streams.sql.attached_windows import window_columns
+from millstream.streams.sql.ranking import rank_filtered
+from millstream.streams.sql.relations import as_column, renamed
+from millstream.streams.sql.scalars import converted
+from millstream.streams.sql.time_bounds import bounds_among
+
+__all__ = ["conjunction", "conjuncts_of", "equal_pair", "filtered", "joined", "keyed"]
+
+
+def conjuncts_of(condition: Expression | None) -> list[Expression]:
+    """The conditions that AND joins, without those that always hold."""
+    if condition is None or condition == Literal(True, BOOLEAN.as_nullable(False)):
+        return []
+    if isinstance(condition, Call) and condition.function == "AND":
+        return [part for argument in condition.arguments for part in conjuncts_of(argument)]
+    return [condition]
+
+
+def conjunction(conditions: Sequence[Expression]) -> Expression | None:
+    """All conditions as one, in halves so that many make a shallow tree; None for none."""
+    if not conditions:
+        return None
+    if len(conditions) == 1:
+        return conditions[0]
+    middle = (len(conditions) + 1) // 2
+    halves = conjunction(conditions[:middle]), conjunction(conditions[middle:])
+    return Call("AND", tuple(half for half in halves if half is not None), BOOLEAN)
+
+
+def joined(
+    left: Node,
+    right: Node,
+    kind: JoinKind,
+    conditions: Iterable[Expression],
+    *,
+    null_aware: bool = False,
+    state_ttl_ms: tuple[int | None, int | None] | None = None,
+) -> Join:
+    """The join of two inputs without a common name; what concerns one side alone is pushed below where it may be."""
+    ours, theirs = set(left.schema.names), set(right.schema.names)
+    pushed_left: list[Expression] = []
+    pushed_right: list[Expression] = []
+    both: list[Expression] = []
+    for condition in conditions:
+        read = set(columns_of(condition))
+        if read <= ours and kind in (JoinKind.INNER, JoinKind.RIGHT, JoinKind.SEMI):
+            pushed_left.append(condition)
+        elif read <= theirs and kind not in (JoinKind.RIGHT, JoinKind.FULL) and not null_aware:
+            pushed_right.append(condition)
+        else:
+            both.append(condition)
+    left, right = filtered(left, pushed_left), filtered(right, pushed_right)
+    left, right, keys, rest = keyed(left, right, both)
+    join = Join(left, right, kind, keys, null_aware=null_aware, state_ttl_ms=state_ttl_ms)
+    return _with_times(join, both, rest)
+
+
+def keyed(
+    left: Node, right: Node, conditions: list[Expression]
+) -> tuple[Node, Node, tuple[tuple[str, str], ...], list[Expression]]:
+    """Both inputs with a column for each side of each equation between them, these pairs, and the other conditions."""
+    keys: dict[tuple[str, str], None] = {}
+    rest: list[Expression] = []
+    for condition in conditions:
+        pair = equal_pair(condition, left, right)
+        if pair is None:
+            rest.append(condition)
+            continue
+        left, mine = as_column(left, pair[0], "left_key")
+        right, other = as_column(right, pair[1], "right_key")
+        keys[mine, other] = None
+    return left, right, tuple(keys), rest
+
+
+def equal_pair(condition: Expression, left: Node, right: Node) -> tuple[Expression, Expression] | None:
+    """Both sides of an equation, the left input's first, in one type; None if the condition is something else."""
+    if not isinstance(condition, Call) or condition.function != "=":
+        return None
+    first, second = condition.arguments
+    ours, theirs = set(left.schema.names), set(right.schema.names)
+    if set(columns_of(first)) <= theirs and set(columns_of(second)) <= ours:
+        first, second = second, first
+    read = set(columns_of(first)), set(columns_of(second))
+    if not read[0] or not read[1] or not read[0] <= ours or not read[1] <= theirs:
+        return None
+    wanted = common_type((first.type, second.type))
+    return converted(first, wanted), converted(second, wanted)
+
+
+def _with_times(join: Join, conditions: list[Expression], rest: list[Expression]) -> Join:
+    """The join as a window join or an interval join if it is one; `rest` are the conditions that are no keys."""
+    ours, theirs = window_columns(join.left), window_columns(join.right)
+    keys = set(join.keys)
+    starts = any((start, other) in keys for start in ours.starts for other in theirs.starts)
+    ends = next(((end, other) for end in ours.ends for other in theirs.ends if (end, other) in keys), None)
+    if starts and ends is not None:
+        return replace(join, condition=conjunction(rest), window_ends=ends)
+    times = [condition for condition in conditions if condition not in rest]
+    bounds, left_over = bounds_among([*rest, *times], join.left.schema, join.right.schema)
+    condition = conjunction([condition for condition in rest if condition in left_over])
+    return replace(join, condition=condition, bounds=bounds)
+
+
+def filtered(node: Node, conditions: Sequence[Expression]) -> Node:
+    """The rows that fit the conditions: below joins where they concern one side, a Top-N where they bound places."""
+    if not conditions:
+        return node
+    node, left_over = rank_filtered(node, conditions)
+    if not left_over:
+        return node
+    if isinstance(node, Project) and _stands_on_join(node):
+        names = {name: value.name for name, value in node.columns if isinstance(value, Column)}
+        if {name for condition in left_over for name in columns_of(condition)} <= set(names):
+            return replace(node, input=filtered(node.input, [renamed(of, names) for of in left_over]))
+    if isinstance(node, Join):
+        return _filtered_join(node, left_over)
+    if isinstance(node, LookupJoin | Correlate):
+        known = set(node.input.schema.names)
+        below = [condition for condition in left_over if set(columns_of(condition)) <= known]
+        above = [condition for condition in left_over if condition not in below]
+        return _above(replace(node, input=filtered(node.input, below)), above)
+    return _above(node, left_over)
+
+
+def _stands_on_join(node: Project) -> bool:
+    below = node.input
+    return isinstance(below, Join) or (isinstance(below, Project) and _stands_on_join(below))
+
+
+def _above(node: Node, conditions: Sequence[Expression]) -> Node:
+    predicate = conjunction(conditions)
+    return node if predicate is None else Filter(node, predicate)
+
+
+def _filtered_join(join: Join, conditions: Sequence[Expression]) -> Node:
+    """A WHERE over a join: an inner one takes all of it as its own condition, others what a kept side allows."""
+    if join.kind is JoinKind.INNER:
+        again = joined(
+            join.left,
+            join.right,
+            JoinKind.INNER,
+            [*_conditions_of(join), *conditions],
+            state_ttl_ms=join.state_ttl_ms,
+        )
+        if again.bounds is None and join.bounds is not None:
+            again = replace(again, bounds=join.bounds)
+        return again
+    ours, theirs = set(join.left.schema.names), set(join.right.schema.names)
+    left: list[Expression] = []
+    right: list[Expression] = []
+    if join.kind in (JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI):
+        left = [condition for condition in conditions if set(columns_of(condition)) <= ours]
+    elif join.kind is JoinKind.RIGHT:
+        right = [condition for condition in conditions if set(columns_of(condition)) <= theirs]
+    rest = [condition for condition in conditions if condition not in (*left, *right)]
+    return _above(replace(join, left=filtered(join.left, left), right=filtered(join.right, right)), rest)
+
+
+def _conditions_of(join: Join) -> list[Expression]:
+    """The keys and the condition of a join, as conditions again."""
+    conditions: list[Expression] = []
+    for mine, other in join.keys:
+        ours, theirs = join.left.schema.find(mine), join.right.schema.find(other)
+        assert ours is not None
+        assert theirs is not None
+        conditions.append(Call("=", (Column(mine, ours.type), Column(other, theirs.type)), BOOLEAN))
+    return [*conditions, *conjuncts_of(join.condition)]

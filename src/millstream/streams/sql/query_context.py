@@ -1,0 +1,28 @@
+"""What the parts of a query's binding share: the script, the tables, and how an inner query is bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from millstream.streams.plan.nodes import Node
+from millstream.streams.sql.query_syntax import Hint, QueryTree
+from millstream.streams.sql.scopes import Scope
+from millstream.streams.sql.script import Script, Span
+
+__all__ = ["QueryContext", "TableLookup"]
+
+TableLookup = Callable[[str, Span], Node]
+"""The rows of a table or view by name; raises SQL_UNKNOWN_TABLE at the span."""
+
+
+@dataclass(frozen=True)
+class QueryContext:
+    """`hints` are those of the SELECT that is bound; `rankings` collects where functions of the place stand."""
+
+    script: Script
+    lookup: TableLookup
+    bind: Callable[[QueryTree, QueryContext], Node]
+    hints: tuple[Hint, ...] = ()
+    outer: Scope | None = None
+    rankings: list[tuple[str, Span]] = field(default_factory=list)

@@ -1,0 +1,59 @@
+"""What stands inside of terms: names, aggregates, calls with OVER, and sub-queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import get_args
+
+from millstream.streams.functions.registry import AGGREGATES
+from millstream.streams.sql.query_syntax import QueryTree
+from millstream.streams.sql.script import Span
+from millstream.streams.sql.syntax import CallTerm, ExistsTerm, InQueryTerm, NameTerm, QueryTerm, Term
+
+__all__ = ["aggregates_of", "has_aggregates", "names_of", "over_calls_of", "queries_of"]
+
+
+def _found(value: object, wanted: Callable[[object], bool]) -> Iterator[object]:
+    """The outermost parts that are wanted, in the order of the text; nothing from inside of sub-queries."""
+    if wanted(value):
+        yield value
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from _found(part, wanted)
+    elif hasattr(value, "__dataclass_fields__") and not isinstance(value, (Span, *get_args(QueryTree))):
+        for name in value.__dataclass_fields__:
+            yield from _found(getattr(value, name), wanted)
+
+
+def aggregates_of(term: object) -> Iterator[CallTerm]:
+    """The calls of aggregates that are no OVER calls; those inside of OVER calls too."""
+    for found in _found(
+        term, lambda part: isinstance(part, CallTerm) and part.name in AGGREGATES and part.over is None
+    ):
+        if isinstance(found, CallTerm):
+            yield found
+
+
+def has_aggregates(term: object) -> bool:
+    return next(aggregates_of(term), None) is not None
+
+
+def over_calls_of(term: object) -> Iterator[CallTerm]:
+    """The calls with OVER."""
+    for found in _found(term, lambda part: isinstance(part, CallTerm) and part.over is not None):
+        if isinstance(found, CallTerm):
+            yield found
+
+
+def names_of(term: object) -> Iterator[NameTerm]:
+    """The names of columns."""
+    for found in _found(term, lambda part: isinstance(part, NameTerm)):
+        if isinstance(found, NameTerm):
+            yield found
+
+
+def queries_of(term: Term) -> Iterator[QueryTerm | ExistsTerm | InQueryTerm]:
+    """The sub-queries."""
+    for found in _found(term, lambda part: isinstance(part, QueryTerm | ExistsTerm | InQueryTerm)):
+        if isinstance(found, QueryTerm | ExistsTerm | InQueryTerm):
+            yield found

@@ -1,0 +1,119 @@
+"""JOIN t FOR SYSTEM_TIME AS OF x: rows looked up now, or the version of a row that was valid at a time."""
+
+from __future__ import annotations
+
+from millstream.streams.plan.changelog import upsert_key_of
+from millstream.streams.plan.expressions import Column, Expression
+from millstream.streams.plan.joins import JoinKind, LookupJoin, TemporalJoin
+from millstream.streams.plan.nodes import Node, Scan
+from millstream.streams.plan.types import Field
+from millstream.streams.sql.connectors import CONNECTORS
+from millstream.streams.sql.join_conditions import conjunction, conjuncts_of, keyed
+from millstream.streams.sql.query_context import QueryContext
+from millstream.streams.sql.query_hints import lookup_hints
+from millstream.streams.sql.query_syntax import TableSource
+from millstream.streams.sql.relations import Relation, project, renamed_apart, scope_of
+from millstream.streams.sql.scalars import bind_condition, bind_term
+from millstream.streams.sql.scopes import Part
+from millstream.streams.sql.syntax import Term
+
+__all__ = ["joined_versions"]
+
+
+def joined_versions(
+    left: Relation, table: Node, source: TableSource, kind: JoinKind, on: Term | None, context: QueryContext
+) -> Relation:
+    """Each row of `left` with the rows of the table as of a time attribute of it. Raises SqlError."""
+    script = context.script
+    assert source.as_of is not None
+    if kind not in (JoinKind.INNER, JoinKind.LEFT) or on is None:
+        message = "A join with versions is JOIN or LEFT JOIN, with ON."
+        raise script.error("SQL_UNSUPPORTED", message, source.span)
+    time = _time(left, source.as_of, context)
+    node, new = renamed_apart(table, left.node.schema.names)
+    qualifier = source.alias.name or source.parts[-1]
+    names = source.alias.columns or table.schema.names
+    columns = tuple((name, _column(node, new[of])) for name, of in zip(names, table.schema.names, strict=False))
+    both = Relation(left.node, (*left.parts, Part(qualifier, columns)))
+    conditions = conjuncts_of(bind_condition(on, scope_of(both, script, "ON")))
+    if time.proctime:
+        join: Node = _lookup(left, table, new, conditions, kind, source, context)
+    else:
+        join = _temporal(left, node, conditions, kind, time, source, context)
+    return both.over(join)
+
+
+def _column(node: Node, name: str) -> Column:
+    field = node.schema.find(name)
+    assert field is not None
+    return Column(name, field.type)
+
+
+def _time(left: Relation, as_of: Term, context: QueryContext) -> Field:
+    bound = bind_term(as_of, scope_of(left, context.script, "FOR SYSTEM_TIME AS OF"))
+    field = left.node.schema.find(bound.name) if isinstance(bound, Column) else None
+    if field is None or not field.is_time_attribute:
+        known = [of.name for of in left.node.schema.fields if of.is_time_attribute]
+        remedy = f"Time attributes here: {', '.join(known)}." if known else "Declare one: p AS PROCTIME()."
+        message = "FOR SYSTEM_TIME AS OF takes a time attribute of the other table."
+        raise context.script.error("SQL_TIME_ATTRIBUTE", message, as_of.span, remedy=remedy)
+    return field
+
+
+def _lookup(
+    left: Relation,
+    table: Node,
+    new: dict[str, str],
+    conditions: list[Expression],
+    kind: JoinKind,
+    source: TableSource,
+    context: QueryContext,
+) -> Node:
+    script = context.script
+    if not isinstance(table, Scan) or not CONNECTORS[table.table.connector].looks_up:
+        where = table.table.connector if isinstance(table, Scan) else "no table of its own"
+        message = f'"{source.name}" cannot be looked up: its connector is {where}.'
+        known = [name for name, connector in CONNECTORS.items() if connector.looks_up]
+        remedy = f"Connectors that look up: {', '.join(known)}." if known else None
+        raise script.error("SQL_UNSUPPORTED", message, source.span, remedy=remedy)
+    named = project(table, ((new[of.name], Column(of.name, of.type)) for of in table.schema.fields))
+    node, right, keys, rest = keyed(left.node, named, conditions)
+    old = {name: of for of, name in new.items()}
+    plain = tuple((mine, old[other]) for mine, other in keys if other in old)
+    if not plain or right is not named:
+        message = (
+            "A lookup needs columns of the looked-up table that are equal to something, without a cast or function."
+        )
+        raise script.error("SQL_UNSUPPORTED", message, source.span, remedy="Write ON d.id = x.id.")
+    qualifier = source.alias.name or source.parts[-1]
+    hints = lookup_hints(context, (qualifier, source.parts[-1]))
+    columns = tuple((name, of) for of, name in new.items())
+    return LookupJoin(node, table.table, kind, plain, columns, conjunction(rest), hints)
+
+
+def _temporal(
+    left: Relation,
+    right: Node,
+    conditions: list[Expression],
+    kind: JoinKind,
+    time: Field,
+    source: TableSource,
+    context: QueryContext,
+) -> Node:
+    script = context.script
+    primary = upsert_key_of(right)
+    versions = [of.name for of in right.schema.fields if of.rowtime]
+    if primary is None or not versions:
+        missing = "primary key" if primary is None else "watermark"
+        message = f'"{source.name}" has no versions: it has no {missing}.'
+        remedy = (
+            "Declare PRIMARY KEY (...) NOT ENFORCED and WATERMARK FOR a time, or use FOR SYSTEM_TIME AS OF proctime."
+        )
+        raise script.error("SQL_UNSUPPORTED", message, source.span, remedy=remedy)
+    node, right, keys, rest = keyed(left.node, right, conditions)
+    missing_keys = primary - {other for _, other in keys}
+    if missing_keys:
+        shown = ", ".join(sorted(missing_keys))
+        message = f'The versions of "{source.name}" are found by its whole primary key: {shown} is not in ON.'
+        raise script.error("SQL_UNSUPPORTED", message, source.span)
+    return TemporalJoin(node, right, kind, keys, time.name, versions[0], conjunction(rest))

@@ -1,0 +1,118 @@
+"""The window functions of FROM: TUMBLE, HOP, CUMULATE and SESSION with their arguments by place or by name."""
+
+from __future__ import annotations
+
+from millstream.streams.sql import from_parser, query_parser
+from millstream.streams.sql.cursor import Cursor
+from millstream.streams.sql.interval_parser import parse_interval
+from millstream.streams.sql.query_syntax import SubquerySource, TableSource, WindowSource
+from millstream.streams.sql.script import Span
+from millstream.streams.sql.syntax import IntervalTerm, NameTerm
+
+__all__ = ["WINDOW_FUNCTIONS", "parse_window"]
+
+WINDOW_FUNCTIONS = {
+    "TUMBLE": ("SIZE", "OFFSET"),
+    "HOP": ("SLIDE", "SIZE", "OFFSET"),
+    "CUMULATE": ("STEP", "SIZE", "OFFSET"),
+    "SESSION": ("GAP",),
+}
+"""Each window function with the intervals behind its table and its time column, in order; OFFSET may be missing."""
+
+_Argument = TableSource | SubquerySource | NameTerm | IntervalTerm
+
+
+def parse_window(cursor: Cursor, start: Span) -> WindowSource:
+    """The call of a window function, from its name to its closing bracket."""
+    token = cursor.name("a window function")
+    function = token.text.upper()
+    if function not in WINDOW_FUNCTIONS:
+        remedy = f"Windows are {', '.join(WINDOW_FUNCTIONS)}; other table functions stand in LATERAL TABLE(...)."
+        raise cursor.unsupported(f"{token.text} is no window function.", token.span, remedy=remedy)
+    cursor.need_symbol("(")
+    order = ("DATA", "TIMECOL", *WINDOW_FUNCTIONS[function])
+    named: dict[str, _Argument] = {}
+    partition: tuple[NameTerm, ...] = ()
+    for place in range(len(order)):
+        key = _argument_name(cursor) or order[place]
+        if key not in order or key in named:
+            message = f"{function} takes {', '.join(order)}, each once."
+            raise cursor.script.error("SQL_SYNTAX", message, cursor.here())
+        named[key] = _argument(cursor, key)
+        if key == "DATA" and cursor.take("PARTITION", "BY"):
+            partition = _partition(cursor)
+        if not cursor.take_symbol(","):
+            break
+    cursor.need_symbol(")")
+    return _checked(cursor, function, named, partition, cursor.since(start))
+
+
+def _checked(
+    cursor: Cursor, function: str, named: dict[str, _Argument], partition: tuple[NameTerm, ...], span: Span
+) -> WindowSource:
+    table, time = named.pop("DATA", None), named.pop("TIMECOL", None)
+    sizes = tuple((key, size) for key, size in named.items() if isinstance(size, IntervalTerm))
+    wanted = [key for key in WINDOW_FUNCTIONS[function] if key != "OFFSET"]
+    if (
+        not isinstance(table, TableSource | SubquerySource)
+        or not isinstance(time, NameTerm)
+        or any(key not in named for key in wanted)
+    ):
+        shown = ", ".join(f"{key} => INTERVAL '10' SECOND" for key in wanted)
+        message = f"{function} needs a table, a time column and {' and '.join(key.lower() for key in wanted)}."
+        remedy = f"Write {function}(DATA => TABLE t, TIMECOL => DESCRIPTOR(ts), {shown})."
+        raise cursor.script.error("SQL_SYNTAX", message, span, remedy=remedy)
+    if partition and function != "SESSION":
+        message = f"PARTITION BY inside of {function} is not supported: only sessions depend on keys."
+        raise cursor.unsupported(message, partition[0].span, remedy="Group by the keys.")
+    return WindowSource(function, table, partition, time, sizes, span)
+
+
+def _argument_name(cursor: Cursor) -> str | None:
+    token, arrow = cursor.peek(), cursor.peek(1)
+    if token is None or arrow is None or not arrow.is_symbol("=>"):
+        return None
+    cursor.advance()
+    cursor.advance()
+    return token.text.upper()
+
+
+def _argument(cursor: Cursor, key: str) -> _Argument:
+    if key == "DATA":
+        return _data(cursor)
+    if key == "TIMECOL":
+        cursor.need("DESCRIPTOR")
+        cursor.need_symbol("(")
+        token = cursor.name("a column's name")
+        cursor.need_symbol(")")
+        return NameTerm((token.text,), token.span)
+    return parse_interval(cursor)
+
+
+def _data(cursor: Cursor) -> TableSource | SubquerySource:
+    cursor.take("TABLE")
+    start = cursor.here()
+    if not cursor.take_symbol("("):
+        return from_parser.parse_table(cursor)
+    query = query_parser.parse_select(cursor)
+    cursor.need_symbol(")")
+    return SubquerySource(query, cursor.since(start))
+
+
+def _partition(cursor: Cursor) -> tuple[NameTerm, ...]:
+    bracketed = cursor.take_symbol("(")
+    names = []
+    while True:
+        token = cursor.name("a column's name")
+        names.append(NameTerm((token.text,), token.span))
+        if (not bracketed and _begins_argument(cursor)) or not cursor.take_symbol(","):
+            break
+    if bracketed:
+        cursor.need_symbol(")")
+    return tuple(names)
+
+
+def _begins_argument(cursor: Cursor) -> bool:
+    """Whether the comma that comes next ends the partition: DESCRIPTOR( or `name =>` stands behind it."""
+    name, behind = cursor.peek(1), cursor.peek(2)
+    return name is not None and behind is not None and (name.is_word("DESCRIPTOR") or behind.is_symbol("=>"))
