@@ -37,7 +37,9 @@ class AggregateCall:
         return tuple(part for part in (self.argument, *self.more, self.filter) if part is not None)
 
     def __str__(self) -> str:
-        inside = "*" if self.argument is None else ", ".join(map(str, (self.argument, *self.more)))
+        inside = ", ".join(map(str, (self.argument, *self.more)))
+        if self.argument is None:
+            inside = "*" if self.function == "COUNT" else ""
         order = f" ORDER BY {', '.join(map(str, self.order))}" if self.order else ""
         text = f"{self.function}({'DISTINCT ' if self.distinct else ''}{inside}{order})"
         return f"{text} FILTER (WHERE {self.filter})" if self.filter is not None else text

@@ -107,11 +107,16 @@ class Union:
 
     @property
     def schema(self) -> Schema:
-        """The first input's; a column is a time attribute if it is one of every input."""
+        """The first input's; a column may be NULL if it may be in any, and is a time attribute if it is one of all."""
         columns = zip(*(node.schema.fields for node in self.inputs), strict=True)
         return Schema(
             tuple(
-                Field(same[0].name, same[0].type, all(of.rowtime for of in same), all(of.proctime for of in same))
+                Field(
+                    same[0].name,
+                    same[0].type.as_nullable(any(of.type.nullable for of in same)),
+                    all(of.rowtime for of in same),
+                    all(of.proctime for of in same),
+                )
                 for same in columns
             )
         )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from millstream.streams.functions.common_type import common_type
 from millstream.streams.plan.expressions import Column, Expression
 from millstream.streams.plan.joins import SetKind, SetOperation
-from millstream.streams.plan.nodes import Aggregate, Node, Union, Values
+from millstream.streams.plan.nodes import Aggregate, Node, Project, Union, Values
 from millstream.streams.plan.types import DataType, Field, Schema
 from millstream.streams.sql.query_context import QueryContext
 from millstream.streams.sql.query_syntax import QueryTree, SetQuery, ValuesQuery
@@ -77,7 +77,8 @@ def _aligned(members: Sequence[tuple[QueryTree, Node]], query: SetQuery, script:
         columns: list[tuple[str, Expression]] = []
         for name, wanted, field in zip(names, types, node.schema.fields, strict=True):
             columns.append((name, converted(Column(field.name, field.type), wanted)))
-        aligned.append(project(node, columns))
+        same = tuple((of.name, Column(of.name, of.type)) for of in node.schema.fields) == tuple(columns)
+        aligned.append(node if same and isinstance(node, Project) else project(node, columns))
     return aligned
 
 
