@@ -36,7 +36,8 @@ class TransactionHandlers:
         allow_more(self._guard, command, connection.peer, Wish.publish(half.topic))
         if end.resolution is not Resolution.UNKNOWN:
             await self._broker.end_transaction(half.topic, half.message_id, end.resolution)
-        return command.response(ext={"topic": half.topic})
+        # A proxy that asks all brokers does not know the topic, and a client that names it is told nothing new.
+        return command.response(ext={"topic": half.topic} if end.message_ids else {})
 
     def _half(self, end: TransactionEnd) -> StoredMessage:
         """The half message that is meant, in its topic; it must be the producer group's own."""
