@@ -31,11 +31,9 @@ class Settled:
         return _over(frame, self.names, sources if clocks else None, changes=changes)
 
 
-def settled(rows: Rows, names: Sequence[str], *, first: Rows | None = None) -> Settled:
-    """`rows` selected to its columns, renamed to those of `first` in their order, and the hidden columns."""
-    targets = list((first or rows).columns) if first is not None else list(names)
-    columns = [rows.columns[name] for name in rows.columns] if first is not None else [rows.columns[n] for n in names]
-    chosen = [column.alias(name) for name, column in zip(targets, columns, strict=True)]
+def settled(rows: Rows, names: Sequence[str], targets: Sequence[str]) -> Settled:
+    """The columns `names` of `rows` under the names `targets`, and the hidden columns."""
+    chosen = [rows.columns[name].alias(target) for name, target in zip(names, targets, strict=True)]
     frame = rows.frame.select(*chosen, *_hidden(rows))
     clock = rows.clock
     return Settled(

@@ -124,7 +124,8 @@ class Translation:
 
     def _union(self, inputs: list[Rows], node: Union) -> Rows:
         names = node.schema.names
-        frames = [settled(rows, names, first=inputs[0]) for rows in inputs]
+        pairs = zip(inputs, node.inputs, strict=True)
+        frames = [settled(rows, below.schema.names, names) for rows, below in pairs]
         return frames[0].over(reduce(DataFrame.unionAll, [one.rows.frame for one in frames]), inputs)
 
 
