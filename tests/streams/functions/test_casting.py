@@ -40,3 +40,29 @@ def test_the_shape_of_a_type_is_its_kinds_and_names_and_not_its_lengths() -> Non
     assert not same_shape(PLACE, DataType(TypeKind.ROW, fields=(Field("city", STRING), Field("zap", INT))))
     assert not same_shape(PLACE, DataType(TypeKind.ROW, fields=(Field("city", STRING),)))
     assert not same_shape(INTS, TEXTS)
+
+
+ROWS = "STRING BYTES BOOLEAN DECIMAL TINYINT SMALLINT INT BIGINT FLOAT DOUBLE DATE TIME TIMESTAMP TIMESTAMP_LTZ"
+MATRIX = """
+STRING        Y Y Y Y Y Y Y Y Y Y Y Y Y Y
+BYTES         Y Y . . . . . . . . . . . .
+BOOLEAN       Y . Y Y Y Y Y Y Y Y . . . .
+DECIMAL       Y . . Y Y Y Y Y Y Y . . . .
+TINYINT       Y . Y Y Y Y Y Y Y Y . . . .
+SMALLINT      Y . Y Y Y Y Y Y Y Y . . . .
+INT           Y . Y Y Y Y Y Y Y Y . . . .
+BIGINT        Y . Y Y Y Y Y Y Y Y . . . .
+FLOAT         Y . . Y Y Y Y Y Y Y . . . .
+DOUBLE        Y . . Y Y Y Y Y Y Y . . . .
+DATE          Y . . . . . . . . . Y . Y Y
+TIME          Y . . . . . . . . . . Y Y Y
+TIMESTAMP     Y . . . . . . . . . Y Y Y Y
+TIMESTAMP_LTZ Y . . . . . . . . . Y Y Y Y
+"""
+
+
+@pytest.mark.parametrize("row", MATRIX.strip().splitlines())
+def test_a_kind_becomes_what_it_becomes_in_flink(row: str) -> None:
+    source, *marks = row.split()
+    possible = [name for name in ROWS.split() if can_cast(DataType(TypeKind[source]), DataType(TypeKind[name]))]
+    assert possible == [name for name, mark in zip(ROWS.split(), marks, strict=True) if mark == "Y"]

@@ -1,9 +1,12 @@
 """CAST between Flink's types on Spark: a value that does not fit is NULL, for CAST and TRY_CAST alike.
 
-Flink's CAST ends the job at a bad value; here a bad row never stops the others.
+Flink's CAST ends the job at a bad value; here a bad row never stops the others (`jobs/bad_casts.py` tells what a job
+may ask for instead). Whole numbers wrap when they become narrower, as in Flink.
 """
 
 from __future__ import annotations
+
+from functools import reduce
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
@@ -16,21 +19,48 @@ __all__ = ["cast"]
 _MILLISECONDS_OF_DAY = 86_400_000
 _DEFAULT_FRACTION = {TypeKind.TIMESTAMP: 6, TypeKind.TIMESTAMP_LTZ: 6}
 _MICROSECOND_DIGITS = 6
+_NESTED = (TypeKind.ARRAY, TypeKind.MAP, TypeKind.ROW)
 
 
 def cast(value: Column, source: DataType, target: DataType) -> Column:
     """`value` of type `source` as `target`."""
-    if source.kind is not TypeKind.STRING and source == target.as_nullable(source.nullable):
+    lengths = (TypeKind.STRING, TypeKind.BYTES)
+    if source.kind not in lengths and source == target.as_nullable(source.nullable):
         return value
-    if target.kind is TypeKind.STRING:
-        text = _text(value, source)
+    if source.kind is TypeKind.NULL:
+        return value.cast(spark_type(target))
+    if target.kind in lengths:
+        text = _text(value, source) if target.kind is TypeKind.STRING else value.cast("binary")
         return text if target.precision is None else F.substring(text, 1, target.precision)
     if target.kind is TypeKind.TIME:
         return _time(value, source)
     if source.kind is TypeKind.TIME and target.is_timestamp:
         return F.timestamp_millis(value.cast("bigint"))
-    converted = value.try_cast(spark_type(target)) if source.kind is TypeKind.STRING else value.cast(spark_type(target))
+    if target.kind in _NESTED:
+        return _nested(value, source, target)
+    converted = value.cast(spark_type(target))
     return _to_precision(converted, target.precision) if target.is_timestamp else converted
+
+
+def _nested(value: Column, source: DataType, target: DataType) -> Column:
+    """Part by part: Spark's own cast of a whole would write and read the parts in its way."""
+    match target.kind:
+        case TypeKind.ARRAY:
+            (have,), (wanted,) = source.elements, target.elements
+            return F.transform(value, lambda element: cast(element, have, wanted))
+        case TypeKind.MAP:
+            pairs = list(zip(source.elements, target.elements, strict=True))
+            entries = F.transform(
+                F.map_entries(value),
+                lambda entry: F.struct(
+                    cast(entry["key"], *pairs[0]).alias("key"), cast(entry["value"], *pairs[1]).alias("value")
+                ),
+            )
+            return F.map_from_entries(F.filter(entries, lambda entry: entry["key"].isNotNull()))
+        case _:
+            fields = zip(source.fields, target.fields, strict=True)
+            parts = (cast(value.getField(have.name), have.type, to.type).alias(to.name) for have, to in fields)
+            return F.when(value.isNotNull(), F.struct(*parts))
 
 
 def _text(value: Column, source: DataType) -> Column:
@@ -42,8 +72,37 @@ def _text(value: Column, source: DataType) -> Column:
         case TypeKind.TIME:
             pattern = "HH:mm:ss" if not source.precision else f"HH:mm:ss.{'S' * source.precision}"
             return F.date_format(F.timestamp_millis(value.cast("bigint")), pattern)
+        case TypeKind.BYTES:
+            # Bytes that are no UTF-8 would end the query where a Python worker reads them.
+            return F.make_valid_utf8(value.cast("string"))
+        case TypeKind.ARRAY | TypeKind.MAP | TypeKind.ROW:
+            return _nested_text(value, source)
         case _:
             return value.cast("string")
+
+
+def _nested_text(value: Column, source: DataType) -> Column:
+    """`[1, 2]`, `{a=1, b=2}` and `(1, a)`, as Flink writes them."""
+    match source.kind:
+        case TypeKind.ARRAY:
+            (element,) = source.elements
+            texts = F.transform(value, lambda part: _part(part, element))
+            return F.concat(F.lit("["), F.array_join(texts, ", "), F.lit("]"))
+        case TypeKind.MAP:
+            key, mapped = source.elements
+            entries = F.transform(
+                F.map_entries(value),
+                lambda entry: F.concat(_part(entry["key"], key), F.lit("="), _part(entry["value"], mapped)),
+            )
+            return F.concat(F.lit("{"), F.array_join(entries, ", "), F.lit("}"))
+        case _:
+            parts = [_part(value.getField(field.name), field.type) for field in source.fields]
+            listed = reduce(lambda left, right: F.concat(left, F.lit(", "), right), parts)
+            return F.when(value.isNotNull(), F.concat(F.lit("("), listed, F.lit(")")))
+
+
+def _part(value: Column, source: DataType) -> Column:
+    return F.coalesce(_text(value, source), F.lit("NULL"))
 
 
 def _timestamp_format(source: DataType) -> str:
@@ -53,8 +112,10 @@ def _timestamp_format(source: DataType) -> str:
 
 def _time(value: Column, source: DataType) -> Column:
     """Milliseconds of the day."""
+    if source.kind is TypeKind.TIME:
+        return value
     if source.kind is TypeKind.STRING:
-        value = F.concat(F.lit("1970-01-01 "), value).try_cast("timestamp")
+        value = F.concat(F.lit("1970-01-01 "), value).cast("timestamp")
     return F.pmod(F.unix_millis(value), F.lit(_MILLISECONDS_OF_DAY)).cast("int")
 
 

@@ -140,7 +140,8 @@ def _sized(cursor: Cursor, word: str) -> DataType:
     if kind in (TypeKind.STRING, TypeKind.BYTES) and precision == 0:
         raise cursor.script.error("SQL_TYPE", f"{word} has a length of 1 or more.", cursor.since(start))
     if kind in (TypeKind.TIME, TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LTZ):
-        precision = _DEFAULT_FRACTION if precision is None else precision
+        whole = 0 if kind is TypeKind.TIME else _DEFAULT_FRACTION
+        precision = whole if precision is None else precision
         if precision > 9:
             raise cursor.script.error("SQL_TYPE", f"{word} has 0 to 9 digits of seconds.", cursor.since(start))
     if word == "TIMESTAMP":

@@ -34,7 +34,7 @@ def _to_base64(_call: Call, columns: Sequence[Column]) -> Column:
 
 
 def _from_base64(_call: Call, columns: Sequence[Column]) -> Column:
-    return F.try_to_binary(columns[0], F.lit("base64")).cast("string")
+    return F.make_valid_utf8(F.try_to_binary(columns[0], F.lit("base64")).cast("string"))
 
 
 DIGESTS: dict[str, Builder] = {
