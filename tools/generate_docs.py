@@ -110,7 +110,7 @@ def functions_page() -> str:
 _FUNCTIONS_WORDS = """\
 Semantics are Flink's. A value that cannot be computed is NULL and never ends a query. Where a function is not Flink's,
 its name is followed by where it comes from. Those that are written without brackets: CURRENT_DATE, CURRENT_TIME,
-CURRENT_TIMESTAMP, LOCALTIME and LOCALTIMESTAMP.
+CURRENT_TIMESTAMP, LOCALTIME and LOCALTIMESTAMP. Functions of your own: [user-functions.md](user-functions.md).
 """
 
 

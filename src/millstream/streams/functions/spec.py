@@ -139,6 +139,11 @@ class FunctionSpec:
         object.__setattr__(self, "parameters", _parameters(self.signature))
 
     @property
+    def call_name(self) -> str:
+        """The function's name in a plan."""
+        return self.name
+
+    @property
     def min_args(self) -> int:
         """How many arguments there are at least."""
         return sum(not parameter.optional for parameter in self.parameters)

@@ -13,7 +13,7 @@ from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expres
 from millstream.streams.plan.nodes import AggregateCall
 from millstream.streams.plan.types import DataType, TypeKind
 from millstream.streams.spark.casts import cast
-from millstream.streams.spark.functions import FUNCTIONS
+from millstream.streams.spark.functions import builder_of
 from millstream.streams.spark.types import spark_type
 
 __all__ = ["NATIVE_AGGREGATES", "aggregate", "column_of"]
@@ -27,7 +27,7 @@ def column_of(expression: Expression, inputs: Mapping[str, SparkColumn]) -> Spar
         case Literal():
             return _literal(expression)
         case Call(function=function, arguments=arguments):
-            build = FUNCTIONS.get(function)
+            build = builder_of(function)
             if build is None:
                 raise JobError("JOB_FAILED", f"The function {function} has no translation.")
             return _as_declared(

@@ -6,6 +6,7 @@ its arguments. No builder raises for a row: a value that cannot be computed is N
 
 from __future__ import annotations
 
+from millstream.streams.functions.user import USER_PREFIX
 from millstream.streams.spark.functions.builder import Builder
 from millstream.streams.spark.functions.collections import COLLECTIONS
 from millstream.streams.spark.functions.conditions import CONDITIONS
@@ -16,8 +17,9 @@ from millstream.streams.spark.functions.patterns import PATTERNS
 from millstream.streams.spark.functions.security import SECURITY
 from millstream.streams.spark.functions.text import TEXT
 from millstream.streams.spark.functions.times import TIMES
+from millstream.streams.spark.functions.user import user_call
 
-__all__ = ["FUNCTIONS", "Builder"]
+__all__ = ["FUNCTIONS", "Builder", "builder_of"]
 
 FUNCTIONS: dict[str, Builder] = {
     **CONDITIONS,
@@ -30,3 +32,8 @@ FUNCTIONS: dict[str, Builder] = {
     **TEXT,
     **TIMES,
 }
+
+
+def builder_of(function: str) -> Builder | None:
+    """The builder of a call of that name, of the registry or a user's; None if there is none."""
+    return user_call if function.startswith(USER_PREFIX) else FUNCTIONS.get(function)

@@ -1,0 +1,51 @@
+"""Functions of users in Spark's Python workers."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from millstream.streams.functions.user import load_user_function
+from millstream.streams.plan.expressions import Call, Literal
+from millstream.streams.plan.types import BIGINT, DOUBLE, NULL, STRING, DataType, TypeKind
+from millstream.streams.spark.expressions import column_of
+
+pytestmark = pytest.mark.spark
+
+_TYPES = {str: STRING, int: BIGINT, float: DOUBLE, type(None): NULL}
+_TIMESTAMP = DataType(TypeKind.TIMESTAMP, precision=3)
+_NOON = datetime.datetime(2026, 1, 2, 12)
+
+
+def _call(name: str, *values: str | float | datetime.datetime | None) -> Call:
+    function = load_user_function(name, f"sample_functions.{name}")
+    given = tuple(Literal(value, _TYPES.get(type(value), _TIMESTAMP)) for value in values)
+    return Call(function.call_name, given, function.type_rule([argument.type for argument in given]))
+
+
+def test_a_call_has_the_value_that_the_function_gives_and_null_where_it_raises(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "functions"))
+    cases = [
+        (_call("tripled", 7), 21),
+        (_call("Doubler", 7), 14),
+        (_call("greeted", None), "Hello, you"),
+        (_call("joined", "a", "b", "c"), "a+b+c"),
+        (_call("joined"), ""),
+        (_call("failing", "12"), 12),
+        (_call("failing", "x"), None),
+        (_call("lying", "x"), None),
+        (_call("day_later", _NOON), _NOON + datetime.timedelta(days=1)),
+        (_call("point", 1.5, 2.0), (1.5, 2.0)),
+        (_call("counted", "aab"), {"a": 2, "b": 1}),
+        (_call("words", "to be"), [("to",), ("be",)]),
+        (_call("numbered", "to be"), [(1, "to"), (2, "be")]),
+        (_call("words", ""), []),
+    ]
+    row = spark.range(1).select(*(column_of(call, {}).alias(f"c{place}") for place, (call, _) in enumerate(cases)))
+    got = list(row.collect()[0])
+    assert got == [wanted for _, wanted in cases]
