@@ -6,9 +6,11 @@ from itertools import starmap
 
 from millstream.streams.plan.types import DataType, TypeKind
 
-__all__ = ["can_cast", "same_shape"]
+__all__ = ["can_cast", "can_fail", "same_shape"]
 
 _TIMES = (TypeKind.DATE, TypeKind.TIME, TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LTZ)
+_DEFAULT_DIGITS = 10
+_WHOLE_DIGITS = {TypeKind.TINYINT: 3, TypeKind.SMALLINT: 5, TypeKind.INT: 10, TypeKind.BIGINT: 19}
 _NESTED = (TypeKind.ARRAY, TypeKind.MAP, TypeKind.ROW)
 
 
@@ -28,6 +30,18 @@ def can_cast(source: DataType, target: DataType) -> bool:
     if wanted in _TIMES:
         return kind in _TIMES and {kind, wanted} != {TypeKind.DATE, TypeKind.TIME}
     return kind is wanted
+
+
+def can_fail(source: DataType, target: DataType) -> bool:
+    """Whether CAST of a value that is not NULL may find none. Narrower whole numbers wrap; parts are not looked at."""
+    if source.kind is TypeKind.STRING:
+        return target.kind not in (TypeKind.STRING, TypeKind.BYTES)
+    if target.kind is not TypeKind.DECIMAL or not source.is_number:
+        return False
+    whole = _WHOLE_DIGITS.get(source.kind)
+    if source.kind is TypeKind.DECIMAL:
+        whole = (source.precision or _DEFAULT_DIGITS) - (source.scale or 0)
+    return whole is None or whole > (target.precision or _DEFAULT_DIGITS) - (target.scale or 0)
 
 
 def same_shape(left: DataType, right: DataType) -> bool:

@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from millstream.streams.errors import JobError
+from millstream.streams.jobs.bad_casts import with_bad_casts
 from millstream.streams.jobs.cause import first_cause
 from millstream.streams.jobs.checkpoint import Checkpoint, fingerprint
 from millstream.streams.jobs.handle import JobHandle
@@ -51,7 +52,7 @@ class JobRunner:
         checkpoint of another plan or of a bounded run with state that has ended; NameRefused TOPIC_NOT_FOUND.
         """
         settings = JobSettings.of(plan.settings, self._nameserver)
-        outputs = outputs_of(plan, settings, on_rows)
+        outputs = with_bad_casts(outputs_of(plan, settings, on_rows), settings)
         pipelines: list[Pipeline] = []
         try:
             for members in _by_tables(outputs):

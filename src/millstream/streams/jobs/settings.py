@@ -44,7 +44,7 @@ class JobSettings:
     """`batch` runs over what is there, without Spark's streaming; `interval_ms` between micro-batches, 0 for none.
 
     `ttl_ms` is how long state lives that nothing touches (0: for ever), `idle_ms` after how long without rows a queue
-    holds up no window any more (0: never).
+    holds up no window any more (0: never). `bad_cast` is null, dead-letter or fail.
     """
 
     batch: bool
@@ -53,6 +53,7 @@ class JobSettings:
     max_rows: int
     ttl_ms: int = 0
     idle_ms: int = 0
+    bad_cast: str = "null"
 
     @classmethod
     def of(cls, settings: Mapping[str, str], nameserver: str) -> JobSettings:
@@ -64,6 +65,7 @@ class JobSettings:
             max_rows=int(settings.get("millstream.max-rows-per-trigger", DEFAULT_MAX_ROWS)),
             ttl_ms=_duration_ms(settings.get("table.exec.state.ttl", "0 ms")),
             idle_ms=_duration_ms(settings.get("table.exec.source.idle-timeout", "0 ms")),
+            bad_cast=settings.get("millstream.bad-cast", "null").lower(),
         )
 
 

@@ -49,6 +49,7 @@ CONDITIONS: dict[str, Builder] = {
     "IN": _in,
     "BETWEEN": lambda _call, columns: columns[0].between(columns[1], columns[2]),
     "IS DISTINCT FROM": lambda _call, columns: ~columns[0].eqNullSafe(columns[1]),
+    "FAIL": lambda _call, columns: F.raise_error(columns[0]).cast("boolean"),
     "COALESCE": lambda _call, columns: F.coalesce(*columns),
     "IFNULL": lambda _call, columns: F.coalesce(*columns),
     "NVL": lambda _call, columns: F.coalesce(*columns),
