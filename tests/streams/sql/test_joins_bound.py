@@ -131,6 +131,23 @@ def test_equal_bounds_of_attached_windows_make_a_window_join() -> None:
     assert "windows" not in join(select.format("INNER"))
 
 
+def test_the_end_of_a_window_bounds_an_inner_join_as_its_time_does() -> None:
+    highest = (
+        "(SELECT MAX(price) AS top, window_end AS e FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '10' SECOND))"
+        " GROUP BY window_start, window_end)"
+    )
+    select = f"SELECT o.id FROM orders o {{0}} JOIN {highest} h ON o.price = h.top"
+    where = "o.ts BETWEEN h.e - INTERVAL '10' SECOND AND h.e"
+    # The window's time is its end less 1 ms, so both bounds are 1 ms later.
+    assert shop_plan(f"{select.format('')} WHERE {where}")[1:5] == [
+        f"  Join INNER keys=[price = top] bounds=[ts from window_time + -9999 ms to window_time + 1 ms] {OWN}",
+        "    Scan orders (rocketmq)",
+        "    Project [aggregate_0 AS top, window_time]",
+        "      WindowAggregate TUMBLE(ts, 10000 ms) keys=[] aggregates=[MAX(price) AS aggregate_0] [append, Spark's window]",
+    ]  # fmt: skip
+    assert "bounds" not in join(f"{select.format('LEFT')} AND {where}")
+
+
 def test_computed_sides_and_other_types_become_columns_of_their_own() -> None:
     lines = shop_plan("SELECT o.id FROM orders o JOIN payments y ON UPPER(o.item) = y.method AND o.amount = y.order_id")
     assert lines[1:] == [

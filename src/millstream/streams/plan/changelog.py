@@ -11,7 +11,7 @@ from millstream.streams.plan.nodes import Filter, Node, Normalize, Project, Scan
 from millstream.streams.plan.ordering import Over, Rank, Sort
 from millstream.streams.plan.patterns import Match
 
-__all__ = ["Changelog", "RowKind", "changelog_of", "upsert_key_of"]
+__all__ = ["CHANGELOG_FORMATS", "UPSERT_CONNECTORS", "Changelog", "RowKind", "changelog_of", "upsert_key_of"]
 
 
 class RowKind(Enum):
@@ -35,15 +35,18 @@ class Changelog(Enum):
     RETRACT = "retract"
 
 
-_UPSERT_FORMATS = frozenset({"upsert-rocketmq"})
-_CHANGELOG_FORMATS = frozenset({"debezium-json", "canal-json", "maxwell-json", "changelog-json", "ogg-json"})
+UPSERT_CONNECTORS = frozenset({"upsert-rocketmq"})
+"""Connectors whose rows are the last ones of their keys."""
+
+CHANGELOG_FORMATS = frozenset({"debezium-json", "canal-json", "maxwell-json", "changelog-json", "ogg-json"})
+"""Formats whose messages say what kind of change a row is."""
 
 
 def changelog_of(node: Node) -> Changelog:
     """The kinds of rows that `node` emits."""
     match node:
         case Scan(table=table):
-            changes = table.connector in _UPSERT_FORMATS or table.options.get("format", "") in _CHANGELOG_FORMATS
+            changes = table.connector in UPSERT_CONNECTORS or table.options.get("format", "") in CHANGELOG_FORMATS
             return Changelog.RETRACT if changes else Changelog.APPEND
         case Values() | Match():
             return Changelog.APPEND

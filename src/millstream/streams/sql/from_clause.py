@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from millstream.streams.plan.changelog import UPSERT_CONNECTORS
 from millstream.streams.plan.expressions import Call, Column, Expression
 from millstream.streams.plan.joins import JoinKind
 from millstream.streams.plan.nodes import Node, Normalize, Scan
@@ -31,8 +32,6 @@ from millstream.streams.sql.versions import joined_versions
 from millstream.streams.sql.windows import window_relation
 
 __all__ = ["bind_source", "table_names"]
-
-_UPSERTS = "upsert-rocketmq"
 
 
 def bind_source(source: Source, context: QueryContext) -> Relation:
@@ -83,7 +82,7 @@ def _table(source: TableSource, context: QueryContext) -> Node:
         raise context.script.error("SQL_UNSUPPORTED", message, source.hints[0].span)
     if isinstance(node, Scan):
         node = with_options(node, source.hints, context.script) if source.hints else node
-        if node.table.connector == _UPSERTS and node.table.primary_key:
+        if node.table.connector in UPSERT_CONNECTORS and node.table.primary_key:
             return Normalize(node, node.table.primary_key)
     return node
 

@@ -14,6 +14,7 @@ from millstream.streams.sql.pruning import prune
 from millstream.streams.sql.query_syntax import item_span
 from millstream.streams.sql.scalars import Scope, bind_term, converted, nearest
 from millstream.streams.sql.script import Script, Span
+from millstream.streams.sql.sink_changes import check_changes
 from millstream.streams.sql.statements import Insert
 
 __all__ = ["bind_insert"]
@@ -41,14 +42,21 @@ def bind_insert(insert: Insert, table: Table, node: Node, settings: Mapping[str,
     ordered = tuple(
         (column.name, columns.get(column.name, Literal(None, column.type.as_nullable()))) for column in table.writable
     )
-    return Sink(table, prune(Project(node, ordered)), insert.overwrites)
+    written = prune(Project(node, ordered))
+    if not _is_batch(settings):
+        check_changes(table, written, insert.span, script)
+    return Sink(table, written, insert.overwrites)
+
+
+def _is_batch(settings: Mapping[str, str]) -> bool:
+    return settings.get("execution.runtime-mode", "streaming").lower() == "batch"
 
 
 def _check_overwrite(insert: Insert, table: Table, settings: Mapping[str, str], script: Script) -> None:
     if not CONNECTORS[table.connector].overwrites:
         message = f"Tables with the connector '{table.connector}' cannot be overwritten."
         raise script.error("SQL_UNSUPPORTED", message, insert.span, remedy="Use INSERT INTO.")
-    if settings.get("execution.runtime-mode", "streaming").lower() != "batch":
+    if not _is_batch(settings):
         message = "INSERT OVERWRITE needs a job that ends: a stream never has all rows of a table."
         raise script.error(
             "SQL_UNSUPPORTED", message, insert.span, remedy="SET 'execution.runtime-mode' = 'batch' first."

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from millstream.streams.functions.common_type import common_type
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal, columns_of
-from millstream.streams.plan.joins import Correlate, Join, JoinKind, LookupJoin
+from millstream.streams.plan.joins import Correlate, IntervalBounds, Join, JoinKind, LookupJoin
 from millstream.streams.plan.nodes import Filter, Node, Project
 from millstream.streams.plan.types import BOOLEAN
-from millstream.streams.sql.attached_windows import window_columns
+from millstream.streams.sql.attached_windows import window_columns, with_window_time
 from millstream.streams.sql.ranking import rank_filtered
-from millstream.streams.sql.relations import as_column, renamed
+from millstream.streams.sql.relations import as_column, renamed, renamed_apart
 from millstream.streams.sql.scalars import converted
-from millstream.streams.sql.time_bounds import bounds_among
+from millstream.streams.sql.time_bounds import bounds_among, times_of
 
 __all__ = ["conjunction", "conjuncts_of", "equal_pair", "filtered", "joined", "keyed"]
 
@@ -107,10 +107,27 @@ def _with_times(join: Join, conditions: list[Expression], rest: list[Expression]
     ends = next(((end, other) for end in ours.ends for other in theirs.ends if (end, other) in keys), None)
     if starts and ends is not None:
         return replace(join, condition=conjunction(rest), window_ends=ends)
-    times = [condition for condition in conditions if condition not in rest]
-    bounds, left_over = bounds_among([*rest, *times], join.left.schema, join.right.schema)
+    inner = join.kind is JoinKind.INNER
+    sides = times_of(join.left, with_window_ends=inner), times_of(join.right, with_window_ends=inner)
+    equal = [condition for condition in conditions if condition not in rest]
+    found, left_over = bounds_among([*rest, *equal], sides)
     condition = conjunction([condition for condition in rest if condition in left_over])
-    return replace(join, condition=condition, bounds=bounds)
+    if found is None:
+        return replace(join, condition=condition)
+    left, mine, right, other = join.left, found.left.column, join.right, found.right.column
+    if found.left.is_window_end:
+        left, mine = _with_time_apart(left, right)
+    if found.right.is_window_end:
+        right, other = _with_time_apart(right, left)
+    bounds = IntervalBounds(mine, other, found.lower_ms, found.upper_ms)
+    return replace(join, left=left, right=right, condition=condition, bounds=bounds)
+
+
+def _with_time_apart(node: Node, other: Node) -> tuple[Node, str]:
+    """The node with its window's time under a name that the other input does not use."""
+    timed, name = with_window_time(node)
+    apart, new = renamed_apart(timed, other.schema.names)
+    return apart, new[name]
 
 
 def filtered(node: Node, conditions: Sequence[Expression]) -> Node:

@@ -31,7 +31,7 @@ def with_options(scan: Scan, hints: tuple[Hint, ...], script: Script) -> Scan:
     for hint in hints:
         options.update(hint.arguments)
         try:
-            check_options(options)
+            options = check_options(options).options
         except OptionProblem as problem:
             raise script.error("SQL_OPTION", problem.message, hint.span, remedy=problem.remedy) from None
     return replace(scan, table=replace(scan.table, options=options))

@@ -1,0 +1,113 @@
+"""Whether a table can take what a query says of changing rows, and whose rows its primary key tells apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millstream.streams.plan.changelog import (
+    CHANGELOG_FORMATS,
+    UPSERT_CONNECTORS,
+    Changelog,
+    changelog_of,
+    upsert_key_of,
+)
+from millstream.streams.plan.joins import Join, SetOperation
+from millstream.streams.plan.nodes import (
+    Aggregate,
+    Node,
+    Normalize,
+    Scan,
+    WindowAggregate,
+    inputs_of,
+    with_inputs,
+)
+from millstream.streams.plan.ordering import Over, Rank, Sort
+from millstream.streams.plan.tables import Table
+from millstream.streams.sql.script import Script, Span
+
+__all__ = ["check_changes"]
+
+_SHOWS_CHANGES = ("print", "blackhole")
+
+
+def check_changes(table: Table, node: Node, span: Span, script: Script) -> None:
+    """Refuse a query whose rows change where the table only takes new rows, or tells rows apart by other columns.
+
+    `node` has the columns of `table.writable` by name. EMIT asks for rows that come again, so those are taken by any
+    table. Raises SQL_UNSUPPORTED.
+    """
+    asked = _without_emit(node)
+    if changelog_of(asked) is Changelog.APPEND:
+        return
+    if not _takes_changes(table):
+        cause = _cause(asked)
+        message = (
+            f'Rows of this query change ({_named(cause)}), but "{table.name}" ({table.connector}) only takes new rows.'
+        )
+        raise script.error("SQL_UNSUPPORTED", message, span, remedy=_ways_out(table, cause))
+    key = upsert_key_of(node)
+    if not table.primary_key or not key or not key.isdisjoint(table.primary_key):
+        return
+    ours, theirs = ", ".join(table.primary_key), ", ".join(sorted(key))
+    message = f'The primary key of "{table.name}" ({ours}) does not tell the rows of this query apart ({theirs} does).'
+    remedy = f"Declare PRIMARY KEY ({theirs}) NOT ENFORCED, or group by {ours}."
+    raise script.error("SQL_UNSUPPORTED", message, span, remedy=remedy)
+
+
+def _takes_changes(table: Table) -> bool:
+    if table.connector in UPSERT_CONNECTORS or table.connector in _SHOWS_CHANGES:
+        return True
+    formats = (table.options.get("format", ""), table.options.get("value.format", ""))
+    return any(of in CHANGELOG_FORMATS for of in formats) or (table.connector == "jdbc" and bool(table.primary_key))
+
+
+def _without_emit(node: Node) -> Node:
+    inputs = inputs_of(node)
+    below = with_inputs(node, tuple(map(_without_emit, inputs))) if inputs else node
+    return replace(below, emit=None) if isinstance(below, WindowAggregate) else below
+
+
+def _cause(node: Node) -> Node:
+    """The lowest node whose rows change though those below it do not."""
+    changing = [below for below in inputs_of(node) if changelog_of(below) is Changelog.RETRACT]
+    return _cause(changing[0]) if changing else node
+
+
+def _named(node: Node) -> str:
+    """What the user wrote for the node."""
+    match node:
+        case Aggregate(keys=keys, aggregates=aggregates):
+            if not aggregates:
+                return "DISTINCT rows"
+            names = ", ".join(name for name, _ in keys)
+            return f"GROUP BY {names} without a window" if keys else "an aggregate of all rows"
+        case Join(kind=kind):
+            return f"{kind.value} JOIN"
+        case Rank(function=function):
+            return f"{function}() with a filter"
+        case SetOperation(kind=kind):
+            return kind.value
+        case Sort():
+            return "ORDER BY with LIMIT"
+        case Over():
+            return "OVER by a time without a watermark"
+        case Scan(table=table):
+            return f"{table.name} is a table of changes"
+        case Normalize(input=Scan(table=table)):
+            return f"{table.name} is a table of upserts"
+        case _:
+            return type(node).__name__
+
+
+def _ways_out(table: Table, cause: Node) -> str:
+    ways = ["write to an upsert-rocketmq table with a PRIMARY KEY"]
+    if table.connector == "rocketmq":
+        ways.append("choose a format of changes such as 'debezium-json'")
+    if table.connector == "jdbc":
+        ways = ["declare a PRIMARY KEY for the table"]
+    if isinstance(cause, Aggregate):
+        ways.append("group by a window, whose rows are final")
+    if isinstance(cause, Join):
+        ways.append("bound the times of both sides, so that the join's rows are final")
+    words = ", or ".join(ways)
+    return f"{words[0].upper()}{words[1:]}."
