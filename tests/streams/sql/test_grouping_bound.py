@@ -98,6 +98,31 @@ def test_a_filter_on_the_bounds_of_a_hopping_window_does_not_cut_windows_twice()
     assert lines[3] == "      WindowRows HOP(ts, 60000 ms, 120000 ms)"
 
 
+HOURLY = "TABLE(TUMBLE(TABLE {0}, DESCRIPTOR({1}), INTERVAL '1' HOUR))"
+
+
+def test_distinct_rows_of_a_window_are_final_at_its_end() -> None:
+    lines = shop_plan(f"SELECT DISTINCT item, window_end AS e, window_start AS s FROM {HOURLY.format('orders', 'ts')}")
+    assert lines == [
+        "Project [item, window_end AS e, window_start AS s]",
+        f"  WindowAggregate ATTACHED(s, e) keys=[item] aggregates=[] {OWN}",
+        "    Project [item, window_end AS e, window_start AS s, window_time]",
+        "      WindowRows TUMBLE(ts, 3600000 ms)",
+        "        Scan orders (rocketmq)",
+    ]
+
+
+def test_windows_of_all_inputs_of_a_union_can_be_grouped_by() -> None:
+    rows = [
+        f"SELECT {name} AS x, window_start AS s, window_end AS e FROM {HOURLY.format(table, time)}"
+        for name, table, time in (("item", "orders", "ts"), ("method", "payments", "paid"))
+    ]
+    lines = shop_plan(f"SELECT x, COUNT(*) AS n FROM ({' UNION ALL '.join(rows)}) GROUP BY x, s, e")
+    assert lines[1] == f"  WindowAggregate ATTACHED(s, e) keys=[x] aggregates=[COUNT(*) AS aggregate_0] {OWN}"
+    assert lines[2] == "    Union of 2 inputs"
+    assert next(line.strip() for line in lines if "window_time]" in line) == "Project [x, s, e, window_time]"
+
+
 def test_the_bounds_of_a_window_alone_do_not_make_a_windowed_grouping() -> None:
     lines = shop_plan(
         "SELECT window_start, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"

@@ -131,6 +131,12 @@ def test_equal_bounds_of_attached_windows_make_a_window_join() -> None:
     assert "windows" not in join(select.format("INNER"))
 
 
+def test_rows_that_change_make_neither_an_interval_join_nor_a_window_join() -> None:
+    last = "(SELECT id, ts FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY id ORDER BY ts DESC) AS rn FROM orders) WHERE rn = 1)"
+    select = f"SELECT o.id FROM {last} o JOIN payments y ON o.id = y.order_id AND o.ts BETWEEN y.paid - INTERVAL '1' HOUR AND y.paid"
+    assert join(select) == (f"Join INNER keys=[id = order_id] condition=BETWEEN(ts, -(paid, 1:00:00), paid) {CHANGES}")
+
+
 def test_the_end_of_a_window_bounds_an_inner_join_as_its_time_does() -> None:
     highest = (
         "(SELECT MAX(price) AS top, window_end AS e FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '10' SECOND))"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from millstream.streams.plan.expressions import Column
 from millstream.streams.plan.joins import Correlate, Join, JoinKind, LookupJoin
-from millstream.streams.plan.nodes import Filter, Node, Project, WindowAggregate, WindowRows, with_inputs
+from millstream.streams.plan.nodes import Filter, Node, Project, Union, WindowAggregate, WindowRows, with_inputs
 from millstream.streams.plan.ordering import Over, Rank, Sort
 from millstream.streams.sql.relations import extended, fresh, project
 
@@ -37,6 +37,13 @@ def window_columns(node: Node) -> WindowColumns:
             return WindowColumns(*kept)
         case Filter() | Sort() | Over() | Rank() | LookupJoin() | Correlate():
             return window_columns(node.input)
+        case Union(inputs=inputs):
+            found = [window_columns(below) for below in inputs]
+            return WindowColumns(
+                frozenset.intersection(*(below.starts for below in found)),
+                frozenset.intersection(*(below.ends for below in found)),
+                frozenset.intersection(*(below.times for below in found)),
+            )
         case Join(kind=kind, left=left, right=right, window_ends=ends):
             if ends is None and not kind.only_left:
                 return WindowColumns()
@@ -60,6 +67,9 @@ def with_window_time(node: Node) -> tuple[Node, str]:
         case Filter() | Sort() | Over() | Rank() | LookupJoin() | Correlate():
             below, name = _apart(*with_window_time(node.input), taken=set(node.schema.names))
             return with_inputs(node, (below,)), name
+        case Union(inputs=inputs):
+            found = fresh("window_time", {name for below in inputs for name in below.schema.names})
+            return Union(tuple(_named(*with_window_time(below), node.schema.names, found) for below in inputs)), found
         case Join(kind=JoinKind.RIGHT, left=left, right=right):
             below, name = _apart(*with_window_time(right), taken=set(node.schema.names))
             return with_inputs(node, (left, below)), name
@@ -68,6 +78,12 @@ def with_window_time(node: Node) -> tuple[Node, str]:
             return with_inputs(node, (below, right)), name
         case _:
             raise ValueError(f"{type(node).__name__} has no window")
+
+
+def _named(node: Node, time: str, names: tuple[str, ...], found: str) -> Node:
+    """Only the columns of `names` and the window's time, which is called `found`."""
+    fields = {of.name: Column(of.name, of.type) for of in node.schema.fields}
+    return project(node, (*((name, fields[name]) for name in names), (found, fields[time])))
 
 
 def _apart(node: Node, name: str, *, taken: set[str]) -> tuple[Node, str]:

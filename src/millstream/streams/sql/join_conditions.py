@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from millstream.streams.functions.common_type import common_type
+from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal, columns_of
 from millstream.streams.plan.joins import Correlate, IntervalBounds, Join, JoinKind, LookupJoin
 from millstream.streams.plan.nodes import Filter, Node, Project
@@ -100,7 +101,12 @@ def equal_pair(condition: Expression, left: Node, right: Node) -> tuple[Expressi
 
 
 def _with_times(join: Join, conditions: list[Expression], rest: list[Expression]) -> Join:
-    """The join as a window join or an interval join if it is one; `rest` are the conditions that are no keys."""
+    """The join as a window join or an interval join if it is one; `rest` are the conditions that are no keys.
+
+    Rows that change are never final, so a join of them is neither.
+    """
+    if any(changelog_of(below) is Changelog.RETRACT for below in (join.left, join.right)):
+        return replace(join, condition=conjunction(rest))
     ours, theirs = window_columns(join.left), window_columns(join.right)
     keys = set(join.keys)
     starts = any((start, other) in keys for start in ours.starts for other in theirs.starts)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from millstream.streams.functions.common_type import common_type
 from millstream.streams.plan.expressions import Column, Expression
 from millstream.streams.plan.joins import SetKind, SetOperation
-from millstream.streams.plan.nodes import Aggregate, Node, Project, Union, Values
+from millstream.streams.plan.nodes import Aggregate, Node, Project, Union, Values, WindowAggregate
 from millstream.streams.plan.types import DataType, Field, Schema
+from millstream.streams.plan.windows import Attached
+from millstream.streams.sql.attached_windows import window_columns, with_window_time
 from millstream.streams.sql.query_context import QueryContext
 from millstream.streams.sql.query_syntax import QueryTree, SetQuery, ValuesQuery
-from millstream.streams.sql.relations import project
+from millstream.streams.sql.relations import fresh, project
 from millstream.streams.sql.scalars import bind_term, converted
 from millstream.streams.sql.scopes import Scope
 from millstream.streams.sql.script import Script, Span
@@ -19,9 +22,22 @@ from millstream.streams.sql.script import Script, Span
 __all__ = ["bind_set", "bind_values", "distinct"]
 
 
-def distinct(node: Node) -> Aggregate:
-    """Each row once."""
-    return Aggregate(node, tuple((of.name, Column(of.name, of.type)) for of in node.schema.fields), ())
+def distinct(node: Node) -> Node:
+    """Each row once; once per window where the columns are among those of an attached window."""
+    columns = [(of.name, Column(of.name, of.type)) for of in node.schema.fields]
+    windows = window_columns(node)
+    bounds = [(windows.starts, "window_start"), (windows.ends, "window_end"), (windows.times, "window_time")]
+    if not windows.starts or not windows.ends:
+        return Aggregate(node, tuple(columns), ())
+    below, time = with_window_time(node)
+    given = {name: bound for names, bound in bounds for name in names}
+    attached = Attached(min(windows.starts), min(windows.ends), time)
+    taken = {bound for _, bound in bounds}
+    keys = [(fresh(name, taken), column) for name, column in columns if name not in given]
+    grouped = WindowAggregate(below, attached, tuple(keys), ())
+    names = {column.name: name for name, column in keys}
+    shown = ((name, replace(column, name=given.get(name) or names[name])) for name, column in columns)
+    return project(grouped, shown)
 
 
 def bind_values(query: ValuesQuery, context: QueryContext) -> Values:

@@ -71,8 +71,8 @@ def _lookup(
 ) -> Node:
     script = context.script
     if not isinstance(table, Scan) or not CONNECTORS[table.table.connector].looks_up:
-        where = table.table.connector if isinstance(table, Scan) else "no table of its own"
-        message = f'"{source.name}" cannot be looked up: its connector is {where}.'
+        what = f"its connector is {table.table.connector}" if isinstance(table, Scan) else "it is no table but a query"
+        message = f'"{source.name}" cannot be looked up: {what}.'
         known = [name for name, connector in CONNECTORS.items() if connector.looks_up]
         remedy = f"Connectors that look up: {', '.join(known)}." if known else None
         raise script.error("SQL_UNSUPPORTED", message, source.span, remedy=remedy)
