@@ -53,9 +53,9 @@ QUERIES: dict[str, tuple[str, list[str]]] = {
         " AND Each.num >= Top.most",
         [
             "Join INNER keys=[s = s0, e = e0] windows=[e = e0] condition=>=(num, most) [append, own operator]",
-            "WindowAggregate HOP(moment, 2000 ms, 10000 ms) keys=[auction] aggregates=[COUNT(*) AS aggregate_0] [append, Spark's window]",
+            "WindowAggregate HOP(moment, 2000 ms, 10000 ms) keys=[auction] aggregates=[COUNT(*) AS aggregate_0] [append, own operator]",
             "WindowAggregate ATTACHED(s, e) keys=[] aggregates=[MAX(num) AS aggregate_0] [append, own operator]",
-            "WindowAggregate HOP(moment, 2000 ms, 10000 ms) keys=[auction] aggregates=[COUNT(*) AS aggregate_0] [append, Spark's window]",
+            "WindowAggregate HOP(moment, 2000 ms, 10000 ms) keys=[auction] aggregates=[COUNT(*) AS aggregate_0] [append, own operator]",
         ],
     ),
     "q6": (
@@ -74,7 +74,7 @@ QUERIES: dict[str, tuple[str, list[str]]] = {
         " WHERE B.`moment` BETWEEN B1.`moment` - INTERVAL '10' SECOND AND B1.`moment`",
         [
             "Join INNER keys=[price = most] bounds=[moment from window_time + -9999 ms to window_time + 1 ms] [append, own operator]",
-            "WindowAggregate TUMBLE(moment, 10000 ms) keys=[] aggregates=[MAX(price) AS aggregate_0] [append, Spark's window]",
+            "WindowAggregate TUMBLE(moment, 10000 ms) keys=[] aggregates=[MAX(price) AS aggregate_0] [append, own operator]",
         ],
     ),
     "q8": (
@@ -83,8 +83,8 @@ QUERIES: dict[str, tuple[str, list[str]]] = {
         f" {TENS.format('auction')} GROUP BY seller, window_start, window_end) A ON P.id = A.seller AND P.s = A.s AND P.e = A.e",
         [
             "Join INNER keys=[id = seller, s = s0, e = e0] windows=[e = e0] [append, own operator]",
-            "WindowAggregate TUMBLE(moment, 10000 ms) keys=[id, name] aggregates=[] [append, Spark's window]",
-            "WindowAggregate TUMBLE(moment, 10000 ms) keys=[seller] aggregates=[] [append, Spark's window]",
+            "WindowAggregate TUMBLE(moment, 10000 ms) keys=[id, name] aggregates=[] [append, own operator]",
+            "WindowAggregate TUMBLE(moment, 10000 ms) keys=[seller] aggregates=[] [append, own operator]",
         ],
     ),
     "q9": (

@@ -84,7 +84,7 @@ def test_a_window_grouped_again_uses_the_bounds_that_its_rows_carry() -> None:
         "Project [aggregate_0 AS most, window_end AS e]",
         f"  WindowAggregate ATTACHED(s, e) keys=[] aggregates=[MAX(n) AS aggregate_0] {OWN}",
         "    Project [aggregate_0 AS n, window_start AS s, window_end AS e, window_time]",
-        f"      WindowAggregate HOP(ts, 60000 ms, 120000 ms) keys=[item] aggregates=[COUNT(*) AS aggregate_0] {SPARK}",
+        f"      WindowAggregate HOP(ts, 60000 ms, 120000 ms) keys=[item] aggregates=[COUNT(*) AS aggregate_0] {OWN}",
         "        Scan orders (rocketmq)",
     ]
 

@@ -149,7 +149,7 @@ def test_the_end_of_a_window_bounds_an_inner_join_as_its_time_does() -> None:
         f"  Join INNER keys=[price = top] bounds=[ts from window_time + -9999 ms to window_time + 1 ms] {OWN}",
         "    Scan orders (rocketmq)",
         "    Project [aggregate_0 AS top, window_time]",
-        "      WindowAggregate TUMBLE(ts, 10000 ms) keys=[] aggregates=[MAX(price) AS aggregate_0] [append, Spark's window]",
+        "      WindowAggregate TUMBLE(ts, 10000 ms) keys=[] aggregates=[MAX(price) AS aggregate_0] [append, own operator]",
     ]  # fmt: skip
     assert "bounds" not in join(f"{select.format('LEFT')} AND {where}")
 

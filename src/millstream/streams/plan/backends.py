@@ -10,7 +10,16 @@ from millstream.streams.plan.joins import Correlate, LookupJoin
 from millstream.streams.plan.nodes import Filter, Node, Project, Scan, Union, Values, WindowRows, inputs_of
 from millstream.streams.plan.windows import Hop, Session, Tumble
 
-__all__ = ["Backend", "backend_of"]
+__all__ = ["SPARK_AGGREGATES", "Backend", "backend_of", "needs_own"]
+
+
+SPARK_AGGREGATES = frozenset(
+    """
+    COUNT SUM SUM0 AVG MIN MAX STDDEV STDDEV_POP STDDEV_SAMP VARIANCE VAR_POP VAR_SAMP BIT_AND BIT_OR BIT_XOR
+    APPROX_COUNT_DISTINCT
+    """.split()
+)
+"""Aggregates that Spark computes with Flink's results."""
 
 
 class Backend(Enum):
@@ -21,8 +30,13 @@ class Backend(Enum):
     OWN = "own operator"
 
 
+def needs_own(node: Node) -> bool:
+    """Whether something in the node's tree needs an operator of ours; then all nodes of it with state run in ours."""
+    return backend_of(node) is Backend.OWN or any(map(needs_own, inputs_of(node)))
+
+
 def backend_of(node: Node) -> Backend:
-    """Where `node` itself runs, whatever stands above and below it, except that Spark takes one window a branch."""
+    """Where `node` can run, whatever stands above it."""
     match node:
         case Scan() | Values() | Project() | Filter() | Expand() | Union() | Correlate() | LookupJoin():
             return Backend.COLUMNS
@@ -35,18 +49,26 @@ def backend_of(node: Node) -> Backend:
 
 
 def _spark_can(node: WindowAggregate) -> bool:
-    """Tumbling and hopping event-time windows over appended rows, without DISTINCT and without early or late firing."""
+    """Tumbling and hopping event-time windows that Spark does as Flink does, with nothing stateful below."""
     time = node.input.schema.find(node.window.time_column)
+    calls = [call for _, call in node.aggregates]
     return (
         isinstance(node.window, Tumble | Hop)
         and node.emit is None
         and time is not None
         and time.rowtime
-        and not any(call.distinct or call.order for _, call in node.aggregates)
+        and all(call.function in SPARK_AGGREGATES and not call.distinct and not call.order for call in calls)
         and changelog_of(node.input) is Changelog.APPEND
-        and _is_stateless(node.input)
+        and _is_plain(node.input)
     )
 
 
-def _is_stateless(node: Node) -> bool:
-    return backend_of(node) is Backend.COLUMNS and all(map(_is_stateless, inputs_of(node)))
+def _is_plain(node: Node) -> bool:
+    match node:
+        case Scan(table=table):
+            # Spark's watermark follows the column that windows stand on, and no other expression.
+            return table.watermark is None or table.watermark.expression is None
+        case Project() | Filter() | WindowRows(window=Tumble()):
+            return _is_plain(node.input)
+        case _:
+            return False

@@ -16,7 +16,7 @@ from millstream.streams.spark.casts import cast
 from millstream.streams.spark.functions import builder_of
 from millstream.streams.spark.types import spark_type
 
-__all__ = ["NATIVE_AGGREGATES", "aggregate", "column_of"]
+__all__ = ["AGGREGATES", "aggregate", "column_of"]
 
 
 def column_of(expression: Expression, inputs: Mapping[str, SparkColumn]) -> SparkColumn:
@@ -81,7 +81,7 @@ def aggregate(call: AggregateCall, inputs: Mapping[str, SparkColumn]) -> SparkCo
         value = F.when(column_of(call.filter, inputs), value)
     if call.distinct and call.function == "COUNT":
         return F.size(F.collect_set(value)).cast("bigint")
-    build = _AGGREGATES.get(call.function)
+    build = AGGREGATES.get(call.function)
     if build is None or (call.distinct and call.function not in ("MIN", "MAX")):
         raise JobError("JOB_FAILED", f"The aggregate {call} has no translation.")
     integers = call.argument is not None and call.argument.type.is_integer
@@ -90,7 +90,7 @@ def aggregate(call: AggregateCall, inputs: Mapping[str, SparkColumn]) -> SparkCo
     return _as_declared(build(value), call.type)
 
 
-_AGGREGATES: dict[str, Callable[[SparkColumn], SparkColumn]] = {
+AGGREGATES: dict[str, Callable[[SparkColumn], SparkColumn]] = {
     "COUNT": F.count,
     "SUM": F.sum,
     "AVG": F.avg,
@@ -108,6 +108,4 @@ _AGGREGATES: dict[str, Callable[[SparkColumn], SparkColumn]] = {
     "BIT_XOR": F.bit_xor,
     "APPROX_COUNT_DISTINCT": F.approx_count_distinct,
 }
-
-NATIVE_AGGREGATES = frozenset(_AGGREGATES)
-"""Aggregates that Spark computes as Flink does."""
+"""What builds an aggregate over a column, by name."""

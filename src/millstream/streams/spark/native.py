@@ -9,11 +9,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.errors import JobError
-from millstream.streams.plan.changelog import Changelog, changelog_of
-from millstream.streams.plan.nodes import Filter, Node, Project, Scan, WindowAggregate, WindowRows
+from millstream.streams.plan.backends import Backend, backend_of
+from millstream.streams.plan.nodes import Node, WindowAggregate
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.windows import Hop, Tumble
-from millstream.streams.spark.expressions import NATIVE_AGGREGATES, aggregate, column_of
+from millstream.streams.spark.expressions import aggregate, column_of
 from millstream.streams.spark.hidden import TICK_COLUMN
 from millstream.streams.spark.rows import Rows
 
@@ -26,30 +26,7 @@ _SIGN_BIT = 63
 
 def is_native(node: Node) -> bool:
     """Whether `node` is a window aggregate that Spark does as Flink does, with nothing stateful below it."""
-    if not isinstance(node, WindowAggregate) or not isinstance(node.window, Tumble | Hop) or node.emit is not None:
-        return False
-    attribute = node.input.schema.find(node.window.time_column)
-    calls = [call for _, call in node.aggregates]
-    return (
-        attribute is not None
-        and attribute.rowtime
-        and changelog_of(node.input) is Changelog.APPEND
-        and all(call.function in NATIVE_AGGREGATES and not call.distinct and not call.order for call in calls)
-        and _is_plain(node.input)
-    )
-
-
-def _is_plain(node: Node) -> bool:
-    match node:
-        case Scan(table=table):
-            # Spark's watermark follows the column that windows stand on, and no other expression.
-            return table.watermark is None or table.watermark.expression is None
-        case Project() | Filter():
-            return _is_plain(node.input)
-        case WindowRows(window=Tumble()):
-            return _is_plain(node.input)
-        case _:
-            return False
+    return backend_of(node) is Backend.SPARK
 
 
 def watermarked(table: Table, source: DataFrame, columns: Mapping[str, SparkColumn]) -> Rows:
