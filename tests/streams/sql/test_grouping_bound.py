@@ -152,6 +152,14 @@ def test_a_window_may_stand_on_a_sub_query_and_on_processing_time() -> None:
     assert shop_plan(f"{nested} GROUP BY window_start, window_end")[1].startswith("  WindowAggregate TUMBLE")
 
 
+def test_a_window_over_the_clock_needs_no_column_for_it() -> None:
+    lines = shop_plan("SELECT item, COUNT(*) AS n FROM orders GROUP BY item, TUMBLE(PROCTIME(), INTERVAL '1' SECOND)")
+    assert lines[1:3] == [
+        f"  WindowAggregate TUMBLE(processing_time, 1000 ms) keys=[item] aggregates=[COUNT(*) AS aggregate_0] {OWN}",
+        "    Project [item, PROCTIME() AS processing_time]",
+    ]
+
+
 def test_grouping_sets_copy_each_row_for_each_set() -> None:
     assert shop_plan(
         "SELECT item, customer, GROUPING_ID(item, customer) AS g, SUM(amount) AS s FROM orders"
@@ -204,6 +212,8 @@ def test_a_grouped_expression_is_known_however_its_columns_are_written() -> None
         ("SELECT * FROM orders GROUP BY item", "SQL_SYNTAX", "SELECT *"),
         ("SELECT TUMBLE_START(ts, INTERVAL '2' HOUR) FROM orders GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)", "SQL_UNSUPPORTED", "same arguments"),
         ("SELECT COUNT(*) FROM orders GROUP BY TUMBLE(ts, INTERVAL '1' HOUR), HOP(ts, INTERVAL '1' HOUR, INTERVAL '2' HOUR)", "SQL_UNSUPPORTED", "One window"),
+        ("SELECT COUNT(*) FROM orders GROUP BY SESSION(ts, INTERVAL '1' HOUR), CUBE (item)", "SQL_UNSUPPORTED", "grouping sets"),
+        ("SELECT COUNT(*) FROM (SELECT MAX(ts) AS t FROM orders) GROUP BY TUMBLE(t, INTERVAL '1' HOUR)", "SQL_TIME_ATTRIBUTE", "watermarks away"),
         ("SELECT COUNT(*) FROM orders GROUP BY HOP(ts, INTERVAL '1' HOUR)", "SQL_TYPE", "2 intervals"),
         ("SELECT COUNT(*) FROM orders GROUP BY TUMBLE(id, INTERVAL '1' HOUR)", "SQL_TIME_ATTRIBUTE", "ts"),
         ("SELECT * FROM TABLE(CUMULATE(TABLE orders, DESCRIPTOR(ts), INTERVAL '7' MINUTE, INTERVAL '1' HOUR))", "SQL_TYPE", "multiple"),

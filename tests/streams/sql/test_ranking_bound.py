@@ -153,6 +153,27 @@ def test_a_limit_or_ascending_time_makes_a_sort_possible() -> None:
     assert shop_plan("SELECT id FROM orders FETCH FIRST ROW ONLY")[0] == f"Sort [] limit=1 {OWN}"
 
 
+def test_the_order_may_be_by_an_aggregate_or_a_place_that_is_not_shown() -> None:
+    lines = shop_plan("SELECT item FROM orders GROUP BY item ORDER BY SUM(amount) DESC, item LIMIT 3")
+    assert lines[:3] == [
+        "Project [item] [retract]",
+        f"  Sort [order_key DESC, item ASC] limit=3 {CHANGES}",
+        "    Project [item, aggregate_0 AS order_key] [retract]",
+    ]
+
+
+def test_qualify_filters_places_in_the_query_itself() -> None:
+    assert shop_plan(
+        "SELECT item, price FROM orders WHERE amount > 1 QUALIFY RANK() OVER (PARTITION BY item ORDER BY price) <= 2 AND id > 3"
+    ) == [
+        "Project [item, price] [retract]",
+        "  Filter >(id, 3) [retract]",
+        f"    Rank RANK 1..2 partition=[item] order=[price ASC] {CHANGES}",
+        "      Filter >(amount, 1)",
+        "        Scan orders (rocketmq)",
+    ]
+
+
 def test_a_union_is_sorted_by_its_columns() -> None:
     lines = shop_plan("SELECT id FROM orders UNION ALL SELECT order_id FROM payments ORDER BY id DESC LIMIT 1")
     assert lines[0].startswith("Sort [id DESC] limit=1")

@@ -58,6 +58,11 @@ def test_a_join_as_of_processing_time_looks_rows_up() -> None:
     assert str(join.condition) == "<>(tag, 'old')"
 
 
+def test_the_clock_itself_may_be_the_time_of_a_lookup() -> None:
+    select = "SELECT o.id, s.shelf FROM orders AS o JOIN stock FOR SYSTEM_TIME AS OF {0} AS s ON o.item = s.item"
+    assert shop_plan(STOCK + select.format("PROCTIME()")) == shop_plan(STOCK + select.format("o.p"))
+
+
 def test_a_join_as_of_event_time_finds_versions() -> None:
     select = "SELECT o.id, o.price * r.rate AS cost FROM orders o JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.item = r.item"
     assert shop_plan(select)[1] == f"  TemporalJoin INNER keys=[item = item0] versions=[valid as of ts] {OWN}"

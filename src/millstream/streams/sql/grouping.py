@@ -13,7 +13,7 @@ from millstream.streams.sql.attached_windows import WindowColumns, window_column
 from millstream.streams.sql.grouping_sets import ExpandedKeys, expanded, sets_of
 from millstream.streams.sql.query_context import QueryContext
 from millstream.streams.sql.query_hints import state_ttl_ms
-from millstream.streams.sql.query_syntax import Select
+from millstream.streams.sql.query_syntax import GroupingSets, Select
 from millstream.streams.sql.relations import Relation, as_columns, fresh, scope_of
 from millstream.streams.sql.scalars import WINDOW_CALLS, bind_term
 from millstream.streams.sql.scopes import GroupWindow, Scope, identity
@@ -39,12 +39,14 @@ class _Grouping:
     copies: ExpandedKeys | None = None
 
 
-def bind_grouped(select: Select, relation: Relation, context: QueryContext) -> tuple[Node, Scope]:
-    """The grouped rows, and the scope of HAVING and SELECT. Raises SqlError."""
+def bind_grouped(
+    select: Select, terms: Sequence[Term], relation: Relation, context: QueryContext
+) -> tuple[Node, Scope]:
+    """The grouped rows, and the scope of HAVING and of the `terms`, which stand in SELECT and ORDER BY."""
     scope = scope_of(relation, context.script, "GROUP BY")
     grouping = _Grouping(relation.node)
     _bind_keys(grouping, select, scope)
-    for term in (*(term for item in select.items for term in aggregates_of(item.value)), *aggregates_of(select.having)):
+    for term in (*aggregates_of(tuple(terms)), *aggregates_of(select.having)):
         if identity(term) not in grouping.calls:
             grouping.calls[identity(term)] = bind_aggregate(term, scope)
     _choose_window(grouping)
@@ -93,7 +95,7 @@ def _bind_keys(grouping: _Grouping, select: Select, scope: Scope) -> None:
         keys: list[Expression] = []
         for term in terms:
             if isinstance(term, CallTerm) and term.name in WINDOW_CALLS:
-                _take_window(grouping, term, scope)
+                _take_window(grouping, term, select, scope)
             elif (key := _key(term, select, scope)) not in keys:
                 keys.append(key)
         bound.append(keys)
@@ -103,10 +105,13 @@ def _bind_keys(grouping: _Grouping, select: Select, scope: Scope) -> None:
     grouping.other = [key for key in dict.fromkeys(key for keys in bound for key in keys) if key not in everywhere]
 
 
-def _take_window(grouping: _Grouping, term: CallTerm, scope: Scope) -> None:
-    window, key = group_window(term, scope)
+def _take_window(grouping: _Grouping, term: CallTerm, select: Select, scope: Scope) -> None:
+    grouping.node, window, key = group_window(term, grouping.node, scope)
     if grouping.group_window not in (None, key):
         raise scope.script.error("SQL_UNSUPPORTED", "One window can be grouped by.", term.span)
+    if isinstance(window, Session) and any(isinstance(group, GroupingSets) for group in select.groups):
+        message = "SESSION with grouping sets is not supported: sessions depend on the keys."
+        raise scope.script.error("SQL_UNSUPPORTED", message, term.span, remedy="Unite a query for each set.")
     grouping.window, grouping.group_window = window, key
 
 

@@ -12,11 +12,10 @@ from millstream.streams.plan.ordering import Frame, OrderKey, Over, OverCall
 from millstream.streams.plan.types import Field
 from millstream.streams.sql.aggregate_calls import bind_aggregate
 from millstream.streams.sql.query_context import QueryContext
-from millstream.streams.sql.query_syntax import Select
 from millstream.streams.sql.relations import as_columns, fresh
 from millstream.streams.sql.scalars import RANKINGS, bind_term
 from millstream.streams.sql.scopes import Scope, identity, nearest
-from millstream.streams.sql.syntax import CallTerm, FrameBound, IntervalTerm, LiteralTerm, OverWindow, SortItem
+from millstream.streams.sql.syntax import CallTerm, FrameBound, IntervalTerm, LiteralTerm, OverWindow, SortItem, Term
 from millstream.streams.sql.terms import over_calls_of
 
 __all__ = ["bind_over"]
@@ -37,12 +36,16 @@ class _Window:
     frame: Frame
 
 
-def bind_over(select: Select, node: Node, scope: Scope, context: QueryContext) -> tuple[Node, Scope]:
-    """The node with a column for each call with OVER in SELECT, and the scope that knows them. Raises SqlError."""
-    calls = {identity(call): call for item in select.items for call in over_calls_of(item.value)}
+def bind_over(
+    terms: tuple[Term, ...], named: dict[str, OverWindow], node: Node, scope: Scope, context: QueryContext
+) -> tuple[Node, Scope]:
+    """The node with a column for each call with OVER in the terms, and the scope that knows them. Raises SqlError.
+
+    `named` are the windows of the WINDOW clause.
+    """
+    calls = {identity(call): call for call in over_calls_of(terms)}
     if not calls:
         return node, scope
-    named = dict(select.windows)
     windows: dict[tuple[object, _Window], list[tuple[object, CallTerm]]] = {}
     for key, call in calls.items():
         assert call.over is not None

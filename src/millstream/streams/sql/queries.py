@@ -31,7 +31,7 @@ from millstream.streams.sql.script import Script, Span
 from millstream.streams.sql.set_operations import bind_set, bind_values, distinct
 from millstream.streams.sql.sorting import SelectList, endless_sort, sorted_output, sorted_rows
 from millstream.streams.sql.subqueries import apply_where, with_values
-from millstream.streams.sql.syntax import NameTerm, StarTerm
+from millstream.streams.sql.syntax import NameTerm, SortItem, StarTerm
 from millstream.streams.sql.terms import has_aggregates
 
 __all__ = ["TableLookup", "bind_select"]
@@ -73,7 +73,7 @@ def _bind(query: QueryTree, context: QueryContext) -> Node:
         case WithQuery():
             return _with_tables(query, context)
         case OrderedQuery(query=Select(distinct=False) as select):
-            return sorted_rows(query, _selected(select, context))
+            return sorted_rows(query, _selected(select, context, query.order))
         case OrderedQuery():
             return sorted_output(query, _bind(query.query, context), context.script)
 
@@ -111,10 +111,13 @@ def _projected(select: Select, context: QueryContext) -> Node:
     return distinct(node) if select.distinct else node
 
 
-def _selected(select: Select, context: QueryContext) -> SelectList:
-    """The rows that SELECT chooses its columns from, and these columns."""
+def _selected(select: Select, context: QueryContext, order: tuple[SortItem, ...] = ()) -> SelectList:
+    """The rows that SELECT chooses its columns from, and these columns; `order` may name more of the rows."""
     context = replace(context, hints=select.hints)
-    if select.source is None and select.where is None and not _groups(select):
+    chosen = (*(item.value for item in select.items), *(item.value for item in order))
+    terms = chosen if select.qualify is None else (*chosen, select.qualify)
+    groups = bool(select.groups) or select.having is not None or any(map(has_aggregates, terms))
+    if select.source is None and select.where is None and not groups:
         return _constants(select, context)
     if select.source is None:
         relation = Relation(Values(Schema(()), ((),)), (Part(None, ()),))
@@ -123,22 +126,19 @@ def _selected(select: Select, context: QueryContext) -> SelectList:
         names = [part.qualifier for part in relation.parts if part.qualifier is not None]
         check_hints(context, list(dict.fromkeys([*names, *table_names(select.source)])))
     relation = apply_where(select.where, relation, context)
-    if _groups(select):
-        node, scope = bind_grouped(select, relation, context)
+    if groups:
+        node, scope = bind_grouped(select, terms, relation, context)
         if select.having is not None:
             node, scope = with_values((select.having,), node, scope, context)
             node = filtered(node, conjuncts_of(bind_condition(select.having, scope)))
     else:
         node, scope = relation.node, scope_of(relation, context.script, "SELECT")
     scope = replace(scope, place="SELECT")
-    node, scope = with_values(tuple(item.value for item in select.items), node, scope, context)
-    node, scope = bind_over(select, node, scope, context)
+    node, scope = with_values(terms, node, scope, context)
+    node, scope = bind_over(terms, dict(select.windows), node, scope, context)
+    if select.qualify is not None:
+        node = filtered(node, conjuncts_of(bind_condition(select.qualify, replace(scope, place="QUALIFY"))))
     return SelectList(node, scope, select.items, _columns(select.items, scope))
-
-
-def _groups(select: Select) -> bool:
-    aggregates = any(has_aggregates(item.value) for item in select.items)
-    return bool(select.groups) or select.having is not None or aggregates
 
 
 def _constants(select: Select, context: QueryContext) -> SelectList:

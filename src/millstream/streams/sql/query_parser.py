@@ -161,10 +161,9 @@ def _select(cursor: Cursor, start: Span) -> Select:
     groups = _groups(cursor) if cursor.take("GROUP", "BY") else ()
     having = term_parser.parse_term(cursor) if cursor.take("HAVING") else None
     windows = _windows(cursor) if cursor.take("WINDOW") else ()
-    if cursor.sees("QUALIFY"):
-        message = "QUALIFY is not supported."
-        raise cursor.unsupported(message, remedy="Filter a sub-query by the alias of ROW_NUMBER().")
-    return Select(tuple(items), source, where, groups, having, cursor.since(start), distinct, windows, hints)
+    qualify = term_parser.parse_term(cursor) if cursor.take("QUALIFY") else None
+    span = cursor.since(start)
+    return Select(tuple(items), source, where, groups, having, span, distinct, qualify, windows, hints)
 
 
 def _item(cursor: Cursor) -> SelectItem:

@@ -149,6 +149,7 @@ class Select:
     having: Term | None
     span: Span
     distinct: bool = False
+    qualify: Term | None = None
     windows: tuple[tuple[str, OverWindow], ...] = ()
     hints: tuple[Hint, ...] = ()
 

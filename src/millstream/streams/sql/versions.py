@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millstream.streams.plan.changelog import upsert_key_of
-from millstream.streams.plan.expressions import Column, Expression
+from millstream.streams.plan.expressions import Column, Expression, is_proctime
 from millstream.streams.plan.joins import JoinKind, LookupJoin, TemporalJoin
 from millstream.streams.plan.nodes import Node, Scan
 from millstream.streams.plan.types import Field
@@ -51,6 +51,8 @@ def _column(node: Node, name: str) -> Column:
 
 def _time(left: Relation, as_of: Term, context: QueryContext) -> Field:
     bound = bind_term(as_of, scope_of(left, context.script, "FOR SYSTEM_TIME AS OF"))
+    if is_proctime(bound):
+        return Field("", bound.type, proctime=True)
     field = left.node.schema.find(bound.name) if isinstance(bound, Column) else None
     if field is None or not field.is_time_attribute:
         known = [of.name for of in left.node.schema.fields if of.is_time_attribute]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from millstream.streams.plan.expressions import Column
+from millstream.streams.plan.expressions import Column, is_proctime
 from millstream.streams.plan.nodes import Node, WindowRows
 from millstream.streams.plan.types import Field
 from millstream.streams.plan.windows import Cumulate, Hop, Session, Tumble
 from millstream.streams.sql.query_syntax import WindowSource
-from millstream.streams.sql.relations import Relation, renamed_apart
+from millstream.streams.sql.relations import Relation, as_column, renamed_apart
 from millstream.streams.sql.scalars import bind_term, window_key
 from millstream.streams.sql.scopes import Part, Scope
 from millstream.streams.sql.script import Script, Span
@@ -42,24 +42,31 @@ def _column(name: NameTerm, scope: Scope) -> str:
     return bound.name
 
 
-def group_window(term: CallTerm, scope: Scope) -> tuple[_TimeWindow, object]:
-    """The window of GROUP BY TUMBLE(...), HOP, SESSION or CUMULATE, and what calls of its bounds are known by."""
+def group_window(term: CallTerm, node: Node, scope: Scope) -> tuple[Node, _TimeWindow, object]:
+    """The window of GROUP BY TUMBLE(...), HOP, SESSION or CUMULATE, and what calls of its bounds are known by.
+
+    The node is given back with a column for the time where that is PROCTIME() itself.
+    """
     script = scope.script
     orders = {"TUMBLE": ("SIZE",), "HOP": ("SLIDE", "SIZE"), "CUMULATE": ("STEP", "SIZE"), "SESSION": ("GAP",)}
     order = orders[term.name]
     time, *amounts = term.arguments or (None,)
     intervals = [amount for amount in amounts if isinstance(amount, IntervalTerm)]
     whole = len(intervals) == len(amounts) and len(order) <= len(amounts) <= len(order) + (term.name != "SESSION")
-    if not isinstance(time, NameTerm) or not whole:
+    if not isinstance(time, NameTerm | CallTerm) or not whole:
         named = ", ".join(f"INTERVAL '10' SECOND /* {name.lower()} */" for name in order)
         message = f"{term.name} takes a time attribute and {len(order)} interval{'s' if len(order) > 1 else ''}."
         raise script.error("SQL_TYPE", message, term.span, remedy=f"As in {term.name}(ts, {named}).")
     sizes = {key: _milliseconds(size, script) for key, size in zip((*order, "OFFSET"), intervals, strict=False)}
-    attribute = _time_attribute(time, scope)
-    return _window(term.name, attribute.name, sizes, term.span, script), window_key(term, scope)
+    clock = bind_term(time, scope)
+    if is_proctime(clock):
+        node, name = as_column(node, clock, "processing_time")
+    else:
+        name = _time_attribute(time, scope).name
+    return node, _window(term.name, name, sizes, term.span, script), window_key(term, scope)
 
 
-def _time_attribute(term: NameTerm, scope: Scope) -> Field:
+def _time_attribute(term: NameTerm | CallTerm, scope: Scope) -> Field:
     column = bind_term(term, scope)
     attribute = scope.schema.find(column.name) if isinstance(column, Column) else None
     if attribute is None or not attribute.is_time_attribute:
@@ -68,7 +75,10 @@ def _time_attribute(term: NameTerm, scope: Scope) -> Field:
         remedy = f"Event-time columns here: {', '.join(names)}." if names else None
         if remedy is None and known:
             remedy = f"Processing-time columns here: {', '.join(known)}."
-        message = f'"{term.parts[-1]}" has no watermark, which a window needs.'
+        text = term.parts[-1] if isinstance(term, NameTerm) else scope.script.text[term.span.start : term.span.end]
+        message = f'"{text}" has no watermark, which a window needs.'
+        if column.type.is_timestamp and remedy is None:
+            remedy = "Joins without bounds in time, groupings without a window and ranks take watermarks away."
         raise scope.script.error("SQL_TIME_ATTRIBUTE", message, term.span, remedy=remedy)
     return attribute
 
