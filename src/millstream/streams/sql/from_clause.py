@@ -11,6 +11,8 @@ from millstream.streams.plan.joins import JoinKind
 from millstream.streams.plan.nodes import Node, Normalize, Scan
 from millstream.streams.sql.join_conditions import conjuncts_of, filtered, joined
 from millstream.streams.sql.laterals import correlated
+from millstream.streams.sql.match_syntax import MatchSource
+from millstream.streams.sql.matches import bind_match
 from millstream.streams.sql.query_context import QueryContext
 from millstream.streams.sql.query_hints import state_ttl_ms, with_options
 from millstream.streams.sql.query_syntax import (
@@ -47,6 +49,9 @@ def bind_source(source: Source, context: QueryContext) -> Relation:
             return _aliased(context.bind(source.query, inner), source.alias, None, source.span, context.script)
         case WindowSource():
             return _window(source, context)
+        case MatchSource():
+            matches = bind_match(source, bind_source(source.table, context).node, context.script)
+            return _aliased(matches, source.alias, None, source.span, context.script)
         case FilteredSource():
             relation = bind_source(source.source, context)
             condition = bind_condition(source.where, scope_of(relation, context.script, "WHERE"))
@@ -69,9 +74,10 @@ def table_names(source: Source | None) -> Iterator[str]:
         case JoinSource():
             yield from table_names(source.left)
             yield from table_names(source.right)
-        case WindowSource():
+        case WindowSource() | MatchSource():
             yield from table_names(source.table)
-    if isinstance(source, TableSource | SubquerySource | WindowSource | FunctionSource) and source.alias.name:
+    named = TableSource | SubquerySource | WindowSource | FunctionSource | MatchSource
+    if isinstance(source, named) and source.alias.name:
         yield source.alias.name
 
 

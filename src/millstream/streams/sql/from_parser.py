@@ -8,6 +8,7 @@ from millstream.streams.sql import query_parser, term_parser
 from millstream.streams.sql.cursor import RESERVED, Cursor
 from millstream.streams.sql.hint_parser import parse_hints
 from millstream.streams.sql.lexer import TokenKind
+from millstream.streams.sql.match_parser import parse_match
 from millstream.streams.sql.query_syntax import (
     Alias,
     FilteredSource,
@@ -132,7 +133,7 @@ def _bracketed(cursor: Cursor) -> Source:
         query = query_parser.parse_select(cursor)
         cursor.need_symbol(")")
         span = cursor.since(start)
-        return SubquerySource(query, span, _alias(cursor))
+        return _matched(cursor, SubquerySource(query, span, _alias(cursor)))
     cursor.need_symbol("(")
     source = parse_source(cursor)
     cursor.need_symbol(")")
@@ -183,10 +184,17 @@ def _table(cursor: Cursor) -> Source:
     if cursor.take("FOR"):
         cursor.need("SYSTEM_TIME", "AS", "OF")
         as_of = term_parser.parse_term(cursor)
-    for word in ("MATCH_RECOGNIZE", "TABLESAMPLE"):
-        if cursor.sees(word):
-            raise cursor.unsupported(f"{word} is not supported.")
-    return replace(table, as_of=as_of, alias=_alias(cursor))
+    if cursor.sees("TABLESAMPLE"):
+        raise cursor.unsupported("TABLESAMPLE is not supported.")
+    return _matched(cursor, replace(table, as_of=as_of, alias=_alias(cursor)))
+
+
+def _matched(cursor: Cursor, table: TableSource | SubquerySource) -> Source:
+    """The table, or the matches in it where MATCH_RECOGNIZE comes next."""
+    if not cursor.sees("MATCH_RECOGNIZE"):
+        return table
+    matches = parse_match(cursor, table)
+    return replace(matches, alias=_alias(cursor))
 
 
 def _alias(cursor: Cursor) -> Alias:

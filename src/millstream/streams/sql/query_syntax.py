@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from millstream.streams.sql.match_syntax import MatchSource
 from millstream.streams.sql.script import Span
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class JoinSource:
     span: Span
 
 
-Source = TableSource | SubquerySource | WindowSource | FunctionSource | FilteredSource | JoinSource
+Source = TableSource | SubquerySource | WindowSource | FunctionSource | FilteredSource | JoinSource | MatchSource
 
 
 @dataclass(frozen=True, slots=True)
