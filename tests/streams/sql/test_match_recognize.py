@@ -21,7 +21,12 @@ A, B, C = Variable("A"), Variable("B"), Variable("C")
 
 
 def select(
-    pattern: str = "(A B)", define: str = "A AS A.score > 1", measures: str = "A.id AS a", order: str = "ts", after: str = "", **more: str
+    pattern: str = "(A B)",
+    define: str = "A AS A.score > 1",
+    measures: str = "A.id AS a",
+    order: str = "ts",
+    after: str = "",
+    **more: str,
 ) -> str:
     return (
         f"SELECT * FROM events MATCH_RECOGNIZE (PARTITION BY host ORDER BY {order} MEASURES {measures}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from millstream.streams.plan.nodes import JobPlan, Node, QueryPlan
 from millstream.streams.sql.catalog import Catalog
+from millstream.streams.sql.completion import Completions, complete
 from millstream.streams.sql.definitions import Definitions
 from millstream.streams.sql.explain import explain_node, explain_sink
 from millstream.streams.sql.json_plan import json_plan
@@ -73,6 +74,10 @@ class SqlSession:
     def settings(self) -> dict[str, str]:
         """The settings that are not at their defaults."""
         return dict(self._state.settings)
+
+    def complete(self, text: str, cursor: int) -> Completions:
+        """What the word at the cursor of an unfinished text may become."""
+        return complete(text, cursor, self._state.catalog)
 
     def compile(self, text: str) -> list[Command]:
         """One command per statement of the script. Raises SqlError, and nothing of the script has taken effect then."""

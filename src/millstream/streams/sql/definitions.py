@@ -29,6 +29,7 @@ from millstream.streams.sql.statements import (
     Describe,
     Drop,
     Insert,
+    OptionDefinition,
     Path,
     RenameTable,
     Show,
@@ -110,7 +111,9 @@ class Definitions:
     def _keep(self, full: FullName, definition: CreateTable, done: str) -> TextResult:
         name = self._catalog.shown(full)
         bound = bind_table(definition, self._script, name)
-        self._catalog.tables[full] = CatalogTable(bound.table, definition)
+        # Under our names, so that LIKE and ALTER find an option by whatever name it was given.
+        options = tuple(OptionDefinition(key, value, definition.span) for key, value in bound.table.options.items())
+        self._catalog.tables[full] = CatalogTable(bound.table, replace(definition, options=options))
         return TextResult(" ".join((f"Table {name} is {done}.", *bound.notes)))
 
     def _create_view(self, statement: CreateView) -> TextResult:

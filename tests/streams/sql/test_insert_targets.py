@@ -1,0 +1,126 @@
+"""INSERT: which column goes where, partitions, OVERWRITE, VALUES and EMIT."""
+
+from __future__ import annotations
+
+import pytest
+from compiling import job, refused
+
+from millstream.streams.plan.nodes import Node, Project, WindowAggregate, inputs_of
+from millstream.streams.plan.types import TypeKind
+from millstream.streams.plan.windows import Emit
+
+OUT = "CREATE TABLE o (a INT, b STRING, n BIGINT NOT NULL) WITH ('connector' = 'print');"
+FILES = (
+    "CREATE TABLE f (id BIGINT, dt STRING, hm STRING) PARTITIONED BY (dt, hm)"
+    " WITH ('connector' = 'filesystem', 'path' = '/x', 'format' = 'csv');"
+)
+WINDOW = "SELECT window_start, COUNT(*) FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '1' HOUR)) GROUP BY window_start, window_end"
+COUNTS = "CREATE TABLE w (s TIMESTAMP(3), n BIGINT) WITH ('connector' = 'blackhole');"
+
+
+def filled(script: str) -> dict[str, str]:
+    (sink,) = job(script).sinks
+    assert isinstance(sink.input, Project)
+    assert [name for name, _ in sink.input.columns] == [column.name for column in sink.table.writable]
+    return {name: str(value) for name, value in sink.input.columns}
+
+
+def emission(script: str) -> Emit | None:
+    node: Node = job(COUNTS + script).sinks[0].input
+    while not isinstance(node, WindowAggregate):
+        (node,) = inputs_of(node)
+    return node.emit
+
+
+def test_columns_that_are_not_named_are_null_and_those_that_are_come_in_the_order_of_the_table() -> None:
+    assert filled(f"{OUT} INSERT INTO o (n, a) SELECT id, small FROM events") == {"a": "small", "b": "NULL", "n": "id"}
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ("(a, b) SELECT small, host", '"n" of "o" is never NULL'),
+        ("(n, n) SELECT id, id", "named twice"),
+        ("(n, m) SELECT id, id", 'no column "m"'),
+    ],
+)
+def test_a_list_of_columns_that_does_not_fit_is_refused(columns: str, said: str) -> None:
+    error = refused(f"{OUT} INSERT INTO o {columns} FROM events")
+    assert said in error.message
+
+
+def test_a_partition_gives_columns_that_the_query_does_not() -> None:
+    static = filled(f"{FILES} INSERT INTO f PARTITION (dt = '2024-01-01', hm = '10:00') SELECT id FROM events")
+    assert static == {"id": "id", "dt": "'2024-01-01'", "hm": "'10:00'"}
+    mixed = filled(f"{FILES} INSERT INTO f PARTITION (dt = '2024-01-01', hm) SELECT id, host FROM events")
+    assert mixed == {"id": "id", "dt": "'2024-01-01'", "hm": "host"}
+    assert (
+        "none of the columns"
+        in refused(f"{FILES} INSERT INTO f PARTITION (id = 1) SELECT host, host FROM events").message
+    )
+
+
+def test_overwrite_needs_a_batch_job_and_files() -> None:
+    batch = "SET 'execution.runtime-mode' = 'batch';"
+    (sink,) = job(f"{batch} {FILES} INSERT OVERWRITE f SELECT id, host, host FROM events").sinks
+    assert sink.overwrites
+    assert "job that ends" in refused(f"{FILES} INSERT OVERWRITE f SELECT id, host, host FROM events").message
+    assert (
+        "cannot be overwritten"
+        in refused(f"{batch} {OUT} INSERT OVERWRITE o SELECT small, host, id FROM events").message
+    )
+
+
+def test_values_are_rows_of_their_own() -> None:
+    (sink,) = job(f"{OUT} INSERT INTO o VALUES (1, 'x', 2), (3, NULL, 4)").sinks
+    assert sink.input.schema.names == ("a", "b", "n")
+
+
+def test_a_view_is_not_written() -> None:
+    assert (
+        "is a view"
+        in refused("CREATE VIEW v AS SELECT host FROM events; INSERT INTO v SELECT host FROM events").message
+    )
+
+
+@pytest.mark.parametrize(
+    ("tail", "emit"),
+    [
+        ("", None),
+        ("EMIT WITH DELAY '5' SECOND BEFORE WATERMARK", Emit(5000)),
+        ("EMIT WITHOUT DELAY BEFORE WATERMARK", Emit(0)),
+        ("EMIT WITH DELAY '1' MINUTE AFTER WATERMARK", Emit(None, 60_000, 3_600_000)),
+        ("EMIT WITH DELAY '5' SECOND BEFORE WATERMARK, WITHOUT DELAY AFTER WATERMARK", Emit(5000, 0, 3_600_000)),
+        ("EMIT WITHOUT DELAY", Emit(0, 0, 3_600_000)),
+    ],
+)
+def test_emit_says_when_windows_speak_beside_their_end(tail: str, emit: Emit | None) -> None:
+    assert emission(f"INSERT INTO w {WINDOW} {tail}") == emit
+
+
+def test_settings_say_so_for_all_windows() -> None:
+    early = "SET 'table.exec.emit.early-fire.enabled' = 'true'; SET 'table.exec.emit.early-fire.delay' = '5 s';"
+    late = "SET 'table.exec.emit.late-fire.enabled' = 'true'; SET 'table.exec.emit.allow-lateness' = '1 h';"
+    assert emission(f"{early} INSERT INTO w {WINDOW}") == Emit(5000)
+    assert emission(f"{late} INSERT INTO w {WINDOW}") == Emit(None, 0, 3_600_000)
+
+
+@pytest.mark.parametrize(
+    ("tail", "said"),
+    [
+        ("EMIT BEFORE WATERMARK", "WITH DELAY or WITHOUT DELAY"),
+        ("EMIT WITH DELAY '1' MONTH BEFORE WATERMARK", "without months"),
+        ("EMIT WITHOUT DELAY BEFORE WATERMARK, WITHOUT DELAY BEFORE WATERMARK", "says twice"),
+        ("EMIT WITHOUT DELAY BEFORE", "WATERMARK"),
+    ],
+)
+def test_an_emit_that_says_nothing_clear_is_refused(tail: str, said: str) -> None:
+    assert said in refused(f"{COUNTS} INSERT INTO w {WINDOW} {tail}").message
+
+
+def test_a_literal_of_a_partition_has_the_column_s_type() -> None:
+    made = "CREATE TABLE f (a INT, y BIGINT) PARTITIONED BY (y) WITH ('connector' = 'filesystem', 'path' = '/x');"
+    (sink,) = job(f"{made} INSERT INTO f PARTITION (y = 7) SELECT small FROM events").sinks
+    assert isinstance(sink.input, Project)
+    value = dict(sink.input.columns)["y"]
+    assert (str(value), value.type.kind) == ("CAST(7 AS BIGINT NOT NULL)", TypeKind.BIGINT)
