@@ -14,7 +14,7 @@ SESSION = SqlSession()
 SESSION.compile(
     EVENTS
     + "CREATE VIEW hot AS SELECT host, score AS heat FROM events; CREATE DATABASE lab;"
-    + "CREATE TABLE lab.probes (probe INT) WITH ('connector' = 'print'); CREATE FUNCTION shout AS 'm.shout' LANGUAGE PYTHON;"
+    + "CREATE TABLE lab.probes (probe INT) WITH ('connector' = 'print'); CREATE FUNCTION shout AS 'millstream.streams.functions.java_twins.count_char' LANGUAGE PYTHON;"
 )
 
 

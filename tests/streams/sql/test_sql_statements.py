@@ -150,12 +150,46 @@ def test_a_database_is_dropped_only_if_it_is_empty_or_cascades() -> None:
 
 
 def test_functions_of_users_are_kept_and_listed() -> None:
-    made = "CREATE TEMPORARY SYSTEM FUNCTION shout AS 'my.module.shout' LANGUAGE PYTHON;"
+    path = "millstream.streams.functions.java_twins.count_char"
+    made = f"CREATE TEMPORARY SYSTEM FUNCTION shout AS '{path}' LANGUAGE PYTHON;"
     assert text(f"{made} SHOW USER FUNCTIONS").rows == (("shout",),)
-    assert ("calls", "my.module.shout") in text(f"{made} DESCRIBE FUNCTION shout").rows
+    assert ("calls", path) in text(f"{made} DESCRIBE FUNCTION shout").rows
+    assert ("result", "BIGINT") in text(f"{made} DESCRIBE FUNCTION shout").rows
     assert text(f"{made} DROP TEMPORARY SYSTEM FUNCTION shout; SHOW USER FUNCTIONS").rows == ()
     assert refused(f"{made} {made}").name == "SQL_TABLE_EXISTS"
     assert refused("DROP FUNCTION shout").name == "SQL_UNKNOWN_NAME"
+
+
+def test_a_call_finds_the_function_of_its_database_and_those_of_the_system() -> None:
+    path = "millstream.streams.functions.java_twins.count_char"
+    call = f"python:{path}(host, 'c')"
+    for made in (
+        f"CREATE FUNCTION tally AS '{path}'",
+        f"CREATE TEMPORARY SYSTEM FUNCTION Tally AS '{path}'; CREATE DATABASE d; USE d",
+    ):
+        source = "default_catalog.default_database.events"
+        (line, *_) = [row for (row,) in text(f"{made}; EXPLAIN SELECT tally(host, 'c') AS n FROM {source}").rows]
+        assert line == f"Project [{call} AS n]"
+    away = f"CREATE DATABASE d; CREATE FUNCTION d.tally AS '{path}'; SELECT tally(host, 'c') FROM events"
+    assert refused(away).name == "SQL_UNKNOWN_FUNCTION"
+    assert refused(f"CREATE FUNCTION tally AS '{path}'; SELECT tally(host) FROM events").name == "SQL_UNKNOWN_FUNCTION"
+    assert refused(f"CREATE FUNCTION tally AS '{path}'; SELECT tally(ok, 'c') FROM events").name == "SQL_TYPE"
+
+
+def test_a_function_of_the_system_hides_one_that_is_built_in_and_another_one_does_not() -> None:
+    path = "millstream.streams.functions.java_twins.count_char"
+    explain = "EXPLAIN SELECT INSTR(host, 'c') AS n FROM events"
+    assert text(f"CREATE FUNCTION instr AS '{path}'; {explain}").rows[0] == ("Project [INSTR(host, 'c') AS n]",)
+    made = f"CREATE TEMPORARY SYSTEM FUNCTION instr AS '{path}';"
+    assert text(f"{made} {explain}").rows[0] == (f"Project [python:{path}(host, 'c') AS n]",)
+
+
+def test_a_java_function_is_replaced_by_its_twin_or_refused() -> None:
+    twin = "CREATE FUNCTION count_char AS 'com.github.nexmark.flink.udf.CountChar';"
+    assert "java_twins.count_char" in text(f"{twin} EXPLAIN SELECT count_char(host, 'c') FROM events").rows[0][0]
+    assert refused("CREATE FUNCTION f AS 'org.example.F' LANGUAGE JAVA").name == "SQL_UNSUPPORTED"
+    error = refused("CREATE FUNCTION f AS 'no_such_module_here.f' LANGUAGE PYTHON")
+    assert (error.name, "cannot be imported" in error.message) == ("SQL_UNKNOWN_FUNCTION", True)
 
 
 def test_analyze_does_nothing_and_says_so() -> None:

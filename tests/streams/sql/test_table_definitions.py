@@ -34,7 +34,7 @@ def test_every_type_of_flink_is_read() -> None:
     assert found == {
         "a": "ROW<x INT, y ROW<z STRING> NOT NULL>", "b": "ARRAY<INT>", "c": "MAP<STRING, ARRAY<INT NOT NULL>>",
         "d": "MAP<STRING, INT NOT NULL>", "e": "BYTES", "f": "BYTES(8)", "g": "BYTES(4)", "h": "VARCHAR(2)", "i": "STRING",
-        "j": "DECIMAL(5, 1)", "k": "DECIMAL(10, 0)", "l": "TIME(6)", "m": "TIMESTAMP(6)", "n": "TIMESTAMP_LTZ(3)",
+        "j": "DECIMAL(5, 1)", "k": "DECIMAL(10, 0)", "l": "TIME(0)", "m": "TIMESTAMP(6)", "n": "TIMESTAMP_LTZ(3)",
         "o": "TIMESTAMP_LTZ(9)", "p": "DOUBLE", "q": "MAP<INT, INT NOT NULL>", "r": "INT NOT NULL",
     }  # fmt: skip
 

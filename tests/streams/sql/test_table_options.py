@@ -119,6 +119,8 @@ def test_options_that_are_not_legal_are_refused_with_what_helps(options: str, sa
          {"connector": "rocketmq", "topic": "t", "consumer.group": "g", "format": "json"}, "'properties.bootstrap.servers' does nothing"),
         ("'connector' = 'rocketmq', 'topic' = 't', 'nameServerAddress' = 'h:9876', 'sink.parallelism' = '2'",
          {"connector": "rocketmq", "topic": "t", "nameserver": "h:9876"}, "'sink.parallelism' does nothing"),
+        ("'connector.type' = 'filesystem', 'connector.path' = 'file:///x', 'format.type' = 'csv', 'connector.property-version' = '1'",
+         {"connector": "filesystem", "path": "file:///x", "format": "csv"}, "'format.type' is read as 'format'"),
         ("type = 'rds', url = 'jdbc:mysql://h/d', tableName = 'x', userName = 'u', cacheTTLMs = '1000'",
          {"connector": "jdbc", "url": "jdbc:mysql://h/d", "table-name": "x", "username": "u", "lookup.partial-cache.expire-after-write": "1000"},
          "'cacheTTLMs' is read as"),

@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from millstream.streams.functions.registry import FUNCTIONS
+from millstream.streams.functions.user import UserFunction
 from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.tables import Table
 from millstream.streams.sql.names import path_text
 from millstream.streams.sql.statements import CreateFunction, CreateTable
 
-__all__ = ["DEFAULT_CATALOG", "DEFAULT_DATABASE", "Catalog", "CatalogTable", "CatalogView", "FullName"]
+__all__ = [
+    "DEFAULT_CATALOG",
+    "DEFAULT_DATABASE",
+    "Catalog",
+    "CatalogFunction",
+    "CatalogTable",
+    "CatalogView",
+    "FullName",
+]
 
 DEFAULT_CATALOG = "default_catalog"
 DEFAULT_DATABASE = "default_database"
@@ -37,6 +47,14 @@ class CatalogView:
     temporary: bool
 
 
+@dataclass(frozen=True, slots=True)
+class CatalogFunction:
+    """A function of a user, and how it was made. One that is of the `system` is found from every database."""
+
+    function: UserFunction
+    definition: CreateFunction
+
+
 @dataclass
 class Catalog:
     """The names of one session. Names are case-sensitive, those of functions are not."""
@@ -45,7 +63,7 @@ class Catalog:
     current: tuple[str, str] = (DEFAULT_CATALOG, DEFAULT_DATABASE)
     tables: dict[FullName, CatalogTable] = field(default_factory=dict)
     views: dict[FullName, CatalogView] = field(default_factory=dict)
-    functions: dict[FullName, CreateFunction] = field(default_factory=dict)
+    functions: dict[FullName, CatalogFunction] = field(default_factory=dict)
 
     def copy(self) -> Catalog:
         """Another catalog with the same names, which changes alone."""
@@ -77,10 +95,18 @@ class Catalog:
         """Names of tables and views as they may be written here: what a misspelled one may have meant."""
         return [path_text(name[2:] if name[:2] == self.current else name) for name in (*self.tables, *self.views)]
 
-    def function(self, name: str) -> CreateFunction | None:
-        """The user's function that a call of `name` means in the current database."""
-        known = {key[2].upper(): made for key, made in self.functions.items() if key[:2] == self.current or made.system}
-        return known.get(name.upper())
+    def function(self, name: str) -> UserFunction | None:
+        """The user's function that a call of `name` means in the current database; those of the system go first.
+
+        As in Flink only one of the system hides a function that is built in.
+        """
+        found = [made for key, made in self.functions.items() if key[2].upper() == name.upper()]
+        system = next((made for made in found if made.definition.system), None)
+        if system is not None:
+            return system.function
+        here = self.functions.items() if name.upper() not in FUNCTIONS else ()
+        mine = (made for key, made in here if key[:2] == self.current and key[2].upper() == name.upper())
+        return next((made.function for made in mine), None)
 
     def names_in(self, catalog: str, database: str, kind: str) -> Iterator[str]:
         """Names of TABLES (with views), VIEWS or FUNCTIONS in one database."""

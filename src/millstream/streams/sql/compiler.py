@@ -81,8 +81,8 @@ class SqlSession:
 
     def compile(self, text: str) -> list[Command]:
         """One command per statement of the script. Raises SqlError, and nothing of the script has taken effect then."""
-        script = Script(text)
         state = self._state.copy()
+        script = Script(text, state.catalog.function)
         statements = parse_script(script, Variables({**self._variables, **state.variables}))
         if not statements:
             raise script.error("SQL_SCRIPT", "The script has no statement.", Span(0, 1))

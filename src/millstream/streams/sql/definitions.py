@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from millstream.streams.functions.java_twins import JAVA_TWINS
+from millstream.streams.functions.user import UserFunctionProblem, load_user_function
 from millstream.streams.plan.expressions import Column
 from millstream.streams.plan.nodes import Node, Project, Sink
 from millstream.streams.plan.types import TypeKind
 from millstream.streams.sql.alterations import changed
-from millstream.streams.sql.catalog import Catalog, CatalogTable, CatalogView, FullName
+from millstream.streams.sql.catalog import Catalog, CatalogFunction, CatalogTable, CatalogView, FullName
 from millstream.streams.sql.derived_tables import like, of_query, relocated
 from millstream.streams.sql.inserts import bind_insert
 from millstream.streams.sql.inspection import Inspection
@@ -157,11 +159,17 @@ class Definitions:
         if there and not statement.replaces:
             message = f'There is a function "{name}" already.'
             raise self._script.error("SQL_TABLE_EXISTS", message, statement.span)
-        if statement.jars or statement.language == "SCALA":
+        twin = statement.target in JAVA_TWINS
+        if not twin and (statement.jars or statement.language in ("JAVA", "SCALA")):
             message = "Functions of Java do not run here."
             remedy = "Write it in Python: CREATE FUNCTION f AS 'module.name' LANGUAGE PYTHON."
             raise self._script.error("SQL_UNSUPPORTED", message, statement.span, remedy=remedy)
-        self._catalog.functions[full] = statement
+        try:
+            function = load_user_function(name, JAVA_TWINS.get(statement.target, statement.target))
+        except UserFunctionProblem as problem:
+            error = "SQL_UNSUPPORTED" if statement.language == "JAVA" else "SQL_UNKNOWN_FUNCTION"
+            raise self._script.error(error, problem.message, statement.span, remedy=problem.remedy) from None
+        self._catalog.functions[full] = CatalogFunction(function, statement)
         return TextResult(f"Function {name} is created.")
 
     def _alter_table(self, statement: AlterTable) -> TextResult:

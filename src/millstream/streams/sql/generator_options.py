@@ -28,6 +28,13 @@ NEXMARK_OPTIONS: tuple[Option, ...] = (
     count("auction.hot-ratio.sellers", "One in so many auctions is not by a hot seller.", _SHARE, default="4"),
     count("base-time", "Event time of the first event.", "milliseconds", least=0),
     flag("keep-alive", "Whether the table goes on without events at its end."),
+    flag("max-emit-speed", "Whether events come as fast as they are read, whatever the rate."),
+    text(
+        "stop-at",
+        "When the table ends, whatever is left.",
+        pattern=r"-1|\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}",
+        wanted="a time such as 2024-01-31 12:00:00, or -1",
+    ),
 )
 """Those of the connector 'nexmark', as its own generator has them."""
 

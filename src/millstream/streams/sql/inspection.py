@@ -81,7 +81,12 @@ class Inspection:
                 made = self._catalog.functions.get(self._catalog.full(path.parts))
                 if made is None:
                     raise self.no_function(path)
-                parts = (("name", str(path)), ("calls", made.target), ("language", made.language or "PYTHON"))
+                parts = (
+                    ("signature", made.function.example),
+                    ("result", str(made.function.result)),
+                    ("calls", made.function.path),
+                    ("description", made.function.description),
+                )
                 return TextResult(str(path), ("part", "value"), parts)
         return TextResult(str(path), ("column", "type", "note"), self._columns(path))
 

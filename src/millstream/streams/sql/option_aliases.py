@@ -17,11 +17,18 @@ _CONNECTORS = {
     "db": "jdbc", "mysql": "jdbc",
 }  # fmt: skip
 
+_CONNECTOR_KEYS = ("connector", "type", "connector.type")
+"""What names the connector: Flink's key, rsqldb's, and that of Flink before 1.11, whose other keys have such beginnings."""
+
 _NAMES = {
     "consumergroup": "consumer.group", "properties.group.id": "consumer.group", "groupname": "consumer.group",
     "namesrvaddr": "nameserver", "nameserveraddress": "nameserver", "nameserver.address": "nameserver",
     "tags": "tag", "data_format": "format", "value.format": "format", "fielddelimiter": "csv.field-delimiter",
     "filepath": "path", "tablename": "table-name", "username": "username", "cachettlms": "lookup.partial-cache.expire-after-write",
+    "connector.path": "path", "connector.topic": "topic", "connector.url": "url", "connector.table": "table-name",
+    "connector.username": "username", "connector.password": "password", "connector.driver": "driver",
+    "connector.startup-mode": "scan.startup.mode", "connector.properties.group.id": "consumer.group",
+    "format.type": "format", "format.field-delimiter": "csv.field-delimiter",
     "lookup.cache.max-rows": "lookup.partial-cache.max-rows", "lookup.cache.ttl": "lookup.partial-cache.expire-after-write",
     "lookup.cache.caching-missing-key": "lookup.partial-cache.cache-missing-key",
 }  # fmt: skip
@@ -29,6 +36,11 @@ _NAMES = {
 
 _IGNORED = {
     "properties.bootstrap.servers": "a topic is found through 'nameserver', by default the session's",
+    "connector.properties.bootstrap.servers": "a topic is found through 'nameserver', by default the session's",
+    **dict.fromkeys(
+        ("connector.property-version", "connector.version", "format.property-version", "update-mode", "format.derive-schema"),
+        "a table's options and columns say it all",
+    ),
     "producergroup": "rows are sent without a group",
     **dict.fromkeys(
         ("maxthread", "maxfetchloggroupsize", "pullintervalms", "batchsize", "autoflushsize", "autoflushtimegap",
@@ -63,9 +75,10 @@ def renamed_options(options: Mapping[str, str], known_of: Callable[[str], frozen
     """
     renamed, written, notes = dict[str, str](), dict[str, str](), list[str]()
     connector = _connector(options, renamed, written, notes)
+    renamed_key = written.get("connector", "connector")
     known = known_of(connector)
     for key, value in options.items():
-        if key == "connector" or (key == "type" and "connector" not in options):
+        if key == renamed_key:
             continue
         name = key if key in known else _NAMES.get(key.lower(), key)
         if name not in known and key.lower() in _IGNORED:
@@ -85,7 +98,7 @@ def renamed_options(options: Mapping[str, str], known_of: Callable[[str], frozen
 
 
 def _connector(options: Mapping[str, str], renamed: dict[str, str], written: dict[str, str], notes: list[str]) -> str:
-    key = "connector" if "connector" in options else "type"
+    key = next((key for key in _CONNECTOR_KEYS if key in options), "connector")
     if key not in options:
         return ""
     value = options[key]

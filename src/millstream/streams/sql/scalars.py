@@ -308,7 +308,8 @@ def _call(term: CallTerm, scope: Scope) -> Expression:
         return _window_bound(term, scope)
     if name in ("GROUPING", "GROUPING_ID", "GROUP_ID"):
         return _grouping(term, scope)
-    spec = FUNCTIONS.get(name)
+    made = scope.script.user_function(name)
+    spec = made or FUNCTIONS.get(name)
     if spec is None and name in FLINK_ONLY:
         message = f"The function {name} is not supported: {FLINK_ONLY[name]}"
         raise scope.script.error(
@@ -336,7 +337,8 @@ def _call(term: CallTerm, scope: Scope) -> Expression:
         raise scope.script.error("SQL_TYPE", message, term.span, remedy=f"As in {spec.example}.") from None
     _check_unit(term, scope)
     adapted = zip(arguments, wanted_types, strict=True)
-    return Call(name, tuple(have if new is None else converted(have, new) for have, new in adapted), result)
+    function = name if made is None else made.call_name
+    return Call(function, tuple(have if new is None else converted(have, new) for have, new in adapted), result)
 
 
 def _window_bound(term: CallTerm, scope: Scope) -> Expression:

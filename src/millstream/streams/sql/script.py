@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import bisect
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 
 from millstream.streams.errors import SourcePosition, SqlError
+from millstream.streams.functions.user import UserFunction
 
 __all__ = ["Script", "Span", "Splices"]
 
@@ -24,10 +26,14 @@ class Span:
 
 
 class Script:
-    """The text as the user wrote it. All spans of the front end are offsets into it."""
+    """The text as the user wrote it. All spans of the front end are offsets into it.
 
-    def __init__(self, text: str) -> None:
+    `user_function` gives the user's function of a name, as far as the session and the script have made it.
+    """
+
+    def __init__(self, text: str, user_function: Callable[[str], UserFunction | None] = lambda _: None) -> None:
         self.text = text
+        self.user_function = user_function
         self._lines = text.splitlines(keepends=True)
         self._line_starts = [0, *accumulate(len(line) for line in self._lines)]
 
