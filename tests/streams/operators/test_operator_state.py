@@ -65,3 +65,14 @@ def test_a_value_lives_for_the_ttl_after_it_was_put_last() -> None:
     other.set_clock(15_000)
     assert copy.expire() == [("a", 3)]
     assert len(copy) == 0
+
+
+def test_a_table_with_a_ttl_of_its_own_does_not_follow_the_jobs() -> None:
+    state = State(ttl_ms=10, lives_ms={"left": 30, "right": 0})
+    groups = [state.grouped(name, lives=True) for name in ("left", "right", "other")]
+    for group in groups:
+        group.put("g", "k", 1)
+    state.set_clock(20_000)
+    assert [group.expire() for group in groups] == [[], [], [("g", "k", 1)]]
+    state.set_clock(30_000)
+    assert [group.expire() for group in groups] == [[("g", "k", 1)], [], []]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import pickle
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 __all__ = ["GroupedTable", "KeyedTable", "State", "Timers"]
@@ -200,18 +200,22 @@ class Timers(Generic[K]):
 
 
 class State:
-    """Named tables and timers. A turn's `delta` brings another instance to where this one stands."""
+    """Named tables and timers. A turn's `delta` brings another instance to where this one stands.
 
-    def __init__(self, ttl_ms: int = 0) -> None:
-        self._ttl_us = ttl_ms * 1000 or None
+    `ttl_ms` is the job's TTL (0: none), `lives_ms` those of single tables by name.
+    """
+
+    def __init__(self, ttl_ms: int = 0, lives_ms: Mapping[str, int] | None = None) -> None:
+        self._ttl_ms = ttl_ms
+        self._lives_ms = lives_ms or {}
         self._tables: dict[str, KeyedTable[Any, Any]] = {}
         self._timers: dict[str, Timers[Any]] = {}
         self._grouped: dict[str, GroupedTable[Any, Any]] = {}
 
     def table(self, name: str, *, lives: bool = False) -> KeyedTable[Any, Any]:
-        """The table of that name; its values end with the job's TTL where it `lives` by it."""
+        """The table of that name; its values end with the table's or the job's TTL where it `lives` by it."""
         if name not in self._tables:
-            self._tables[name] = KeyedTable(self._ttl_us if lives else None)
+            self._tables[name] = KeyedTable(self._ttl_us(name) if lives else None)
         return self._tables[name]
 
     def timers(self, name: str = "timers") -> Timers[Any]:
@@ -225,7 +229,7 @@ class State:
     def grouped(self, name: str, *, lives: bool = False) -> GroupedTable[Any, Any]:
         """The table of that name whose values are looked at by group."""
         if name not in self._grouped:
-            grouped: GroupedTable[Any, Any] = GroupedTable(self._ttl_us if lives else None)
+            grouped: GroupedTable[Any, Any] = GroupedTable(self._ttl_us(name) if lives else None)
             self._grouped[name] = grouped
             self._tables[f"{name}/"] = grouped.table
         return self._grouped[name]
@@ -239,6 +243,9 @@ class State:
     def keys(self) -> int:
         """Values in all tables."""
         return sum(len(table) for table in self._tables.values())
+
+    def _ttl_us(self, name: str) -> int | None:
+        return self._lives_ms.get(name, self._ttl_ms) * 1000 or None
 
     def delta(self) -> bytes:
         """What changed since the last call; blank if nothing did."""

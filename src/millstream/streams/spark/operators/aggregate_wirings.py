@@ -29,7 +29,8 @@ def aggregate_wiring(node: Aggregate) -> Wiring:
     changing = changelog_of(node.input) is Changelog.RETRACT
     keys = len(node.keys)
     make = partial(Grouper, keys, tuple(specs), changing=changing)
-    return Wiring(make, (Wire(node.input, tuple(columns), tuple(range(keys))),))
+    lives = () if node.state_ttl_ms is None else (("groups", node.state_ttl_ms),)
+    return Wiring(make, (Wire(node.input, tuple(columns), tuple(range(keys))),), lives_ms=lives)
 
 
 def window_wiring(node: WindowAggregate) -> Wiring:

@@ -69,6 +69,7 @@ class OperatorHost:
             late=str(self.late),
             ttl_ms=self.ttl_ms,
             idle_ms=self.idle_ms,
+            lives_ms=wiring.lives_ms,
         )
         together = reduce(DataFrame.unionAll, packed).repartition(partitions, "place")
         rows = _relation(together.mapInArrow(OperatorStage(spec), schema), node, number)

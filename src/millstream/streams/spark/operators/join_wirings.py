@@ -12,14 +12,15 @@ from millstream.streams.operators.evaluate import evaluator
 from millstream.streams.operators.interval_joining import IntervalJoiner
 from millstream.streams.operators.joining import Joiner, JoinShape
 from millstream.streams.operators.operator import Operator
+from millstream.streams.operators.temporal_joining import TemporalJoiner
 from millstream.streams.operators.window_joining import WindowJoiner
 from millstream.streams.plan.expressions import Cast, Column, Expression
-from millstream.streams.plan.joins import Join, JoinKind
+from millstream.streams.plan.joins import Join, JoinKind, TemporalJoin
 from millstream.streams.plan.nodes import Node, Values
 from millstream.streams.plan.types import Schema
 from millstream.streams.spark.operators.wiring import Wire, Wiring, all_columns
 
-__all__ = ["join_wiring"]
+__all__ = ["join_wiring", "temporal_wiring"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +34,7 @@ class _Make:
 
     def __call__(self) -> Operator:
         join = self.join
-        names = (*self.left.names, *self.right.names)
-        places = {name: place for place, name in enumerate(names)}
-        condition = None if self.condition is None else evaluator(self.condition, places)
-        shape = JoinShape(join.kind, len(join.keys), (len(self.left.fields), len(self.right.fields)), condition)
+        shape = _shape(join.kind, len(join.keys), self.left, self.right, self.condition)
         if join.bounds is not None:
             bounds = join.bounds
             times = (self.left.names.index(bounds.left_time), self.right.names.index(bounds.right_time))
@@ -45,6 +43,29 @@ class _Make:
             left, right = join.window_ends
             return WindowJoiner(shape, (self.left.names.index(left), self.right.names.index(right)))
         return Joiner(shape)
+
+
+@dataclass(frozen=True, slots=True)
+class _MakeTemporal:
+    """Makes the operator of a temporal join in a worker. `times` are the columns of both sides' times."""
+
+    kind: JoinKind
+    keys: int
+    times: tuple[str, str]
+    left: Schema
+    right: Schema
+    condition: Expression | None
+
+    def __call__(self) -> Operator:
+        shape = _shape(self.kind, self.keys, self.left, self.right, self.condition)
+        left, right = self.times
+        return TemporalJoiner(shape, (self.left.names.index(left), self.right.names.index(right)))
+
+
+def _shape(kind: JoinKind, keys: int, left: Schema, right: Schema, condition: Expression | None) -> JoinShape:
+    places = {name: place for place, name in enumerate((*left.names, *right.names))}
+    fits = None if condition is None else evaluator(condition, places)
+    return JoinShape(kind, keys, (len(left.fields), len(right.fields)), fits)
 
 
 def join_wiring(node: Join) -> Wiring:
@@ -56,10 +77,31 @@ def join_wiring(node: Join) -> Wiring:
     make: Callable[[], Operator] = _Make(_bare(node), left, right, None if inner else node.condition)
     # Shows at once whether the condition can be evaluated.
     make()
-    pairs = [(_column(left, ours), _column(right, theirs)) for ours, theirs in node.keys]
-    alike = [_alike(*pair) for pair in pairs]
-    sides = (_wire(node.left, [ours for ours, _ in alike]), _wire(node.right, [theirs for _, theirs in alike]))
-    return Wiring(make, sides, node.condition if inner else None)
+    ttls = zip(("left", "right"), node.state_ttl_ms or (), strict=False)
+    lives = tuple((name, ttl_ms) for name, ttl_ms in ttls if ttl_ms is not None)
+    return Wiring(make, _sides(node), node.condition if inner else None, lives)
+
+
+def temporal_wiring(node: TemporalJoin) -> Wiring:
+    """A join with the versions of a table."""
+    inner = node.kind is JoinKind.INNER
+    make = _MakeTemporal(
+        node.kind,
+        len(node.keys),
+        (node.left_time, node.right_time),
+        node.left.schema,
+        node.right.schema,
+        None if inner else node.condition,
+    )
+    make()
+    return Wiring(make, _sides(node), node.condition if inner else None)
+
+
+def _sides(node: Join | TemporalJoin) -> tuple[Wire, Wire]:
+    """Both inputs by their keys."""
+    left, right = node.left.schema, node.right.schema
+    alike = [_alike(_column(left, ours), _column(right, theirs)) for ours, theirs in node.keys]
+    return _wire(node.left, [ours for ours, _ in alike]), _wire(node.right, [theirs for _, theirs in alike])
 
 
 def _bare(node: Join) -> Join:

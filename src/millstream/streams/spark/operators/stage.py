@@ -51,6 +51,7 @@ class OperatorSpec:
     late: str
     ttl_ms: int = 0
     idle_ms: int = 0
+    lives_ms: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(slots=True)
@@ -125,7 +126,7 @@ class OperatorStage:
         if kept is not None and kept.version == latest:
             return kept
         if kept is None or kept.version > latest or any(whole for whole, _ in files.changes(kept.version, batch_id)):
-            state = State(self._spec.ttl_ms)
+            state = State(self._spec.ttl_ms, dict(self._spec.lives_ms))
             operator = self._spec.make()
             operator.open(state)
             idle_us = self._spec.idle_ms * 1000 or None

@@ -24,11 +24,15 @@ class Wire:
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """An operator and its inputs. It says rows of the node's schema; of those only the ones with `condition` go on."""
+    """An operator and its inputs. It says rows of the node's schema; of those only the ones with `condition` go on.
+
+    `lives_ms` is how long values of some of its tables live, by the table's name, in place of the job's TTL.
+    """
 
     make: Callable[[], Operator]
     inputs: tuple[Wire, ...]
     condition: Expression | None = None
+    lives_ms: tuple[tuple[str, int], ...] = ()
 
 
 def all_columns(schema: Schema) -> tuple[Expression, ...]:

@@ -8,14 +8,15 @@ from typing import Any
 
 from millstream.streams.operators.normalize import Normalizer
 from millstream.streams.operators.ranking import Place, Ranker
+from millstream.streams.operators.set_operations import SetOperator
 from millstream.streams.plan.aggregates import Aggregate, WindowAggregate
 from millstream.streams.plan.changelog import Changelog, changelog_of
-from millstream.streams.plan.joins import Join
+from millstream.streams.plan.joins import Join, SetOperation, TemporalJoin
 from millstream.streams.plan.nodes import Node, Normalize
 from millstream.streams.plan.ordering import OrderKey, Rank
-from millstream.streams.plan.types import Schema
+from millstream.streams.plan.types import DataType, Schema, TypeKind
 from millstream.streams.spark.operators.aggregate_wirings import aggregate_wiring, window_wiring
-from millstream.streams.spark.operators.join_wirings import join_wiring
+from millstream.streams.spark.operators.join_wirings import join_wiring, temporal_wiring
 from millstream.streams.spark.operators.wiring import Wire, Wiring, all_columns, places_of
 
 __all__ = ["WIRINGS", "wiring_of"]
@@ -60,11 +61,25 @@ def _order(schema: Schema, order: tuple[OrderKey, ...]) -> tuple[Place, ...]:
     )
 
 
+def _set_operation(node: SetOperation) -> Wiring:
+    keys = tuple(place for place, field in enumerate(node.schema.fields) if _is_spread(field.type))
+    make = partial(SetOperator, node.kind, keep_all=node.keep_all)
+    return Wiring(make, tuple(Wire(side, all_columns(side.schema), keys) for side in (node.left, node.right)))
+
+
+def _is_spread(of: DataType) -> bool:
+    """Whether rows can be spread by values of the type; Spark does not hash maps, whose entries have no order."""
+    inside = (*of.elements, *(field.type for field in of.fields))
+    return of.kind is not TypeKind.MAP and all(map(_is_spread, inside))
+
+
 WIRINGS: dict[type[Any], Callable[[Any], Wiring]] = {
     Aggregate: aggregate_wiring,
     WindowAggregate: window_wiring,
     Join: join_wiring,
     Normalize: _normalize,
     Rank: _rank,
+    SetOperation: _set_operation,
+    TemporalJoin: temporal_wiring,
 }
 """What makes the wiring of each kind of node."""

@@ -1,0 +1,81 @@
+"""Plans wired to operators of ours: which columns they get, by what rows are spread, how long their tables live."""
+
+from __future__ import annotations
+
+import pytest
+
+from millstream.streams.operators.set_operations import SetOperator
+from millstream.streams.operators.temporal_joining import TemporalJoiner
+from millstream.streams.plan.joins import SetOperation, TemporalJoin
+from millstream.streams.plan.nodes import Node, QueryPlan, inputs_of
+from millstream.streams.spark.operators.wiring import Wiring
+from millstream.streams.spark.operators.wirings import wiring_of
+from millstream.streams.sql.compiler import SqlSession
+
+TABLES = """
+CREATE TABLE orders (id BIGINT, price DECIMAL(10, 2), currency STRING, ts TIMESTAMP(3),
+  WATERMARK FOR ts AS ts - INTERVAL '5' SECOND) WITH ('connector' = 'rocketmq', 'topic' = 'o');
+CREATE TABLE rates (currency STRING, rate DECIMAL(10, 2), since TIMESTAMP(3), WATERMARK FOR since AS since,
+  PRIMARY KEY (currency) NOT ENFORCED) WITH ('connector' = 'upsert-rocketmq', 'topic' = 'r');
+CREATE TABLE bags (id BIGINT, counts MAP<STRING, INT>) WITH ('connector' = 'rocketmq', 'topic' = 'b');
+"""
+
+
+def found(query: str, kind: type[Node]) -> Node:
+    """The first node of that kind in the plan of a query."""
+    plan = SqlSession(nameserver="localhost:9876").compile(TABLES + query)[-1]
+    assert isinstance(plan, QueryPlan)
+    waiting = [plan.query]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, kind):
+            return node
+        waiting += inputs_of(node)
+    raise AssertionError(f"no {kind.__name__}")
+
+
+def wired(node: Node) -> Wiring:
+    wiring = wiring_of(node)
+    assert wiring is not None
+    return wiring
+
+
+def test_a_temporal_join_meets_its_versions_by_key() -> None:
+    node = found(
+        "SELECT id, rate FROM orders o LEFT JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.currency = r.currency",
+        TemporalJoin,
+    )
+    wiring = wired(node)
+    assert isinstance(wiring.make(), TemporalJoiner)
+    assert [wire.keys for wire in wiring.inputs] == [(0,), (0,)]
+    assert str(wiring.inputs[0].columns[0]) == "currency"
+    assert len(wiring.inputs[0].columns) == 1 + len(node.left.schema.fields)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("columns", "keys"), [("id", (0,)), ("id, counts", (0,)), ("counts", ())])
+def test_a_set_operation_spreads_rows_by_all_columns_that_can_be_hashed(columns: str, keys: tuple[int, ...]) -> None:
+    node = found(f"SELECT {columns} FROM bags EXCEPT ALL SELECT {columns} FROM bags", SetOperation)
+    wiring = wired(node)
+    assert isinstance(wiring.make(), SetOperator)
+    assert [wire.keys for wire in wiring.inputs] == [keys, keys]
+
+
+@pytest.mark.parametrize(
+    ("query", "lives_ms"),
+    [
+        ("SELECT /*+ STATE_TTL('o' = '1 d', 'b' = '2 s') */ o.id FROM orders o JOIN bags b ON o.id = b.id", (
+            ("left", 86_400_000),
+            ("right", 2_000),
+        )),
+        ("SELECT /*+ STATE_TTL('b' = '0 s') */ o.id FROM orders o JOIN bags b ON o.id = b.id", (("right", 0),)),
+        ("SELECT /*+ STATE_TTL('orders' = '3 s') */ currency, COUNT(*) FROM orders GROUP BY currency", (("groups", 3_000),)),
+        ("SELECT currency, COUNT(*) FROM orders GROUP BY currency", ()),
+    ],
+)  # fmt: skip
+def test_a_ttl_hint_reaches_the_tables_of_its_operator(query: str, lives_ms: tuple[tuple[str, int], ...]) -> None:
+    plan = SqlSession(nameserver="localhost:9876").compile(TABLES + query)[-1]
+    assert isinstance(plan, QueryPlan)
+    node: Node = plan.query
+    while wiring_of(node) is None:
+        (node,) = inputs_of(node)
+    assert wired(node).lives_ms == lives_ms
