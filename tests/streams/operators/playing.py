@@ -58,6 +58,14 @@ class Player:
         self.played.late += out.late
         return self.played.turns[-1]
 
+    def keys(self) -> int:
+        """How many values the state holds now."""
+        state = State(self._ttl_ms)
+        self._make().open(state)
+        for delta in self._deltas:
+            state.apply(delta)
+        return state.keys
+
     def end(self, now_us: int = 0) -> list[Kinded]:
         """What is said when nothing comes any more."""
         return self.turn(watermark_us=END_OF_TIME_US, now_us=now_us)

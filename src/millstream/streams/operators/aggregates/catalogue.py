@@ -25,6 +25,7 @@ from millstream.streams.operators.aggregates.collected import (
     DistinctEstimate,
     Histogram,
     KeptValues,
+    OneValue,
     Variance,
     json_array,
 )
@@ -143,8 +144,8 @@ AGGREGATES: dict[str, Callable[[AggregateSpec, bool], Accumulator]] = {
     "COLLECT": lambda _spec, _changing: Collected(),
     "ARRAY_AGG": lambda _spec, _changing: KeptValues(list),
     "LISTAGG": _listed,
-    "FIRST_VALUE": lambda _spec, _changing: KeptValues(_first),
-    "LAST_VALUE": lambda _spec, _changing: KeptValues(_last),
+    "FIRST_VALUE": lambda _spec, changing: KeptValues(_first) if changing else OneValue(last=False),
+    "LAST_VALUE": lambda _spec, changing: KeptValues(_last) if changing else OneValue(last=True),
     "MIN_BY": lambda _spec, _changing: Chosen(largest=False),
     "MAX_BY": lambda _spec, _changing: Chosen(largest=True),
     "BIT_AND": lambda spec, _changing: Bits(spec.function),

@@ -15,6 +15,7 @@ __all__ = [
     "DistinctEstimate",
     "Histogram",
     "KeptValues",
+    "OneValue",
     "Variance",
     "hashable",
     "json_array",
@@ -57,6 +58,30 @@ class KeptValues:
 
     def result(self, state: list[Any]) -> Any:
         return self._finish(state) if state else None
+
+
+class OneValue:
+    """The first or the last value of rows that are never taken back. A state is the value in a tuple, or blank."""
+
+    def __init__(self, *, last: bool) -> None:
+        self._last = last
+
+    def new(self) -> tuple[Any, ...]:
+        return ()
+
+    def add(self, state: tuple[Any, ...], values: Sequence[Any]) -> tuple[Any, ...]:
+        if not values or (state and not self._last):
+            return state
+        return (values[-1] if self._last else values[0],)
+
+    def retract(self, state: tuple[Any, ...], values: Sequence[Any]) -> tuple[Any, ...]:
+        raise NotImplementedError("rows that are taken back need KeptValues")
+
+    def merge(self, state: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
+        return self.add(state, other)
+
+    def result(self, state: tuple[Any, ...]) -> Any:
+        return state[0] if state else None
 
 
 class Collected:

@@ -16,7 +16,7 @@ from millstream.streams.plan.expressions import Column, Expression, Literal
 from millstream.streams.plan.windows import Attached, Cumulate, Emit, Hop, Session, Tumble
 from millstream.streams.spark.operators.wiring import Wire, Wiring
 
-__all__ = ["aggregate_wiring", "window_wiring"]
+__all__ = ["aggregate_wiring", "spec_of", "window_wiring"]
 
 _US = 1000
 """Microseconds in a millisecond."""
@@ -25,7 +25,7 @@ _US = 1000
 def aggregate_wiring(node: Aggregate) -> Wiring:
     """GROUP BY without a window."""
     columns: list[Expression] = [key for _, key in node.keys]
-    specs = [_spec(call, columns) for _, call in node.aggregates]
+    specs = [spec_of(call, columns) for _, call in node.aggregates]
     changing = changelog_of(node.input) is Changelog.RETRACT
     keys = len(node.keys)
     make = partial(Grouper, keys, tuple(specs), changing=changing)
@@ -36,7 +36,7 @@ def aggregate_wiring(node: Aggregate) -> Wiring:
 def window_wiring(node: WindowAggregate) -> Wiring:
     """GROUP BY with a window of any kind."""
     columns: list[Expression] = [key for _, key in node.keys]
-    specs = tuple(_spec(call, columns) for _, call in node.aggregates)
+    specs = tuple(spec_of(call, columns) for _, call in node.aggregates)
     keys = len(node.keys)
     time = len(columns)
     schema = node.input.schema
@@ -85,7 +85,7 @@ def _speaking(emit: Emit | None) -> Speaking:
     return Speaking(early, late, emit.lateness_ms * _US)
 
 
-def _spec(call: AggregateCall, columns: list[Expression]) -> AggregateSpec:
+def spec_of(call: AggregateCall, columns: list[Expression]) -> AggregateSpec:
     """The call over places; its expressions are put behind `columns` unless they stand there already."""
 
     def place_of(expression: Expression) -> int:

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from millstream.streams.operators.operator import Operator
+from millstream.streams.operators.sort_keys import Place
 from millstream.streams.plan.expressions import Column, Expression
 from millstream.streams.plan.nodes import Node
+from millstream.streams.plan.ordering import OrderKey
 from millstream.streams.plan.types import Schema
 
-__all__ = ["Wire", "Wiring", "all_columns", "places_of"]
+__all__ = ["Wire", "Wiring", "all_columns", "order_places", "places_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +45,13 @@ def all_columns(schema: Schema) -> tuple[Expression, ...]:
 def places_of(schema: Schema, names: tuple[str, ...]) -> tuple[int, ...]:
     """Where the columns of those names stand."""
     return tuple(schema.names.index(name) for name in names)
+
+
+def order_places(schema: Schema, order: tuple[OrderKey, ...]) -> tuple[Place, ...]:
+    """The columns of an ORDER BY by their places. One over processing time says nothing: rows come in its order."""
+    fields = {field.name: field for field in schema.fields}
+    return tuple(
+        Place(schema.names.index(key.column), key.ascending, key.has_nulls_first)
+        for key in order
+        if not (fields[key.column].proctime and key.ascending)
+    )

@@ -13,11 +13,12 @@ from millstream.streams.plan.aggregates import Aggregate, WindowAggregate
 from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.joins import Join, SetOperation, TemporalJoin
 from millstream.streams.plan.nodes import Node, Normalize
-from millstream.streams.plan.ordering import OrderKey, Rank
+from millstream.streams.plan.ordering import OrderKey, Over, Rank
 from millstream.streams.plan.types import DataType, Schema, TypeKind
 from millstream.streams.spark.operators.aggregate_wirings import aggregate_wiring, window_wiring
 from millstream.streams.spark.operators.join_wirings import join_wiring, temporal_wiring
-from millstream.streams.spark.operators.wiring import Wire, Wiring, all_columns, places_of
+from millstream.streams.spark.operators.over_wirings import over_wiring
+from millstream.streams.spark.operators.wiring import Wire, Wiring, all_columns, order_places, places_of
 
 __all__ = ["WIRINGS", "wiring_of"]
 
@@ -40,7 +41,7 @@ def _rank(node: Rank) -> Wiring:
     make = partial(
         Ranker,
         partition,
-        _order(schema, node.order),
+        order_places(schema, node.order),
         node.function,
         node.first,
         node.last,
@@ -81,5 +82,6 @@ WIRINGS: dict[type[Any], Callable[[Any], Wiring]] = {
     Rank: _rank,
     SetOperation: _set_operation,
     TemporalJoin: temporal_wiring,
+    Over: over_wiring,
 }
 """What makes the wiring of each kind of node."""

@@ -1,0 +1,98 @@
+"""Rows that wait for the watermark, and come out in the order of time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any, Final
+
+from millstream.streams.operators.changes import Row
+from millstream.streams.operators.sort_keys import Place, sort_key
+from millstream.streams.operators.state import KeyedTable, State, Timers
+from millstream.streams.operators.turn import Turn
+
+__all__ = ["Waiting"]
+
+_SLOT_US: Final = 1_000_000
+"""Rows of one turn and one second are kept as one value."""
+
+_Slot = tuple[int, int]
+"""The number of the turn, and the second."""
+
+
+class Waiting:
+    """Takes rows with their event time at place `time`; gives those whose time has come, sorted by `order`.
+
+    Rows that are equal by `order` come out as they came in. Rows without a time have no place in it and are left out.
+    """
+
+    def __init__(self, time: int, order: Sequence[Place]) -> None:
+        self._time = itemgetter(time)
+        # Times are never NULL here, and compare faster bare.
+        self._sort_key: Callable[[Row], Any] = (
+            self._time if [one.place for one in order] == [time] and order[0].ascending else sort_key(order)
+        )
+        self._ready: list[Row] = []
+        self._slots: KeyedTable[_Slot, list[Row]] = KeyedTable()
+        self._starts: Timers[_Slot] = Timers()
+        self._numbers: KeyedTable[str, int] = KeyedTable()
+
+    def open(self, state: State) -> None:
+        """Rows by turn and second, with the time of the first."""
+        self._slots = state.table("waiting")
+        self._starts = state.timers("waiting-starts")
+        self._numbers = state.table("waiting-numbers")
+
+    def take(self, rows: Sequence[Row], turn: Turn) -> list[Row]:
+        """Keep the rows until their time; those that are late are given back."""
+        time = self._time
+        times = list(map(time, rows))
+        if None in times:
+            rows = [row for row in rows if time(row) is not None]
+            times = list(map(time, rows))
+        if not rows:
+            return []
+        before_us, after_us = turn.watermark_before_us, turn.watermark_us
+        late: list[Row] = []
+        if min(times) <= before_us:
+            late = [row for row in rows if time(row) <= before_us]
+            rows = [row for row in rows if time(row) > before_us]
+        if rows and max(times) > after_us:
+            early = [row for row in rows if time(row) > after_us]
+            rows = [row for row in rows if time(row) <= after_us]
+            self._keep(early)
+        self._ready += rows
+        return late
+
+    def due(self, turn: Turn) -> list[Row]:
+        """The rows up to the watermark, in order; called once a turn."""
+        ready, self._ready = self._ready, []
+        slots = sorted(slot for _, slot in self._starts.due(turn.watermark_us))
+        found: list[Row] = []
+        for slot in slots:
+            found += self._slots.get(slot) or ()
+        # What has waited came before what has just come.
+        found += ready
+        found.sort(key=self._sort_key)
+        self._cut(slots, turn.watermark_us)
+        return [row for row in found if self._time(row) <= turn.watermark_us] if slots else found
+
+    def _keep(self, rows: Sequence[Row]) -> None:
+        number = (self._numbers.get("turn") or 0) + 1
+        self._numbers.put("turn", number)
+        slots: dict[_Slot, list[Row]] = {}
+        for row in rows:
+            slots.setdefault((number, self._time(row) // _SLOT_US), []).append(row)
+        for slot, members in slots.items():
+            self._slots.put(slot, members)
+            self._starts.set(slot, min(map(self._time, members)))
+
+    def _cut(self, slots: Sequence[_Slot], until_us: int) -> None:
+        """Forget of the slots what is up to a time."""
+        for slot in slots:
+            rest = [row for row in self._slots.get(slot) or () if self._time(row) > until_us]
+            if rest:
+                self._slots.put(slot, rest)
+                self._starts.set(slot, min(map(self._time, rest)))
+            else:
+                self._slots.delete(slot)
