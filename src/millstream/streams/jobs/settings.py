@@ -87,7 +87,7 @@ class SourceSettings:
         """The values of the WITH clause, else the job's."""
         options = table.options
         topic = options["topic"]
-        ignored = options.get("json.ignore-parse-errors", "false").lower() == "true"
+        ignored = options.get(f"{options.get('format', 'json').lower()}.ignore-parse-errors", "false").lower() == "true"
         return cls(
             nameserver=options.get("nameserver", job.nameserver),
             topic=topic,

@@ -12,8 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.dead_letter import DeadLetters
 from millstream.streams.jobs.settings import JobSettings, SourceSettings
-from millstream.streams.plan.nodes import Node, scans_of
+from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.nodes import Node, Scan, scans_of
 from millstream.streams.plan.tables import MetadataColumn, PhysicalColumn, Table
+from millstream.streams.spark.source.body_format import UPSERTS, formats_of
 from millstream.streams.spark.source.data_source import SPEC_OPTION, TopicDataSource
 from millstream.streams.spark.source.malformed import Spool
 from millstream.streams.spark.source.position import Position
@@ -67,7 +69,7 @@ class Source(Protocol):
 
 def open_source(table: Table, settings: JobSettings) -> Source:
     """The source of `table`. Raises JobError JOB_FAILED for a connector that cannot be read."""
-    if table.connector != "rocketmq":
+    if table.connector not in ("rocketmq", UPSERTS):
         words = f"The table {table.name} cannot be read: its connector is {table.connector!r}."
         raise JobError("JOB_FAILED", words)
     return TopicSource(table, SourceSettings.of(table, settings))
@@ -107,6 +109,7 @@ class TopicSource:
     def load(self, spark: SparkSession, columns: frozenset[str], reading: Reading) -> DataFrame:
         """The topic's rows, decoded in Spark's Python workers."""
         settings = self._settings
+        body, key = formats_of(self.table)
         spec = SourceSpec(
             nameserver=settings.nameserver,
             topic=settings.topic,
@@ -122,6 +125,10 @@ class TopicSource:
             keep_malformed=settings.dead_letter_topic is not None,
             decoded=str(reading.decoded) if reading.passes > 1 else "",
             queues=reading.queues,
+            body=body,
+            key=key,
+            changes=changelog_of(Scan(self.table, ())) is Changelog.RETRACT,
+            upserts=self.table.connector == UPSERTS,
             timeout_s=TIMEOUT_S,
         )
         reader = spark.read if reading.batch else spark.readStream

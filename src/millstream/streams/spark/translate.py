@@ -25,7 +25,7 @@ from millstream.streams.plan.tables import ComputedColumn
 from millstream.streams.plan.windows import Cumulate, Hop, Tumble, Window
 from millstream.streams.spark.copies import expanded, settled
 from millstream.streams.spark.expressions import column_of
-from millstream.streams.spark.hidden import QUEUE_COLUMN, TICK_COLUMN
+from millstream.streams.spark.hidden import KIND_COLUMN, QUEUE_COLUMN, TICK_COLUMN
 from millstream.streams.spark.native import is_native, native_window, watermarked
 from millstream.streams.spark.operators.host import OperatorHost
 from millstream.streams.spark.operators.wirings import wiring_of
@@ -101,7 +101,7 @@ class Translation:
         columns = _columns(node, source)
         if with_watermark:
             return watermarked(node.table, source, columns)
-        return Rows(source, columns, F.col(TICK_COLUMN).isNull())
+        return Rows(source, columns, F.col(TICK_COLUMN).isNull(), kind=_kind(source))
 
     def _clocked(self, node: Scan) -> Rows:
         source = self._source(node)
@@ -117,7 +117,7 @@ class Translation:
         queue = F.col(QUEUE_COLUMN) if QUEUE_COLUMN in source.columns else F.lit(None).cast("string")
         tick_us = F.unix_micros(F.col(TICK_COLUMN))
         clock = Clock(F.lit(number), queue, time_us, tick_us, frozenset({number}))
-        return Rows(source, columns, F.col(TICK_COLUMN).isNull(), clock=clock)
+        return Rows(source, columns, F.col(TICK_COLUMN).isNull(), clock=clock, kind=_kind(source))
 
     def _source(self, node: Scan) -> DataFrame:
         return self._sources[node.table.name]
@@ -136,9 +136,14 @@ def _only_input(node: Node) -> Node:
     return below[0]
 
 
+def _kind(source: DataFrame) -> SparkColumn | None:
+    """The kinds of a source's rows; None where all are inserts."""
+    return F.col(KIND_COLUMN) if KIND_COLUMN in source.columns else None
+
+
 def _columns(node: Scan, source: DataFrame) -> dict[str, SparkColumn]:
     """What the source gives, and the computed columns over it."""
-    hidden = (TICK_COLUMN, QUEUE_COLUMN)
+    hidden = (TICK_COLUMN, QUEUE_COLUMN, KIND_COLUMN)
     columns = {name: F.col(quoted_name(name)) for name in source.columns if name not in hidden}
     for column in node.table.columns:
         if isinstance(column, ComputedColumn) and column.name in node.columns:

@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from millstream.streams.plan.types import DataType, Schema, TypeKind
 
-__all__ = ["arrow_schema", "spark_schema", "spark_type"]
+__all__ = ["arrow_schema", "arrow_type", "spark_schema", "spark_type"]
 
 _PLAIN: dict[TypeKind, spark.DataType] = {
     TypeKind.NULL: spark.NullType(),
@@ -62,3 +62,8 @@ def spark_schema(schema: Schema) -> spark.StructType:
 def arrow_schema(schema: spark.StructType) -> pa.Schema:
     """The Arrow schema that Spark expects of record batches of `schema`; it compares types, names and nullability."""
     return to_arrow_schema(schema, timezone="UTC")
+
+
+def arrow_type(data_type: DataType) -> pa.DataType:
+    """The type of one column in such a schema."""
+    return arrow_schema(spark.StructType([spark.StructField("value", spark_type(data_type))])).field(0).type

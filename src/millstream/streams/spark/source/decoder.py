@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 
 from millstream.streams.plan.types import DataType, TypeKind
 from millstream.streams.spark.source.values import Converter, converter
-from millstream.streams.spark.types import arrow_schema, spark_type
+from millstream.streams.spark.types import arrow_type as arrow_type_of
 
-__all__ = ["DecodedRows", "JsonDecoder", "Malformed"]
+__all__ = ["ColumnBuilder", "DecodedRows", "JsonDecoder", "Malformed", "decoded_rows"]
 
 _MAX_REASON_CHARACTERS = 200
 _MILLISECOND_PRECISION = 3
@@ -36,41 +36,46 @@ class Malformed:
 
 @dataclass(frozen=True, slots=True)
 class DecodedRows:
-    """Columns of the rows that could be read. `kept` holds their places among the bodies, None where all were."""
+    """Columns of the rows that could be read. `kept` holds their places among the bodies, None where all were.
+
+    A body that tells an update has two places. `kinds` are the numbers of the rows' kinds, None: all are inserts.
+    """
 
     columns: tuple[pa.Array, ...]
     malformed: tuple[Malformed, ...]
     kept: pa.Array | None
+    kinds: pa.Array | None = None
 
 
 class JsonDecoder:
-    """Decodes bodies to the columns of `fields`, in that order. Holds no state between calls."""
+    """Decodes bodies to the columns of `fields`, in that order. Holds no state between calls.
 
-    def __init__(self, fields: Sequence[tuple[str, DataType]]) -> None:
+    With `complete` a body without one of the fields is malformed.
+    """
+
+    def __init__(self, fields: Sequence[tuple[str, DataType]], *, complete: bool = False) -> None:
         names = [f"f{number}" for number in range(len(fields))]
         self._columns = tuple(
-            _ColumnBuilder(attribute, name, data_type)
+            ColumnBuilder(attribute, name, data_type)
             for attribute, (name, data_type) in zip(names, fields, strict=True)
         )
         row_type = msgspec.defstruct(
             "JsonRow",
-            [(column.attribute, column.annotation, None) for column in self._columns],
+            [
+                (column.attribute, column.annotation) if complete else (column.attribute, column.annotation, None)
+                for column in self._columns
+            ],
             rename={column.attribute: column.name for column in self._columns},
             gc=False,
         )
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(row_type)
-        self._blank = row_type()
+        self._blank = row_type(*[None] * len(names))
 
     def decode(self, bodies: Sequence[bytes | memoryview]) -> DecodedRows:
         """The rows of `bodies`, in their order, without the malformed ones."""
         reasons: dict[int, str] = {}
         rows = self._rows(bodies, reasons)
-        columns = [column.build(rows, reasons) for column in self._columns]
-        if not reasons:
-            return DecodedRows(tuple(columns), (), None)
-        kept = pa.array([position for position in range(len(rows)) if position not in reasons], pa.int32())
-        malformed = tuple(Malformed(position, reasons[position]) for position in sorted(reasons))
-        return DecodedRows(tuple(column.take(kept) for column in columns), malformed, kept)
+        return decoded_rows([column.build(rows, reasons) for column in self._columns], reasons, len(rows))
 
     def _rows(self, bodies: Sequence[bytes | memoryview], reasons: dict[int, str]) -> list[Any]:
         decode = self._decoder.decode
@@ -88,7 +93,16 @@ class JsonDecoder:
         return rows
 
 
-class _ColumnBuilder:
+def decoded_rows(columns: Sequence[pa.Array], reasons: dict[int, str], count: int) -> DecodedRows:
+    """The rows of `count` bodies without those that have a reason, by their places."""
+    if not reasons:
+        return DecodedRows(tuple(columns), (), None)
+    kept = pa.array([position for position in range(count) if position not in reasons], pa.int32())
+    malformed = tuple(Malformed(position, reasons[position]) for position in sorted(reasons))
+    return DecodedRows(tuple(column.take(kept) for column in columns), malformed, kept)
+
+
+class ColumnBuilder:
     """One column: how the JSON value is read and how a list of values becomes an Arrow array."""
 
     def __init__(self, attribute: str, name: str, data_type: DataType) -> None:
@@ -96,7 +110,7 @@ class _ColumnBuilder:
         self.name = name
         # A Decimal is read from the digits; by way of a float it would lose some.
         self.annotation: Any = decimal.Decimal | None if data_type.kind is TypeKind.DECIMAL else Any
-        self._type = _arrow_type(data_type)
+        self._type = arrow_type_of(data_type)
         self._fast = _FAST.get(data_type.kind)
         self._truncate = (data_type.precision or _MILLISECOND_PRECISION) <= _MILLISECOND_PRECISION
         self._convert: Converter = converter(data_type)
@@ -104,7 +118,10 @@ class _ColumnBuilder:
     def build(self, rows: list[Any], reasons: dict[int, str]) -> pa.Array:
         """The column's values; a place with a value that does not fit gets a reason and NULL."""
         attribute = self.attribute
-        values = [getattr(row, attribute) for row in rows]
+        return self.build_values([getattr(row, attribute) for row in rows], reasons)
+
+    def build_values(self, values: list[Any], reasons: dict[int, str]) -> pa.Array:
+        """The same of values as JSON has them; texts stand for numbers too."""
         if self._fast is not None:
             try:
                 return self._fast(values, self._type, self._truncate)
@@ -122,12 +139,6 @@ class _ColumnBuilder:
                 reasons.setdefault(position, f"{self.name}: {error}"[:_MAX_REASON_CHARACTERS])
                 converted.append(None)
         return pa.array(converted, self._type)
-
-
-def _arrow_type(data_type: DataType) -> pa.DataType:
-    from pyspark.sql.types import StructField, StructType
-
-    return arrow_schema(StructType([StructField("value", spark_type(data_type))])).field(0).type
 
 
 def _plain(values: list[Any], arrow_type: pa.DataType, _truncate: bool) -> pa.Array:

@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 
 from millstream.protocol.record import RecordParts
 from millstream.streams.plan.types import DataType, TypeKind
-from millstream.streams.spark.source.decoder import JsonDecoder, Malformed
+from millstream.streams.spark.source.decoder import Malformed
+from millstream.streams.spark.source.keyed_rows import KeyedRows, body_decoder
 from millstream.streams.spark.source.messages import METADATA_KEYS, Messages, RecordMessages
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
 from millstream.streams.spark.source.values import converter
@@ -31,7 +32,13 @@ class RowBuilder:
         self._topic = spec.topic
         self._columns = spec.columns
         self._queues = spec.queues
-        self._decoder = JsonDecoder([(column.name, column.type) for column in spec.columns if column.metadata is None])
+        self._changes = spec.changes
+        fields = [(column.name, column.type) for column in spec.columns if column.metadata is None]
+        self._keyed: KeyedRows | None = None
+        if spec.key is not None:
+            self._keyed = KeyedRows(spec.body, spec.key, fields, upserts=spec.upserts)
+        else:
+            self._decoder = body_decoder(spec.body, fields)
 
     def build(self, records: Sequence[RecordParts]) -> tuple[pa.RecordBatch, tuple[Malformed, ...]]:
         """The rows of records that were pulled; see `rows`."""
@@ -39,7 +46,8 @@ class RowBuilder:
 
     def rows(self, messages: Messages, queue: str = "") -> tuple[pa.RecordBatch, tuple[Malformed, ...]]:
         """The rows of `messages` of one queue in their order, and those that are none (by their place)."""
-        decoded = self._decoder.decode(messages.bodies())
+        keyed = self._keyed
+        decoded = self._decoder.decode(messages.bodies()) if keyed is None else keyed.decode(messages)
         if decoded.kept is not None:
             messages = messages.kept(decoded.kept)
         from_body = iter(decoded.columns)
@@ -51,6 +59,8 @@ class RowBuilder:
                 arrays.append(self._metadata(column.metadata, messages, column, self.schema.field(number).type))
         if self._queues:
             arrays.append(pa.repeat(queue, len(messages)))
+        if self._changes:
+            arrays.append(pa.repeat(pa.scalar(0, pa.int8()), len(messages)) if decoded.kinds is None else decoded.kinds)
         arrays.append(pa.nulls(len(messages), self.schema.field(len(arrays)).type))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema), decoded.malformed
 

@@ -8,7 +8,8 @@ import msgspec
 from pyspark.sql import types as spark
 
 from millstream.streams.plan.types import DataType, Field, Schema
-from millstream.streams.spark.hidden import QUEUE_COLUMN, TICK_COLUMN
+from millstream.streams.spark.hidden import KIND_COLUMN, QUEUE_COLUMN, TICK_COLUMN
+from millstream.streams.spark.source.body_format import BodyFormat, KeyFormat
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.types import spark_schema
 
@@ -32,7 +33,8 @@ class SourceSpec:
     partitions a large micro-batch is cut into. `max_rows` of a micro-batch, 0 for no limit. `final_tick` closes all
     windows when a bounded run has read everything. `spool` is the directory for malformed bodies, whose content is
     kept only if `keep_malformed`. `decoded` is the directory for rows that several passes share; blank for one pass.
-    `group` is where progress is shown in the broker; blank for nowhere. With `queues` each row tells its queue.
+    `group` is where progress is shown in the broker; blank for nowhere. With `queues` each row tells its queue, with
+    `changes` its kind. `body` and `key` say how rows stand in messages; `upserts` that a key's last message counts.
     """
 
     nameserver: str
@@ -49,13 +51,19 @@ class SourceSpec:
     keep_malformed: bool = True
     decoded: str = ""
     queues: bool = False
+    body: BodyFormat = field(default_factory=BodyFormat)
+    key: KeyFormat | None = None
+    changes: bool = False
+    upserts: bool = False
     timeout_s: float = field(default=10.0)
 
     def schema(self) -> spark.StructType:
-        """Spark's schema of the rows: the columns, the hidden queue where it is wanted, then the hidden tick."""
+        """Spark's schema of the rows: the columns, the hidden queue and kind where they are wanted, the hidden tick."""
         declared = spark_schema(Schema(tuple(Field(column.name, column.type) for column in self.columns)))
         if self.queues:
             declared = declared.add(QUEUE_COLUMN, spark.StringType())
+        if self.changes:
+            declared = declared.add(KIND_COLUMN, spark.ByteType())
         return declared.add(TICK_COLUMN, spark.TimestampType())
 
     def encode(self) -> str:
