@@ -16,7 +16,8 @@ from millstream.cluster.nameserver import BrokerRegistration, RouteRegistry
 from millstream.cluster.remoting import nameserver_handlers
 from millstream.model.message import Address
 from millstream.store.message_store import StoreOptions
-from millstream.transport.remoting_server import Handler, RemotingServer
+from millstream.transport.remoting_connection import Handler
+from millstream.transport.remoting_server import RemotingServer
 
 __all__ = ["Servers", "running_servers", "running_servers_in_thread"]
 

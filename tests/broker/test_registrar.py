@@ -18,7 +18,8 @@ from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.registration import BrokerIdentity
 from millstream.transport.remoting_client import SILENCE_S
-from millstream.transport.remoting_server import Connection, RemotingServer
+from millstream.transport.remoting_connection import Connection
+from millstream.transport.remoting_server import RemotingServer
 
 
 class Nameserver:

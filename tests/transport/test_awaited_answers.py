@@ -7,9 +7,10 @@ import pytest
 from millstream.model.errors import TimedOut, Unreachable
 from millstream.model.message import Address
 from millstream.protocol.remoting.command import FLAG_ONEWAY, RemotingCommand
-from millstream.transport import remoting_server
+from millstream.transport import remoting_connection
 from millstream.transport.remoting_client import RemotingConnection
-from millstream.transport.remoting_server import Connection, RemotingServer
+from millstream.transport.remoting_connection import Connection
+from millstream.transport.remoting_server import RemotingServer
 
 HELLO = 1
 
@@ -67,7 +68,7 @@ async def test_a_client_that_does_not_answer_or_goes_away_fails_the_question_alo
 
 
 async def test_a_client_has_only_so_many_questions_to_answer_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remoting_server, "MAX_ASKED", 2)
+    monkeypatch.setattr(remoting_connection, "MAX_ASKED", 2)
     meeting = Meeting()
     client = await meeting.connect()
     (guest,) = meeting.guests

@@ -12,8 +12,9 @@ from millstream.model.clock import ManualClock
 from millstream.model.errors import NameRefused, StartRefused
 from millstream.protocol.remoting.command import FLAG_ONEWAY, HeaderType, RemotingCommand
 from millstream.protocol.remoting.frame import FrameDecoder, encode_frame
-from millstream.transport import remoting_server
-from millstream.transport.remoting_server import Connection, RemotingServer
+from millstream.transport import remoting_connection, remoting_server
+from millstream.transport.remoting_connection import Connection
+from millstream.transport.remoting_server import RemotingServer
 
 ECHO, WAIT, REFUSE, FAIL, UNENCODABLE, LATE_FAIL, NOTHING = range(1, 8)
 
@@ -320,7 +321,7 @@ async def test_over_the_limit_of_connections_the_next_one_is_closed(
 async def test_too_many_requests_in_flight_stop_the_reading_until_some_are_answered(
     peer: Peer, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remoting_server, "MAX_IN_FLIGHT", 4)
+    monkeypatch.setattr(remoting_connection, "MAX_IN_FLIGHT", 4)
     await peer.send(RemotingCommand(ECHO, opaque=1), *[RemotingCommand(WAIT)] * 4)
     await peer.receive()
     await peer.send(RemotingCommand(ECHO, opaque=2))
@@ -334,7 +335,7 @@ async def test_too_many_requests_in_flight_stop_the_reading_until_some_are_answe
 async def test_a_peer_that_does_not_read_is_not_read_from_either(
     peer: Peer, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remoting_server, "WRITE_HIGH_WATER_BYTES", 64 * 1024)
+    monkeypatch.setattr(remoting_connection, "WRITE_HIGH_WATER_BYTES", 64 * 1024)
     body = bytes(1024 * 1024)
     requests = [RemotingCommand(ECHO, body=body) for _ in range(64)]
     sending = asyncio.ensure_future(peer.send(*requests))

@@ -20,7 +20,8 @@ from millstream.model.message import Address
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.security.tls import ServerIdentity, TlsFiles, TlsMode, client_context
 from millstream.transport.remoting_client import RemotingConnection
-from millstream.transport.remoting_server import Connection, RemotingServer
+from millstream.transport.remoting_connection import Connection
+from millstream.transport.remoting_server import RemotingServer
 
 pytestmark = needs_openssl
 

@@ -24,7 +24,7 @@ from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import integer, optional_integer, text
 from millstream.protocol.remoting.registration import WHOLE_FIELD, decode_registration
 from millstream.protocol.remoting.settings import topics_of
-from millstream.transport.remoting_server import Connection, Handler
+from millstream.transport.remoting_connection import Connection, Handler
 
 __all__ = ["nameserver_handlers"]
 

@@ -23,7 +23,8 @@ from millstream.server.site import Site
 from millstream.store.message_store import StoreOptions
 from millstream.store.retention import RetentionPolicy
 from millstream.transport.gate import RemotingGate
-from millstream.transport.remoting_server import Connection, Handler, RemotingServer
+from millstream.transport.remoting_connection import Connection, Handler
+from millstream.transport.remoting_server import RemotingServer
 
 __all__ = ["BrokerRole", "BrokerRoleOptions"]
 

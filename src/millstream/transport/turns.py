@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from millstream.protocol.remoting.command import RemotingCommand
 
 if TYPE_CHECKING:
-    from millstream.transport.remoting_server import Connection
+    from millstream.transport.remoting_connection import Connection
 
 __all__ = ["Turn", "TurnHandler"]
 

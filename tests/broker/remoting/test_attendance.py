@@ -18,7 +18,7 @@ from millstream.model.message import Address
 from millstream.protocol.remoting.bodies import ConsumerData, HeartbeatData, ProducerData, encode_body
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 
 class Line:

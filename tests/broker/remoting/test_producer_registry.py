@@ -14,7 +14,7 @@ from millstream.broker.remoting.producers import ProducerRegistry
 from millstream.model.errors import AccessRefused, ConsumeRefused
 from millstream.model.message import Address
 from millstream.security.resource import Pattern
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 
 class Line:

@@ -24,7 +24,8 @@ from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, FLAG_RESPONSE, HeaderType, RemotingCommand
 from millstream.protocol.remoting.frame import FrameDecoder, encode_frame
 from millstream.store.message_store import StoreOptions
-from millstream.transport.remoting_server import Connection, RemotingServer
+from millstream.transport.remoting_connection import Connection
+from millstream.transport.remoting_server import RemotingServer
 
 SMALL = StoreOptions(segment_bytes=1 << 20)
 ORDINARY = {"a": "g", "b": "plain", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "1700000000000", "h": "0"}

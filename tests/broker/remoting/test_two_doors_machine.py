@@ -27,7 +27,7 @@ from millstream.model.operations import AckRequest, ChangeInvisibleRequest
 from millstream.model.receipt import ReceiptHandle
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 T = TypeVar("T")
 

@@ -25,7 +25,8 @@ from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.remote.lanes import ASK_TIMEOUT_S
 from millstream.proxy.remote.placement import AVOID_S
 from millstream.proxy.remote.sender import SLOW_S
-from millstream.transport.remoting_server import Connection, RemotingServer
+from millstream.transport.remoting_connection import Connection
+from millstream.transport.remoting_server import RemotingServer
 
 
 @pytest.fixture

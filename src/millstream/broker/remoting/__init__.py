@@ -29,7 +29,7 @@ from millstream.broker.remoting.tools import tool_handlers
 from millstream.broker.remoting.transactions import TransactionHandlers
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.security.guard import Guard
-from millstream.transport.remoting_server import Handler
+from millstream.transport.remoting_connection import Handler
 
 __all__ = ["broker_handlers"]
 

@@ -21,7 +21,7 @@ from millstream.security.resource import Pattern
 from millstream.security.signature import ACCESS_KEY
 from millstream.security.user import User, UserKind
 from millstream.transport.gate import action_name
-from millstream.transport.remoting_server import Connection, Handler
+from millstream.transport.remoting_connection import Connection, Handler
 
 __all__ = ["access_handlers"]
 

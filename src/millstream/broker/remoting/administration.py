@@ -16,7 +16,7 @@ from millstream.protocol.remoting.settings import (
     parse_topic_fields,
     topic_data,
 )
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 __all__ = ["AdministrationHandlers"]
 

@@ -17,7 +17,7 @@ from millstream.protocol.remoting.bodies import QueueData, TopicRouteData, decod
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.queue_set import QueueName
 from millstream.protocol.remoting.static_topics import LOGIC_BROKER_NAME, mapping_info
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 __all__ = ["BROADCAST", "AssignmentHandlers", "readable_queues"]
 

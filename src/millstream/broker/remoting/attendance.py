@@ -22,7 +22,7 @@ from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import text
 from millstream.protocol.remoting.proxied import CLIENT_USER, is_lost, is_proxied
 from millstream.security.signature import ACCESS_KEY
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 __all__ = ["Attendance"]
 

@@ -16,7 +16,7 @@ from millstream.protocol.arrow.batch import outline
 from millstream.protocol.checksum import CheckedMessage
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import integer, optional_integer, text
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 __all__ = ["BulkHandlers"]
 

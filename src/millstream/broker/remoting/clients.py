@@ -16,7 +16,7 @@ from millstream.protocol.remoting.bodies import ConsumerData, SubscriptionData
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, RemotingCommand
 from millstream.protocol.remoting.consumption import ConsumerConnection
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 __all__ = [
     "MAX_CONSUMERS",

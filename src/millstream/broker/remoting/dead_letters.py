@@ -9,7 +9,7 @@ from millstream.protocol.remoting.dead_letters import (
     encode_dead_letter_page,
     encode_redrive_result,
 )
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 __all__ = ["DeadLetterHandlers"]
 

@@ -20,7 +20,7 @@ from millstream.protocol.remoting.consumption import (
 )
 from millstream.protocol.remoting.fields import integer, optional_integer, text
 from millstream.protocol.remoting.settings import encode_group
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 __all__ = ["GroupHandlers"]
 

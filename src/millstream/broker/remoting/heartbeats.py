@@ -12,7 +12,7 @@ from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import text
 from millstream.protocol.remoting.proxied import ordered_field
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 __all__ = ["ClientHandlers"]
 

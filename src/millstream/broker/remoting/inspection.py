@@ -24,7 +24,7 @@ from millstream.protocol.remoting.inspection import (
     encode_all_consume_statistics,
 )
 from millstream.protocol.remoting.queue_set import QueueName
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 __all__ = ["MAX_INDEX_ENTRIES", "MAX_TOLD_BYTES", "InspectionHandlers"]
 

@@ -11,7 +11,7 @@ from millstream.model.errors import ConsumeRefused
 from millstream.protocol.remoting.bodies import decode_body, encode_body
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.queue_set import LockBody, LockedBody, QueueName
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 __all__ = ["MAX_LOCKED_QUEUES", "LockHandlers"]
 

@@ -15,7 +15,7 @@ from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.consumption import encode_offset_table
 from millstream.protocol.remoting.fields import integer, text
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 __all__ = ["MAX_TOLD_PAIRS", "YOUNG_BYTES", "OffsetHandlers"]
 

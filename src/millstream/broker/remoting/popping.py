@@ -31,7 +31,7 @@ from millstream.protocol.remoting.popping import (
     encode_polling_answer,
     wait_ms,
 )
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 __all__ = ["PopHandlers"]
 

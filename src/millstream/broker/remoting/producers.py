@@ -21,7 +21,7 @@ from millstream.protocol.remoting.fields import text
 from millstream.protocol.remoting.transactions import check_fields
 from millstream.security.guard import Guard
 from millstream.security.policy import Wish
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 __all__ = [
     "MAX_PRODUCERS",

@@ -9,7 +9,7 @@ from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import text
 from millstream.protocol.remoting.lite import decode_lite_sync, encode_lite_losses
 from millstream.protocol.remoting.popping import decode_ack
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 __all__ = ["ProxyHandlers"]
 

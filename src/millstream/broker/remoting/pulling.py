@@ -14,7 +14,7 @@ from millstream.protocol.remoting.bodies import SubscriptionData
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import integer, optional_integer, text
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 __all__ = ["DEFAULT_PULL_BYTES", "PullHandlers", "pull_answer"]
 

@@ -15,7 +15,7 @@ from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.consumer_status import decode_consumer_status, encode_consumers_status
 from millstream.protocol.remoting.fields import text
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 __all__ = ["ANSWER_LIMIT_S", "QuestionHandlers", "ask_client"]
 

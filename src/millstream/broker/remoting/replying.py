@@ -14,7 +14,7 @@ from millstream.model.message import OutgoingMessage
 from millstream.model.properties import PUSH_REPLY_TIME, REPLY_TO_CLIENT, encode_properties
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 __all__ = ["REPLY_TIMEOUT_S", "ReplyHandlers"]
 

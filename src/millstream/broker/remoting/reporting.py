@@ -9,7 +9,7 @@ from millstream.model.topic import Permission
 from millstream.protocol.remoting.bodies import encode_body
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import integer
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 __all__ = ["ReportHandlers"]
 

@@ -8,7 +8,7 @@ from millstream.broker.remoting.readable import ReadableTopics
 from millstream.model.operations import SendBackRequest
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import integer, optional_integer, text
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 __all__ = ["ReturnHandlers"]
 

@@ -14,7 +14,7 @@ from millstream.protocol.remoting.bodies import KeyValueTable, encode_body
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import text
 from millstream.protocol.remoting.sums import GrowthSum, GrowthSums
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 __all__ = ["RuntimeHandlers"]
 

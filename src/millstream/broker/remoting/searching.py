@@ -8,7 +8,7 @@ from millstream.broker.broker import Broker
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import integer, text
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 __all__ = ["SearchHandlers"]
 

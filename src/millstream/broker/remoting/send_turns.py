@@ -25,7 +25,7 @@ from millstream.protocol.remoting.command import HeaderType, RemotingCommand
 from millstream.protocol.remoting.proxied import BORN_HOST, MESSAGE_TYPE
 from millstream.protocol.remoting.send_answers import SendAnswers
 from millstream.store.message_store import AppendedRecord, PendingRecord
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 from millstream.transport.turns import Turn, TurnHandler
 
 __all__ = ["SendTurns"]

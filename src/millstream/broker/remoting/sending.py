@@ -31,7 +31,7 @@ from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import optional_integer, text
 from millstream.protocol.remoting.proxied import BORN_HOST, batch_places, born_host, sent_type
 from millstream.protocol.remoting.send_answers import REGION, sent_fields
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 __all__ = ["REGION", "SendHandlers", "answer_fields", "sent_message"]
 

@@ -6,7 +6,7 @@ from millstream.broker.broker import Broker
 from millstream.broker.settings import change_settings, settings_of
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.java_properties import decode_java_properties, encode_java_properties
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 __all__ = ["SettingHandlers"]
 

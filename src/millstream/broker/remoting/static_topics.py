@@ -23,7 +23,7 @@ from millstream.protocol.remoting.static_topics import (
     encode_topic_state,
     parse_static_topic,
 )
-from millstream.transport.remoting_server import Connection, Handler
+from millstream.transport.remoting_connection import Connection, Handler
 
 __all__ = ["static_topic_handlers"]
 

@@ -13,7 +13,7 @@ from millstream.protocol.remoting.codes import RequestCode
 from millstream.security.policy import Action
 from millstream.security.resource import ResourceKind
 from millstream.transport.gate import Needs, everything, topic_field
-from millstream.transport.remoting_server import Handler
+from millstream.transport.remoting_connection import Handler
 
 __all__ = ["TOOL_NEEDS", "tool_handlers"]
 

@@ -14,7 +14,7 @@ from millstream.protocol.remoting.transactions import TransactionEnd, decode_end
 from millstream.security.guard import Guard
 from millstream.security.policy import Wish
 from millstream.transport.gate import allow_more
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 __all__ = ["TransactionHandlers"]
 

@@ -28,7 +28,7 @@ from millstream.proxy.remoting.routes import RouteHandlers
 from millstream.proxy.throttle import Caller
 from millstream.security.guard import Guard
 from millstream.security.signature import ACCESS_KEY
-from millstream.transport.remoting_server import Connection, Handler
+from millstream.transport.remoting_connection import Connection, Handler
 
 __all__ = ["RemotingFront"]
 

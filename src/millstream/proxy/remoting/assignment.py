@@ -12,7 +12,7 @@ from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.queue_set import QueueName
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.remoting.clients import ClientHandlers
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 __all__ = ["AssignmentHandlers"]
 

@@ -27,7 +27,7 @@ from millstream.proxy.processor import Processor
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.security.guard import Guard
 from millstream.security.signature import ACCESS_KEY
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 __all__ = ["MAX_ORDERED_GROUPS", "ClientHandlers"]
 

@@ -28,7 +28,7 @@ from millstream.proxy.remoting.clients import ClientHandlers
 from millstream.proxy.remoting.forwarding import Forwarding
 from millstream.proxy.remoting.held_queue import Held, HeldQueue
 from millstream.proxy.wish import MAX_RECEIVE_MESSAGES, Receive
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 __all__ = ["MAX_HELD", "MAX_SUSPEND_MS", "ConsumptionHandlers"]
 

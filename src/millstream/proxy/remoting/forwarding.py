@@ -22,7 +22,7 @@ from millstream.proxy.remoting.half_places import HalfPlace, HalfPlaces
 from millstream.security.guard import Guard
 from millstream.security.policy import Wish
 from millstream.transport.gate import allow_more
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 __all__ = ["Forwarding"]
 

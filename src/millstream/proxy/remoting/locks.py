@@ -16,7 +16,7 @@ from millstream.proxy.remote.patience import answered_in_time
 from millstream.proxy.remoting.clients import ClientHandlers
 from millstream.proxy.remoting.numbered import ONLY_BROKER
 from millstream.proxy.remoting.queue_numbers import QueueNumbers
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 __all__ = ["PATIENCE_S", "LockHandlers"]
 

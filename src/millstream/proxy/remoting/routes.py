@@ -14,7 +14,7 @@ from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.remote.known_route import MASTER_ID
 from millstream.proxy.remoting.numbered import FIRST_NAMING_VERSION
 from millstream.proxy.remoting.queue_numbers import QueueNumbers
-from millstream.transport.remoting_server import Connection
+from millstream.transport.remoting_connection import Connection
 
 __all__ = ["RouteHandlers"]
 

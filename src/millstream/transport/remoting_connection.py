@@ -1,0 +1,312 @@
+"""One client's connection at a remoting server: any number of requests in flight.
+
+All frames of one chunk are handled in the turn in which it arrived, and all answers of one turn leave in one write:
+the system calls, not the codec, set the cost of a small message. Of a large one it is the copies: its body is received
+where it stays, and its answer's slices of the log are written as they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+from millstream.model.clock import Clock
+from millstream.model.errors import ConnectionFailed, ConsumeRefused, MillstreamError, Refused, Unreachable
+from millstream.model.message import Address
+from millstream.protocol.remoting.codes import ResponseCode
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.frame import FrameDecoder, encode_frame, written_parts
+from millstream.protocol.remoting.refusals import response_code_of
+from millstream.transport.awaited_answers import AwaitedAnswers
+from millstream.transport.turns import TurnHandler
+
+if TYPE_CHECKING:
+    from millstream.transport.remoting_server import RemotingServer
+
+__all__ = ["MAX_ASKED", "MAX_IN_FLIGHT", "WRITE_HIGH_WATER_BYTES", "Connection", "Handler"]
+
+_log = logging.getLogger(__name__)
+
+MAX_IN_FLIGHT: Final = 8192
+"""Unanswered requests of one connection at most; over it nothing more is read from the connection."""
+
+MAX_ASKED: Final = 64
+"""Requests of the server's own that one client may have to answer at a time; the next one is refused."""
+
+WRITE_HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
+"""Unsent bytes of a connection over which nothing more is read from it, so that a peer that does not read cannot
+make the server hold its answers."""
+
+_REMARK_LIMIT = 4096
+_Result = TypeVar("_Result")
+
+Handler = Callable[[RemotingCommand, "Connection"], "Awaitable[RemotingCommand | None] | RemotingCommand | None"]
+"""Answers one request. An answer that needs no waiting is returned as it is, and one that somebody else will set as a
+future, both of which save a task; None answers nothing (the peer is answered in another way)."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One client's connection as handlers see it. `peer` is its address; `on_close` is called once it is gone."""
+
+    def __init__(self, server: RemotingServer, clock: Clock) -> None:
+        self.peer = Address("0.0.0.0", 0)
+        self.on_close: list[Callable[[Connection], None]] = []
+        self.last_read_s = 0.0
+        self._server = server
+        self._clock = clock
+        self._transport: asyncio.Transport | None = None
+        self._decoder = FrameDecoder()
+        self._outgoing: list[bytes | memoryview] = []
+        self._flush_is_due = False
+        self._waiting: set[asyncio.Future[Any]] = set()
+        self._in_flight = 0
+        self._answers = AwaitedAnswers()
+        self._unsent = False
+        self._reads = True
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something sent now can still reach the peer."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def waiting(self) -> tuple[asyncio.Future[Any], ...]:
+        """What requests wait for, some of them together."""
+        return tuple(self._waiting)
+
+    def ask(self, command: RemotingCommand, timeout_s: float) -> asyncio.Future[RemotingCommand]:
+        """The client's answer to a request of the server's own. Raises TimedOut, Unreachable, TOO_MANY_REQUESTS."""
+        error: MillstreamError | None = None
+        if not self.is_open:
+            error = self._gone()
+        elif len(self._answers) >= MAX_ASKED:
+            error = ConsumeRefused(
+                "TOO_MANY_REQUESTS", f"{self.peer.host}:{self.peer.port} has {MAX_ASKED} requests to answer already."
+            )
+        if error is not None:
+            failed: asyncio.Future[RemotingCommand] = self._loop.create_future()
+            failed.set_exception(error)
+            return failed
+        answer = self._answers.expect(command, self.peer, timeout_s)
+        self.send(command)
+        return answer
+
+    def send(self, command: RemotingCommand) -> None:
+        """Send a request of the server's own, or an answer; it leaves at the end of this turn."""
+        if not self.is_open:
+            return
+        try:
+            self._outgoing += encode_frame(command)
+        except (ValueError, UnicodeEncodeError):
+            _log.exception("An answer to %s cannot be encoded.", self.peer)
+            self._outgoing += encode_frame(
+                RemotingCommand(
+                    ResponseCode.SYSTEM_ERROR, {}, b"", command.opaque, command.flag, "The answer cannot be encoded.",
+                    header_type=command.header_type,
+                )
+            )  # fmt: skip
+        self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        if not self._flush_is_due:
+            self._flush_is_due = True
+            self._loop.call_soon(self._flush)
+
+    def close(self) -> None:
+        """Close after what was sent; requests under way are cut off."""
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # asyncio.BufferedProtocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # Not isinstance: uvloop's transports are none of asyncio's classes.
+        transport = cast("asyncio.Transport", transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        name = transport.get_extra_info("peername")
+        if name:
+            self.peer = Address(str(name[0]).partition("%")[0], int(name[1]))
+        self.last_read_s = self._clock.monotonic_s()
+        self._server.joined(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._decoder.room() or self._server.receiving
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.last_read_s = self._clock.monotonic_s()
+        if self._decoder.room() is not None:
+            self._decoder.filled(nbytes)
+            return
+        # Answers made here wait for the end of the chunk: a turn's answers are one write.
+        self._flush_is_due = True
+        commands: list[RemotingCommand] = []
+        try:
+            # Not a list of all: what came before a bad frame is handled.
+            commands.extend(self._decoder.feed(self._server.receiving[:nbytes]))
+        except ConnectionFailed as error:
+            self._serve(commands)
+            _log.warning("Closing the connection from %s:%d. %s", self.peer.host, self.peer.port, error.message)
+            self._flush()
+            self.abort()
+            return
+        self._serve(commands)
+        self._flush()
+        self._throttle()
+
+    def pause_writing(self) -> None:
+        self._unsent = True
+        self._throttle()
+
+    def resume_writing(self) -> None:
+        self._unsent = False
+        self._throttle()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._outgoing.clear()
+        for waiting in self.waiting:
+            waiting.cancel()
+        self._answers.fail(self._gone())
+        self._server.left(self)
+        for listener in self.on_close:
+            listener(self)
+        self.on_close.clear()
+
+    # inside
+
+    def _gone(self) -> Unreachable:
+        return Unreachable(f"{self.peer.host}:{self.peer.port} closed the connection.")
+
+    def _serve(self, commands: list[RemotingCommand]) -> None:
+        """Handle what one chunk brought: together what a handler takes together, the rest one by one."""
+        handlers = self._server.handlers if self._server.gate is None else {}
+        position = 0
+        while position < len(commands):
+            command = commands[position]
+            handler = handlers.get(command.code)
+            if isinstance(handler, TurnHandler) and not command.flag:
+                turn = handler.take(commands, position, self)
+                if turn is not None:
+                    taken = commands[position : position + turn.count]
+                    self._wait_for(turn.frames, partial(self._turn_ended, taken, self.last_read_s), turn.count)
+                    position += turn.count
+                    continue
+            self._handle(command)
+            position += 1
+
+    def _handle(self, command: RemotingCommand) -> None:
+        if command.is_response:
+            self._answers.arrived(command)
+            return
+        gate = self._server.gate
+        if gate is not None:
+            try:
+                gate.check(command, self.peer)
+            except Exception as error:  # noqa: BLE001 - the connection's edge: what cannot be checked is not let in
+                self._refuse(command, _failure_answer(command, error))
+                return
+        handler = self._server.handlers.get(command.code)
+        if handler is None:
+            remark = f"The server does not know request code {command.code}."
+            self._refuse(command, command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark))
+            return
+        try:
+            result = handler(command, self)
+        except Exception as error:  # noqa: BLE001 - the connection's edge: every failure becomes an answer
+            result = _failure_answer(command, error)
+        if result is None or isinstance(result, RemotingCommand):
+            self._answer(command, result, self.last_read_s)
+            return
+        self._wait_for(asyncio.ensure_future(result), partial(self._ended, command, self.last_read_s), 1)
+
+    def _wait_for(
+        self, future: asyncio.Future[_Result], ended: Callable[[asyncio.Future[_Result]], None], count: int
+    ) -> None:
+        self._waiting.add(future)
+        self._in_flight += count
+        future.add_done_callback(ended)
+
+    def _no_longer(self, future: asyncio.Future[Any], count: int) -> None:
+        self._waiting.discard(future)
+        self._in_flight -= count
+        if not self._reads:
+            self._throttle()
+
+    def _turn_ended(self, taken: list[RemotingCommand], arrived_s: float, frames: asyncio.Future[bytes]) -> None:
+        self._no_longer(frames, len(taken))
+        if frames.cancelled():
+            return
+        error = frames.exception()
+        if error is None:
+            elapsed_s = self._clock.monotonic_s() - arrived_s
+            self._server.latency.note(taken[0].code, ResponseCode.SUCCESS, elapsed_s, len(taken))
+            self._outgoing.append(frames.result())
+            if not self._flush_is_due:
+                self._flush()
+        elif isinstance(error, Refused):
+            for command in taken:
+                self._handle(command)
+        elif isinstance(error, Exception):
+            for command in taken:
+                self._answer(command, _failure_answer(command, error), arrived_s)
+
+    def _ended(
+        self, command: RemotingCommand, arrived_s: float, future: asyncio.Future[RemotingCommand | None]
+    ) -> None:
+        self._no_longer(future, 1)
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is None:
+            self._answer(command, future.result(), arrived_s)
+        elif isinstance(error, Exception):
+            self._answer(command, _failure_answer(command, error), arrived_s)
+
+    def _refuse(self, command: RemotingCommand, answer: RemotingCommand) -> None:
+        """Answer what no handler gets. It is not counted: its code may be any number that a stranger thinks of."""
+        if not command.is_oneway:
+            self.send(answer)
+
+    def _answer(self, command: RemotingCommand, answer: RemotingCommand | None, arrived_s: float) -> None:
+        if answer is not None:
+            self._server.latency.note(command.code, answer.code, self._clock.monotonic_s() - arrived_s)
+        if answer is not None and not command.is_oneway:
+            self.send(answer)
+
+    def _flush(self) -> None:
+        self._flush_is_due = False
+        if self._outgoing and self.is_open:
+            assert self._transport is not None
+            for part in written_parts(self._outgoing):
+                self._transport.write(part)
+        self._outgoing.clear()
+
+    def _throttle(self) -> None:
+        """Read only while the peer takes its answers and does not ask faster than it can be answered."""
+        wanted = not self._unsent and self._in_flight < (MAX_IN_FLIGHT if self._reads else MAX_IN_FLIGHT // 2)
+        if wanted is self._reads or not self.is_open:
+            return
+        assert self._transport is not None
+        self._reads = wanted
+        if wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+
+def _failure_answer(command: RemotingCommand, error: Exception) -> RemotingCommand:
+    """The answer for a handler's error: refusals by their table, anything else SYSTEM_ERROR with a line in the log."""
+    if isinstance(error, MillstreamError):
+        return command.response(response_code_of(error), remark=str(error)[:_REMARK_LIMIT])
+    _log.error("Request code %d failed.", command.code, exc_info=error)
+    return command.response(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__} in the server; see its log.")
