@@ -1,8 +1,8 @@
-"""Every documented example and every trap of the functions has its value on Spark: one row, one query for all."""
+"""Every documented example and every trap of the functions has its value on Spark: one row, one query a file."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 from golden_rows import GOLDENS, Golden, goldens_of, shown
@@ -43,35 +43,31 @@ def _values(spark: SparkSession, columns: Sequence[SparkColumn]) -> list[object]
         return [value for column in named for value in _values(spark, [column])]
 
 
-@pytest.fixture(scope="module")
-def results(spark: SparkSession) -> dict[str, tuple[str, str]]:
-    """The shown value and the type of each expression. Constants are not computed while Spark plans: tasks do that."""
-    expressions = [row.expression for name in _FILES for row in goldens_of(GOLDENS / name)]
-    expressions += [row.expression for row in EXAMPLES]
+@pytest.fixture
+def unfolded(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session in which tasks compute constants, not Spark while it plans."""
     rules = ",".join(f"org.apache.spark.sql.catalyst.optimizer.{rule}" for rule in _EAGER)
     spark.conf.set("spark.sql.optimizer.excludedRules", rules)
-    try:
-        bound = [_bound(expression) for expression in expressions]
-        values = _values(spark, [column_of(expression, {}) for expression in bound])
-    finally:
-        spark.conf.unset("spark.sql.optimizer.excludedRules")
-    told = zip(expressions, values, bound, strict=True)
-    return {expression: (shown(value), str(of.type)) for expression, value, of in told}
+    yield spark
+    spark.conf.unset("spark.sql.optimizer.excludedRules")
 
 
-def _wrong(rows: Sequence[Golden], results: dict[str, tuple[str, str]]) -> dict[str, tuple[str, ...]]:
-    wrong = {}
-    for row in rows:
-        value, data_type = results[row.expression]
-        if value != row.value or row.type not in ("", data_type):
-            wrong[f"{row.place} {row.expression}"] = (value, row.value, data_type, row.type)
-    return wrong
+def _wrong(spark: SparkSession, rows: Sequence[Golden]) -> dict[str, tuple[str, ...]]:
+    """What differs, by place: the value, the one wanted, the type, the one wanted."""
+    bound = [_bound(row.expression) for row in rows]
+    values = map(shown, _values(spark, [column_of(expression, {}) for expression in bound]))
+    told = zip(rows, values, (str(expression.type) for expression in bound), strict=True)
+    return {
+        f"{row.place} {row.expression}": (value, row.value, data_type, row.type)
+        for row, value, data_type in told
+        if value != row.value or row.type not in ("", data_type)
+    }
 
 
 @pytest.mark.parametrize("file", _FILES)
-def test_an_expression_has_the_value_that_flink_documents(file: str, results: dict[str, tuple[str, str]]) -> None:
-    assert _wrong(goldens_of(GOLDENS / file), results) == {}
+def test_an_expression_has_the_value_that_flink_documents(file: str, unfolded: SparkSession) -> None:
+    assert _wrong(unfolded, goldens_of(GOLDENS / file)) == {}
 
 
-def test_an_example_of_the_reference_has_the_result_that_stands_beside_it(results: dict[str, tuple[str, str]]) -> None:
-    assert _wrong(EXAMPLES, results) == {}
+def test_an_example_of_the_reference_has_the_result_that_stands_beside_it(unfolded: SparkSession) -> None:
+    assert _wrong(unfolded, EXAMPLES) == {}

@@ -26,6 +26,7 @@ def projected(expression: str) -> str:
         ("ok IS UNKNOWN", "IS NULL(ok)"),
         ("small BETWEEN SYMMETRIC 9 AND 1", "OR(BETWEEN(small, 9, 1), BETWEEN(small, 1, 9))"),
         ("CURRENT_DATE", "CURRENT_DATE()"),
+        ("TIME '12:44:31'", "CAST('12:44:31' AS TIME(0))"),
     ],
 )
 def test_a_special_form_becomes_a_plain_call(written: str, bound: str) -> None:
@@ -41,6 +42,7 @@ def test_a_special_form_becomes_a_plain_call(written: str, bound: str) -> None:
         ("tags[1", "SQL_SYNTAX"),
         ("ARRAY[1, 'a']", "SQL_TYPE"),
         ("MAP['a']", "SQL_TYPE"),
+        ("TIME '25:00:00'", "SQL_SYNTAX"),
         ("MAP[]", "SQL_UNKNOWN_FUNCTION"),
         ("OVERLAY(host PLACING 'x')", "SQL_SYNTAX"),
         ("CAST(place AS ROW<a STRING, b INT>).c", "SQL_TYPE"),

@@ -12,8 +12,8 @@ from millstream.streams.functions.java_text import java_double
 from millstream.streams.functions.json_path import JsonPathError, json_path
 
 __all__ = [
-    "Found", "checked_json", "is_json", "json_exists", "json_query", "json_value", "json_value_state", "quoted_json",
-    "unquoted_json",
+    "Found", "checked_json", "is_json", "json_exists", "json_query", "json_tuple", "json_value", "json_value_state",
+    "quoted_json", "unquoted_json",
 ]  # fmt: skip
 
 _LONG_NUMBER = re.compile(r"\d{19}")
@@ -99,6 +99,12 @@ def _fits(text: str, returning: str) -> bool:
 def json_value(document: str, path: str, returning: str) -> str | None:
     """The text of the scalar at a path; None where there is none that can become the type `returning`."""
     return _scalar(document, path, returning)[1]
+
+
+def json_tuple(document: str, *paths: str) -> list[str | None]:
+    """The scalars at the paths; one that does not begin with $ is the name of a member."""
+    whole = (path if path.startswith("$") else f'$["{path}"]' for path in paths)
+    return [json_value(document, path, "STRING") for path in whole]
 
 
 def json_value_state(document: str, path: str, returning: str) -> int:

@@ -70,6 +70,9 @@ PARAMETER_KINDS: dict[str, _Kind] = {
     "INT": _Kind("a whole number", lambda data_type: data_type.is_integer, INT),
     "NUMBER": _Kind("a number", lambda data_type: data_type.is_number, DOUBLE),
     "TIME": _Kind("a date or a timestamp", lambda t: t.is_timestamp or t.kind is TypeKind.DATE, _TIMESTAMP),
+    "CLOCK": _Kind(
+        "a date or a time", lambda t: t.is_timestamp or t.kind in (TypeKind.DATE, TypeKind.TIME), _TIMESTAMP
+    ),
     "TIME_OR_STRING": _Kind(
         "a date, a timestamp or a string",
         lambda t: t.is_timestamp or t.kind in (TypeKind.DATE, TypeKind.STRING),

@@ -18,6 +18,7 @@ from millstream.streams.sql.special_calls import (
     parse_access,
     parse_constructor,
     parse_json_question,
+    parse_time_of_day,
 )
 from millstream.streams.sql.syntax import (
     BetweenTerm,
@@ -261,11 +262,13 @@ def _exists(cursor: Cursor) -> Term:
 def _time_literal(cursor: Cursor, word: str) -> Term:
     start = cursor.advance().span
     text = cursor.string().text
+    if word == "TIME":
+        return parse_time_of_day(cursor, text, start)
     try:
         value = datetime.date.fromisoformat(text) if word == "DATE" else datetime.datetime.fromisoformat(text)
     except ValueError:
         raise cursor.script.error("SQL_SYNTAX", f"{text!r} is no {word}.", cursor.since(start)) from None
-    if word == "TIME" or (isinstance(value, datetime.datetime) and value.tzinfo is not None):
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
         raise cursor.unsupported(f"This {word} literal is not supported.", cursor.since(start))
     return LiteralTerm(value, cursor.since(start))
 

@@ -33,7 +33,7 @@ def _rounded(given: Given) -> DataType:
 def _whole(given: Given) -> DataType:
     first = given.types[0]
     if len(given.types) > 1:
-        if not first.is_timestamp and first.kind not in (TypeKind.DATE, TypeKind.NULL):
+        if not first.is_timestamp and first.kind not in (TypeKind.DATE, TypeKind.TIME, TypeKind.NULL):
             raise TypeError("a time before TO")
         return first
     if not first.is_number and first.kind is not TypeKind.NULL:

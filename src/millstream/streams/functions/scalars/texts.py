@@ -44,6 +44,7 @@ TEXTS: tuple[FunctionSpec, ...] = (
     FunctionSpec("STARTSWITH", "text STRING, start STRING", BOOLEAN, "Whether the text begins with the other.", "STARTSWITH('abc', 'ab')", "TRUE"),
     FunctionSpec("ENDSWITH", "text STRING, end STRING", BOOLEAN, "Whether the text ends with the other.", "ENDSWITH('abc', 'bc')", "TRUE"),
     FunctionSpec("SPLIT", "text STRING, separator STRING", array_of(STRING), "The parts between separators.", "SPLIT('a;b', ';')", "['a', 'b']"),
+    FunctionSpec("STRING_SPLIT", "text STRING, separator STRING", array_of(STRING), "The parts between separators, as rows of LATERAL TABLE(...).", "STRING_SPLIT('a-b', '-')", "['a', 'b']", Origin.BLINK),
     FunctionSpec("SPLIT_INDEX", "text STRING, separator STRING_OR_INT, place INT", STRING, "The part at a place (from 0) between separators.", "SPLIT_INDEX('a.b.c', '.', 1)", "'b'"),
     FunctionSpec("STR_TO_MAP", "text STRING [, pair_separator STRING, key_separator STRING]", map_of(STRING, STRING), "Keys and values of a text; the separators are regular expressions.", "STR_TO_MAP('k1=v1,k2=v2')", "{'k1': 'v1', 'k2': 'v2'}"),
     FunctionSpec("KEYVALUE", "text STRING, pair_separators STRING, key_separators STRING, key STRING", STRING, "The value of a key; each character of a separator separates, NULL means white space.", "KEYVALUE('k1:v1|k2:v2', '|', ':', 'k2')", "'v2'", Origin.BLINK),

@@ -129,6 +129,23 @@ def _sorted(_call: Call, columns: Sequence[Column]) -> Column:
     return moved
 
 
+MAX_SERIES = 10_000
+"""Numbers that GENERATE_SERIES makes of a row at most; a longer series is NULL."""
+
+
+def _series(_call: Call, columns: Sequence[Column]) -> Column:
+    first, end = (column.cast("bigint") for column in columns[:2])
+    step = columns[2].cast("bigint") if len(columns) > 2 else F.lit(1).cast("bigint")
+    # In steps that Spark takes: it ends the query at one of 0 or in the wrong direction.
+    whole = F.when(step == 0, F.lit(1)).otherwise(step)
+    last = end - F.signum(whole).cast("bigint")
+    runs = (step > 0) & (first <= last) | (step < 0) & (first >= last)
+    size = F.abs(last - first) / F.abs(whole)
+    made = F.sequence(first, F.when(runs, last).otherwise(first), F.when(runs, whole).otherwise(F.lit(1)))
+    empty = F.array().cast("array<bigint>")
+    return F.when((step != 0) & (size < MAX_SERIES), F.when(runs, made).otherwise(empty))
+
+
 def _from_arrays(_call: Call, columns: Sequence[Column]) -> Column:
     keys, values = columns
     pairs = F.zip_with(keys, values, lambda key, value: F.struct(key.alias("key"), value.alias("value")))
@@ -163,6 +180,7 @@ COLLECTIONS: dict[str, Builder] = {
     "ARRAY_REVERSE": _plain(F.reverse),
     "ARRAY_SLICE": _slice,
     "ARRAY_SORT": _sorted,
+    "GENERATE_SERIES": _series,
     "MAP_KEYS": _plain(F.map_keys),
     "MAP_VALUES": _plain(F.map_values),
     "MAP_ENTRIES": _plain(F.map_entries),

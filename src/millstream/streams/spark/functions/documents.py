@@ -13,6 +13,7 @@ from millstream.streams.functions.json_text import (
     is_json,
     json_exists,
     json_query,
+    json_tuple,
     json_value,
     json_value_state,
     quoted_json,
@@ -107,6 +108,7 @@ def _is_json(_call: Call, columns: Sequence[Column]) -> Column:
 DOCUMENTS: dict[str, Builder] = {
     "JSON_VALUE": _json_value,
     "JSON_QUERY": _json_query,
+    "JSON_TUPLE": lambda _call, columns: by_row(json_tuple, "array<string>", *columns),
     "JSON_EXISTS": _json_exists,
     "IS JSON": _is_json,
     "JSON_STRING": _json_string,

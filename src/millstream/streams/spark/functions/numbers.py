@@ -34,7 +34,7 @@ def _ceil(call: Call, columns: Sequence[Column]) -> Column:
 
 
 def _whole(call: Call, columns: Sequence[Column], round_off: object) -> Column:
-    if call.arguments[0].type.kind is TypeKind.DATE:
+    if call.arguments[0].type.kind in (TypeKind.DATE, TypeKind.TIME):
         return floor_time(call, columns) if round_off is F.floor else ceil_time(call, columns)
     return F.floor(columns[0]) if round_off is F.floor else F.ceil(columns[0])
 

@@ -214,6 +214,7 @@ TEXT: dict[str, Builder] = {
     "STARTSWITH": lambda _call, columns: F.startswith(*columns),
     "ENDSWITH": lambda _call, columns: F.endswith(*columns),
     "SPLIT": _split,
+    "STRING_SPLIT": _split,
     "STR_TO_MAP": _str_to_map,
     "KEYVALUE": lambda _call, columns: by_row(value_of_key, "string", *columns, nulls=True),
     "ELT": _elt,

@@ -69,19 +69,28 @@ def to_milliseconds(time: Column) -> Column:
 
 def floor_time(call: Call, columns: Sequence[Column]) -> Column:
     """FLOOR(time TO unit)."""
-    return _as_declared(call, F.date_trunc(_unit(call, 1), columns[0]))
+    return _as_declared(call, F.date_trunc(_unit(call, 1), _moment(call, 0, columns)))
 
 
 def ceil_time(call: Call, columns: Sequence[Column]) -> Column:
     """CEIL(time TO unit): the time itself where it is on a bound."""
     unit = _unit(call, 1)
-    time = columns[0].cast("timestamp")
+    time = _moment(call, 0, columns)
     floor = F.date_trunc(unit, time)
     return _as_declared(call, F.when(floor == time, floor).otherwise(F.timestamp_add(unit, F.lit(1), floor)))
 
 
 def _as_declared(call: Call, time: Column) -> Column:
+    if call.type.kind is TypeKind.TIME:
+        return F.pmod(F.unix_millis(time), F.lit(_SECONDS_OF_DAY * 1000)).cast("int")
     return time.cast("date") if call.type.kind is TypeKind.DATE else time
+
+
+def _moment(call: Call, place: int, columns: Sequence[Column]) -> Column:
+    """An argument as Spark's TIMESTAMP; a TIME is one of the first day of 1970."""
+    if call.arguments[place].type.kind is TypeKind.TIME:
+        return F.timestamp_millis(columns[place].cast("bigint"))
+    return columns[place].cast("timestamp")
 
 
 def _unit(call: Call, position: int) -> str:
@@ -92,17 +101,19 @@ def _unit(call: Call, position: int) -> str:
 
 
 def _field(name: str) -> Builder:
-    return lambda _call, columns: _FIELDS[name](columns[0])
+    return lambda call, columns: _FIELDS[name](_moment(call, 0, columns))
 
 
 def _extract(call: Call, columns: Sequence[Column]) -> Column:
     unit = _unit(call, 0)
     if unit not in _FIELDS:
         raise JobError("JOB_FAILED", f"EXTRACT has no {unit}.", remedy=f"Use one of {', '.join(_FIELDS)}.")
-    return _FIELDS[unit](columns[1].cast("timestamp") if unit in ("EPOCH", "MILLISECOND") else columns[1])
+    return _FIELDS[unit](_moment(call, 1, columns))
 
 
 def _to_timestamp(call: Call, columns: Sequence[Column]) -> Column:
+    if call.arguments[0].type.is_integer:
+        return _instant(columns[0].cast("bigint"))
     if len(columns) > 1:
         return to_milliseconds(F.try_to_timestamp(columns[0], checked_format(call, 1)))
     return to_milliseconds(F.when(columns[0].rlike(_DEFAULT_TIMESTAMP), columns[0].try_cast("timestamp")))
@@ -132,6 +143,9 @@ def _instant_of_seconds(seconds: Column) -> Column:
 
 def _date_format(call: Call, columns: Sequence[Column]) -> Column:
     text = call.arguments[0].type.kind is TypeKind.STRING
+    if len(columns) > 2:
+        time = F.try_to_timestamp(columns[0], checked_format(call, 1)) if text else columns[0]
+        return F.call_function("date_format", time, checked_format(call, 2))
     time = columns[0].try_cast("timestamp") if text else columns[0]
     return F.call_function("date_format", time, checked_format(call, 1))
 
@@ -143,6 +157,8 @@ def _from_unixtime(call: Call, columns: Sequence[Column]) -> Column:
 def _unix_timestamp(call: Call, columns: Sequence[Column]) -> Column:
     if not columns:
         return F.unix_seconds(F.current_timestamp())
+    if call.arguments[0].type.kind not in (TypeKind.STRING, TypeKind.NULL):
+        return F.unix_seconds(_moment(call, 0, columns))
     time = F.try_to_timestamp(columns[0], checked_format(call, 1))
     return F.when(columns[0].isNotNull(), F.coalesce(F.unix_seconds(time), F.lit(_NO_UNIX_TIME)))
 
