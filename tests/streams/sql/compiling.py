@@ -43,11 +43,12 @@ def explained(select: str) -> list[str]:
 
 
 def planned(tables: str, select: str) -> list[str]:
-    """The plan of one SELECT behind a script of its own tables, as text without what the scans read."""
+    """The plan of one SELECT behind a script of its own tables, as text: a line a node without what the scans read."""
     plan = SqlSession().compile(tables + select)[-1]
     assert isinstance(plan, QueryPlan)
     lines = explain_node(plan.query)
-    return [line.partition(" columns=[")[0] for line in lines if not line.lstrip().startswith("watermark ")]
+    beside = ("watermark ", "state: ")
+    return [line.partition(" columns=[")[0] for line in lines if not line.lstrip().startswith(beside)]
 
 
 def error_of(script: str) -> SqlError | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
 from compiling import explained, query
+from shop import plan_of
 
 from millstream.streams.plan.aggregates import Aggregate, AggregateCall, Expand, WindowAggregate
 from millstream.streams.plan.changelog import Changelog, changelog_of
@@ -17,6 +19,7 @@ from millstream.streams.sql.explain import explain_node
 from millstream.streams.sql.pruning import prune
 
 TIMESTAMP = DataType(TypeKind.TIMESTAMP, precision=3)
+HOURLY = "FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '1' HOUR)) GROUP BY window_start, window_end"
 COUNT = AggregateCall("COUNT", None, BIGINT.as_nullable(False))
 
 
@@ -72,6 +75,7 @@ def test_a_rank_whose_place_nobody_reads_gives_no_place() -> None:
     assert explain_node(pruned) == [
         "Project [a_id] [retract]",
         "  Rank ROW_NUMBER 1..3 partition=[a_id] order=[a_name DESC] [retract, own operator]",
+        "    state: the first 3 rows of each partition",
         "    Scan a_t (rocketmq) columns=[a_id BIGINT, a_name STRING, a_ts TIMESTAMP(3) *ROWTIME*]",
         "      watermark a_ts - 0 ms",
     ]
@@ -103,9 +107,10 @@ def test_windows_read_their_time_and_their_keys() -> None:
         rows, Attached("window_start", "window_end", "window_time"), (), (("n", COUNT),), Emit(0, None, 60_000)
     )
     assert read(grouped) == [("a_name", "a_ts")]
-    assert explain_node(grouped)[:2] == [
+    assert explain_node(grouped)[:3] == [
         "WindowAggregate ATTACHED(window_start, window_end) keys=[] aggregates=[COUNT(*) AS n]"
         " emit=[early at once, for 60000 ms] [retract, own operator]",
+        "  state: open windows and those that ended in the last 60000 ms; own operator: the rows carry their windows already",
         "  WindowRows SESSION(a_ts, 1000 ms PARTITION BY a_name) [append, own operator]",
     ]
 
@@ -157,3 +162,35 @@ def test_a_computed_processing_time_is_shown_as_one() -> None:
     field = query("SELECT host, PROCTIME() AS p FROM events").schema.find("p")
     assert field is not None
     assert field.proctime
+
+
+@pytest.mark.parametrize(
+    ("select", "state"),
+    [
+        ("SELECT DISTINCT item FROM orders", "one row for each key, for ever or the job's TTL"),
+        ("SELECT COUNT(DISTINCT id) FROM orders", "one row, the values of DISTINCT, for ever or the job's TTL"),
+        (f"SELECT COUNT(*) {HOURLY}", "open windows"),
+        (f"SELECT COUNT(DISTINCT item) {HOURLY}", "open windows; own operator: DISTINCT is exact"),
+        (f"SELECT COLLECT(item) {HOURLY}", "open windows; own operator: Spark lacks one of the aggregates"),
+        ("SELECT COUNT(*) FROM orders GROUP BY TUMBLE(p, INTERVAL '1' HOUR)", "open windows; own operator: the window stands on processing time"),
+        ("SELECT COUNT(*) FROM orders GROUP BY SESSION(ts, INTERVAL '1' HOUR)", "open windows; own operator: Spark cuts no SESSION windows"),
+        ("SELECT COUNT(*) FROM (SELECT * FROM orders UNION ALL SELECT * FROM orders) GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)", "open windows; own operator: more than filters and columns stands below"),
+        ("SELECT /*+ STATE_TTL('o'='5 s') */ o.id FROM orders o JOIN payments y ON o.id = y.id", "all rows of the left side, for 5000 ms, and of the right side, for ever or the job's TTL"),
+        ("SELECT o.id FROM orders o JOIN payments y ON o.id = y.id AND o.ts = y.paid", "rows whose partners may still come"),
+        ("SELECT id FROM (SELECT id, ROW_NUMBER() OVER (PARTITION BY item ORDER BY id) AS n FROM orders) WHERE n < 4", "the first 3 rows of each partition"),
+        ("SELECT SUM(id) OVER (ORDER BY ts) FROM orders", "rows that wait for the watermark, and those of the frames"),
+        ("SELECT id FROM orders ORDER BY id LIMIT 3 OFFSET 2", "the first 5 rows"),
+        ("SELECT id FROM orders LIMIT 3", "how many rows were given"),
+    ],
+)  # fmt: skip
+def test_what_a_node_keeps_is_told_with_why_it_runs_where_it_runs(select: str, state: str) -> None:
+    lines = explain_node(plan_of(select))
+    assert next(line.strip() for line in lines if "state: " in line) == f"state: {state}"
+
+
+def test_a_window_below_an_operator_of_ours_runs_in_ours_as_well() -> None:
+    lines = explain_node(plan_of(f"SELECT MAX(n) FROM (SELECT item, COUNT(*) AS n {HOURLY}, item)"))
+    assert [line.strip() for line in lines if "state: " in line] == [
+        "state: one row, for ever or the job's TTL",
+        "state: open windows; own operator: other nodes of the query need them",
+    ]

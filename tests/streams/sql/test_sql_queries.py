@@ -59,6 +59,7 @@ def test_having_filters_above_the_aggregate() -> None:
         "Project [host, aggregate_0 AS s]",
         "  Filter AND(>(aggregate_1, 3), <(aggregate_0, 10))",
         "    WindowAggregate TUMBLE(ts, 3600000 ms) keys=[host] aggregates=[SUM(score) AS aggregate_0, COUNT(*) AS aggregate_1] [append, Spark's window]",
+        "      state: open windows",
         "      Filter ok",
         "        Scan events (rocketmq) columns=[host STRING, score DOUBLE, ok BOOLEAN, text_ts STRING, ts TIMESTAMP(3) *ROWTIME*]",
         "          watermark ts - 5000 ms",
@@ -161,9 +162,10 @@ def test_where_may_name_the_bounds_of_the_window() -> None:
         " TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '1' HOUR)) AS w"
         " WHERE w.window_start >= TIMESTAMP '2026-01-01 00:00:00' GROUP BY window_start, window_end"
     )
-    assert lines[:4] == [
+    assert lines[:5] == [
         "Project [window_end, aggregate_0 AS latest, aggregate_1 AS n]",
         "  WindowAggregate TUMBLE(ts, 3600000 ms) keys=[] aggregates=[MAX(window_start) AS aggregate_0, COUNT(*) AS aggregate_1] [append, Spark's window]",
+        "    state: open windows",
         "    Filter >=(window_start, 2026-01-01 00:00:00)",
         "      WindowRows TUMBLE(ts, 3600000 ms)",
     ]  # fmt: skip

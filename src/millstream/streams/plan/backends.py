@@ -8,9 +8,9 @@ from millstream.streams.plan.aggregates import Expand, WindowAggregate
 from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.joins import Correlate, LookupJoin
 from millstream.streams.plan.nodes import Filter, Node, Project, Scan, Union, Values, WindowRows, inputs_of
-from millstream.streams.plan.windows import Hop, Session, Tumble
+from millstream.streams.plan.windows import Attached, Hop, Session, Tumble
 
-__all__ = ["SPARK_AGGREGATES", "Backend", "backend_of", "needs_own"]
+__all__ = ["SPARK_AGGREGATES", "Backend", "backend_of", "needs_own", "why_own"]
 
 
 SPARK_AGGREGATES = frozenset(
@@ -43,24 +43,29 @@ def backend_of(node: Node) -> Backend:
         case WindowRows(window=window):
             return Backend.OWN if isinstance(window, Session) else Backend.COLUMNS
         case WindowAggregate():
-            return Backend.SPARK if _spark_can(node) else Backend.OWN
+            return Backend.SPARK if why_own(node) is None else Backend.OWN
         case _:
             return Backend.OWN
 
 
-def _spark_can(node: WindowAggregate) -> bool:
-    """Tumbling and hopping event-time windows that Spark does as Flink does, with nothing stateful below."""
+def why_own(node: Node) -> str | None:
+    """Why a window does not run on Spark's own operators, although Spark has windows; None for all other nodes."""
+    if not isinstance(node, WindowAggregate):
+        return None
     time = node.input.schema.find(node.window.time_column)
     calls = [call for _, call in node.aggregates]
-    return (
-        isinstance(node.window, Tumble | Hop)
-        and node.emit is None
-        and time is not None
-        and time.rowtime
-        and all(call.function in SPARK_AGGREGATES and not call.distinct and not call.order for call in calls)
-        and changelog_of(node.input) is Changelog.APPEND
-        and _is_plain(node.input)
+    reasons = (
+        (isinstance(node.window, Attached), "the rows carry their windows already"),
+        (not isinstance(node.window, Tumble | Hop), f"Spark cuts no {type(node.window).__name__.upper()} windows"),
+        (node.emit is not None, "EMIT speaks beside the window's end"),
+        (time is None or not time.rowtime, "the window stands on processing time"),
+        (any(call.distinct for call in calls), "DISTINCT is exact"),
+        (any(call.order for call in calls), "an aggregate has an ORDER BY"),
+        (any(call.function not in SPARK_AGGREGATES for call in calls), "Spark lacks one of the aggregates"),
+        (changelog_of(node.input) is Changelog.RETRACT, "rows below change"),
+        (not _is_plain(node.input), "more than filters and columns stands below"),
     )
+    return next((reason for holds, reason in reasons if holds), None)
 
 
 def _is_plain(node: Node) -> bool:

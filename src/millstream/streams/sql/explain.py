@@ -31,6 +31,7 @@ from millstream.streams.plan.ordering import Frame, OrderKey, Over, Rank, Sort
 from millstream.streams.plan.patterns import Match
 from millstream.streams.plan.types import Schema
 from millstream.streams.plan.windows import Emit
+from millstream.streams.sql.kept_state import kept_state
 
 __all__ = ["explain_node", "explain_sink"]
 
@@ -50,6 +51,9 @@ def _lines(node: Node, *, own: bool) -> Iterator[str]:
     if isinstance(node, Scan) and (watermark := node.table.watermark) is not None and watermark.column in node.columns:
         behind = f"{watermark.column} - {watermark.delay_ms} ms"
         yield f"  watermark {behind if watermark.expression is None else watermark.expression}"
+    state = kept_state(node, own=own)
+    if state is not None:
+        yield f"  {state}"
     for below in inputs_of(node):
         for line in _lines(below, own=own):
             yield f"  {line}"
