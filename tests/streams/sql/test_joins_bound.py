@@ -103,6 +103,16 @@ def test_bounds_of_where_bind_a_comma_join_as_well_and_half_a_bound_is_a_conditi
     )
 
 
+def test_bounds_of_on_and_of_where_hold_both() -> None:
+    select = (
+        "SELECT o.id FROM orders o JOIN payments y ON o.id = y.order_id AND o.ts BETWEEN y.paid - INTERVAL '1' HOUR AND y.paid"
+        " WHERE o.ts BETWEEN y.paid - INTERVAL '1' MINUTE AND y.paid + INTERVAL '1' HOUR AND o.item <> y.method"
+    )
+    assert join(select) == (
+        f"Join INNER keys=[id = order_id] bounds=[ts from paid + -60000 ms to paid + 0 ms] condition=<>(item, method) {OWN}"
+    )
+
+
 def test_processing_times_bound_a_join_as_well() -> None:
     assert (
         join(

@@ -113,6 +113,18 @@ def test_words_that_are_reserved_elsewhere_are_columns_where_nothing_else_can_be
     assert node.schema.names == ("time", "value", "timestamp", "user", "order", "interval")
 
 
+def test_reserved_words_are_names_where_what_follows_shows_it() -> None:
+    table = (
+        "CREATE TABLE words (`offset` INT, `order` INT, `end` STRING, `group` STRING, `window` INT, `set` INT, `left` INT)"
+        " WITH ('connector' = 'rocketmq', 'topic' = 'w');"
+    )
+    node = plan_of(
+        f"{table} SELECT offset, order + 1 AS order, CASE WHEN window > 0 THEN end ELSE 'x' END AS end, left AS window FROM words"
+        " WHERE set = 1 AND group IS NOT NULL ORDER BY offset, left DESC LIMIT 3 OFFSET 1"
+    )
+    assert node.schema.names == ("offset", "order", "end", "window")
+
+
 @pytest.mark.parametrize(
     ("expression", "shown"),
     [

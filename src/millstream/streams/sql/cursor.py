@@ -18,6 +18,37 @@ RESERVED = frozenset(
 """Words that end an expression or a clause, so they are no names unless in back-ticks."""
 
 
+_CLEAR_NAMES = (
+    "CREATE", "CROSS", "DROP", "END", "EXPLAIN", "FETCH", "FOR", "FULL", "GROUP", "INNER", "INSERT", "LEFT", "LIMIT",
+    "NATURAL", "OFFSET", "ORDER", "OUTER", "OVER", "RIGHT", "SET", "TABLE", "VALUES", "WINDOW",
+)  # fmt: skip
+"""Reserved words that are names where an expression or an alias has to stand and nothing of their clause follows."""
+
+_BEHIND_NAMES = (
+    "AND",
+    "AS",
+    "ASC",
+    "BETWEEN",
+    "DESC",
+    "ELSE",
+    "END",
+    "FROM",
+    "IN",
+    "IS",
+    "LIKE",
+    "NOT",
+    "OR",
+    "THEN",
+    "WHEN",
+)
+
+
+def _ends_name(token: Token | None) -> bool:
+    if token is None or token.is_word(*_BEHIND_NAMES):
+        return True
+    return token.kind is TokenKind.SYMBOL and token.text not in ("(", "*/")
+
+
 class Cursor:
     """A place in the tokens of a script."""
 
@@ -105,6 +136,13 @@ class Cursor:
             raise self.expected(what)
         if token.kind is TokenKind.WORD and token.text.upper() in RESERVED:
             raise self.expected(what)
+        return self.advance()
+
+    def clear_name(self, what: str = "a name") -> Token:
+        """A name, also a reserved word that what stands behind it shows to be one."""
+        token, following = self.peek(), self.peek(1)
+        if token is None or not token.is_word(*_CLEAR_NAMES) or not _ends_name(following):
+            return self.name(what)
         return self.advance()
 
     def member(self, what: str) -> Token:

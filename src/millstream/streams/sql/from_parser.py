@@ -198,7 +198,7 @@ def _matched(cursor: Cursor, table: TableSource | SubquerySource) -> Source:
 
 
 def _alias(cursor: Cursor) -> Alias:
-    name = cursor.name("an alias").text if cursor.take("AS") else bare_alias(cursor)
+    name = cursor.clear_name("an alias").text if cursor.take("AS") else bare_alias(cursor)
     if name is None or not cursor.take_symbol("("):
         return Alias(name)
     columns = [cursor.name("a column's name").text]

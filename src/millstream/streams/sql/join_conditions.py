@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal, columns_of
 from millstream.streams.plan.joins import Correlate, IntervalBounds, Join, JoinKind, LookupJoin
 from millstream.streams.plan.nodes import Filter, Node, Project
-from millstream.streams.plan.types import BOOLEAN
+from millstream.streams.plan.types import BOOLEAN, DataType, TypeKind
 from millstream.streams.sql.attached_windows import window_columns, with_window_time
 from millstream.streams.sql.ranking import rank_filtered
 from millstream.streams.sql.relations import as_column, renamed, renamed_apart
@@ -170,16 +171,8 @@ def _above(node: Node, conditions: Sequence[Expression]) -> Node:
 def _filtered_join(join: Join, conditions: Sequence[Expression]) -> Node:
     """A WHERE over a join: an inner one takes all of it as its own condition, others what a kept side allows."""
     if join.kind is JoinKind.INNER:
-        again = joined(
-            join.left,
-            join.right,
-            JoinKind.INNER,
-            [*_conditions_of(join), *conditions],
-            state_ttl_ms=join.state_ttl_ms,
-        )
-        if again.bounds is None and join.bounds is not None:
-            again = replace(again, bounds=join.bounds)
-        return again
+        everything = [*_conditions_of(join), *conditions]
+        return joined(join.left, join.right, JoinKind.INNER, everything, state_ttl_ms=join.state_ttl_ms)
     ours, theirs = set(join.left.schema.names), set(join.right.schema.names)
     left: list[Expression] = []
     right: list[Expression] = []
@@ -192,11 +185,13 @@ def _filtered_join(join: Join, conditions: Sequence[Expression]) -> Node:
 
 
 def _conditions_of(join: Join) -> list[Expression]:
-    """The keys and the condition of a join, as conditions again."""
-    conditions: list[Expression] = []
-    for mine, other in join.keys:
-        ours, theirs = join.left.schema.find(mine), join.right.schema.find(other)
-        assert ours is not None
-        assert theirs is not None
-        conditions.append(Call("=", (Column(mine, ours.type), Column(other, theirs.type)), BOOLEAN))
+    """The keys, the bounds and the condition of a join, as conditions again."""
+    ours = {of.name: Column(of.name, of.type) for of in join.left.schema.fields}
+    theirs = {of.name: Column(of.name, of.type) for of in join.right.schema.fields}
+    conditions = [Call("=", (ours[mine], theirs[other]), BOOLEAN) for mine, other in join.keys]
+    if join.bounds is not None:
+        left, right = ours[join.bounds.left_time], theirs[join.bounds.right_time]
+        for operator, bound_ms in ((">=", join.bounds.lower_ms), ("<=", join.bounds.upper_ms)):
+            moved = Literal(datetime.timedelta(milliseconds=bound_ms), DataType(TypeKind.INTERVAL_DAY, nullable=False))
+            conditions.append(Call(operator, (left, Call("+", (right, moved), right.type)), BOOLEAN))
     return [*conditions, *conjuncts_of(join.condition)]

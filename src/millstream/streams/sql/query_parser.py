@@ -171,7 +171,7 @@ def _item(cursor: Cursor) -> SelectItem:
         return SelectItem(StarTerm(cursor.advance().span), None)
     value = term_parser.parse_term(cursor)
     if cursor.take("AS"):
-        return SelectItem(value, cursor.name("an alias").text)
+        return SelectItem(value, cursor.clear_name("an alias").text)
     return SelectItem(value, from_parser.bare_alias(cursor))
 
 

@@ -299,7 +299,7 @@ def _cast(cursor: Cursor) -> Term:
 
 
 def _name_or_call(cursor: Cursor) -> Term:
-    token = cursor.name("an expression")
+    token = cursor.clear_name("an expression")
     if token.kind is TokenKind.WORD and cursor.sees_symbol("("):
         return _call(cursor, token.text, token.span)
     parts = [token.text]
