@@ -12,7 +12,6 @@ from millstream.streams.plan.types import TypeKind
 from millstream.streams.sql.alterations import changed
 from millstream.streams.sql.catalog import Catalog, CatalogFunction, CatalogTable, CatalogView, FullName
 from millstream.streams.sql.derived_tables import like, of_query, relocated
-from millstream.streams.sql.inserts import bind_insert
 from millstream.streams.sql.inspection import Inspection
 from millstream.streams.sql.listing import TextResult
 from millstream.streams.sql.resolver import Resolver
@@ -99,7 +98,7 @@ class Definitions:
         self._catalog.tables[full] = CatalogTable(table, definition)
         names = tuple(NameTerm((field.name,), statement.span) for field in node.schema.fields)
         insert = Insert(statement.path, names, statement.query, statement.span)
-        return bind_insert(insert, table, node, {}, self._script)
+        return self._resolver.filled(insert, table, node)
 
     def _create_table(self, statement: CreateTable) -> TextResult:
         full = self._spaces.place(statement.path)

@@ -126,6 +126,8 @@ class _Lexer:
                 self._note_setting()
                 depth = 0
             depth = max(0, depth)
+        if not self._spliced:
+            return self._tokens
         return [replace(token, span=self._spliced.original(token.span)) for token in self._tokens]
 
     def _token(self, match: re.Match[str], span: Span) -> Token:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from millstream.streams.errors import SqlError
 from millstream.streams.plan.nodes import Node, Scan, Sink
+from millstream.streams.plan.tables import Table
 from millstream.streams.plan.windows import Emit
 from millstream.streams.sql.catalog import Catalog, CatalogTable, FullName
 from millstream.streams.sql.connectors import CONNECTORS
 from millstream.streams.sql.emission import with_emit
 from millstream.streams.sql.inserts import bind_insert
+from millstream.streams.sql.local_times import localized
 from millstream.streams.sql.names import path_text, split_path
 from millstream.streams.sql.pruning import prune
 from millstream.streams.sql.queries import bind_select
@@ -35,7 +38,7 @@ class Resolver:
 
     def query(self, query: QueryTree) -> Node:
         """The plan of a query that is shown, narrowed to what it reads."""
-        return prune(self._with_emission(self.bound(query), None))
+        return localized(prune(self._with_emission(self.bound(query), None)), self._zone())
 
     def bound(self, query: QueryTree) -> Node:
         """The plan of a query as it stands."""
@@ -49,8 +52,12 @@ class Resolver:
     def insert(self, insert: Insert) -> Sink:
         """The sink of an INSERT with the plan of its query."""
         found = self.table(insert.path)
-        node = self._with_emission(self.bound(insert.query), insert.emit)
-        return bind_insert(insert, found.table, node, self._settings, self._script)
+        return self.filled(insert, found.table, self._with_emission(self.bound(insert.query), insert.emit))
+
+    def filled(self, insert: Insert, table: Table, node: Node) -> Sink:
+        """The sink of an INSERT whose query is bound, with times in the job's zone."""
+        sink = bind_insert(insert, table, node, self._settings, self._script)
+        return replace(sink, input=localized(sink.input, self._zone()))
 
     def rows_of(self, name: str, span: Span) -> Node:
         """The rows of a table or view. Raises SQL_UNKNOWN_TABLE at the span."""
@@ -90,6 +97,9 @@ class Resolver:
         """Windows speak as EMIT says, else as the settings do."""
         emission = emit or self._emission_of_settings()
         return node if emission is None else with_emit(node, emission)
+
+    def _zone(self) -> str:
+        return self._settings.get("table.local-time-zone", "UTC")
 
     def _emission_of_settings(self) -> Emit | None:
         early = self._delay_ms("early")

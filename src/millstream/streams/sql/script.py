@@ -68,6 +68,9 @@ class Splices:
         self._starts.append(span.start)
         self._ends.append(span.start + length)
 
+    def __bool__(self) -> bool:
+        return bool(self._starts)
+
     def covers(self, place: int) -> bool:
         """Whether the place was put in."""
         return bool(self._starts) and self._starts[-1] <= place < self._ends[-1]

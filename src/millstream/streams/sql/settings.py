@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-import zoneinfo
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from millstream.streams.functions.zones import zone_of
+from millstream.streams.sql.local_times import is_utc
 from millstream.streams.sql.options import DURATION
 from millstream.streams.sql.scalars import nearest
 
@@ -76,7 +77,7 @@ SETTINGS: dict[str, Setting] = {
         Setting("table.exec.sink.not-null-enforcer", "error", "error|drop", "error or drop", "What becomes of NULL in a NOT NULL column of a sink."),
         _duration("table.exec.source.idle-timeout", "0 ms", "How long a queue may be silent until event time goes on without it; 0 for ever."),
         _duration("table.exec.state.ttl", "0 ms", "How long state without changes is kept; 0 for ever."),
-        Setting("table.local-time-zone", "UTC", ".{1,60}", "the name of a zone, as Europe/Berlin, or as GMT+08:00", "Zone in which TIMESTAMP_LTZ is shown and read."),
+        Setting("table.local-time-zone", "UTC", ".{1,60}", "the name of a zone, as Europe/Berlin, or as GMT+08:00", "Zone in which TIMESTAMP_LTZ is read as a date, a clock or a text; windows stay aligned to UTC."),
     )
 }  # fmt: skip
 """All settings by name."""
@@ -102,8 +103,6 @@ IGNORED_SETTINGS: dict[str, str] = {
 }
 """What Flink's settings begin with that do nothing here, and why. Known ones go first."""
 
-_OFFSET = re.compile(r"(UTC|GMT|UT)?[+-](0?\d|1[0-8])(:?[0-5]\d)?", re.IGNORECASE)
-
 
 def check_setting(name: str, value: str) -> str:
     """What is to be said about the setting, blank for nothing. Raises SettingProblem unless it can have the value."""
@@ -116,7 +115,7 @@ def check_setting(name: str, value: str) -> str:
             raise SettingProblem("SQL_OPTION", message, hint or f"Settings: {', '.join(SETTINGS)}.")
         return f"It does nothing: {reason}."
     if not re.fullmatch(setting.pattern, value, re.IGNORECASE) or (
-        name == "table.local-time-zone" and not _is_zone(value)
+        name == "table.local-time-zone" and not is_utc(value) and zone_of(value) is None
     ):
         raise SettingProblem("SQL_OPTION", f"'{name}' cannot be '{value}'.", f"It is {setting.wanted}.")
     return f"It does nothing: {setting.note}." if setting.note else ""
@@ -125,13 +124,3 @@ def check_setting(name: str, value: str) -> str:
 def _is_misspelled(name: str) -> bool:
     """Whether a name is so near to a setting's that it cannot be meant to do nothing."""
     return bool(get_close_matches(name, list(SETTINGS), 1, 0.95))
-
-
-def _is_zone(value: str) -> bool:
-    if value.lower() in ("utc", "z", "default") or _OFFSET.fullmatch(value):
-        return True
-    try:
-        zoneinfo.ZoneInfo(value)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        return False
-    return True

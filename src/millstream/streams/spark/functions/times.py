@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Sequence
 
 from pyspark.sql import Column
@@ -192,6 +193,25 @@ def _date_format_tz(call: Call, columns: Sequence[Column]) -> Column:
     return F.call_function("date_format", F.from_utc_timestamp(columns[0].cast("timestamp"), zone), pattern)
 
 
+def _local_time(call: Call, columns: Sequence[Column]) -> Column:
+    """The calendar and clock of an instant in a zone, as a time of the session's zone, which is UTC."""
+    return F.from_utc_timestamp(columns[0], _zone_id(call))
+
+
+def _instant_of(call: Call, columns: Sequence[Column]) -> Column:
+    return F.to_utc_timestamp(columns[0], _zone_id(call))
+
+
+def _zone_id(call: Call) -> str:
+    """The zone by a name that Java has; a fixed distance from UTC is written the one way that it reads in any case."""
+    name = literal(call, 1, str) or "UTC"
+    zone = zone_of(name)
+    if not isinstance(zone, datetime.timezone):
+        return name
+    minutes = round(zone.utcoffset(None).total_seconds() / 60)
+    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
+
+
 def _date(call: Call, place: int, columns: Sequence[Column]) -> Column:
     text = call.arguments[place].type.kind in (TypeKind.STRING, TypeKind.NULL)
     return columns[place].try_cast("date") if text else columns[place].cast("date")
@@ -253,4 +273,6 @@ TIMES: dict[str, Builder] = {
     "DATE_ADD": _moved_date(1),
     "DATE_SUB": _moved_date(-1),
     "DATEDIFF": _date_diff,
+    "LOCAL_TIME": _local_time,
+    "INSTANT_OF": _instant_of,
 }
