@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from millstream.model.topic import TopicConfig
 from millstream.store.message_store import MessageStore, PendingRecord
 from millstream.streams.jobs.progress import JobProgress, ResultRows
 from millstream.streams.jobs.runner import JobRunner
+from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.sql.compiler import SqlSession
 from servers import SMALL_STORE, running_servers_in_thread
@@ -39,14 +41,24 @@ class Collected:
 
     rows: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
     progress: JobProgress = field(default_factory=JobProgress)
+    kinds: dict[str, list[RowKind]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, result: ResultRows) -> None:
         with self._lock:
             self.rows.setdefault(result.sink, []).extend(result.rows)
+            self.kinds.setdefault(result.sink, []).extend(result.kinds or [RowKind.INSERT] * len(result.rows))
 
     def sorted(self, sink: str) -> list[tuple[Any, ...]]:
         return sorted(self.rows.get(sink, []), key=repr)
+
+    def table(self, sink: str) -> Counter[tuple[Any, ...]]:
+        """What the changes that a sink was told add up to."""
+        table: Counter[tuple[Any, ...]] = Counter()
+        for row, kind in zip(self.rows.get(sink, []), self.kinds.get(sink, []), strict=True):
+            table[row] += 1 if kind in (RowKind.INSERT, RowKind.UPDATE_AFTER) else -1
+        assert min(table.values(), default=0) >= 0
+        return +table
 
 
 @contextmanager

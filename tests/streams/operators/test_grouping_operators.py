@@ -13,7 +13,7 @@ from playing import Player, inserted, table_of
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
 from millstream.streams.operators.changes import DELETE, INSERT, Row
 from millstream.streams.operators.grouping import Grouper
-from millstream.streams.operators.sessions import SessionWindower
+from millstream.streams.operators.sessions import SessionRows, SessionWindower
 from millstream.streams.operators.window_times import Cumulating, Hopping, Slicing
 from millstream.streams.operators.windowing import Speaking, Windower
 from millstream.streams.plan.types import BIGINT, DOUBLE
@@ -199,19 +199,40 @@ def test_sessions_end_where_their_rows_pause(rows: list[Row], sizes: list[int]) 
         player.turn(inserted(*part), watermark_us=newest - 5 * S)
     player.end()
     wanted: Counter[Row] = Counter()
-    for key in "ab":
-        mine = sorted((row for row in rows if row[0] == key), key=lambda row: row[2])
-        sessions: list[list[Row]] = []
-        for row in mine:
-            if sessions and row[2] <= sessions[-1][-1][2] + gap:
-                sessions[-1].append(row)
-            else:
-                sessions.append([row])
-        for session in sessions:
-            start, end = session[0][2] * S, (session[-1][2] + gap) * S
-            wanted[(key, *facts([row[1] for row in session]), start, end, end - 1000)] += 1
+    for session in sessions_of(rows, gap):
+        start, end = session[0][2] * S, (session[-1][2] + gap) * S
+        wanted[(session[0][0], *facts([row[1] for row in session]), start, end, end - 1000)] += 1
     assert table_of(player.played.said) == wanted
     assert player.played.late == []
+
+
+@given(rows=ROWS, sizes=st.lists(st.integers(0, 6), max_size=5))
+def test_the_rows_of_a_session_are_said_with_its_bounds(rows: list[Row], sizes: list[int]) -> None:
+    gap = 3
+    rows = sorted(rows, key=lambda row: row[2] // 5)
+    player = Player(partial(SessionRows, 1, 3, gap * S))
+    newest = 0
+    for part in cut([(key, key, value, time * S) for key, value, time in rows], sizes):
+        newest = max([newest, *(row[3] for row in part)])
+        player.turn(inserted(*part), watermark_us=newest - 5 * S)
+    player.end()
+    wanted: Counter[Row] = Counter()
+    for session in sessions_of(rows, gap):
+        start, end = session[0][2] * S, (session[-1][2] + gap) * S
+        wanted.update((key, value, time * S, start, end, end - 1000) for key, value, time in session)
+    assert table_of(player.played.said) == wanted
+    assert player.played.late == []
+
+
+def sessions_of(rows: list[Row], gap: int) -> list[list[Row]]:
+    """The rows of each key, taken apart where their times (third column) pause for longer than the gap."""
+    sessions: list[list[Row]] = []
+    for row in sorted(rows, key=lambda row: (row[0], row[2])):
+        if sessions and row[0] == sessions[-1][-1][0] and row[2] <= sessions[-1][-1][2] + gap:
+            sessions[-1].append(row)
+        else:
+            sessions.append([row])
+    return sessions
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32)), st.randoms())

@@ -98,6 +98,11 @@ class Checkpoint:
         """Where workers leave rows that came behind the watermark."""
         return self.directory / "late"
 
+    @property
+    def one_row(self) -> Path:
+        """A file of one row, from which a stream reads rows that stand in the script."""
+        return self.directory / "one-row"
+
     def has_ended(self) -> bool:
         """Whether a bounded run on this checkpoint has sent its final tick: event time is over."""
         return any(position.ended for position in self.positions().values())

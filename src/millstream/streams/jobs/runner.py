@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.bad_casts import with_bad_casts
@@ -25,6 +26,9 @@ from millstream.streams.spark.source.data_source import TopicDataSource
 from millstream.streams.spark.translate import Translation, is_stateful, needs_operators
 
 __all__ = ["JobHandle", "JobProgress", "JobRunner", "ResultRows"]
+
+_NO_TABLES = "(none)"
+"""The tables of outputs that read none, and the directory of their checkpoint."""
 
 
 class JobRunner:
@@ -57,7 +61,7 @@ class JobRunner:
         try:
             for members in _by_tables(outputs):
                 names = [table.name for table in tables_of(output.node for output in members)]
-                directory = self._root / name / "+".join(names)
+                directory = self._root / name / ("+".join(names) or _NO_TABLES)
                 pipelines.append(self._pipeline(directory, members, settings, bounded=bounded))
         except BaseException:
             for pipeline in pipelines:
@@ -67,6 +71,8 @@ class JobRunner:
 
     def _pipeline(self, directory: Path, outputs: list[Output], settings: JobSettings, *, bounded: bool) -> Pipeline:
         nodes = [output.node for output in outputs]
+        # What reads no table has its rows at once.
+        batch = settings.batch or not tables_of(nodes)
         sources = [open_source(table, settings) for table in tables_of(nodes)]
         print_of = fingerprint([(output.sink.name, output.node) for output in outputs])
         checkpoint = Checkpoint.open(
@@ -95,17 +101,26 @@ class JobRunner:
                 )
                 for source in sources
             }
-            frame = envelope(nodes, Translation(frames, host))
+            frame = envelope(nodes, Translation(frames, host, partial(_one_row, self._spark, checkpoint, batch=batch)))
         except PySparkException as error:
             raise JobError("JOB_FAILED", f"The plan cannot run on Spark: {first_cause(error)}") from error
         found = [source.letters(checkpoint.spool / source.table.name) for source in sources]
         letters = [one for one in found if one is not None]
-        if settings.batch:
+        if batch:
             ends = {source.table.name: source.end() for source in sources}
             return BatchPipeline.run(frame, ends, outputs, checkpoint, letters)
         return StreamPipeline.run(
             frame, outputs, checkpoint, letters, bounded=bounded, interval_ms=settings.interval_ms
         )
+
+
+def _one_row(spark: SparkSession, checkpoint: Checkpoint, *, batch: bool) -> DataFrame:
+    """One row; in a stream it comes with the first micro-batch."""
+    if batch:
+        return spark.range(1)
+    checkpoint.one_row.mkdir(exist_ok=True)
+    (checkpoint.one_row / "row.txt").write_text("row\n")
+    return spark.readStream.text(str(checkpoint.one_row))
 
 
 def _reading(
@@ -128,7 +143,7 @@ def _by_tables(outputs: list[Output]) -> list[list[Output]]:
     """The outputs that read any table together, in the order of the plan."""
     groups: list[tuple[set[str], list[Output]]] = []
     for output in outputs:
-        names = {table.name for table in tables_of([output.node])}
+        names = {table.name for table in tables_of([output.node])} or {_NO_TABLES}
         together = [group for group in groups if group[0] & names]
         if not together:
             groups.append((names, [output]))

@@ -12,7 +12,7 @@ from millstream.streams.operators.state import KeyedTable, State, Timers
 from millstream.streams.operators.turn import Turn
 from millstream.streams.operators.window_times import last_moment
 
-__all__ = ["SessionWindower"]
+__all__ = ["SessionRows", "SessionWindower"]
 
 _Session = tuple[int, int, Group]
 """Start, time of the last row, sums."""
@@ -71,12 +71,15 @@ class SessionWindower:
             while sessions and self._over_us(sessions[0]) <= passed_us:
                 start_us, last_us, group = sessions.pop(0)
                 end_us = last_us + self._gap_us
-                out.insert((*values, *self._machine.results(group), start_us, end_us, last_moment(end_us)))
+                self._say(values, group, (start_us, end_us, last_moment(end_us)), out)
             if sessions:
                 self._sessions.put(key, (values, sessions))
                 self._ends.set(key, self._over_us(sessions[0]))
             else:
                 self._sessions.delete(key)
+
+    def _say(self, values: Row, group: Group, bounds: Row, out: Output) -> None:
+        out.insert((*values, *self._machine.results(group), *bounds))
 
     def _over_us(self, session: _Session) -> int:
         return last_moment(session[1] + self._gap_us)
@@ -103,3 +106,31 @@ class SessionWindower:
         last_us = max(time_us, joined[-1][1])
         sessions[near[0] : near[-1] + 1] = [(start_us, last_us, group)]
         return True
+
+
+class SessionRows(SessionWindower):
+    """The rows of each session with its bounds behind them; the `keys` columns before a row are left out."""
+
+    def __init__(self, keys: int, time: int, gap_us: int, *, on_arrival: bool = False) -> None:
+        super().__init__(keys, (), time, gap_us, on_arrival=on_arrival)
+        self._machine = _RowKeeper()
+
+    def _say(self, values: Row, group: Group, bounds: Row, out: Output) -> None:
+        for row in group:
+            out.insert((*row[self._keys :], *bounds))
+
+
+class _RowKeeper(GroupMachine):
+    """Groups that are the rows themselves."""
+
+    def __init__(self) -> None:
+        super().__init__((), changing=False)
+
+    def new(self) -> Group:
+        return []
+
+    def add(self, group: Group, rows: Sequence[Row]) -> None:
+        group.extend(rows)
+
+    def merged(self, groups: Sequence[Group]) -> Group:
+        return [row for group in groups for row in group]

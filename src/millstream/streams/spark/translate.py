@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import reduce
 
 from pyspark.sql import Column as SparkColumn
@@ -10,13 +10,16 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.errors import JobError
+from millstream.streams.plan.aggregates import Expand
 from millstream.streams.plan.expressions import Column
+from millstream.streams.plan.joins import Correlate
 from millstream.streams.plan.nodes import (
     Filter,
     Node,
     Project,
     Scan,
     Union,
+    Values,
     WindowAggregate,
     WindowRows,
     inputs_of,
@@ -30,6 +33,7 @@ from millstream.streams.spark.native import is_native, native_window, watermarke
 from millstream.streams.spark.operators.host import OperatorHost
 from millstream.streams.spark.operators.wirings import wiring_of
 from millstream.streams.spark.rows import Clock, Rows, quoted_name
+from millstream.streams.spark.rowwise import correlated_rows, expanded_rows, value_rows
 
 __all__ = ["Translation", "is_shareable", "is_stateful", "needs_operators"]
 
@@ -60,11 +64,15 @@ def is_shareable(node: Node) -> bool:
 class Translation:
     """Translates the outputs of one pipeline. `sources` are the data frames of its tables, with the hidden columns.
 
-    `host` is where operators of ours run; None where no output needs them.
+    `host` is where operators of ours run; None where no output needs them. `one_row` gives the data frame of one row
+    that rows of the script stand on.
     """
 
-    def __init__(self, sources: Mapping[str, DataFrame], host: OperatorHost | None) -> None:
+    def __init__(
+        self, sources: Mapping[str, DataFrame], host: OperatorHost | None, one_row: Callable[[], DataFrame]
+    ) -> None:
         self._sources = sources
+        self._one_row = one_row
         self._numbers = {name: number for number, name in enumerate(sources)}
         self._host = host
 
@@ -77,6 +85,8 @@ class Translation:
     def _native(self, node: Node, *, with_watermark: bool) -> Rows:
         if isinstance(node, Scan):
             return self._scan(node, with_watermark=with_watermark)
+        if isinstance(node, Values):
+            return value_rows(node, self._one_row(), clocked=False)
         if isinstance(node, Union):
             return self._union([self._native(below, with_watermark=with_watermark) for below in node.inputs], node)
         rows = self._native(_only_input(node), with_watermark=with_watermark)
@@ -88,6 +98,8 @@ class Translation:
         """The rows of a node that has operators of ours in its tree."""
         if isinstance(node, Scan):
             return self._clocked(node)
+        if isinstance(node, Values):
+            return value_rows(node, self._one_row(), clocked=True)
         if isinstance(node, Union):
             return self._union([self._own(below) for below in node.inputs], node)
         wiring = wiring_of(node)
@@ -159,6 +171,10 @@ def _stateless(node: Node, rows: Rows) -> Rows:
             return rows.where(column_of(predicate, rows.columns))
         case WindowRows(window=window):
             return _window_rows(rows, window)
+        case Expand():
+            return expanded_rows(node, rows)
+        case Correlate():
+            return correlated_rows(node, rows)
         case _:
             raise JobError("JOB_FAILED", f"{type(node).__name__} has no translation.")
 

@@ -7,16 +7,17 @@ from functools import partial
 from millstream.streams.errors import JobError
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
 from millstream.streams.operators.grouping import Grouper
-from millstream.streams.operators.sessions import SessionWindower
+from millstream.streams.operators.sessions import SessionRows, SessionWindower
 from millstream.streams.operators.window_times import Cumulating, Hopping, Slicing
 from millstream.streams.operators.windowing import Speaking, Windower
 from millstream.streams.plan.aggregates import Aggregate, AggregateCall, WindowAggregate
 from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.expressions import Column, Expression, Literal
+from millstream.streams.plan.nodes import WindowRows
 from millstream.streams.plan.windows import Attached, Cumulate, Emit, Hop, Session, Tumble
-from millstream.streams.spark.operators.wiring import Wire, Wiring
+from millstream.streams.spark.operators.wiring import Wire, Wiring, all_columns
 
-__all__ = ["aggregate_wiring", "spec_of", "window_wiring"]
+__all__ = ["aggregate_wiring", "spec_of", "window_rows_wiring", "window_wiring"]
 
 _US = 1000
 """Microseconds in a millisecond."""
@@ -64,6 +65,28 @@ def window_wiring(node: WindowAggregate) -> Wiring:
         changing=changelog_of(node.input) is Changelog.RETRACT,
     )
     return Wiring(make, wire)
+
+
+def window_rows_wiring(node: WindowRows) -> Wiring | None:
+    """Rows with the bounds of their sessions. Other windows are columns: a row's own time says them."""
+    window = node.window
+    if not isinstance(window, Session):
+        return None
+    if changelog_of(node.input) is Changelog.RETRACT:
+        words = "A SESSION window takes rows that are only appended: a row that goes would take sessions apart."
+        raise JobError("JOB_FAILED", words)
+    schema = node.input.schema
+    columns = all_columns(schema)
+    keys = tuple(columns[schema.names.index(name)] for name in window.keys)
+    attribute = schema.find(window.time_column)
+    make = partial(
+        SessionRows,
+        len(keys),
+        len(keys) + schema.names.index(window.time_column),
+        window.gap_ms * _US,
+        on_arrival=attribute is not None and attribute.proctime,
+    )
+    return Wiring(make, (Wire(node.input, (*keys, *columns), tuple(range(len(keys)))),))
 
 
 def _slicing(node: WindowAggregate) -> Slicing | None:
