@@ -14,7 +14,7 @@ from typing import Self, TypeVar
 
 from millstream.client import requests
 from millstream.client.blocking_connection import BlockingConnection
-from millstream.client.conversations import Ask, Conversation, Conversations, parse_addresses
+from millstream.client.conversations import SEND_RETRIES, Ask, Conversation, Conversations, parse_addresses
 from millstream.client.environment import credentials_of_environment, tls_of_environment
 from millstream.client.group_conversations import GroupConversations
 from millstream.client.message_search import MessageSearch
@@ -147,10 +147,18 @@ class BlockingClient:
         """Take a delayed message back, so that it is never delivered. MESSAGE_NOT_FOUND, TOPIC_NOT_FOUND."""
         self.run(self.conversations.recall(handle))
 
-    def send_many(self, messages: Sequence[Message], *, ordered: bool = False) -> list[Sent]:
+    def send_many(
+        self,
+        messages: Sequence[Message],
+        *,
+        ordered: bool = False,
+        by_key: bool = False,
+        retries: int = SEND_RETRIES,
+    ) -> list[Sent]:
         """Store messages in batch requests, one after the other; the receipts stand in the order of the messages.
 
-        With `ordered`, the store times of all queues together follow the order of the messages.
+        With `ordered`, the store times of all queues together follow the order of the messages. With `by_key` (not
+        both) all messages of a key go to one queue. Without `retries` no message is stored twice, but sends fail early.
         """
         queues = {
             topic: self.queues(topic, Permission.WRITE)
@@ -160,11 +168,15 @@ class BlockingClient:
         if ordered:
             batches = self._placement.ordered_batches(messages, queues.__getitem__)
         else:
-            lists = self._placement.batches(messages, queues.__getitem__)
+            lists = self._placement.batches(messages, queues.__getitem__, by_key=by_key)
             batches = (batch for one_queue in lists for batch in one_queue)
         for batch in batches:
             request = batch.request(self.group)
-            sent = self.run(self.conversations.send(batch.queue, request, batch.message_ids, may_move=batch.may_move))
+            sent = self.run(
+                self.conversations.send(
+                    batch.queue, request, batch.message_ids, retries=retries, may_move=batch.may_move
+                )
+            )
             for position, receipt in zip(batch.positions, sent, strict=True):
                 receipts[position] = receipt
         return [receipt for receipt in receipts if receipt is not None]

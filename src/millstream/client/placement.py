@@ -63,26 +63,35 @@ class Placement:
         """A new message id."""
         return self._ids.next()
 
-    def queue(self, message: Message, queues: Sequence[QueueAddress]) -> QueueAddress:
-        """The queue for one message; FORBIDDEN if there is none."""
+    def queue(self, message: Message, queues: Sequence[QueueAddress], *, by_key: bool = False) -> QueueAddress:
+        """The queue for one message; FORBIDDEN if there is none. With `by_key` one key has one queue."""
         if not queues:
             raise NameRefused("FORBIDDEN", f"The topic {message.topic[:200]!r} has no writable queue.")
         if message.message_group is not None:
             return queues[java_hash_code(message.message_group) % len(queues)]
+        if by_key and message.keys:
+            return queues[java_hash_code(message.keys[0]) % len(queues)]
         self._turn += 1
         return queues[self._turn % len(queues)]
 
     def batches(
-        self, messages: Sequence[Message], queues_of: Callable[[str], Sequence[QueueAddress]]
+        self,
+        messages: Sequence[Message],
+        queues_of: Callable[[str], Sequence[QueueAddress]],
+        *,
+        by_key: bool = False,
     ) -> list[list[OutgoingBatch]]:
-        """One list of batches for each queue that gets messages; each queue's messages keep their order."""
+        """One list of batches for each queue that gets messages; each queue's messages keep their order.
+
+        With `by_key` the messages of a key have one queue, as those of a message group have.
+        """
         lists: dict[QueueAddress, list[OutgoingBatch]] = {}
         for position, message in enumerate(messages):
-            queue = self.queue(message, queues_of(message.topic))
+            queue = self.queue(message, queues_of(message.topic), by_key=by_key)
             message_id, item = self._item(message)
             batches = lists.setdefault(queue, [])
             if not batches or not batches[-1].has_room(len(item)):
-                batches.append(OutgoingBatch(queue))
+                batches.append(OutgoingBatch(queue, may_move=not by_key))
             batches[-1].add(position, message_id, item, message)
         return list(lists.values())
 

@@ -94,6 +94,11 @@ class Checkpoint:
         return self.directory / "operators"
 
     @property
+    def sinks(self) -> Path:
+        """Where sinks note how far a micro-batch had come."""
+        return self.directory / "sinks"
+
+    @property
     def late(self) -> Path:
         """Where workers leave rows that came behind the watermark."""
         return self.directory / "late"

@@ -18,7 +18,8 @@ from millstream.streams.plan.types import Schema
 from millstream.streams.spark.sinks.console import BlackholeSink, PrintSink
 from millstream.streams.spark.sinks.files import FileSink
 from millstream.streams.spark.sinks.sink import Sink
-from millstream.streams.spark.sinks.topic import MessageMaker, TopicSink
+from millstream.streams.spark.sinks.topic import MessageMaker, TopicSink, UpsertSink
+from millstream.streams.spark.source.body_format import UPSERTS
 
 __all__ = ["QUERY_SINK", "Output", "outputs_of"]
 
@@ -59,9 +60,10 @@ def _sink(number: int, table: Table, schema: Schema, settings: JobSettings, on_r
         case "filesystem":
             directory = _local_directory(table.options["path"])
             return FileSink(table.name, schema, directory, table.options.get("format", "json"), number=number)
-        case "rocketmq":
+        case "rocketmq" | "upsert-rocketmq" as connector:
             nameserver = table.options.get("nameserver", settings.nameserver)
-            return TopicSink(table.name, MessageMaker.of(table), nameserver, timeout_s=SEND_TIMEOUT_S)
+            kind = UpsertSink if connector == UPSERTS else TopicSink
+            return kind(table.name, MessageMaker.of(table), nameserver, timeout_s=SEND_TIMEOUT_S)
         case connector:
             raise JobError("SINK_FAILED", f"The table {table.name} cannot be written: its connector is {connector!r}.")
 

@@ -62,7 +62,7 @@ class _Delivery:
         checkpoint.clear_scratch()
 
     def run(self, batch: DataFrame, batch_id: int) -> None:
-        counts = deliver(batch, self._sinks, job_id=self._job_id, batch_id=batch_id)
+        counts = deliver(batch, self._sinks, job_id=self._job_id, batch_id=batch_id, notes=self._checkpoint.sinks)
         malformed = sum(letters.deliver() for letters in self._letters)
         late = sum(len(one.rows) for one in LateSpool(str(self._checkpoint.late)).take())
         self._checkpoint.clear_scratch()

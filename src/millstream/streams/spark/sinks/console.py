@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from millstream.streams.plan.types import Schema, TypeKind
 from millstream.streams.spark.hidden import KIND_COLUMN
-from millstream.streams.spark.sinks.sink import SinkTask, SinkWriter, Written
+from millstream.streams.spark.sinks.sink import Attempt, SinkTask, SinkWriter, Written
 from millstream.streams.spark.sinks.values import python_values
 
 __all__ = ["BlackholeSink", "PrintSink"]
@@ -28,6 +28,10 @@ class BlackholeSink:
     def __init__(self, name: str, schema: Schema) -> None:
         self.name = name
         self.schema = schema
+
+    def begin(self, attempt: Attempt) -> bool:
+        """Nothing is kept that a repeated micro-batch could meet."""
+        return False
 
     def writer(self, task: SinkTask) -> SinkWriter:
         """A writer that does nothing."""
@@ -67,6 +71,10 @@ class PrintSink:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+
+    def begin(self, attempt: Attempt) -> bool:
+        """Nothing is kept that a repeated micro-batch could meet."""
+        return False
 
     def writer(self, task: SinkTask) -> SinkWriter:
         """A writer that packs rows as an Arrow stream."""

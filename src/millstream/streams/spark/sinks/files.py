@@ -17,7 +17,7 @@ import pyarrow.parquet
 from millstream.streams.errors import JobError
 from millstream.streams.plan.types import Schema, TypeKind
 from millstream.streams.spark.sinks.json_rows import encode_rows
-from millstream.streams.spark.sinks.sink import SinkTask, SinkWriter, Written
+from millstream.streams.spark.sinks.sink import Attempt, SinkTask, SinkWriter, Written
 
 __all__ = ["FORMATS", "FileSink"]
 
@@ -37,6 +37,10 @@ class FileSink:
         self._directory = directory
         self._format = file_format
         self._number = number
+
+    def begin(self, attempt: Attempt) -> bool:
+        """A repeated micro-batch writes the same files again."""
+        return False
 
     def writer(self, task: SinkTask) -> SinkWriter:
         """A writer of one hidden file."""

@@ -17,40 +17,45 @@ __all__ = ["encode_rows"]
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
 
 
-def encode_rows(rows: pa.RecordBatch, schema: Schema) -> list[bytes]:
-    """One JSON text per row."""
-    columns = [_values(column, field.type) for column, field in zip(rows.columns, schema.fields, strict=True)]
+def encode_rows(rows: pa.RecordBatch, schema: Schema, *, iso_times: bool = False) -> list[bytes]:
+    """One JSON text per row; times with a T in the middle where `iso_times`."""
+    time = _iso_time if iso_times else _sql_time
+    columns = [_values(column, field.type, time) for column, field in zip(rows.columns, schema.fields, strict=True)]
     names = schema.names
     encode = _ENCODER.encode
     return [encode(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
 
 
-def _values(column: pa.Array, data_type: DataType) -> list[Any]:
+def _values(column: pa.Array, data_type: DataType, time: Callable[[Any], str]) -> list[Any]:
     values: list[Any] = python_values(column)
-    convert = _converter(data_type)
+    convert = _converter(data_type, time)
     return values if convert is None else [None if value is None else convert(value) for value in values]
 
 
-def _converter(data_type: DataType) -> Callable[[Any], Any] | None:
+def _converter(data_type: DataType, time: Callable[[Any], str]) -> Callable[[Any], Any] | None:
     """How a Python value becomes one that JSON has; None where it is one already."""
     match data_type.kind:
         case TypeKind.TIMESTAMP:
-            return _sql_time
+            return time
         case TypeKind.TIMESTAMP_LTZ:
-            return lambda value: _sql_time(value) + "Z"
+            return lambda value: time(value) + "Z"
         case TypeKind.TIME:
             return _clock
         case TypeKind.BYTES:
             return lambda value: base64.b64encode(value).decode()
         case TypeKind.ARRAY:
-            element = _converter(data_type.elements[0])
+            element = _converter(data_type.elements[0], time)
             return None if element is None else lambda values: [_or_null(element, value) for value in values]
         case TypeKind.MAP:
-            return _map(_converter(data_type.elements[1]))
+            return _map(_converter(data_type.elements[1], time))
         case TypeKind.ROW:
-            return _row({field.name: _converter(field.type) for field in data_type.fields})
+            return _row({field.name: _converter(field.type, time) for field in data_type.fields})
         case _:
             return None
+
+
+def _iso_time(value: Any) -> str:
+    return _sql_time(value).replace(" ", "T")
 
 
 def _sql_time(value: Any) -> str:

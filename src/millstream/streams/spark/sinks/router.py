@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,18 +11,23 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from millstream.streams.spark.hidden import KIND_COLUMN
-from millstream.streams.spark.sinks.sink import Sink, SinkTask, SinkWriter, Written
+from millstream.streams.spark.sinks.sink import Attempt, Sink, SinkTask, SinkWriter, Written
 
 __all__ = ["deliver"]
 
 _MESSAGES = "sink int, partition int, rows bigint, message binary"
 
 
-def deliver(batch: DataFrame, sinks: Sequence[Sink], *, job_id: str, batch_id: int) -> list[int]:
+def deliver(batch: DataFrame, sinks: Sequence[Sink], *, job_id: str, batch_id: int, notes: Path) -> list[int]:
     """Write the envelopes of one micro-batch and commit each sink; the number of rows per sink.
 
-    Nothing is committed where a task fails. A crash between two commits is mended by the replay of the batch.
+    Nothing is committed where a task fails. A crash between two commits is mended by the replay of the batch. `notes`
+    is the directory for what the sinks note.
     """
+    attempts = [Attempt(job_id, batch_id, number, notes) for number in range(len(sinks))]
+    repeated = [sink.begin(attempt) for sink, attempt in zip(sinks, attempts, strict=True)]
+    if any(repeated):
+        batch = batch.repartition(1)
     writers = _Writers(tuple(sinks), job_id, batch_id)
     messages = batch.mapInArrow(writers, _MESSAGES).collect()
     counts = []

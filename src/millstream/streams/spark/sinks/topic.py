@@ -1,82 +1,36 @@
-"""The topic sink: each row is one message with a JSON body. At least once: a replayed batch is sent again."""
+"""The topic sink: each row is one message, once.
+
+A micro-batch that is repeated after a failure sends only what its earlier attempt did not (`earlier`). Tables with a
+key (`upsert-rocketmq`) need not look: the last message of a key counts, so they send the last row of each key again.
+"""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections import Counter
+from collections.abc import Sequence
 
 import pyarrow as pa
 
-from millstream.client.bulk.gathering import GatheredRows, checked_text, row_bytes
 from millstream.model.message import Message
-from millstream.streams.plan.tables import MetadataColumn, Table
-from millstream.streams.plan.types import Schema
-from millstream.streams.spark.sinks.json_rows import encode_rows
-from millstream.streams.spark.sinks.sink import SinkTask, SinkWriter, Written
+from millstream.streams.plan.changelog import RowKind
+from millstream.streams.spark.sinks.earlier import BatchNote, Fingerprints, ends_of, fingerprint, left_behind
+from millstream.streams.spark.sinks.message_maker import MessageMaker
+from millstream.streams.spark.sinks.sink import Attempt, SinkTask, SinkWriter, Written
+from millstream.streams.spark.source.body_format import CHANGELOG_FORMATS
 from millstream.streams.spark.source.topic_log import TopicLog, open_log
 
-__all__ = ["MessageMaker", "TopicSink"]
+__all__ = ["MessageMaker", "TopicSink", "UpsertSink"]
 
 _ROWS_PER_BULK_MESSAGE = 10_000
 
 _MESSAGES_PER_SEND = 1_000
 """Messages handed to the client at once; it makes requests of its own size of them."""
 
+MAX_WAITING_KEYS = 50_000
+"""Keys whose last row waits for the end of a micro-batch, per task; beyond them a key may be written more than once."""
 
-@dataclass(frozen=True, slots=True)
-class MessageMaker:
-    """Makes messages of rows: physical columns are the body, metadata columns and options set tag, keys, properties."""
-
-    topic: str
-    schema: Schema
-    metadata: tuple[tuple[str, str], ...] = ()
-    tag: str | None = None
-    key_column: str | None = None
-
-    @classmethod
-    def of(cls, table: Table) -> MessageMaker:
-        """The maker that a table's declaration asks for."""
-        metadata = tuple((column.name, column.key) for column in table.writable if isinstance(column, MetadataColumn))
-        schema = Schema(tuple(field for field in table.schema.fields if field.name in {c.name for c in table.writable}))
-        options = table.options
-        return cls(options["topic"], schema, metadata, options.get("sink.tag"), options.get("sink.key-column"))
-
-    def messages(self, rows: pa.RecordBatch) -> Iterator[Message]:
-        """One message per row, in order."""
-        for text, keys, tag, named in self._parts(rows):
-            yield Message(self.topic, text, tag, keys, None, named)
-
-    def bulk_rows(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The same messages as rows of the bulk lane; ILLEGAL_PROPERTY where one cannot be stored."""
-        gathered = GatheredRows(self.topic)
-        for text, keys, tag, named in self._parts(rows):
-            key = " ".join(keys) or None
-            stored = checked_text(key, tag, named) if key or tag or named else None
-            gathered.add(text, key, tag, stored, row_bytes(text, key, tag, stored))
-        return gathered.record_batch()
-
-    def _parts(self, rows: pa.RecordBatch) -> Iterator[tuple[bytes, tuple[str, ...], str | None, dict[str, str]]]:
-        """Body, keys, tag and properties of each row."""
-        keys_of = dict(self.metadata)
-        body = Schema(tuple(field for field in self.schema.fields if field.name not in keys_of))
-        places = {name: position for position, name in enumerate(self.schema.names)}
-        bodies = encode_rows(rows.select([places[name] for name in body.names]), body)
-        extra = {key: rows.column(places[name]).to_pylist() for name, key in self.metadata}
-        keys = extra.get("keys") or (
-            rows.column(places[self.key_column]).to_pylist() if self.key_column in places else itertools.repeat(None)
-        )
-        tags = extra.get("tag") or itertools.repeat(self.tag)
-        properties = extra.get("properties") or itertools.repeat(None)
-        for text, key, tag, named in zip(bodies, keys, tags, properties, strict=False):
-            yield text, _keys(key), tag or None, dict(named or ())
-
-
-def _keys(value: Any) -> tuple[str, ...]:
-    if value is None or value == "":
-        return ()
-    return tuple(map(str, value)) if isinstance(value, list) else (str(value),)
+_GONE = (RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value)
+_NULL = b"null"
 
 
 class TopicSink:
@@ -88,47 +42,84 @@ class TopicSink:
         self._maker = maker
         self._nameserver = nameserver
         self._timeout_s = timeout_s
+        self._earlier: Fingerprints = Counter()
+
+    def begin(self, attempt: Attempt) -> bool:
+        """Look for what an earlier attempt left; the first one notes where the topic ends."""
+        self._maker = self._maker.marked(f"{attempt.job_id}-{attempt.number}-{attempt.batch_id}")
+        self._earlier = Counter()
+        file = attempt.notes / f"{attempt.number}.json"
+        note = BatchNote.read(file)
+        log = open_log(self._nameserver, timeout_s=self._timeout_s)
+        try:
+            if note is None or note.batch_id != attempt.batch_id:
+                BatchNote(attempt.batch_id, ends_of(log, self._maker.topic)).write(file)
+                return False
+            self._earlier = left_behind(log, self._maker.topic, note, self._maker.origin)
+        finally:
+            log.close()
+        return bool(self._earlier)
 
     def writer(self, task: SinkTask) -> SinkWriter:
         """A writer with a connection of its own."""
         log = open_log(self._nameserver, timeout_s=self._timeout_s)
-        return _BulkSender(self._maker, log) if log.takes_bulk(self._maker.topic) else _Sender(self._maker, log)
+        bulk = log.takes_bulk(self._maker.topic)
+        return _Sender(self._maker, log, Counter(self._earlier), bulk=bulk)
+
+    def commit(self, batch_id: int, written: Sequence[Written]) -> None:
+        """Nothing to do: what was acknowledged is visible."""
+
+
+class UpsertSink:
+    """Sends the last row of each key of a micro-batch; a key that is gone gets a message without a body.
+
+    Topics that are not compacted take no such message; there its body is `null`.
+    """
+
+    def __init__(self, name: str, maker: MessageMaker, nameserver: str, *, timeout_s: float) -> None:
+        self.name = name
+        self.schema = maker.schema
+        self._maker = maker
+        self._nameserver = nameserver
+        self._timeout_s = timeout_s
+
+    def begin(self, attempt: Attempt) -> bool:
+        """A repeated micro-batch writes the same rows of its keys again."""
+        return False
+
+    def writer(self, task: SinkTask) -> SinkWriter:
+        """A writer with a connection of its own."""
+        return _UpsertSender(self._maker, open_log(self._nameserver, timeout_s=self._timeout_s))
 
     def commit(self, batch_id: int, written: Sequence[Written]) -> None:
         """Nothing to do: what was acknowledged is visible."""
 
 
 class _Sender:
-    def __init__(self, maker: MessageMaker, log: TopicLog) -> None:
+    """Gathers the rows of a task to sends of one size. Rows that change keep their order, key by key."""
+
+    def __init__(self, maker: MessageMaker, log: TopicLog, earlier: Fingerprints, *, bulk: bool) -> None:
         self._maker = maker
         self._log = log
+        self._earlier = earlier
+        self._bulk = bulk
+        self._size = _ROWS_PER_BULK_MESSAGE if bulk else _MESSAGES_PER_SEND
+        self._changes = maker.body.name in CHANGELOG_FORMATS
+        self._waiting: list[Message] = []
 
     def write(self, rows: pa.RecordBatch, kinds: pa.Array | None = None) -> None:
-        """Send rows; returns when they are acknowledged."""
-        for start in range(0, rows.num_rows, _MESSAGES_PER_SEND):
-            self._log.send(list(self._maker.messages(rows.slice(start, _MESSAGES_PER_SEND))))
-
-    def finish(self) -> bytes:
-        """Close the connection."""
-        self._log.close()
-        return b""
-
-
-class _BulkSender:
-    """Gathers the rows of a task to bulk messages of one size."""
-
-    def __init__(self, maker: MessageMaker, log: TopicLog) -> None:
-        self._maker = maker
-        self._log = log
-        self._waiting: list[pa.RecordBatch] = []
-        self._waiting_rows = 0
-
-    def write(self, rows: pa.RecordBatch, kinds: pa.Array | None = None) -> None:
-        """Take rows; a full bulk message is sent at once."""
-        self._waiting.append(rows)
-        self._waiting_rows += rows.num_rows
-        if self._waiting_rows >= _ROWS_PER_BULK_MESSAGE:
-            self._send()
+        """Take rows; a full send is sent at once."""
+        numbers: list[int] | None = None if kinds is None else kinds.to_pylist()
+        if numbers is not None and not self._changes:
+            # EMIT says a window's row again: the topic gets each one, and none is taken back.
+            rows = rows.take(pa.array([place for place, kind in enumerate(numbers) if kind not in _GONE], pa.int32()))
+            numbers = None
+        for message in self._maker.messages(rows, numbers):
+            if self._earlier and self._is_there(message):
+                continue
+            self._waiting.append(message)
+            if len(self._waiting) >= self._size:
+                self._send()
 
     def finish(self) -> bytes:
         """Send what is left and close the connection."""
@@ -136,7 +127,49 @@ class _BulkSender:
         self._log.close()
         return b""
 
+    def _is_there(self, message: Message) -> bool:
+        known = fingerprint(message)
+        if not self._earlier.get(known):
+            return False
+        self._earlier[known] -= 1
+        return True
+
     def _send(self) -> None:
-        waiting, self._waiting, self._waiting_rows = self._waiting, [], 0
-        if waiting:
-            self._log.send_bulk(self._maker.topic, self._maker.bulk_rows(pa.concat_batches(waiting)))
+        waiting, self._waiting = self._waiting, []
+        if not waiting:
+            return
+        if self._bulk:
+            self._log.send_bulk(self._maker.topic, self._maker.bulk_rows(waiting))
+        else:
+            self._log.send(waiting, by_key=self._changes)
+
+
+class _UpsertSender:
+    def __init__(self, maker: MessageMaker, log: TopicLog) -> None:
+        self._maker = maker
+        self._log = log
+        self._nothing = b"" if log.is_compacted(maker.topic) else _NULL
+        self._waiting: dict[tuple[str, ...], Message] = {}
+
+    def write(self, rows: pa.RecordBatch, kinds: pa.Array | None = None) -> None:
+        """Take rows; the last one of each key waits."""
+        numbers = [RowKind.INSERT.value] * rows.num_rows if kinds is None else kinds.to_pylist()
+        for kind, message in zip(numbers, self._maker.messages(rows), strict=True):
+            if kind in _GONE:
+                message.body = self._nothing
+            # A key that comes again goes to the end, so that the topic has the order of the last rows.
+            self._waiting.pop(message.keys, None)
+            self._waiting[message.keys] = message
+        if len(self._waiting) > MAX_WAITING_KEYS:
+            self._send()
+
+    def finish(self) -> bytes:
+        """Send the last rows and close the connection."""
+        self._send()
+        self._log.close()
+        return b""
+
+    def _send(self) -> None:
+        waiting, self._waiting = list(self._waiting.values()), {}
+        for start in range(0, len(waiting), _MESSAGES_PER_SEND):
+            self._log.send(waiting[start : start + _MESSAGES_PER_SEND], by_key=True)

@@ -38,7 +38,8 @@ class ClientLog:
     def __init__(self, nameserver: str, *, timeout_s: float) -> None:
         self._client = BlockingClient(nameserver, timeout_s=timeout_s)
         self._puller = BlockingBulkPuller(self._client)
-        self._producer = BlockingBulkProducer(self._client)
+        # A send that is repeated here could be stored twice; a job repeats what it knows not to be there.
+        self._producer = BlockingBulkProducer(self._client, retries=0)
         self._queues: dict[tuple[str, str], QueueAddress] = {}
 
     def spans(self, topic: str) -> dict[str, QueueSpan]:
@@ -113,9 +114,16 @@ class ClientLog:
         """Store rows of the bulk lane's columns in one queue; returns when all are acknowledged."""
         self._producer.send_batch(topic, rows)
 
-    def send(self, messages: Sequence[Message]) -> None:
+    def send(self, messages: Sequence[Message], *, by_key: bool = False) -> None:
         """Store messages; returns when all are acknowledged."""
-        self._client.send_many(messages)
+        self._client.send_many(messages, by_key=by_key, retries=0)
+
+    def is_compacted(self, topic: str) -> bool:
+        """Whether the topic keeps the last message of each key; False where it does not exist."""
+        try:
+            return self._client.describe_topic(topic).is_compacted
+        except NameRefused:
+            return False
 
     def ensure_topic(self, topic: str) -> None:
         """Create the topic if it does not exist."""

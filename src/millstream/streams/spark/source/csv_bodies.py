@@ -13,7 +13,7 @@ from millstream.streams.plan.types import DataType, TypeKind
 from millstream.streams.spark.source.body_format import BodyFormat
 from millstream.streams.spark.source.decoder import ColumnBuilder, DecodedRows, decoded_rows
 
-__all__ = ["CsvDecoder", "csv_character"]
+__all__ = ["CsvDecoder", "csv_dialect"]
 
 _COMMENT = "#"
 
@@ -22,7 +22,7 @@ class CsvDecoder:
     """Decodes bodies to the columns of `fields`, which are some of the format's, in any order."""
 
     def __init__(self, text: BodyFormat, fields: Sequence[tuple[str, DataType]]) -> None:
-        self._dialect = _dialect(text)
+        self._dialect = csv_dialect(text)
         self._count = len(text.columns)
         self._comments = text.is_set("allow-comments")
         self._null = text.options.get("csv.null-literal")
@@ -72,17 +72,18 @@ class CsvDecoder:
         return text
 
 
-def csv_character(text: str) -> str:
+def _character(text: str) -> str:
     r"""The character that an option means: `\t` and the like stand for what they are called."""
     return text.encode().decode("unicode_escape") if text.startswith("\\") else text
 
 
-def _dialect(text: BodyFormat) -> dict[str, Any]:
+def csv_dialect(text: BodyFormat) -> dict[str, Any]:
+    """What Python's `csv` must be told of the format's options."""
     escape = text.option("escape-character")
     quoted = not text.is_set("disable-quote-character")
     return {
-        "delimiter": csv_character(text.option("field-delimiter", ",")),
-        "quotechar": csv_character(text.option("quote-character", '"')) if quoted else None,
+        "delimiter": _character(text.option("field-delimiter", ",")),
+        "quotechar": _character(text.option("quote-character", '"')) if quoted else None,
         "quoting": csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
-        "escapechar": csv_character(escape) if escape else None,
+        "escapechar": _character(escape) if escape else None,
     }

@@ -43,8 +43,15 @@ class TopicLog(Protocol):
         """Store rows of the bulk lane's columns in one queue; returns when all are acknowledged."""
         ...
 
-    def send(self, messages: Sequence[Message]) -> None:
-        """Store messages of one topic; returns when all are acknowledged."""
+    def send(self, messages: Sequence[Message], *, by_key: bool = False) -> None:
+        """Store messages of one topic, those of a key in one queue if `by_key`; returns when all are acknowledged.
+
+        A failed send is not repeated: its messages may be stored.
+        """
+        ...
+
+    def is_compacted(self, topic: str) -> bool:
+        """Whether the topic keeps the last message of each key; False where it does not exist."""
         ...
 
     def ensure_topic(self, topic: str) -> None:

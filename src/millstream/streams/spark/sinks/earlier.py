@@ -1,0 +1,100 @@
+"""What an earlier attempt of a micro-batch left in a topic, so that the next one sends only the rest.
+
+Before a micro-batch is written, the ends of the topic's queues are noted in the checkpoint. Where the note of that
+very micro-batch is there already, an attempt of it was cut short: what lies behind those ends and has its origin is
+read back, message by message.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from millstream.model.errors import NameRefused
+from millstream.model.message import Message
+from millstream.streams.spark.sinks.message_maker import ORIGIN
+from millstream.streams.spark.source.messages import Messages, RecordMessages, TableMessages
+from millstream.streams.spark.source.partition import Slice
+from millstream.streams.spark.source.topic_log import TopicLog
+
+__all__ = ["BatchNote", "Fingerprints", "ends_of", "fingerprint", "left_behind"]
+
+_DIGEST_BYTES = 16
+
+Fingerprints = Counter[bytes]
+"""How often each message is there."""
+
+
+class BatchNote(msgspec.Struct, frozen=True):
+    """The micro-batch that was begun last, and where the topic's queues ended then."""
+
+    batch_id: int
+    ends: dict[str, int]
+
+    @classmethod
+    def read(cls, file: Path) -> BatchNote | None:
+        """The note in `file`; None if there is none."""
+        try:
+            return msgspec.json.decode(file.read_bytes(), type=cls)
+        except FileNotFoundError:
+            return None
+
+    def write(self, file: Path) -> None:
+        """Put the note in the place of the one before."""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = file.with_name(f".{file.name}")
+        unfinished.write_bytes(msgspec.json.encode(self))
+        unfinished.replace(file)
+
+
+def ends_of(log: TopicLog, topic: str) -> dict[str, int]:
+    """Where the queues end; nothing for a topic that does not exist yet."""
+    try:
+        return {queue: span.max_offset for queue, span in log.spans(topic).items()}
+    except NameRefused:
+        return {}
+
+
+def left_behind(log: TopicLog, topic: str, note: BatchNote, origin: str) -> Fingerprints:
+    """The messages of that origin that lie behind the noted ends."""
+    found: Fingerprints = Counter()
+    ends = ends_of(log, topic)
+    bulk = bool(ends) and log.takes_bulk(topic)
+    for queue, end in ends.items():
+        start = note.ends.get(queue, 0)
+        if start < end:
+            for messages in _messages(log, topic, Slice(queue, start, end), bulk=bulk):
+                found.update(_fingerprints(messages, origin))
+    return found
+
+
+def fingerprint(message: Message) -> bytes:
+    """What tells a message from others of its batch."""
+    named = {name: value for name, value in message.user_properties.items() if name != ORIGIN}
+    return _digest(message.body, message.keys, message.tag, named)
+
+
+def _messages(log: TopicLog, topic: str, part: Slice, *, bulk: bool) -> Iterator[Messages]:
+    if not bulk:
+        yield from map(RecordMessages, log.read(topic, part))
+        return
+    for table in log.read_bulk(topic, part):
+        yield from (TableMessages(batch, 0) for batch in table.combine_chunks().to_batches())
+
+
+def _fingerprints(messages: Messages, origin: str) -> Iterator[bytes]:
+    columns = (messages.bodies(), messages.metadata("keys"), messages.metadata("tag"), messages.metadata("properties"))
+    for body, keys, tag, named in zip(*columns, strict=True):
+        if named.pop(ORIGIN, None) == origin:
+            yield _digest(body, keys or (), tag, named)
+
+
+def _digest(body: bytes | memoryview, keys: Iterable[str], tag: str | None, named: dict[str, str]) -> bytes:
+    beside = msgspec.json.encode([" ".join(keys).split(), tag, named], order="sorted")
+    digest = hashlib.blake2b(beside, digest_size=_DIGEST_BYTES)
+    digest.update(body)
+    return digest.digest()
