@@ -13,6 +13,7 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.checkpoint import Checkpoint, fingerprint
+from millstream.streams.jobs.plan_text import plan_lines
 from millstream.streams.plan.expressions import Call, Column, Literal
 from millstream.streams.plan.nodes import AggregateCall, Filter, Node, Project, Scan, Tumble, WindowAggregate
 from millstream.streams.plan.tables import PhysicalColumn, Table, Watermark
@@ -86,6 +87,25 @@ def test_a_directory_of_another_plan_is_refused(tmp_path: Path) -> None:
     with pytest.raises(JobError, match="another query") as refusal:
         Checkpoint.open(tmp_path, "other", dict)
     assert refusal.value.name == "CHECKPOINT_MISMATCH"
+
+
+def refusal(directory: Path, before: Node, now: Node) -> JobError:
+    Checkpoint.open(directory, digest(before), dict, plan_lines([("out", before)]))
+    with pytest.raises(JobError) as refused:
+        Checkpoint.open(directory, digest(now), dict, plan_lines([("out", now)]))
+    return refused.value
+
+
+def test_a_refusal_names_the_first_part_of_the_plan_that_differs_and_the_ways_out(tmp_path: Path) -> None:
+    error = refusal(tmp_path / "sum", count(SCAN), count(SCAN, function="SUM"))
+    assert "COUNT(id) AS n" in str(error)
+    assert "SUM(id) AS n" in str(error)
+    assert "Scan" not in str(error)
+    assert "another name" in str(error)
+    slower = Scan(replace(TABLE, watermark=Watermark("ts", 2000)), SCAN.columns)
+    assert "it was 'watermark ts less 1000 ms' and is 'watermark ts less 2000 ms' now" in str(
+        refusal(tmp_path / "watermark", SCAN, slower)
+    )
 
 
 def test_the_positions_are_those_of_the_latest_planned_micro_batch(tmp_path: Path) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import shutil
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from millstream.streams.errors import JobError
+from millstream.streams.jobs.plan_text import OPTIONS_THAT_MATTER, difference
 from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.tables import Table
 from millstream.streams.spark.source.position import Position
@@ -22,8 +23,7 @@ __all__ = ["Checkpoint", "fingerprint"]
 _IDENTITY_FILE = "job.json"
 _ID_CHARACTERS = 12
 
-_OPTIONS_THAT_MATTER = ("connector", "topic", "tag", "path", "format")
-"""Table options whose change makes another query; the others (limits, addresses) may change between runs."""
+_WAYS_OUT = "Go back to the old query, give the job another name, or remove the checkpoint, which begins anew."
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,7 @@ class _Identity:
     id: str
     fingerprint: str
     starts: dict[str, Position]
+    plan: list[str] = field(default_factory=list)
 
 
 class Checkpoint:
@@ -41,19 +42,28 @@ class Checkpoint:
         self._identity = identity
 
     @classmethod
-    def open(cls, directory: Path, plan_fingerprint: str, starts: Callable[[], dict[str, Position]]) -> Checkpoint:
+    def open(
+        cls,
+        directory: Path,
+        plan_fingerprint: str,
+        starts: Callable[[], dict[str, Position]],
+        plan: Sequence[str] = (),
+    ) -> Checkpoint:
         """The checkpoint in `directory`; a fresh one begins at `starts()`, a position for each source by name.
 
-        Raises JobError CHECKPOINT_MISMATCH if the directory belongs to another plan.
+        `plan` is the same plan in lines. Raises JobError CHECKPOINT_MISMATCH if the directory belongs to another plan,
+        with the first line that differs.
         """
         file = directory / _IDENTITY_FILE
         if file.exists():
             identity = msgspec.json.decode(file.read_bytes(), type=_Identity)
             if identity.fingerprint != plan_fingerprint:
-                raise JobError("CHECKPOINT_MISMATCH", f"The checkpoint {directory} belongs to another query.")
+                words = f"The checkpoint {directory} belongs to another query."
+                found = difference(identity.plan, plan) if identity.plan else ""
+                raise JobError("CHECKPOINT_MISMATCH", f"{words} {found}".strip(), remedy=_WAYS_OUT)
             return cls(directory, identity)
         directory.mkdir(parents=True, exist_ok=True)
-        identity = _Identity(uuid.uuid4().hex[:_ID_CHARACTERS], plan_fingerprint, starts())
+        identity = _Identity(uuid.uuid4().hex[:_ID_CHARACTERS], plan_fingerprint, starts(), list(plan))
         unfinished = directory / f".{_IDENTITY_FILE}"
         unfinished.write_bytes(msgspec.json.encode(identity))
         unfinished.replace(file)
@@ -136,7 +146,7 @@ def fingerprint(outputs: list[tuple[str, Node]]) -> str:
 def _tagged(value: Any) -> Any:
     """Dataclasses as lists that begin with the class's name, so that two kinds with equal fields stay apart."""
     if isinstance(value, Table):
-        options = {name: value.options[name] for name in _OPTIONS_THAT_MATTER if name in value.options}
+        options = {name: value.options[name] for name in OPTIONS_THAT_MATTER if name in value.options}
         return ["Table", value.name, _tagged(value.columns), options, _tagged(value.watermark)]
     if hasattr(value, "__dataclass_fields__"):
         return [type(value).__name__, *(_tagged(getattr(value, name)) for name in value.__dataclass_fields__)]

@@ -16,6 +16,7 @@ from millstream.streams.jobs.checkpoint import Checkpoint, fingerprint
 from millstream.streams.jobs.handle import JobHandle
 from millstream.streams.jobs.outputs import Output, outputs_of
 from millstream.streams.jobs.pipeline import BatchPipeline, Pipeline, StreamPipeline
+from millstream.streams.jobs.plan_text import plan_lines
 from millstream.streams.jobs.progress import JobProgress, ResultRows
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.sources import Reading, Source, columns_read, open_source, tables_of
@@ -74,9 +75,12 @@ class JobRunner:
         # What reads no table has its rows at once.
         batch = settings.batch or not tables_of(nodes)
         sources = [open_source(table, settings) for table in tables_of(nodes)]
-        print_of = fingerprint([(output.sink.name, output.node) for output in outputs])
+        named = [(output.sink.name, output.node) for output in outputs]
         checkpoint = Checkpoint.open(
-            directory, print_of, lambda: {source.table.name: source.beginning() for source in sources}
+            directory,
+            fingerprint(named),
+            lambda: {source.table.name: source.beginning() for source in sources},
+            plan_lines(named),
         )
         if checkpoint.has_ended() and not bounded:
             raise JobError(
