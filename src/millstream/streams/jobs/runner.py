@@ -21,8 +21,10 @@ from millstream.streams.jobs.progress import JobProgress, ResultRows
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.sources import Reading, Source, columns_read, open_source, tables_of
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
+from millstream.streams.plan.wall_clock import follows_wall_clock
 from millstream.streams.spark.envelope import envelope, passes
 from millstream.streams.spark.operators.host import OperatorHost
+from millstream.streams.spark.source.alarm import MIN_WAKE_MS
 from millstream.streams.spark.source.data_source import TopicDataSource
 from millstream.streams.spark.translate import Translation, is_stateful, needs_operators
 
@@ -132,14 +134,18 @@ def _reading(
 ) -> Reading:
     nodes = [output.node for output in outputs]
     name = source.table.name
+    own = any(needs_operators(node) for node in nodes)
+    by_clock = own and any(follows_wall_clock(node) for node in nodes)
     return Reading(
         start=checkpoint.start(name),
         batch=settings.batch,
         final_tick=(bounded or settings.batch) and any(is_stateful(node) for node in nodes),
         passes=passes(nodes),
-        queues=any(needs_operators(node) for node in nodes),
+        queues=own,
         spool=checkpoint.spool / name,
         decoded=checkpoint.decoded / name,
+        wake_after_ms=MIN_WAKE_MS if by_clock else settings.idle_ms if own else 0,
+        wake_again=by_clock,
     )
 
 

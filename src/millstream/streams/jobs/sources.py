@@ -34,6 +34,7 @@ class Reading:
 
     `batch` reads once, without Spark's streaming; a bounded run with state sends a `final_tick`. `passes` is how often
     the rows of a micro-batch are read. `queues` lets each row tell its queue. `spool` and `decoded` are directories.
+    After `wake_after_ms` without rows (0: never) the source sends a tick, with `wake_again` each time.
     """
 
     start: Position
@@ -43,6 +44,8 @@ class Reading:
     queues: bool
     spool: Path
     decoded: Path
+    wake_after_ms: int = 0
+    wake_again: bool = False
 
 
 class Source(Protocol):
@@ -129,6 +132,8 @@ class TopicSource:
             key=key,
             changes=changelog_of(Scan(self.table, ())) is Changelog.RETRACT,
             upserts=self.table.connector == UPSERTS,
+            wake_after_ms=reading.wake_after_ms,
+            wake_again=reading.wake_again,
             timeout_s=TIMEOUT_S,
         )
         reader = spark.read if reading.batch else spark.readStream

@@ -72,12 +72,16 @@ class Clocks:
                 before = self._times.get((number, ""))
                 if before is None or one.tick_us > before[0]:
                     self._times.put((number, ""), (one.tick_us, now_us))
-        reached = min((self._time_of(number, now_us) for number in self._inputs), default=START_OF_TIME_US)
+        times = [self._time_of(number, now_us) for number in self._inputs]
+        # Idle inputs hold nothing up; where all of them are, the furthest one tells the time.
+        awake = [time_us for time_us, idle in times if not idle]
+        reached = min(awake) if awake else max((time_us for time_us, _ in times), default=START_OF_TIME_US)
         if reached > self.watermark_us:
             self._reached.put("", reached)
         return self.watermark_us
 
-    def _time_of(self, number: int, now_us: int) -> int:
+    def _time_of(self, number: int, now_us: int) -> tuple[int, bool]:
+        """How far an input has come, and whether all its queues are idle."""
         tick = self._times.get((number, ""))
         least: int | None = None
         newest: int | None = None
@@ -91,4 +95,4 @@ class Clocks:
         # Where all queues are idle, the newest of them stands for all.
         reached = newest if least is None else least
         candidates = [time_us for time_us in (reached, None if tick is None else tick[0]) if time_us is not None]
-        return max(candidates, default=START_OF_TIME_US)
+        return max(candidates, default=START_OF_TIME_US), least is None and newest is not None

@@ -15,12 +15,14 @@ class Position:
 
     `cut_ms` is the store time below which everything was taken, 0 if the cut was another one. `ended` says that the
     final tick was sent: event time is over and nothing may follow. `name` is the source's, where there are several.
+    `wakes` counts the ticks that woke a job while no rows came.
     """
 
     queues: dict[str, int] = field(default_factory=dict)
     cut_ms: int = 0
     ended: bool = False
     name: str = ""
+    wakes: int = 0
 
     def offset(self, queue: str) -> int:
         """The next offset of `queue`; 0 for a queue that is new."""
@@ -32,10 +34,22 @@ class Position:
 
     def to_json(self) -> dict[str, Any]:
         """The form that Spark stores."""
-        return {"queues": self.queues, "cut_ms": self.cut_ms, "ended": self.ended, "name": self.name}
+        return {
+            "queues": self.queues,
+            "cut_ms": self.cut_ms,
+            "ended": self.ended,
+            "name": self.name,
+            "wakes": self.wakes,
+        }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Position:
         """The value of `to_json`; fields that an older release did not write take their defaults."""
         queues = {str(queue): int(offset) for queue, offset in value.get("queues", {}).items()}
-        return cls(queues, int(value.get("cut_ms", 0)), bool(value.get("ended", False)), str(value.get("name", "")))
+        return cls(
+            queues,
+            int(value.get("cut_ms", 0)),
+            bool(value.get("ended", False)),
+            str(value.get("name", "")),
+            int(value.get("wakes", 0)),
+        )

@@ -12,6 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from millstream.model.errors import ConnectionFailed, Refused
 from millstream.protocol.record import RecordParts
+from millstream.streams.spark.source.alarm import Alarm
 from millstream.streams.spark.source.cut import QueueSpan, next_cut
 from millstream.streams.spark.source.decoded import DecodedSlices
 from millstream.streams.spark.source.malformed import SpoolWriter
@@ -30,6 +31,9 @@ __all__ = ["END_OF_TIME_MS", "TopicBatchReader", "TopicStreamReader", "read_part
 END_OF_TIME_MS = 253_370_764_800_000
 """Event time of the final tick: the year 9999, later than any window's end."""
 
+WAKE_TIME_MS = -62_135_596_800_000
+"""Event time of a tick that only wakes a job: the year 1, which moves nothing."""
+
 _ROWS_PER_RECORD_BATCH = 5_000
 
 
@@ -42,10 +46,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._bulk: bool | None = None
         self._target: dict[str, QueueSpan] | None = None
         self._latest: dict[str, QueueSpan] = {}
+        self._alarm = Alarm(spec.wake_after_ms, again=spec.wake_again)
 
     def __getstate__(self) -> dict[str, Any]:
         # Workers get a copy; a connection belongs to the process that made it.
-        return {"_spec": self._spec, "_log": None, "_bulk": None, "_target": None, "_latest": {}}
+        fresh: dict[str, Any] = {"_log": None, "_bulk": None, "_target": None, "_latest": {}}
+        return {"_spec": self._spec, "_alarm": self._alarm, **fresh}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The positions that were fixed when the job's checkpoint was made."""
@@ -75,9 +81,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             lambda: _first_store_ms(log, spec, begin, spans),
         )
         if end.rows_since(begin):
-            return replace(end, name=begin.name).to_json()
+            self._alarm.rest()
+            return replace(end, name=begin.name, wakes=begin.wakes).to_json()
         if self._target is not None and spec.final_tick:
             return replace(begin, ended=True).to_json()
+        if self._target is None and self._alarm.rings():
+            return replace(begin, wakes=begin.wakes + 1).to_json()
         return start
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
@@ -95,6 +104,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         tasks = [TopicPartition(slices, bulk=self._bulk) for slices in groups]
         if until.ended and not begin.ended:
             tasks.append(TopicPartition((), END_OF_TIME_MS))
+        elif until.wakes > begin.wakes and not tasks:
+            tasks.append(TopicPartition((), WAKE_TIME_MS))
         return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

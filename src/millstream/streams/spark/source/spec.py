@@ -35,6 +35,7 @@ class SourceSpec:
     kept only if `keep_malformed`. `decoded` is the directory for rows that several passes share; blank for one pass.
     `group` is where progress is shown in the broker; blank for nowhere. With `queues` each row tells its queue, with
     `changes` its kind. `body` and `key` say how rows stand in messages; `upserts` that a key's last message counts.
+    `wake_after_ms` without rows bring a tick (0: never), once or, with `wake_again`, each time.
     """
 
     nameserver: str
@@ -55,6 +56,8 @@ class SourceSpec:
     key: KeyFormat | None = None
     changes: bool = False
     upserts: bool = False
+    wake_after_ms: int = 0
+    wake_again: bool = False
     timeout_s: float = field(default=10.0)
 
     def schema(self) -> spark.StructType:

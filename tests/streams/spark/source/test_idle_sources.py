@@ -1,0 +1,125 @@
+"""Silent sources: ticks that wake a job, and queues that hold the watermark up no longer than they may."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs the extra streams")
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from millstream.streams.operators.state import State
+from millstream.streams.operators.turn import START_OF_TIME_US
+from millstream.streams.spark.operators.clocks import Clocks, Seen
+from millstream.streams.spark.source.alarm import Alarm
+from millstream.streams.spark.source.cut import QueueSpan
+from millstream.streams.spark.source.partition import TopicPartition
+from millstream.streams.spark.source.position import Position
+from millstream.streams.spark.source.reader import WAKE_TIME_MS, TopicStreamReader
+from millstream.streams.spark.source.spec import SourceSpec
+
+
+@dataclass
+class Log:
+    """A topic of one queue."""
+
+    end: int = 0
+    asked: list[str] = field(default_factory=list)
+
+    def spans(self, topic: str) -> dict[str, QueueSpan]:
+        return {"q/0": QueueSpan(0, self.end, 5)}
+
+    def takes_bulk(self, topic: str) -> bool:
+        return False
+
+
+class Seconds:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def reader_of(log: Log, alarm: Alarm) -> TopicStreamReader:
+    reader = TopicStreamReader(SourceSpec("n", "t", (), Position()))
+    vars(reader).update(_log=log, _alarm=alarm)
+    return reader
+
+
+def moved(reader: TopicStreamReader, start: dict[str, Any]) -> tuple[dict[str, Any], list[TopicPartition]]:
+    end = reader.latestOffset(start, ReadAllAvailable())
+    return end, [part for part in reader.partitions(start, end) if isinstance(part, TopicPartition)]
+
+
+def test_a_silent_source_wakes_its_job_at_most_once_a_second() -> None:
+    clock = Seconds()
+    reader = reader_of(Log(), Alarm(1, again=True, clock=clock))
+    start = Position({"q/0": 0}).to_json()
+    assert moved(reader, start) == (start, [])
+    clock.now = 1.0
+    woken, parts = moved(reader, start)
+    assert [(part.slices, part.tick_ms) for part in parts] == [((), WAKE_TIME_MS)]
+    assert Position.from_json(woken).rows_since(Position.from_json(start)) == 0
+    clock.now = 1.9
+    assert moved(reader, woken) == (woken, [])
+    clock.now = 2.0
+    assert moved(reader, woken)[0]["wakes"] == 2
+
+
+def test_rows_put_the_tick_off_and_bring_none() -> None:
+    clock, log = Seconds(), Log()
+    reader = reader_of(log, Alarm(3_000, again=False, clock=clock))
+    clock.now, log.end = 2.0, 10
+    read, parts = moved(reader, Position({"q/0": 0}, wakes=4).to_json())
+    assert [part.tick_ms for part in parts] == [None]
+    assert read["wakes"] == 4
+    clock.now = 4.5
+    assert moved(reader, read) == (read, [])
+    clock.now = 5.0
+    woken, _ = moved(reader, read)
+    assert woken["wakes"] == 5
+    clock.now = 500.0
+    assert moved(reader, woken) == (woken, [])
+
+
+def test_a_source_that_need_not_wake_never_does() -> None:
+    clock = Seconds()
+    reader = reader_of(Log(), Alarm(0, again=True, clock=clock))
+    clock.now = 1e9
+    start = Position({"q/0": 0}).to_json()
+    assert moved(reader, start) == (start, [])
+
+
+S = 1_000_000
+
+
+def test_a_slow_queue_holds_the_watermark_until_it_is_idle() -> None:
+    clocks = Clocks([0], 10 * S, State())
+    assert clocks.advance({0: Seen(None, {"fast": 100 * S, "slow": 20 * S})}, now_us=0) == 20 * S
+    assert clocks.advance({0: Seen(None, {"fast": 200 * S})}, now_us=9 * S) == 20 * S
+    assert clocks.advance({0: Seen(None, {"fast": 300 * S})}, now_us=11 * S) == 300 * S
+    assert clocks.advance({0: Seen(None, {"slow": 30 * S})}, now_us=12 * S) == 300 * S
+    assert clocks.advance({0: Seen(None, {"slow": 400 * S})}, now_us=13 * S) == 300 * S
+
+
+def test_a_slow_queue_holds_the_watermark_for_ever_without_an_idle_timeout() -> None:
+    clocks = Clocks([0], None, State())
+    clocks.advance({0: Seen(None, {"fast": 100 * S, "slow": 20 * S})}, now_us=0)
+    assert clocks.advance({0: Seen(None, {"fast": 900 * S})}, now_us=10**9 * S) == 20 * S
+
+
+def test_an_idle_input_of_a_join_holds_up_the_other_one_no_longer() -> None:
+    clocks = Clocks([0, 1], 10 * S, State())
+    clocks.advance({0: Seen(None, {"a": 50 * S}), 1: Seen(None, {"b": 20 * S})}, now_us=0)
+    assert clocks.advance({0: Seen(None, {"a": 90 * S})}, now_us=11 * S) == 90 * S
+
+
+def test_a_tick_that_only_wakes_moves_no_event_time() -> None:
+    clocks = Clocks([0], None, State())
+    assert clocks.advance({0: Seen(WAKE_TIME_MS * 1000)}, now_us=0) <= WAKE_TIME_MS * 1000
+    assert clocks.advance({0: Seen(None, {"a": -5 * S})}, now_us=1) == -5 * S
+    assert clocks.watermark_us > START_OF_TIME_US
