@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from millstream.streams.errors import JobError
 from millstream.streams.plan.tables import Table
 
-__all__ = ["JobSettings", "SourceSettings"]
+__all__ = ["JobSettings", "SourceSettings", "duration_ms"]
 
 DEFAULT_MAX_ROWS = 200_000
 """Rows of a micro-batch where nothing else is set: bounds the driver's memory for `print`, and a replay's work."""
@@ -60,11 +60,11 @@ class JobSettings:
         """The values of SET, else the defaults."""
         return cls(
             batch=settings.get("execution.runtime-mode", "streaming").lower() == "batch",
-            interval_ms=_duration_ms(settings.get("execution.checkpointing.interval", "0 s")),
+            interval_ms=duration_ms(settings.get("execution.checkpointing.interval", "0 s")),
             nameserver=settings.get("millstream.nameserver", nameserver),
             max_rows=int(settings.get("millstream.max-rows-per-trigger", DEFAULT_MAX_ROWS)),
-            ttl_ms=_duration_ms(settings.get("table.exec.state.ttl", "0 ms")),
-            idle_ms=_duration_ms(settings.get("table.exec.source.idle-timeout", "0 ms")),
+            ttl_ms=duration_ms(settings.get("table.exec.state.ttl", "0 ms")),
+            idle_ms=duration_ms(settings.get("table.exec.source.idle-timeout", "0 ms")),
             bad_cast=settings.get("millstream.bad-cast", "null").lower(),
         )
 
@@ -100,7 +100,8 @@ class SourceSettings:
         )
 
 
-def _duration_ms(text: str) -> int:
+def duration_ms(text: str) -> int:
+    """Milliseconds of a text such as '5 s'. Raises JobError JOB_FAILED."""
     found = _DURATION.fullmatch(text)
     unit = _UNITS_MS.get(found[2].lower()) if found else None
     if found is None or unit is None:

@@ -72,6 +72,10 @@ class Source(Protocol):
 
 def open_source(table: Table, settings: JobSettings) -> Source:
     """The source of `table`. Raises JobError JOB_FAILED for a connector that cannot be read."""
+    if table.connector == "nexmark":
+        from millstream.streams.jobs.nexmark_source import NexmarkSource
+
+        return NexmarkSource(table, settings)
     if table.connector not in ("rocketmq", UPSERTS):
         words = f"The table {table.name} cannot be read: its connector is {table.connector!r}."
         raise JobError("JOB_FAILED", words)

@@ -26,6 +26,8 @@ NEXMARK_OPTIONS: tuple[Option, ...] = (
     count("bid.hot-ratio.auctions", "One in so many bids is not on a hot auction.", _SHARE, default="2"),
     count("bid.hot-ratio.bidders", "One in so many bids is not by a hot bidder.", _SHARE, default="4"),
     count("auction.hot-ratio.sellers", "One in so many auctions is not by a hot seller.", _SHARE, default="4"),
+    duration("out-of-order.max-delay", "How far an event's time lies before its turn at most.", "0 s"),
+    count("seed", "Equal seeds make equal events.", "a number", least=0, default="1"),
     count("base-time", "Event time of the first event.", "milliseconds", least=0),
     flag("keep-alive", "Whether the table goes on without events at its end."),
     flag("max-emit-speed", "Whether events come as fast as they are read, whatever the rate."),
@@ -36,7 +38,7 @@ NEXMARK_OPTIONS: tuple[Option, ...] = (
         wanted="a time such as 2024-01-31 12:00:00, or -1",
     ),
 )
-"""Those of the connector 'nexmark', as its own generator has them."""
+"""Those of the connector 'nexmark', as its own generator has them; the seed and the order of times are ours."""
 
 DATAGEN_OPTIONS: tuple[Option, ...] = (
     count("rows-per-second", "Rows a second.", "a number of rows", default="10000"),

@@ -18,7 +18,7 @@ from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
 from millstream.streams.spark.source.values import converter
 from millstream.streams.spark.types import arrow_schema
 
-__all__ = ["METADATA_KEYS", "RowBuilder"]
+__all__ = ["METADATA_KEYS", "RowBuilder", "tick_row"]
 
 _MICROSECONDS = 1000
 """In a millisecond; Spark's timestamps count microseconds."""
@@ -66,10 +66,7 @@ class RowBuilder:
 
     def tick(self, time_ms: int) -> pa.RecordBatch:
         """One row that is no data: it moves event time to `time_ms`."""
-        moment = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
-        arrays = [pa.nulls(1, field.type) for field in list(self.schema)[:-1]]
-        arrays.append(pa.array([moment], self.schema.field(len(arrays)).type))
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return tick_row(self.schema, time_ms)
 
     def _metadata(self, key: str, messages: Messages, column: SourceColumn, arrow_type: pa.DataType) -> pa.Array:
         if key == "topic":
@@ -80,6 +77,14 @@ class RowBuilder:
         if numbers is not None and column.type.kind in (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LTZ):
             return pc.multiply(numbers, _MICROSECONDS).cast(arrow_type)
         return _metadata_array(messages.metadata(key), column, arrow_type)
+
+
+def tick_row(schema: pa.Schema, time_ms: int) -> pa.RecordBatch:
+    """One row of NULLs but for the hidden tick, which is the last column."""
+    moment = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
+    arrays = [pa.nulls(1, field.type) for field in list(schema)[:-1]]
+    arrays.append(pa.array([moment], schema.field(len(arrays)).type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _metadata_array(values: Iterable[Any], column: SourceColumn, arrow_type: pa.DataType) -> pa.Array:

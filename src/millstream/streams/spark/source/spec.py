@@ -13,7 +13,7 @@ from millstream.streams.spark.source.body_format import BodyFormat, KeyFormat
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.types import spark_schema
 
-__all__ = ["SourceColumn", "SourceSpec"]
+__all__ = ["SourceColumn", "SourceSpec", "rows_schema"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +62,7 @@ class SourceSpec:
 
     def schema(self) -> spark.StructType:
         """Spark's schema of the rows: the columns, the hidden queue and kind where they are wanted, the hidden tick."""
-        declared = spark_schema(Schema(tuple(Field(column.name, column.type) for column in self.columns)))
-        if self.queues:
-            declared = declared.add(QUEUE_COLUMN, spark.StringType())
-        if self.changes:
-            declared = declared.add(KIND_COLUMN, spark.ByteType())
-        return declared.add(TICK_COLUMN, spark.TimestampType())
+        return rows_schema(self.columns, queues=self.queues, changes=self.changes)
 
     def encode(self) -> str:
         """The JSON text."""
@@ -77,3 +72,13 @@ class SourceSpec:
     def decode(cls, text: str) -> SourceSpec:
         """The value of a text made by `encode`."""
         return msgspec.json.decode(text, type=cls)
+
+
+def rows_schema(columns: tuple[SourceColumn, ...], *, queues: bool, changes: bool = False) -> spark.StructType:
+    """Spark's schema of a source's rows: `columns`, the hidden queue and kind where they are wanted, the hidden tick."""
+    declared = spark_schema(Schema(tuple(Field(column.name, column.type) for column in columns)))
+    if queues:
+        declared = declared.add(QUEUE_COLUMN, spark.StringType())
+    if changes:
+        declared = declared.add(KIND_COLUMN, spark.ByteType())
+    return declared.add(TICK_COLUMN, spark.TimestampType())

@@ -1,0 +1,75 @@
+"""The options of a nexmark table as numbers; they travel to every Python process of a query."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = ["NexmarkSettings"]
+
+_SIZE_UNITS = {"": 1, "b": 1, "bytes": 1, "k": 1024, "kb": 1024, "m": 1024 * 1024, "mb": 1024 * 1024}
+
+
+@dataclass(frozen=True, slots=True)
+class NexmarkSettings:
+    """What the events depend on: equal settings make equal events.
+
+    `events` in all, 0 for no end. Rates are events a second of event time, `period_ms` how long the rate takes from
+    the first to the next and back. The shares say how many of `person_share + auction_share + bid_share` events in a
+    row are of a kind. Sizes are bytes of an event, filled up by its `extra`. A hot ratio of n sends n - 1 of n to the
+    few that are hot. An event's time lies up to `disorder_ms` before its turn.
+    """
+
+    events: int = 0
+    first_rate: int = 10_000
+    next_rate: int = 10_000
+    has_sine_rate: bool = False
+    period_ms: int = 600_000
+    person_share: int = 1
+    auction_share: int = 3
+    bid_share: int = 46
+    person_bytes: int = 200
+    auction_bytes: int = 500
+    bid_bytes: int = 100
+    hot_auctions: int = 2
+    hot_bidders: int = 4
+    hot_sellers: int = 4
+    disorder_ms: int = 0
+    seed: int = 1
+
+    @classmethod
+    def of(cls, options: Mapping[str, str], *, period_ms: int, disorder_ms: int) -> NexmarkSettings:
+        """The values of the WITH options, which the connector's rules have checked, else the defaults."""
+
+        def number(key: str, default: int) -> int:
+            return int(options.get(key, default))
+
+        return cls(
+            events=number("events.num", 0),
+            first_rate=max(1, number("first-event.rate", 10_000)),
+            next_rate=max(1, number("next-event.rate", 10_000)),
+            has_sine_rate=options.get("rate.shape", "SQUARE").upper() == "SINE",
+            period_ms=max(1, period_ms),
+            person_share=number("person.proportion", 1),
+            auction_share=number("auction.proportion", 3),
+            bid_share=number("bid.proportion", 46),
+            person_bytes=_bytes(options.get("person.avg-size", "200 b")),
+            auction_bytes=_bytes(options.get("auction.avg-size", "500 b")),
+            bid_bytes=_bytes(options.get("bid.avg-size", "100 b")),
+            hot_auctions=max(1, number("bid.hot-ratio.auctions", 2)),
+            hot_bidders=max(1, number("bid.hot-ratio.bidders", 4)),
+            hot_sellers=max(1, number("auction.hot-ratio.sellers", 4)),
+            disorder_ms=disorder_ms,
+            seed=number("seed", 1),
+        )
+
+    @property
+    def shares(self) -> int:
+        """How many events in a row hold every kind in its share."""
+        return max(1, self.person_share + self.auction_share + self.bid_share)
+
+
+def _bytes(text: str) -> int:
+    found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
+    return int(found[1]) * _SIZE_UNITS.get(found[2], 1) if found else 0
