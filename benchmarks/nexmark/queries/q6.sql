@@ -1,0 +1,18 @@
+-- Mean of a seller's last winning prices: OVER rows that change, which Flink refuses.
+CREATE TABLE result (
+  seller BIGINT, avg_price BIGINT
+) WITH ('connector' = 'blackhole');
+
+INSERT INTO result
+SELECT won.seller,
+       AVG(won.price) OVER (PARTITION BY won.seller ORDER BY won.`dateTime` ROWS BETWEEN 10 PRECEDING AND CURRENT ROW)
+FROM (
+  SELECT id, seller, price, `dateTime`
+  FROM (
+    SELECT a.id, a.seller, b.price, b.`dateTime`,
+           ROW_NUMBER() OVER (PARTITION BY a.id, a.seller ORDER BY b.price DESC) AS place
+    FROM auction AS a, bid AS b
+    WHERE a.id = b.auction AND b.`dateTime` BETWEEN a.`dateTime` AND a.expires
+  )
+  WHERE place <= 1
+) AS won;
