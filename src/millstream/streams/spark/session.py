@@ -131,6 +131,8 @@ def _start(builder: SparkSession.Builder, options: SessionOptions) -> SparkSessi
         "spark.sql.warehouse.dir": str(scratch / "millstream-warehouse"),
         "spark.sql.shuffle.partitions": str(cores),
         "spark.default.parallelism": str(cores),
+        # A Python worker on a busy machine may take longer than Spark's 15 s to connect, which would end the query.
+        "spark.python.authenticate.socketTimeout": "120s",
         **SQL_SETTINGS,
         **options.settings,
     }
