@@ -75,7 +75,7 @@ class SourceSpec:
 
 
 def rows_schema(columns: tuple[SourceColumn, ...], *, queues: bool, changes: bool = False) -> spark.StructType:
-    """Spark's schema of a source's rows: `columns`, the hidden queue and kind where they are wanted, the hidden tick."""
+    """Spark's schema of a source's rows: `columns`, the hidden queue and kind where wanted, the hidden tick."""
     declared = spark_schema(Schema(tuple(Field(column.name, column.type) for column in columns)))
     if queues:
         declared = declared.add(QUEUE_COLUMN, spark.StringType())
