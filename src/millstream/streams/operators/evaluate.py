@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 from millstream.streams.errors import JobError
+from millstream.streams.functions.rowwise import NULLABLE, ROWWISE
 from millstream.streams.operators.changes import Row
 from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expression, Literal
 from millstream.streams.plan.types import DataType, TypeKind
@@ -73,15 +74,21 @@ def _call(call: Call, arguments: Sequence[Evaluator]) -> Evaluator:
             return _membership(arguments)
         case "LIKE":
             return _like(call, arguments)
+    if call.function in NULLABLE:
+        compute = NULLABLE[call.function]
+        return lambda row: compute(*(one(row) for one in arguments))
     return _strict(call, arguments)
 
 
 def _strict(call: Call, arguments: Sequence[Evaluator]) -> Evaluator:
     """A function that is NULL where an argument is."""
-    build = EVALUATED.get(call.function)
-    if build is None:
+    build, plain = EVALUATED.get(call.function), ROWWISE.get(call.function)
+    if build is not None:
+        compute = build(call)
+    elif plain is not None and _is_plain(call):
+        compute = plain
+    else:
         raise JobError("JOB_FAILED", f"The function {call.function} cannot be evaluated inside an operator.")
-    compute = build(call)
     if len(arguments) == 1:
         only = arguments[0]
         return lambda row: None if (value := only(row)) is None else compute(value)
@@ -102,6 +109,13 @@ def _strict(call: Call, arguments: Sequence[Evaluator]) -> Evaluator:
         return None if None in values else compute(*values)
 
     return every
+
+
+def _is_plain(call: Call) -> bool:
+    """Whether the call asks for nothing but values: JSON_VALUE can convert, and FLOOR and CEIL can round times."""
+    if call.function == "JSON_VALUE":
+        return len(call.arguments) == 2
+    return call.function not in ("FLOOR", "CEIL") or len(call.arguments) == 1
 
 
 def _junction(arguments: Sequence[Evaluator], *, stops: bool) -> Evaluator:
@@ -244,13 +258,11 @@ EVALUATED: dict[str, Callable[[Call], Callable[..., Any]]] = {
     "MOD": _remainder,
     "NOT": _plain(operator.not_),
     "NEGATE": _plain(operator.neg),
-    "BETWEEN": _plain(lambda value, low, high: low <= value <= high),
     "||": _plain(operator.add),
     "CONCAT": _plain(lambda *parts: "".join(map(str, parts))),
     "ABS": _plain(abs),
     "LOWER": _plain(str.lower),
     "UPPER": _plain(str.upper),
-    "TRIM": _plain(str.strip),
     "CHAR_LENGTH": _plain(len),
     "GREATEST": _plain(max),
     "LEAST": _plain(min),

@@ -1,4 +1,4 @@
-"""Expressions with the values that Flink documents, one a line: `expression => value`, perhaps with ` : TYPE` behind."""
+"""Expressions with the values that Flink documents, one a line: `expression => value`, perhaps ` : TYPE` behind."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 __all__ = ["GOLDENS", "Golden", "goldens_of", "shown"]
 
-GOLDENS = Path(__file__).parent.parent / "functions" / "goldens"
+GOLDENS = Path(__file__).parent / "streams" / "functions" / "goldens"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,62 @@
+"""Functions that are evaluated row by row have the values that Spark's have: the same goldens for both."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from golden_rows import GOLDENS, goldens_of, shown
+from millstream.streams.errors import JobError
+from millstream.streams.functions.registry import FUNCTIONS
+from millstream.streams.functions.rowwise import NULLABLE, ROWWISE
+from millstream.streams.operators.evaluate import EVALUATED, evaluator
+from millstream.streams.plan.expressions import Expression
+from millstream.streams.plan.nodes import Project, QueryPlan
+from millstream.streams.plan.types import TypeKind
+from millstream.streams.sql.compiler import SqlSession
+
+_TABLE = "CREATE TABLE t (a INT) WITH ('connector' = 'rocketmq', 'topic' = 't');"
+_FILES = ("choices.txt", "numbers.txt", "texts.txt", "patterns.txt", "documents.txt", "digests.txt", "security.txt")
+_TIMES = (TypeKind.DATE, TypeKind.TIME, TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LTZ)
+_PYTHON_ALONE = {
+    # Whole numbers have no bounds in Python.
+    "CAST(2147483647 AS INT) + 1",
+}
+"""What a row's evaluation does not do as Spark does."""
+
+
+def _bound(expression: str) -> Expression:
+    plan = SqlSession().compile(f"{_TABLE} SELECT {expression} AS x FROM t")[-1]
+    assert isinstance(plan, QueryPlan)
+    assert isinstance(plan.query, Project)
+    return plan.query.columns[0][1]
+
+
+def _is(value: object, wanted: str) -> bool:
+    if isinstance(value, Decimal) and wanted != "NULL":
+        # Digits behind the point that are 0 are for Spark's column to add.
+        return value == Decimal(wanted)
+    return shown(value) == wanted
+
+
+@pytest.mark.parametrize("file", _FILES)
+def test_a_row_has_the_value_that_flink_documents(file: str) -> None:
+    wrong, checked = {}, 0
+    for row in goldens_of(GOLDENS / file):
+        bound = _bound(row.expression)
+        try:
+            evaluate = evaluator(bound, {})
+        except JobError:
+            continue
+        checked += 1
+        value = evaluate(())
+        if not _is(value, row.value) and row.expression not in _PYTHON_ALONE and bound.type.kind not in _TIMES:
+            wrong[row.expression] = (shown(value), row.value)
+    assert wrong == {}
+    assert checked > 8
+
+
+def test_only_functions_of_the_registry_are_evaluated() -> None:
+    assert {*ROWWISE, *NULLABLE} - {"IS DISTINCT FROM", "BETWEEN"} <= set(FUNCTIONS)
+    assert not set(EVALUATED) & {*ROWWISE, *NULLABLE}
