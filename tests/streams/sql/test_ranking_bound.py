@@ -162,6 +162,22 @@ def test_the_order_may_be_by_an_aggregate_or_a_place_that_is_not_shown() -> None
     ]
 
 
+def test_where_may_bound_a_place_of_its_own_select_by_the_alias() -> None:
+    ranked = "SELECT item, RANK() OVER (PARTITION BY item ORDER BY price) AS place_ FROM orders"
+    assert plan_of(f"{ranked} WHERE amount > 1 AND place_ <= 2") == plan_of(
+        f"{ranked} WHERE amount > 1 QUALIFY RANK() OVER (PARTITION BY item ORDER BY price) <= 2"
+    )
+
+
+def test_columns_of_a_sub_query_without_an_alias_keep_the_names_that_it_read_them_by() -> None:
+    lines = shop_plan(
+        "SELECT *, ROW_NUMBER() OVER (PARTITION BY o.item ORDER BY y.id) AS n FROM (SELECT o.item, y.id FROM orders o,"
+        " payments y WHERE o.id = y.order_id) WHERE n <= 1"
+    )
+    assert lines[1] == f"  Rank ROW_NUMBER 1 partition=[item] order=[id ASC] AS over_0 {CHANGES}"
+    assert shop_error("SELECT o.item FROM (SELECT o.item FROM orders o) AS t").name == "SQL_UNKNOWN_COLUMN"
+
+
 def test_qualify_filters_places_in_the_query_itself() -> None:
     assert shop_plan(
         "SELECT item, price FROM orders WHERE amount > 1 QUALIFY RANK() OVER (PARTITION BY item ORDER BY price) <= 2 AND id > 3"

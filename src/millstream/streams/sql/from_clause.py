@@ -20,6 +20,7 @@ from millstream.streams.sql.query_syntax import (
     FilteredSource,
     FunctionSource,
     JoinSource,
+    Select,
     Source,
     SubquerySource,
     TableSource,
@@ -29,7 +30,7 @@ from millstream.streams.sql.relations import Relation, renamed, renamed_apart, s
 from millstream.streams.sql.scalars import bind_condition, bind_term
 from millstream.streams.sql.scopes import Part, Scope, column_of_name, nearest
 from millstream.streams.sql.script import Script, Span
-from millstream.streams.sql.syntax import NameTerm, Operation
+from millstream.streams.sql.syntax import NameTerm, Operation, StarTerm
 from millstream.streams.sql.versions import joined_versions
 from millstream.streams.sql.windows import window_relation
 
@@ -45,8 +46,7 @@ def bind_source(source: Source, context: QueryContext) -> Relation:
                 raise context.script.error("SQL_UNSUPPORTED", message, source.span)
             return _aliased(_table(source, context), source.alias, source.parts[-1], source.span, context.script)
         case SubquerySource():
-            inner = replace(context, hints=(), outer=None)
-            return _aliased(context.bind(source.query, inner), source.alias, None, source.span, context.script)
+            return _subquery(source, context)
         case WindowSource():
             return _window(source, context)
         case MatchSource():
@@ -79,6 +79,21 @@ def table_names(source: Source | None) -> Iterator[str]:
     named = TableSource | SubquerySource | WindowSource | FunctionSource | MatchSource
     if isinstance(source, named) and source.alias.name:
         yield source.alias.name
+
+
+def _subquery(source: SubquerySource, context: QueryContext) -> Relation:
+    """The rows of a sub-query; without an alias its columns keep the qualified names that it read them by."""
+    node = context.bind(source.query, replace(context, hints=(), outer=None))
+    relation = _aliased(node, source.alias, None, source.span, context.script)
+    if source.alias.name is not None or not isinstance(source.query, Select):
+        return relation
+    items = source.query.items
+    if any(isinstance(item.value, StarTerm) for item in items):
+        return relation
+    pairs = zip(items, node.schema.names, strict=True)
+    terms = ((item.value, name) for item, name in pairs if isinstance(item.value, NameTerm))
+    inner = tuple((term.parts[0], term.parts[1], name) for term, name in terms if len(term.parts) == 2)
+    return replace(relation, parts=tuple(replace(part, inner=inner) for part in relation.parts))
 
 
 def _table(source: TableSource, context: QueryContext) -> Node:

@@ -105,12 +105,17 @@ def _targets(
 
 
 def _check_fit(name: str, wanted: DataType, given: DataType, table: Table, span: Span, script: Script) -> None:
-    """What Flink casts by itself on the way into a sink: numbers among numbers, times among times, NULL."""
+    """What is cast on the way into a sink: numbers among numbers, times among times, NULL, as Flink does it.
+
+    Plain values become text as well, since columns without a type (rsqldb) are STRING.
+    """
+    plain = given.is_number or given.is_timestamp or given.kind in (TypeKind.BOOLEAN, TypeKind.DATE, TypeKind.TIME)
     fits = (
         same_shape(given, wanted)
         or given.kind is TypeKind.NULL
         or (given.is_number and wanted.is_number)
         or (given.is_timestamp and wanted.is_timestamp)
+        or (plain and wanted.kind is TypeKind.STRING)
     )
     if not fits:
         message = f'"{name}" of "{table.name}" is {wanted}, but the query gives {given}.'

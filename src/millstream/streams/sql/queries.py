@@ -32,7 +32,14 @@ from millstream.streams.sql.set_operations import bind_set, bind_values, distinc
 from millstream.streams.sql.sorting import SelectList, endless_sort, sorted_output, sorted_rows
 from millstream.streams.sql.subqueries import apply_where, with_values
 from millstream.streams.sql.syntax import NameTerm, SortItem, StarTerm
-from millstream.streams.sql.terms import has_aggregates
+from millstream.streams.sql.terms import (
+    conjunction_of_terms,
+    conjuncts_of_term,
+    has_aggregates,
+    names_of,
+    over_calls_of,
+    with_names,
+)
 
 __all__ = ["TableLookup", "bind_select"]
 
@@ -115,8 +122,7 @@ def _selected(select: Select, context: QueryContext, order: tuple[SortItem, ...]
     """The rows that SELECT chooses its columns from, and these columns; `order` may name more of the rows."""
     context = replace(context, hints=select.hints)
     chosen = (*(item.value for item in select.items), *(item.value for item in order))
-    terms = chosen if select.qualify is None else (*chosen, select.qualify)
-    groups = bool(select.groups) or select.having is not None or any(map(has_aggregates, terms))
+    groups = bool(select.groups) or select.having is not None or any(map(has_aggregates, (*chosen, select.qualify)))
     if select.source is None and select.where is None and not groups:
         return _constants(select, context)
     if select.source is None:
@@ -125,7 +131,9 @@ def _selected(select: Select, context: QueryContext, order: tuple[SortItem, ...]
         relation = bind_source(select.source, context)
         names = [part.qualifier for part in relation.parts if part.qualifier is not None]
         check_hints(context, list(dict.fromkeys([*names, *table_names(select.source)])))
+    select = _with_places_apart(select, relation, context)
     relation = apply_where(select.where, relation, context)
+    terms = chosen if select.qualify is None else (*chosen, select.qualify)
     if groups:
         node, scope = bind_grouped(select, terms, relation, context)
         if select.having is not None:
@@ -139,6 +147,21 @@ def _selected(select: Select, context: QueryContext, order: tuple[SortItem, ...]
     if select.qualify is not None:
         node = filtered(node, conjuncts_of(bind_condition(select.qualify, replace(scope, place="QUALIFY"))))
     return SelectList(node, scope, select.items, _columns(select.items, scope))
+
+
+def _with_places_apart(select: Select, relation: Relation, context: QueryContext) -> Select:
+    """The SELECT with those conditions of WHERE in QUALIFY that name the alias of an OVER call."""
+    places = {item.alias: item.value for item in select.items if next(over_calls_of(item.value), None) is not None}
+    scope = scope_of(relation, context.script, "WHERE")
+    own = {alias for alias in places if alias and all(part.find(alias) is None for part in scope.sources)}
+    if not own or select.where is None:
+        return select
+    terms = list(conjuncts_of_term(select.where))
+    moved = [term for term in terms if any(name.parts[0] in own for name in names_of(term))]
+    qualify = [with_names(term, {name: places[name] for name in own}) for term in moved]
+    qualify += [] if select.qualify is None else [select.qualify]
+    where = [term for term in terms if term not in moved]
+    return replace(select, where=conjunction_of_terms(where), qualify=conjunction_of_terms(qualify))
 
 
 def _constants(select: Select, context: QueryContext) -> SelectList:

@@ -20,11 +20,13 @@ class Part:
     """One source of FROM: its columns by the names that a query may use behind `qualifier` or alone.
 
     `hidden` ones need the qualifier and are not among those of `*`: NATURAL and USING give them once for both sides.
+    `inner` are the qualified names that a sub-query without an alias gave its columns: qualifier, name, column.
     """
 
     qualifier: str | None
     columns: tuple[tuple[str, Expression], ...]
     hidden: frozenset[str] = frozenset()
+    inner: tuple[tuple[str, str, str], ...] = ()
 
     def find(self, name: str) -> Expression | None:
         return next((value for known, value in self.columns if known == name), None)
@@ -97,6 +99,10 @@ def column_of_name(term: NameTerm, scope: Scope) -> tuple[Expression, tuple[str,
         for part in scope.sources:
             found = part.find(rest[0]) if part.qualifier == first else None
             if found is not None:
+                return found, tuple(rest[1:])
+        for part in scope.sources:
+            known = next((column for *name, column in part.inner if name == [first, rest[0]]), None)
+            if known is not None and (found := part.find(known)) is not None:
                 return found, tuple(rest[1:])
     visible = [
         (part, found) for part in scope.sources if first not in part.hidden and (found := part.find(first)) is not None

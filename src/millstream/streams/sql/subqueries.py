@@ -28,7 +28,7 @@ from millstream.streams.sql.syntax import (
     StarTerm,
     Term,
 )
-from millstream.streams.sql.terms import has_aggregates, names_of, queries_of
+from millstream.streams.sql.terms import conjuncts_of_term, has_aggregates, names_of, queries_of
 
 __all__ = ["apply_where", "with_values"]
 
@@ -37,7 +37,7 @@ def apply_where(where: Term | None, relation: Relation, context: QueryContext) -
     """The rows of the relation that fit the condition. Raises SqlError."""
     if where is None:
         return relation
-    terms = list(_conjuncts(where))
+    terms = list(conjuncts_of_term(where))
     plain = [term for term in terms if not any(True for _ in queries_of(term))]
     conditions = [_condition(term, relation, context) for term in plain]
     relation = relation.over(filtered(relation.node, [part for of in conditions for part in conjuncts_of(of)]))
@@ -45,14 +45,6 @@ def apply_where(where: Term | None, relation: Relation, context: QueryContext) -
         if term not in plain:
             relation = _queried(term, relation, context)
     return relation
-
-
-def _conjuncts(term: Term) -> Iterator[Term]:
-    if isinstance(term, Operation) and term.operator == "AND":
-        for operand in term.operands:
-            yield from _conjuncts(operand)
-    else:
-        yield term
 
 
 def _condition(term: Term, relation: Relation, context: QueryContext) -> Expression:
@@ -179,7 +171,7 @@ def _inner(relation: Relation, query: QueryTree, outer: Scope, context: QueryCon
         return _Inner(node, [], tuple(Column(of.name, of.type) for of in node.schema.fields))
     source = bind_source(query.source, inside)
     here = scope_of(source, context.script, "WHERE")
-    terms = [] if query.where is None else list(_conjuncts(query.where))
+    terms = [] if query.where is None else list(conjuncts_of_term(query.where))
     own = [term for term in terms if all(column_of_name(name, here) is not None for name in names_of(term))]
     for term in own:
         source = apply_where(term, source, inside)

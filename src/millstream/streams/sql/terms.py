@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import get_args
+from collections.abc import Callable, Iterator, Mapping
+from typing import cast, get_args
 
 from millstream.streams.functions.registry import AGGREGATES
 from millstream.streams.sql.query_syntax import QueryTree
 from millstream.streams.sql.script import Span
-from millstream.streams.sql.syntax import CallTerm, ExistsTerm, InQueryTerm, NameTerm, QueryTerm, Term
+from millstream.streams.sql.syntax import CallTerm, ExistsTerm, InQueryTerm, NameTerm, Operation, QueryTerm, Term
 
-__all__ = ["aggregates_of", "has_aggregates", "names_of", "over_calls_of", "queries_of"]
+__all__ = [
+    "aggregates_of",
+    "conjunction_of_terms",
+    "conjuncts_of_term",
+    "has_aggregates",
+    "names_of",
+    "over_calls_of",
+    "queries_of",
+    "with_names",
+]
 
 
 def _found(value: object, wanted: Callable[[object], bool]) -> Iterator[object]:
@@ -57,3 +66,35 @@ def queries_of(term: Term) -> Iterator[QueryTerm | ExistsTerm | InQueryTerm]:
     for found in _found(term, lambda part: isinstance(part, QueryTerm | ExistsTerm | InQueryTerm)):
         if isinstance(found, QueryTerm | ExistsTerm | InQueryTerm):
             yield found
+
+
+def conjuncts_of_term(term: Term) -> Iterator[Term]:
+    """The conditions that AND joins."""
+    if isinstance(term, Operation) and term.operator == "AND":
+        for operand in term.operands:
+            yield from conjuncts_of_term(operand)
+    else:
+        yield term
+
+
+def conjunction_of_terms(terms: list[Term]) -> Term | None:
+    """All conditions as one; None for none."""
+    if not terms:
+        return None
+    return terms[0] if len(terms) == 1 else Operation("AND", tuple(terms), terms[0].span.to(terms[-1].span))
+
+
+def with_names(value: Term, meanings: Mapping[str, Term]) -> Term:
+    """The term with other terms in place of plain names."""
+    return cast(Term, _replaced(value, meanings))
+
+
+def _replaced(value: object, meanings: Mapping[str, Term]) -> object:
+    if isinstance(value, NameTerm):
+        return meanings.get(value.parts[0], value) if len(value.parts) == 1 else value
+    if isinstance(value, tuple):
+        return tuple(_replaced(part, meanings) for part in value)
+    if not hasattr(value, "__dataclass_fields__") or isinstance(value, (Span, *get_args(QueryTree))):
+        return value
+    parts = {name: _replaced(getattr(value, name), meanings) for name in value.__dataclass_fields__}
+    return type(value)(**parts)
