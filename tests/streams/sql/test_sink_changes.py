@@ -67,6 +67,17 @@ def test_final_rows_are_written_anywhere() -> None:
     assert changelog_of(plan.sinks[0].input) is Changelog.APPEND
 
 
+def test_plain_values_become_text_on_their_way_into_a_column_of_text() -> None:
+    script = f"{SHOP}CREATE TABLE texts (a STRING, b STRING, c STRING) WITH ('connector' = 'print');"
+    plan = SqlSession().compile(f"{script} INSERT INTO texts SELECT id, ts, amount > 1 FROM orders")[-1]
+    assert isinstance(plan, JobPlan)
+    assert [str(field.type) for field in plan.sinks[0].input.schema.fields] == ["STRING"] * 3
+    assert (
+        shop_error(f"{script.removeprefix(SHOP)} INSERT INTO texts SELECT item, item, tags FROM orders").name
+        == "SQL_TYPE"
+    )
+
+
 @pytest.mark.parametrize(
     "table",
     [
