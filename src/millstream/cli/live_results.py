@@ -98,6 +98,7 @@ def progress_values(progress: JobProgress) -> dict[str, object]:
         "rows_per_s": round(progress.rows_per_s),
         "watermark": None if watermark is None else _instant(watermark),
         "behind": progress.behind,
+        "trouble": progress.trouble,
     }
 
 
@@ -107,6 +108,8 @@ def progress_line(progress: JobProgress) -> str:
     watermark = "-" if progress.watermark_ms is None else _instant(progress.watermark_ms)
     behind = "-" if progress.behind is None else f"{progress.behind:,}"
     aside = f", malformed {progress.malformed:,}, late {progress.late:,}" if progress.malformed or progress.late else ""
+    if progress.trouble:
+        aside += f". {progress.trouble}"
     return (
         f"{progress.state}: rows in {progress.rows_in:,}, rows out {out:,}, {progress.rows_per_s:,.0f} rows/s, "
         f"behind {behind}, watermark {watermark}{aside}"

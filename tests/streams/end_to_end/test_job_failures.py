@@ -115,7 +115,8 @@ def test_a_job_whose_server_goes_away_fails_with_the_address_and_no_stack_trace(
     spark: SparkSession, topic: Filled
 ) -> None:
     with topic(ROWS) as running:
-        plan = compiled(TABLE + "SELECT id FROM t", running.nameserver)
+        never = "SET 'restart-strategy.type' = 'none';"
+        plan = compiled(never + TABLE + "SELECT id FROM t", running.nameserver)
         job = runner_of(spark, running).start(plan, name="orphan")
         while job.progress().rows_in < len(ROWS):
             assert not job.wait(0.05)

@@ -37,6 +37,7 @@ class JobHandle:
             watermark_ms=min(watermarks, default=None),
             behind=sum(lags) if lags else None,
             state=_state([part.state for part in parts]),
+            trouble=next((part.trouble for part in parts if part.trouble), None),
         )
 
     def stop(self) -> None:

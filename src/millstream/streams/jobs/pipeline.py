@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -22,12 +25,15 @@ from millstream.streams.jobs.checkpoint import Checkpoint
 from millstream.streams.jobs.dead_letter import DeadLetters
 from millstream.streams.jobs.outputs import Output
 from millstream.streams.jobs.progress import JobProgress
+from millstream.streams.jobs.restarts import Restarts
 from millstream.streams.jobs.tally import Tally
 from millstream.streams.spark.operators.late_rows import LateSpool
 from millstream.streams.spark.sinks.router import deliver
 from millstream.streams.spark.source.position import Position
 
 __all__ = ["BatchPipeline", "Pipeline", "StreamPipeline"]
+
+_log = logging.getLogger(__name__)
 
 
 class Pipeline(Protocol):
@@ -81,14 +87,22 @@ class _Stopped(Exception):
 
 
 class StreamPipeline:
-    """Micro-batches, for ever or until what was there at the start is read."""
+    """Micro-batches, for ever or until what was there at the start is read.
 
-    def __init__(self, delivery: _Delivery) -> None:
+    A query that ends with an error that may pass is started again; its checkpoint knows where it stood.
+    """
+
+    def __init__(self, frame: DataFrame, delivery: _Delivery, checkpoint: Checkpoint, restarts: Restarts) -> None:
+        self._frame = frame
         self._delivery = delivery
+        self._checkpoint = checkpoint
+        self._restarts = restarts
         self._query: StreamingQuery | None = None
         self._error: BaseException | None = None
+        self._trouble: str | None = None
         self._delivering = threading.Lock()
-        self._stopping = False
+        self._stopping = threading.Event()
+        self._over = threading.Event()
 
     @classmethod
     def run(
@@ -100,49 +114,35 @@ class StreamPipeline:
         *,
         bounded: bool,
         interval_ms: int,
+        restarts: Restarts,
     ) -> StreamPipeline:
         """Start the query on the checkpoint."""
-        pipeline = cls(_Delivery(outputs, checkpoint, letters))
-        writer = (
-            frame.writeStream.outputMode("append")
-            .option("checkpointLocation", str(checkpoint.spark))
-            .foreachBatch(pipeline._deliver)
-        )
-        writer = (
-            writer.trigger(availableNow=True)
-            if bounded
-            else writer.trigger(processingTime=f"{interval_ms} milliseconds")
-        )
+        pipeline = cls(frame, _Delivery(outputs, checkpoint, letters), checkpoint, restarts)
         try:
-            pipeline._query = writer.start()
+            pipeline._start(bounded=bounded, interval_ms=interval_ms)
         except PySparkException as error:
             raise JobError("JOB_FAILED", f"The job did not start: {first_cause(error)}") from error
+        again = partial(pipeline._start, bounded=bounded, interval_ms=interval_ms)
+        threading.Thread(target=pipeline._watch, args=(again,), name="millstream-job", daemon=True).start()
         return pipeline
 
     def progress(self) -> JobProgress:
         """The counts up to the latest micro-batch that Spark has reported."""
         self._absorb()
         tally = self._delivery.tally
-        if self._running():
-            return tally.progress("running")
+        if not self._over.is_set():
+            return replace(tally.progress("running"), trouble=self._trouble)
         tally.ended()
         return tally.progress("failed" if self.failure() else "ended")
 
     def wait(self, timeout_s: float) -> bool:
         """Whether the query has ended within `timeout_s`."""
-        query = self._query
-        assert query is not None
-        with contextlib.suppress(PySparkException):
-            # A failed query raises here; `failure` tells why. Fractions of seconds are taken, whatever its hint says.
-            query.awaitTermination(max(timeout_s, 1e-3))  # type: ignore[arg-type]
-        return not self._running()
+        return self._over.wait(timeout_s)
 
     def failure(self) -> JobError | None:
         """The first useful cause, where the query has failed."""
-        query = self._query
-        assert query is not None
-        error = self._error or query.exception()
-        if error is None or self._stopping or self._running():
+        error = self._error
+        if error is None or self._stopping.is_set() or not self._over.is_set():
             return None
         if isinstance(error, JobError):
             return error
@@ -150,18 +150,64 @@ class StreamPipeline:
 
     def stop(self) -> None:
         """End the query. A delivery under way may finish; what it had not begun is replayed at the next start."""
-        if self._query is None or not self._running():
+        if self._over.is_set():
             return
-        self._stopping = True
+        self._stopping.set()
         # Spark interrupts what it finds: in the middle of a delivery that would leave half a batch in the sinks, and
         # its thread dies of the long error text.
         if self._delivering.acquire(timeout=STOP_GRACE_S):
             self._delivering.release()
-        self._query.stop()
+        query = self._query
+        if query is not None:
+            query.stop()
+        self._over.wait(STOP_GRACE_S)
+
+    def _start(self, *, bounded: bool, interval_ms: int) -> None:
+        writer = (
+            self._frame.writeStream.outputMode("append")
+            .option("checkpointLocation", str(self._checkpoint.spark))
+            .foreachBatch(self._deliver)
+        )
+        writer = (
+            writer.trigger(availableNow=True)
+            if bounded
+            else writer.trigger(processingTime=f"{interval_ms} milliseconds")
+        )
+        self._query = writer.start()
+
+    def _watch(self, start: Callable[[], None]) -> None:
+        """Until the query has ended for good."""
+        try:
+            while (error := self._ended()) is not None and not self._stopping.is_set():
+                wait_ms = self._restarts.next_ms(error)
+                if wait_ms is None:
+                    self._error = error
+                    return
+                self._trouble = f"{first_cause(error)} The job goes on in {wait_ms / 1000:g} s."
+                _log.warning("%s", self._trouble)
+                if self._stopping.wait(wait_ms / 1000):
+                    return
+                self._error = None
+                self._checkpoint.clear_scratch()
+                start()
+        except (PySparkException, Py4JError, OSError) as error:
+            self._error = error
+        finally:
+            self._absorb()
+            self._over.set()
+
+    def _ended(self) -> BaseException | None:
+        """Wait for the query's end; its error, if it had one."""
+        query = self._query
+        assert query is not None
+        with contextlib.suppress(PySparkException):
+            # A failed query raises here, in Spark's own many words.
+            query.awaitTermination()
+        return self._error or query.exception()
 
     def _deliver(self, batch: DataFrame, batch_id: int) -> None:
         with self._delivering:
-            if self._stopping:
+            if self._stopping.is_set():
                 raise _Stopped("the job is stopped")
             try:
                 self._absorb()
@@ -169,9 +215,8 @@ class StreamPipeline:
             except BaseException as error:
                 self._error = error
                 raise
-
-    def _running(self) -> bool:
-        return self._query is not None and self._query.isActive
+            self._restarts.reset()
+            self._trouble = None
 
     def _absorb(self) -> None:
         query = self._query

@@ -34,6 +34,7 @@ class JobProgress:
     came after their window was closed; rows that Spark adds up before the check count as one. `rows_out` is by sink.
     `rows_per_s` is the speed of the latest micro-batch while running, of the whole run afterwards. `watermark_ms` is
     None until the first event time; `behind` counts rows that are stored and not read yet, None if unknown.
+    `trouble` says in one line what a job waits for that could not go on just now; None where all is well.
     """
 
     rows_in: int = 0
@@ -45,3 +46,4 @@ class JobProgress:
     watermark_ms: int | None = None
     behind: int | None = None
     state: JobState = "running"
+    trouble: str | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from millstream.streams.jobs.outputs import Output, outputs_of
 from millstream.streams.jobs.pipeline import BatchPipeline, Pipeline, StreamPipeline
 from millstream.streams.jobs.plan_text import plan_lines
 from millstream.streams.jobs.progress import JobProgress, ResultRows
+from millstream.streams.jobs.restarts import BOUNDED_ATTEMPTS, Restarts
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.sources import Reading, Source, columns_read, open_source, tables_of
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
@@ -115,8 +117,17 @@ class JobRunner:
         if batch:
             ends = {source.table.name: source.end() for source in sources}
             return BatchPipeline.run(frame, ends, outputs, checkpoint, letters)
+        restarts = settings.restarts
+        if bounded and restarts.attempts is None:
+            restarts = replace(restarts, attempts=BOUNDED_ATTEMPTS)
         return StreamPipeline.run(
-            frame, outputs, checkpoint, letters, bounded=bounded, interval_ms=settings.interval_ms
+            frame,
+            outputs,
+            checkpoint,
+            letters,
+            bounded=bounded,
+            interval_ms=settings.interval_ms,
+            restarts=Restarts(restarts),
         )
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from millstream.streams.errors import JobError
+from millstream.streams.jobs.restarts import RestartSettings
 from millstream.streams.plan.tables import Table
 
 __all__ = ["JobSettings", "SourceSettings", "duration_ms"]
 
 DEFAULT_MAX_ROWS = 200_000
 """Rows of a micro-batch where nothing else is set: bounds the driver's memory for `print`, and a replay's work."""
+
+_RESTARTS = "restart-strategy"
 
 _DURATION = re.compile(r"\s*(\d+)\s*([a-z]*)\s*", re.IGNORECASE)
 _UNITS_MS = {
@@ -54,6 +57,7 @@ class JobSettings:
     ttl_ms: int = 0
     idle_ms: int = 0
     bad_cast: str = "null"
+    restarts: RestartSettings = field(default_factory=RestartSettings)
 
     @classmethod
     def of(cls, settings: Mapping[str, str], nameserver: str) -> JobSettings:
@@ -66,7 +70,18 @@ class JobSettings:
             ttl_ms=duration_ms(settings.get("table.exec.state.ttl", "0 ms")),
             idle_ms=duration_ms(settings.get("table.exec.source.idle-timeout", "0 ms")),
             bad_cast=settings.get("millstream.bad-cast", "null").lower(),
+            restarts=_restarts(settings),
         )
+
+
+def _restarts(settings: Mapping[str, str]) -> RestartSettings:
+    attempts = settings.get(f"{_RESTARTS}.exponential-delay.attempts", "")
+    never = settings.get(f"{_RESTARTS}.type", "exponential-delay").lower() == "none"
+    return RestartSettings(
+        duration_ms(settings.get(f"{_RESTARTS}.exponential-delay.initial-backoff", "1 s")),
+        duration_ms(settings.get(f"{_RESTARTS}.exponential-delay.max-backoff", "1 min")),
+        0 if never else int(attempts) if attempts else None,
+    )
 
 
 @dataclass(frozen=True, slots=True)

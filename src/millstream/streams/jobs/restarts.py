@@ -1,0 +1,65 @@
+"""When a job that failed is started again: after errors that pass by themselves, each time a little later."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from millstream.model.catalogue import CATALOGUE
+from millstream.model.errors import ConnectionFailed, MillstreamError
+
+__all__ = ["BOUNDED_ATTEMPTS", "RestartSettings", "Restarts", "may_pass"]
+
+BOUNDED_ATTEMPTS = 5
+"""Starts without a micro-batch between them after which a bounded job gives up; others never do by themselves."""
+
+_PASSING_NAMES = ("TOPIC_NOT_FOUND", "BROKER_NOT_FOUND", "BROKER_DRAINED", "SEGMENT_UNREACHABLE")
+_PASSING_CLASSES = re.compile(
+    r"(?:^|[\s.])(?:Unreachable|TimedOut|ConnectionFailed|ConnectionRefusedError|ConnectionResetError|BrokenPipeError|"
+    r"OperationalError|InterfaceError): ",
+    re.MULTILINE,
+)
+"""As a traceback has them: connections to brokers, and those to databases (names of PEP 249)."""
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether the error (Spark's have the worker's traceback as text) says that something was not there just now."""
+    if isinstance(error, MillstreamError):
+        return isinstance(error, ConnectionFailed) or error.name in _PASSING_NAMES or _says_so(str(error))
+    return _says_so(str(error))
+
+
+def _says_so(text: str) -> bool:
+    if _PASSING_CLASSES.search(text):
+        return True
+    return any(f"[MS-{CATALOGUE[name].number}]" in text for name in _PASSING_NAMES)
+
+
+@dataclass(frozen=True, slots=True)
+class RestartSettings:
+    """Waits between starts, doubled from the first one to the longest; `attempts` None: without end, 0: never."""
+
+    first_ms: int = 1_000
+    longest_ms: int = 60_000
+    attempts: int | None = None
+
+
+class Restarts:
+    """Counts the starts since the last micro-batch that was delivered."""
+
+    def __init__(self, settings: RestartSettings) -> None:
+        self._settings = settings
+        self.count = 0
+
+    def reset(self) -> None:
+        """A micro-batch was delivered."""
+        self.count = 0
+
+    def next_ms(self, error: BaseException) -> int | None:
+        """How long to wait for the next start; None: the error ends the job."""
+        limit = self._settings.attempts
+        if not may_pass(error) or (limit is not None and self.count >= limit):
+            return None
+        wait_ms = min(self._settings.first_ms << min(self.count, 30), self._settings.longest_ms)
+        self.count += 1
+        return wait_ms

@@ -1,0 +1,63 @@
+"""Which errors a job outlives, and how long it waits."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs the extra streams")
+
+from millstream.model.errors import MessageRefused, NameRefused, TimedOut, Unreachable
+from millstream.streams.errors import JobError
+from millstream.streams.jobs.restarts import Restarts, RestartSettings, may_pass
+from millstream.streams.jobs.settings import JobSettings
+
+IN_A_WORKER = """[STREAM_FAILED] Query [id = 1] terminated with exception: Traceback (most recent call last):
+  File "x.py", line 3, in read
+millstream.model.errors.{error}
+"""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Unreachable("Nothing answers at 127.0.0.1:9876."),
+        TimedOut("No answer came."),
+        NameRefused("TOPIC_NOT_FOUND", "The topic t does not exist."),
+        RuntimeError(IN_A_WORKER.format(error="Unreachable: Nothing answers at 127.0.0.1:9876.")),
+        RuntimeError(IN_A_WORKER.format(error="NameRefused: The topic t does not exist. [MS-2101]")),
+        RuntimeError("sqlite3.OperationalError: unable to open database file"),
+    ],
+)
+def test_what_was_not_there_just_now_may_pass(error: BaseException) -> None:
+    assert may_pass(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        JobError("SINK_FAILED", "A row cannot be written as CSV."),
+        MessageRefused("BODY_TOO_LARGE", "The message has 5 MiB."),
+        RuntimeError(IN_A_WORKER.format(error="MessageRefused: a key has a separator [MS-3005]")),
+        RuntimeError("ZeroDivisionError: division by zero"),
+    ],
+)
+def test_what_would_fail_again_does_not(error: BaseException) -> None:
+    assert not may_pass(error)
+
+
+def test_the_waits_double_up_to_the_longest_and_begin_anew_after_a_micro_batch() -> None:
+    restarts = Restarts(RestartSettings(first_ms=100, longest_ms=500))
+    assert [restarts.next_ms(TimedOut("x")) for _ in range(5)] == [100, 200, 400, 500, 500]
+    restarts.reset()
+    assert restarts.next_ms(TimedOut("x")) == 100
+
+
+def test_attempts_end_and_none_means_never() -> None:
+    of = {
+        "restart-strategy.exponential-delay.attempts": "2",
+        "restart-strategy.exponential-delay.initial-backoff": "5 ms",
+    }
+    restarts = Restarts(JobSettings.of(of, "n").restarts)
+    assert [restarts.next_ms(TimedOut("x")) for _ in range(3)] == [5, 10, None]
+    never = Restarts(JobSettings.of({"restart-strategy.type": "none"}, "n").restarts)
+    assert never.next_ms(TimedOut("x")) is None
