@@ -38,6 +38,13 @@ def _kill_loop(run: ProgrammeRun) -> None:
     kill_again_and_again(run)
 
 
+def _nexmark(run: ProgrammeRun) -> None:
+    # Spark is needed for this programme alone.
+    from crash.nexmark_kills import kill_queries
+
+    kill_queries(run)
+
+
 def _network(name: str) -> Callable[[ProgrammeRun], None]:
     return lambda run: run_in_network(run, name)
 
@@ -50,6 +57,7 @@ PROGRAMMES = {
     "S5": Programme("feature-kills", kill_inside_features),
     "S6": Programme("power-loss", cut_the_power),
     "S7": Programme("failing-disk", break_the_disk),
+    "S8": Programme("nexmark-kills", _nexmark),
     "N1": Programme("lost-nameservers", lose_all_nameservers),
     "N2": Programme("changing-brokers", change_brokers_under_load),
     "N3": Programme("cut-brokers", _network("N3")),

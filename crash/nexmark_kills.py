@@ -1,0 +1,102 @@
+"""S8, kill -9 of the driver of Nexmark's queries at moments of chance: the sink's rows are those of a run in peace."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from crash.nexmark_job import table_of
+from crash.programme import ProgrammeRun, scratch_directory
+
+__all__ = ["kill_queries"]
+
+QUERIES = ("q3", "q5", "q9", "q15", "q19", "cep/q0")
+"""A join without bounds, windows of windows, a rank over a join, distinct counts, ranks, and a pattern."""
+
+_EVENTS = 2_000
+_LIMIT_S = 900.0
+_POLL_S = 0.1
+_LIVES = 40
+"""Lives after which a query that never ends is a failure: each is killed in one of its micro-batches."""
+
+
+def kill_queries(run: ProgrammeRun) -> None:
+    """S8. One query with one kill (CI), each with ten (full), with a hundred (soak), at most one in a micro-batch."""
+    queries = [run.random.choice(QUERIES)] if run.by_size(1, 0, 0) else list(QUERIES)
+    kills = run.by_size(1, 10, 100)
+    rows = _EVENTS // run.by_size(6, 20, 50)
+    for name in queries:
+        with scratch_directory() as root:
+            _in_peace(run, root / "peace", name, rows)
+            _killed(run, root / "killed", name, rows, kills)
+            _compare(run, root, name)
+
+
+def _in_peace(run: ProgrammeRun, directory: Path, name: str, rows: int) -> None:
+    driver = _driver(directory, name, rows)
+    if driver.wait(_LIMIT_S) != 0:
+        run.fail(f"{name} ended with {driver.returncode} in peace", directory)
+
+
+def _killed(run: ProgrammeRun, directory: Path, name: str, rows: int, kills: int) -> None:
+    """Lives of the job, the first ones killed some time after a micro-batch that had not been planned before."""
+    for life in range(_LIVES + kills):
+        driver = _driver(directory, name, rows)
+        if life < kills:
+            _wait_for_batch(driver, directory, run.random.randint(1, 3))
+            time.sleep(run.random.random())
+        else:
+            driver.wait(_LIMIT_S)
+        if driver.poll() is None:
+            os.killpg(driver.pid, signal.SIGKILL)
+            driver.wait()
+            run.count("kills")
+            continue
+        _end_group(driver)
+        if driver.returncode == 0:
+            run.count("queries")
+            return
+        run.fail(f"{name} ended with {driver.returncode} in life {life}", directory)
+        return
+    run.fail(f"{name} did not end", directory)
+
+
+def _driver(directory: Path, name: str, rows: int) -> subprocess.Popen[bytes]:
+    directory.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "crash.nexmark_job", str(directory), name, str(_EVENTS), str(rows)]
+    with (directory / "said").open("ab") as said:
+        return subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
+
+
+def _wait_for_batch(driver: subprocess.Popen[bytes], directory: Path, further: int) -> None:
+    """Until so many more micro-batches are planned, or the driver has ended."""
+    wanted, limit_s = _planned(directory) + further, time.monotonic() + _LIMIT_S
+    while driver.poll() is None and _planned(directory) < wanted and time.monotonic() < limit_s:
+        time.sleep(_POLL_S)
+
+
+def _planned(directory: Path) -> int:
+    return sum(path.name.isdigit() for path in (directory / "checkpoints").glob("job/*/spark/offsets/*"))
+
+
+def _end_group(driver: subprocess.Popen[bytes]) -> None:
+    """Workers that outlive their driver for a while."""
+    try:
+        os.killpg(driver.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def _compare(run: ProgrammeRun, root: Path, name: str) -> None:
+    peace, _ = table_of(root / "peace")
+    killed, wrong = table_of(root / "killed")
+    run.count("rows", sum(killed.values()))
+    if wrong:
+        run.fail(f"{name} takes back rows that were never told, in micro-batch {wrong[0]}", root)
+    for words, rows in (("too much", killed - peace), ("missing", peace - killed)):
+        if rows:
+            run.fail(f"{name} after kills: {sum(rows.values())} rows {words}, such as {next(iter(rows))}", root)
