@@ -15,6 +15,7 @@ from pathlib import Path
 from benchmarks.brokers import measure_brokers
 from benchmarks.bulk import measure_bulk
 from benchmarks.grpc import measure_backlog, measure_calls, measure_idle_consumers, measure_share
+from benchmarks.nexmark.measure import measure_nexmark
 from benchmarks.proxy_hop import measure_proxy_hop
 from benchmarks.remoting import measure_reference, measure_remoting
 from benchmarks.send import measure_send
@@ -61,6 +62,7 @@ def main() -> int:
         "idle": measure_idle_consumers,
         "backlog": measure_backlog,
         "sql": lambda: measure_job(read_events(arguments.input, SYNTHETIC_EVENTS)),
+        "nexmark": measure_nexmark,
         "first-result": measure_first_result,
         "latency": measure_latency,
         "demo": lambda: measure_demo(arguments.input),

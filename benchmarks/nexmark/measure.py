@@ -1,0 +1,119 @@
+"""Events a second and processor seconds of each query through our broker, and beside Flink over the same events."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.nexmark.scripts import CEP, QUERIES, topic_script
+from benchmarks.nexmark.topic import fill_topic, write_lines
+from millstream.server.child import ServerProcess
+from millstream.streams.errors import JobError, SqlError
+from millstream.streams.jobs.runner import JobRunner
+from millstream.streams.plan.nodes import JobPlan
+from millstream.streams.spark.session import SessionOptions, start_session
+from millstream.streams.sql.compiler import SqlSession
+from millstream.telemetry.process_tree import TreeRecorder
+
+__all__ = ["FLINK_PYTHON", "measure_nexmark"]
+
+FLINK_PYTHON = "FLINK_PYTHON"
+"""Names in the environment the Python of a place where `apache-flink` is installed; without it Flink is left out."""
+
+_EVENTS = int(os.environ.get("NEXMARK_EVENTS", "200000"))
+_QUERIES = tuple(os.environ.get("NEXMARK_QUERIES", ",".join(QUERIES + CEP)).split(","))
+_RATE = 10_000
+_WARM_UP = "q1"
+_LIMIT_S = 1_800.0
+_FLINK = Path(__file__).parent / "flink.py"
+
+Figures = dict[str, Any]
+
+
+def measure_nexmark() -> Figures:
+    """Each query over NEXMARK_EVENTS events, on one session that is warm; NEXMARK_QUERIES names some of them.
+
+    Processor seconds are of driver, JVM, workers and the broker together; those of Flink, of its client and JVM.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = Path(scratch)
+        words = directory / "words.csv"
+        words.write_text("".join(f"{key},word {key}\n" for key in range(10_000)))
+        ours = _measure_ours(directory, words)
+        theirs = _measure_flink(directory)
+    ratios = {
+        name: round(ours[name]["events_per_s"] / theirs[name]["events_per_s"], 2)
+        for name in _QUERIES
+        if "events_per_s" in ours[name] and "events_per_s" in theirs.get(name, {})
+    }
+    load = os.getloadavg()[2]
+    return {"events": _EVENTS, "load_15_min": round(load, 1), "ours": ours, "flink": theirs, "ours_to_flink": ratios}
+
+
+def _measure_ours(directory: Path, words: Path) -> dict[str, Figures]:
+    with ServerProcess(directory / "data") as server:
+        nameserver = server.addresses.nameserver
+        fill_topic(nameserver, _EVENTS, _RATE)
+        session = start_session(SessionOptions())
+        found: dict[str, Figures] = {}
+        try:
+            for name in (_WARM_UP, *_QUERIES):
+                number = len(list(directory.glob("checkpoint*")))
+                runner = JobRunner(session, nameserver=nameserver, checkpoint_root=directory / f"checkpoint{number}")
+                values = {"SIDE_INPUT": str(words), "OUTPUT": str(directory / f"bids{number}")}
+                found[name] = _one(runner, nameserver, name, values)
+                print(name, found[name], flush=True)
+        finally:
+            session.stop()
+    return found
+
+
+def _one(runner: JobRunner, nameserver: str, name: str, values: dict[str, str]) -> Figures:
+    try:
+        plan = SqlSession(nameserver=nameserver, variables=values).compile(topic_script(name))[-1]
+        assert isinstance(plan, JobPlan)
+        with TreeRecorder([os.getpid()]) as recorder:
+            recorder.take()
+            cpu_s, started_s = recorder.cpu_s(), time.monotonic()
+            job = runner.start(plan, name="nexmark", bounded=True)
+            job.wait(_LIMIT_S)
+            seconds = time.monotonic() - started_s
+            recorder.take()
+            used_s = recorder.cpu_s() - cpu_s
+    except (JobError, SqlError) as error:
+        return {"refused": str(error).splitlines()[0]}
+    progress = job.progress()
+    return {**_figures(seconds, used_s), "rows_out": sum(progress.rows_out.values()), "late": progress.late}
+
+
+def _figures(seconds: float, cpu_s: float) -> Figures:
+    return {
+        "seconds": round(seconds, 2),
+        "events_per_s": round(_EVENTS / seconds),
+        "cpu_s_per_million": round(cpu_s * 1_000_000 / _EVENTS, 1),
+    }
+
+
+def _measure_flink(directory: Path) -> dict[str, Figures]:
+    python = os.environ.get(FLINK_PYTHON)
+    if not python:
+        return {}
+    lines = directory / "events"
+    lines.mkdir()
+    write_lines(lines / "events.json", _EVENTS, _RATE)
+    return {name: _flink_one([python, str(_FLINK), str(lines), str(directory), name]) for name in _QUERIES}
+
+
+def _flink_one(command: Sequence[str]) -> Figures:
+    """A process for each query: it tells the seconds from the start of the job to its end, without its own start."""
+    said = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+    lines = [line for line in said.stdout.splitlines() if line.startswith("{")]
+    told: Figures = json.loads(lines[-1]) if lines else {"refused": f"ended with {said.returncode}"}
+    print("flink", command[-1], told, flush=True)
+    return _figures(told["seconds"], told["cpu_s"]) if "seconds" in told else told
