@@ -60,6 +60,15 @@ def test_statements_that_only_show_need_no_server() -> None:
     assert json.loads(shown.out)[1] == {"column": "celsius", "type": "DOUBLE", "note": ""}
 
 
+def test_explain_shows_the_plans_of_a_script_and_starts_nothing() -> None:
+    shown = run("sql", "explain", "-e", HOT, "-o", "plain", "--nameserver", "127.0.0.1:1")
+    assert shown.code == 0
+    assert shown.out.splitlines()[0].startswith("Project [device, celsius]")
+    assert "Scan readings (rocketmq)" in shown.out
+    nothing = run("sql", "explain", "-e", "SHOW TABLES")
+    assert (nothing.code, "MS-7010" in nothing.err) == (1, True)
+
+
 def test_no_script_or_two_is_a_usage_error_and_an_unreadable_one_is_refused() -> None:
     assert run("sql").code == 2
     assert run("sql", "-e", "SHOW TABLES", "-f", "x.sql").code == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -23,7 +24,7 @@ from millstream.model.filter_expression import parse_filter
 from millstream.model.message import StoredMessage
 from millstream.model.operations import PullStatus
 
-__all__ = ["consume"]
+__all__ = ["MessageView", "consume"]
 
 _IDLE_WAIT_MS = 200
 """How long one queue is asked to wait for new messages, shared by all queues of the topic."""
@@ -86,7 +87,7 @@ def consume(
         return print_usage(f"--format: {error}.")
     wanted = _wanted(filter, filter_sql)
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s, group=group or "millstream-cli") as client:
-        view = _View(client, group, wanted, Printer(common.output), count, wait, details, form)
+        view = MessageView(client, group, wanted, Printer(common.output), count, wait, details, form)
         view.open(topic, begin)
         return view.run(until_end=until_end)
 
@@ -105,7 +106,9 @@ def _wanted(tags: str | None, sql: str | None) -> MessageFilter:
 
 
 @dataclass
-class _View:
+class MessageView:
+    """Shows the messages of a topic as they come, until `count`, the end, `wait_s` of silence, or `is_stopped`."""
+
     client: BlockingClient
     group: str | None
     wanted: MessageFilter
@@ -115,6 +118,7 @@ class _View:
     details: bool = False
     form: MessageFormat | None = None
     shown: int = 0
+    is_stopped: Callable[[], bool] = bool
     positions: dict[QueueAddress, int] = field(default_factory=dict)
     ends: dict[QueueAddress, int] = field(default_factory=dict)
 
@@ -147,7 +151,7 @@ class _View:
         return ExitCode.DONE
 
     def _is_complete(self) -> bool:
-        return self.count is not None and self.shown >= self.count
+        return self.is_stopped() or (self.count is not None and self.shown >= self.count)
 
     def _pull(self, queue: QueueAddress, wait_ms: int) -> int:
         if self._is_complete():

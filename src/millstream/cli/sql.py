@@ -1,34 +1,30 @@
-"""`millstream sql`: run a script of Flink SQL; SELECT and print sinks show their rows as they come."""
+"""`millstream sql`: a shell for Flink SQL, or a script of it; SELECT and print sinks show their rows as they come."""
 
 from __future__ import annotations
 
-import signal
 import sys
 import tempfile
-import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from millstream.cli.live_results import LiveResults
 from millstream.cli.options import Common, ExitCode
-from millstream.cli.printer import Printer
+from millstream.cli.printer import Printer, print_usage
 from millstream.model.errors import ExtraMissing, MillstreamError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from millstream.streams.jobs.runner import JobHandle
     from millstream.streams.plan.nodes import JobPlan, QueryPlan
-    from millstream.streams.sql.compiler import Command
+    from millstream.streams.sql.compiler import Command, PrintCommand, SqlSession
 
 __all__ = ["sql"]
 
-_POLL_S = 0.25
-
 
 def sql(
+    action: Annotated[Literal["explain"] | None, Parameter(name="ACTION")] = None,
+    /,
     *,
     file: Annotated[Path | None, Parameter(name=["--file", "-f"])] = None,
     statement: Annotated[str | None, Parameter(name=["--execute", "-e"])] = None,
@@ -36,10 +32,15 @@ def sql(
     checkpoint_dir: Path | None = None,
     common: Common = Common(),
 ) -> int:
-    """Run Flink SQL over topics.
+    """Run Flink SQL over topics: a script, or a shell where none is given.
+
+    Examples: millstream sql; millstream sql -f detect.sql; millstream sql explain -f detect.sql;
+    millstream sql --bounded -e "SELECT ..." -o json.
 
     Parameters
     ----------
+    action
+        explain shows the plans of the script's queries and starts nothing.
     file
         A script; - reads standard input.
     statement
@@ -49,16 +50,23 @@ def sql(
     checkpoint_dir
         Where positions and state are kept, so that the next run goes on; default: a directory of this run only.
     """
-    if (file is None) == (statement is None):
-        print("error: give either -f FILE or -e STATEMENT.", file=sys.stderr)
-        return ExitCode.USAGE
-    commands = _compile(_script(file, statement), common.nameserver)
+    if file is not None and statement is not None:
+        return print_usage("Give -f FILE or -e STATEMENT, not both.")
+    session = _session(common)
+    if file is None and statement is None:
+        if action is not None or not (sys.stdin.isatty() and sys.stdout.isatty()):
+            return print_usage("Give -f FILE (- reads standard input) or -e STATEMENT; the shell needs a terminal.")
+        from millstream.cli.sql_shell.shell import run_shell
+
+        return run_shell(session, common, bounded=bounded, checkpoint_dir=checkpoint_dir)
+    commands = session.compile(_script(file, statement))
+    if action == "explain":
+        return _explain(commands, common)
     printer = Printer(common.output)
     plans: list[JobPlan | QueryPlan] = []
     for command in commands:
-        _collect(command, printer, plans)
+        _collect(command, printer, plans, common)
     if plans:
-        _check_topics(plans, common)
         return _run(plans, common, bounded=bounded, checkpoint_dir=checkpoint_dir)
     return ExitCode.DONE
 
@@ -74,19 +82,43 @@ def _script(file: Path | None, statement: str | None) -> str:
         raise MillstreamError("SQL_SCRIPT", f"Cannot read the script {file}: {error}.") from None
 
 
-def _compile(script: str, nameserver: str) -> Sequence[Command]:
-    """Parse and bind the whole script; nothing has started yet when this fails."""
+def _session(common: Common) -> SqlSession:
     try:
         from millstream.streams.sql.compiler import SqlSession
     except ModuleNotFoundError as error:
         raise ExtraMissing("The stream engine", error.name, extra="streams") from None
-    return SqlSession(nameserver=nameserver).compile(script)
+    return SqlSession(nameserver=common.nameserver)
 
 
-def _collect(command: Command, printer: Printer, plans: list[JobPlan | QueryPlan]) -> None:
+def _explain(commands: Sequence[Command], common: Common) -> int:
+    """Show the plan of each query, and what the script's own EXPLAINs say, in their order."""
+    from millstream.streams.plan.nodes import JobPlan, QueryPlan
+    from millstream.streams.sql.compiler import TextResult
+    from millstream.streams.sql.explain import explain_node, explain_sink
+
+    printer = Printer(common.output)
+    shown = False
+    for command in commands:
+        match command:
+            case JobPlan(sinks=sinks):
+                lines = [line for sink in sinks for line in explain_sink(sink)]
+            case QueryPlan(query=query):
+                lines = explain_node(query)
+            case TextResult(columns=("plan",), rows=rows):
+                lines = [line for (line,) in rows]
+            case _:
+                continue
+        printer.listing(("plan",), [(line,) for line in lines], empty="")
+        shown = True
+    if not shown:
+        raise MillstreamError("SQL_SCRIPT", "The script has no SELECT, INSERT or EXPLAIN.", remedy="")
+    return ExitCode.DONE
+
+
+def _collect(command: Command, printer: Printer, plans: list[JobPlan | QueryPlan], common: Common) -> None:
     """Print what a statement says, or keep what it asks to run."""
     from millstream.streams.plan.nodes import JobPlan, QueryPlan
-    from millstream.streams.sql.compiler import JobCommand
+    from millstream.streams.sql.compiler import JobCommand, PrintCommand
 
     if isinstance(command, JobPlan | QueryPlan):
         plans.append(command)
@@ -94,77 +126,38 @@ def _collect(command: Command, printer: Printer, plans: list[JobPlan | QueryPlan
         if command.action != "SHOW":
             raise MillstreamError("SQL_UNKNOWN_NAME", f"There is no job {command.job!r}: a script runs only its own.")
         printer.listing(("job",), (), empty="There are no jobs before the script runs.")
+    elif isinstance(command, PrintCommand):
+        _print_topic(command, common)
     elif command.columns:
         printer.listing(command.columns, command.rows, empty=command.title)
     else:
         print(command.title, file=sys.stderr)
 
 
-def _check_topics(plans: Sequence[JobPlan | QueryPlan], common: Common) -> None:
-    """Refuse an unknown topic or a missing server before Spark takes seconds to start."""
-    from millstream.client.blocking import BlockingClient
-    from millstream.streams.plan.nodes import JobPlan, scans_of
+def _print_topic(command: PrintCommand, common: Common) -> None:
+    from millstream.cli.sql_shell.interrupts import Interrupts
+    from millstream.cli.sql_shell.topic_print import print_topic
 
-    topics: set[tuple[str, str]] = set()
-    for plan in plans:
-        roots = [sink.input for sink in plan.sinks] if isinstance(plan, JobPlan) else [plan.query]
-        for root in roots:
-            for scan in scans_of(root):
-                if scan.table.connector == "rocketmq":
-                    options = scan.table.options
-                    topics.add((options.get("nameserver", common.nameserver), options["topic"]))
-    for nameserver, topic in sorted(topics):
-        with BlockingClient(nameserver, timeout_s=common.timeout_s) as client:
-            client.queue_ranges(topic)
+    interrupts = Interrupts()
+    interrupts.install()
+    print_topic(command, common, interrupts)
 
 
 def _run(
     plans: Sequence[JobPlan | QueryPlan], common: Common, *, bounded: bool, checkpoint_dir: Path | None
 ) -> ExitCode:
+    from millstream.cli.sql_shell.engine import Engine
+    from millstream.cli.sql_shell.foreground import Foreground
+    from millstream.cli.sql_shell.interrupts import Interrupts
+
+    interrupts = Interrupts()
+    interrupts.install()
+    engine = Engine()
     try:
-        from millstream.streams.jobs.runner import JobRunner
-        from millstream.streams.spark.session import SessionOptions, start_session
-    except ModuleNotFoundError as error:
-        raise ExtraMissing("The stream engine", error.name, extra="streams") from None
-    print("starting Spark ...", file=sys.stderr, flush=True)
-    session = start_session(SessionOptions())
-    # After the start: PySpark sets a handler of its own then.
-    stopped = _stop_on_signals()
-    try:
-        with tempfile.TemporaryDirectory(prefix="millstream-sql-") as scratch, LiveResults(common.output) as results:
-            runner = JobRunner(session, nameserver=common.nameserver, checkpoint_root=checkpoint_dir or Path(scratch))
-            if bounded:
-                for number, plan in enumerate(plans):
-                    if not stopped.is_set():
-                        job = runner.start(plan, name=f"sql-{number}", bounded=True, on_rows=results.rows)
-                        _watch([job], results, stopped)
-            else:
-                names = (f"sql-{number}" for number in range(len(plans)))
-                jobs = [
-                    runner.start(plan, name=name, on_rows=results.rows) for plan, name in zip(plans, names, strict=True)
-                ]
-                _watch(jobs, results, stopped)
+        with tempfile.TemporaryDirectory(prefix="millstream-sql-") as scratch:
+            foreground = Foreground(engine, interrupts, common, checkpoint_dir or Path(scratch))
+            names = [f"sql-{number}" for number in range(len(plans))]
+            ended = foreground.run(plans, names, bounded=bounded)
     finally:
-        session.stop()
-    return ExitCode.PARTLY_DONE if bounded and stopped.is_set() else ExitCode.DONE
-
-
-def _watch(jobs: Sequence[JobHandle], results: LiveResults, stopped: threading.Event) -> None:
-    """Show the jobs until all have ended or the user stops them."""
-    try:
-        running = list(jobs)
-        while running and not stopped.is_set():
-            running = [job for job in running if not job.wait(_POLL_S)]
-            results.progress(jobs[-1].progress())
-    finally:
-        for job in jobs:
-            job.stop()
-            results.progress(job.progress(), final=True)
-
-
-def _stop_on_signals() -> threading.Event:
-    """Set by Ctrl-C and SIGTERM. An exception would come in the middle of a call to Spark and break its connection."""
-    stopped = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
-    return stopped
+        engine.close()
+    return ExitCode.DONE if ended or not bounded else ExitCode.PARTLY_DONE

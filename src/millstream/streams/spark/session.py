@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import resources
@@ -65,8 +65,10 @@ class SessionOptions:
     settings: dict[str, str] = field(default_factory=dict)
 
 
-def start_session(options: SessionOptions = SessionOptions()) -> SparkSession:
-    """A running session whose Python workers have answered once; takes 5 to 10 s.
+def start_session(
+    options: SessionOptions = SessionOptions(), tell: Callable[[str], None] | None = None
+) -> SparkSession:
+    """A running session whose Python workers have answered once; takes 5 to 10 s. `tell` hears what is waited for.
 
     Sets PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON of this process. One session per process: where one
     runs already it is returned with `SQL_SETTINGS` applied. Raises JobError JAVA_MISSING or SPARK_START_FAILED.
@@ -78,13 +80,17 @@ def start_session(options: SessionOptions = SessionOptions()) -> SparkSession:
         for name, value in SQL_SETTINGS.items():
             running.conf.set(name, value)
         return running
+    say = tell or (lambda _step: None)
+    say("looking for Java")
     java = find_java()
     # A worker with another interpreter dies with words that name neither.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     try:
         with _java_home(make_launcher(java)):
+            say(f"starting Spark on Java {java.version}")
             session = _start(SparkSession.builder, options)
         if options.self_test:
+            say("waiting for the first Python worker")
             _ask_a_worker(session)
     except Exception as error:
         raise JobError("SPARK_START_FAILED", f"Spark did not start on {_words(java)}: {_first_line(error)}") from error

@@ -20,6 +20,7 @@ from millstream.streams.sql.statements import (
     CreateTable,
     Explain,
     Insert,
+    PrintTopic,
     Query,
     Reset,
     SetOption,
@@ -30,7 +31,7 @@ from millstream.streams.sql.statements import (
 )
 from millstream.streams.sql.variables import PREFIX, Variables
 
-__all__ = ["Command", "JobCommand", "SqlSession", "TextResult"]
+__all__ = ["Command", "JobCommand", "PrintCommand", "SqlSession", "TextResult"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,16 @@ class JobCommand:
     job: str = ""
 
 
-Command = JobPlan | QueryPlan | TextResult | JobCommand
+@dataclass(frozen=True, slots=True)
+class PrintCommand:
+    """Show the messages of a topic as they come: from now on, or from its beginning; `limit` None has no end."""
+
+    topic: str
+    from_beginning: bool = False
+    limit: int | None = None
+
+
+Command = JobPlan | QueryPlan | TextResult | JobCommand | PrintCommand
 
 
 @dataclass
@@ -127,6 +137,8 @@ class _Compilation:
                 return JobCommand("SHOW")
             case StopJob(job=job):
                 return JobCommand("STOP", job)
+            case PrintTopic():
+                return PrintCommand(statement.topic, statement.from_beginning, statement.limit)
             case _:
                 return self._definitions.say(statement)
 

@@ -14,6 +14,7 @@ from millstream.streams.sql.statements import (
     Describe,
     Drop,
     Path,
+    PrintTopic,
     Reset,
     SetOption,
     Show,
@@ -29,6 +30,7 @@ __all__ = [
     "parse_create_function",
     "parse_describe",
     "parse_drop",
+    "parse_print",
     "parse_setting",
     "parse_show",
     "parse_stop",
@@ -201,3 +203,19 @@ def parse_stop(cursor: Cursor) -> Statement:
         message = "Savepoints and drains are not supported."
         raise cursor.unsupported(message, remedy="STOP JOB 'name' keeps the checkpoint; a later start goes on from it.")
     return StopJob(job, cursor.since(start))
+
+
+def parse_print(cursor: Cursor) -> Statement:
+    """PRINT 'topic' [FROM BEGINNING] [LIMIT n]."""
+    start = cursor.advance().span
+    topic = cursor.string("a topic's 'name'").text
+    from_beginning = cursor.take("FROM")
+    if from_beginning:
+        cursor.need("BEGINNING")
+    limit: int | None = None
+    if cursor.take("LIMIT"):
+        token = cursor.peek()
+        if token is None or token.kind is not TokenKind.NUMBER or not token.text.isdecimal() or not int(token.text):
+            raise cursor.expected("a number of messages")
+        limit = int(cursor.advance().text)
+    return PrintTopic(topic, cursor.since(start), from_beginning, limit)

@@ -20,6 +20,7 @@ from millstream.streams.sql.session_parser import (
     parse_create_function,
     parse_describe,
     parse_drop,
+    parse_print,
     parse_setting,
     parse_show,
     parse_stop,
@@ -256,6 +257,7 @@ _PARSERS: dict[str, Callable[[Cursor], Statement]] = {
     "RESET": parse_setting,
     "ANALYZE": _analyze,
     "STOP": parse_stop,
+    "PRINT": parse_print,
 }
 
 FIRST_WORDS = (*QUERY_WORDS, *_PARSERS)

@@ -33,6 +33,7 @@ __all__ = [
     "OptionDefinition",
     "PartitionValue",
     "Path",
+    "PrintTopic",
     "Query",
     "RenameColumn",
     "RenameTable",
@@ -347,6 +348,16 @@ class StopJob:
     span: Span
 
 
+@dataclass(frozen=True, slots=True)
+class PrintTopic:
+    """PRINT: the messages of a topic as they come; without `limit` for ever."""
+
+    topic: str
+    span: Span
+    from_beginning: bool = False
+    limit: int | None = None
+
+
 Statement = (
     CreateTable
     | CreateView
@@ -367,4 +378,5 @@ Statement = (
     | Use
     | Drop
     | StopJob
+    | PrintTopic
 )

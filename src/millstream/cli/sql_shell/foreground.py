@@ -1,0 +1,131 @@
+"""Jobs that the user watches until they end or Ctrl-C stops them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from millstream.cli.options import Common
+from millstream.cli.sql_shell.engine import Engine
+from millstream.cli.sql_shell.interrupts import Interrupts
+from millstream.cli.sql_shell.result_shape import ShowSettings, shapes_of
+from millstream.cli.sql_shell.result_view import ResultView
+from millstream.streams.plan.nodes import JobPlan, QueryPlan, Scan, scans_of
+
+if TYPE_CHECKING:
+    from millstream.streams.jobs.handle import JobHandle
+    from millstream.streams.jobs.progress import ResultRows
+    from millstream.streams.jobs.runner import JobRunner
+
+__all__ = ["Foreground", "check_topics", "is_bounded"]
+
+_POLL_S = 0.25
+
+_QUERY_SINK = "result"
+"""What the runner calls the rows of a SELECT."""
+
+Plan = JobPlan | QueryPlan
+
+
+@dataclass(frozen=True)
+class Foreground:
+    """Runs plans on `engine` and shows what they give; their checkpoints lie under `checkpoints`."""
+
+    engine: Engine
+    interrupts: Interrupts
+    common: Common
+    checkpoints: Path
+
+    def run(self, plans: Sequence[Plan], names: Sequence[str], *, bounded: bool) -> bool:
+        """Whether all ended by themselves. Bounded ones run one after the other, else all at once.
+
+        Raises the errors of `check_topics` and of Spark's start, and JobError if a job fails.
+        """
+        check_topics(plans, self.common)
+        stopped = self.interrupts.stopped
+        runner = self.engine.runner(stopped, self.common.nameserver, self.checkpoints)
+        if runner is None:
+            return False
+        settings = ShowSettings.of(plans[-1].settings)
+        ends = all(is_bounded(plan, bounded=bounded) for plan in plans)
+        with ResultView(self.common.output, settings, bounded=ends) as view:
+            labels = _labels(plans)
+            for plan, label in zip(plans, labels, strict=True):
+                view.expect(shapes_of(plan, label))
+            starts = [
+                _Start(runner, plan, name, bounded, _relabelled(view.rows, label))
+                for plan, name, label in zip(plans, names, labels, strict=True)
+            ]
+            for together in [[start] for start in starts] if bounded else [starts]:
+                if not stopped.is_set():
+                    self._watch(together, view)
+        return not stopped.is_set()
+
+    def _watch(self, starts: Sequence[_Start], view: ResultView) -> None:
+        stopped = self.interrupts.stopped
+        with ExitStack() as stops:
+            jobs: list[JobHandle] = []
+            for start in starts:
+                jobs.append(job := start.job())
+                stops.callback(_stop, job, view)
+            running = jobs
+            while running and not stopped.is_set():
+                running = [job for job in running if not job.wait(_POLL_S)]
+                view.progress(jobs[-1].progress())
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    runner: JobRunner
+    plan: Plan
+    name: str
+    bounded: bool
+    show: Callable[[ResultRows], None]
+
+    def job(self) -> JobHandle:
+        return self.runner.start(self.plan, name=self.name, bounded=self.bounded, on_rows=self.show)
+
+
+def is_bounded(plan: Plan, *, bounded: bool) -> bool:
+    """Whether the job ends by itself: asked for, in runtime mode batch, or because it reads no table."""
+    return bounded or plan.settings.get("execution.runtime-mode", "").lower() == "batch" or not _scans(plan)
+
+
+def check_topics(plans: Sequence[Plan], common: Common) -> None:
+    """Refuse an unknown topic (TOPIC_NOT_FOUND) or a missing server before Spark takes seconds to start."""
+    from millstream.client.blocking import BlockingClient
+
+    topics: set[tuple[str, str]] = set()
+    for plan in plans:
+        for scan in _scans(plan):
+            if "topic" in scan.table.options:
+                options = scan.table.options
+                topics.add((options.get("nameserver", common.nameserver), options["topic"]))
+    for nameserver, topic in sorted(topics):
+        with BlockingClient(nameserver, timeout_s=common.timeout_s) as client:
+            client.queue_ranges(topic)
+
+
+def _scans(plan: Plan) -> list[Scan]:
+    roots = [sink.input for sink in plan.sinks] if isinstance(plan, JobPlan) else [plan.query]
+    return [scan for root in roots for scan in scans_of(root)]
+
+
+def _stop(job: JobHandle, view: ResultView) -> None:
+    job.stop()
+    view.progress(job.progress(), final=True)
+
+
+def _labels(plans: Sequence[Plan]) -> list[str]:
+    """What each plan's SELECT is called: result, result-2 and so on."""
+    numbers = [sum(isinstance(plan, QueryPlan) for plan in plans[: place + 1]) for place in range(len(plans))]
+    return [_QUERY_SINK if number < 2 else f"{_QUERY_SINK}-{number}" for number in numbers]
+
+
+def _relabelled(show: Callable[[ResultRows], None], label: str) -> Callable[[ResultRows], None]:
+    if label == _QUERY_SINK:
+        return show
+    return lambda result: show(replace(result, sink=label) if result.sink == _QUERY_SINK else result)
