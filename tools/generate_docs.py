@@ -59,6 +59,7 @@ from millstream.proxy.remoting import consumption, half_places, queue_numbers
 from millstream.security import audit, book, policy, user
 from millstream.server import local_cluster, restart_pace, supervised
 from millstream.server.configuration.reference import reference_page
+from millstream.streams.functions import grok, user_agents
 from millstream.streams.functions.elsewhere import FLINK_ONLY
 from millstream.streams.functions.registry import AGGREGATES, FAMILIES, WINDOW_FUNCTIONS
 from millstream.streams.functions.spec import FunctionSpec, Origin
@@ -209,6 +210,7 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
     ("What tools keep and change", (key_values, broker_settings)),
     ("Connections before their first words, and the pages", (doorway, http_pages)),
     ("Users and policies", (user, book, policy, audit)),
+    ("SQL functions", (grok, user_agents)),
 )
 """What the page of limits shows: the public numbers of these modules that have a docstring."""
 

@@ -5,17 +5,13 @@ from __future__ import annotations
 __all__ = ["FLINK_ONLY"]
 
 _WATERMARK = "a watermark belongs to a whole micro-batch here; late rows are counted and can be kept by the job."
-_GROUPING = "GROUPING SETS have one only where they are grouped."
 _VARIANT = "there is no VARIANT type; JSON_VALUE and JSON_QUERY read JSON text."
 _MODEL = "models are not part of SQL here; a user function can call one."
 
 FLINK_ONLY: dict[str, str] = {
     "CURRENT_WATERMARK": _WATERMARK,
     "SOURCE_WATERMARK": _WATERMARK,
-    "CURRENT_DATABASE": "tables belong to one session, not to a database.",
-    "GROUPING": _GROUPING,
-    "GROUPING_ID": _GROUPING,
-    "GROUP_ID": _GROUPING,
+    "CURRENT_DATABASE": "a plan does not know it; write the name that USE has set.",
     "PARSE_JSON": _VARIANT,
     "TRY_PARSE_JSON": _VARIANT,
     "OBJECT_OF": "rows have named columns: CAST(ROW(...) AS ROW<...>) makes one.",

@@ -169,26 +169,9 @@ def _translate(_call: Call, columns: Sequence[Column]) -> Column:
     return F.call_function("translate", *columns)
 
 
-def _is_digit(call: Call, columns: Sequence[Column]) -> Column:
-    if call.arguments[0].type.is_integer:
-        return columns[0].isNotNull()
-    return _matches(columns[0], r"\A\p{Nd}+\z")
-
-
-def _matches(text: Column, pattern: str) -> Column:
-    return F.coalesce(text.cast("string").rlike(pattern), F.lit(False))
-
-
-def _is_decimal(call: Call, columns: Sequence[Column]) -> Column:
-    if call.arguments[0].type.is_number:
-        return columns[0].isNotNull()
-    return _matches(columns[0], r"\A[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\z")
-
-
-def _is_alpha(call: Call, columns: Sequence[Column]) -> Column:
-    if call.arguments[0].type.kind is not TypeKind.STRING:
-        return F.lit(False)
-    return _matches(columns[0], r"\A\p{L}+\z")
+def _consists_of(pattern: str) -> Builder:
+    """Whether a text matches the pattern as a whole; FALSE for NULL."""
+    return lambda _call, columns: F.coalesce(columns[0].rlike(pattern), F.lit(False))
 
 
 def _parse_url(_call: Call, columns: Sequence[Column]) -> Column:
@@ -241,9 +224,9 @@ TEXT: dict[str, Builder] = {
     "RIGHT": lambda _call, columns: F.right(columns[0], columns[1]),
     "SPLIT_INDEX": _split_index,
     "PARSE_URL": _parse_url,
-    "IS_ALPHA": _is_alpha,
-    "IS_DIGIT": _is_digit,
-    "IS_DECIMAL": _is_decimal,
+    "IS_ALPHA": _consists_of(r"\A\p{L}+\z"),
+    "IS_DIGIT": _consists_of(r"\A\p{Nd}+\z"),
+    "IS_DECIMAL": _consists_of(r"\A[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\z"),
     "ASCII": lambda _call, columns: F.ascii(columns[0]),
     "CHR": lambda _call, columns: F.chr(columns[0]),
 }
