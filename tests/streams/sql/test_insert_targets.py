@@ -76,6 +76,17 @@ def test_values_are_rows_of_their_own() -> None:
     assert sink.input.schema.names == ("a", "b", "n")
 
 
+def test_a_hint_gives_the_table_other_options_for_one_insert() -> None:
+    (sink,) = job(
+        f"{OUT} INSERT INTO o /*+ OPTIONS('print-identifier' = 'x') */ SELECT small, host, id FROM events"
+    ).sinks
+    assert sink.table.options == {"connector": "print", "print-identifier": "x"}
+    assert (
+        refused(f"{OUT} INSERT INTO o /*+ OPTIONS('colour' = 'x') */ SELECT small, host, id FROM events").name
+        == "SQL_OPTION"
+    )
+
+
 def test_a_view_is_not_written() -> None:
     assert (
         "is a view"

@@ -46,7 +46,6 @@ def test_every_default_is_a_legal_value() -> None:
     "options",
     [
         f"{TOPIC}, 'format' = 'csv', 'csv.field-delimiter' = '|', 'csv.ignore-parse-errors' = 'true'",
-        f"{TOPIC}, 'format' = 'raw'",
         f"{TOPIC}, 'format' = 'debezium-json', 'debezium-json.schema-include' = 'true'",
         f"{TOPIC}, 'format' = 'canal-json', 'canal-json.table.include' = 'a.*'",
         f"{TOPIC}, 'format' = 'maxwell-json', 'maxwell-json.ignore-parse-errors' = 'true'",
@@ -76,6 +75,8 @@ def test_options_that_are_legal_are_kept_as_they_are(options: str) -> None:
     [
         (f"{TOPIC}, 'tagg' = 'x'", 'Did you mean "tag"?'),
         (f"{TOPIC}, 'format' = 'avro'", "one of json, csv, raw"),
+        (f"{TOPIC}, 'format' = 'raw'", "here are 2"),
+        (f"{TOPIC}, 'key.format' = 'raw', 'key.fields' = 'a;b'", "message's key, but here are 2"),
         (f"{TOPIC}, 'csv.field-delimiter' = '|', 'format' = 'json'", "belongs to the format 'csv'"),
         (f"{TOPIC}, 'scan.startup.mode' = 'timestamp'", "needs 'scan.startup.timestamp-millis'"),
         (f"{TOPIC}, 'scan.startup.mode' = 'specific-offsets'", "needs 'scan.startup.specific-offsets'"),
@@ -83,6 +84,8 @@ def test_options_that_are_legal_are_kept_as_they_are(options: str) -> None:
         (f"{TOPIC}, 'scan.startup.specific-offsets' = '0:42'", "queue:0,offset:42"),
         (f"{TOPIC}, 'key.fields' = 'b'", "needs 'key.format'"),
         (f"{TOPIC}, 'key.format' = 'raw', 'key.fields' = 'c'", "column that the table has not"),
+        (f"{TOPIC}, 'key.format' = 'raw', 'key.fields' = 'b', 'key.fields-prefix' = 'k_'", "does not begin with 'k_'"),
+        (f"{TOPIC}, 'key.format' = 'raw', 'key.fields' = 'b', 'key.fields-prefix' = 'b'", "EXCEPT_KEY"),
         (f"{TOPIC}, 'topic' = 'u'", "given twice"),
         (f"{TOPIC}, 'nameserver' = 'localhost'", "host:port"),
         (f"{JDBC}, 'lookup.cache' = 'ALL'", "NONE, PARTIAL, FULL"),
@@ -156,6 +159,15 @@ def test_a_problem_names_the_option_as_it_was_written() -> None:
     with pytest.raises(OptionProblem) as problem:
         check_options({"type": "rocketmq", "topic": "t", "namesrvAddr": "nowhere"})
     assert problem.value.key == "namesrvAddr"
+
+
+def test_raw_is_one_plain_column_beside_the_key() -> None:
+    assert made(f"{TOPIC}, 'format' = 'raw'", "line STRING")[0].options["format"] == "raw"
+    beside = (
+        f"{TOPIC}, 'format' = 'raw', 'key.format' = 'raw', 'key.fields' = 'k', 'value.fields-include' = 'EXCEPT_KEY'"
+    )
+    assert made(beside, "k STRING, line STRING")[0].options["key.fields"] == "k"
+    assert "raw" in refused(f"CREATE TABLE t (a ARRAY<INT>) WITH ({TOPIC}, 'format' = 'raw')").message
 
 
 def test_metadata_has_the_names_of_kafka_too() -> None:

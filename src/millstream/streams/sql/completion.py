@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from millstream.streams.functions.registry import AGGREGATES, FUNCTIONS
+from millstream.streams.functions.registry import AGGREGATES, FUNCTIONS, WINDOW_FUNCTIONS
 from millstream.streams.plan.types import Field
 from millstream.streams.sql.catalog import Catalog
 from millstream.streams.sql.connectors import CONNECTORS
@@ -51,6 +51,10 @@ _CLAUSES = (
     "EMIT WITHOUT DELAY", "BEFORE WATERMARK", "AFTER WATERMARK", "WATERMARK FOR", "PRIMARY KEY",
     "NOT ENFORCED", "METADATA FROM", "VIRTUAL", "WITH", "COMMENT", "PARTITIONED BY", "IF NOT EXISTS",
 )  # fmt: skip
+
+
+_CALLED = tuple(name for name in (*FUNCTIONS, *AGGREGATES, *WINDOW_FUNCTIONS) if name.isidentifier())
+"""Functions that are written with brackets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +178,7 @@ def _candidates(words: list[str], catalog: Catalog, behind: list[str]) -> Iterat
             yield from (Candidate(word, "keyword") for word in ("TABLE", "LATERAL TABLE", "UNNEST"))
     else:
         yield from _columns_of_statement([*words, *behind], catalog)
-        yield from (Candidate(f"{name}(", "function") for name in (*FUNCTIONS, *AGGREGATES) if name.isidentifier())
+        yield from (Candidate(f"{name}(", "function") for name in _CALLED)
         yield from (Candidate(name[2], "function") for name in catalog.functions)
         yield from (Candidate(word, "keyword") for word in _CLAUSES)
 

@@ -166,8 +166,10 @@ class Definitions:
         try:
             function = load_user_function(name, JAVA_TWINS.get(statement.target, statement.target))
         except UserFunctionProblem as problem:
-            error = "SQL_UNSUPPORTED" if statement.language == "JAVA" else "SQL_UNKNOWN_FUNCTION"
-            raise self._script.error(error, problem.message, statement.span, remedy=problem.remedy) from None
+            remedy = problem.remedy
+            if not statement.language:
+                remedy += " Classes of Java, which Flink expects without LANGUAGE PYTHON, do not run here."
+            raise self._script.error("SQL_UNKNOWN_FUNCTION", problem.message, statement.span, remedy=remedy) from None
         self._catalog.functions[full] = CatalogFunction(function, statement)
         return TextResult(f"Function {name} is created.")
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from millstream.streams.functions.registry import AGGREGATES, FUNCTIONS
+from millstream.streams.functions.registry import AGGREGATES, FUNCTIONS, WINDOW_FUNCTIONS
 from millstream.streams.plan.tables import ComputedColumn, MetadataColumn, Table
 from millstream.streams.plan.types import DataType, Schema, TypeKind
 from millstream.streams.sql.catalog import Catalog, CatalogTable, CatalogView, FullName
@@ -38,7 +38,7 @@ def lists(show: Show, catalog: Catalog) -> TextResult:
         case "DATABASES":
             names = catalog.databases[catalog.current[0]]
         case "FUNCTIONS":
-            names = (*FUNCTIONS, *AGGREGATES, *catalog.names_in(*place, "FUNCTIONS"))
+            names = (*FUNCTIONS, *AGGREGATES, *WINDOW_FUNCTIONS, *catalog.names_in(*place, "FUNCTIONS"))
         case "USER FUNCTIONS":
             names = (name[2] for name in catalog.functions)
         case "MODULES":

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from dataclasses import replace
 
 from millstream.streams.plan.nodes import Scan
 from millstream.streams.sql.connectors import OptionProblem, check_options
+from millstream.streams.sql.options import milliseconds
 from millstream.streams.sql.query_context import QueryContext
 from millstream.streams.sql.query_syntax import Hint
 from millstream.streams.sql.scopes import nearest
 from millstream.streams.sql.script import Script
 
 __all__ = ["check_hints", "lookup_hints", "state_ttl_ms", "with_options"]
-
-_DURATION = re.compile(r"\s*(\d{1,9})\s*([a-z]*)\s*")
-_UNITS_MS = {
-    "ms": 1, "milli": 1, "millis": 1, "millisecond": 1, "milliseconds": 1, "": 1,
-    "s": 1000, "sec": 1000, "secs": 1000, "second": 1000, "seconds": 1000,
-    "m": 60_000, "min": 60_000, "minute": 60_000, "minutes": 60_000,
-    "h": 3_600_000, "hour": 3_600_000, "hours": 3_600_000,
-    "d": 86_400_000, "day": 86_400_000, "days": 86_400_000,
-}  # fmt: skip
 
 
 def with_options(scan: Scan, hints: tuple[Hint, ...], script: Script) -> Scan:
@@ -58,11 +49,11 @@ def state_ttl_ms(context: QueryContext, names: Collection[str]) -> int | None:
 
 
 def _duration_ms(text: str, hint: Hint, script: Script) -> int:
-    match = _DURATION.fullmatch(text.lower())
-    if match is None or match[2] not in _UNITS_MS:
+    found = milliseconds(text)
+    if found is None:
         message = f"'{text}' is no duration."
         raise script.error("SQL_OPTION", message, hint.span, remedy="Write a number and a unit, as in '1 d' or '30 s'.")
-    return int(match[1]) * _UNITS_MS[match[2]]
+    return found
 
 
 def check_hints(context: QueryContext, names: Collection[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -16,16 +15,16 @@ from millstream.streams.sql.emission import with_emit
 from millstream.streams.sql.inserts import bind_insert
 from millstream.streams.sql.local_times import localized
 from millstream.streams.sql.names import path_text, split_path
+from millstream.streams.sql.options import milliseconds
 from millstream.streams.sql.pruning import prune
 from millstream.streams.sql.queries import bind_select
+from millstream.streams.sql.query_hints import with_options
 from millstream.streams.sql.query_syntax import QueryTree
 from millstream.streams.sql.scalars import nearest
 from millstream.streams.sql.script import Script, Span
 from millstream.streams.sql.statements import Insert, Path
 
 __all__ = ["Resolver"]
-
-_UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 class Resolver:
@@ -51,8 +50,12 @@ class Resolver:
 
     def insert(self, insert: Insert) -> Sink:
         """The sink of an INSERT with the plan of its query."""
-        found = self.table(insert.path)
-        return self.filled(insert, found.table, self._with_emission(self.bound(insert.query), insert.emit))
+        table = self._hinted(insert, self.table(insert.path).table)
+        return self.filled(insert, table, self._with_emission(self.bound(insert.query), insert.emit))
+
+    def _hinted(self, insert: Insert, table: Table) -> Table:
+        """The table with the options that a hint behind its name gives."""
+        return with_options(Scan(table, ()), insert.hints, self._script).table if insert.hints else table
 
     def filled(self, insert: Insert, table: Table, node: Node) -> Sink:
         """The sink of an INSERT whose query is bound, with times in the job's zone."""
@@ -104,22 +107,10 @@ class Resolver:
     def _emission_of_settings(self) -> Emit | None:
         early = self._delay_ms("early")
         late = self._delay_ms("late")
-        lateness = _milliseconds(self._settings.get("table.exec.emit.allow-lateness", "0"))
+        lateness = milliseconds(self._settings.get("table.exec.emit.allow-lateness", "0")) or 0
         return Emit(early, late, lateness) if (early, late, lateness) != (None, None, 0) else None
 
     def _delay_ms(self, side: str) -> int | None:
         enabled = self._settings.get(f"table.exec.emit.{side}-fire.enabled", "false").lower() == "true"
         delay = self._settings.get(f"table.exec.emit.{side}-fire.delay", "0")
-        return _milliseconds(delay) if enabled else None
-
-
-def _milliseconds(duration: str) -> int:
-    """A duration that the settings accepted, in milliseconds."""
-    found = re.match(r"\s*(\d+)\s*([a-zµ]*)", duration.lower())
-    assert found is not None
-    unit = found[2]
-    if unit == "" or unit.startswith(("ms", "milli")):
-        return int(found[1])
-    if unit.startswith(("us", "µs", "micro", "ns", "nano")):
-        return int(found[1]) // (1000 if unit.startswith(("us", "µs", "micro")) else 1_000_000)
-    return int(found[1]) * _UNITS_MS[unit[0]]
+        return milliseconds(delay) if enabled else None

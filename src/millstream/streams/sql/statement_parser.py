@@ -9,6 +9,7 @@ from millstream.streams.plan.windows import Emit
 from millstream.streams.sql.alteration_parser import parse_alter
 from millstream.streams.sql.cursor import Cursor
 from millstream.streams.sql.emission import parse_emit
+from millstream.streams.sql.hint_parser import parse_hints
 from millstream.streams.sql.lexer import TokenKind, tokenize
 from millstream.streams.sql.names import name_list, name_term, parse_path
 from millstream.streams.sql.query_parser import parse_select, sees_query
@@ -153,6 +154,7 @@ def _insert(cursor: Cursor) -> Insert:
     cursor.take("TABLE")
     path = parse_path(cursor, "a table's name")
     span = cursor.since(start)
+    hints = parse_hints(cursor, of_table=True)
     partition = _partition(cursor) if cursor.take("PARTITION") else ()
     columns: tuple[NameTerm, ...] = ()
     following = cursor.peek(1)
@@ -160,7 +162,7 @@ def _insert(cursor: Cursor) -> Insert:
         columns = name_list(cursor)
     query = parse_select(cursor)
     emit: Emit | None = parse_emit(cursor) if cursor.sees("EMIT") else None
-    return Insert(path, columns, query, span, overwrites, partition, emit)
+    return Insert(path, columns, query, span, overwrites, partition, emit, hints)
 
 
 def _partition(cursor: Cursor) -> tuple[PartitionValue, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from millstream.streams.plan.types import DataType
 from millstream.streams.plan.windows import Emit
-from millstream.streams.sql.query_syntax import QueryTree
+from millstream.streams.sql.query_syntax import Hint, QueryTree
 from millstream.streams.sql.script import Span
 from millstream.streams.sql.syntax import NameTerm, Term
 
@@ -270,6 +270,7 @@ class Insert:
     overwrites: bool = False
     partition: tuple[PartitionValue, ...] = ()
     emit: Emit | None = None
+    hints: tuple[Hint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

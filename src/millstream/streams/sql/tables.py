@@ -13,13 +13,15 @@ from millstream.streams.sql.option_aliases import METADATA_ALIASES
 from millstream.streams.sql.options import OptionProblem
 from millstream.streams.sql.scalars import Scope, bind_term, nearest
 from millstream.streams.sql.script import Script
-from millstream.streams.sql.statements import ColumnDefinition, CreateTable
+from millstream.streams.sql.statements import ColumnDefinition, CreateTable, OptionDefinition
 from millstream.streams.sql.syntax import NameTerm
 from millstream.streams.sql.watermarks import bind_watermark
 
 __all__ = ["BoundTable", "bind_table"]
 
 _NOT_STORED = (TypeKind.INTERVAL_DAY, TypeKind.INTERVAL_YEAR)
+
+_NESTED = (TypeKind.ROW, TypeKind.ARRAY, TypeKind.MAP)
 
 _Column = PhysicalColumn | MetadataColumn | ComputedColumn
 
@@ -55,6 +57,7 @@ def bind_table(statement: CreateTable, script: Script, name: str = "") -> BoundT
         tuple(_key(names, schema, script) for names in statement.unique_keys),
     )
     _check_columns_of_options(table, statement, accepted.connector, script)
+    _check_raw(table, statement, script)
     return BoundTable(_with_key_not_null(table), accepted.notes)
 
 
@@ -186,6 +189,36 @@ def _with_key_not_null(table: Table) -> Table:
     return replace(table, columns=columns)
 
 
+def _check_prefix(table: Table, option: OptionDefinition, script: Script) -> None:
+    """A prefix tells the key's columns from the body's, so each has it and none stands in the body, as in Flink."""
+    named = [name for name in table.options.get("key.fields", "").split(";") if name] or list(table.primary_key)
+    without = next((name for name in named if not name.startswith(option.value)), None)
+    if without is not None:
+        message = f"\"{without}\" of the key does not begin with '{option.value}'."
+        raise script.error("SQL_OPTION", message, option.span)
+    if table.options.get("value.fields-include", "ALL").upper() == "ALL":
+        message = "With a prefix the key's columns cannot stand in the body too."
+        raise script.error("SQL_OPTION", message, option.span, remedy="Add 'value.fields-include' = 'EXCEPT_KEY'.")
+
+
+def _check_raw(table: Table, statement: CreateTable, script: Script) -> None:
+    """The format 'raw' is one plain column: the whole body of a message, or the whole key."""
+    upsert = table.connector == "upsert-rocketmq"
+    named = [name for name in table.options.get("key.fields", "").split(";") if name]
+    key = list(table.primary_key) if upsert else named
+    split = table.options.get("value.fields-include", "ALL").upper() == "EXCEPT_KEY"
+    body = [column.name for column in table.physical if not (split and column.name in key)]
+    for option, columns in (("key.format", key), ("format", body)):
+        if table.options.get(option, "").lower() != "raw":
+            continue
+        kinds = {column.name: column.type.kind for column in table.physical}
+        if len(columns) != 1 or kinds.get(columns[0]) in _NESTED:
+            what = "key" if option == "key.format" else "body"
+            message = f"The format 'raw' makes one plain column of a message's {what}, but here are {len(columns)}."
+            span = next((of.span for of in statement.options if of.value.lower() == "raw"), statement.span)
+            raise script.error("SQL_OPTION", message, span, remedy="Use 'json' or 'csv'.")
+
+
 def _check_columns_of_options(table: Table, statement: CreateTable, connector: Connector, script: Script) -> None:
     """Columns that options name: those of the message's key, and those behind fields.# of generators."""
     physical = [column.name for column in table.physical]
@@ -198,6 +231,8 @@ def _check_columns_of_options(table: Table, statement: CreateTable, connector: C
                 message = f"'{option.key}' names a column that the table has not: \"{name}\"."
                 remedy = nearest(name, physical) or f"Columns: {', '.join(physical)}."
                 raise script.error("SQL_OPTION", message, option.span, remedy=remedy)
+        if option.key == "key.fields-prefix":
+            _check_prefix(table, option, script)
         if option.value.lower() == "sequence" and column is not None and option.key.endswith(".kind"):
             for needed in (f"fields.{column}.start", f"fields.{column}.end"):
                 if needed not in table.options:
