@@ -6,8 +6,10 @@ import pytest
 
 from millstream.streams.operators.set_operations import SetOperator
 from millstream.streams.operators.temporal_joining import TemporalJoiner
+from millstream.streams.plan.expressions import Call
 from millstream.streams.plan.joins import SetOperation, TemporalJoin
-from millstream.streams.plan.nodes import Node, QueryPlan, inputs_of
+from millstream.streams.plan.nodes import Node, QueryPlan, Scan, inputs_of
+from millstream.streams.plan.ordering import Rank
 from millstream.streams.spark.operators.wiring import Wiring
 from millstream.streams.spark.operators.wirings import wiring_of
 from millstream.streams.sql.compiler import SqlSession
@@ -50,6 +52,40 @@ def test_a_temporal_join_meets_its_versions_by_key() -> None:
     assert [wire.keys for wire in wiring.inputs] == [(0,), (0,)]
     assert str(wiring.inputs[0].columns[0]) == "currency"
     assert len(wiring.inputs[0].columns) == 1 + len(node.left.schema.fields)  # type: ignore[union-attr]
+
+
+VERSIONS = """
+CREATE TABLE events (kind STRING, currency STRING, region STRING, rate INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
+  WITH ('connector' = 'rocketmq', 'topic' = 'e');
+CREATE VIEW versions AS SELECT currency, region, rate, ts AS since FROM (
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY currency ORDER BY ts DESC) AS place FROM events WHERE kind = 'rate')
+  WHERE place = 1;
+"""
+
+
+def test_versions_that_a_deduplication_makes_are_all_its_rows() -> None:
+    node = found(
+        VERSIONS + "SELECT id, rate FROM orders o JOIN versions FOR SYSTEM_TIME AS OF o.ts AS r"
+        " ON o.currency = r.currency",
+        TemporalJoin,
+    )
+    below = wired(node).inputs[1].node
+    while not isinstance(below, Scan):
+        assert not isinstance(below, Rank)
+        (below,) = inputs_of(below)
+
+
+def test_what_is_equal_beside_the_primary_key_is_a_condition() -> None:
+    """A version of a key ends when its other columns change."""
+    node = found(
+        VERSIONS + "SELECT id, rate FROM orders o JOIN versions FOR SYSTEM_TIME AS OF o.ts AS r"
+        " ON o.currency = r.currency AND r.region = o.currency",
+        TemporalJoin,
+    )
+    wiring = wired(node)
+    assert [wire.keys for wire in wiring.inputs] == [(0,), (0,)]
+    assert isinstance(wiring.condition, Call)
+    assert wiring.condition.function == "="
 
 
 @pytest.mark.parametrize(("columns", "keys"), [("id", (0,)), ("id, counts", (0,)), ("counts", ())])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
@@ -11,9 +12,12 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 from millstream.streams.spark.hidden import KIND_COLUMN
 from millstream.streams.spark.rows import Clock, Rows, quoted_name
 
-__all__ = ["Settled", "expanded", "settled"]
+__all__ = ["KEEP_COLUMN", "Settled", "expanded", "settled"]
 
-_KEEP, _SOURCE, _QUEUE, _TIME, _TICK, _EACH = "__keep", "__source", "__clock_queue", "__time_us", "__tick_us", "__each"
+KEEP_COLUMN: Final = "__keep"
+"""Whether a row of a settled relation is among its rows; others may still move event time."""
+
+_SOURCE, _QUEUE, _TIME, _TICK, _EACH = "__source", "__clock_queue", "__time_us", "__tick_us", "__each"
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ def _hidden(rows: Rows) -> list[Column]:
     clock = rows.clock
     keep = F.lit(True) if rows.condition is None else F.coalesce(rows.condition, F.lit(False))
     kind = F.lit(None) if rows.kind is None else rows.kind
-    hidden = [keep.alias(_KEEP), kind.cast("tinyint").alias(KIND_COLUMN)]
+    hidden = [keep.alias(KEEP_COLUMN), kind.cast("tinyint").alias(KIND_COLUMN)]
     if clock is not None:
         hidden += [
             clock.source.alias(_SOURCE), clock.queue.alias(_QUEUE),
@@ -80,4 +84,4 @@ def _over(frame: DataFrame, names: Sequence[str], sources: frozenset[int] | None
         clock = Clock(F.col(_SOURCE), F.col(_QUEUE), F.col(_TIME), F.col(_TICK), sources)
     columns = {name: F.col(quoted_name(name)) for name in names}
     kind = F.col(KIND_COLUMN) if changes else None
-    return Rows(frame, columns, F.col(_KEEP), clock=clock, kind=kind)
+    return Rows(frame, columns, F.col(KEEP_COLUMN), clock=clock, kind=kind)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 from millstream.streams.errors import JobError
 from millstream.streams.plan.aggregates import Expand
 from millstream.streams.plan.expressions import Column
-from millstream.streams.plan.joins import Correlate
+from millstream.streams.plan.joins import Correlate, LookupJoin
 from millstream.streams.plan.nodes import (
     Filter,
     Node,
@@ -29,6 +29,7 @@ from millstream.streams.plan.windows import Cumulate, Hop, Tumble, Window
 from millstream.streams.spark.copies import expanded, settled
 from millstream.streams.spark.expressions import column_of
 from millstream.streams.spark.hidden import KIND_COLUMN, QUEUE_COLUMN, TICK_COLUMN
+from millstream.streams.spark.lookups.join import looked_up
 from millstream.streams.spark.native import is_native, native_window, watermarked
 from millstream.streams.spark.operators.host import OperatorHost
 from millstream.streams.spark.operators.wirings import wiring_of
@@ -92,7 +93,7 @@ class Translation:
         rows = self._native(_only_input(node), with_watermark=with_watermark)
         if isinstance(node, WindowAggregate):
             return native_window(node, rows)
-        return _stateless(node, rows)
+        return self._rowwise(node, rows)
 
     def _own(self, node: Node) -> Rows:
         """The rows of a node that has operators of ours in its tree."""
@@ -104,9 +105,15 @@ class Translation:
             return self._union([self._own(below) for below in node.inputs], node)
         wiring = wiring_of(node)
         if wiring is None:
-            return _stateless(node, self._own(_only_input(node)))
+            return self._rowwise(node, self._own(_only_input(node)))
         assert self._host is not None
         return self._host.run(node, wiring, [self._own(wire.node) for wire in wiring.inputs])
+
+    def _rowwise(self, node: Node, rows: Rows) -> Rows:
+        """The rows of a node that looks at one row at a time."""
+        if isinstance(node, LookupJoin):
+            return looked_up(node, rows, "" if self._host is None else self._host.job_id)
+        return _stateless(node, rows)
 
     def _scan(self, node: Scan, *, with_watermark: bool) -> Rows:
         source = self._source(node)

@@ -27,6 +27,7 @@ FILE_OPTIONS: tuple[Option, ...] = (
     text("sink.partition-commit.watermark-time-zone", "Zone of partitions' times.", default="UTC"),
     choice("sink.partition-commit.policy.kind", "What tells readers that a partition is whole.", "success-file"),
     text("sink.partition-commit.success-file.name", "Name of the file that says so.", default="_SUCCESS"),
+    duration("lookup.cache.ttl", "How often a lookup looks for changed files.", "10 s"),
     *(
         Option(name, "Read and ignored.", ignored=_ONE_WRITER)
         for name in (

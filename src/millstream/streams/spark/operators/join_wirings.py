@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from millstream.streams.errors import JobError
 from millstream.streams.functions.casting import same_shape
@@ -14,10 +14,12 @@ from millstream.streams.operators.joining import Joiner, JoinShape
 from millstream.streams.operators.operator import Operator
 from millstream.streams.operators.temporal_joining import TemporalJoiner
 from millstream.streams.operators.window_joining import WindowJoiner
-from millstream.streams.plan.expressions import Cast, Column, Expression
+from millstream.streams.plan.changelog import Changelog, changelog_of, upsert_key_of
+from millstream.streams.plan.expressions import Call, Cast, Column, Expression
 from millstream.streams.plan.joins import Join, JoinKind, TemporalJoin
-from millstream.streams.plan.nodes import Node, Values
-from millstream.streams.plan.types import Schema
+from millstream.streams.plan.nodes import Node, Project, Values
+from millstream.streams.plan.ordering import Rank
+from millstream.streams.plan.types import BOOLEAN, Schema
 from millstream.streams.spark.operators.wiring import Wire, Wiring, all_columns
 
 __all__ = ["join_wiring", "temporal_wiring"]
@@ -83,7 +85,9 @@ def join_wiring(node: Join) -> Wiring:
 
 
 def temporal_wiring(node: TemporalJoin) -> Wiring:
-    """A join with the versions of a table."""
+    """A join with the versions of a table, by its primary key; what else is equal is a condition."""
+    node = _by_primary_key(node)
+    node = replace(node, right=_versions(node))
     inner = node.kind is JoinKind.INNER
     make = _MakeTemporal(
         node.kind,
@@ -95,6 +99,48 @@ def temporal_wiring(node: TemporalJoin) -> Wiring:
     )
     make()
     return Wiring(make, _sides(node), node.condition if inner else None)
+
+
+def _by_primary_key(node: TemporalJoin) -> TemporalJoin:
+    primary = upsert_key_of(node.right)
+    keys = tuple(pair for pair in node.keys if primary is None or pair[1] in primary)
+    equations = tuple(
+        Call("=", (_column(node.left.schema, ours), _column(node.right.schema, theirs)), BOOLEAN)
+        for ours, theirs in node.keys
+        if (ours, theirs) not in keys
+    )
+    conditions = (*equations, *(() if node.condition is None else (node.condition,)))
+    condition = Call("AND", conditions, BOOLEAN) if len(conditions) > 1 else next(iter(conditions), None)
+    return replace(node, keys=keys, condition=condition)
+
+
+def _versions(node: TemporalJoin) -> Node:
+    """The right input, without a deduplication that keeps the newest row of each key: all its rows are versions.
+
+    The deduplication would tell of several that come in one turn the last one alone.
+    """
+    time: str | None = node.right_time
+    keys: set[str | None] = {theirs for _, theirs in node.keys}
+    below, above = node.right, list[Project]()
+    while isinstance(below, Project):
+        names = {name: value.name for name, value in below.columns if isinstance(value, Column)}
+        time, keys = names.get(time or ""), {names.get(key or "") for key in keys}
+        above.append(below)
+        below = below.input
+    if (
+        not isinstance(below, Rank)
+        or below.function != "ROW_NUMBER"
+        or not below.first == below.last == 1
+        or not (below.rank_name is None and below.window_end is None)
+        or [(key.column, key.ascending) for key in below.order] != [(time, False)]
+        or not set(below.partition) <= keys
+        or changelog_of(below.input) is not Changelog.APPEND
+    ):
+        return node.right
+    versions = below.input
+    for project in reversed(above):
+        versions = replace(project, input=versions)
+    return versions
 
 
 def _sides(node: Join | TemporalJoin) -> tuple[Wire, Wire]:

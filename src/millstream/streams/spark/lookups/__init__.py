@@ -1,0 +1,1 @@
+"""Tables that lookup joins ask: files and databases, each held by the worker that asks."""

@@ -1,0 +1,157 @@
+"""Files of a directory as rows to look up: JSON lines, CSV without a header, Parquet."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from millstream.streams.errors import JobError
+from millstream.streams.operators.changes import Row
+from millstream.streams.plan.types import Field, Schema, TypeKind
+from millstream.streams.spark.lookups.kept_table import WholeTable
+from millstream.streams.spark.lookups.lookup_table import LookupSpec
+from millstream.streams.spark.lookups.plain_rows import arrow_rows, plain_rows
+from millstream.streams.spark.source.decoder import JsonDecoder
+from millstream.streams.sql.options import milliseconds
+
+__all__ = ["MAX_ROWS", "file_table"]
+
+MAX_ROWS = 10_000_000
+"""Rows of a looked-up table of files at most: each worker keeps all of them in memory."""
+
+_NESTED = (TypeKind.ARRAY, TypeKind.MAP, TypeKind.ROW)
+_DEFAULT_TTL = "10 s"
+
+
+def file_table(spec: LookupSpec) -> WholeTable:
+    """The rows of all files under the table's path, read again when one has changed."""
+    ttl_ms = milliseconds(spec.option("lookup.cache.ttl", _DEFAULT_TTL))
+    return WholeTable(spec, partial(_load, spec), partial(_stamp, spec), ttl_ms / 1000)
+
+
+def _root(spec: LookupSpec) -> Path:
+    parts = urlparse(spec.option("path"))
+    if parts.scheme and parts.scheme != "file":
+        raise JobError("JOB_FAILED", f"The table {spec.name} cannot be looked up: {spec.option('path')} is not local.")
+    return Path(unquote(parts.path)) if parts.scheme else Path(spec.option("path"))
+
+
+def _files(spec: LookupSpec) -> list[Path]:
+    """The files, or the one; hidden ones are those that are still written."""
+    root = _root(spec)
+    if root.is_file():
+        return [root]
+    found = (file for file in root.rglob("*") if file.is_file())
+    return sorted(file for file in found if not _is_hidden(file.relative_to(root)))
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith((".", "_")) and "=" not in part for part in path.parts)
+
+
+def _stamp(spec: LookupSpec) -> tuple[tuple[str, int, int], ...]:
+    """What shows that a file is another one."""
+    stamps = []
+    for file in _files(spec):
+        try:
+            status = file.stat()
+        except FileNotFoundError:
+            continue
+        stamps.append((str(file), status.st_mtime_ns, status.st_size))
+    return tuple(stamps)
+
+
+def _load(spec: LookupSpec) -> list[Row]:
+    """All rows. Raises JobError JOB_FAILED for a file that cannot be read, or too many rows."""
+    read = _READERS[spec.option("format", "json").lower()]
+    rows: list[Row] = []
+    for file in _files(spec):
+        try:
+            rows += _with_partitions(spec, file, read)
+        except FileNotFoundError:
+            # It was replaced between the look at the directory and this one; the next look sees that.
+            continue
+        except (OSError, csv.Error, pa.ArrowException) as error:
+            words = f"The table {spec.name} cannot be looked up: {file} cannot be read: {error}"
+            raise JobError("JOB_FAILED", words) from None
+        if len(rows) > MAX_ROWS:
+            words = f"The table {spec.name} has more than {MAX_ROWS:,} rows, too many to be looked up."
+            raise JobError("JOB_FAILED", words)
+    return rows
+
+
+_Read = Callable[[LookupSpec, Path, Sequence[Field]], list[Row]]
+
+
+def _with_partitions(spec: LookupSpec, file: Path, read: _Read) -> Sequence[Row]:
+    """The rows of one file in the columns of the spec, with what its directories' names say."""
+    inside = [field for field in spec.fields if field.name not in spec.partitions]
+    rows = read(spec, file, inside)
+    outside = Schema(tuple(field for field in spec.fields if field.name in spec.partitions))
+    if not outside.fields:
+        return rows
+    named = dict(part.split("=", 1) for part in file.relative_to(_root(spec)).parts[:-1] if "=" in part)
+    nothing = spec.option("partition.default-name", "__DEFAULT_PARTITION__")
+    texts = [None if (text := named.get(name)) == nothing else text for name in outside.names]
+    values = plain_rows([[None if text is None else unquote(text) for text in texts]], outside)
+    if not values:
+        return []
+    names = [*(field.name for field in inside), *outside.names]
+    order = [names.index(name) for name in spec.schema.names]
+    return [tuple((*row, *values[0])[place] for place in order) for row in rows]
+
+
+def _json(spec: LookupSpec, file: Path, fields: Sequence[Field]) -> list[Row]:
+    lines = [line for line in file.read_bytes().split(b"\n") if line.strip()]
+    if not fields:
+        return [()] * len(lines)
+    decoded = JsonDecoder([(field.name, field.type) for field in fields]).decode(lines)
+    return arrow_rows(decoded.columns, Schema(tuple(fields)))
+
+
+def _csv(spec: LookupSpec, file: Path, fields: Sequence[Field]) -> list[Row]:
+    stored = [field for field in spec.stored if field.name not in spec.partitions]
+    places = [stored.index(field) for field in fields]
+    null = spec.option("csv.null-literal")
+    delimiter = spec.option("csv.field-delimiter", ",").replace("\\t", "\t")[:1]
+    with file.open(newline="", encoding="utf-8", errors="replace") as lines:
+        parsed = csv.reader(lines, delimiter=delimiter)
+        rows = (line for line in parsed if len(line) == len(stored))
+        texts = ([_csv_value(line[place], stored[place], null) for place in places] for line in rows)
+        return plain_rows(texts, Schema(tuple(fields)))
+
+
+def _csv_value(text: str, field: Field, null: str) -> Any:
+    if text == null or (not text and field.type.kind is not TypeKind.STRING):
+        return None
+    if field.type.kind in _NESTED:
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+    return text
+
+
+def _parquet(spec: LookupSpec, file: Path, fields: Sequence[Field]) -> list[Row]:
+    schema = Schema(tuple(fields))
+    rows: list[Row] = []
+    with pa.parquet.ParquetFile(file) as parquet:
+        known = set(parquet.schema_arrow.names)
+        for batch in parquet.iter_batches(columns=[name for name in schema.names if name in known]):
+            columns = [
+                batch.column(name) if name in known else pa.nulls(batch.num_rows)
+                for name in schema.names
+            ]  # fmt: skip
+            rows += arrow_rows(columns, schema) if columns else [()] * batch.num_rows
+    return rows
+
+
+_READERS: dict[str, _Read] = {"json": _json, "csv": _csv, "parquet": _parquet}

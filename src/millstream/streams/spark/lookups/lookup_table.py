@@ -1,0 +1,71 @@
+"""What a lookup join asks of a table, and how the table is named to the workers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from millstream.streams.operators.changes import Row
+from millstream.streams.plan.tables import Table
+from millstream.streams.plan.types import DataType, Field, Schema
+
+__all__ = ["Found", "LookupSpec", "LookupTable"]
+
+Found = Mapping[Row, Sequence[Row]]
+"""Rows by key."""
+
+
+class LookupTable(Protocol):
+    """A table that finds its rows by their keys. One instance serves one thread of one worker."""
+
+    def find(self, keys: Collection[Row]) -> Found:
+        """The rows of each key that has any, in the columns of the spec.
+
+        Keys and rows have plain values as operators have them; no part of a key is None. Raises JobError JOB_FAILED
+        where the table cannot be read.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LookupSpec:
+    """A table as it travels to the workers: `fields` are what is found, `keys` those of them that it is found by.
+
+    `stored` are all columns that the data has, in order; `partitions` those that stand in the names of directories.
+    """
+
+    name: str
+    options: tuple[tuple[str, str], ...]
+    fields: tuple[Field, ...]
+    keys: tuple[str, ...]
+    stored: tuple[Field, ...]
+    partitions: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, table: Table, options: Mapping[str, str], names: Sequence[str], keys: Sequence[str]) -> LookupSpec:
+        """The columns `names` of `table`, found by `keys`. `options` are the table's, with secrets filled in."""
+        stored = {column.name: Field(column.name, column.type) for column in table.physical}
+        fields = tuple(stored[name] for name in names)
+        given = tuple(sorted(options.items()))
+        return cls(table.name, given, fields, tuple(keys), tuple(stored.values()), table.partition_keys)
+
+    def option(self, name: str, default: str = "") -> str:
+        """The value of an option of the table."""
+        return dict(self.options).get(name, default)
+
+    @property
+    def schema(self) -> Schema:
+        """The columns that are found."""
+        return Schema(self.fields)
+
+    @property
+    def key_types(self) -> tuple[DataType, ...]:
+        """The types of the keys."""
+        types = {field.name: field.type for field in self.fields}
+        return tuple(types[key] for key in self.keys)
+
+    def key_of(self, row: Row) -> Row:
+        """The key of a row that was found."""
+        names = self.schema.names
+        return tuple(row[names.index(key)] for key in self.keys)
