@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -25,7 +25,7 @@ CREATE TABLE log (item STRING) WITH ('connector' = 'print');
 class Played:
     """A job that ends when it is told to."""
 
-    now: JobProgress = JobProgress()
+    now: JobProgress = field(default_factory=JobProgress)
     failure: JobError | None = None
 
     def progress(self) -> JobProgress:

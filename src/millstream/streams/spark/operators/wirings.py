@@ -12,9 +12,11 @@ from millstream.streams.plan.aggregates import Aggregate, WindowAggregate
 from millstream.streams.plan.joins import Join, SetOperation, TemporalJoin
 from millstream.streams.plan.nodes import Node, Normalize, WindowRows
 from millstream.streams.plan.ordering import Over, Rank, Sort
+from millstream.streams.plan.patterns import Match
 from millstream.streams.plan.types import DataType, TypeKind
 from millstream.streams.spark.operators.aggregate_wirings import aggregate_wiring, window_rows_wiring, window_wiring
 from millstream.streams.spark.operators.join_wirings import join_wiring, temporal_wiring
+from millstream.streams.spark.operators.match_wirings import match_wiring
 from millstream.streams.spark.operators.order_wirings import rank_wiring, sort_wiring
 from millstream.streams.spark.operators.over_wirings import over_wiring
 from millstream.streams.spark.operators.wiring import Wire, Wiring, all_columns, places_of
@@ -57,5 +59,6 @@ WIRINGS: dict[type[Any], Callable[[Any], Wiring | None]] = {
     SetOperation: _set_operation,
     TemporalJoin: temporal_wiring,
     Over: over_wiring,
+    Match: match_wiring,
 }
 """What makes the wiring of each kind of node."""
