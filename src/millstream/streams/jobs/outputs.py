@@ -44,6 +44,10 @@ def outputs_of(plan: JobPlan | QueryPlan, settings: JobSettings, on_rows: OnRows
     """The outputs of `plan` in its order. Raises JobError SINK_FAILED for a table that cannot be written."""
     if isinstance(plan, QueryPlan):
         return [Output(plan.query, _print_sink(QUERY_SINK, QUERY_SINK, plan.query.schema, on_rows))]
+    kept = next((sink.table.name for sink in plan.sinks if sink.overwrites), None)
+    if kept is not None:
+        words = f"INSERT OVERWRITE does not run yet: what {kept} holds would stay."
+        raise JobError("SINK_FAILED", words, remedy="Empty its directory and use INSERT INTO.")
     return [
         Output(sink.input, _sink(number, sink.table, sink.input.schema, settings, on_rows))
         for number, sink in enumerate(plan.sinks)
