@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pytest
-from golden_rows import GOLDENS, Golden, goldens_of, shown
 from pyspark.errors import PySparkException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import SparkSession
 
+from golden_rows import GOLDENS, Golden, goldens_of, shown
 from millstream.streams.functions.registry import FUNCTIONS
 from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.nodes import Project, QueryPlan

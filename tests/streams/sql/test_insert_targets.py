@@ -15,6 +15,7 @@ FILES = (
     " WITH ('connector' = 'filesystem', 'path' = '/x', 'format' = 'csv');"
 )
 WINDOW = "SELECT window_start, COUNT(*) FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '1' HOUR)) GROUP BY window_start, window_end"
+COUNTED = WINDOW.replace("window_start, COUNT(*)", "window_start, window_end, host, COUNT(*) AS n") + ", host"
 COUNTS = "CREATE TABLE w (s TIMESTAMP(3), n BIGINT) WITH ('connector' = 'blackhole');"
 
 
@@ -114,6 +115,20 @@ def test_settings_say_so_for_all_windows() -> None:
     late = "SET 'table.exec.emit.late-fire.enabled' = 'true'; SET 'table.exec.emit.allow-lateness' = '1 h';"
     assert emission(f"{early} INSERT INTO w {WINDOW}") == Emit(5000)
     assert emission(f"{late} INSERT INTO w {WINDOW}") == Emit(None, 0, 3_600_000)
+
+
+def test_windows_that_are_read_as_final_and_sessions_speak_at_their_end_only() -> None:
+    top = f"SELECT window_start, n FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY n DESC) AS place FROM ({COUNTED})) WHERE place = 1"
+    session = (
+        "SELECT SESSION_START(ts, INTERVAL '1' HOUR), COUNT(*) FROM events GROUP BY SESSION(ts, INTERVAL '1' HOUR)"
+    )
+    early = "SET 'table.exec.emit.early-fire.enabled' = 'true';"
+    for rows in (top, session):
+        assert emission(f"{early} INSERT INTO w {rows}") is None
+        error = refused(f"{COUNTS} INSERT INTO w {rows} EMIT WITHOUT DELAY BEFORE WATERMARK")
+        assert "no window whose rows may change" in error.message
+    plain = refused(f"{COUNTS} INSERT INTO w SELECT ts, id FROM events EMIT WITHOUT DELAY")
+    assert "no window" in plain.message
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,11 @@ from __future__ import annotations
 import datetime
 from dataclasses import replace
 
-from millstream.streams.plan.nodes import Node, WindowAggregate, inputs_of, with_inputs
-from millstream.streams.plan.windows import Emit
+from millstream.streams.plan.joins import Join, TemporalJoin
+from millstream.streams.plan.nodes import Node, WindowAggregate, WindowRows, inputs_of, with_inputs
+from millstream.streams.plan.ordering import Over, Rank
+from millstream.streams.plan.patterns import Match
+from millstream.streams.plan.windows import Attached, Emit, Session
 from millstream.streams.sql.cursor import Cursor
 from millstream.streams.sql.interval_parser import parse_amount
 
@@ -51,7 +54,19 @@ def _delay(cursor: Cursor) -> int:
 
 
 def with_emit(node: Node, emit: Emit) -> Node:
-    """The same plan, in which every window speaks as `emit` says."""
+    """The same plan, in which windows speak as `emit` says, as far as their rows may change.
+
+    Sessions speak at their end only, and so do windows under what needs final rows: other windows, OVER, patterns,
+    joins in time and places in a window.
+    """
+    match node:
+        case WindowAggregate(window=Session() | Attached()) | Over() | Match() | TemporalJoin() | WindowRows():
+            return node
+        case WindowAggregate():
+            return replace(node, emit=emit)
+        case Rank() if node.window_end is not None:
+            return node
+        case Join() if node.bounds is not None or node.window_ends is not None:
+            return node
     inputs = inputs_of(node)
-    below = with_inputs(node, tuple(with_emit(part, emit) for part in inputs)) if inputs else node
-    return replace(below, emit=emit) if isinstance(below, WindowAggregate) else below
+    return with_inputs(node, tuple(with_emit(below, emit) for below in inputs)) if inputs else node

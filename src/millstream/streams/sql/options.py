@@ -7,23 +7,10 @@ from dataclasses import dataclass
 
 __all__ = ["DURATION", "Option", "OptionProblem", "choice", "count", "duration", "flag", "milliseconds", "size", "text"]
 
-DURATION = r"\s*(\d{1,9})\s*(ms|milli(?:second)?s?|s|sec(?:ond)?s?|m|min(?:ute)?s?|h|hours?|d|days?)?\s*"
+DURATION = r"\s*\d{1,9}\s*(ms|milli(second)?s?|s|sec(ond)?s?|m|min(ute)?s?|h|hours?|d|days?)?\s*"
 """How Flink writes a time: '5 s', '1min', '500 ms'; a number alone is milliseconds."""
 
 _SIZE = r"\s*\d{1,12}\s*(b|bytes?|k|kb|kibibytes?|m|mb|mebibytes?|g|gb|gibibytes?|t|tb|tebibytes?)?\s*"
-
-
-_UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-"""By first letter, beside those that begin with `ms` or `milli`."""
-
-
-def milliseconds(text: str) -> int | None:
-    """A duration in milliseconds, None for what is no duration."""
-    found = re.fullmatch(DURATION, text.lower())
-    if found is None:
-        return None
-    unit = found[2] or "ms"
-    return int(found[1]) * (1 if unit.startswith(("ms", "milli")) else _UNITS_MS[unit[0]])
 
 
 @dataclass(frozen=True, slots=True)

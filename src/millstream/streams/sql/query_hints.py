@@ -49,11 +49,11 @@ def state_ttl_ms(context: QueryContext, names: Collection[str]) -> int | None:
 
 
 def _duration_ms(text: str, hint: Hint, script: Script) -> int:
-    found = milliseconds(text)
-    if found is None:
-        message = f"'{text}' is no duration."
-        raise script.error("SQL_OPTION", message, hint.span, remedy="Write a number and a unit, as in '1 d' or '30 s'.")
-    return found
+    try:
+        return milliseconds(text)
+    except ValueError:
+        message, remedy = f"'{text}' is no duration.", "Write a number and a unit, as in '1 d' or '30 s'."
+        raise script.error("SQL_OPTION", message, hint.span, remedy=remedy) from None
 
 
 def check_hints(context: QueryContext, names: Collection[str]) -> None:

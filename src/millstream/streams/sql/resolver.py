@@ -51,7 +51,13 @@ class Resolver:
     def insert(self, insert: Insert) -> Sink:
         """The sink of an INSERT with the plan of its query."""
         table = self._hinted(insert, self.table(insert.path).table)
-        return self.filled(insert, table, self._with_emission(self.bound(insert.query), insert.emit))
+        node = self.bound(insert.query)
+        emitting = self._with_emission(node, insert.emit)
+        if insert.emit is not None and emitting == node:
+            message = "EMIT finds no window whose rows may change before or after its end."
+            remedy = "It is for tumbling, hopping and cumulating windows that no other window, OVER or pattern reads."
+            raise self._script.error("SQL_UNSUPPORTED", message, insert.span, remedy=remedy)
+        return self.filled(insert, table, emitting)
 
     def _hinted(self, insert: Insert, table: Table) -> Table:
         """The table with the options that a hint behind its name gives."""
@@ -107,7 +113,7 @@ class Resolver:
     def _emission_of_settings(self) -> Emit | None:
         early = self._delay_ms("early")
         late = self._delay_ms("late")
-        lateness = milliseconds(self._settings.get("table.exec.emit.allow-lateness", "0")) or 0
+        lateness = milliseconds(self._settings.get("table.exec.emit.allow-lateness", "0"))
         return Emit(early, late, lateness) if (early, late, lateness) != (None, None, 0) else None
 
     def _delay_ms(self, side: str) -> int | None:
