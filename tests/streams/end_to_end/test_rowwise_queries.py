@@ -6,6 +6,7 @@ import datetime
 import json
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -28,6 +29,7 @@ READINGS = [
     ("a", 5, 41, [None], ["green", "grey"], {"m": None}),
     ("a", 5, 60, [], [], {}),
 ]
+FUNCTION = "CREATE FUNCTION numbered_words AS 'sample_functions.numbered' LANGUAGE PYTHON;"
 MODES = {
     "cut": "SET 'millstream.max-rows-per-trigger' = '2';",
     "batch": "SET 'execution.runtime-mode' = 'batch';",
@@ -76,6 +78,11 @@ ROWWISE = {
         "SELECT number, p.part FROM readings, LATERAL TABLE(SPLIT(device || '-' || at, '-')) AS p (part)"
         " WHERE number < 3",
     ),
+    "numbered": (
+        "number BIGINT, place BIGINT, word STRING",
+        "SELECT number, w.place, w.word FROM readings LEFT JOIN LATERAL TABLE(numbered_words(tags[1])) AS w (place, word)"
+        " ON TRUE WHERE number < 3",
+    ),
     "mixed": (
         "n BIGINT, word STRING",
         "SELECT number, device FROM readings UNION ALL SELECT * FROM (VALUES (7, 'seven'), (8, 'eight')) AS v (n, w)",
@@ -88,8 +95,13 @@ ROWWISE = {
 
 
 @pytest.mark.parametrize("mode", list(MODES))
-def test_rows_that_are_made_of_one_row(mode: str, spark: SparkSession, readings: Topic) -> None:
-    found = bounded_run(spark, readings, MODES[mode] + TABLE + inserts(ROWWISE), name=f"rowwise-{mode}")
+def test_rows_that_are_made_of_one_row(
+    mode: str, spark: SparkSession, readings: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "functions"))
+    script = MODES[mode] + FUNCTION + TABLE + inserts(ROWWISE)
+    found = bounded_run(spark, readings, script, name=f"rowwise-{mode}")
+    assert found.table("numbered") == Counter([(1, 1, "red"), (2, None, None)])
     assert found.table("unnested") == Counter([("a", "x", 1), ("a", "y", 2), ("a", "z", None)])
     kept = [(1, "red", 1), (1, None, 2), (2, None, None), (3, "blue", 1), (4, None, None)]
     assert found.table("kept") == Counter([*kept, (5, "green", 1), (5, "grey", 2), (5, None, None)])

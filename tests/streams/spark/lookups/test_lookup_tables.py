@@ -6,6 +6,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from millstream.streams.operators.changes import Row
 from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.plan.types import BIGINT, BOOLEAN, STRING, DataType, TypeKind
 from millstream.streams.spark.lookups.database_table import KEYS_PER_QUERY, DatabaseTable
-from millstream.streams.spark.lookups.kept_table import KeptKeys, KeptLimits, WholeTable
+from millstream.streams.spark.lookups.kept_table import KeptKeys, KeptLimits, MissedAgain, WholeTable
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
 from millstream.streams.spark.lookups.opening import open_table
 
@@ -198,10 +199,11 @@ class Counted:
 
     def __init__(self) -> None:
         self.asked: list[Row] = []
+        self.late: set[Row] = set()
 
     def find(self, keys: Collection[Row]) -> dict[Row, Sequence[Row]]:
         self.asked += keys
-        return {key: [key] for key in keys if key != ("none",)}
+        return {key: [key] for key in keys if key != ("none",) and key not in self.late}
 
 
 def test_kept_answers_end_by_age_by_disuse_and_by_their_number() -> None:
@@ -220,6 +222,31 @@ def test_kept_answers_end_by_age_by_disuse_and_by_their_number() -> None:
     assert [is_asked("none", 17), is_asked("none", 18)] == [True, False]
     assert [is_asked("b", 18), is_asked("none", 18), is_asked("a", 18)] == [True, False, True]
     assert kept.find([("none",), ("a",)]) == {("a",): [("a",)]}
+
+
+def test_rows_that_come_late_are_waited_for() -> None:
+    waits: list[float] = []
+    table = Counted()
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 2:
+            table.late.clear()
+
+    table.late.add(("late",))
+    patient = MissedAgain(table, 3, 0.5, sleep=sleep)
+    assert patient.find([("a",), ("late",)]) == {("a",): [("a",)], ("late",): [("late",)]}
+    assert waits == [0.5, 0.5]
+    assert patient.find([("none",)]) == {}
+    assert waits == [0.5] * 5
+    assert table.asked.count(("a",)) == 1
+
+
+def test_a_hint_makes_a_table_patient(tmp_path: Path) -> None:
+    spec = spec_of({"connector": "filesystem", "path": str(tmp_path)})
+    hints = (("retry-predicate", "lookup_miss"), ("fixed-delay", "10 s"), ("max-attempts", "2"))
+    assert isinstance(open_table(replace(spec, hints=hints)), MissedAgain)
+    assert isinstance(open_table(spec), WholeTable)
 
 
 def test_missing_keys_are_asked_again_where_they_are_not_kept() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
@@ -20,6 +21,7 @@ from millstream.streams.spark.lookups.lookup_table import LookupSpec
 from millstream.streams.spark.lookups.stage import LookupStage, LookupStep
 from millstream.streams.spark.rows import Rows
 from millstream.streams.spark.types import arrow_schema, spark_type
+from millstream.streams.sql.options import milliseconds
 from millstream.streams.sql.variables import from_environment
 
 __all__ = ["looked_up"]
@@ -69,7 +71,24 @@ def _spec(node: LookupJoin) -> LookupSpec:
         if key in computed or stored[key].elements or stored[key].fields:
             words = f"{table.name} cannot be looked up by {key}: a key is a stored column of a plain type."
             raise JobError("JOB_FAILED", words)
-    return LookupSpec.of(table, _options(table), tuple(names), keys)
+    return replace(LookupSpec.of(table, _options(table), tuple(names), keys), hints=_hints(node))
+
+
+def _hints(node: LookupJoin) -> tuple[tuple[str, str], ...]:
+    """The hints, of which those that are read here are legal."""
+    for name, is_legal in (("fixed-delay", _is_duration), ("max-attempts", str.isdecimal)):
+        value = dict(node.hints).get(name)
+        if value is not None and not is_legal(value):
+            raise JobError("JOB_FAILED", f"'{name}' of a LOOKUP hint cannot be '{value}'.")
+    return node.hints
+
+
+def _is_duration(text: str) -> bool:
+    try:
+        milliseconds(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _options(table: Table) -> dict[str, str]:

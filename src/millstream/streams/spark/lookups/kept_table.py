@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from millstream.streams.operators.changes import Row
 from millstream.streams.spark.lookups.lookup_table import Found, LookupSpec, LookupTable
 
-__all__ = ["KeptKeys", "KeptLimits", "WholeTable"]
+__all__ = ["KeptKeys", "KeptLimits", "MissedAgain", "WholeTable"]
 
 
 class WholeTable:
@@ -54,6 +54,32 @@ class WholeTable:
             # NULL equals nothing.
             if None not in key:
                 found.setdefault(key, []).append(row)
+        return found
+
+
+class MissedAgain:
+    """A table that is asked again for keys without rows, `attempts` times, `delay_s` after one another.
+
+    The batch of rows waits meanwhile.
+    """
+
+    def __init__(
+        self, table: LookupTable, attempts: int, delay_s: float, *, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._table = table
+        self._attempts = attempts
+        self._delay_s = delay_s
+        self._sleep = sleep
+
+    def find(self, keys: Collection[Row]) -> Found:
+        """The rows of each key that has some in the end."""
+        found = dict(self._table.find(keys))
+        for _ in range(self._attempts):
+            missing = [key for key in keys if key not in found]
+            if not missing:
+                break
+            self._sleep(self._delay_s)
+            found |= self._table.find(missing)
         return found
 
 

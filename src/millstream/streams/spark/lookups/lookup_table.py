@@ -33,6 +33,7 @@ class LookupSpec:
     """A table as it travels to the workers: `fields` are what is found, `keys` those of them that it is found by.
 
     `stored` are all columns that the data has, in order; `partitions` those that stand in the names of directories.
+    `hints` are those of LOOKUP.
     """
 
     name: str
@@ -41,6 +42,7 @@ class LookupSpec:
     keys: tuple[str, ...]
     stored: tuple[Field, ...]
     partitions: tuple[str, ...] = ()
+    hints: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, table: Table, options: Mapping[str, str], names: Sequence[str], keys: Sequence[str]) -> LookupSpec:

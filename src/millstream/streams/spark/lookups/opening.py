@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from millstream.streams.errors import JobError
 from millstream.streams.spark.lookups.database_table import DatabaseTable
 from millstream.streams.spark.lookups.files import file_table
-from millstream.streams.spark.lookups.kept_table import KeptKeys, KeptLimits, WholeTable
+from millstream.streams.spark.lookups.kept_table import KeptKeys, KeptLimits, MissedAgain, WholeTable
 from millstream.streams.spark.lookups.lookup_table import LookupSpec, LookupTable
 from millstream.streams.sql.options import checked_milliseconds
 
@@ -19,13 +19,15 @@ MAX_KEPT_KEYS = 1_000_000
 """Keys that a worker keeps of a table with lookup.cache PARTIAL, unless an option says fewer."""
 
 _DAY_S = 86_400
+_DEFAULT_ATTEMPTS = "3"
+_DEFAULT_DELAY = "1 s"
 
 
 def open_table(spec: LookupSpec) -> LookupTable:
     """The table, not read yet. Raises JobError JOB_FAILED for one that cannot be looked up."""
     match spec.option("connector"):
         case "filesystem":
-            return file_table(spec)
+            return _patient(spec, file_table(spec))
         case "jdbc":
             return _database(spec)
         case connector:
@@ -34,7 +36,8 @@ def open_table(spec: LookupSpec) -> LookupTable:
 
 
 def _database(spec: LookupSpec) -> LookupTable:
-    table = DatabaseTable(spec)
+    database = DatabaseTable(spec)
+    table = _patient(spec, database)
     match spec.option("lookup.cache", "NONE").upper():
         case "PARTIAL":
             limits = KeptLimits(
@@ -45,14 +48,23 @@ def _database(spec: LookupSpec) -> LookupTable:
             )
             return KeptKeys(table, limits)
         case "FULL" if spec.option("lookup.full-cache.reload-strategy", "PERIODIC").upper() == "TIMED":
-            return WholeTable(spec, table.all_rows, _day_from(spec), 0)
+            return _patient(spec, WholeTable(spec, database.all_rows, _day_from(spec), 0))
         case "FULL":
             interval_s = _seconds(spec, "lookup.full-cache.periodic-reload.interval")
             if interval_s is None:
-                return WholeTable(spec, table.all_rows, lambda: 0, _DAY_S)
-            return WholeTable(spec, table.all_rows, time.monotonic, interval_s)
+                return WholeTable(spec, database.all_rows, lambda: 0, _DAY_S)
+            return _patient(spec, WholeTable(spec, database.all_rows, time.monotonic, interval_s))
         case _:
             return table
+
+
+def _patient(spec: LookupSpec, table: LookupTable) -> LookupTable:
+    """The table, asked again for rows that are not there yet where a hint says so."""
+    hints = dict(spec.hints)
+    if hints.get("retry-predicate", "").lower() != "lookup_miss":
+        return table
+    attempts = int(hints.get("max-attempts", _DEFAULT_ATTEMPTS))
+    return MissedAgain(table, attempts, milliseconds(hints.get("fixed-delay", _DEFAULT_DELAY)) / 1000)
 
 
 def _seconds(spec: LookupSpec, option: str) -> float | None:
