@@ -56,10 +56,10 @@ def test_a_row_behind_the_watermark_is_late() -> None:
 
 def test_a_row_that_is_taken_back_while_it_waits_was_never_there_and_later_at_once() -> None:
     player = Player(partial(Sorter, BY_TIME, time=0))
-    player.turn(inserted((10 * S, 1), (20 * S, 1)), watermark_us=15 * S)
+    player.turn(inserted((10 * S, 1), (20 * S, 1), (20 * S, 1)), watermark_us=15 * S)
     assert player.turn([(DELETE, (10 * S, 1)), (DELETE, (20 * S, 1))]) == [(DELETE, (10 * S, 1))]
-    player.end()
-    assert table_of(player.played.said) == {}
+    assert player.end() == inserted((20 * S, 1))
+    assert table_of(player.played.said) == {(20 * S, 1): 1}
 
 
 @given(rows=TIMED, cuts=CUTS)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from millstream.streams.operators.aggregates.collected import hashable
 from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Changes, Output, Row
 from millstream.streams.operators.sort_keys import Place, sort_key
-from millstream.streams.operators.state import GroupedTable, KeyedTable, State, Timers
+from millstream.streams.operators.state import KeyedTable, State
 from millstream.streams.operators.turn import END_OF_TIME_US, Turn
+from millstream.streams.operators.waiting import Waiting
 
 __all__ = ["Limiter", "Sorter"]
+
+_BEFORE = 2
+"""Columns before those of a row while it waits: its time and its kind."""
 
 
 class Sorter:
@@ -27,72 +33,68 @@ class Sorter:
         self._time = time
         self._on_arrival = on_arrival
         self._skip = skip
-        self._waiting: GroupedTable[int, Row] = GroupedTable()
-        self._numbers: KeyedTable[str, int] = KeyedTable()
-        self._ends: Timers[int] = Timers()
+        self._arrived: list[Row] = []
+        self._waiting = Waiting(0, tuple(replace(one, place=one.place + _BEFORE) for one in order))
+        self._skipped: KeyedTable[str, int] = KeyedTable()
 
     def open(self, state: State) -> None:
-        """Rows by their time and the number of their arrival; how many were left out."""
-        self._waiting = state.grouped("waiting")
-        self._numbers = state.table("numbers")
-        self._ends = state.timers("ends")
+        """Rows by their time; how many were left out."""
+        self._waiting.open(state)
+        self._skipped = state.table("skipped")
 
     def process(self, number: int, changes: Changes, turn: Turn, out: Output) -> None:
         """Keep rows until their time has come."""
+        if self._on_arrival:
+            self._arrived += (row for kind, row in changes if kind in (INSERT, UPDATE_AFTER))
+            return
+        waiting = []
         for kind, row in changes:
-            end_us = self._end_us(row, turn)
-            if end_us is None:
+            time_us = END_OF_TIME_US if self._time is None else row[self._time]
+            if time_us is None:
                 out.late.append((number, row))
-            elif kind in (INSERT, UPDATE_AFTER):
-                if self._time is not None and end_us <= turn.watermark_before_us:
-                    out.late.append((number, row))
-                else:
-                    self._keep(end_us, row)
-            elif not self._take_back(end_us, row):
+            else:
+                waiting.append((time_us, kind, *row))
+        for _, kind, *rest in self._waiting.take(waiting, turn):
+            row = tuple(rest)
+            if kind in (INSERT, UPDATE_AFTER):
+                out.late.append((number, row))
+            else:
                 out.emit(kind, row)
 
     def advance(self, turn: Turn, out: Output) -> None:
         """Say the rows whose time has come."""
-        until_us = max(turn.now_us, turn.watermark_us) if self._on_arrival else turn.watermark_us
-        for end_us, _ in self._ends.due(until_us):
-            waiting = self._waiting.group(end_us)
-            # Equal rows in the order of arrival, also where the state was restored.
-            rows = sorted((waiting[number] for number in sorted(waiting)), key=self._sort_key)
-            for number in list(waiting):
-                self._waiting.delete(end_us, number)
-            for row in rows[self._skipped(len(rows)) :]:
-                out.insert(row)
+        rows = sorted(self._arrived, key=self._sort_key) if self._on_arrival else _left(self._waiting.due(turn))
+        self._arrived = []
+        for row in rows[self._left_out(len(rows)) :]:
+            out.insert(row)
 
-    def _skipped(self, count: int) -> int:
+    def _left_out(self, count: int) -> int:
         """How many of the next `count` rows are still left out."""
-        skipped = self._numbers.get("skipped") or 0
+        skipped = self._skipped.get("rows") or 0
         more = min(self._skip - skipped, count)
         if more:
-            self._numbers.put("skipped", skipped + more)
+            self._skipped.put("rows", skipped + more)
         return more
 
-    def _end_us(self, row: Row, turn: Turn) -> int | None:
-        if self._on_arrival:
-            return turn.now_us
-        if self._time is None:
-            return END_OF_TIME_US
-        time_us: int | None = row[self._time]
-        return time_us
 
-    def _keep(self, end_us: int, row: Row) -> None:
-        number = (self._numbers.get("next") or 0) + 1
-        self._numbers.put("next", number)
-        self._waiting.put(end_us, number, row)
-        self._ends.set(end_us, end_us)
-
-    def _take_back(self, end_us: int, row: Row) -> bool:
-        """Forget an equal row that waits; whether there is one."""
-        wanted = tuple(map(hashable, row))
-        for number, one in self._waiting.group(end_us).items():
-            if tuple(map(hashable, one)) == wanted:
-                self._waiting.delete(end_us, number)
-                return True
-        return False
+def _left(waited: list[Row]) -> list[Row]:
+    """The rows that came and were not taken back."""
+    gone: dict[Row, int] = {}
+    for _, kind, *row in waited:
+        if kind not in (INSERT, UPDATE_AFTER):
+            key = tuple(map(hashable, row))
+            gone[key] = gone.get(key, 0) + 1
+    came = [row[_BEFORE:] for row in waited if row[1] in (INSERT, UPDATE_AFTER)]
+    if not gone:
+        return came
+    left = []
+    for row in came:
+        key = tuple(map(hashable, row))
+        if gone.get(key):
+            gone[key] -= 1
+        else:
+            left.append(row)
+    return left
 
 
 class Limiter:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from operator import itemgetter
 
 from millstream.streams.operators.changes import DELETE, UPDATE_BEFORE, Changes, Output, Row
 from millstream.streams.operators.joining import JoinShape
-from millstream.streams.operators.state import GroupedTable, KeyedTable, State, Timers
+from millstream.streams.operators.sort_keys import Place
+from millstream.streams.operators.state import KeyedTable, State, Timers
 from millstream.streams.operators.turn import Turn
+from millstream.streams.operators.waiting import Waiting
 from millstream.streams.plan.joins import JoinKind
 
 __all__ = ["TemporalJoiner"]
 
-_Waiting = tuple[int, Row, Row]
-"""What a left row says, its key, the row."""
+_Versions = list[tuple[int, Row | None]]
+"""Versions of one key in the order of time; None is the end of all before it."""
+
+_since = itemgetter(0)
 
 
 class TemporalJoiner:
@@ -28,57 +33,65 @@ class TemporalJoiner:
     def __init__(self, shape: JoinShape, times: tuple[int, int]) -> None:
         self._shape = shape
         self._times = times
-        self._waiting: GroupedTable[int, _Waiting] = GroupedTable()
-        self._numbers: KeyedTable[str, int] = KeyedTable()
-        self._turns: Timers[int] = Timers()
-        self._versions: GroupedTable[int, Row | None] = GroupedTable()
-        self._passed: Timers[tuple[Row, int]] = Timers()
+        # Time, kind, key, row.
+        self._waiting = Waiting(0, (Place(0),))
+        self._late: list[Row] = []
+        self._versions: KeyedTable[Row, _Versions] = KeyedTable()
+        self._passed: Timers[Row] = Timers()
 
     def open(self, state: State) -> None:
-        """Left rows by their time, versions by key and time; a timer for each."""
-        self._waiting = state.grouped("waiting")
-        self._numbers = state.table("numbers")
-        self._turns = state.timers("turns")
-        self._versions = state.grouped("versions", lives=True)
+        """Left rows by their time; versions by key, and when one of them can be forgotten."""
+        self._waiting.open(state)
+        self._versions = state.table("versions", lives=True)
         self._passed = state.timers("passed")
 
     def process(self, number: int, changes: Changes, turn: Turn, out: Output) -> None:
         """Keep left rows until their time has come, and versions."""
+        waiting: list[Row] = []
         for kind, whole in changes:
             key, row = self._shape.key_of(whole), whole[self._shape.keys :]
             time_us = row[self._times[number]]
             if number == 1:
                 # What a row was before ends with what it is now, not with its own beginning.
                 if key is not None and time_us is not None and kind != UPDATE_BEFORE:
-                    self._versions.put(key, time_us, None if kind == DELETE else row)
-                    self._passed.set((key, time_us), time_us)
+                    self._keep(key, time_us, None if kind == DELETE else row)
             elif key is None or time_us is None:
                 self._alone(kind, row, out)
             else:
-                self._wait(time_us, (kind, key, row))
+                waiting.append((time_us, kind, key, row))
+        self._late += self._waiting.take(waiting, turn)
 
     def advance(self, turn: Turn, out: Output) -> None:
         """Say the left rows whose time has come; forget versions that none can ask for any more."""
-        known: dict[Row, list[int]] = {}
-        for time_us, _ in self._turns.due(turn.watermark_us):
-            for number, (kind, key, row) in list(self._waiting.group(time_us).items()):
-                self._waiting.delete(time_us, number)
-                times = known.get(key)
-                if times is None:
-                    times = known[key] = sorted(self._versions.group(key))
-                place = bisect_right(times, time_us)
-                if place == 0 and times and time_us <= turn.watermark_before_us:
-                    out.late.append((0, row))
-                self._say(kind, row, self._versions.group(key)[times[place - 1]] if place else None, out)
-        for _, (key, _) in self._passed.due(turn.watermark_us):
+        rows = [*self._late, *self._waiting.due(turn)]
+        self._late = []
+        for time_us, kind, key, row in rows:
+            versions = self._versions.get(key) or []
+            place = bisect_right(versions, time_us, key=_since)
+            if place == 0 and versions and time_us <= turn.watermark_before_us:
+                out.late.append((0, row))
+            self._say(kind, row, versions[place - 1][1] if place else None, out)
+        for _, key in self._passed.due(turn.watermark_us):
             self._forget(key, turn.watermark_us)
         self._versions.expire()
 
-    def _wait(self, time_us: int, waiting: _Waiting) -> None:
-        number = (self._numbers.get("next") or 0) + 1
-        self._numbers.put("next", number)
-        self._waiting.put(time_us, number, waiting)
-        self._turns.set(time_us, time_us)
+    def _keep(self, key: Row, time_us: int, row: Row | None) -> None:
+        versions = self._versions.get(key) or []
+        if not versions or versions[-1][0] < time_us:
+            versions.append((time_us, row))
+        else:
+            place = bisect_left(versions, time_us, key=_since)
+            replaced = versions[place][0] == time_us
+            versions[place : place + replaced] = [(time_us, row)]
+        self._versions.put(key, versions)
+        self._watch(key, versions)
+
+    def _watch(self, key: Row, versions: _Versions) -> None:
+        """Wake when the first version is over; an end of versions is over at once."""
+        if versions[0][1] is None:
+            self._passed.set(key, versions[0][0])
+        elif len(versions) > 1:
+            self._passed.set(key, versions[1][0])
 
     def _say(self, kind: int, row: Row, version: Row | None, out: Output) -> None:
         if version is None or not self._shape.fits(row, version):
@@ -92,9 +105,13 @@ class TemporalJoiner:
 
     def _forget(self, key: Row, watermark_us: int) -> None:
         """Leave of the versions behind the watermark the newest alone, and no end of versions."""
-        versions = self._versions.group(key)
-        passed = sorted(time_us for time_us in versions if time_us <= watermark_us)
-        if passed and versions[passed[-1]] is not None:
-            passed.pop()
-        for time_us in passed:
-            self._versions.delete(key, time_us)
+        versions = self._versions.get(key) or []
+        over = bisect_right(versions, watermark_us, key=_since)
+        if over and versions[over - 1][1] is not None:
+            over -= 1
+        left = versions[over:]
+        if left:
+            self._versions.put(key, left)
+            self._watch(key, left)
+        else:
+            self._versions.delete(key)
