@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given, reject, settings
+from hypothesis import given, note, reject, settings
 from hypothesis import strategies as st
 from playing import Player, inserted
 
@@ -246,6 +246,7 @@ def test_matches_are_those_of_trying_every_way(
 ) -> None:
     # Out of order by less than 5 seconds, which the watermark waits for.
     rows = [(key, time * S, value) for key, time, value in sorted(rows, key=lambda row: row[1] // 5)]
+    note(f"PATTERN {pattern}")
     fits = {name: DEFINES[of][1](name) for name, of in chosen.items()}
     wanted = {
         key: matches(

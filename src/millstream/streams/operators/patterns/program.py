@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from millstream.streams.errors import JobError
 from millstream.streams.plan.patterns import Alternation, Pattern, Quantified, Sequence, Variable
@@ -32,10 +32,15 @@ class Program:
 
 @dataclass(slots=True)
 class _Step:
-    """One instruction: a row of `variable`, then `ways[0]`; without one `ways`, the preferred first."""
+    """One instruction: a row of `variable`, then `ways[0]`; without one `ways`, the preferred first.
+
+    A loop is entered, its rounds are opened and closed: then `loop` names it.
+    """
 
     variable: str | None = None
     ways: list[int] = field(default_factory=list)
+    does: Literal["enter", "open", "close"] | None = None
+    loop: int = 0
 
 
 def program_of(pattern: Pattern) -> Program:
@@ -78,10 +83,11 @@ def _steps(pattern: Pattern, steps: list[_Step], after: int) -> int:
 def _repeated(pattern: Quantified, steps: list[_Step], after: int) -> int:
     part = pattern.part
     if pattern.most is None:
-        place = _added(steps, _Step())
-        once = _steps(part, steps, place)
-        steps[place].ways = [once, after] if pattern.greedy else [after, once]
-        after = place
+        loop = _added(steps, _Step())
+        close = _added(steps, _Step(None, [loop], "close", loop))
+        once = _added(steps, _Step(None, [_steps(part, steps, close)], "open", loop))
+        steps[loop].ways = [once, after] if pattern.greedy else [after, once]
+        after = _added(steps, _Step(None, [loop], "enter", loop))
     else:
         end = after
         for _ in range(pattern.most - pattern.least):
@@ -93,20 +99,24 @@ def _repeated(pattern: Quantified, steps: list[_Step], after: int) -> int:
 
 
 def _reached(steps: list[_Step], start: int, numbers: dict[int, int]) -> tuple[int, ...]:
-    """The states that `start` leads to without a row; a way that comes back to itself leads nowhere."""
-    found: list[int] = []
-    seen: set[int] = set()
-    waiting = [start]
+    """The states that `start` leads to without a row. A round of a loop that closes without a row leads nowhere."""
+    found: dict[int, None] = {}
+    nothing: frozenset[int] = frozenset()
+    # Where a way has come to, and the loops of which it has opened a round without a row.
+    waiting = [(start, nothing)]
+    seen: set[tuple[int, frozenset[int]]] = set()
     while waiting:
-        place = waiting.pop()
-        if place in seen:
+        place, opened = waiting.pop()
+        if (place, opened) in seen:
             continue
-        seen.add(place)
+        seen.add((place, opened))
         step = steps[place]
         if step.variable is not None:
-            found.append(numbers[place])
-        elif step.ways:
-            waiting += reversed(step.ways)
-        else:
+            found[numbers[place]] = None
+        elif not step.ways:
             return (*found, ROWS_FIT)
+        elif step.does != "close" or step.loop not in opened:
+            if step.does is not None:
+                opened = opened | {step.loop} if step.does == "open" else opened - {step.loop}
+            waiting += [(way, opened) for way in reversed(step.ways)]
     return tuple(found)
