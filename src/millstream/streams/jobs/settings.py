@@ -96,6 +96,7 @@ class SourceSettings:
     max_rows: int
     group: str
     dead_letter_topic: str | None
+    startup_offsets: str = ""
 
     @classmethod
     def of(cls, table: Table, job: JobSettings) -> SourceSettings:
@@ -111,6 +112,7 @@ class SourceSettings:
             startup_timestamp_ms=int(options.get("scan.startup.timestamp-millis", "0")),
             max_rows=int(options.get("scan.max-rows-per-trigger", job.max_rows)),
             group=options.get("consumer.group", ""),
+            startup_offsets=options.get("scan.startup.specific-offsets", ""),
             dead_letter_topic=None if ignored else options.get("dead-letter.topic", f"{topic}_dead_letter"),
         )
 

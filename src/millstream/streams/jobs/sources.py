@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.dead_letter import DeadLetters
 from millstream.streams.jobs.settings import JobSettings, SourceSettings
+from millstream.streams.jobs.startup import first_position
 from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.nodes import Node, Scan, scans_of
 from millstream.streams.plan.tables import MetadataColumn, PhysicalColumn, Table
@@ -20,7 +21,7 @@ from millstream.streams.spark.source.data_source import SPEC_OPTION, TopicDataSo
 from millstream.streams.spark.source.malformed import Spool
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
-from millstream.streams.spark.source.topic_log import TopicLog, open_log
+from millstream.streams.spark.source.topic_log import open_log
 
 __all__ = ["Reading", "Source", "TopicSource", "columns_read", "open_source", "tables_of"]
 
@@ -99,7 +100,7 @@ class TopicSource:
         self._settings = settings
         log = open_log(settings.nameserver, timeout_s=TIMEOUT_S)
         try:
-            self._beginning = _start(log, settings, table.name)
+            self._beginning = first_position(log, settings, table.name)
             spans = log.spans(settings.topic)
             self._end = Position({queue: span.max_offset for queue, span in spans.items()}, name=table.name)
         finally:
@@ -160,18 +161,6 @@ def _source_columns(table: Table, wanted: frozenset[str]) -> tuple[SourceColumn,
         elif isinstance(column, MetadataColumn):
             columns.append(SourceColumn(column.name, column.type, column.key))
     return tuple(columns)
-
-
-def _start(log: TopicLog, source: SourceSettings, name: str) -> Position:
-    spans = log.spans(source.topic)
-    match source.startup:
-        case "latest-offset":
-            queues = {queue: span.max_offset for queue, span in spans.items()}
-        case "timestamp":
-            queues = {queue: log.offset_at(source.topic, queue, source.startup_timestamp_ms) for queue in spans}
-        case _:
-            queues = {queue: span.min_offset for queue, span in spans.items()}
-    return Position(queues, name=name)
 
 
 def columns_read(table: Table, nodes: Sequence[Node]) -> frozenset[str]:

@@ -55,6 +55,10 @@ class ClientLog:
         """The first offset whose store time is at or after `timestamp_ms`; the end if there is none."""
         return self._client.offset_by_time(self._queue(topic, queue), timestamp_ms)
 
+    def committed(self, group: str, topic: str, queue: str) -> int | None:
+        """Where the group stands; None where it has not been yet."""
+        return self._client.query_offset(group, self._queue(topic, queue))
+
     def read(self, topic: str, part: Slice, tag: str = "*") -> Iterator[Sequence[RecordParts]]:
         """The records of a slice with one of the tags, in order; those that retention removed are passed over."""
         wanted = parse_tag_filter(tag)

@@ -27,6 +27,10 @@ class TopicLog(Protocol):
         """The first offset whose store time is at or after `timestamp_ms`; the end if there is none."""
         ...
 
+    def committed(self, group: str, topic: str, queue: str) -> int | None:
+        """Where the group stands; None where it has not been yet."""
+        ...
+
     def read(self, topic: str, part: Slice, tag: str = "*") -> Iterator[Sequence[RecordParts]]:
         """The records of a slice with one of the tags, in order; those that retention removed are passed over."""
         ...

@@ -1,0 +1,55 @@
+"""Where a fresh job begins to read a topic."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs the extra streams")
+
+from millstream.streams.jobs.settings import JobSettings, SourceSettings
+from millstream.streams.jobs.startup import first_position
+from millstream.streams.plan.tables import Table
+from millstream.streams.spark.source.cut import QueueSpan
+
+
+class Log:
+    """Two brokers with two queues each, of which offsets 10 to 100 are there."""
+
+    def spans(self, topic: str) -> dict[str, QueueSpan]:
+        return {f"{broker}/{queue}": QueueSpan(10, 100, 5) for broker in "ab" for queue in range(2)}
+
+    def offset_at(self, topic: str, queue: str, timestamp_ms: int) -> int:
+        return timestamp_ms
+
+    def committed(self, group: str, topic: str, queue: str) -> int | None:
+        return {"a/0": 42, "a/1": 5, "b/0": 900}.get(queue)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [10, 10, 10, 10]),
+        ({"scan.startup.mode": "latest-offset"}, [100, 100, 100, 100]),
+        ({"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": "33"}, [33, 33, 33, 33]),
+        ({"scan.startup.mode": "group-offsets", "consumer.group": "g"}, [42, 10, 100, 10]),
+        (
+            {
+                "scan.startup.mode": "specific-offsets",
+                "scan.startup.specific-offsets": "queue:0,offset:20;broker:b,queue:0,offset:30;partition:1,offset:999",
+            },
+            [20, 100, 30, 100],
+        ),
+        (
+            {
+                "scan.startup.mode": "specific-offsets",
+                "scan.startup.specific-offsets": "broker:b,queue:1,offset:30",
+            },
+            [10, 10, 10, 30],
+        ),
+    ],
+)
+def test_a_fresh_job_begins_where_its_table_says(options: dict[str, str], expected: list[int]) -> None:
+    table = Table("t", (), {"connector": "rocketmq", "topic": "t", **options})
+    settings = SourceSettings.of(table, JobSettings.of({}, "n:1"))
+    position = first_position(Log(), settings, "t")  # type: ignore[arg-type]  # what it asks of a topic log
+    assert list(position.queues.values()) == expected
