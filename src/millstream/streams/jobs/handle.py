@@ -23,8 +23,10 @@ class JobHandle:
         """The counts of all pipelines together; the watermark is the earliest one."""
         parts = [pipeline.progress() for pipeline in self._pipelines]
         rows_out: Counter[str] = Counter()
+        late_by: Counter[str] = Counter()
         for part in parts:
             rows_out.update(part.rows_out)
+            late_by.update(part.late_by)
         watermarks = [part.watermark_ms for part in parts if part.watermark_ms is not None]
         lags = [part.behind for part in parts if part.behind is not None]
         return JobProgress(
@@ -37,6 +39,8 @@ class JobHandle:
             watermark_ms=min(watermarks, default=None),
             behind=sum(lags) if lags else None,
             state=_state([part.state for part in parts]),
+            late_by=dict(late_by),
+            malformed_last_minute=sum(part.malformed_last_minute for part in parts),
             trouble=next((part.trouble for part in parts if part.trouble), None),
         )
 

@@ -8,7 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -23,15 +23,15 @@ from millstream.streams.errors import JobError
 from millstream.streams.jobs.cause import first_cause
 from millstream.streams.jobs.checkpoint import Checkpoint
 from millstream.streams.jobs.dead_letter import DeadLetters
+from millstream.streams.jobs.late_output import LateOutput
 from millstream.streams.jobs.outputs import Output
 from millstream.streams.jobs.progress import JobProgress
 from millstream.streams.jobs.restarts import Restarts
 from millstream.streams.jobs.tally import Tally
-from millstream.streams.spark.operators.late_rows import LateSpool
 from millstream.streams.spark.sinks.router import deliver
 from millstream.streams.spark.source.position import Position
 
-__all__ = ["BatchPipeline", "Pipeline", "StreamPipeline"]
+__all__ = ["BatchPipeline", "Pipeline", "SetAside", "StreamPipeline"]
 
 _log = logging.getLogger(__name__)
 
@@ -56,21 +56,29 @@ class Pipeline(Protocol):
         ...
 
 
-class _Delivery:
-    """The end of a micro-batch: rows to the sinks, malformed messages to the dead letters, counts to the tally."""
+@dataclass(frozen=True)
+class SetAside:
+    """What is not among a job's rows: malformed messages, by table, and rows that came too late."""
 
-    def __init__(self, outputs: Sequence[Output], checkpoint: Checkpoint, letters: Sequence[DeadLetters]) -> None:
+    letters: Sequence[DeadLetters]
+    late: LateOutput
+
+
+class _Delivery:
+    """The end of a micro-batch: rows to the sinks, what is set aside to its topics, counts to the tally."""
+
+    def __init__(self, outputs: Sequence[Output], checkpoint: Checkpoint, aside: SetAside) -> None:
         self._sinks = [output.sink for output in outputs]
         self._job_id = checkpoint.job_id
-        self._letters = letters
+        self._aside = aside
         self._checkpoint = checkpoint
         self.tally = Tally(checkpoint.positions())
         checkpoint.clear_scratch()
 
     def run(self, batch: DataFrame, batch_id: int) -> None:
         counts = deliver(batch, self._sinks, job_id=self._job_id, batch_id=batch_id, notes=self._checkpoint.sinks)
-        malformed = sum(letters.deliver() for letters in self._letters)
-        late = sum(len(one.rows) for one in LateSpool(str(self._checkpoint.late)).take())
+        malformed = sum(letters.deliver() for letters in self._aside.letters)
+        late = self._aside.late.deliver()
         self._checkpoint.clear_scratch()
         rows_out: Counter[str] = Counter()
         for sink, count in zip(self._sinks, counts, strict=True):
@@ -110,14 +118,14 @@ class StreamPipeline:
         frame: DataFrame,
         outputs: Sequence[Output],
         checkpoint: Checkpoint,
-        letters: Sequence[DeadLetters],
+        aside: SetAside,
         *,
         bounded: bool,
         interval_ms: int,
         restarts: Restarts,
     ) -> StreamPipeline:
         """Start the query on the checkpoint."""
-        pipeline = cls(frame, _Delivery(outputs, checkpoint, letters), checkpoint, restarts)
+        pipeline = cls(frame, _Delivery(outputs, checkpoint, aside), checkpoint, restarts)
         try:
             pipeline._start(bounded=bounded, interval_ms=interval_ms)
         except PySparkException as error:
@@ -243,10 +251,10 @@ class BatchPipeline:
         ends: Mapping[str, Position],
         outputs: Sequence[Output],
         checkpoint: Checkpoint,
-        letters: Sequence[DeadLetters],
+        aside: SetAside,
     ) -> BatchPipeline:
         """Start the pass."""
-        pipeline = cls(_Delivery(outputs, checkpoint, letters))
+        pipeline = cls(_Delivery(outputs, checkpoint, aside))
         pipeline._thread = threading.Thread(target=pipeline._work, args=(frame, ends), name="millstream-batch")
         pipeline._thread.daemon = True
         pipeline._thread.start()

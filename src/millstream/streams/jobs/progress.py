@@ -31,7 +31,8 @@ class JobProgress:
     """Counts since this start of the job (not since its checkpoint began).
 
     `rows_in` counts each source row once, however many outputs read it; `malformed` ones are among them. `late` rows
-    came after their window was closed; rows that Spark adds up before the check count as one. `rows_out` is by sink.
+    came after their window was closed; rows that Spark adds up before the check count as one. `late_by` has them by
+    operator, `malformed_last_minute` those malformed in the last 60 seconds. `rows_out` is by sink.
     `rows_per_s` is the speed of the latest micro-batch while running, of the whole run afterwards. `watermark_ms` is
     None until the first event time; `behind` counts rows that are stored and not read yet, None if unknown.
     `trouble` says in one line what a job waits for that could not go on just now; None where all is well.
@@ -47,3 +48,5 @@ class JobProgress:
     behind: int | None = None
     state: JobState = "running"
     trouble: str | None = None
+    late_by: dict[str, int] = field(default_factory=dict)
+    malformed_last_minute: int = 0

@@ -15,8 +15,9 @@ from millstream.streams.jobs.bad_casts import with_bad_casts
 from millstream.streams.jobs.cause import first_cause
 from millstream.streams.jobs.checkpoint import Checkpoint, fingerprint
 from millstream.streams.jobs.handle import JobHandle
+from millstream.streams.jobs.late_output import LateOutput
 from millstream.streams.jobs.outputs import Output, outputs_of
-from millstream.streams.jobs.pipeline import BatchPipeline, Pipeline, StreamPipeline
+from millstream.streams.jobs.pipeline import BatchPipeline, Pipeline, SetAside, StreamPipeline
 from millstream.streams.jobs.plan_text import plan_lines
 from millstream.streams.jobs.progress import JobProgress, ResultRows
 from millstream.streams.jobs.restarts import BOUNDED_ATTEMPTS, Restarts
@@ -113,10 +114,11 @@ class JobRunner:
         except PySparkException as error:
             raise JobError("JOB_FAILED", f"The plan cannot run on Spark: {first_cause(error)}") from error
         found = [source.letters(checkpoint.spool / source.table.name) for source in sources]
-        letters = [one for one in found if one is not None]
+        late = LateOutput(checkpoint.late, host.late_shapes, settings)
+        aside = SetAside([one for one in found if one is not None], late)
         if batch:
             ends = {source.table.name: source.end() for source in sources}
-            return BatchPipeline.run(frame, ends, outputs, checkpoint, letters)
+            return BatchPipeline.run(frame, ends, outputs, checkpoint, aside)
         restarts = settings.restarts
         if bounded and restarts.attempts is None:
             restarts = replace(restarts, attempts=BOUNDED_ATTEMPTS)
@@ -124,7 +126,7 @@ class JobRunner:
             frame,
             outputs,
             checkpoint,
-            letters,
+            aside,
             bounded=bounded,
             interval_ms=settings.interval_ms,
             restarts=Restarts(restarts),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 import threading
 import time
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from millstream.streams.jobs.progress import JobProgress, JobState
@@ -19,27 +19,38 @@ _LONGEST_DELAY_MS = 3_660 * 86_400_000
 """A watermark closer than this to the end of time is the final tick's."""
 
 
+_SPARK_WINDOWS = "windows"
+"""The name for all operators of Spark's own, which tell no names."""
+
+_MINUTE_S = 60.0
+
+
 class Tally:
     """Counts of one pipeline; safe to use from several threads."""
 
-    def __init__(self, starts: Mapping[str, Position]) -> None:
+    def __init__(self, starts: Mapping[str, Position], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._lock = threading.Lock()
-        self._started_s = time.monotonic()
+        self._clock = clock
+        self._started_s = clock()
         self._ended_s: float | None = None
         self._positions = dict(starts)
-        self._rows_in = self._malformed = self._late = self._batches = 0
+        self._rows_in = self._malformed = self._batches = 0
+        self._late_by: Counter[str] = Counter()
+        self._malformed_at: deque[tuple[float, int]] = deque()
         self._rows_out: Counter[str] = Counter()
         self._speed = 0.0
         self._watermark_ms: int | None = None
         self._behind: dict[str, int] = {}
         self._seen_batch = -1
 
-    def delivered(self, rows_out: Mapping[str, int], malformed: int, late: int = 0) -> None:
-        """A micro-batch was delivered; `late` are the rows that operators of ours left out."""
+    def delivered(self, rows_out: Mapping[str, int], malformed: int, late: Mapping[str, int] | None = None) -> None:
+        """A micro-batch was delivered; `late` are the rows that operators of ours left out, by operator."""
         with self._lock:
             self._rows_out.update(rows_out)
             self._malformed += malformed
-            self._late += late
+            self._late_by.update(late or {})
+            if malformed:
+                self._malformed_at.append((self._clock(), malformed))
             self._batches += 1
 
     def read_to(self, end: Position, seconds: float) -> None:
@@ -56,7 +67,9 @@ class Tally:
                 return
             self._seen_batch = report["batchId"]
             operators = report["stateOperators"]
-            self._late += sum(int(operator.get("numRowsDroppedByWatermark", 0)) for operator in operators)
+            dropped = sum(int(operator.get("numRowsDroppedByWatermark", 0)) for operator in operators)
+            if dropped:
+                self._late_by[_SPARK_WINDOWS] += dropped
             self._take_watermark(report.get("eventTime", {}).get("watermark"))
             for source in report["sources"]:
                 if source.get("endOffset"):
@@ -70,7 +83,7 @@ class Tally:
         """Nothing more comes."""
         with self._lock:
             if self._ended_s is None:
-                self._ended_s = time.monotonic()
+                self._ended_s = self._clock()
 
     def progress(self, state: JobState) -> JobProgress:
         """The counts now."""
@@ -81,14 +94,21 @@ class Tally:
             return JobProgress(
                 self._rows_in,
                 self._malformed,
-                self._late,
+                self._late_by.total(),
                 dict(self._rows_out),
                 self._batches,
                 speed,
                 self._watermark_ms,
                 sum(self._behind.values()) if self._behind else None,
                 state,
+                late_by=dict(self._late_by),
+                malformed_last_minute=self._recently_malformed(),
             )
+
+    def _recently_malformed(self) -> int:
+        while self._malformed_at and self._clock() - self._malformed_at[0][0] > _MINUTE_S:
+            self._malformed_at.popleft()
+        return sum(count for _, count in self._malformed_at)
 
     def _count_to(self, end: Position, seconds: float) -> None:
         rows = end.rows_since(self._positions.get(end.name, Position()))

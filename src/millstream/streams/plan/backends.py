@@ -71,8 +71,10 @@ def why_own(node: Node) -> str | None:
 def _is_plain(node: Node) -> bool:
     match node:
         case Scan(table=table):
-            # Spark's watermark follows the column that windows stand on, and no other expression.
-            return table.watermark is None or table.watermark.expression is None
+            # Spark's watermark follows the column that windows stand on, and no other expression; and it tells nobody
+            # which rows were late.
+            plain = table.watermark is None or table.watermark.expression is None
+            return plain and "late.topic" not in table.options
         case Project() | Filter() | WindowRows(window=Tumble()):
             return _is_plain(node.input)
         case _:

@@ -41,6 +41,7 @@ _COMMON: tuple[Option, ...] = (
     text("tag", "Tags to read, joined by ||.", default="*"),
     text("consumer.group", "Group whose offsets show how far the job is.", pattern=_NAME, wanted="a legal group name"),
     text("dead-letter.topic", "Where malformed messages go; default: TOPIC_dead_letter.", pattern=_NAME, wanted=_TOPIC_WORDS),
+    text("late.topic", "Where rows go that came behind the watermark; default: they are only counted.", pattern=_NAME, wanted=_TOPIC_WORDS),
     text("sink.tag", "Tag of the messages that are written."),
 )  # fmt: skip
 

@@ -16,6 +16,7 @@ from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.nodes import Node
 from millstream.streams.spark.expressions import column_of
 from millstream.streams.spark.hidden import KIND_COLUMN, TICK_COLUMN
+from millstream.streams.spark.operators.late_shapes import LateShape, late_shapes
 from millstream.streams.spark.operators.packing import PACKED, Packer
 from millstream.streams.spark.operators.stage import OperatorSpec, OperatorStage
 from millstream.streams.spark.operators.wiring import Wire, Wiring
@@ -36,7 +37,8 @@ class OperatorHost:
     """Runs the operators of one pipeline; `directory` is where they keep their state.
 
     `ttl_ms` is how long unused values live (0: for ever), `idle_ms` after how long a silent queue holds nothing up
-    (0: never). Operators are named by their order, which is the same for equal plans.
+    (0: never). Operators are named by their order, which is the same for equal plans. `late_shapes` tells what rows
+    each of them may find late.
     """
 
     job_id: str
@@ -45,11 +47,14 @@ class OperatorHost:
     partitions: int
     ttl_ms: int = 0
     idle_ms: int = 0
+    late_shapes: dict[str, tuple[LateShape, ...]] = field(default_factory=dict)
     _numbers: count[int] = field(default_factory=lambda: count(_FIRST_NUMBER))
 
     def run(self, node: Node, wiring: Wiring, inputs: Sequence[Rows]) -> Rows:
         """The rows of `node`, whose operator is `wiring` and whose inputs are `inputs`."""
         number = next(self._numbers)
+        name = f"{number - _FIRST_NUMBER}-{type(node).__name__.lower()}"
+        self.late_shapes[name] = late_shapes(wiring)
         partitions = min(self.partitions, BUCKETS)
         packed = [
             self._packed(place, wire, rows, partitions)
@@ -60,9 +65,9 @@ class OperatorHost:
         schema = schema.add(KIND_COLUMN, spark.ByteType()).add(TICK_COLUMN, spark.TimestampType())
         spec = OperatorSpec(
             job_id=self.job_id,
-            name=f"{number - _FIRST_NUMBER}-{type(node).__name__.lower()}",
+            name=name,
             make=wiring.make,
-            directory=str(self.directory / f"{number - _FIRST_NUMBER}-{type(node).__name__.lower()}"),
+            directory=str(self.directory / name),
             inputs=tuple(len(wire.columns) for wire in wiring.inputs),
             clocks=tuple(sorted({number for clock in clocks for number in clock.sources})),
             output=arrow_schema(schema),
