@@ -26,6 +26,7 @@ millstream.model.errors.{error}
         RuntimeError(IN_A_WORKER.format(error="Unreachable: Nothing answers at 127.0.0.1:9876.")),
         RuntimeError(IN_A_WORKER.format(error="NameRefused: The topic t does not exist. [MS-2101]")),
         RuntimeError("sqlite3.OperationalError: unable to open database file"),
+        RuntimeError("org.apache.spark.SparkException: Python worker failed to connect back."),
     ],
 )
 def test_what_was_not_there_just_now_may_pass(error: BaseException) -> None:

@@ -104,6 +104,11 @@ class Checkpoint:
         return self.directory / "operators"
 
     @property
+    def sources(self) -> Path:
+        """Where sources keep what their positions are counted in."""
+        return self.directory / "sources"
+
+    @property
     def sinks(self) -> Path:
         """Where sinks note how far a micro-batch had come."""
         return self.directory / "sinks"

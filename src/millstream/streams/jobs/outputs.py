@@ -21,7 +21,7 @@ from millstream.streams.spark.sinks.sink import Sink
 from millstream.streams.spark.sinks.topic import MessageMaker, TopicSink, UpsertSink
 from millstream.streams.spark.source.body_format import UPSERTS
 
-__all__ = ["QUERY_SINK", "Output", "outputs_of"]
+__all__ = ["QUERY_SINK", "Output", "local_directory", "outputs_of"]
 
 QUERY_SINK = "result"
 """Name of the rows of an interactive query."""
@@ -62,7 +62,7 @@ def _sink(number: int, table: Table, schema: Schema, settings: JobSettings, on_r
         case "blackhole":
             return BlackholeSink(table.name, schema)
         case "filesystem":
-            directory = _local_directory(table.options["path"])
+            directory = local_directory(table.options["path"])
             return FileSink(table.name, schema, directory, table.options.get("format", "json"), number=number)
         case "rocketmq" | "upsert-rocketmq" as connector:
             nameserver = table.options.get("nameserver", settings.nameserver)
@@ -83,7 +83,7 @@ def _print_sink(name: str, label: str, schema: Schema, on_rows: OnRows | None) -
     return PrintSink(name, schema, tell)
 
 
-def _local_directory(path: str) -> Path:
+def local_directory(path: str) -> Path:
     """The directory of a path or a file: URL."""
     parts = urlparse(path)
     if parts.scheme == "file":

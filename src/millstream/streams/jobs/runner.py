@@ -22,7 +22,7 @@ from millstream.streams.jobs.plan_text import plan_lines
 from millstream.streams.jobs.progress import JobProgress, ResultRows
 from millstream.streams.jobs.restarts import BOUNDED_ATTEMPTS, Restarts
 from millstream.streams.jobs.settings import JobSettings
-from millstream.streams.jobs.sources import Reading, Source, columns_read, open_source, tables_of
+from millstream.streams.jobs.sources import Reading, Source, columns_read, ends_by_itself, open_source, tables_of
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.plan.wall_clock import follows_wall_clock
 from millstream.streams.spark.envelope import envelope, passes
@@ -57,9 +57,10 @@ class JobRunner:
     ) -> JobHandle:
         """Start the job and return at once; a job of that name goes on where its checkpoint stands.
 
-        `bounded` reads what the topics hold now, closes all windows and ends; so does runtime mode batch. `on_rows` is
-        called from other threads, one call at a time per pipeline. Raises JobError CHECKPOINT_MISMATCH for a
-        checkpoint of another plan or of a bounded run with state that has ended; NameRefused TOPIC_NOT_FOUND.
+        `bounded` reads what the topics hold now, closes all windows and ends; so does runtime mode batch, and so does a
+        job whose tables all end by themselves. `on_rows` is called from other threads, one call at a time per pipeline.
+        Raises JobError CHECKPOINT_MISMATCH for a checkpoint of another plan or of a bounded run with state that has
+        ended; NameRefused TOPIC_NOT_FOUND.
         """
         settings = JobSettings.of(plan.settings, self._nameserver)
         outputs = with_bad_casts(outputs_of(plan, settings, on_rows), settings)
@@ -80,6 +81,7 @@ class JobRunner:
         # What reads no table has its rows at once.
         batch = settings.batch or not tables_of(nodes)
         sources = [open_source(table, settings) for table in tables_of(nodes)]
+        bounded = bounded or all(ends_by_itself(source.table) for source in sources)
         named = [(output.sink.name, output.node) for output in outputs]
         checkpoint = Checkpoint.open(
             directory,
@@ -157,6 +159,7 @@ def _reading(
         queues=own,
         spool=checkpoint.spool / name,
         decoded=checkpoint.decoded / name,
+        notes=checkpoint.sources,
         wake_after_ms=MIN_WAKE_MS if by_clock else settings.idle_ms if own else 0,
         wake_again=by_clock,
     )

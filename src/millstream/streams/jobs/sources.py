@@ -23,7 +23,7 @@ from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
 from millstream.streams.spark.source.topic_log import open_log
 
-__all__ = ["Reading", "Source", "TopicSource", "columns_read", "open_source", "tables_of"]
+__all__ = ["Reading", "Source", "TopicSource", "columns_read", "ends_by_itself", "open_source", "tables_of"]
 
 TIMEOUT_S = 10.0
 """How long one call to the messaging system may take."""
@@ -34,7 +34,8 @@ class Reading:
     """How a pipeline reads a source from `start` on.
 
     `batch` reads once, without Spark's streaming; a bounded run with state sends a `final_tick`. `passes` is how often
-    the rows of a micro-batch are read. `queues` lets each row tell its queue. `spool` and `decoded` are directories.
+    the rows of a micro-batch are read. `queues` lets each row tell its queue. `spool` and `decoded` are directories
+    that a micro-batch empties, `notes` is one that stays.
     After `wake_after_ms` without rows (0: never) the source sends a tick, with `wake_again` each time.
     """
 
@@ -45,6 +46,7 @@ class Reading:
     queues: bool
     spool: Path
     decoded: Path
+    notes: Path
     wake_after_ms: int = 0
     wake_again: bool = False
 
@@ -77,10 +79,19 @@ def open_source(table: Table, settings: JobSettings) -> Source:
         from millstream.streams.jobs.nexmark_source import NexmarkSource
 
         return NexmarkSource(table, settings)
+    if table.connector == "filesystem":
+        from millstream.streams.jobs.file_source import FileSource
+
+        return FileSource(table, settings)
     if table.connector not in ("rocketmq", UPSERTS):
         words = f"The table {table.name} cannot be read: its connector is {table.connector!r}."
         raise JobError("JOB_FAILED", words)
     return TopicSource(table, SourceSettings.of(table, settings))
+
+
+def ends_by_itself(table: Table) -> bool:
+    """Whether a table has an end, so that a job over such tables alone ends as a bounded one does."""
+    return table.connector == "filesystem" and "source.monitor-interval" not in table.options
 
 
 def tables_of(nodes: Iterable[Node]) -> list[Table]:

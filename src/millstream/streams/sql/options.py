@@ -90,9 +90,23 @@ def size(name: str, description: str, default: str | None = None) -> Option:
     return Option(name, description, default=default, pattern=_SIZE, wanted="a size such as '128 MB'")
 
 
-def checked_milliseconds(text: str) -> int:
-    """The milliseconds of a duration that was checked when its table was made. Raises ValueError for another."""
-    found = milliseconds(text)
-    if found is None:
+def milliseconds(text: str) -> int:
+    """A value of the form `DURATION`. Raises ValueError for another."""
+    found = re.fullmatch(r"\s*(\d{1,9})\s*([a-z]*)\s*", text.lower())
+    unit = None if found is None else _UNITS_MS.get(found[2])
+    if found is None or unit is None:
         raise ValueError(f"{text!r} is no duration")
-    return found
+    return int(found[1]) * unit
+
+
+_UNITS_MS = {
+    spelled: unit_ms
+    for unit_ms, names in (
+        (1, ("", "ms", "milli", "millis", "millisecond", "milliseconds")),
+        (1_000, ("s", "sec", "secs", "second", "seconds")),
+        (60_000, ("m", "min", "mins", "minute", "minutes")),
+        (3_600_000, ("h", "hour", "hours")),
+        (86_400_000, ("d", "day", "days")),
+    )
+    for spelled in names
+}

@@ -20,7 +20,7 @@ from millstream.streams.spark.lookups.kept_table import WholeTable
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
 from millstream.streams.spark.lookups.plain_rows import arrow_rows, plain_rows
 from millstream.streams.spark.source.decoder import JsonDecoder
-from millstream.streams.sql.options import checked_milliseconds
+from millstream.streams.sql.options import milliseconds
 
 __all__ = ["MAX_ROWS", "file_table"]
 
@@ -33,7 +33,7 @@ _DEFAULT_TTL = "10 s"
 
 def file_table(spec: LookupSpec) -> WholeTable:
     """The rows of all files under the table's path, read again when one has changed."""
-    ttl_ms = checked_milliseconds(spec.option("lookup.cache.ttl", _DEFAULT_TTL))
+    ttl_ms = milliseconds(spec.option("lookup.cache.ttl", _DEFAULT_TTL))
     return WholeTable(spec, partial(_load, spec), partial(_stamp, spec), ttl_ms / 1000)
 
 

@@ -11,7 +11,7 @@ from millstream.streams.spark.lookups.database_table import DatabaseTable
 from millstream.streams.spark.lookups.files import file_table
 from millstream.streams.spark.lookups.kept_table import KeptKeys, KeptLimits, MissedAgain, WholeTable
 from millstream.streams.spark.lookups.lookup_table import LookupSpec, LookupTable
-from millstream.streams.sql.options import checked_milliseconds
+from millstream.streams.sql.options import milliseconds
 
 __all__ = ["MAX_KEPT_KEYS", "open_table"]
 
@@ -69,7 +69,7 @@ def _patient(spec: LookupSpec, table: LookupTable) -> LookupTable:
 
 def _seconds(spec: LookupSpec, option: str) -> float | None:
     text = spec.option(option)
-    return checked_milliseconds(text) / 1000 if text else None
+    return milliseconds(text) / 1000 if text else None
 
 
 def _day_from(spec: LookupSpec) -> Callable[[], Hashable]:

@@ -1,0 +1,83 @@
+"""The rows of one file: lines of JSON or CSV, or a Parquet file's columns by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from millstream.streams.spark.source.decoder import ColumnBuilder
+from millstream.streams.spark.source.files.spec import QUEUE, FileSpec
+from millstream.streams.spark.source.keyed_rows import body_decoder
+from millstream.streams.spark.source.malformed import SpoolWriter
+from millstream.streams.spark.types import arrow_schema
+
+__all__ = ["FileRows"]
+
+_ROWS_PER_RECORD_BATCH = 5_000
+
+
+class FileRows:
+    """Makes record batches of exactly `schema`."""
+
+    def __init__(self, spec: FileSpec) -> None:
+        self.schema: pa.Schema = arrow_schema(spec.schema())
+        self._spec = spec
+        self._inside = [column for column in spec.columns if column.name not in spec.partition_columns]
+
+    def read(self, path: Path, spool: SpoolWriter) -> Iterator[pa.RecordBatch]:
+        """The rows of a file, whose lines that are none go to `spool`."""
+        parquet = self._spec.body.name == "parquet"
+        named = _named(path, self._spec)
+        for count, columns in self._parquet(path) if parquet else self._lines(path, spool):
+            yield self._batch(count, columns, named)
+
+    def _batch(self, count: int, columns: dict[str, pa.Array], named: dict[str, str | None]) -> pa.RecordBatch:
+        arrays = []
+        for column, field in zip(self._spec.columns, self.schema, strict=False):
+            if column.name in columns:
+                arrays.append(columns[column.name])
+            else:
+                value = ColumnBuilder("", column.name, column.type).build_values([named.get(column.name)], {})
+                arrays.append(pa.repeat(value[0], count).cast(field.type))
+        if self._spec.queues:
+            arrays.append(pa.repeat(QUEUE, count))
+        arrays.append(pa.nulls(count, self.schema.field(len(arrays)).type))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _lines(self, path: Path, spool: SpoolWriter) -> Iterator[tuple[int, dict[str, pa.Array]]]:
+        decoder = body_decoder(self._spec.body, [(column.name, column.type) for column in self._inside])
+        first = 0
+        with path.open("rb") as file:
+            while lines := [line.rstrip(b"\r\n") for line in islice(file, _ROWS_PER_RECORD_BATCH)]:
+                places = [place for place, line in enumerate(lines) if line]
+                decoded = decoder.decode([lines[place] for place in places])
+                for refused in decoded.malformed:
+                    spool.add(first + places[refused.position], refused.reason, b"")
+                first += len(lines)
+                count = len(places) if decoded.kept is None else len(decoded.kept)
+                if count:
+                    names = [column.name for column in self._inside]
+                    yield count, dict(zip(names, decoded.columns, strict=True))
+        spool.flush()
+
+    def _parquet(self, path: Path) -> Iterator[tuple[int, dict[str, pa.Array]]]:
+        with pq.ParquetFile(path) as file:
+            there = [column for column in self._inside if column.name in file.schema_arrow.names]
+            for batch in file.iter_batches(_ROWS_PER_RECORD_BATCH, columns=[column.name for column in there]):
+                yield (
+                    batch.num_rows,
+                    {
+                        column.name: batch.column(column.name).cast(self.schema.field(column.name).type)
+                        for column in there
+                    },
+                )
+
+
+def _named(path: Path, spec: FileSpec) -> dict[str, str | None]:
+    """The values that directories such as `day=2026-01-01` name."""
+    parts = (part.partition("=") for part in path.parent.parts if "=" in part)
+    return {name: None if value == spec.null_name else value for name, _, value in parts}

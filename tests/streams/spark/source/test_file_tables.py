@@ -1,0 +1,159 @@
+"""Files of a directory as a table: each file once, in the order in which it was seen."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs the extra streams")
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from millstream.streams.plan.types import INT, STRING, DataType, TypeKind
+from millstream.streams.spark.source.body_format import BodyColumn, BodyFormat
+from millstream.streams.spark.source.files import reader as file_reader
+from millstream.streams.spark.source.files.listing import FoundFile, Listing
+from millstream.streams.spark.source.files.reader import FileBatchReader, FileStreamReader, files_until, listing_of
+from millstream.streams.spark.source.files.spec import FileSpec
+from millstream.streams.spark.source.malformed import Spool
+from millstream.streams.spark.source.position import Position
+from millstream.streams.spark.source.spec import SourceColumn
+
+MOMENT = DataType(TypeKind.TIMESTAMP, precision=3)
+COLUMNS = {"id": INT, "word": STRING}
+
+
+def spec_of(root: Path, columns: dict[str, DataType] | None = None, **more: Any) -> FileSpec:
+    kinds = columns or COLUMNS
+    name = more.pop("format", "json")
+    partitions = more.get("partition_columns", ())
+    inside = tuple(BodyColumn(column, kind) for column, kind in kinds.items() if column not in partitions)
+    read = tuple(SourceColumn(column, kind) for column, kind in kinds.items())
+    spec = FileSpec(
+        path=str(root / "in"),
+        columns=read,
+        body=BodyFormat(name, inside, more.pop("options", {})),
+        listing=str(root / "notes" / "t.json"),
+        start=Position({"files/0": 0}),
+        spool=str(root / "spool"),
+        **more,
+    )
+    return FileSpec.decode(spec.encode())
+
+
+def put(root: Path, name: str, content: bytes, at_s: int) -> None:
+    path = root / "in" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    os.utime(path, (at_s, at_s))
+
+
+def batch(reader: FileStreamReader, start: dict[str, Any]) -> tuple[dict[str, Any], list[tuple[Any, ...]]]:
+    """One micro-batch: where it ends, and its rows without the hidden columns; a tick's row is None."""
+    end = reader.latestOffset(start, ReadAllAvailable())
+    rows: list[Any] = []
+    for part in reader.partitions(start, end):
+        for record_batch in reader.read(part):
+            for row in record_batch.to_pylist():
+                tick = row.pop("__tick")
+                rows.append(None if tick is not None else tuple(row.values()))
+    return end, rows
+
+
+def rows_of(spec: FileSpec) -> list[Any]:
+    reader = FileStreamReader(spec)
+    return batch(reader, reader.initialOffset())[1]
+
+
+def test_files_are_read_once_the_oldest_first_and_new_ones_as_they_come(tmp_path: Path) -> None:
+    put(tmp_path, "b.json", b'{"id":1,"word":"old"}\n', 100)
+    put(tmp_path, "a.json", b'{"id":2}\n\n{"id":3}', 200)
+    put(tmp_path, ".hidden.json", b'{"id":9}\n', 50)
+    put(tmp_path, "_making/c.json", b'{"id":9}\n', 50)
+    reader = FileStreamReader(spec_of(tmp_path, monitored=True))
+    first, rows = batch(reader, reader.initialOffset())
+    assert rows == [(1, "old"), (2, None), (3, None)]
+    assert batch(reader, first) == (first, [])
+    put(tmp_path, "deep/0.json", b'{"id":4}\n', 10)
+    second, rows = batch(reader, first)
+    assert rows == [(4, None)]
+    again = FileStreamReader(spec_of(tmp_path, monitored=True))
+    assert batch(again, first) == (second, [(4, None)])
+
+
+def test_a_directory_that_is_not_watched_ends_with_what_is_there_at_the_start(tmp_path: Path) -> None:
+    put(tmp_path, "a.json", b'{"id":1}\n', 1)
+    reader = FileStreamReader(spec_of(tmp_path, ends=True))
+    first, rows = batch(reader, reader.initialOffset())
+    put(tmp_path, "b.json", b'{"id":2}\n', 2)
+    last, tick = batch(reader, first)
+    assert (rows, tick) == ([(1, None)], [None])
+    assert batch(reader, last) == (last, [])
+
+
+def test_csv_lines_have_their_columns_by_place_and_malformed_ones_are_counted(tmp_path: Path) -> None:
+    put(tmp_path, "a.csv", b'1;"a;b"\r\nx;c\r\n2;\r\n3\r\n', 1)
+    spec = spec_of(tmp_path, format="csv", options={"csv.field-delimiter": ";"})
+    assert rows_of(spec) == [(1, "a;b"), (2, "")]
+    (file,) = Spool(tmp_path / "spool").files()
+    assert [(one.queue_offset, one.body) for one in Spool(tmp_path / "spool").read(file)] == [(1, b""), (3, b"")]
+
+
+def test_parquet_columns_are_found_by_name(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    moment = datetime.datetime(2026, 1, 2, 3, 4, 5)
+    table = pa.table({"ts": pa.array([moment], pa.timestamp("ms")), "other": ["x"], "id": pa.array([7], pa.int64())})
+    pq.write_table(table, tmp_path / "in" / "a.parquet")
+    spec = spec_of(tmp_path, {"id": INT, "word": STRING, "ts": MOMENT}, format="parquet")
+    assert rows_of(spec) == [(7, None, moment.replace(tzinfo=datetime.UTC))]
+
+
+def test_directories_name_the_values_of_partition_columns(tmp_path: Path) -> None:
+    put(tmp_path, "day=2026-01-02/hour=3/a.json", b'{"id":1}\n', 1)
+    put(tmp_path, "day=__DEFAULT_PARTITION__/hour=4/a.json", b'{"id":2}\n', 2)
+    columns = {"id": INT, "day": STRING, "hour": INT}
+    spec = spec_of(tmp_path, columns, partition_columns=("day", "hour"))
+    assert rows_of(spec) == [(1, "2026-01-02", 3), (2, None, 4)]
+
+
+def test_only_paths_that_match_are_read(tmp_path: Path) -> None:
+    put(tmp_path, "a.json", b'{"id":1}\n', 1)
+    put(tmp_path, "a.txt", b"no row", 1)
+    assert rows_of(spec_of(tmp_path, pattern=r".*\.json")) == [(1, None)]
+
+
+def test_a_batch_reads_all_files_in_as_many_tasks_as_run_at_once(tmp_path: Path) -> None:
+    for number in range(5):
+        put(tmp_path, f"{number}.json", b'{"id":%d}\n' % number, number)
+    spec = spec_of(tmp_path, parallelism=2, queues=True, ends=True)
+    listing_of(spec).look()
+    reader = FileBatchReader(spec)
+    parts = reader.partitions()
+    rows = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+    assert len(parts) == 3
+    assert sorted(row["id"] for row in rows if row["__tick"] is None) == [0, 1, 2, 3, 4]
+    assert {row["__queue"] for row in rows if row["__tick"] is None} == {"files/0"}
+    assert [row["__tick"].year for row in rows if row["__tick"] is not None] == [9999]
+
+
+def test_a_micro_batch_has_one_file_and_more_while_they_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_reader, "BATCH_BYTES", 10)
+    files = [FoundFile(str(size), size) for size in (30, 4, 6, 1)]
+    assert [files_until(files, first) for first in range(5)] == [1, 3, 4, 4, 4]
+
+
+def test_a_file_keeps_its_place_when_others_go(tmp_path: Path) -> None:
+    put(tmp_path, "a.json", b"", 1)
+    put(tmp_path, "b.json", b"", 2)
+    Listing(tmp_path / "list", tmp_path / "in", "").look()
+    (tmp_path / "in" / "a.json").unlink()
+    put(tmp_path, "0.json", b"", 1)
+    listing = Listing(tmp_path / "list", tmp_path / "in", "")
+    listing.look()
+    assert [Path(found.path).name for found in listing.files] == ["a.json", "b.json", "0.json"]
