@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from compiling import job, refused
 
-from millstream.streams.plan.nodes import Node, Project, WindowAggregate, inputs_of
+from millstream.streams.plan.nodes import Filter, Node, Project, WindowAggregate, inputs_of
 from millstream.streams.plan.types import TypeKind
 from millstream.streams.plan.windows import Emit
 
@@ -86,6 +86,16 @@ def test_a_hint_gives_the_table_other_options_for_one_insert() -> None:
         refused(f"{OUT} INSERT INTO o /*+ OPTIONS('colour' = 'x') */ SELECT small, host, id FROM events").name
         == "SQL_OPTION"
     )
+
+
+def test_rows_without_a_value_for_a_column_that_is_never_null_are_left_out_if_it_is_asked() -> None:
+    drop = "SET 'table.exec.sink.not-null-enforcer' = 'drop';"
+    (sink,) = job(f"{OUT} {drop} INSERT INTO o SELECT small, host, id FROM events").sinks
+    (rows,) = inputs_of(sink.input)
+    assert isinstance(rows, Filter)
+    assert str(rows.predicate) == "IS NOT NULL(id)"
+    (sure,) = job(f"{OUT} {drop} INSERT INTO o SELECT small, host, 1 FROM events").sinks
+    assert not isinstance(inputs_of(sure.input)[0], Filter)
 
 
 def test_a_view_is_not_written() -> None:

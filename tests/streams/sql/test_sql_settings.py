@@ -19,7 +19,7 @@ def said(script: str) -> str:
     ("name", "value"),
     [
         ("table.exec.state.ttl", "36 h"), ("table.exec.source.idle-timeout", "5s"), ("table.local-time-zone", "Europe/Berlin"),
-        ("table.local-time-zone", "GMT+08:00"), ("table.local-time-zone", "UTC"), ("parallelism.default", "4"),
+        ("table.local-time-zone", "GMT+08:00"), ("table.local-time-zone", "UTC"), ("table.exec.sink.not-null-enforcer", "drop"),
         ("sql-client.execution.result-mode", "CHANGELOG"), ("execution.checkpointing.interval", "3 min"),
     ],
 )  # fmt: skip
@@ -29,7 +29,7 @@ def test_settings_that_mean_something_are_taken_without_a_word(name: str, value:
 
 @pytest.mark.parametrize(
     "name",
-    ["table.exec.mini-batch.enabled", "table.optimizer.agg-phase-strategy", "execution.checkpointing.mode", "state.backend.type",
+    ["table.exec.mini-batch.enabled", "state.backend.local-recovery", "table.optimizer.agg-phase-strategy", "execution.checkpointing.mode", "state.backend.type",
      "restart-strategy", "taskmanager.numberOfTaskSlots", "table.exec.sink.upsert-materialize"],
 )  # fmt: skip
 def test_settings_of_flink_that_do_nothing_are_taken_and_it_is_said_why(name: str) -> None:

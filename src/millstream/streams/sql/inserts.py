@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from millstream.streams.functions.casting import same_shape
-from millstream.streams.plan.expressions import Column, Expression, Literal
-from millstream.streams.plan.nodes import Node, Project, Sink
+from millstream.streams.plan.expressions import Call, Column, Expression, Literal
+from millstream.streams.plan.nodes import Filter, Node, Project, Sink
 from millstream.streams.plan.tables import Table
-from millstream.streams.plan.types import DataType, Schema, TypeKind
+from millstream.streams.plan.types import BOOLEAN, DataType, Schema, TypeKind
 from millstream.streams.sql.connectors import CONNECTORS
 from millstream.streams.sql.pruning import prune
 from millstream.streams.sql.query_syntax import item_span
@@ -18,6 +18,8 @@ from millstream.streams.sql.sink_changes import check_changes
 from millstream.streams.sql.statements import Insert
 
 __all__ = ["bind_insert"]
+
+_SURE = BOOLEAN.as_nullable(False)
 
 
 def bind_insert(insert: Insert, table: Table, node: Node, settings: Mapping[str, str], script: Script) -> Sink:
@@ -42,10 +44,21 @@ def bind_insert(insert: Insert, table: Table, node: Node, settings: Mapping[str,
     ordered = tuple(
         (column.name, columns.get(column.name, Literal(None, column.type.as_nullable()))) for column in table.writable
     )
+    if settings.get("table.exec.sink.not-null-enforcer", "error").lower() == "drop":
+        node = _without_nulls(node, table, columns)
     written = prune(Project(node, ordered))
     if not _is_batch(settings):
         check_changes(table, written, insert.span, script)
     return Sink(table, written, insert.overwrites)
+
+
+def _without_nulls(node: Node, table: Table, columns: Mapping[str, Expression]) -> Node:
+    """The rows that have a value for each column of the table that is never NULL."""
+    never = [column.name for column in table.writable if not column.type.nullable and column.name in columns]
+    conditions = tuple(Call("IS NOT NULL", (columns[name],), _SURE) for name in never if columns[name].type.nullable)
+    if not conditions:
+        return node
+    return Filter(node, conditions[0] if len(conditions) == 1 else Call("AND", conditions, _SURE))
 
 
 def _is_batch(settings: Mapping[str, str]) -> bool:
