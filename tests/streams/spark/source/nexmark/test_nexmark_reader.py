@@ -1,0 +1,112 @@
+"""How a nexmark table is read: cuts, ends, ticks, and tables that ask for what there is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from millstream.streams.errors import JobError
+from millstream.streams.jobs.nexmark_source import NexmarkSource
+from millstream.streams.jobs.settings import JobSettings
+from millstream.streams.plan.nodes import QueryPlan, scans_of
+from millstream.streams.plan.tables import Table
+from millstream.streams.plan.types import BIGINT, INT, DataType, Field, TypeKind
+from millstream.streams.spark.source.nexmark.reader import NexmarkBatchReader, NexmarkStreamReader
+from millstream.streams.spark.source.nexmark.settings import NexmarkSettings
+from millstream.streams.spark.source.nexmark.spec import QUEUE, NexmarkSpec
+from millstream.streams.spark.source.position import Position
+from millstream.streams.spark.source.spec import SourceColumn
+from millstream.streams.sql.compiler import SqlSession
+
+BID = DataType(TypeKind.ROW, fields=(Field("auction", BIGINT), Field("price", BIGINT)))
+SPEC = NexmarkSpec(
+    "events",
+    NexmarkSettings(events=100),
+    base_time_ms=0,
+    columns=(SourceColumn("event_type", INT), SourceColumn("bid", BID)),
+    start=Position({QUEUE: 0}, name="events"),
+    max_rows=40,
+    final_tick=True,
+    queues=True,
+)
+
+
+def cuts(spec: NexmarkSpec, *, is_bounded: bool) -> list[Position]:
+    """The ends of the micro-batches until nothing comes any more."""
+    reader = NexmarkStreamReader(spec)
+    if is_bounded:
+        reader.prepareForTriggerAvailableNow()
+    ends = [reader.initialOffset()]
+    while len(ends) < 10:
+        end = reader.latestOffset(ends[-1], reader.getDefaultReadLimit())
+        if end == ends[-1]:
+            break
+        ends.append(end)
+    return [Position.from_json(end) for end in ends[1:]]
+
+
+def rows(reader: NexmarkStreamReader | NexmarkBatchReader, tasks: object) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = []
+    for task in tasks:  # type: ignore[attr-defined]
+        found.extend(pa.Table.from_batches(list(reader.read(task))).to_pylist())
+    return found
+
+
+def test_a_bounded_run_reads_every_event_once_and_ends_with_a_tick() -> None:
+    ends = cuts(SPEC, is_bounded=True)
+    assert [(end.offset(QUEUE), end.ended) for end in ends] == [(40, False), (80, False), (100, False), (100, True)]
+
+
+def test_a_run_without_end_waits_at_the_last_event_without_a_tick() -> None:
+    assert [end.offset(QUEUE) for end in cuts(SPEC, is_bounded=False)] == [40, 80, 100]
+
+
+def test_micro_batches_bring_the_rows_that_a_batch_brings() -> None:
+    stream = NexmarkStreamReader(SPEC)
+    begin, streamed = SPEC.start, []
+    for end in cuts(SPEC, is_bounded=True):
+        streamed.extend(rows(stream, stream.partitions(begin.to_json(), end.to_json())))
+        begin = end
+    whole = NexmarkBatchReader(replace(SPEC, end=Position({QUEUE: 100})))
+    assert rows(whole, whole.partitions()) == streamed
+    assert len(streamed) == 101
+    assert [row["__tick"] is not None for row in streamed].index(True) == 100
+    assert {row["__queue"] for row in streamed[:100]} == {QUEUE}
+    assert streamed[0]["bid"] is None
+    assert set(streamed[5]["bid"]) == {"auction", "price"}  # type: ignore[call-overload]
+
+
+def test_events_at_their_rate_are_not_read_before_their_turn() -> None:
+    slow = NexmarkStreamReader(replace(SPEC, settings=NexmarkSettings(first_rate=1, next_rate=1), is_limited=True))
+    first = slow.latestOffset(slow.initialOffset(), ReadAllAvailable())
+    assert Position.from_json(first).offset(QUEUE) == 1
+    assert slow.latestOffset(first, ReadMaxRows(40)) == first
+
+
+def test_a_bounded_run_over_a_table_without_end_is_refused() -> None:
+    with pytest.raises(JobError, match=r"has no end.*Set 'events\.num'"):
+        cuts(replace(SPEC, settings=NexmarkSettings()), is_bounded=True)
+
+
+def table(columns: str) -> Table:
+    (plan,) = SqlSession().compile(
+        f"CREATE TABLE events ({columns}) WITH ('connector' = 'nexmark', 'base-time' = '5'); SELECT * FROM events"
+    )[1:]
+    assert isinstance(plan, QueryPlan)
+    return next(scans_of(plan.query)).table
+
+
+@pytest.mark.parametrize(
+    ("columns", "name"),
+    [("bidder BIGINT", "no bidder"), ("event_type INT, bid ROW<auction BIGINT, prise BIGINT>", r"no bid\.prise")],
+)
+def test_a_column_that_events_do_not_have_is_refused_with_those_that_they_have(columns: str, name: str) -> None:
+    with pytest.raises(JobError, match=f"{name}.*They have .*(event_type|price)"):
+        NexmarkSource(table(columns), JobSettings.of({}, ""))
+
+
+def test_the_first_events_time_is_kept_where_the_job_begins() -> None:
+    assert NexmarkSource(table("event_type INT"), JobSettings.of({}, "")).beginning().cut_ms == 5
