@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from shop import SHOP
 
 from millstream.streams.sql.compiler import SqlSession
 
@@ -22,6 +23,7 @@ CREATE TABLE visits (
   page STRING, ms INT, at TIMESTAMP_LTZ(3) METADATA FROM 'store-timestamp' VIRTUAL,
   WATERMARK FOR at AS at - INTERVAL '1' SECOND
 ) WITH ('connector' = 'rocketmq', 'topic' = 'visits');
+CREATE TABLE items (item STRING, name STRING) WITH ('connector' = 'filesystem', 'path' = '/items', 'format' = 'csv');
 """
 
 
@@ -42,7 +44,7 @@ def my_rules(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("my_rules")
 def test_every_example_of_the_page_is_legal(page: str) -> None:
     session = SqlSession()
-    session.compile(TABLES)
+    session.compile(SHOP + TABLES)
     for block in BLOCK.findall((DOCS / page).read_text()):
         assert session.compile(block)
 

@@ -93,7 +93,7 @@ class ResultView:
         with self._printing:
             writer = self._lines.get(result.sink)
             if writer is None:
-                shape = self._shapes.get(result.sink) or ResultShape(result.columns, result.kinds is not None)
+                shape = self._shapes.get(result.sink) or _unexpected(result)
                 writer = self._lines[result.sink] = self._writer(result.sink, shape)
             _print(writer.of(result.rows, result.kinds))
 
@@ -160,6 +160,10 @@ class ResultView:
         height = 24 if self._live is None else self._live.console.size.height
         tables = max(1, len(self._tables))
         return max(_MIN_ROWS_SHOWN, (height - _LINES_AROUND) // tables - 2)
+
+
+def _unexpected(result: ResultRows) -> ResultShape:
+    return ResultShape(result.columns, result.kinds is not None, is_query=False)
 
 
 def _print(lines: Iterable[str]) -> None:
