@@ -41,7 +41,6 @@ A statement ends with ; and may have several lines. Tab completes names, words a
 
 def run_shell(session: SqlSession, common: Common, *, bounded: bool, checkpoint_dir: Path | None) -> ExitCode:
     """The shell on this terminal until the user leaves it. Checkpoints of jobs lie in `checkpoint_dir`, if given."""
-    """The shell on this terminal until the user leaves it. Checkpoints of jobs lie in `checkpoint_dir` if given."""
     interrupts = Interrupts()
     interrupts.install()
 

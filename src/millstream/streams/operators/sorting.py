@@ -80,9 +80,9 @@ class Sorter:
 def _left(waited: list[Row]) -> list[Row]:
     """The rows that came and were not taken back."""
     gone: dict[Row, int] = {}
-    for _, kind, *row in waited:
-        if kind not in (INSERT, UPDATE_AFTER):
-            key = tuple(map(hashable, row))
+    for one in waited:
+        if one[1] not in (INSERT, UPDATE_AFTER):
+            key = tuple(map(hashable, one[_BEFORE:]))
             gone[key] = gone.get(key, 0) + 1
     came = [row[_BEFORE:] for row in waited if row[1] in (INSERT, UPDATE_AFTER)]
     if not gone:
