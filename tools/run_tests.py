@@ -15,8 +15,20 @@ from pathlib import Path
 LANES = 2
 """As many as the machines have cores that the suite is made for."""
 
-LONGEST_FIRST = ("streams", "crash", "cli", "server", "examples", "interop", "broker", "store", "proxy")
-"""Folders that none is waited for alone at the end; the others follow together."""
+LONGEST_FIRST = (
+    "streams/end_to_end",
+    "crash",
+    "streams/nexmark",
+    "cli",
+    "streams",
+    "server",
+    "examples",
+    "interop",
+    "broker",
+    "store",
+    "proxy",
+)
+"""Folders that none is waited for alone at the end, without those in them that are named; the others follow together."""
 
 NO_TESTS = 5
 """Pytest's exit code where its options leave nothing to run in a folder."""
@@ -26,9 +38,18 @@ TESTS = Path(__file__).parent.parent / "tests"
 
 def groups() -> list[list[Path]]:
     """The paths of each pytest; together they are all folders of tests/."""
-    folders = {path.name: path for path in sorted(TESTS.iterdir()) if any(path.rglob("test_*.py"))}
-    alone = [[folders.pop(name)] for name in LONGEST_FIRST]
-    return [*alone, [*folders.values()]]
+    named = [TESTS / name for name in LONGEST_FIRST]
+    alone = [_parts(path, named) for path in named if path.is_dir()]
+    others = [path for path in sorted(TESTS.iterdir()) if any(path.rglob("test_*.py")) and path not in named]
+    return [*alone, others]
+
+
+def _parts(folder: Path, named: list[Path]) -> list[Path]:
+    """What is to be run of a folder: itself, or what is in it besides the named ones."""
+    inside = [path for path in named if folder in path.parents]
+    if not inside:
+        return [folder]
+    return [path for path in sorted(folder.iterdir()) if path not in inside and any(path.rglob("test_*.py"))]
 
 
 def run(paths: list[Path], options: list[str]) -> tuple[str, int, str, float]:
@@ -36,7 +57,12 @@ def run(paths: list[Path], options: list[str]) -> tuple[str, int, str, float]:
     began_s = time.monotonic()
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", *options, *map(str, paths)]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    return " ".join(path.name for path in paths), done.returncode, done.stdout, time.monotonic() - began_s
+    return (
+        " ".join(str(path.relative_to(TESTS)) for path in paths),
+        done.returncode,
+        done.stdout,
+        time.monotonic() - began_s,
+    )
 
 
 def main() -> int:
