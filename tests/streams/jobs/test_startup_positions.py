@@ -6,6 +6,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra streams")
 
+from millstream.model.errors import NameRefused
+from millstream.streams.jobs import sources
 from millstream.streams.jobs.settings import JobSettings, SourceSettings
 from millstream.streams.jobs.startup import first_position
 from millstream.streams.plan.tables import Table
@@ -53,3 +55,19 @@ def test_a_fresh_job_begins_where_its_table_says(options: dict[str, str], expect
     settings = SourceSettings.of(table, JobSettings.of({}, "n:1"))
     position = first_position(Log(), settings, "t")  # type: ignore[arg-type]  # what it asks of a topic log
     assert list(position.queues.values()) == expected
+
+
+def test_a_topic_that_is_not_there_is_refused_unless_the_job_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Missing(Log):
+        def spans(self, topic: str) -> dict[str, QueueSpan]:
+            raise NameRefused("TOPIC_NOT_FOUND", "The topic t does not exist.")
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(sources, "open_log", lambda _nameserver, timeout_s: Missing())
+    table = Table("t", (), {"connector": "rocketmq", "topic": "t"})
+    with pytest.raises(NameRefused):
+        sources.open_source(table, JobSettings.of({}, "n:1"))
+    waiting = sources.open_source(table, JobSettings.of({"millstream.wait-for-topics": "true"}, "n:1"))
+    assert (waiting.beginning().queues, waiting.beginning().name) == ({}, "t")

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
+from millstream.model.errors import NameRefused
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.dead_letter import DeadLetters
 from millstream.streams.jobs.settings import JobSettings, SourceSettings
@@ -86,7 +87,7 @@ def open_source(table: Table, settings: JobSettings) -> Source:
     if table.connector not in ("rocketmq", UPSERTS):
         words = f"The table {table.name} cannot be read: its connector is {table.connector!r}."
         raise JobError("JOB_FAILED", words)
-    return TopicSource(table, SourceSettings.of(table, settings))
+    return TopicSource(table, SourceSettings.of(table, settings), waits=settings.waits_for_topics)
 
 
 def ends_by_itself(table: Table) -> bool:
@@ -104,16 +105,23 @@ def tables_of(nodes: Iterable[Node]) -> list[Table]:
 
 
 class TopicSource:
-    """A topic of a RocketMQ cluster. Raises NameRefused TOPIC_NOT_FOUND, ConnectionFailed."""
+    """A topic of a RocketMQ cluster. Raises NameRefused TOPIC_NOT_FOUND, ConnectionFailed.
 
-    def __init__(self, table: Table, settings: SourceSettings) -> None:
+    With `waits` a topic that is not there is read from its beginning once it is.
+    """
+
+    def __init__(self, table: Table, settings: SourceSettings, *, waits: bool = False) -> None:
         self.table = table
         self._settings = settings
+        self._beginning = self._end = Position(name=table.name)
         log = open_log(settings.nameserver, timeout_s=TIMEOUT_S)
         try:
             self._beginning = first_position(log, settings, table.name)
             spans = log.spans(settings.topic)
             self._end = Position({queue: span.max_offset for queue, span in spans.items()}, name=table.name)
+        except NameRefused as error:
+            if not waits or error.name != "TOPIC_NOT_FOUND":
+                raise
         finally:
             log.close()
 

@@ -18,8 +18,9 @@ from millstream.model.message import Message, StoredMessage
 from millstream.model.topic import TopicConfig
 from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.plan.types import BIGINT, BOOLEAN, INT, STRING, DataType, TypeKind
+from millstream.streams.spark.sinks.files import FileSink
 from millstream.streams.spark.sinks.message_maker import ORIGIN, MessageMaker
-from millstream.streams.spark.sinks.sink import Attempt, Sink, SinkTask
+from millstream.streams.spark.sinks.sink import Attempt, Sink, SinkTask, Written
 from millstream.streams.spark.sinks.topic import TopicSink, UpsertSink
 from servers import Servers, running_servers_in_thread
 
@@ -217,3 +218,13 @@ def test_a_window_that_is_said_again_goes_to_a_topic_of_inserts_without_what_it_
     sink = TopicSink("o", MessageMaker.of(table_of({})), servers.nameserver, timeout_s=10)
     attempt(sink, 0, tmp_path / "notes", (FOUR, KINDS))
     assert [message.body for message in stored(servers)] == [b'{"id":1,"w":"a"}', b'{"id":1,"w":"b"}']
+
+
+def test_a_window_that_is_said_again_is_in_files_each_time_without_what_it_takes_back(tmp_path: Path) -> None:
+    sink = FileSink("f", MessageMaker.of(table_of({})).schema, tmp_path / "out", "json")
+    task = SinkTask("job", 0, 0)
+    writer = sink.writer(task)
+    writer.write(FOUR, pa.array(KINDS, pa.int8()))
+    sink.commit(0, [Written(task, 4, writer.finish())])
+    (file,) = (tmp_path / "out").glob("part-*")
+    assert file.read_text().splitlines() == ['{"id":1,"w":"a"}', '{"id":1,"w":"b"}']

@@ -11,15 +11,19 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
 from millstream.streams.errors import JobError
+from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.types import Schema, TypeKind
 from millstream.streams.spark.sinks.json_rows import encode_rows
 from millstream.streams.spark.sinks.sink import Attempt, SinkTask, SinkWriter, Written
 
 __all__ = ["FORMATS", "FileSink"]
+
+_BEFORE, _DELETE = RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value
 
 
 class FileSink:
@@ -84,7 +88,9 @@ class _FileWriter:
         self._output: _Output = FORMATS[file_format](self._file, schema)
 
     def write(self, rows: pa.RecordBatch, kinds: pa.Array | None = None) -> None:
-        """Add rows to the file."""
+        """Add rows to the file; what EMIT takes back of a window stays, since files only grow."""
+        if kinds is not None:
+            rows = rows.filter(pc.and_(pc.not_equal(kinds, _BEFORE), pc.not_equal(kinds, _DELETE)))
         self._output.write(rows)
 
     def finish(self) -> bytes:
