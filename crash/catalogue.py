@@ -45,6 +45,13 @@ def _nexmark(run: ProgrammeRun) -> None:
     kill_queries(run)
 
 
+def _topic_jobs(run: ProgrammeRun) -> None:
+    # Spark is needed for this programme alone.
+    from crash.topic_kills import kill_topic_jobs
+
+    kill_topic_jobs(run)
+
+
 def _network(name: str) -> Callable[[ProgrammeRun], None]:
     return lambda run: run_in_network(run, name)
 
@@ -58,6 +65,7 @@ PROGRAMMES = {
     "S6": Programme("power-loss", cut_the_power),
     "S7": Programme("failing-disk", break_the_disk),
     "S8": Programme("nexmark-kills", _nexmark),
+    "S9": Programme("topic-kills", _topic_jobs),
     "N1": Programme("lost-nameservers", lose_all_nameservers),
     "N2": Programme("changing-brokers", change_brokers_under_load),
     "N3": Programme("cut-brokers", _network("N3")),

@@ -100,6 +100,8 @@ def check_topics(plans: Sequence[Plan], common: Common) -> None:
 
     topics: set[tuple[str, str]] = set()
     for plan in plans:
+        if plan.settings.get("millstream.wait-for-topics", "").lower() == "true":
+            continue
         for scan in _scans(plan):
             if "topic" in scan.table.options:
                 options = scan.table.options

@@ -1,0 +1,128 @@
+"""S9, kill -9 of the driver of a job from topic to topics, as its messages come: each row is in its topic once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from crash.programme import ProgrammeRun, scratch_directory
+from crash.topic_job import SINKS, SOURCE
+from millstream.client.blocking import BlockingClient
+from millstream.model.message import Message
+from millstream.model.topic import TopicConfig
+from millstream.server.child import ServerProcess
+
+__all__ = ["kill_topic_jobs"]
+
+_ROWS = 400
+_KEYS = 5
+_WINDOW = 20
+_FIRST_ID = 10
+_LIMIT_S = 900.0
+_POLL_S = 0.01
+_FAILED_LIVES = 5
+"""Lives that may end with an error before the job is a failure: a busy machine starts Python too slowly for Spark."""
+
+_TAKES_BACK = ("-U", "-D")
+
+
+def kill_topic_jobs(run: ProgrammeRun) -> None:
+    """S9. Two kills (CI), ten (full), a hundred (soak), most of them between a send and Spark's note of the batch."""
+    kills = run.by_size(2, 10, 100)
+    with scratch_directory() as root, ServerProcess(root / "data") as server:
+        nameserver = server.addresses.nameserver
+        with BlockingClient(nameserver) as client:
+            _fill(client)
+            _play(run, client, nameserver, root, kills)
+            _compare(run, client, root)
+
+
+def _fill(client: BlockingClient) -> None:
+    for name in (SOURCE, *SINKS):
+        client.create_topic(TopicConfig(name, read_queues=2, write_queues=2))
+    for number in range(_ROWS):
+        moment = f"2026-01-01 00:{number // 60:02}:{number % 60:02}"
+        client.send(Message(SOURCE, json.dumps({"id": number, "k": number % _KEYS, "ts": moment}).encode()))
+
+
+def _play(run: ProgrammeRun, client: BlockingClient, nameserver: str, root: Path, kills: int) -> None:
+    """Lives of the job; the first ones are killed a moment after new messages came."""
+    rows = str(_ROWS // (kills * 2 + 2))
+    killed = failed = 0
+    while failed <= _FAILED_LIVES:
+        command = [sys.executable, "-m", "crash.topic_job", nameserver, str(root / "checkpoints"), rows]
+        with (root / "said").open("ab") as said:
+            driver = subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
+        if killed < kills:
+            _wait_for_messages(client, driver)
+            time.sleep(run.random.choice((0.0, 0.0, 0.05, 0.5)))
+        else:
+            driver.wait(_LIMIT_S)
+        is_killed = driver.poll() is None
+        _end_group(driver)
+        code = driver.wait()
+        if is_killed:
+            killed += 1
+            run.count("kills")
+        elif code == 0:
+            return
+        else:
+            failed += 1
+            run.count("lives_that_failed")
+    run.fail("the job did not end", root)
+
+
+def _wait_for_messages(client: BlockingClient, driver: subprocess.Popen[bytes]) -> None:
+    before, limit_s = _messages(client), time.monotonic() + _LIMIT_S
+    while driver.poll() is None and _messages(client) == before and time.monotonic() < limit_s:
+        time.sleep(_POLL_S)
+
+
+def _messages(client: BlockingClient) -> int:
+    return sum(held.range.max_offset for name in SINKS for held in client.queue_ranges(name))
+
+
+def _end_group(driver: subprocess.Popen[bytes]) -> None:
+    """The driver, and workers that would outlive it for a while."""
+    try:
+        os.killpg(driver.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def _rows_of(client: BlockingClient, topic: str) -> list[dict[str, object]]:
+    return [
+        json.loads(message.body)
+        for held in client.queue_ranges(topic)
+        for batch in client.read(held.queue, held.range.min_offset, held.range.max_offset)
+        for message in batch.messages()
+    ]
+
+
+def _compare(run: ProgrammeRun, client: BlockingClient, root: Path) -> None:
+    plain = Counter(str(row["word"]) for row in _rows_of(client, "plain"))
+    counted = Counter((row["k"], row["n"]) for row in _rows_of(client, "counted"))
+    summed: Counter[tuple[object, object]] = Counter()
+    for change in _rows_of(client, "summed"):
+        data = change["data"]
+        assert isinstance(data, dict)
+        summed[data["k"], data["total"]] += -1 if change["op"] in _TAKES_BACK else 1
+    _same(run, root, "plain", plain, Counter(f"w{number}" for number in range(_FIRST_ID, _ROWS)))
+    windows = Counter((number % _KEYS, number // _WINDOW) for number in range(_ROWS))
+    _same(run, root, "counted", counted, Counter((key, count) for (key, _), count in windows.items()))
+    sums = Counter((key, sum(range(key, _ROWS, _KEYS))) for key in range(_KEYS))
+    _same(run, root, "summed", Counter({row: count for row, count in summed.items() if count}), sums)
+
+
+def _same(run: ProgrammeRun, root: Path, topic: str, found: Counter[Any], wanted: Counter[Any]) -> None:
+    run.count("rows", sum(found.values()))
+    for words, rows in (("too much", found - wanted), ("missing", wanted - found)):
+        if rows:
+            run.fail(f"{topic}: {sum(rows.values())} rows {words}, such as {next(iter(rows))}", root)
