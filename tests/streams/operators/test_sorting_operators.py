@@ -52,6 +52,7 @@ def test_a_row_behind_the_watermark_is_late() -> None:
     assert player.turn(inserted((10 * S, 1)), watermark_us=10 * S) == inserted((10 * S, 1))
     assert player.turn(inserted((10 * S, 2), (None, 3)), watermark_us=30 * S) == []
     assert sorted(player.played.late, key=repr) == [(0, (10 * S, 2)), (0, (None, 3))]
+    assert {row for _, row in player.played.late} == {(10 * S, 2), (None, 3)}
 
 
 def test_a_row_that_is_taken_back_while_it_waits_was_never_there_and_later_at_once() -> None:

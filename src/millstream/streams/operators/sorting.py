@@ -83,6 +83,9 @@ def _left(waited: list[Row]) -> list[Row]:
     for one in waited:
         if one[1] not in (INSERT, UPDATE_AFTER):
             key = tuple(map(hashable, one[_BEFORE:]))
+    for row in waited:
+        if row[1] not in (INSERT, UPDATE_AFTER):
+            key = tuple(map(hashable, row[_BEFORE:]))
             gone[key] = gone.get(key, 0) + 1
     came = [row[_BEFORE:] for row in waited if row[1] in (INSERT, UPDATE_AFTER)]
     if not gone:

@@ -11,7 +11,6 @@ from millstream.streams.operators.changes import Row
 from millstream.streams.spark.lookups.databases import UnreachableDatabase, asked_value, database_of, found_value
 from millstream.streams.spark.lookups.lookup_table import Found, LookupSpec
 from millstream.streams.spark.lookups.plain_rows import plain_rows
-from millstream.streams.sql.options import milliseconds
 
 __all__ = ["KEYS_PER_QUERY", "MAX_ROWS", "DatabaseTable"]
 
@@ -44,7 +43,7 @@ class DatabaseTable:
         self._spec = spec
         self._database = database_of(spec)
         self._retries = int(spec.option("lookup.max-retries", _DEFAULT_RETRIES))
-        self._timeout_s = milliseconds(spec.option("connection.max-retry-timeout", _DEFAULT_TIMEOUT)) / 1000
+        self._timeout_s = spec.seconds("connection.max-retry-timeout", _DEFAULT_TIMEOUT) or 0
         self._sleep = sleep
         self._clock = clock
         self._connection: Any = None

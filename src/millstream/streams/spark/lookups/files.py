@@ -20,7 +20,6 @@ from millstream.streams.spark.lookups.kept_table import WholeTable
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
 from millstream.streams.spark.lookups.plain_rows import arrow_rows, plain_rows
 from millstream.streams.spark.source.decoder import JsonDecoder
-from millstream.streams.sql.options import milliseconds
 
 __all__ = ["MAX_ROWS", "file_table"]
 
@@ -33,8 +32,8 @@ _DEFAULT_TTL = "10 s"
 
 def file_table(spec: LookupSpec) -> WholeTable:
     """The rows of all files under the table's path, read again when one has changed."""
-    ttl_ms = milliseconds(spec.option("lookup.cache.ttl", _DEFAULT_TTL))
-    return WholeTable(spec, partial(_load, spec), partial(_stamp, spec), ttl_ms / 1000)
+    ttl_s = spec.seconds("lookup.cache.ttl", _DEFAULT_TTL) or 0
+    return WholeTable(spec, partial(_load, spec), partial(_stamp, spec), ttl_s)
 
 
 def _root(spec: LookupSpec) -> Path:

@@ -76,7 +76,10 @@ def _spec(node: LookupJoin) -> LookupSpec:
 
 def _hints(node: LookupJoin) -> tuple[tuple[str, str], ...]:
     """The hints, of which those that are read here are legal."""
-    for name, is_legal in (("fixed-delay", _is_duration), ("max-attempts", str.isdecimal)):
+    for name, is_legal in (
+        ("fixed-delay", _is_duration),
+        ("max-attempts", str.isdecimal),
+    ):
         value = dict(node.hints).get(name)
         if value is not None and not is_legal(value):
             raise JobError("JOB_FAILED", f"'{name}' of a LOOKUP hint cannot be '{value}'.")

@@ -9,6 +9,7 @@ from typing import Protocol
 from millstream.streams.operators.changes import Row
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import DataType, Field, Schema
+from millstream.streams.sql.options import milliseconds
 
 __all__ = ["Found", "LookupSpec", "LookupTable"]
 
@@ -55,6 +56,11 @@ class LookupSpec:
     def option(self, name: str, default: str = "") -> str:
         """The value of an option of the table."""
         return dict(self.options).get(name, default)
+
+    def seconds(self, name: str, default: str = "") -> float | None:
+        """The value of an option that is a duration; None where there is none."""
+        text = self.option(name, default)
+        return milliseconds(text) / 1000 if text else None
 
     @property
     def schema(self) -> Schema:

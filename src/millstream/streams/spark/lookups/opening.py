@@ -42,15 +42,15 @@ def _database(spec: LookupSpec) -> LookupTable:
         case "PARTIAL":
             limits = KeptLimits(
                 int(spec.option("lookup.partial-cache.max-rows", str(MAX_KEPT_KEYS))),
-                _seconds(spec, "lookup.partial-cache.expire-after-write"),
-                _seconds(spec, "lookup.partial-cache.expire-after-access"),
+                spec.seconds("lookup.partial-cache.expire-after-write"),
+                spec.seconds("lookup.partial-cache.expire-after-access"),
                 spec.option("lookup.partial-cache.cache-missing-key", "true").lower() == "true",
             )
             return KeptKeys(table, limits)
         case "FULL" if spec.option("lookup.full-cache.reload-strategy", "PERIODIC").upper() == "TIMED":
             return _patient(spec, WholeTable(spec, database.all_rows, _day_from(spec), 0))
         case "FULL":
-            interval_s = _seconds(spec, "lookup.full-cache.periodic-reload.interval")
+            interval_s = spec.seconds("lookup.full-cache.periodic-reload.interval")
             if interval_s is None:
                 return WholeTable(spec, database.all_rows, lambda: 0, _DAY_S)
             return _patient(spec, WholeTable(spec, database.all_rows, time.monotonic, interval_s))
@@ -65,11 +65,6 @@ def _patient(spec: LookupSpec, table: LookupTable) -> LookupTable:
         return table
     attempts = int(hints.get("max-attempts", _DEFAULT_ATTEMPTS))
     return MissedAgain(table, attempts, milliseconds(hints.get("fixed-delay", _DEFAULT_DELAY)) / 1000)
-
-
-def _seconds(spec: LookupSpec, option: str) -> float | None:
-    text = spec.option(option)
-    return milliseconds(text) / 1000 if text else None
 
 
 def _day_from(spec: LookupSpec) -> Callable[[], Hashable]:
