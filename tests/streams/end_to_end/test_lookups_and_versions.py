@@ -7,7 +7,6 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -29,6 +28,10 @@ EVENTS = [
     ("rate", None, "EUR", 119, 60),
     ("order", 6, None, None, 61),
 ]
+MODES = {
+    "cut": "SET 'millstream.max-rows-per-trigger' = '5';",
+    "batch": "SET 'execution.runtime-mode' = 'batch';",
+}
 TABLES = """
 CREATE TABLE events (kind STRING, id BIGINT, currency STRING, rate INT, at STRING, ts AS TO_TIMESTAMP(at),
   p AS PROCTIME(), WATERMARK FOR ts AS ts - INTERVAL '30' SECOND) WITH ('connector' = 'rocketmq', 'topic' = 't');
@@ -36,20 +39,26 @@ CREATE VIEW orders AS SELECT id, currency, ts, p FROM events WHERE kind = 'order
 CREATE VIEW versions AS SELECT currency, rate, ts AS since FROM (
   SELECT *, ROW_NUMBER() OVER (PARTITION BY currency ORDER BY ts DESC) AS place FROM events WHERE kind = 'rate')
   WHERE place = 1;
-CREATE TABLE names (code STRING, name STRING, whole AS code || ' ' || name)
-  WITH ('connector' = 'filesystem', 'path' = '{directory}/names', 'format' = 'csv');
-CREATE TABLE banks (currency STRING, bank STRING, founded INT)
-  WITH ('connector' = 'jdbc', 'url' = 'jdbc:sqlite:{directory}/banks.db', 'table-name' = 'banks');
+"""
+VERSIONS = """
 CREATE TABLE rated (id BIGINT, rate INT) WITH ('connector' = 'print');
 CREATE TABLE rated_or_not (id BIGINT, rate INT, since TIMESTAMP(3)) WITH ('connector' = 'print');
-CREATE TABLE named (id BIGINT, name STRING, whole STRING) WITH ('connector' = 'print');
-CREATE TABLE banked (id BIGINT, bank STRING) WITH ('connector' = 'print');
-CREATE TABLE banks_of_names (name STRING, banks BIGINT) WITH ('connector' = 'print');
 EXECUTE STATEMENT SET BEGIN
 INSERT INTO rated SELECT o.id, v.rate FROM orders AS o JOIN versions FOR SYSTEM_TIME AS OF o.ts AS v
   ON o.currency = v.currency;
 INSERT INTO rated_or_not SELECT o.id, v.rate, v.since FROM orders AS o
   LEFT JOIN versions FOR SYSTEM_TIME AS OF o.ts AS v ON o.currency = v.currency AND v.rate > o.id * 50;
+END;
+"""
+LOOKUPS = """
+CREATE TABLE names (code STRING, name STRING, whole AS code || ' ' || name)
+  WITH ('connector' = 'filesystem', 'path' = '{directory}/names', 'format' = 'csv');
+CREATE TABLE banks (currency STRING, bank STRING, founded INT)
+  WITH ('connector' = 'jdbc', 'url' = 'jdbc:sqlite:{directory}/banks.db', 'table-name' = 'banks');
+CREATE TABLE named (id BIGINT, name STRING, whole STRING) WITH ('connector' = 'print');
+CREATE TABLE banked (id BIGINT, bank STRING) WITH ('connector' = 'print');
+CREATE TABLE banks_of_names (name STRING, banks BIGINT) WITH ('connector' = 'print');
+EXECUTE STATEMENT SET BEGIN
 INSERT INTO named SELECT o.id, n.name, n.whole FROM orders AS o JOIN names FOR SYSTEM_TIME AS OF o.p AS n
   ON o.currency = n.code AND n.name <> 'Franc';
 INSERT INTO banked SELECT o.id, b.bank FROM orders AS o LEFT JOIN banks FOR SYSTEM_TIME AS OF o.p AS b
@@ -84,22 +93,19 @@ def at(second: int) -> datetime.datetime:
     return NOON + datetime.timedelta(seconds=second)
 
 
-@pytest.mark.parametrize(
-    ("mode", "setting"),
-    [
-        ("cut", "SET 'millstream.max-rows-per-trigger' = '4';"),
-        ("batch", "SET 'execution.runtime-mode' = 'batch';"),
-    ],
-)
-def test_rows_meet_the_versions_of_their_time_and_what_is_looked_up(
-    mode: str, setting: str, spark: SparkSession, events: Topic
-) -> None:
-    script = setting + TABLES.replace("{directory}", str(Path(events.directory)))
-    found = bounded_run(spark, events, script, name=f"versions-{mode}")
+@pytest.mark.parametrize("mode", list(MODES))
+def test_rows_meet_the_versions_of_their_time(mode: str, spark: SparkSession, events: Topic) -> None:
+    found = bounded_run(spark, events, MODES[mode] + TABLES + VERSIONS, name=f"versions-{mode}")
     assert found.table("rated") == Counter([(1, 114), (2, 114), (4, 116), (5, 1)])
     old = [(1, 114, at(0)), (2, 114, at(0))]
     nothing = [(number, None, None) for number in (3, 4, 5, 6)]
     assert found.table("rated_or_not") == Counter([*old, *nothing])
+
+
+@pytest.mark.parametrize("mode", list(MODES))
+def test_rows_meet_what_is_looked_up(mode: str, spark: SparkSession, events: Topic) -> None:
+    script = MODES[mode] + TABLES + LOOKUPS.replace("{directory}", str(events.directory))
+    found = bounded_run(spark, events, script, name=f"lookups-{mode}")
     euros = [(number, "Euro", "EUR Euro") for number in (1, 2, 4)]
     assert found.table("named") == Counter([*euros, (3, "Yen", "YEN Yen"), (5, "Yen", "YEN Yen")])
     banked = [(1, "Bundesbank"), (2, "Bundesbank"), (4, "Bundesbank"), (3, None), (5, "Nippon"), (6, None)]
