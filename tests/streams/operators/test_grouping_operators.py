@@ -247,3 +247,20 @@ def test_sums_of_floats_do_not_depend_on_the_order(values: list[float], random: 
             player.turn(inserted(("a", value)))
         found.append(table_of(player.played.said))
     assert found[0] == found[1]
+
+
+def test_a_turn_writes_only_the_different_values_that_are_new() -> None:
+    player = Player(partial(Grouper, 1, (AggregateSpec("COUNT", (1,), BIGINT, BIGINT, distinct=True),), changing=False))
+    player.turn(inserted(*(("a", f"value {number}") for number in range(5_000))))
+    player.turn(inserted(*(("a", f"value {number}") for number in range(4_990, 5_003))))
+    assert player.played.said[-1] == (2, ("a", 5_003))
+    assert len(player._deltas[-1]) < 500
+
+
+def test_a_group_that_comes_again_has_none_of_its_different_values_left() -> None:
+    spec = AggregateSpec("COUNT", (1,), BIGINT, BIGINT, distinct=True)
+    player = Player(partial(Grouper, 1, (spec,), changing=True), ttl_ms=10)
+    player.turn(inserted(("a", 1), ("a", 2)), now_us=0)
+    player.turn(now_us=10_000)
+    assert player.keys() == 0
+    assert player.turn(inserted(("a", 1)), now_us=11_000) == [(INSERT, ("a", 1))]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
 from millstream.streams.operators.aggregates.collected import hashable
 from millstream.streams.operators.aggregates.group import Group, GroupMachine
 from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Changes, Output, Row
-from millstream.streams.operators.state import KeyedTable, State
+from millstream.streams.operators.state import GroupedTable, KeyedTable, State
 from millstream.streams.operators.turn import Turn
 
 __all__ = ["Grouper", "by_key"]
@@ -28,33 +29,66 @@ class Grouper:
         self._machine = GroupMachine(specs, changing=changing)
         self._groups: KeyedTable[Row, tuple[Row, Group]] = KeyedTable()
 
+        self._values: GroupedTable[Any, list[Any]] = GroupedTable()
+
     def open(self, state: State) -> None:
-        """One group per key: the key's values, and the states."""
+        """One group per key: the key's values, and the states. Different values are kept each by itself."""
         self._groups = state.table("groups", lives=True)
+        self._values = state.grouped("values")
 
     def process(self, number: int, changes: Changes, turn: Turn, out: Output) -> None:
         """Take rows."""
         for key, (come, gone) in by_key(changes, self._keys).items():
             known = self._groups.get(key)
             values, group = known or ((come or gone)[0][: self._keys], self._machine.new())
+            for place in self._machine.distinct:
+                group[place] = (_Apart(self._values, (key, place)), group[place][1])
             before = self._row(values, group) if group[0] else None
             # In this order a row that is updated in one turn never leaves its group for a moment.
             self._machine.add(group, come)
             if gone:
                 self._machine.retract(group, gone)
-            if group[0] > 0:
+            after = self._row(values, group) if group[0] > 0 else None
+            if after is not None:
+                for place in self._machine.distinct:
+                    group[place] = (None, group[place][1])
                 self._groups.put(key, (values, group))
-                out.update(before, self._row(values, group))
             else:
-                self._groups.delete(key)
-                out.update(before, None)
+                self._forget(key)
+            out.update(before, after)
 
     def advance(self, turn: Turn, out: Output) -> None:
         """Groups whose time to live is over are forgotten, not taken back."""
-        self._groups.expire()
+        for key, _ in self._groups.expire():
+            self._forget(key)
+
+    def _forget(self, key: Row) -> None:
+        self._groups.delete(key)
+        for place in self._machine.distinct:
+            for value in list(self._values.group((key, place))):
+                self._values.delete((key, place), value)
 
     def _row(self, values: Row, group: Group) -> Row:
         return (*values, *self._machine.results(group))
+
+
+class _Apart:
+    """The different values of one call in one group, in a table of which each is a value of its own."""
+
+    __slots__ = ("_group", "_table")
+
+    def __init__(self, table: GroupedTable[Any, list[Any]], group: tuple[Row, int]) -> None:
+        self._table = table
+        self._group = group
+
+    def get(self, key: Any) -> list[Any] | None:
+        return self._table.group(self._group).get(key)
+
+    def __setitem__(self, key: Any, entry: list[Any]) -> None:
+        self._table.put(self._group, key, entry)
+
+    def __delitem__(self, key: Any) -> None:
+        self._table.delete(self._group, key)
 
 
 def by_key(changes: Changes, keys: int) -> Runs:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from millstream.streams.operators.aggregates.accumulator import Accumulator
+from millstream.streams.operators.aggregates.accumulator import Accumulator, Sum
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec, accumulator_of
 from millstream.streams.operators.aggregates.group import GroupMachine
 from millstream.streams.operators.changes import Row
@@ -68,6 +68,31 @@ class _Counted:
         return self._count
 
 
+class _Total:
+    """SUM and AVG of whole numbers, whose state is how many and how much."""
+
+    def __init__(self, spec: AggregateSpec, machine: Sum) -> None:
+        self._place = spec.arguments[0]
+        self._machine = machine
+        self._count = 0
+        self._total: Any = 0
+
+    def enter(self, row: Row) -> None:
+        value = row[self._place]
+        if value is not None:
+            self._count += 1
+            self._total += value
+
+    def leave(self, row: Row) -> None:
+        value = row[self._place]
+        if value is not None:
+            self._count -= 1
+            self._total -= value
+
+    def result(self) -> Any:
+        return self._machine.result((self._count, self._total))
+
+
 class _Values:
     """Everything else: the values of the frame, of which the result is made."""
 
@@ -125,6 +150,10 @@ def sliding_of(spec: AggregateSpec) -> Sliding:
         return _Extreme(spec)
     if spec.function in ("FIRST_VALUE", "LAST_VALUE") or (spec.function in _IN_ORDER and not spec.distinct):
         return _Values(spec)
+    machine = accumulator_of(spec, changing=True)
+    whole = spec.argument_type is not None and spec.argument_type.is_integer
+    if whole and isinstance(machine, Sum) and not spec.distinct and spec.filter is None:
+        return _Total(spec, machine)
     return _Sums(spec)
 
 

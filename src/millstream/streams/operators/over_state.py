@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
 from millstream.streams.operators.changes import Row
@@ -14,8 +15,7 @@ from millstream.streams.operators.state import KeyedTable, State
 __all__ = ["Frames", "Held", "OpenFrame"]
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(NamedTuple):
     """Which segments of a key hold rows: `first` up to `next`, of the first those behind `skipped`."""
 
     first: int = 0
@@ -69,21 +69,20 @@ class Frames:
 
     def keep(self, key: Hashable, frame: OpenFrame, gone: int, come: int) -> Held:
         """Write what a turn did to a frame: `gone` of its oldest rows have left, `come` have entered."""
-        held = frame.held
-        first, skipped = held.first, held.skipped + gone
-        while first < held.next and skipped >= (size := len(self._segments.get((key, first)) or ())):
+        first, skipped, number = frame.held
+        skipped += gone
+        while first < number and skipped >= (size := len(self._segments.get((key, first)) or ())):
             skipped -= size
             self._segments.delete((key, first))
             first += 1
-        if first == held.next:
+        if first == number:
             skipped = 0
-        rows = list(frame.rows)[-come:] if come < len(frame.rows) else list(frame.rows)
-        held = replace(held, first=first, skipped=skipped)
-        if rows and come:
-            self._segments.put((key, held.next), rows)
-            held = replace(held, next=held.next + 1)
-        frame.held = held
-        return held
+        if come and frame.rows:
+            rows = list(frame.rows)
+            self._segments.put((key, number), rows[-come:] if come < len(rows) else rows)
+            number += 1
+        frame.held = Held(first, skipped, number)
+        return frame.held
 
     def forget(self, key: Hashable, held: Held) -> None:
         """The key has no rows any more."""

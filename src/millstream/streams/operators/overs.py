@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
 from millstream.streams.operators.aggregates.group import Group, GroupMachine
@@ -32,8 +32,7 @@ class OverFrame:
     preceding: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Partition:
+class _Partition(NamedTuple):
     """What is kept of a partition: states of functions of the place, the group of all rows, or a frame's rows."""
 
     placed: tuple[Any, ...]
@@ -137,12 +136,14 @@ class Over:
             after.append(state)
         return tuple(after)
 
-    def _steps(self, rows: list[Row]) -> Iterator[list[Row]]:
+    def _steps(self, rows: list[Row]) -> Iterable[Sequence[Row]]:
         """The rows that are looked at together: peers in a range of event time, else each for itself."""
+        if len(rows) == 1:
+            return (rows,)
         if self._frame.unit == "rows" or (self._time is None and self._frame.preceding is None):
-            return ([row] for row in rows)
+            return zip(rows)
         if self._time is None:
-            return iter((rows,))
+            return (rows,)
         return (list(peers) for _, peers in groupby(rows, self._order))
 
     def _grow(self, group: Group, rows: list[Row]) -> Iterator[Row]:
@@ -185,7 +186,7 @@ class Over:
             return
         self._frames.forget(key, partition.held)
         if self._placed:
-            self._partitions.put(key, replace(partition, held=Held()))
+            self._partitions.put(key, partition._replace(held=Held()))
         else:
             self._partitions.delete(key)
 

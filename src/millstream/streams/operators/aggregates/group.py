@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec, accumulator_of
 from millstream.streams.operators.aggregates.collected import hashable
 from millstream.streams.operators.changes import Row
 
-__all__ = ["Group", "GroupMachine"]
+__all__ = ["Counts", "Group", "GroupMachine"]
 
 Group = list[Any]
 """State of a group: how many rows it has, then one state per call; that of a distinct call is (values, inner state)."""
+
+
+class Counts(Protocol):
+    """Different values with their numbers: a dict, or what keeps each of them by itself."""
+
+    def get(self, key: Any) -> list[Any] | None: ...
+
+    def __setitem__(self, key: Any, entry: list[Any]) -> None: ...
+
+    def __delitem__(self, key: Any) -> None: ...
 
 
 class GroupMachine:
@@ -20,7 +30,14 @@ class GroupMachine:
 
     def __init__(self, specs: Sequence[AggregateSpec], *, changing: bool) -> None:
         self._specs = tuple(specs)
+        self._changing = changing
         self._machines = [accumulator_of(spec, changing=changing) for spec in specs]
+        # Place in the group, what reads the values, the machine, whether only different values count.
+        self._calls = [
+            (place, _reader(spec), machine, spec.distinct)
+            for place, (spec, machine) in enumerate(zip(self._specs, self._machines, strict=True), start=1)
+        ]
+        self.distinct = tuple(place for place, spec in enumerate(self._specs, start=1) if spec.distinct)
 
     def new(self) -> Group:
         """A group without rows."""
@@ -29,20 +46,21 @@ class GroupMachine:
     def add(self, group: Group, rows: Sequence[Row]) -> None:
         """Take rows into the group."""
         group[0] += len(rows)
-        for place, (spec, machine) in enumerate(zip(self._specs, self._machines, strict=True), start=1):
-            values = _values(spec, rows)
-            if spec.distinct:
+        for place, read, machine, distinct in self._calls:
+            values = read(rows)
+            if distinct:
                 counts, inner = group[place]
-                group[place] = (counts, machine.add(inner, _first_seen(counts, values)))
+                if come := self._first_seen(counts, values):
+                    group[place] = (counts, machine.add(inner, come))
             elif values:
                 group[place] = machine.add(group[place], values)
 
     def retract(self, group: Group, rows: Sequence[Row]) -> None:
         """Take rows back that were in the group."""
         group[0] -= len(rows)
-        for place, (spec, machine) in enumerate(zip(self._specs, self._machines, strict=True), start=1):
-            values = _values(spec, rows)
-            if spec.distinct:
+        for place, read, machine, distinct in self._calls:
+            values = read(rows)
+            if distinct:
                 counts, inner = group[place]
                 group[place] = (counts, machine.retract(inner, _last_gone(counts, values)))
             elif values:
@@ -71,44 +89,52 @@ class GroupMachine:
     def results(self, group: Group) -> Row:
         """The value of each call."""
         return tuple(
-            machine.result(group[place][1] if spec.distinct else group[place])
-            for place, (spec, machine) in enumerate(zip(self._specs, self._machines, strict=True), start=1)
+            [
+                machine.result(group[place][1] if distinct else group[place])
+                for place, _, machine, distinct in self._calls
+            ]
         )
 
     def _fresh(self, place: int) -> Any:
         state = self._machines[place].new()
         return ({}, state) if self._specs[place].distinct else state
 
+    def _first_seen(self, counts: Counts, values: Sequence[Any]) -> list[Any]:
+        """The values that were not there before; where values may go again, all are counted."""
+        come = []
+        for value in values:
+            key = hashable(value) if isinstance(value, list | dict) else value
+            entry = counts.get(key)
+            if entry is None:
+                counts[key] = [value, 1]
+                come.append(value)
+            elif self._changing:
+                entry[1] += 1
+                counts[key] = entry
+        return come
 
-def _values(spec: AggregateSpec, rows: Sequence[Row]) -> Sequence[Any]:
-    """What a call counts of the rows: values that are not NULL of rows that its filter lets through."""
-    if spec.filter is not None:
-        condition = spec.filter
-        rows = [row for row in rows if row[condition]]
+
+def _reader(spec: AggregateSpec) -> Callable[[Sequence[Row]], Sequence[Any]]:
+    """What a call counts of rows: values that are not NULL of rows that its filter lets through."""
+    condition = spec.filter
+
+    def passed(rows: Sequence[Row]) -> Sequence[Row]:
+        return rows if condition is None else [row for row in rows if row[condition]]
+
     match spec.arguments:
         case ():
-            return rows
+            return passed
+        case (place,) if condition is None:
+            return lambda rows: [value for row in rows if (value := row[place]) is not None]
         case (place,):
-            return [value for row in rows if (value := row[place]) is not None]
+            return lambda rows: [value for row in passed(rows) if (value := row[place]) is not None]
         case places:
-            return [values for row in rows if (values := tuple(row[one] for one in places))[0] is not None]
+            return lambda rows: [
+                values for row in passed(rows) if (values := tuple(row[one] for one in places))[0] is not None
+            ]
 
 
-def _first_seen(counts: dict[Any, list[Any]], values: Sequence[Any]) -> list[Any]:
-    """The values that were not there before; all are counted."""
-    come = []
-    for value in values:
-        key = hashable(value)
-        entry = counts.get(key)
-        if entry is None:
-            counts[key] = [value, 1]
-            come.append(value)
-        else:
-            entry[1] += 1
-    return come
-
-
-def _last_gone(counts: dict[Any, list[Any]], values: Sequence[Any]) -> list[Any]:
+def _last_gone(counts: Counts, values: Sequence[Any]) -> list[Any]:
     """The values of which none is left; all are counted."""
     gone = []
     for value in values:
@@ -116,7 +142,9 @@ def _last_gone(counts: dict[Any, list[Any]], values: Sequence[Any]) -> list[Any]
         entry = counts.get(key)
         if entry is not None:
             entry[1] -= 1
-            if not entry[1]:
+            if entry[1]:
+                counts[key] = entry
+            else:
                 del counts[key]
                 gone.append(value)
     return gone
