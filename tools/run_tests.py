@@ -28,7 +28,7 @@ LONGEST_FIRST = (
     "store",
     "proxy",
 )
-"""Folders that none is waited for alone at the end, without those in them that are named; the others follow together."""
+"""Folders that none is waited for alone at the end, each without those in it that are named; then all others."""
 
 NO_TESTS = 5
 """Pytest's exit code where its options leave nothing to run in a folder."""
