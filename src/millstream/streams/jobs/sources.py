@@ -84,6 +84,10 @@ def open_source(table: Table, settings: JobSettings) -> Source:
         from millstream.streams.jobs.file_source import FileSource
 
         return FileSource(table, settings)
+    if table.connector == "datagen":
+        from millstream.streams.jobs.datagen_source import DatagenSource
+
+        return DatagenSource(table, settings)
     if table.connector not in ("rocketmq", UPSERTS):
         words = f"The table {table.name} cannot be read: its connector is {table.connector!r}."
         raise JobError("JOB_FAILED", words)
@@ -92,6 +96,8 @@ def open_source(table: Table, settings: JobSettings) -> Source:
 
 def ends_by_itself(table: Table) -> bool:
     """Whether a table has an end, so that a job over such tables alone ends as a bounded one does."""
+    if table.connector == "datagen":
+        return any(name == "number-of-rows" or name.endswith(".end") for name in table.options)
     return table.connector == "filesystem" and "source.monitor-interval" not in table.options
 
 
