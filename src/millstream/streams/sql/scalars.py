@@ -11,7 +11,9 @@ from millstream.streams.functions.casting import can_cast
 from millstream.streams.functions.common_type import common_type
 from millstream.streams.functions.elsewhere import FLINK_ONLY
 from millstream.streams.functions.registry import AGGREGATES, FUNCTIONS
+from millstream.streams.functions.spec import FunctionSpec
 from millstream.streams.functions.units import UNIT_ARGUMENTS
+from millstream.streams.functions.user import UserFunction
 from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expression, Literal
 from millstream.streams.plan.types import BOOLEAN, STRING, DataType, TypeKind
 from millstream.streams.sql.literals import bind_literal
@@ -308,17 +310,7 @@ def _call(term: CallTerm, scope: Scope) -> Expression:
         return _window_bound(term, scope)
     if name in ("GROUPING", "GROUPING_ID", "GROUP_ID"):
         return _grouping(term, scope)
-    made = scope.script.user_function(name)
-    spec = made or FUNCTIONS.get(name)
-    if spec is None and name in FLINK_ONLY:
-        message = f"The function {name} is not supported: {FLINK_ONLY[name]}"
-        raise scope.script.error(
-            "SQL_UNSUPPORTED", message, term.name_span, remedy="See docs/functions.md for those that are."
-        )
-    if spec is None:
-        known = (*FUNCTIONS, *AGGREGATES)
-        hint = nearest(name, known) or "See docs/functions.md for the functions."
-        raise scope.script.error("SQL_UNKNOWN_FUNCTION", f"There is no function {name}.", term.name_span, remedy=hint)
+    spec = _spec(term, scope)
     if term.star or term.distinct or term.filter is not None:
         raise scope.script.error("SQL_SYNTAX", f"{name} takes plain arguments.", term.span)
     arguments = [bind_term(argument, scope) for argument in term.arguments]
@@ -337,8 +329,22 @@ def _call(term: CallTerm, scope: Scope) -> Expression:
         raise scope.script.error("SQL_TYPE", message, term.span, remedy=f"As in {spec.example}.") from None
     _check_unit(term, scope)
     adapted = zip(arguments, wanted_types, strict=True)
-    function = name if made is None else made.call_name
+    function = spec.call_name if isinstance(spec, UserFunction) else name
     return Call(function, tuple(have if new is None else converted(have, new) for have, new in adapted), result)
+
+
+def _spec(term: CallTerm, scope: Scope) -> FunctionSpec | UserFunction:
+    """The function that the call names: one of the user's, or of the registry."""
+    name = term.name
+    found = scope.script.user_function(name) or FUNCTIONS.get(name)
+    if found is not None:
+        return found
+    if name in FLINK_ONLY:
+        message = f"The function {name} is not supported: {FLINK_ONLY[name]}"
+        remedy = "See docs/functions.md for those that are."
+        raise scope.script.error("SQL_UNSUPPORTED", message, term.name_span, remedy=remedy)
+    hint = nearest(name, (*FUNCTIONS, *AGGREGATES)) or "See docs/functions.md for the functions."
+    raise scope.script.error("SQL_UNKNOWN_FUNCTION", f"There is no function {name}.", term.name_span, remedy=hint)
 
 
 def _window_bound(term: CallTerm, scope: Scope) -> Expression:
