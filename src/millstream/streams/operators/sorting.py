@@ -80,9 +80,6 @@ class Sorter:
 def _left(waited: list[Row]) -> list[Row]:
     """The rows that came and were not taken back."""
     gone: dict[Row, int] = {}
-    for one in waited:
-        if one[1] not in (INSERT, UPDATE_AFTER):
-            key = tuple(map(hashable, one[_BEFORE:]))
     for row in waited:
         if row[1] not in (INSERT, UPDATE_AFTER):
             key = tuple(map(hashable, row[_BEFORE:]))
