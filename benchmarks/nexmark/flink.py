@@ -41,8 +41,15 @@ def main() -> int:
         environment.execute_sql(statements[-1]).wait()
         print(json.dumps({"seconds": time.monotonic() - started_s, "cpu_s": used_s() - cpu_s}))
     except Exception as error:  # noqa: BLE001 - whatever Flink refuses is told
-        print(json.dumps({"refused": str(error).strip().splitlines()[0][:200]}))
+        print(json.dumps({"refused": reason(error)}))
     return 0
+
+
+def reason(error: Exception) -> str:
+    """The last cause in the text of Java's stack."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith("Caused by")] or lines[1:2] or lines
+    return causes[-1][:300]
 
 
 def used_s() -> float:

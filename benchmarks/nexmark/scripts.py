@@ -16,7 +16,7 @@ CEP = tuple(f"cep/q{number}" for number in range(4))
 
 
 def query_text(name: str) -> str:
-    """One query with its sink, the table `result`."""
+    """One query with its sink, the table `answers`."""
     return (DIRECTORY / f"{name}.sql").read_text()
 
 

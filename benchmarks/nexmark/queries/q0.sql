@@ -1,7 +1,7 @@
 -- Every bid as it is.
-CREATE TABLE result (
+CREATE TABLE answers (
   auction BIGINT, bidder BIGINT, price BIGINT, `dateTime` TIMESTAMP(3), extra STRING
 ) WITH ('connector' = 'blackhole');
 
-INSERT INTO result
+INSERT INTO answers
 SELECT auction, bidder, price, `dateTime`, extra FROM bid;

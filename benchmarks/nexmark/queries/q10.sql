@@ -1,5 +1,5 @@
 -- Bids into files by day and minute.
-CREATE TABLE result (
+CREATE TABLE answers (
   auction BIGINT, bidder BIGINT, price BIGINT, `dateTime` TIMESTAMP(3), extra STRING, dt STRING, hm STRING
 ) PARTITIONED BY (dt, hm) WITH (
   'connector' = 'filesystem',
@@ -13,6 +13,6 @@ CREATE TABLE result (
   'sink.rolling-policy.check-interval' = '1min'
 );
 
-INSERT INTO result
+INSERT INTO answers
 SELECT auction, bidder, price, `dateTime`, extra, DATE_FORMAT(`dateTime`, 'yyyy-MM-dd'), DATE_FORMAT(`dateTime`, 'HH:mm')
 FROM bid;

@@ -1,9 +1,9 @@
 -- How much each one bids in a session.
-CREATE TABLE result (
+CREATE TABLE answers (
   bidder BIGINT, bid_count BIGINT, starttime TIMESTAMP(3), endtime TIMESTAMP(3)
 ) WITH ('connector' = 'blackhole');
 
-INSERT INTO result
+INSERT INTO answers
 SELECT b.bidder, COUNT(*) AS bid_count,
        SESSION_START(b.`dateTime`, INTERVAL '10' SECOND) AS starttime,
        SESSION_END(b.`dateTime`, INTERVAL '10' SECOND) AS endtime

@@ -1,12 +1,12 @@
 -- Times of the day, and a function of the user's own.
-CREATE TABLE result (
+CREATE TABLE answers (
   auction BIGINT, bidder BIGINT, price DECIMAL(23, 3), bidTimeType STRING, `dateTime` TIMESTAMP(3), extra STRING,
   c_counts BIGINT
 ) WITH ('connector' = 'blackhole');
 
 CREATE FUNCTION count_char AS 'com.github.nexmark.flink.udf.CountChar';
 
-INSERT INTO result
+INSERT INTO answers
 SELECT auction, bidder, 0.908 * price AS price,
        CASE
          WHEN HOUR(`dateTime`) >= 8 AND HOUR(`dateTime`) <= 18 THEN 'dayTime'

@@ -1,11 +1,11 @@
 -- Numbers and prices of the bids on an auction of a day.
-CREATE TABLE result (
+CREATE TABLE answers (
   auction BIGINT, `day` STRING,
   total_bids BIGINT, rank1_bids BIGINT, rank2_bids BIGINT, rank3_bids BIGINT,
   min_price BIGINT, max_price BIGINT, avg_price BIGINT, sum_price BIGINT
 ) WITH ('connector' = 'blackhole');
 
-INSERT INTO result
+INSERT INTO answers
 SELECT auction, DATE_FORMAT(`dateTime`, 'yyyy-MM-dd') AS `day`,
        COUNT(*) AS total_bids,
        COUNT(*) FILTER (WHERE price < 10000) AS rank1_bids,

@@ -1,7 +1,7 @@
 -- Bids on every 123rd auction.
-CREATE TABLE result (
+CREATE TABLE answers (
   auction BIGINT, price BIGINT
 ) WITH ('connector' = 'blackhole');
 
-INSERT INTO result
+INSERT INTO answers
 SELECT auction, price FROM bid WHERE MOD(auction, 123) = 0;

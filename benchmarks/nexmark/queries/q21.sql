@@ -1,9 +1,9 @@
 -- The number of a bid's channel, from its name or its address.
-CREATE TABLE result (
+CREATE TABLE answers (
   auction BIGINT, bidder BIGINT, price BIGINT, channel STRING, channel_id STRING
 ) WITH ('connector' = 'blackhole');
 
-INSERT INTO result
+INSERT INTO answers
 SELECT auction, bidder, price, channel,
        CASE
          WHEN LOWER(channel) = 'apple' THEN '0'

@@ -1,9 +1,9 @@
 -- Mean of the highest bids of each category: an aggregate of an aggregate of a join.
-CREATE TABLE result (
+CREATE TABLE answers (
   id BIGINT, final BIGINT
 ) WITH ('connector' = 'blackhole');
 
-INSERT INTO result
+INSERT INTO answers
 SELECT highest.category, AVG(highest.final)
 FROM (
   SELECT a.category, MAX(b.price) AS final

@@ -1,9 +1,9 @@
 -- The auctions with most bids in the last ten seconds, told every two.
-CREATE TABLE result (
+CREATE TABLE answers (
   auction BIGINT, num BIGINT
 ) WITH ('connector' = 'blackhole');
 
-INSERT INTO result
+INSERT INTO answers
 SELECT counted.auction, counted.num
 FROM (
   SELECT auction, COUNT(*) AS num, window_start AS starttime, window_end AS endtime

@@ -1,9 +1,9 @@
 -- Mean of a seller's last winning prices: OVER rows that change, which Flink refuses.
-CREATE TABLE result (
+CREATE TABLE answers (
   seller BIGINT, avg_price BIGINT
 ) WITH ('connector' = 'blackhole');
 
-INSERT INTO result
+INSERT INTO answers
 SELECT won.seller,
        AVG(won.price) OVER (PARTITION BY won.seller ORDER BY won.`dateTime` ROWS BETWEEN 10 PRECEDING AND CURRENT ROW)
 FROM (

@@ -1,9 +1,9 @@
 -- The highest bids of each ten seconds: a stream joined with its own windows.
-CREATE TABLE result (
+CREATE TABLE answers (
   auction BIGINT, bidder BIGINT, price BIGINT, `dateTime` TIMESTAMP(3), extra STRING
 ) WITH ('connector' = 'blackhole');
 
-INSERT INTO result
+INSERT INTO answers
 SELECT b.auction, b.bidder, b.price, b.`dateTime`, b.extra
 FROM bid AS b
 JOIN (

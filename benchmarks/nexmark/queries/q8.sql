@@ -1,9 +1,9 @@
 -- Who registered and sold within the same ten seconds: a join of windows.
-CREATE TABLE result (
+CREATE TABLE answers (
   id BIGINT, name STRING, stime TIMESTAMP(3)
 ) WITH ('connector' = 'blackhole');
 
-INSERT INTO result
+INSERT INTO answers
 SELECT p.id, p.name, p.starttime
 FROM (
   SELECT id, name, window_start AS starttime, window_end AS endtime

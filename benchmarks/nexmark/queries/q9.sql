@@ -1,11 +1,11 @@
 -- The winning bid of each auction.
-CREATE TABLE result (
+CREATE TABLE answers (
   id BIGINT, itemName STRING, description STRING, initialBid BIGINT, reserve BIGINT, `dateTime` TIMESTAMP(3),
   expires TIMESTAMP(3), seller BIGINT, category BIGINT, extra STRING, auction BIGINT, bidder BIGINT, price BIGINT,
   bid_time TIMESTAMP(3), bid_extra STRING
 ) WITH ('connector' = 'blackhole');
 
-INSERT INTO result
+INSERT INTO answers
 SELECT id, itemName, description, initialBid, reserve, `dateTime`, expires, seller, category, extra,
        auction, bidder, price, bid_time, bid_extra
 FROM (

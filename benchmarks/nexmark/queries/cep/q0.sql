@@ -1,9 +1,9 @@
 -- Prices of one bidder that fall and rise again.
-CREATE TABLE result (
+CREATE TABLE answers (
   auction BIGINT, bidder BIGINT, start_time TIMESTAMP(3), bottom_time TIMESTAMP(3), end_time TIMESTAMP(3)
 ) WITH ('connector' = 'blackhole');
 
-INSERT INTO result
+INSERT INTO answers
 SELECT auction, bidder, start_time, bottom_time, end_time
 FROM bid MATCH_RECOGNIZE (
   PARTITION BY auction, bidder

@@ -1,9 +1,9 @@
 -- Runs of bids that are low on average, the next one behind its end.
-CREATE TABLE result (
+CREATE TABLE answers (
   auction BIGINT, bidder BIGINT, start_time TIMESTAMP(3), end_time TIMESTAMP(3), avg_price BIGINT
 ) WITH ('connector' = 'blackhole');
 
-INSERT INTO result
+INSERT INTO answers
 SELECT auction, bidder, start_time, end_time, avg_price
 FROM bid MATCH_RECOGNIZE (
   PARTITION BY auction, bidder

@@ -1,9 +1,9 @@
 -- Prices that drop within five seconds.
-CREATE TABLE result (
+CREATE TABLE answers (
   auction BIGINT, bidder BIGINT, drop_time TIMESTAMP(3), drop_diff BIGINT
 ) WITH ('connector' = 'blackhole');
 
-INSERT INTO result
+INSERT INTO answers
 SELECT auction, bidder, drop_time, drop_diff
 FROM bid MATCH_RECOGNIZE (
   PARTITION BY auction, bidder
