@@ -6,6 +6,7 @@ import contextlib
 import logging
 import threading
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from millstream.streams.jobs.outputs import Output
 from millstream.streams.jobs.progress import JobProgress
 from millstream.streams.jobs.restarts import Restarts
 from millstream.streams.jobs.tally import Tally
+from millstream.streams.spark.sinks.console import PrintSink
 from millstream.streams.spark.sinks.router import deliver
 from millstream.streams.spark.source.position import Position
 
@@ -236,13 +238,20 @@ class StreamPipeline:
                 self._delivery.tally.absorb(msgspec.json.decode(report.json))
 
 
+_CANCEL_AGAIN_S = 0.2
+"""How often a pass that is broken off is told so."""
+
+
 class BatchPipeline:
     """All rows between two positions in one pass, in a thread of its own."""
 
-    def __init__(self, delivery: _Delivery) -> None:
+    def __init__(self, delivery: _Delivery, *, only_shows: bool) -> None:
         self._delivery = delivery
+        self._only_shows = only_shows
         self._error: BaseException | None = None
         self._thread: threading.Thread | None = None
+        self._stopping = False
+        self._cancel: Callable[[], None] = lambda: None
 
     @classmethod
     def run(
@@ -254,7 +263,8 @@ class BatchPipeline:
         aside: SetAside,
     ) -> BatchPipeline:
         """Start the pass."""
-        pipeline = cls(_Delivery(outputs, checkpoint, aside))
+        only_shows = all(isinstance(output.sink, PrintSink) for output in outputs)
+        pipeline = cls(_Delivery(outputs, checkpoint, aside), only_shows=only_shows)
         pipeline._thread = threading.Thread(target=pipeline._work, args=(frame, ends), name="millstream-batch")
         pipeline._thread.daemon = True
         pipeline._thread.start()
@@ -266,7 +276,7 @@ class BatchPipeline:
         if self._running():
             return tally.progress("running")
         tally.ended()
-        return tally.progress("failed" if self._error else "ended")
+        return tally.progress("failed" if self.failure() else "ended")
 
     def wait(self, timeout_s: float) -> bool:
         """Whether the pass has ended within `timeout_s`."""
@@ -276,14 +286,22 @@ class BatchPipeline:
 
     def failure(self) -> JobError | None:
         """The first useful cause, where the pass has failed."""
+        if self._stopping:
+            return None
         if self._error is None or isinstance(self._error, JobError):
             return self._error
         return JobError("JOB_FAILED", f"The job failed: {first_cause(self._error)}")
 
     def stop(self) -> None:
-        """Wait for the pass: a batch cannot be left half done."""
-        if self._thread is not None:
-            self._thread.join()
+        """Wait for the pass, which cannot be left half done; one that only shows rows is broken off."""
+        if self._thread is None:
+            return
+        self._stopping = self._only_shows and self._running()
+        while self._stopping and self._running():
+            # Again and again: only what Spark is computing right now hears it.
+            self._cancel()
+            self._thread.join(_CANCEL_AGAIN_S)
+        self._thread.join()
 
     def _running(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
@@ -291,8 +309,17 @@ class BatchPipeline:
     def _work(self, frame: DataFrame, ends: Mapping[str, Position]) -> None:
         began_s = time.monotonic()
         try:
+            self._set_group(frame)
             self._delivery.run(frame, 0)
             for end in ends.values():
                 self._delivery.tally.read_to(end, time.monotonic() - began_s)
-        except (MillstreamError, PySparkException, Py4JError, OSError, RuntimeError) as error:
+        except (MillstreamError, PySparkException, Py4JError, OSError, RuntimeError, _Stopped) as error:
             self._error = error
+
+    def _set_group(self, frame: DataFrame) -> None:
+        """Give the Spark jobs of this thread a name, so that a stop can end them and no others."""
+        context, group = frame.sparkSession.sparkContext, f"millstream-batch-{uuid.uuid4().hex}"
+        context.setJobGroup(group, "one pass", interruptOnCancel=True)
+        self._cancel = partial(context.cancelJobGroup, group)
+        if self._stopping:
+            raise _Stopped("the job is stopped")
