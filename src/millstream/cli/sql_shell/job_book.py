@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COLUMNS", "BackgroundRows", "Job", "JobBook", "directory_of"]
 
-COLUMNS = ("job", "state", "rows_in", "rows_out", "rows_per_s", "behind", "watermark", "late", "malformed")
+COLUMNS = ("job", "state", "rows_in", "rows_out", "rows_per_s", "behind", "watermark", "late", "malformed", "trouble")
 
 _ROWS_KEPT = 20
 """Rows of each print sink that wait for the next prompt."""
@@ -78,7 +78,7 @@ class JobBook:
             speed, watermark = round(progress.rows_per_s), watermark_text(progress)
             found.append(
                 (name, state, progress.rows_in, out, speed, progress.behind, watermark, progress.late,
-                 progress.malformed)
+                 progress.malformed, progress.trouble)
             )  # fmt: skip
         return found
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from millstream import __version__
 from millstream.cli.options import Common, ExitCode
 from millstream.cli.printer import Printer, print_error
+from millstream.cli.sql_shell.change_lines import ChangeLines
 from millstream.cli.sql_shell.engine import Engine
 from millstream.cli.sql_shell.foreground import Foreground, check_topics, is_bounded
 from millstream.cli.sql_shell.history import History, history_path
@@ -17,7 +18,6 @@ from millstream.cli.sql_shell.interrupts import Interrupts
 from millstream.cli.sql_shell.job_book import COLUMNS, BackgroundRows, JobBook, directory_of
 from millstream.cli.sql_shell.line_editor import Found, LineEditor
 from millstream.cli.sql_shell.result_shape import ShowSettings
-from millstream.cli.sql_shell.result_view import ResultView
 from millstream.cli.sql_shell.topic_print import print_topic
 from millstream.model.errors import MillstreamError
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
@@ -172,8 +172,13 @@ class Shell:
     def _tell_news(self) -> None:
         """What came from jobs meanwhile: rows of print sinks, and their ends."""
         for result, count in self._background.take():
-            with ResultView(self._common.output, ShowSettings(mode="changelog"), bounded=False) as view:
-                view.rows(result)
+            zone = ShowSettings.of(self._session.settings).zone
+            kinds = result.kinds is not None
+            lines = ChangeLines(result.sink, result.columns, self._printer.format, zone, with_kinds=kinds)
+            if self._printer.format == "table":
+                print(f"{result.sink}:")
+            for line in lines.of(result.rows, result.kinds):
+                print(line)
             if count > len(result.rows):
                 print(f"{result.sink}: the newest {len(result.rows):,} of {count:,} rows", file=sys.stderr, flush=True)
         for sentence in self._jobs.news():
