@@ -7,7 +7,7 @@ import re
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
-__all__ = ["in_other_zone", "zone_of"]
+__all__ = ["in_other_zone", "zone_name", "zone_of"]
 
 _CACHED_ZONES = 1_000
 _OFFSET = re.compile(r"(?:GMT|UTC)?([+-])(\d{1,2})(?::?(\d{2}))?")
@@ -38,6 +38,18 @@ def zone_of(name: str) -> datetime.tzinfo | None:
         return ZoneInfo(_SHORT.get(name, name))
     except (ValueError, OSError, LookupError):
         return None
+
+
+def zone_name(name: str) -> str | None:
+    """The zone's name as Java takes it: one of a place, or an offset such as `+05:30`; None if there is none."""
+    zone = zone_of(name)
+    if isinstance(zone, ZoneInfo):
+        return zone.key
+    offset = None if zone is None else zone.utcoffset(None)
+    if offset is None:
+        return None
+    minutes = offset // datetime.timedelta(minutes=1)
+    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"
 
 
 def in_other_zone(text: str, source: str, target: str) -> str | None:

@@ -16,6 +16,9 @@ from millstream.streams.spark.types import spark_type
 __all__ = ["COLLECTIONS"]
 
 
+_LAST_PLACE = 2**31 - 1
+
+
 def _array(call: Call, columns: Sequence[Column]) -> Column:
     return F.array(*columns) if columns else F.array().cast(spark_type(call.type))
 
@@ -55,8 +58,7 @@ def _item(call: Call, columns: Sequence[Column]) -> Column:
     kind = call.arguments[0].type
     if kind.kind is TypeKind.MAP:
         return F.try_element_at(collection, _as(key, call.arguments[1], kind.elements[0]))
-    place = key.cast("int")
-    return F.when(place > 0, F.try_element_at(collection, place))
+    return F.when(key.between(1, _LAST_PLACE), F.try_element_at(collection, key.cast("int")))
 
 
 def _cardinality(_call: Call, columns: Sequence[Column]) -> Column:
@@ -101,11 +103,12 @@ def _joined(call: Call, columns: Sequence[Column]) -> Column:
 
 def _slice(_call: Call, columns: Sequence[Column]) -> Column:
     array, size = columns[0], F.size(columns[0])
-    start = _place(columns[1].cast("int"), size)
-    end = _place(columns[2].cast("int"), size) if len(columns) > 2 else size
+    start = _place(columns[1], size)
+    end = _place(columns[2], size) if len(columns) > 2 else size
     first, last = F.greatest(start, F.lit(1)), F.least(end, size)
     within = (start <= size) & (end >= 1) & (first <= last)
-    taken = F.slice(array, F.when(within, first).otherwise(1), F.when(within, last - first + 1).otherwise(0))
+    length = (last - first + 1).cast("int")
+    taken = F.slice(array, F.when(within, first.cast("int")).otherwise(1), F.when(within, length).otherwise(0))
     return null_unless_all(columns, taken)
 
 

@@ -84,7 +84,8 @@ def _json_object(call: Call, columns: Sequence[Column]) -> Column:
     for place in range(1, len(columns), 2):
         key, value = columns[place : place + 2]
         pair = F.concat(_written(key, call.arguments[place]), F.lit(":"), _written(value, call.arguments[place + 1]))
-        parts.append(F.when(value.isNotNull(), pair) if absent else pair)
+        there = key.isNotNull() & value.isNotNull() if absent else key.isNotNull()
+        parts.append(F.when(there, pair))
     return F.concat(F.lit("{"), _listed(parts), F.lit("}"))
 
 

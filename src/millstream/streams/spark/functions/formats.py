@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 from py4j.protocol import Py4JJavaError
@@ -18,6 +19,8 @@ __all__ = ["DEFAULT_FORMAT", "checked_format", "is_print_format"]
 DEFAULT_FORMAT = "yyyy-MM-dd HH:mm:ss"
 _REMEDY = "Use yyyy MM dd HH mm ss SSS and quoted text; Spark has no letters of the week year (Y, w, u, e)."
 _CACHED_FORMATS = 1_000
+_WIDE = re.compile(r"\d{7}")
+"""A width or precision that would make a text of millions of characters of any value."""
 
 
 def checked_format(call: Call, position: int) -> Column:
@@ -49,6 +52,8 @@ def _is_known(pattern: str) -> bool:
 @lru_cache(maxsize=_CACHED_FORMATS)
 def is_print_format(pattern: str, samples: tuple[str | bool | int | float, ...]) -> bool:
     """Whether Java's formatter takes values like these in that pattern; Spark finds a wrong one only with rows."""
+    if _WIDE.search(pattern):
+        return False
     jvm = SparkSession.active()._jvm
     gateway = SparkSession.active().sparkContext._gateway
     values = gateway.new_array(jvm.java.lang.Object, len(samples))  # type: ignore[union-attr]

@@ -36,7 +36,11 @@ def _ceil(call: Call, columns: Sequence[Column]) -> Column:
 def _whole(call: Call, columns: Sequence[Column], round_off: object) -> Column:
     if call.arguments[0].type.kind in (TypeKind.DATE, TypeKind.TIME):
         return floor_time(call, columns) if round_off is F.floor else ceil_time(call, columns)
-    return F.floor(columns[0]) if round_off is F.floor else F.ceil(columns[0])
+    whole = F.floor(columns[0]) if round_off is F.floor else F.ceil(columns[0])
+    if call.arguments[0].type.kind in (TypeKind.DOUBLE, TypeKind.FLOAT):
+        # Spark makes a BIGINT of it, which is too short for large numbers.
+        return F.when(F.abs(columns[0]) < _LEAST_WITHOUT_FRACTION, whole.cast("double")).otherwise(columns[0])
+    return whole
 
 
 def _round(call: Call, columns: Sequence[Column]) -> Column:
@@ -58,11 +62,13 @@ def _truncate(call: Call, columns: Sequence[Column]) -> Column:
     if len(columns) > 1 and digits == 0 and literal(call, 1, int) is None:
         return F.lit(None).cast("double")
     if kind.is_integer:
-        step = 10**-digits if digits < 0 else 1
+        step = 10 ** min(-digits, _DOUBLE_SCALE) if digits < 0 else 1
         return number - number % F.lit(step)
+    if digits >= (kind.scale or 0 if kind.kind is TypeKind.DECIMAL else _DOUBLE_SCALE):
+        return number
     # As a DECIMAL a number is cut where its digits say so; as a DOUBLE 0.29 * 100 is already below 29.
     exact = number if kind.kind is TypeKind.DECIMAL else number.cast("decimal(38,18)")
-    size = F.call_function("floor", F.abs(exact), F.lit(digits))
+    size = F.call_function("floor", F.abs(exact), F.lit(max(digits, -_DOUBLE_SCALE)))
     cut = F.when(number < 0, -size).otherwise(size)
     if kind.kind is TypeKind.DECIMAL:
         return F.when(number.isNotNull(), cut)
@@ -91,6 +97,9 @@ def _random_integer(call: Call, columns: Sequence[Column]) -> Column:
 def _plain(function: Callable[..., Column]) -> Builder:
     return lambda _call, columns: function(*columns)
 
+
+_DOUBLE_SCALE = 18
+"""Digits behind the point that a DOUBLE is cut by at most."""
 
 _LEAST_WITHOUT_FRACTION = 1e15
 """Doubles from here on have less than two digits behind the point, too few to cut any."""

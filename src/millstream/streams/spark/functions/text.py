@@ -139,10 +139,11 @@ def _printf(call: Call, columns: Sequence[Column]) -> Column:
     return F.lit(None).cast("string")
 
 
+# The whole number is no character: a format that would print one fails for the sample, and not for a row.
 _SAMPLES: dict[TypeKind, str | bool | int | float] = {
     TypeKind.STRING: "a",
     TypeKind.BOOLEAN: True,
-    TypeKind.BIGINT: 1,
+    TypeKind.BIGINT: 2**40,
     TypeKind.DOUBLE: 1.0,
 }
 

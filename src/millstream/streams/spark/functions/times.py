@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Sequence
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.errors import JobError
-from millstream.streams.functions.zones import in_other_zone, zone_of
+from millstream.streams.functions.zones import in_other_zone, zone_name
 from millstream.streams.plan.expressions import Call
 from millstream.streams.plan.types import TypeKind
 from millstream.streams.spark.functions.arrow import by_row
@@ -186,8 +185,9 @@ def _convert_tz(_call: Call, columns: Sequence[Column]) -> Column:
 
 
 def _date_format_tz(call: Call, columns: Sequence[Column]) -> Column:
-    zone = literal(call, len(columns) - 1, str)
-    if zone is None or zone_of(zone) is None:
+    given = literal(call, len(columns) - 1, str)
+    zone = None if given is None else zone_name(given)
+    if zone is None:
         raise JobError("JOB_FAILED", f"{call} names no time zone.", remedy="Use a name such as 'Asia/Tokyo'.")
     pattern = checked_format(call, 1) if len(columns) > 2 else F.lit(DEFAULT_FORMAT)
     return F.call_function("date_format", F.from_utc_timestamp(columns[0].cast("timestamp"), zone), pattern)
@@ -203,13 +203,8 @@ def _instant_of(call: Call, columns: Sequence[Column]) -> Column:
 
 
 def _zone_id(call: Call) -> str:
-    """The zone by a name that Java has; a fixed distance from UTC is written the one way that it reads in any case."""
-    name = literal(call, 1, str) or "UTC"
-    zone = zone_of(name)
-    if not isinstance(zone, datetime.timezone):
-        return name
-    minutes = round(zone.utcoffset(None).total_seconds() / 60)
-    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
+    """The zone by a name that Java has; what asks for it has checked that it is one."""
+    return zone_name(literal(call, 1, str) or "UTC") or "UTC"
 
 
 def _date(call: Call, place: int, columns: Sequence[Column]) -> Column:
