@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from millstream.streams.operators.changes import DELETE, INSERT, UPDATE_AFTER, Changes, Output, Row
+from millstream.streams.operators.row_keys import row_key, rows_by_key
 from millstream.streams.operators.sort_keys import Place, sort_key
 from millstream.streams.operators.state import KeyedTable, State, Timers
 from millstream.streams.operators.turn import Turn
@@ -40,7 +41,7 @@ class Ranker:
         window_end: int | None = None,
         changing: bool = True,
     ) -> None:
-        self._partition = partition
+        self._key = row_key(partition)
         self._sort_key = sort_key(order)
         self._function = function
         self._first = first
@@ -48,8 +49,10 @@ class Ranker:
         self._ranked = ranked
         self._window_end = window_end
         self._changing = changing
-        self._kept: KeyedTable[Row, _Partition] = KeyedTable()
-        self._ends: Timers[Row] = Timers()
+        # Only rows that come, and of those only the first few, are ever needed again.
+        self._bounded = not changing and window_end is None and function == "ROW_NUMBER"
+        self._kept: KeyedTable[Any, _Partition] = KeyedTable()
+        self._ends: Timers[Any] = Timers()
 
     def open(self, state: State) -> None:
         """Rows by partition; for windows a timer at their end."""
@@ -58,9 +61,12 @@ class Ranker:
 
     def process(self, number: int, changes: Changes, turn: Turn, out: Output) -> None:
         """Take rows; partitions that changed tell it once, at the end."""
-        touched: dict[Row, list[Row] | None] = {}
+        if self._bounded:
+            self._take(changes.rows, out)
+            return
+        touched: dict[Any, list[Row] | None] = {}
         for kind, row in changes:
-            key = tuple(row[place] for place in self._partition)
+            key = self._key(row)
             if self._window_end is not None:
                 end_us = row[self._window_end]
                 if end_us - 1000 <= turn.watermark_before_us:
@@ -92,6 +98,28 @@ class Ranker:
                 out.insert(row)
         self._kept.expire()
 
+    def _take(self, rows: Sequence[Row], out: Output) -> None:
+        """Take rows that come, by partition; those that no place is free for are passed over at once."""
+        sort_key, last = self._sort_key, self._last
+        for key, members in rows_by_key(rows, self._key).items():
+            partition = self._kept.get(key)
+            keys, kept = partition or ([], [])
+            pairs = [(sort_key(row), row) for row in members]
+            if len(keys) >= last:
+                worst = keys[-1]
+                pairs = [pair for pair in pairs if pair[0] < worst]
+                if not pairs:
+                    continue
+            before = self._shown((keys, kept))
+            for found, row in pairs:
+                place = bisect_right(keys, found)
+                if place < last:
+                    keys.insert(place, found)
+                    kept.insert(place, row)
+                    del keys[last:], kept[last:]
+            self._kept.put(key, (keys, kept))
+            self._tell(before, self._shown((keys, kept)), out)
+
     def _add(self, partition: _Partition, row: Row) -> None:
         keys, rows = partition
         key = self._sort_key(row)
@@ -120,12 +148,15 @@ class Ranker:
         if partition is None:
             return []
         keys, rows = partition
+        if self._function == "ROW_NUMBER":
+            places = rows[self._first - 1 : self._last]
+            return [(*row, place) for place, row in enumerate(places, self._first)] if self._ranked else places
         shown: list[Row] = []
         rank = dense = 0
         for number, row in enumerate(rows):
             if number == 0 or keys[number] != keys[number - 1]:
                 rank, dense = number + 1, dense + 1
-            place = {"ROW_NUMBER": number + 1, "RANK": rank, "DENSE_RANK": dense}[self._function]
+            place = rank if self._function == "RANK" else dense
             if place > self._last:
                 break
             if place >= self._first:
@@ -142,9 +173,14 @@ class Ranker:
         if self._first == self._last == 1 and self._function == "ROW_NUMBER":
             out.update(before[0] if before else None, after[0] if after else None)
             return
-        gone = list(before)
+        # Mostly the rows are the same ones; only the others are compared by what is in them.
+        olds, news = set(map(id, before)), set(map(id, after))
+        stayed = olds & news if len(olds) == len(before) and len(news) == len(after) else set()
+        gone = [row for row in before if id(row) not in stayed]
         come = []
         for row in after:
+            if id(row) in stayed:
+                continue
             if row in gone:
                 gone.remove(row)
             else:
