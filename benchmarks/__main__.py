@@ -16,6 +16,7 @@ from benchmarks.brokers import measure_brokers
 from benchmarks.bulk import measure_bulk
 from benchmarks.grpc import measure_backlog, measure_calls, measure_idle_consumers, measure_share
 from benchmarks.nexmark.measure import measure_nexmark
+from benchmarks.operators import measure_operators
 from benchmarks.proxy_hop import measure_proxy_hop
 from benchmarks.remoting import measure_reference, measure_remoting
 from benchmarks.send import measure_send
@@ -63,6 +64,7 @@ def main() -> int:
         "backlog": measure_backlog,
         "sql": lambda: measure_job(read_events(arguments.input, SYNTHETIC_EVENTS)),
         "nexmark": measure_nexmark,
+        "operators": measure_operators,
         "first-result": measure_first_result,
         "latency": measure_latency,
         "demo": lambda: measure_demo(arguments.input),
