@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INPUT ?=
 
-.PHONY: setup demo test lint format bench crash interop docs descriptors clean
+.PHONY: setup demo test lint format bench crash nexmark interop docs descriptors clean
 
 setup: $(VENV)/.ready
 
@@ -32,6 +32,9 @@ bench: setup
 
 crash: setup
 	$(BIN)/python -m crash --size full
+
+nexmark: setup
+	MILLSTREAM_NEXMARK=full $(BIN)/python -m pytest --timeout 900 tests/streams/nexmark
 
 interop: setup
 	$(BIN)/python -m pytest --timeout 300 interop
