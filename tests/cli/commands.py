@@ -29,6 +29,6 @@ def run(*arguments: str, stdin: str = "") -> Ran:
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
     )
     return Ran(done.returncode, done.stdout, done.stderr)

@@ -26,6 +26,9 @@ __all__ = ["SQL_SETTINGS", "SessionOptions", "start_session"]
 MINIMUM_MEMORY_MB = 512
 """Spark refuses smaller heaps."""
 
+WORKER_PATIENCE_S = 120
+"""How long the JVM and a Python worker wait for each other; Spark's 15 s end jobs on a busy machine."""
+
 SQL_SETTINGS = {
     # TIMESTAMP columns are instants for Spark; both of Flink's kinds mean the same only in UTC.
     "spark.sql.session.timeZone": "UTC",
@@ -85,6 +88,8 @@ def start_session(
     java = find_java()
     # A worker with another interpreter dies with words that name neither.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # The workers of sources read only this, not Spark's setting of the same meaning.
+    os.environ.setdefault("SPARK_AUTH_SOCKET_TIMEOUT", str(WORKER_PATIENCE_S))
     try:
         with _java_home(make_launcher(java)):
             say(f"starting Spark on Java {java.version}")
@@ -138,7 +143,7 @@ def _start(builder: SparkSession.Builder, options: SessionOptions) -> SparkSessi
         "spark.sql.shuffle.partitions": str(cores),
         "spark.default.parallelism": str(cores),
         # A Python worker on a busy machine may take longer than Spark's 15 s to connect, which would end the query.
-        "spark.python.authenticate.socketTimeout": "120s",
+        "spark.python.authenticate.socketTimeout": f"{WORKER_PATIENCE_S}s",
         **SQL_SETTINGS,
         **options.settings,
     }
