@@ -31,7 +31,7 @@ LEFT_BYTES = 64 * 1024 * 1024
 """How much more memory than after a first attack may be held after a second one like it."""
 
 _LARGE_BODY = bytes(1024 * 1024)
-_PATIENCE_S = 8.0
+_PATIENCE_S = 60.0
 
 
 def be_slow_and_many(run: ProgrammeRun) -> None:
