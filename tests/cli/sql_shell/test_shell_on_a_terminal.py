@@ -39,15 +39,20 @@ def shell(nameserver: str, tmp_path: Path) -> Iterator[Terminal]:
 def test_ctrl_c_ends_what_is_shown_or_typed_and_never_the_shell(shell: Terminal) -> None:
     shell.type("SHOW VIE\t;\n")
     shell.wait_for("There are no views.")
+    shell.wait_for(PROMPT)
     shell.type("SELECT what is half typed")
+    shell.wait_for("half typed")
     shell.type(CTRL_C)
     shell.wait_for("^C")
+    shell.wait_for(PROMPT)
     shell.type("PRINT 'visits' FROM BEGINNING;\n")
     shell.wait_for('{"page": "/b"}')
     shell.type(CTRL_C)
     shell.wait_for(PROMPT)
     shell.type("SHOW JOBS;\n")
     shell.wait_for("There are no jobs in this shell.")
+    # The end of a line that nobody reads yet is nobody's.
+    shell.wait_for(PROMPT)
     shell.type(CTRL_D)
     assert shell.exit_code() == 0
 
