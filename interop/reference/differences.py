@@ -136,7 +136,6 @@ MEANT: Final[tuple[Meant, ...]] = (
     ),
     Meant("transactions/asked/ext/topic", "The topic that the message is for; clients take it from the message."),
     Meant("transactions/asked/ext/bname", _LEFT_OUT),
-    Meant("transactions/*/ext/topic", _MORE),
     Meant("consumers/leave without a name/code", _REFUSED),
     Meant("topics/send to read only/code", "The topic's permission holds; the reference leaves it to its clients."),
     Meant("locks/without a body/code", _REFUSED),
