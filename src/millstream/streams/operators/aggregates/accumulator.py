@@ -5,7 +5,7 @@ from __future__ import annotations
 import decimal
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 __all__ = [
     "Accumulator",
@@ -14,6 +14,7 @@ __all__ = [
     "ExactSum",
     "Extreme",
     "KeptExtreme",
+    "Retractable",
     "Sum",
     "WholeAverage",
 ]
@@ -36,16 +37,21 @@ class Accumulator(Protocol):
         """The state with `values` in their order; `state` may be changed in place."""
         ...
 
-    def retract(self, state: Any, values: Sequence[Any]) -> Any:
-        """The state without `values`, each of which was added before."""
-        ...
-
     def merge(self, state: Any, other: Any) -> Any:
         """The state of two groups together; `state` may be changed in place, `other` stays as it is."""
         ...
 
     def result(self, state: Any) -> Any:
         """The aggregate's value; None for NULL."""
+        ...
+
+
+@runtime_checkable
+class Retractable(Accumulator, Protocol):
+    """One aggregate function over rows that may be taken back."""
+
+    def retract(self, state: Any, values: Sequence[Any]) -> Any:
+        """The state without `values`, each of which was added before."""
         ...
 
 
@@ -185,9 +191,6 @@ class Extreme:
             return state
         best = self._choose(values)
         return best if state is None else self._choose(state, best)
-
-    def retract(self, state: Any, values: Sequence[Any]) -> Any:
-        raise NotImplementedError("rows that are taken back need a KeptExtreme")
 
     def merge(self, state: Any, other: Any) -> Any:
         if state is None or other is None:

@@ -15,6 +15,7 @@ from millstream.streams.operators.aggregates.accumulator import (
     ExactSum,
     Extreme,
     KeptExtreme,
+    Retractable,
     Sum,
     WholeAverage,
 )
@@ -25,13 +26,14 @@ from millstream.streams.operators.aggregates.collected import (
     DistinctEstimate,
     Histogram,
     KeptValues,
+    OneChosen,
     OneValue,
     Variance,
     json_array,
 )
 from millstream.streams.plan.types import DataType, TypeKind
 
-__all__ = ["AGGREGATES", "AggregateSpec", "accumulator_of"]
+__all__ = ["AGGREGATES", "AggregateSpec", "accumulator_of", "retractable_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,13 @@ def accumulator_of(spec: AggregateSpec, *, changing: bool) -> Accumulator:
     return make(spec, changing)
 
 
+def retractable_of(spec: AggregateSpec) -> Retractable:
+    """The accumulator for rows that may be taken back."""
+    machine = accumulator_of(spec, changing=True)
+    assert isinstance(machine, Retractable)
+    return machine
+
+
 def _sum(spec: AggregateSpec, _changing: bool) -> Accumulator:
     if spec.type.kind in _FLOATS:
         return ExactSum()
@@ -80,6 +89,10 @@ def _average(spec: AggregateSpec, _changing: bool) -> Accumulator:
 
 def _extreme(largest: bool) -> Callable[[AggregateSpec, bool], Accumulator]:
     return lambda _spec, changing: KeptExtreme(largest=largest) if changing else Extreme(largest=largest)
+
+
+def _chosen(largest: bool) -> Callable[[AggregateSpec, bool], Accumulator]:
+    return lambda _spec, changing: Chosen(largest=largest) if changing else OneChosen(largest=largest)
 
 
 def _listed(spec: AggregateSpec, _changing: bool) -> Accumulator:
@@ -146,8 +159,8 @@ AGGREGATES: dict[str, Callable[[AggregateSpec, bool], Accumulator]] = {
     "LISTAGG": _listed,
     "FIRST_VALUE": lambda _spec, changing: KeptValues(_first) if changing else OneValue(last=False),
     "LAST_VALUE": lambda _spec, changing: KeptValues(_last) if changing else OneValue(last=True),
-    "MIN_BY": lambda _spec, _changing: Chosen(largest=False),
-    "MAX_BY": lambda _spec, _changing: Chosen(largest=True),
+    "MIN_BY": _chosen(False),
+    "MAX_BY": _chosen(True),
     "BIT_AND": lambda spec, _changing: Bits(spec.function),
     "BIT_OR": lambda spec, _changing: Bits(spec.function),
     "BIT_XOR": lambda spec, _changing: Bits(spec.function),

@@ -15,6 +15,7 @@ __all__ = [
     "DistinctEstimate",
     "Histogram",
     "KeptValues",
+    "OneChosen",
     "OneValue",
     "Variance",
     "hashable",
@@ -74,9 +75,6 @@ class OneValue:
             return state
         return (values[-1] if self._last else values[0],)
 
-    def retract(self, state: tuple[Any, ...], values: Sequence[Any]) -> tuple[Any, ...]:
-        raise NotImplementedError("rows that are taken back need KeptValues")
-
     def merge(self, state: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
         return self.add(state, other)
 
@@ -114,6 +112,31 @@ class Collected:
 
     def result(self, state: dict[Any, list[Any]]) -> Any:
         return [(value, count) for value, count in state.values()] or None
+
+
+class OneChosen:
+    """As `Chosen` over rows that are never taken back: a state is the one pair, or None."""
+
+    def __init__(self, *, largest: bool) -> None:
+        self._largest = largest
+
+    def new(self) -> tuple[Any, Any] | None:
+        return None
+
+    def add(self, state: tuple[Any, Any] | None, values: Sequence[tuple[Any, Any]]) -> tuple[Any, Any] | None:
+        for pair in values:
+            if pair[1] is not None and (state is None or self._is_better(pair[1], state[1])):
+                state = pair
+        return state
+
+    def merge(self, state: tuple[Any, Any] | None, other: tuple[Any, Any] | None) -> tuple[Any, Any] | None:
+        return state if other is None else self.add(state, (other,))
+
+    def result(self, state: tuple[Any, Any] | None) -> Any:
+        return None if state is None else state[0]
+
+    def _is_better(self, key: Any, best: Any) -> bool:
+        return bool(key > best if self._largest else key < best)
 
 
 class Chosen:

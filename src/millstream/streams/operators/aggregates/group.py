@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from millstream.streams.operators.aggregates.catalogue import AggregateSpec, accumulator_of
+from millstream.streams.operators.aggregates.catalogue import AggregateSpec, accumulator_of, retractable_of
 from millstream.streams.operators.aggregates.collected import hashable
 from millstream.streams.operators.changes import Row
 
@@ -37,6 +37,10 @@ class GroupMachine:
             (place, _reader(spec), machine, spec.distinct)
             for place, (spec, machine) in enumerate(zip(self._specs, self._machines, strict=True), start=1)
         ]
+        self._retracts = [
+            (place, _reader(spec), retractable_of(spec), spec.distinct)
+            for place, spec in enumerate(self._specs if changing else (), start=1)
+        ]
         self.distinct = tuple(place for place, spec in enumerate(self._specs, start=1) if spec.distinct)
 
     def new(self) -> Group:
@@ -57,8 +61,9 @@ class GroupMachine:
 
     def retract(self, group: Group, rows: Sequence[Row]) -> None:
         """Take rows back that were in the group."""
+        assert self._changing
         group[0] -= len(rows)
-        for place, read, machine, distinct in self._calls:
+        for place, read, machine, distinct in self._retracts:
             values = read(rows)
             if distinct:
                 counts, inner = group[place]
