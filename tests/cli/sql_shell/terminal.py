@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pty
 import re
@@ -17,6 +18,7 @@ __all__ = ["Terminal", "terminal"]
 
 _LONGEST_WAIT_S = 400.0
 """A Spark start on a busy machine fits; a test that passes never waits so long."""
+_PRESSED_AGAIN_S = 5.0
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>]|\r")
 
@@ -32,11 +34,19 @@ class Terminal:
     def type(self, keys: str) -> None:
         os.write(self._master, keys.encode())
 
-    def wait_for(self, words: str) -> str:
-        """What was shown up to these words, which are not found again."""
+    def wait_for(self, words: str, *, pressing: str | None = None) -> str:
+        """What was shown up to these words, which are not found again.
+
+        With `pressing`, that key is typed, and again every 5 s until the words come: a Ctrl-C that comes between two
+        reads of the terminal is taken with the next key only, as CPython's readline waits without a look at signals.
+        """
         deadline_s = time.monotonic() + _LONGEST_WAIT_S
+        pressed_s = -math.inf
         while words not in self.text:
             assert time.monotonic() < deadline_s, f"{words!r} did not come in:\n{self.text}"
+            if pressing is not None and time.monotonic() - pressed_s > _PRESSED_AGAIN_S:
+                self.type(pressing)
+                pressed_s = time.monotonic()
             ready, _, _ = select.select([self._master], [], [], 1.0)
             if ready:
                 try:
