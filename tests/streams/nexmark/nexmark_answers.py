@@ -310,8 +310,8 @@ def low_runs(events: list[Event], *, overlap: bool) -> Iterable[Row]:
             while end < len(some) and sum(prices[start : end + 1]) < 10_000 * (end + 1 - start):
                 end += 1
             if end == len(some):
-                # The run may still go on: nothing behind its beginning is decided before it is.
-                break
+                # No row comes any more, so the last one of the run stands for what has to be behind it.
+                end -= 1
             if end > start:
                 mean = sum(prices[start:end]) // (end - start)
                 yield (*key, some[start]["dateTime"], some[end - 1]["dateTime"], mean)

@@ -1,0 +1,75 @@
+"""What a rule asks of one field: the smallest part of a condition, which rules share.
+
+Two atoms that ask the same are equal, so a set of them holds each question once. The values of an atom say what it
+compares as: a text with a text (a number in an event by its JSON text), a number with a number (a text by the number
+that it spells).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+__all__ = ["Atom", "Op", "Operand", "Step"]
+
+Operand = str | int | float | bool
+
+
+class Op(StrEnum):
+    """How a field is compared with the operands of its atom."""
+
+    IN = "in"
+    """It equals one of the operands, which are of one type; `=` is IN with one."""
+    LESS = "<"
+    LESS_EQUAL = "<="
+    GREATER = ">"
+    GREATER_EQUAL = ">="
+    CONTAINS = "contains"
+    STARTS = "starts"
+    ENDS = "ends"
+    MATCHES = "matches"
+    """The regular expression (Python's `re`, without flags but those that it sets) is found somewhere in it."""
+    CIDR = "cidr"
+    """It is an address in one of the networks."""
+    IS_NULL = "is null"
+    """It is not there, or null. Never unknown."""
+    EQUALS_FIELD = "equals field"
+    """It equals the field that the operand names, as texts."""
+    CALL = "call"
+    """The user function `module:name` of the field's value says so; further operands are its further arguments."""
+
+
+class Step(StrEnum):
+    """What is made of a text before it is compared."""
+
+    LOWER = "lower"
+    UPPER = "upper"
+    TRIM = "trim"
+    """Blanks at both ends go, as SQL's TRIM says."""
+    SQUEEZE = "squeeze"
+    """Runs of white space become one blank."""
+
+
+class Atom(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """A question about one field.
+
+    `caseless` compares texts in lower case (`str.lower` on both sides; regular expressions by `re.IGNORECASE`).
+    `absent` is the answer where the field is not there or null or is nothing that can be compared: None is SQL's
+    unknown, False what Sigma means.
+    """
+
+    field: str
+    op: Op
+    operands: tuple[Operand, ...] = ()
+    caseless: bool = False
+    absent: bool | None = None
+    steps: tuple[Step, ...] = ()
+
+    def __str__(self) -> str:
+        name = self.field
+        for step in self.steps:
+            name = f"{step.value}({name})"
+        operands = ", ".join(repr(one) for one in self.operands)
+        case = " caseless" if self.caseless else ""
+        return f"{name} {self.op.value}{f' ({operands})' if operands else ''}{case}"

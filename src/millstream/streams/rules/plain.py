@@ -1,0 +1,193 @@
+"""Rules judged one at a time on one event, by plain Python: what the stage must agree with, and what explains it."""
+
+from __future__ import annotations
+
+import importlib
+import ipaddress
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from millstream.streams.rules.atoms import Atom, Op, Step
+from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth
+
+__all__ = ["FieldOf", "answer", "field_reader", "judge", "number_of", "stepped", "text_of"]
+
+FieldOf = Callable[[str], Any]
+"""The value of a field of one event by its name; None where it is not there."""
+
+
+def judge(formula: Formula, field_of: FieldOf) -> bool | None:
+    """Whether the condition holds; None is unknown. What a user function raises goes through."""
+    match formula:
+        case Atom():
+            return answer(formula, field_of)
+        case Truth(value=value):
+            return value
+        case Not(part=part):
+            held = judge(part, field_of)
+            return None if held is None else not held
+        case All(parts=parts):
+            return _first(parts, field_of, wanted=False)
+        case AnyOf(parts=parts):
+            return _first(parts, field_of, wanted=True)
+
+
+def _first(parts: Sequence[Formula], field_of: FieldOf, *, wanted: bool) -> bool | None:
+    found: bool | None = not wanted
+    for part in parts:
+        held = judge(part, field_of)
+        if held is wanted:
+            return wanted
+        if held is None:
+            found = None
+    return found
+
+
+def answer(atom: Atom, field_of: FieldOf) -> bool | None:
+    """What one atom says of an event."""
+    value = field_of(atom.field)
+    if atom.op is Op.IS_NULL:
+        return value is None
+    held = None if value is None else _TESTS[atom.op](atom, value, field_of)
+    return atom.absent if held is None else held
+
+
+def field_reader(event: Mapping[str, Any], paths: Mapping[str, Sequence[Sequence[str]]]) -> FieldOf:
+    """The fields of an event, where a rule set's `paths` say."""
+
+    def read(name: str) -> Any:
+        for path in paths.get(name, ((name,),)):
+            value: Any = event
+            for key in path:
+                value = value.get(key) if isinstance(value, Mapping) else None
+            if value is not None:
+                return value
+        return None
+
+    return read
+
+
+def text_of(value: Any) -> str:
+    """A JSON value as a text: a text itself, everything else as compact JSON."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def number_of(value: Any) -> int | float | None:
+    """A JSON value as a number, which a text may spell; None where it is none."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, (int, float)):
+        return value
+    if not isinstance(value, str) or not _NUMBER.fullmatch(value):
+        return None
+    return int(value) if value.lstrip("+-").isdigit() else float(value)
+
+
+_NUMBER = re.compile(r"[+-]?[0-9]{1,400}(\.[0-9]{1,400})?([eE][+-]?[0-9]{1,3})?", re.ASCII)
+
+
+def stepped(text: str, steps: Sequence[Step]) -> str:
+    """The text after the steps."""
+    for step in steps:
+        text = _STEPS[step](text)
+    return text
+
+
+_STEPS: dict[Step, Callable[[str], str]] = {
+    Step.LOWER: str.lower,
+    Step.UPPER: str.upper,
+    Step.TRIM: lambda text: text.strip(" "),
+    Step.SQUEEZE: lambda text: re.sub(r"\s+", " ", text),
+}
+
+
+def _text(atom: Atom, value: Any) -> str:
+    text = stepped(text_of(value), atom.steps)
+    return text.lower() if atom.caseless and atom.op is not Op.MATCHES else text
+
+
+def _operand(atom: Atom, operand: Any) -> str:
+    return str(operand).lower() if atom.caseless else str(operand)
+
+
+def _in(atom: Atom, value: Any, _field_of: FieldOf) -> bool | None:
+    first = atom.operands[0] if atom.operands else ""
+    if isinstance(first, str):
+        return _text(atom, value) in {_operand(atom, one) for one in atom.operands}
+    if isinstance(first, bool):
+        said = {"true": True, "false": False}.get(text_of(value).lower())
+        return None if said is None else said in atom.operands
+    number = number_of(value)
+    return None if number is None else number in atom.operands
+
+
+def _compared(test: Callable[[Any, Any], bool]) -> Callable[[Atom, Any, FieldOf], bool | None]:
+    def compare(atom: Atom, value: Any, _field_of: FieldOf) -> bool | None:
+        (operand,) = atom.operands
+        if isinstance(operand, str):
+            return test(_text(atom, value), _operand(atom, operand))
+        number = number_of(value)
+        return None if number is None else test(number, operand)
+
+    return compare
+
+
+def _texts(test: Callable[[str, str], bool]) -> Callable[[Atom, Any, FieldOf], bool | None]:
+    def compare(atom: Atom, value: Any, _field_of: FieldOf) -> bool:
+        return test(_text(atom, value), _operand(atom, atom.operands[0]))
+
+    return compare
+
+
+@lru_cache(maxsize=65_536)
+def _pattern(text: str, flags: int) -> re.Pattern[str]:
+    return re.compile(text, flags)
+
+
+def _matches(atom: Atom, value: Any, _field_of: FieldOf) -> bool:
+    pattern = _pattern(str(atom.operands[0]), re.IGNORECASE if atom.caseless else 0)
+    return pattern.search(_text(atom, value)) is not None
+
+
+@lru_cache(maxsize=65_536)
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    return ipaddress.ip_network(text, strict=False)
+
+
+def _cidr(atom: Atom, value: Any, _field_of: FieldOf) -> bool | None:
+    try:
+        address = ipaddress.ip_address(text_of(value))
+    except ValueError:
+        return None
+    return any(address in _network(str(one)) for one in atom.operands)
+
+
+def _equals_field(atom: Atom, value: Any, field_of: FieldOf) -> bool | None:
+    other = field_of(str(atom.operands[0]))
+    return None if other is None else _text(atom, value) == _text(atom, other)
+
+
+def _call(atom: Atom, value: Any, _field_of: FieldOf) -> bool | None:
+    module, _, name = str(atom.operands[0]).partition(":")
+    said = getattr(importlib.import_module(module), name)(value, *atom.operands[1:])
+    return None if said is None else bool(said)
+
+
+_TESTS: dict[Op, Callable[[Atom, Any, FieldOf], bool | None]] = {
+    Op.IN: _in,
+    Op.LESS: _compared(lambda value, operand: value < operand),
+    Op.LESS_EQUAL: _compared(lambda value, operand: value <= operand),
+    Op.GREATER: _compared(lambda value, operand: value > operand),
+    Op.GREATER_EQUAL: _compared(lambda value, operand: value >= operand),
+    Op.CONTAINS: _texts(lambda text, part: part in text),
+    Op.STARTS: _texts(str.startswith),
+    Op.ENDS: _texts(str.endswith),
+    Op.MATCHES: _matches,
+    Op.CIDR: _cidr,
+    Op.EQUALS_FIELD: _equals_field,
+    Op.CALL: _call,
+}
