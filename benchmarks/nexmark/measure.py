@@ -7,7 +7,6 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,23 +44,29 @@ def measure_nexmark() -> Figures:
         directory = Path(scratch)
         words = directory / "words.csv"
         words.write_text("".join(f"{key},word {key}\n" for key in range(10_000)))
-        ours = _measure_ours(directory, words)
-        theirs = _measure_flink(directory)
-    ratios = {
-        name: round(ours[name]["events_per_s"] / theirs[name]["events_per_s"], 2)
-        for name in _QUERIES
-        if "events_per_s" in ours[name] and "events_per_s" in theirs.get(name, {})
+        ours, theirs = _measure_both(directory, words)
+    both = [name for name in _QUERIES if "seconds" in ours[name] and "seconds" in theirs.get(name, {})]
+    ratios = {name: round(ours[name]["events_per_s"] / theirs[name]["events_per_s"], 2) for name in both}
+    sums = {
+        engine: {
+            "seconds": round(sum(found[name]["seconds"] for name in both), 1),
+            "cpu_s_per_million": round(sum(found[name]["cpu_s_per_million"] for name in both), 1),
+        }
+        for engine, found in (("ours", ours), ("flink", theirs))
     }
-    load = os.getloadavg()[2]
-    return {"events": _EVENTS, "load_15_min": round(load, 1), "ours": ours, "flink": theirs, "ours_to_flink": ratios}
+    load = {"load_15_min": round(os.getloadavg()[2], 1)}
+    return {"events": _EVENTS, **load, "ours": ours, "flink": theirs, "ours_to_flink": ratios, "sums_of_both": sums}
 
 
-def _measure_ours(directory: Path, words: Path) -> dict[str, Figures]:
+def _measure_both(directory: Path, words: Path) -> tuple[dict[str, Figures], dict[str, Figures]]:
+    """One engine right behind the other for each query, so that a busy machine slows down both."""
     with ServerProcess(directory / "data") as server:
         nameserver = server.addresses.nameserver
         fill_topic(nameserver, _EVENTS, _RATE)
         session = start_session(SessionOptions())
+        flink = _Flink(directory)
         found: dict[str, Figures] = {}
+        theirs: dict[str, Figures] = {}
         try:
             for name in (_WARM_UP, *_QUERIES):
                 number = len(list(directory.glob("checkpoint*")))
@@ -69,9 +74,11 @@ def _measure_ours(directory: Path, words: Path) -> dict[str, Figures]:
                 values = {"SIDE_INPUT": str(words), "OUTPUT": str(directory / f"bids{number}")}
                 found[name] = _one(runner, nameserver, name, values)
                 print(name, found[name], flush=True)
+                if name in _QUERIES and flink.is_there:
+                    theirs[name] = flink.measure(name)
         finally:
             session.stop()
-    return found
+    return found, theirs
 
 
 def _one(runner: JobRunner, nameserver: str, name: str, values: dict[str, str]) -> Figures:
@@ -100,20 +107,23 @@ def _figures(seconds: float, cpu_s: float) -> Figures:
     }
 
 
-def _measure_flink(directory: Path) -> dict[str, Figures]:
-    python = os.environ.get(FLINK_PYTHON)
-    if not python:
-        return {}
-    lines = directory / "events"
-    lines.mkdir()
-    write_lines(lines / "events.json", _EVENTS, _RATE)
-    return {name: _flink_one([python, str(_FLINK), str(lines), str(directory), name]) for name in _QUERIES}
+class _Flink:
+    """Queries in PyFlink over the same events, which lie in a file."""
 
+    def __init__(self, directory: Path) -> None:
+        self._python = os.environ.get(FLINK_PYTHON, "")
+        self.is_there = bool(self._python)
+        self._directory = directory
+        self._lines = directory / "events"
+        if self.is_there:
+            self._lines.mkdir()
+            write_lines(self._lines / "events.json", _EVENTS, _RATE)
 
-def _flink_one(command: Sequence[str]) -> Figures:
-    """A process for each query: it tells the seconds from the start of the job to its end, without its own start."""
-    said = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
-    lines = [line for line in said.stdout.splitlines() if line.startswith("{")]
-    told: Figures = json.loads(lines[-1]) if lines else {"refused": f"ended with {said.returncode}"}
-    print("flink", command[-1], told, flush=True)
-    return _figures(told["seconds"], told["cpu_s"]) if "seconds" in told else told
+    def measure(self, name: str) -> Figures:
+        """A process for each query: it tells the seconds from the start of the job to its end, not of its own start."""
+        command = [self._python, str(_FLINK), str(self._lines), str(self._directory), name]
+        said = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+        lines = [line for line in said.stdout.splitlines() if line.startswith("{")]
+        told: Figures = json.loads(lines[-1]) if lines else {"refused": f"ended with {said.returncode}"}
+        print("flink", name, told, flush=True)
+        return _figures(told["seconds"], told["cpu_s"]) if "seconds" in told else told

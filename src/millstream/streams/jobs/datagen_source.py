@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -11,7 +12,7 @@ from millstream.streams.jobs.dead_letter import DeadLetters
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.sources import Reading
 from millstream.streams.plan.tables import PhysicalColumn, Table
-from millstream.streams.plan.types import TypeKind
+from millstream.streams.plan.types import DataType, TypeKind
 from millstream.streams.spark.source.data_source import SPEC_OPTION
 from millstream.streams.spark.source.datagen.reader import DatagenDataSource, last_row
 from millstream.streams.spark.source.datagen.spec import QUEUE, DatagenSpec, MadeColumn
@@ -43,7 +44,7 @@ class DatagenSource:
         """Behind the last row. Raises JobError JOB_FAILED where there is none."""
         return Position({QUEUE: last_row(self.table.name, row_count(self.table))}, name=self.table.name)
 
-    def load(self, spark: SparkSession, columns: frozenset[str], reading: Reading) -> DataFrame:
+    def load(self, spark: SparkSession, columns: Mapping[str, DataType], reading: Reading) -> DataFrame:
         """The rows, made in Spark's Python workers."""
         places = [place for place, name in enumerate(self._columns) if name in columns]
         made = list(self._columns.values())

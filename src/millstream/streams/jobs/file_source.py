@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -11,6 +12,7 @@ from millstream.streams.jobs.outputs import local_directory
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.sources import Reading
 from millstream.streams.plan.tables import Table
+from millstream.streams.plan.types import DataType
 from millstream.streams.spark.source.body_format import BodyColumn, BodyFormat
 from millstream.streams.spark.source.data_source import SPEC_OPTION
 from millstream.streams.spark.source.files.listing import Listing, checked_directory
@@ -47,7 +49,7 @@ class FileSource:
         there = Listing(Path(), self._path, self._pattern).candidates()
         return Position({QUEUE: sum(1 for _ in there)}, name=self.table.name)
 
-    def load(self, spark: SparkSession, columns: frozenset[str], reading: Reading) -> DataFrame:
+    def load(self, spark: SparkSession, columns: Mapping[str, DataType], reading: Reading) -> DataFrame:
         """The rows, read in Spark's Python workers."""
         table = self.table
         inside = tuple(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -11,6 +12,7 @@ from millstream.streams.jobs.dead_letter import DeadLetters
 from millstream.streams.jobs.settings import JobSettings, duration_ms
 from millstream.streams.jobs.sources import Reading
 from millstream.streams.plan.tables import PhysicalColumn, Table
+from millstream.streams.plan.types import DataType
 from millstream.streams.spark.source.data_source import SPEC_OPTION
 from millstream.streams.spark.source.nexmark.events import FIELDS
 from millstream.streams.spark.source.nexmark.reader import NexmarkDataSource, last_event
@@ -48,7 +50,7 @@ class NexmarkSource:
         """Behind the last event."""
         return Position({QUEUE: last_event(self._spec(self.beginning()))}, name=self.table.name)
 
-    def load(self, spark: SparkSession, columns: frozenset[str], reading: Reading) -> DataFrame:
+    def load(self, spark: SparkSession, columns: Mapping[str, DataType], reading: Reading) -> DataFrame:
         """The events, made in Spark's Python workers."""
         spec = self._spec(
             reading.start,

@@ -22,8 +22,9 @@ from millstream.streams.jobs.plan_text import plan_lines
 from millstream.streams.jobs.progress import JobProgress, ResultRows
 from millstream.streams.jobs.restarts import BOUNDED_ATTEMPTS, Restarts
 from millstream.streams.jobs.settings import JobSettings
-from millstream.streams.jobs.sources import Reading, Source, columns_read, ends_by_itself, open_source, tables_of
+from millstream.streams.jobs.sources import Reading, Source, ends_by_itself, open_source, tables_of
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
+from millstream.streams.plan.reads import columns_read
 from millstream.streams.plan.wall_clock import follows_wall_clock
 from millstream.streams.spark.envelope import envelope, passes
 from millstream.streams.spark.operators.host import OperatorHost

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -17,14 +17,15 @@ from millstream.streams.jobs.startup import first_position
 from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.nodes import Node, Scan, scans_of
 from millstream.streams.plan.tables import MetadataColumn, PhysicalColumn, Table
-from millstream.streams.spark.source.body_format import UPSERTS, formats_of
+from millstream.streams.plan.types import DataType
+from millstream.streams.spark.source.body_format import CHANGELOG_FORMATS, UPSERTS, formats_of
 from millstream.streams.spark.source.data_source import SPEC_OPTION, TopicDataSource
 from millstream.streams.spark.source.malformed import Spool
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
 from millstream.streams.spark.source.topic_log import open_log
 
-__all__ = ["Reading", "Source", "TopicSource", "columns_read", "ends_by_itself", "open_source", "tables_of"]
+__all__ = ["Reading", "Source", "TopicSource", "ends_by_itself", "open_source", "tables_of"]
 
 TIMEOUT_S = 10.0
 """How long one call to the messaging system may take."""
@@ -61,8 +62,11 @@ class Source(Protocol):
         """Where a fresh checkpoint begins to read."""
         ...
 
-    def load(self, spark: SparkSession, columns: frozenset[str], reading: Reading) -> DataFrame:
-        """The rows, with the physical and metadata columns of those names and the hidden columns."""
+    def load(self, spark: SparkSession, columns: Mapping[str, DataType], reading: Reading) -> DataFrame:
+        """The rows, with the physical and metadata columns of those names and types and the hidden columns.
+
+        Of a ROW the type may have only some fields; a source may give all of them nevertheless.
+        """
         ...
 
     def end(self) -> Position:
@@ -139,14 +143,14 @@ class TopicSource:
         """The ends of all queues."""
         return self._end
 
-    def load(self, spark: SparkSession, columns: frozenset[str], reading: Reading) -> DataFrame:
+    def load(self, spark: SparkSession, columns: Mapping[str, DataType], reading: Reading) -> DataFrame:
         """The topic's rows, decoded in Spark's Python workers."""
         settings = self._settings
         body, key = formats_of(self.table)
         spec = SourceSpec(
             nameserver=settings.nameserver,
             topic=settings.topic,
-            columns=_source_columns(self.table, columns),
+            columns=_source_columns(self.table, columns, narrowed=body.name in ("json", *CHANGELOG_FORMATS)),
             start=reading.start,
             end=self._end if reading.batch else None,
             tag=settings.tag,
@@ -175,20 +179,17 @@ class TopicSource:
         return DeadLetters(Spool(spool), settings.topic, settings.dead_letter_topic, settings.nameserver, TIMEOUT_S)
 
 
-def _source_columns(table: Table, wanted: frozenset[str]) -> tuple[SourceColumn, ...]:
-    """The physical and metadata columns of those names, in the table's order."""
+def _source_columns(table: Table, wanted: Mapping[str, DataType], *, narrowed: bool) -> tuple[SourceColumn, ...]:
+    """The physical and metadata columns of those names, in the table's order; `narrowed` ones have the wanted types.
+
+    Only a format that names fields can leave some out.
+    """
     columns = []
     for column in table.columns:
         if column.name not in wanted:
             continue
         if isinstance(column, PhysicalColumn):
-            columns.append(SourceColumn(column.name, column.type))
+            columns.append(SourceColumn(column.name, wanted[column.name] if narrowed else column.type))
         elif isinstance(column, MetadataColumn):
             columns.append(SourceColumn(column.name, column.type, column.key))
     return tuple(columns)
-
-
-def columns_read(table: Table, nodes: Sequence[Node]) -> frozenset[str]:
-    """The names of all columns of `table` that any of the nodes reads."""
-    scans = [scan for node in nodes for scan in scans_of(node) if scan.table.name == table.name]
-    return frozenset(name for scan in scans for name in scan.columns)

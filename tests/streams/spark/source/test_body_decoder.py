@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra streams")
 
-from millstream.streams.plan.types import DOUBLE, INT, STRING, DataType, TypeKind
+from millstream.streams.plan.types import DOUBLE, INT, STRING, DataType, Field, TypeKind
 from millstream.streams.spark.source.decoder import JsonDecoder
 
 _TIME = DataType(TypeKind.TIMESTAMP, precision=3)
@@ -62,3 +62,35 @@ def test_what_is_no_object_is_malformed_and_costs_its_neighbours_nothing(body: b
 
 def test_a_missing_field_is_null() -> None:
     assert JsonDecoder([("x", INT)]).decode([b"{}"]).columns[0].to_pylist() == [None]
+
+
+_ROW = DataType(
+    TypeKind.ROW,
+    fields=(
+        Field("n", INT),
+        Field("text", STRING),
+        Field("in", DataType(TypeKind.ROW, fields=(Field("at", _TIME),))),
+    ),
+)
+
+
+def test_a_row_takes_its_fields_by_name_and_is_null_where_it_is_not_there() -> None:
+    taken, malformed = decoded(
+        _ROW, {"in": {"at": "2026-01-02 03:04:05", "more": 1}, "n": "7", "other": [1]}, None, {"text": {"a": 1}}, {}
+    )
+    at = datetime.datetime(2026, 1, 2, 3, 4, 5)
+    assert [None if row is None else (row["n"], row["text"], row["in"]) for row in taken] == [  # type: ignore[index]
+        (7, None, {"at": at.replace(tzinfo=taken[0]["in"]["at"].tzinfo)}),  # type: ignore[index]
+        None,
+        (None, '{"a":1}', None),
+        (None, None, None),
+    ]
+    assert malformed == []
+
+
+def test_a_row_with_one_bad_value_is_malformed_and_says_which() -> None:
+    bodies = [b'{"x": {"n": 1}}', b'{"x": {"n": true}}', b'{"x": 5}', b'{"x": {"in": {"at": "soon"}}}']
+    rows = JsonDecoder([("x", _ROW)]).decode(bodies)
+    assert [row["n"] for row in rows.columns[0].to_pylist()] == [1]
+    assert [malformed.position for malformed in rows.malformed] == [1, 2, 3]
+    assert [malformed.reason.split(":")[0] for malformed in rows.malformed][::2] == ["x.n", "x.in.at"]

@@ -54,22 +54,10 @@ class JsonDecoder:
     """
 
     def __init__(self, fields: Sequence[tuple[str, DataType]], *, complete: bool = False) -> None:
-        names = [f"f{number}" for number in range(len(fields))]
-        self._columns = tuple(
-            ColumnBuilder(attribute, name, data_type)
-            for attribute, (name, data_type) in zip(names, fields, strict=True)
-        )
-        row_type = msgspec.defstruct(
-            "JsonRow",
-            [
-                (column.attribute, column.annotation) if complete else (column.attribute, column.annotation, None)
-                for column in self._columns
-            ],
-            rename={column.attribute: column.name for column in self._columns},
-            gc=False,
-        )
+        self._columns = _builders(fields)
+        row_type = _row_type(self._columns, complete=complete)
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(row_type)
-        self._blank = row_type(*[None] * len(names))
+        self._blank = row_type(*[None] * len(fields))
 
     def decode(self, bodies: Sequence[bytes | memoryview]) -> DecodedRows:
         """The rows of `bodies`, in their order, without the malformed ones."""
@@ -102,14 +90,41 @@ def decoded_rows(columns: Sequence[pa.Array], reasons: dict[int, str], count: in
     return DecodedRows(tuple(column.take(kept) for column in columns), malformed, kept)
 
 
-class ColumnBuilder:
-    """One column: how the JSON value is read and how a list of values becomes an Arrow array."""
+def _builders(fields: Sequence[tuple[str, DataType]], above: str = "") -> tuple[ColumnBuilder, ...]:
+    return tuple(ColumnBuilder(f"f{number}", name, data_type, above) for number, (name, data_type) in enumerate(fields))
 
-    def __init__(self, attribute: str, name: str, data_type: DataType) -> None:
+
+def _row_type(columns: Sequence[ColumnBuilder], *, complete: bool = False) -> Any:
+    """The Struct into which msgspec reads those columns and nothing else."""
+    return msgspec.defstruct(
+        "JsonRow",
+        [
+            (column.attribute, column.annotation) if complete else (column.attribute, column.annotation, None)
+            for column in columns
+        ],
+        rename={column.attribute: column.name for column in columns},
+        gc=False,
+    )
+
+
+class ColumnBuilder:
+    """One column: how the JSON value is read and how a list of values becomes an Arrow array.
+
+    A ROW is read into a Struct of its own, and built field by field. `above` are the names of the rows that it is in.
+    """
+
+    def __init__(self, attribute: str, name: str, data_type: DataType, above: str = "") -> None:
         self.attribute = attribute
         self.name = name
+        self._path = f"{above}{name}"
         # A Decimal is read from the digits; by way of a float it would lose some.
         self.annotation: Any = decimal.Decimal | None if data_type.kind is TypeKind.DECIMAL else Any
+        self._fields: tuple[ColumnBuilder, ...] = ()
+        if data_type.kind is TypeKind.ROW and data_type.fields:
+            self._fields = _builders([(field.name, field.type) for field in data_type.fields], f"{self._path}.")
+            nested = _row_type(self._fields)
+            self.annotation = nested | None
+            self._blank = nested(*[None] * len(self._fields))
         self._type = arrow_type_of(data_type)
         self._fast = _FAST.get(data_type.kind)
         self._truncate = (data_type.precision or _MILLISECOND_PRECISION) <= _MILLISECOND_PRECISION
@@ -118,7 +133,14 @@ class ColumnBuilder:
     def build(self, rows: list[Any], reasons: dict[int, str]) -> pa.Array:
         """The column's values; a place with a value that does not fit gets a reason and NULL."""
         attribute = self.attribute
-        return self.build_values([getattr(row, attribute) for row in rows], reasons)
+        values = [getattr(row, attribute) for row in rows]
+        return self._build_rows(values, reasons) if self._fields else self.build_values(values, reasons)
+
+    def _build_rows(self, values: list[Any], reasons: dict[int, str]) -> pa.Array:
+        absent = [value is None for value in values]
+        rows = [self._blank if value is None else value for value in values]
+        arrays = [field.build(rows, reasons) for field in self._fields]
+        return pa.StructArray.from_arrays(arrays, fields=list(self._type), mask=pa.array(absent, pa.bool_()))
 
     def build_values(self, values: list[Any], reasons: dict[int, str]) -> pa.Array:
         """The same of values as JSON has them; texts stand for numbers too."""
@@ -136,7 +158,7 @@ class ColumnBuilder:
             try:
                 converted.append(None if value is None else convert(value))
             except (ValueError, TypeError, ArithmeticError, LookupError) as error:
-                reasons.setdefault(position, f"{self.name}: {error}"[:_MAX_REASON_CHARACTERS])
+                reasons.setdefault(position, f"{self._path}: {error}"[:_MAX_REASON_CHARACTERS])
                 converted.append(None)
         return pa.array(converted, self._type)
 
