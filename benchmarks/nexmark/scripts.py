@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["CEP", "QUERIES", "query_text", "tables_text", "topic_script"]
+__all__ = ["CEP", "QUERIES", "events_text", "query_text", "tables_text", "topic_script"]
 
 DIRECTORY = Path(__file__).parent / "queries"
 
@@ -20,9 +20,14 @@ def query_text(name: str) -> str:
     return (DIRECTORY / f"{name}.sql").read_text()
 
 
+def events_text(events: str) -> str:
+    """The table of `events`, which are "made" or in a "topic"."""
+    return (DIRECTORY / f"events_{events}.sql").read_text()
+
+
 def tables_text(events: str) -> str:
-    """The table of `events`, which are "made" or in a "topic", and the views over it."""
-    return (DIRECTORY / f"events_{events}.sql").read_text() + (DIRECTORY / "views.sql").read_text()
+    """That table and the views over it."""
+    return events_text(events) + (DIRECTORY / "views.sql").read_text()
 
 
 def topic_script(name: str) -> str:

@@ -1,10 +1,10 @@
 -- Mean of a seller's last winning prices: OVER rows that change, which Flink refuses.
 CREATE TABLE answers (
-  seller BIGINT, avg_price BIGINT
+  seller STRING, avg_price BIGINT
 ) WITH ('connector' = 'blackhole');
 
 INSERT INTO answers
-SELECT won.seller,
+SELECT CAST(won.seller AS STRING),
        AVG(won.price) OVER (PARTITION BY won.seller ORDER BY won.`dateTime` ROWS BETWEEN 10 PRECEDING AND CURRENT ROW)
 FROM (
   SELECT id, seller, price, `dateTime`

@@ -1,10 +1,10 @@
 -- The highest bids of each ten seconds: a stream joined with its own windows.
 CREATE TABLE answers (
-  auction BIGINT, bidder BIGINT, price BIGINT, `dateTime` TIMESTAMP(3), extra STRING
+  auction BIGINT, price BIGINT, bidder BIGINT, `dateTime` TIMESTAMP(3), extra STRING
 ) WITH ('connector' = 'blackhole');
 
 INSERT INTO answers
-SELECT b.auction, b.bidder, b.price, b.`dateTime`, b.extra
+SELECT b.auction, b.price, b.bidder, b.`dateTime`, b.extra
 FROM bid AS b
 JOIN (
   SELECT MAX(price) AS highest, window_end AS `dateTime`

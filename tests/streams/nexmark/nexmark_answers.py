@@ -125,7 +125,7 @@ def q6(events: list[Event]) -> Iterable[Row]:
         prices = [price for _, price in sorted(found)]
         for place in range(len(prices)):
             last = prices[max(0, place - 10) : place + 1]
-            yield seller, sum(last) // len(last)
+            yield str(seller), sum(last) // len(last)
 
 
 def q7(events: list[Event]) -> Iterable[Row]:
@@ -134,7 +134,8 @@ def q7(events: list[Event]) -> Iterable[Row]:
         end = start_of(bid["dateTime"], TEN) + TEN
         highest[end] = max(highest[end], bid["price"])
     for end, price in highest.items():
-        yield from (narrow(b) for b in bids(events) if b["price"] == price and end - TEN <= b["dateTime"] <= end)
+        won = [b for b in bids(events) if b["price"] == price and end - TEN <= b["dateTime"] <= end]
+        yield from ((b["auction"], b["price"], b["bidder"], b["dateTime"], b["extra"]) for b in won)
 
 
 def q8(events: list[Event]) -> Iterable[Row]:

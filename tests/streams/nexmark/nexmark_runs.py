@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.nexmark.scripts import query_text, tables_text
+from benchmarks.nexmark.scripts import events_text, query_text, tables_text
 from nexmark_answers import side_input
 from nexmark_events import COUNT, variables
+from nexmark_published import published_query
 from pyspark.sql import SparkSession
 
 from millstream.streams.jobs.handle import JobHandle
@@ -61,9 +62,9 @@ class Changes:
         return +found
 
 
-def compiled(name: str, values: dict[str, str], *, sink: str = "print") -> JobPlan:
+def compiled(script: str, values: dict[str, str], *, sink: str = "print") -> JobPlan:
     """The query over made-up events, with its result in a table of that connector."""
-    plan = SqlSession(variables=values).compile(tables_text("made") + query_text(name))[-1]
+    plan = SqlSession(variables=values).compile(script)[-1]
     assert isinstance(plan, JobPlan)
     (only,) = plan.sinks
     if only.table.connector != "blackhole":
@@ -80,13 +81,23 @@ def played(
     count: int = COUNT,
     max_delay_ms: int = 0,
     batch: bool = False,
+    published: bool = False,
 ) -> Changes:
-    """A bounded run of a query with at most `rows` events in a micro-batch, or in batch mode."""
-    directory.mkdir(parents=True, exist_ok=True)
-    words = directory / "side_input.csv"
+    """A bounded run of a query with at most `rows` events in a micro-batch, or in batch mode; of ours or the published."""
+    words = directory / "data" / "side_input.txt"
+    words.parent.mkdir(parents=True, exist_ok=True)
     words.write_text("".join(f"{key},{word}\n" for key, word in side_input().items()))
-    values = {**variables(max_delay_ms, count), "SIDE_INPUT": str(words), "OUTPUT": str(directory / "output")}
-    plan = compiled(name, values)
+    values = {
+        **variables(max_delay_ms, count),
+        "SIDE_INPUT": str(words),
+        "OUTPUT": str(directory / "output"),
+        "NEXMARK_TABLE": "events",
+        "NEXMARK_DIR": str(directory),
+        "FLINK_HOME": str(directory),
+        "SUBMIT_TIME": "now",
+    }
+    script = events_text("made") + published_query(name, None) if published else tables_text("made") + query_text(name)
+    plan = compiled(script, values)
     mode = {"execution.runtime-mode": "batch"} if batch else {"millstream.max-rows-per-trigger": str(rows)}
     changes = Changes()
     runner = JobRunner(spark, nameserver="127.0.0.1:9", checkpoint_root=directory / "checkpoints")

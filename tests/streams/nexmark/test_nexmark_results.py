@@ -1,6 +1,7 @@
 """Nexmark's queries on Spark: the changes they tell add up to what plain loops over the same events answer.
 
-A few cuts run with the other tests; all of them where MILLSTREAM_NEXMARK is "full" (`make nexmark`).
+A few cuts run with the other tests; all of them where MILLSTREAM_NEXMARK is "full" (`make nexmark`). The published texts
+run beside ours where MILLSTREAM_NEXMARK_QUERIES names a copy of them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from nexmark_answers import ANSWERS
 from nexmark_events import COUNT, bids, made_events
+from nexmark_published import needs_published
 from nexmark_runs import Changes, Table, played
 from pyspark.sql import SparkSession
 
@@ -38,17 +40,17 @@ def answer(name: str, count: int = COUNT, max_delay_ms: int = 0) -> Table:
 
 def found(name: str, changes: Changes, directory: Path) -> Table:
     if name == "q10":
-        return written(directory / "output")
+        return written(directory)
     table = changes.table()
     if name == "q12":
         return without_windows(table)
     return table
 
 
-def written(output: Path) -> Table:
+def written(directory: Path) -> Table:
     """The rows of partitioned files, times as their texts."""
     rows: Table = Counter()
-    for path in output.glob("dt=*/hm=*/*"):
+    for path in directory.glob("**/dt=*/hm=*/*"):
         if not path.name.startswith(("_", ".")):
             day, minute = path.parent.parent.name[3:], path.parent.name[3:]
             with path.open(newline="") as lines:
@@ -73,9 +75,18 @@ def expected(name: str, max_delay_ms: int) -> Table:
     return texts
 
 
-def held(spark: SparkSession, directory: Path, name: str, *, rows: int, max_delay_ms: int, batch: bool = False) -> None:
+def held(
+    spark: SparkSession,
+    directory: Path,
+    name: str,
+    *,
+    rows: int,
+    max_delay_ms: int,
+    batch: bool = False,
+    published: bool = False,
+) -> None:
     """The query's table at the end, and at the end of each micro-batch where it is told there."""
-    changes = played(spark, directory, name, rows=rows, max_delay_ms=max_delay_ms, batch=batch)
+    changes = played(spark, directory, name, rows=rows, max_delay_ms=max_delay_ms, batch=batch, published=published)
     if name in UPDATING and not batch:
         for number in range(1, -(-COUNT // rows) + 1):
             told, wanted = changes.table(number), answer(name, number * rows, max_delay_ms)
@@ -94,6 +105,12 @@ def test_five_micro_batches_out_of_order_within_the_watermark_give_the_answer(
     name: str, spark: SparkSession, tmp_path: Path
 ) -> None:
     held(spark, tmp_path, name, rows=COUNT // 5, max_delay_ms=WITHIN_WATERMARK_MS)
+
+
+@needs_published
+@pytest.mark.parametrize("name", list(ANSWERS) if IS_FULL else ["q0", *SHORT])
+def test_published_texts_give_the_same_answer(name: str, spark: SparkSession, tmp_path: Path) -> None:
+    held(spark, tmp_path, name, rows=COUNT // 5, max_delay_ms=WITHIN_WATERMARK_MS, published=True)
 
 
 @full

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import re
-from pathlib import Path
-
 import pytest
 from benchmarks.nexmark.scripts import CEP, QUERIES, query_text, tables_text
 from nexmark_events import variables
+from nexmark_published import FILES, found_files, needs_published, published_query, published_text
 
 from millstream.streams.plan.nodes import JobPlan
 from millstream.streams.sql.compiler import SqlSession
 from millstream.streams.sql.explain import explain_node
-
-PUBLISHED = os.environ.get("MILLSTREAM_NEXMARK_QUERIES", "")
-"""The directory `nexmark-flink/src/main/resources` of the project that publishes them."""
+from millstream.streams.sql.listing import TextResult
 
 VALUES = {
     **variables(),
@@ -26,16 +21,18 @@ VALUES = {
     "PERSON_PROPORTION": "1",
     "AUCTION_PROPORTION": "3",
     "BID_PROPORTION": "46",
+    "KEEP_ALIVE": "false",
+    "STOP_AT": "-1",
     "NEXMARK_DIR": "/tmp",
     "SUBMIT_TIME": "now",
     "FLINK_HOME": "/tmp",
     "BOOTSTRAP_SERVERS": "127.0.0.1:9",
-    "NEXMARK_TABLE": "datagen",
 }
 
 
-def explained(script: str) -> list[str]:
-    plan = SqlSession(nameserver="127.0.0.1:9", variables=VALUES).compile(script)[-1]
+def explained(script: str, events: str = "events") -> list[str]:
+    session = SqlSession(nameserver="127.0.0.1:9", variables={**VALUES, "NEXMARK_TABLE": events})
+    plan = session.compile(script)[-1]
     assert isinstance(plan, JobPlan)
     return explain_node(plan.sinks[0].input)
 
@@ -47,10 +44,36 @@ def test_each_query_is_read_bound_and_explained(events: str, name: str) -> None:
     assert any("events" in line for line in lines)
 
 
-@pytest.mark.skipif(not PUBLISHED, reason="MILLSTREAM_NEXMARK_QUERIES names no directory")
+@needs_published
 @pytest.mark.parametrize("name", QUERIES + CEP)
-def test_each_published_query_is_read_bound_and_explained(name: str) -> None:
-    folder, query = ("queries-cep", name[4:]) if name in CEP else ("queries", name)
-    directory = Path(PUBLISHED) / folder
-    texts = [(directory / f"{part}.sql").read_text() for part in ("ddl_gen", "ddl_views", query)]
-    assert explained(re.sub(r"(?m)^--.*$", "", "\n".join(texts)))
+@pytest.mark.parametrize(
+    ("tables", "scan"), [("ddl_gen", "Scan datagen (nexmark)"), ("ddl_kafka", "Scan kafka (rocketmq)")]
+)
+def test_each_published_query_is_read_bound_and_explained(tables: str, scan: str, name: str) -> None:
+    lines = explained(published_query(name, tables), events=scan.split()[1])
+    assert any(scan in line for line in lines)
+
+
+@needs_published
+def test_published_events_that_end_at_a_time_are_read() -> None:
+    assert explained(published_query("q0", "ddl_gen_v2"), events="datagen")
+
+
+@needs_published
+def test_published_events_are_sent_on_to_a_topic() -> None:
+    names = ("queries-cep/ddl_gen.sql", "queries-cep/ddl_kafka.sql", "queries-cep/insert_kafka.sql")
+    assert "Scan datagen (nexmark)" in "\n".join(explained(published_text(*names)))
+
+
+@needs_published
+def test_published_events_and_views_of_one_file_are_read() -> None:
+    results = SqlSession(variables=VALUES).compile(published_text("queries/ddl.sql") + "SHOW VIEWS;")
+    shown = results[-1]
+    assert isinstance(shown, TextResult)
+    assert sorted(shown.rows) == [("auction",), ("bid",), ("person",)]
+
+
+@needs_published
+def test_no_published_file_is_left_out() -> None:
+    assert found_files() == set(FILES)
+    assert len(FILES) == 37
