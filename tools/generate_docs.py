@@ -63,6 +63,9 @@ from millstream.streams.functions import grok, user_agents
 from millstream.streams.functions.elsewhere import FLINK_ONLY
 from millstream.streams.functions.registry import AGGREGATES, FAMILIES, WINDOW_FUNCTIONS
 from millstream.streams.functions.spec import FunctionSpec, Origin
+from millstream.streams.rules import notes as rule_notes
+from millstream.streams.rules import rule as rules
+from millstream.streams.rules import store as rule_store
 from millstream.streams.sql.connectors import CONNECTORS
 from millstream.streams.sql.settings import SETTINGS
 from millstream.telemetry.metrics import METRICS, NODE_LABELS
@@ -211,6 +214,7 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
     ("Connections before their first words, and the pages", (doorway, http_pages)),
     ("Users and policies", (user, book, policy, audit)),
     ("SQL functions", (grok, user_agents)),
+    ("Rules", (rules, rule_store, rule_notes)),
 )
 """What the page of limits shows: the public numbers of these modules that have a docstring."""
 

@@ -1,7 +1,7 @@
 """The error catalogue: one row per user-visible error, with a number that never changes its meaning.
 
 Ranges: 1xxx start and configuration, 2xxx names, 3xxx messages and consumption, 4xxx store, 5xxx connections,
-6xxx stream jobs, 7xxx SQL, 8xxx traces. A number that is retired is not given away again.
+6xxx stream jobs, 7xxx SQL, 8xxx traces, 9xxx rules. A number that is retired is not given away again.
 """
 
 from __future__ import annotations
@@ -149,6 +149,16 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (7011, "SQL_VARIABLE", "A variable of the script has no value.", "Give it with SET 'var.name' = '...' or in the environment."),
     (7012, "SQL_UNKNOWN_NAME", "No catalog, database, function or job of that name.", "Create it first, or correct the name."),
     (8001, "TRACE_NOT_FOUND", "No trace tells of the message.", "Start the server with quickstart --trace, and look again a second after the message was sent."),
+    (9001, "RULE_STORE_NOT_FOUND", "The directory is no store of rules.", "Name another one, or put rules into it: millstream rules import PATH --store DIR."),
+    (9002, "RULE_STORE_DAMAGED", "A file of a rule store fails its checksum or cannot be read.", "Go back to a version that is whole: millstream rules versions and millstream rules rollback VERSION."),
+    (9003, "RULE_STORE_IN_USE", "Another process changes the rule store.", "Try again when that process has ended."),
+    (9004, "RULE_STORE_NOT_WRITABLE", "The rule store cannot be written; the rules stay as they were.", "Mend the directory's permissions or make room on its disk."),
+    (9005, "RULE_STORE_FULL", "A rule store cannot hold so many rules.", "Keep some of them in another store."),
+    (9006, "RULE_VERSION_NOT_FOUND", "The rule store has no version of that number.", "See which there are: millstream rules versions."),
+    (9007, "RULE_NOT_FOUND", "No rule of the store has that id or fits that pattern.", "See which there are: millstream rules list."),
+    (9008, "RULE_FILE", "Rules cannot be read from a file or directory.", "Name readable files of rules: .yml, .yaml or .sql."),
+    (9009, "RULE_REFUSED", "A rule cannot be taken; the others are.", "Correct the rule at the place shown, and import it again."),
+    (9010, "RULE_EVENT", "An event that rules are to be tested on cannot be read.", "Give events as JSON objects, one a line."),
 )  # fmt: skip
 
 

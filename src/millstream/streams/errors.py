@@ -2,7 +2,8 @@
 
 MillstreamError
 ├── SqlError         points into a script: line, column, the line's text           exit 1
-└── JobError         sessions, checkpoints, sinks, running jobs                    exit 1
+├── JobError         sessions, checkpoints, sinks, running jobs                    exit 1
+└── RuleError        rules that cannot be taken, and the stores that keep them     exit 1
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 from millstream.model.errors import MillstreamError
 
-__all__ = ["JobError", "SourcePosition", "SqlError"]
+__all__ = ["JobError", "RuleError", "SourcePosition", "SqlError"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +55,7 @@ class SqlError(MillstreamError):
 
 class JobError(MillstreamError):
     """A session or a job that does not start or that ended with an error."""
+
+
+class RuleError(MillstreamError):
+    """Rules that cannot be read, taken or found, or a store of rules that cannot be read or written."""
