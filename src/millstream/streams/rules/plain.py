@@ -14,7 +14,17 @@ import msgspec
 from millstream.streams.rules.atoms import Atom, Op, Step
 from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth
 
-__all__ = ["FieldOf", "answer", "field_reader", "judge", "number_of", "stepped", "text_of"]
+__all__ = [
+    "FieldOf",
+    "answer",
+    "field_reader",
+    "judge",
+    "number_of",
+    "stepped",
+    "text_of",
+    "value_at",
+    "whole_text",
+]
 
 FieldOf = Callable[[str], Any]
 """The value of a field of one event by its name; None where it is not there."""
@@ -61,14 +71,52 @@ def field_reader(event: Mapping[str, Any], paths: Mapping[str, Sequence[Sequence
 
     def read(name: str) -> Any:
         for path in paths.get(name, ((name,),)):
-            value: Any = event
-            for key in path:
-                value = value.get(key) if isinstance(value, Mapping) else None
+            value = value_at(event, path)
             if value is not None:
                 return value
         return None
 
     return read
+
+
+def value_at(event: Mapping[str, Any], path: Sequence[str]) -> Any:
+    """What an event holds there, None where there is nothing; the whole event as a text where the path is empty.
+
+    A text on the way that spells a JSON object is read as one: some recorders ship an event's data so.
+    """
+    if not path:
+        return whole_text(event)
+    value: Any = event
+    for key in path:
+        if isinstance(value, str):
+            value = _spelled_object(value)
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+@lru_cache(maxsize=16)
+def _spelled_object(text: str) -> Any:
+    if not text.startswith("{"):
+        return None
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None
+
+
+def whole_text(event: Mapping[str, Any]) -> str:
+    """The texts of all values of an event in its order, one a line; without keys and nulls."""
+    texts: list[str] = []
+    waiting: list[Any] = [event]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, Mapping):
+            waiting += reversed(list(value.values()))
+        elif isinstance(value, list):
+            waiting += reversed(value)
+        elif value is not None:
+            texts.append(text_of(value))
+    return "\n".join(texts)
 
 
 def text_of(value: Any) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Final
 
 import msgspec
 
 from millstream.streams.rules.formulas import Formula
 
-__all__ = ["MAX_RULES", "Measure", "Rule", "RuleKind", "RuleSet", "Statistics"]
+__all__ = ["MAX_RULES", "Measure", "MeasureKind", "Rule", "RuleKind", "RuleSet", "Statistics"]
 
 MAX_RULES: Final = 100_000
 """Rules of one set, at most."""
@@ -20,17 +21,31 @@ Path = tuple[str, ...]
 """Keys from an event's root down to a value."""
 
 
-class Measure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a statistical rule counts in a window: events, different values of `of`, or steps of a sequence in order."""
+class MeasureKind(StrEnum):
+    """What a statistical rule counts in a window."""
 
-    kind: str
+    EVENTS = "events"
+    VALUES = "values"
+    """Different values of a field."""
+    PARTS = "parts"
+    """Different parts, in any order: how many of `Statistics.parts` had an event."""
+    SEQUENCE = "sequence"
+    """Parts that followed each other in the order of `Statistics.parts`."""
+
+
+class Measure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is counted; `of` is the field whose values are."""
+
+    kind: MeasureKind
     of: str = ""
 
 
 class Statistics(msgspec.Struct, frozen=True, omit_defaults=True):
     """A rule that speaks of many events: `measure` of those that fit, in each window of `window_ms` by the fields `by`.
 
-    It holds where the measure is at least `at_least`. `parts` are the rules whose events are counted; blank: its own.
+    It holds where the measure is at least `at_least` and, if that is given, at most `at_most`. `parts` are the ids of
+    the rules whose events are counted; blank: its own. `aliases` says for a name in `by` or `measure.of` which field it
+    stands for in the events of each part.
     """
 
     measure: Measure
@@ -38,12 +53,15 @@ class Statistics(msgspec.Struct, frozen=True, omit_defaults=True):
     by: tuple[str, ...] = ()
     at_least: int = 1
     parts: tuple[str, ...] = ()
+    at_most: int | None = None
+    aliases: dict[str, dict[str, str]] = {}
 
 
 class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
     """A condition with a name; `text` is what its author wrote.
 
-    `shows` are the fields that an alert tells beside the event itself.
+    `shows` are the fields that an alert tells beside the event itself. Without `alerts` its events are only counted by
+    the rules that name it as a part.
     """
 
     id: str
@@ -58,12 +76,14 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
     statistics: Statistics | None = None
     enabled: bool = True
     text: str = ""
+    alerts: bool = True
 
 
 class RuleSet(msgspec.Struct, frozen=True, omit_defaults=True):
     """Rules in the order of their numbers, and where an event holds the fields that they name.
 
-    A field is the first of its `paths` that is there and not null; one without paths is a key of the event itself.
+    A field is the first of its `paths` that is there and not null; one without paths is a key of the event itself. The
+    path of no keys is the whole event as a text (`plain.whole_text`).
     """
 
     version: int
