@@ -17,6 +17,7 @@ from millstream.streams.functions.searches import (
     matched_group,
     replaced,
 )
+from millstream.streams.functions.text_patterns import ANY_TEXT, like_parts, similar_expression
 from millstream.streams.plan.expressions import Call, Literal
 from millstream.streams.spark.functions.arrow import by_row
 from millstream.streams.spark.functions.builder import Builder, literal
@@ -28,9 +29,6 @@ _ESCAPE = "\x01"
 
 _MAYBE_UNUSED_GROUP = re.compile(r"\||\)[?*]|\)\{0")
 """What a pattern has if one of its groups can stay unused."""
-
-_SIMILAR_SPECIAL = {"%": "(?s:.*)", "_": "(?s:.)"}
-_SIMILAR_OPERATORS = frozenset("|*+?{}()[]-^,0123456789")
 
 
 def quoted(text: Column) -> Column:
@@ -49,39 +47,22 @@ def _like(call: Call, columns: Sequence[Column]) -> Column:
 
 def _with_own_escape(pattern: str, escape: str | None) -> str | None:
     """The pattern with `_ESCAPE` in place of `escape`; None where an escape stands before an ordinary character."""
-    parts: list[str] = []
-    characters = iter(pattern)
-    for character in characters:
-        if character == escape:
-            following = next(characters, None)
-            if following not in ("%", "_", escape):
-                return None
-            parts.append(following if following == escape else _ESCAPE + str(following))
-        else:
-            parts.append(_ESCAPE + character if character == _ESCAPE else character)
-    return "".join(map(str, parts))
+    parts = like_parts(pattern, escape)
+    return None if parts is None else "".join(map(_like_text, parts))
+
+
+def _like_text(part: str | int | None) -> str:
+    if isinstance(part, str):
+        return "".join(_ESCAPE + one if one in (_ESCAPE, "%", "_") else one for one in part)
+    return "%" if part is ANY_TEXT else "_"
 
 
 def _similar(call: Call, columns: Sequence[Column]) -> Column:
     pattern = literal(call, 1, str)
     if pattern is None:
         return F.lit(None).cast("boolean")
-    expression = _similar_expression(pattern, literal(call, 2, str))
+    expression = similar_expression(pattern, literal(call, 2, str))
     return columns[0].rlike(expression) if _groups(expression) is not None else F.lit(None).cast("boolean")
-
-
-def _similar_expression(pattern: str, escape: str | None) -> str:
-    """The regular expression of a SIMILAR TO pattern, over the whole text."""
-    parts: list[str] = []
-    characters = iter(pattern)
-    for character in characters:
-        if character == escape:
-            parts.append(re.escape(next(characters, "")))
-        elif character in _SIMILAR_SPECIAL:
-            parts.append(_SIMILAR_SPECIAL[character])
-        else:
-            parts.append(character if character in _SIMILAR_OPERATORS else re.escape(character))
-    return rf"\A(?:{''.join(parts)})\z"
 
 
 def _regexp(call: Call, columns: Sequence[Column]) -> Column:

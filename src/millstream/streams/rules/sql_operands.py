@@ -1,0 +1,195 @@
+"""What a condition of SQL asks about: a text or a number of one column, as it is or after a few steps."""
+
+from __future__ import annotations
+
+import decimal
+import math
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from millstream.streams.plan.expressions import Call, Column, Expression, Literal
+from millstream.streams.plan.types import DataType, TypeKind
+from millstream.streams.rules.atoms import Atom, Op, Operand, Step
+from millstream.streams.rules.formulas import Formula, Truth, all_of, negated
+from millstream.streams.rules.plain import answer
+
+__all__ = ["CannotBeSaid", "NumberOperand", "TextOperand", "constant_text", "number_operand", "text_operand"]
+
+_OPS = {"<": Op.LESS, "<=": Op.LESS_EQUAL, ">": Op.GREATER, ">=": Op.GREATER_EQUAL}
+_STEPS = {"LOWER": Step.LOWER, "UPPER": Step.UPPER, "TRIM": Step.TRIM, "BTRIM": Step.TRIM}
+_DEFAULTS = ("COALESCE", "IFNULL", "NVL")
+_LARGEST_SURE = 2**53
+"""Whole numbers below it have a DOUBLE of their own."""
+
+_LONG = 2**63
+
+Number = int | float | decimal.Decimal
+
+
+class CannotBeSaid(ValueError):
+    """Why a condition cannot be said by atoms, in a few words."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextOperand:
+    """A STRING column, with `default` for NULL, after the steps."""
+
+    field: str
+    default: str | None = None
+    steps: tuple[Step, ...] = ()
+
+    def asked(self, op: Op, *operands: Operand) -> Formula:
+        """The question about it."""
+        return _with_default(Atom(self.field, op, operands, steps=self.steps), self.default)
+
+    def compared(self, operator: str, constant: str) -> Formula:
+        """It and a constant; texts are ordered by the numbers of their characters."""
+        return self.asked(Op.IN if operator == "=" else _OPS[operator], constant)
+
+    def one_of(self, constants: Sequence[str]) -> Formula:
+        """Whether it is one of them."""
+        return self.asked(Op.IN, *sorted(set(constants)))
+
+    def is_null(self) -> Formula:
+        """Whether there is none."""
+        return Atom(self.field, Op.IS_NULL) if self.default is None else Truth(False)
+
+    def matched(self, pattern: str) -> Formula:
+        """Whether a regular expression of Python is found in it."""
+        return self.asked(Op.MATCHES, pattern)
+
+    def never(self) -> Formula:
+        """False, unknown where there is none."""
+        return all_of(self.is_null(), Truth(None))
+
+
+@dataclass(frozen=True, slots=True)
+class NumberOperand:
+    """A column of numbers, with `default` for NULL."""
+
+    field: str
+    type: DataType
+    default: int | float | None = None
+
+    def compared(self, operator: str, constant: Literal) -> Formula:
+        """It and a constant, as Spark compares the two; NaN is greater than all numbers there."""
+        if self.type.is_integer:
+            return self._whole(operator, constant)
+        number = self._floating(constant)
+        if operator in (">", ">="):
+            return negated(self._asked(Op.LESS_EQUAL if operator == ">" else Op.LESS, number))
+        return self._asked(Op.IN if operator == "=" else _OPS[operator], number)
+
+    def one_of(self, constants: Sequence[Literal]) -> Formula:
+        """Whether it is one of them."""
+        if self.type.is_integer:
+            numbers = [self._number(constant) for constant in constants]
+            whole: list[int] = sorted({int(number) for number in numbers if number == int(number)})
+            return self._asked(Op.IN, *whole) if whole else self._never()
+        floating = sorted({self._floating(constant) for constant in constants})
+        if 0 in floating:
+            raise CannotBeSaid("whether 0 and -0 are one depends on the length of the list")
+        return self._asked(Op.IN, *floating)
+
+    def _whole(self, operator: str, constant: Literal) -> Formula:
+        number = self._number(constant)
+        below = math.floor(number)
+        if below == number:
+            return self._asked(Op.IN if operator == "=" else _OPS[operator], below)
+        if operator == "=":
+            return self._never()
+        return self._asked(Op.LESS_EQUAL if operator in ("<", "<=") else Op.GREATER, below)
+
+    def _number(self, constant: Literal) -> Number:
+        """The constant that whole numbers are compared with."""
+        value = _number_of(constant)
+        if not math.isfinite(value):
+            raise CannotBeSaid("the constant is no finite number")
+        # A DOUBLE makes both sides DOUBLE, and FLOAT both FLOAT.
+        bound = _LONG if isinstance(value, (int, decimal.Decimal)) else _LARGEST_SURE
+        if not -bound < value < bound or constant.type.kind is TypeKind.FLOAT:
+            raise CannotBeSaid("the constant is too large to be compared digit by digit")
+        return value
+
+    def _floating(self, constant: Literal) -> float:
+        value = _number_of(constant)
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number):
+            raise CannotBeSaid("the constant is no finite number")
+        if self.type.kind is TypeKind.FLOAT and (value != number or _as_float(number) != number):
+            raise CannotBeSaid("the constant is no FLOAT")
+        return number
+
+    def _asked(self, op: Op, *operands: Operand) -> Formula:
+        return _with_default(Atom(self.field, op, operands), self.default)
+
+    def _never(self) -> Formula:
+        missing = Truth(False) if self.default is not None else Atom(self.field, Op.IS_NULL)
+        return all_of(missing, Truth(None))
+
+
+def text_operand(expression: Expression) -> TextOperand:
+    """The operand that the expression is. Raises CannotBeSaid."""
+    match expression:
+        case Column(name=name, type=data_type) if data_type.kind is TypeKind.STRING:
+            return TextOperand(name)
+        case Call(function=function, arguments=(inner, *others)) if function in _STEPS and _cuts_blanks(others):
+            operand = text_operand(inner)
+            return replace(operand, steps=(*operand.steps, _STEPS[function]))
+        case Call(function=function, arguments=(Column() as column, Literal(value=str(default)))) if (
+            function in _DEFAULTS
+        ):
+            return replace(text_operand(column), default=default)
+    raise CannotBeSaid("it is no text of one column")
+
+
+def number_operand(expression: Expression) -> NumberOperand:
+    """The operand that the expression is. Raises CannotBeSaid."""
+    match expression:
+        case Column(name=name, type=data_type) if data_type.is_integer or data_type.kind in (
+            TypeKind.FLOAT,
+            TypeKind.DOUBLE,
+        ):
+            return NumberOperand(name, data_type)
+        case Call(function=function, arguments=(Column() as column, Literal(value=int(default)))) if (
+            function in _DEFAULTS and expression.type == column.type and not isinstance(default, bool)
+        ):
+            return replace(number_operand(column), default=default)
+    raise CannotBeSaid("it is no whole or floating number of one column")
+
+
+def constant_text(expression: Expression) -> str:
+    """The text that a constant is. Raises CannotBeSaid."""
+    if isinstance(expression, Literal) and isinstance(expression.value, str):
+        return expression.value
+    raise CannotBeSaid("a text in it is no constant")
+
+
+def _number_of(constant: Literal) -> Number:
+    value = constant.value
+    if isinstance(value, bool) or not isinstance(value, (int, float, decimal.Decimal)):
+        raise CannotBeSaid("the constant is no number")
+    return value
+
+
+def _cuts_blanks(others: Sequence[Expression]) -> bool:
+    """Whether TRIM has no further arguments, or those that it has without them."""
+    given = [other.value if isinstance(other, Literal) else None for other in others]
+    return given in ([], [" "], [" ", "BOTH"])
+
+
+def _with_default(atom: Atom, default: Operand | None) -> Atom:
+    if default is None:
+        return atom
+    return Atom(atom.field, atom.op, atom.operands, atom.caseless, answer(atom, lambda _field: default), atom.steps)
+
+
+def _as_float(number: float) -> float | None:
+    try:
+        return float(struct.unpack("f", struct.pack("f", number))[0])
+    except OverflowError:
+        return None
