@@ -14,9 +14,10 @@ from millstream.streams.jobs.sources import Reading
 from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.plan.types import DataType, TypeKind
 from millstream.streams.spark.source.data_source import SPEC_OPTION
-from millstream.streams.spark.source.datagen.reader import DatagenDataSource, last_row
-from millstream.streams.spark.source.datagen.spec import QUEUE, DatagenSpec, MadeColumn
+from millstream.streams.spark.source.datagen.reader import DatagenDataSource
+from millstream.streams.spark.source.datagen.spec import COUNT_OPTION, QUEUE, DatagenSpec, MadeColumn
 from millstream.streams.spark.source.datagen.values import DRAWN, INTEGERS
+from millstream.streams.spark.source.made_rows import last_row
 from millstream.streams.spark.source.position import Position
 from millstream.streams.sql.options import milliseconds
 
@@ -42,7 +43,7 @@ class DatagenSource:
 
     def end(self) -> Position:
         """Behind the last row. Raises JobError JOB_FAILED where there is none."""
-        return Position({QUEUE: last_row(self.table.name, row_count(self.table))}, name=self.table.name)
+        return Position({QUEUE: last_row(self.table.name, row_count(self.table), COUNT_OPTION)}, name=self.table.name)
 
     def load(self, spark: SparkSession, columns: Mapping[str, DataType], reading: Reading) -> DataFrame:
         """The rows, made in Spark's Python workers."""

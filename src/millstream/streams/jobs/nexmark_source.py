@@ -14,10 +14,11 @@ from millstream.streams.jobs.sources import Reading
 from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.plan.types import DataType
 from millstream.streams.spark.source.data_source import SPEC_OPTION
+from millstream.streams.spark.source.made_rows import last_row
 from millstream.streams.spark.source.nexmark.events import FIELDS
-from millstream.streams.spark.source.nexmark.reader import NexmarkDataSource, last_event
+from millstream.streams.spark.source.nexmark.reader import NexmarkDataSource
 from millstream.streams.spark.source.nexmark.settings import NexmarkSettings
-from millstream.streams.spark.source.nexmark.spec import QUEUE, NexmarkSpec
+from millstream.streams.spark.source.nexmark.spec import COUNT_OPTION, QUEUE, NexmarkSpec
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.spec import SourceColumn
 
@@ -48,7 +49,7 @@ class NexmarkSource:
 
     def end(self) -> Position:
         """Behind the last event."""
-        return Position({QUEUE: last_event(self._spec(self.beginning()))}, name=self.table.name)
+        return Position({QUEUE: last_row(self.table.name, self._settings.events, COUNT_OPTION)}, name=self.table.name)
 
     def load(self, spark: SparkSession, columns: Mapping[str, DataType], reading: Reading) -> DataFrame:
         """The events, made in Spark's Python workers."""

@@ -17,8 +17,9 @@ from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.sources import ends_by_itself
 from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.plan.types import BOOLEAN, DOUBLE, INT, STRING, DataType, TypeKind
-from millstream.streams.spark.source.datagen.reader import DatagenStreamReader
 from millstream.streams.spark.source.datagen.spec import DatagenSpec, MadeColumn
+from millstream.streams.spark.source.datagen.values import columns_maker
+from millstream.streams.spark.source.made_rows import MadeStreamReader
 from millstream.streams.spark.source.position import Position
 
 BASE_MS = 1_767_225_600_000
@@ -45,7 +46,7 @@ def spec_of(**more: Any) -> DatagenSpec:
 
 
 def rows_of(spec: DatagenSpec, start: int, end: int) -> list[dict[str, Any]]:
-    reader = DatagenStreamReader(spec)
+    reader = MadeStreamReader(spec, columns_maker)
     parts = reader.partitions(Position({"datagen/0": start}).to_json(), Position({"datagen/0": end}).to_json())
     return [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
 
@@ -76,7 +77,7 @@ def test_a_row_is_the_same_wherever_a_reading_begins_and_whatever_columns_it_has
 
 def test_rows_have_their_turn_by_the_clock_and_end_with_their_number() -> None:
     now = [10.0]
-    reader = DatagenStreamReader(spec_of(rows=2_500), lambda: now[0])
+    reader = MadeStreamReader(spec_of(rows=2_500), columns_maker, lambda: now[0])
     offset = reader.initialOffset()
     assert reader.latestOffset(offset, ReadMaxRows(10_000)) == offset
     now[0] = 11.5
@@ -88,13 +89,13 @@ def test_rows_have_their_turn_by_the_clock_and_end_with_their_number() -> None:
 
 
 def test_a_bounded_run_waits_for_no_clock_and_sends_its_tick_behind_the_last_row() -> None:
-    reader = DatagenStreamReader(spec_of(rows=10, final_tick=True), lambda: 0.0)
+    reader = MadeStreamReader(spec_of(rows=10, final_tick=True), columns_maker, lambda: 0.0)
     reader.prepareForTriggerAvailableNow()
     last = reader.latestOffset(reader.initialOffset(), ReadMaxRows(100))
     assert last["queues"] == {"datagen/0": 10}
     assert reader.latestOffset(last, ReadMaxRows(100))["ended"] is True
     with pytest.raises(JobError, match="no end"):
-        DatagenStreamReader(spec_of()).prepareForTriggerAvailableNow()
+        MadeStreamReader(spec_of(), columns_maker).prepareForTriggerAvailableNow()
 
 
 def table_of(options: dict[str, str], **columns: DataType) -> Table:

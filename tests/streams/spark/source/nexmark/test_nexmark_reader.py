@@ -14,7 +14,8 @@ from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.plan.nodes import QueryPlan, scans_of
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import BIGINT, INT, DataType, Field, TypeKind
-from millstream.streams.spark.source.nexmark.reader import NexmarkBatchReader, NexmarkStreamReader
+from millstream.streams.spark.source.made_rows import MadeBatchReader, MadeStreamReader
+from millstream.streams.spark.source.nexmark.columns import events_maker
 from millstream.streams.spark.source.nexmark.settings import NexmarkSettings
 from millstream.streams.spark.source.nexmark.spec import QUEUE, NexmarkSpec
 from millstream.streams.spark.source.position import Position
@@ -36,7 +37,7 @@ SPEC = NexmarkSpec(
 
 def cuts(spec: NexmarkSpec, *, is_bounded: bool) -> list[Position]:
     """The ends of the micro-batches until nothing comes any more."""
-    reader = NexmarkStreamReader(spec)
+    reader = MadeStreamReader(spec, events_maker)
     if is_bounded:
         reader.prepareForTriggerAvailableNow()
     ends = [reader.initialOffset()]
@@ -48,7 +49,7 @@ def cuts(spec: NexmarkSpec, *, is_bounded: bool) -> list[Position]:
     return [Position.from_json(end) for end in ends[1:]]
 
 
-def rows(reader: NexmarkStreamReader | NexmarkBatchReader, tasks: object) -> list[dict[str, object]]:
+def rows(reader: MadeStreamReader | MadeBatchReader, tasks: object) -> list[dict[str, object]]:
     found: list[dict[str, object]] = []
     for task in tasks:  # type: ignore[attr-defined]
         found.extend(pa.Table.from_batches(list(reader.read(task))).to_pylist())
@@ -65,12 +66,12 @@ def test_a_run_without_end_waits_at_the_last_event_without_a_tick() -> None:
 
 
 def test_micro_batches_bring_the_rows_that_a_batch_brings() -> None:
-    stream = NexmarkStreamReader(SPEC)
+    stream = MadeStreamReader(SPEC, events_maker)
     begin, streamed = SPEC.start, []
     for end in cuts(SPEC, is_bounded=True):
         streamed.extend(rows(stream, stream.partitions(begin.to_json(), end.to_json())))
         begin = end
-    whole = NexmarkBatchReader(replace(SPEC, end=Position({QUEUE: 100})))
+    whole = MadeBatchReader(replace(SPEC, end=Position({QUEUE: 100})), events_maker)
     assert rows(whole, whole.partitions()) == streamed
     assert len(streamed) == 101
     assert [row["__tick"] is not None for row in streamed].index(True) == 100
@@ -80,7 +81,9 @@ def test_micro_batches_bring_the_rows_that_a_batch_brings() -> None:
 
 
 def test_events_at_their_rate_are_not_read_before_their_turn() -> None:
-    slow = NexmarkStreamReader(replace(SPEC, settings=NexmarkSettings(first_rate=1, next_rate=1), is_limited=True))
+    slow = MadeStreamReader(
+        replace(SPEC, settings=NexmarkSettings(first_rate=1, next_rate=1), is_limited=True), events_maker
+    )
     first = slow.latestOffset(slow.initialOffset(), ReadAllAvailable())
     assert Position.from_json(first).offset(QUEUE) == 1
     assert slow.latestOffset(first, ReadMaxRows(40)) == first

@@ -11,10 +11,13 @@ from millstream.streams.plan.types import DataType
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.spec import SourceColumn, rows_schema
 
-__all__ = ["QUEUE", "DatagenSpec", "MadeColumn"]
+__all__ = ["COUNT_OPTION", "QUEUE", "DatagenSpec", "MadeColumn"]
 
 QUEUE = "datagen/0"
 """The one queue of such a table; its offsets are the rows' numbers."""
+
+COUNT_OPTION = "number-of-rows"
+"""The option of a table that says how many rows it has in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,29 @@ class DatagenSpec:
     parallelism: int = 1
     final_tick: bool = False
     queues: bool = False
+
+    @property
+    def queue(self) -> str:
+        """The one queue."""
+        return QUEUE
+
+    @property
+    def count(self) -> int:
+        """Rows in all, 0 without end."""
+        return self.rows
+
+    @property
+    def count_option(self) -> str:
+        """The option that says how many rows there are."""
+        return COUNT_OPTION
+
+    def waits(self, *, bounded: bool) -> bool:
+        """A bounded run waits for no clock."""
+        return not bounded
+
+    def had_their_turn(self, elapsed_s: float) -> int:
+        """How many rows come in that time."""
+        return int(elapsed_s * self.rows_per_s)
 
     def schema(self) -> spark.StructType:
         """Spark's schema of the rows with the hidden columns."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -9,8 +10,9 @@ import pyarrow as pa
 
 from millstream.streams.plan.types import TypeKind
 from millstream.streams.spark.source.datagen.spec import DatagenSpec, MadeColumn
+from millstream.streams.spark.source.made_rows import Arrays
 
-__all__ = ["DRAWN", "INTEGERS", "column_values"]
+__all__ = ["DRAWN", "INTEGERS", "columns_maker"]
 
 _BLOCK: Final = 1_000
 """Rows that are drawn together; a reading that begins within a block draws all of it."""
@@ -34,7 +36,16 @@ DRAWN: Final = (
 """The types whose values can be made."""
 
 
-def column_values(spec: DatagenSpec, place: int, start: int, end: int, arrow_type: pa.DataType) -> pa.Array:
+def columns_maker(spec: DatagenSpec, schema: pa.Schema) -> Arrays:
+    """Makes the columns of `spec` with the types of `schema`."""
+
+    def make(start: int, end: int) -> Sequence[pa.Array]:
+        return [_column(spec, place, start, end, schema.field(place).type) for place in range(len(spec.columns))]
+
+    return make
+
+
+def _column(spec: DatagenSpec, place: int, start: int, end: int, arrow_type: pa.DataType) -> pa.Array:
     """The values of the rows from `start` up to but without `end` of the column at `place`."""
     column = spec.columns[place]
     blocks = [

@@ -8,13 +8,17 @@ import msgspec
 from pyspark.sql import types as spark
 
 from millstream.streams.spark.source.nexmark.settings import NexmarkSettings
+from millstream.streams.spark.source.nexmark.times import EventTimes
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.spec import SourceColumn, rows_schema
 
-__all__ = ["QUEUE", "NexmarkSpec"]
+__all__ = ["COUNT_OPTION", "QUEUE", "NexmarkSpec"]
 
 QUEUE = "nexmark/0"
 """The one queue of a nexmark table; its offsets are the events' numbers."""
+
+COUNT_OPTION = "events.num"
+"""The option of a table that says how many rows it has in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,29 @@ class NexmarkSpec:
     final_tick: bool = False
     queues: bool = False
     is_limited: bool = False
+
+    @property
+    def queue(self) -> str:
+        """The one queue."""
+        return QUEUE
+
+    @property
+    def count(self) -> int:
+        """Events in all, 0 without end."""
+        return self.settings.events
+
+    @property
+    def count_option(self) -> str:
+        """The option that says how many events there are."""
+        return COUNT_OPTION
+
+    def waits(self, *, bounded: bool) -> bool:
+        """As nexmark's option says, bounded or not."""
+        return self.is_limited
+
+    def had_their_turn(self, elapsed_s: float) -> int:
+        """How many events come in that time."""
+        return EventTimes(self.settings).events_until(int(elapsed_s * 1_000_000))
 
     def schema(self) -> spark.StructType:
         """Spark's schema of the rows with the hidden columns."""
