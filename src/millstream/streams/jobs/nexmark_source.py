@@ -17,7 +17,7 @@ from millstream.streams.spark.source.data_source import SPEC_OPTION
 from millstream.streams.spark.source.made_rows import last_row
 from millstream.streams.spark.source.nexmark.events import FIELDS
 from millstream.streams.spark.source.nexmark.reader import NexmarkDataSource
-from millstream.streams.spark.source.nexmark.settings import NexmarkSettings
+from millstream.streams.spark.source.nexmark.settings import NexmarkSettings, is_paced
 from millstream.streams.spark.source.nexmark.spec import COUNT_OPTION, QUEUE, NexmarkSpec
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.spec import SourceColumn
@@ -63,7 +63,7 @@ class NexmarkSource:
             parallelism=spark.sparkContext.defaultParallelism,
             final_tick=reading.final_tick,
             queues=reading.queues,
-            is_limited=self.table.options.get("rate.limited", "false").lower() == "true" and not reading.batch,
+            is_limited=is_paced(self.table.options) and not reading.batch,
         )
         spark.dataSource.register(NexmarkDataSource)
         reader = spark.read if reading.batch else spark.readStream

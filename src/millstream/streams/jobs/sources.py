@@ -21,6 +21,7 @@ from millstream.streams.plan.types import DataType
 from millstream.streams.spark.source.body_format import CHANGELOG_FORMATS, UPSERTS, formats_of
 from millstream.streams.spark.source.data_source import SPEC_OPTION, TopicDataSource
 from millstream.streams.spark.source.malformed import Spool
+from millstream.streams.spark.source.nexmark.settings import is_finite
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
 from millstream.streams.spark.source.topic_log import open_log
@@ -100,6 +101,8 @@ def open_source(table: Table, settings: JobSettings) -> Source:
 
 def ends_by_itself(table: Table) -> bool:
     """Whether a table has an end, so that a job over such tables alone ends as a bounded one does."""
+    if table.connector == "nexmark":
+        return is_finite(table.options)
     if table.connector == "datagen":
         return any(name == "number-of-rows" or name.endswith(".end") for name in table.options)
     return table.connector == "filesystem" and "source.monitor-interval" not in table.options

@@ -29,13 +29,18 @@ NEXMARK_OPTIONS: tuple[Option, ...] = (
     duration("out-of-order.max-delay", "How far an event's time lies before its turn at most.", "0 s"),
     count("seed", "Equal seeds make equal events.", "a number", least=0, default="1"),
     count("base-time", "Event time of the first event.", "milliseconds", least=0),
-    flag("keep-alive", "Whether the table goes on without events at its end."),
-    flag("max-emit-speed", "Whether events come as fast as they are read, whatever the rate."),
+    flag("keep-alive", "Whether a job goes on without events behind the last one; else it ends there."),
+    flag(
+        "max-emit-speed",
+        "Whether events come as fast as they are read; followed where 'rate.limited' says else.",
+        "true",
+    ),
     text(
         "stop-at",
-        "When the table ends, whatever is left.",
-        pattern=r"-1|\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}",
-        wanted="a time such as 2024-01-31 12:00:00, or -1",
+        "How many events there are before all of 'events.num'; -1 for no such stop.",
+        pattern=r"-1|0*[1-9]\d{0,14}",
+        wanted="a number of events, or -1",
+        default="-1",
     ),
 )
 """Those of the connector 'nexmark', as its own generator has them; the seed and the order of times are ours."""

@@ -8,9 +8,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from millstream.streams.errors import JobError
+from millstream.streams.errors import JobError, SqlError
 from millstream.streams.jobs.nexmark_source import NexmarkSource
 from millstream.streams.jobs.settings import JobSettings
+from millstream.streams.jobs.sources import ends_by_itself
 from millstream.streams.plan.nodes import QueryPlan, scans_of
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import BIGINT, INT, DataType, Field, TypeKind
@@ -89,14 +90,59 @@ def test_events_at_their_rate_are_not_read_before_their_turn() -> None:
     assert slow.latestOffset(first, ReadMaxRows(40)) == first
 
 
+def test_a_bounded_run_does_not_wait_for_turns_and_reads_to_the_end() -> None:
+    slow = replace(SPEC, settings=NexmarkSettings(events=100, first_rate=1, next_rate=1), is_limited=True)
+    assert [(end.offset(QUEUE), end.ended) for end in cuts(slow, is_bounded=True)][-1] == (100, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "events"),
+    [
+        ("'events.num' = '100'", 100),
+        ("'events.num' = '100', 'stop-at' = '-1'", 100),
+        ("'events.num' = '100', 'stop-at' = '30'", 30),
+        ("'events.num' = '100', 'stop-at' = '300'", 100),
+        ("'stop-at' = '30'", 30),
+    ],
+)
+def test_a_stop_ends_the_table_before_all_its_events(options: str, events: int) -> None:
+    source = NexmarkSource(table("event_type INT", options), JobSettings.of({}, ""))
+    assert source.end().offset(QUEUE) == events
+
+
+@pytest.mark.parametrize(
+    ("options", "ends"),
+    [
+        ("'events.num' = '9'", True),
+        ("'stop-at' = '9'", True),
+        ("'events.num' = '9', 'keep-alive' = 'TRUE'", False),
+        ("'events.num' = '0'", False),
+        ("'events.num' = '9', 'rate.limited' = 'true'", False),
+        ("'events.num' = '9', 'max-emit-speed' = 'false'", False),
+        ("'events.num' = '9', 'max-emit-speed' = 'true', 'rate.limited' = 'true'", True),
+    ],
+)
+def test_a_job_ends_behind_the_last_event_unless_it_is_kept_alive_or_follows_the_clock(
+    options: str, ends: bool
+) -> None:
+    assert ends_by_itself(table("event_type INT", options)) is ends
+
+
+@pytest.mark.parametrize("stop", ["0", "-2", "2026-01-31 12:00:00"])
+def test_a_stop_that_is_no_number_of_events_is_refused(stop: str) -> None:
+    with pytest.raises(SqlError, match=r"stop-at.*a number of events, or -1"):
+        table("event_type INT", f"'stop-at' = '{stop}'")
+
+
 def test_a_bounded_run_over_a_table_without_end_is_refused() -> None:
     with pytest.raises(JobError, match=r"has no end.*Set 'events\.num'"):
         cuts(replace(SPEC, settings=NexmarkSettings()), is_bounded=True)
 
 
-def table(columns: str) -> Table:
+def table(columns: str, options: str = "'events.num' = '0'") -> Table:
     (plan,) = SqlSession().compile(
-        f"CREATE TABLE events ({columns}) WITH ('connector' = 'nexmark', 'base-time' = '5'); SELECT * FROM events"
+        f"CREATE TABLE events ({columns}) WITH ('connector' = 'nexmark', 'base-time' = '5', {options});"
+        " SELECT * FROM events"
     )[1:]
     assert isinstance(plan, QueryPlan)
     return next(scans_of(plan.query)).table

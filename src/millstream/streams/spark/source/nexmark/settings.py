@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["NexmarkSettings"]
+__all__ = ["NexmarkSettings", "is_finite", "is_paced"]
 
 _SIZE_UNITS = {"": 1, "b": 1, "bytes": 1, "k": 1024, "kb": 1024, "m": 1024 * 1024, "mb": 1024 * 1024}
 
@@ -15,10 +15,11 @@ _SIZE_UNITS = {"": 1, "b": 1, "bytes": 1, "k": 1024, "kb": 1024, "m": 1024 * 102
 class NexmarkSettings:
     """What the events depend on: equal settings make equal events.
 
-    `events` in all, 0 for no end. Rates are events a second of event time, `period_ms` how long the rate takes from
-    the first to the next and back. The shares say how many of `person_share + auction_share + bid_share` events in a
-    row are of a kind. Sizes are bytes of an event, filled up by its `extra`. A hot ratio of n sends n - 1 of n to the
-    few that are hot. An event's time lies up to `disorder_ms` before its turn.
+    `events` in all or up to a stop before, 0 for no end. Rates are events a second of event time, `period_ms` how long
+    the rate takes from the first to the next and back. The shares say how many of
+    `person_share + auction_share + bid_share` events in a row are of a kind. Sizes are bytes of an event, filled up by
+    its `extra`. A hot ratio of n sends n - 1 of n to the few that are hot. An event's time lies up to `disorder_ms`
+    before its turn.
     """
 
     events: int = 0
@@ -46,7 +47,7 @@ class NexmarkSettings:
             return int(options.get(key, default))
 
         return cls(
-            events=number("events.num", 0),
+            events=min((most for most in (number("events.num", 0), number("stop-at", -1)) if most > 0), default=0),
             first_rate=max(1, number("first-event.rate", 10_000)),
             next_rate=max(1, number("next-event.rate", 10_000)),
             has_sine_rate=options.get("rate.shape", "SQUARE").upper() == "SINE",
@@ -68,6 +69,20 @@ class NexmarkSettings:
     def shares(self) -> int:
         """How many events in a row hold every kind in its share."""
         return max(1, self.person_share + self.auction_share + self.bid_share)
+
+
+def is_paced(options: Mapping[str, str]) -> bool:
+    """Whether events wait for their turn. Nexmark has had two options for that; the newer one is followed."""
+    as_fast_as_read = options.get("max-emit-speed")
+    if as_fast_as_read is not None:
+        return as_fast_as_read.lower() == "false"
+    return options.get("rate.limited", "false").lower() == "true"
+
+
+def is_finite(options: Mapping[str, str]) -> bool:
+    """Whether a job ends behind the last event. One whose events wait for their turn does not: it runs on the clock."""
+    has_end = NexmarkSettings.of(options, period_ms=1, disorder_ms=0).events > 0
+    return has_end and options.get("keep-alive", "false").lower() == "false" and not is_paced(options)
 
 
 def _bytes(text: str) -> int:
