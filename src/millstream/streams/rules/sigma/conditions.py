@@ -1,0 +1,124 @@
+"""The detection of a Sigma rule as a formula.
+
+We walk the tree that pySigma makes of a condition; a backend of pySigma's would be the wrong tool, since it is made to
+write query texts and would have to be talked out of its quoting, precedence and deferred parts.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from sigma.conditions import (
+    ConditionAND,
+    ConditionFieldEqualsValueExpression,
+    ConditionNOT,
+    ConditionOR,
+    ConditionValueExpression,
+    SigmaCondition,
+)
+from sigma.exceptions import SigmaError, SigmaRuleLocation
+from sigma.modifiers import modifier_mapping
+from sigma.rule.detection import SigmaDetection, SigmaDetectionItem, SigmaDetections
+
+from millstream.streams.rules.formulas import Formula, all_of, negated
+from millstream.streams.rules.sigma.documents import Document
+from millstream.streams.rules.sigma.imported import Fault
+from millstream.streams.rules.sigma.values import either, field_is, keyword_is
+
+__all__ = ["MAX_CONDITION_CHARACTERS", "detection_formula"]
+
+MAX_CONDITION_CHARACTERS: Final = 10_000
+"""Characters of a condition, at most: its parser takes time and stack by the length."""
+
+_NO_DETECTIONS: Final = frozenset(("condition", "timeframe"))
+_HERE: Final = Path()
+
+
+def detection_formula(document: Document, conditions: list[str]) -> Formula:
+    """What the detections of the document ask by these conditions, one of which must hold. Raises Fault."""
+    named = document.value["detection"]
+    detections = {
+        str(name): _detection(document, definition, ("detection", name))
+        for name, definition in named.items()
+        if name not in _NO_DETECTIONS
+    }
+    line = document.line("detection", "condition")
+    if not detections:
+        raise Fault("there is nothing to detect beside the condition", document.line("detection"))
+    held = SigmaDetections(detections, conditions)
+    return either(*(_condition(condition, held, line) for condition in conditions))
+
+
+def _condition(condition: str, detections: SigmaDetections, line: int | None) -> Formula:
+    if len(condition) > MAX_CONDITION_CHARACTERS:
+        raise Fault(f"the condition is longer than {MAX_CONDITION_CHARACTERS:,} characters", line)
+    try:
+        tree = SigmaCondition(condition, detections).parse()
+        return _formula(tree)
+    except SigmaError as error:
+        raise Fault(f"condition: {error}", line) from error
+    except RecursionError:
+        raise Fault("the condition is nested too deeply", line) from None
+
+
+def _formula(node: Any) -> Formula:
+    match node:
+        case ConditionAND(args=parts):
+            return all_of(*map(_formula, parts))
+        case ConditionOR(args=parts):
+            return either(*map(_formula, parts))
+        case ConditionNOT(args=[part]):
+            return negated(_formula(part))
+        case ConditionFieldEqualsValueExpression() | ConditionValueExpression():
+            return _leaf(node)
+    raise Fault("a part of the condition asks nothing")
+
+
+def _leaf(node: ConditionFieldEqualsValueExpression | ConditionValueExpression) -> Formula:
+    try:
+        if isinstance(node, ConditionFieldEqualsValueExpression):
+            return field_is(node.field, node.value)
+        return keyword_is(node.value)
+    except Fault as fault:
+        raise Fault(fault.reason, node.source.line if node.source is not None else None) from None
+
+
+def _detection(document: Document, definition: Any, keys: tuple[Any, ...]) -> SigmaDetection:
+    """The definition of one name: a map, a list of maps, or values that are keywords."""
+    line = document.line(*keys)
+    if isinstance(definition, Mapping):
+        items = [_item(name, value, document.line(*keys, name)) for name, value in definition.items()]
+    elif isinstance(definition, list) and any(isinstance(one, (Mapping, list)) for one in definition):
+        items = [_detection(document, one, (*keys, place)) for place, one in enumerate(definition)]
+    else:
+        items = [_item(None, definition, line)]
+    if not items:
+        raise Fault(f"{keys[-1]!r} detects nothing", line)
+    return SigmaDetection(items)
+
+
+def _item(name: Any, value: Any, line: int | None) -> SigmaDetection | SigmaDetectionItem:
+    if name is not None and not isinstance(name, str):
+        raise Fault(f"{name!r} is no name of a field", line)
+    if value == []:
+        raise Fault("a list without values", line)
+    key = None if name is None else "|".join(_known_modifiers(name.split("|"), line))
+    try:
+        return SigmaDetectionItem.from_mapping(key, value, SigmaRuleLocation(_HERE, line))
+    except SigmaError as error:
+        raise Fault(str(error.args[0]) if error.args else str(error), line) from error
+
+
+def _known_modifiers(words: list[str], line: int | None) -> Iterator[str]:
+    """The name of a field and its modifiers, in the words of pySigma, which calls utf16le by its other name alone."""
+    for place, word in enumerate(words):
+        if place == 0 or word in modifier_mapping:
+            yield word
+        elif word == "utf16le":
+            yield "wide"
+        else:
+            near = difflib.get_close_matches(word, modifier_mapping, n=1)
+            raise Fault(f"no modifier {word!r} is known{f'; {near[0]!r} is' if near else ''}", line)

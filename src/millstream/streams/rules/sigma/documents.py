@@ -1,0 +1,118 @@
+"""Rule files as documents whose parts know their lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import yaml
+
+from millstream.streams.rules.sigma.imported import Fault
+
+__all__ = ["MAX_FILE_BYTES", "Document", "documents_of"]
+
+MAX_FILE_BYTES: Final = 1 << 20
+"""Bytes of a rule file, at most; the largest known has 60,000."""
+
+_LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class Document:
+    """One YAML document: `value` as Python objects, `text` as it was written, `line` of any key; lines from 1."""
+
+    def __init__(self, value: dict[Any, Any], text: str, node: yaml.Node) -> None:
+        self.value = value
+        self.text = text
+        self._node = node
+
+    def line(self, *keys: Any) -> int | None:
+        """The line of the key, or of the last of the keys down to it that is there."""
+        node, line = self._node, self._node.start_mark.line
+        for key in keys:
+            found = _below(node, key)
+            if found is None:
+                break
+            line, node = found
+        return line + 1
+
+
+def _below(node: yaml.Node, key: Any) -> tuple[int, yaml.Node] | None:
+    if isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
+        return node.value[key].start_mark.line, node.value[key]
+    if isinstance(node, yaml.MappingNode):
+        for name, value in node.value:
+            if name.value == str(key):
+                return name.start_mark.line, value
+    return None
+
+
+def documents_of(text: str) -> Iterator[Document | Fault]:
+    """The documents of a file in its order; a Fault in the place of one that is no map, and of all behind bad YAML."""
+    lines = text.splitlines(keepends=True)
+    nodes, fault = _nodes_of(text)
+    begins = [0, *(node.start_mark.line for node in nodes[1:]), len(lines)]
+    for node, begin, end in zip(nodes, begins, begins[1:], strict=False):
+        written = "".join(lines[begin:end])
+        yield _document(node, written.removesuffix("---\n") if len(nodes) > 1 else written)
+    if fault is not None:
+        yield fault
+
+
+def _nodes_of(text: str) -> tuple[list[yaml.Node], Fault | None]:
+    nodes: list[yaml.Node] = []
+    try:
+        loader = _LOADER(text)
+        try:
+            while loader.check_node():
+                nodes.append(loader.get_node())
+        finally:
+            loader.dispose()
+    except yaml.YAMLError as error:
+        return nodes, _bad_yaml(error)
+    except RecursionError:
+        return nodes, Fault("the YAML is nested too deeply")
+    return nodes, None
+
+
+def _bad_yaml(error: yaml.YAMLError) -> Fault:
+    mark = getattr(error, "problem_mark", None)
+    words = getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be read"
+    return Fault(f"no YAML: {words}", None if mark is None else mark.line + 1)
+
+
+def _document(node: yaml.Node, text: str) -> Document | Fault:
+    line = node.start_mark.line + 1
+    if not isinstance(node, yaml.MappingNode):
+        return Fault("a rule is a map of keys and values", line)
+    twice = _twice(node)
+    if twice is not None:
+        return Fault(f"the key {twice.value!r} stands twice in one map", twice.start_mark.line + 1)
+    constructor = yaml.constructor.SafeConstructor()
+    try:
+        value = constructor.construct_document(node)
+    except yaml.YAMLError as error:
+        return _bad_yaml(error)
+    except (ValueError, RecursionError) as error:
+        return Fault(f"no YAML: {error}", line)
+    return Document(value, text, node)
+
+
+def _twice(root: yaml.Node) -> yaml.ScalarNode | None:
+    """The first key that stands twice in its map: the second would silently replace the first."""
+    seen: set[int] = set()
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen or isinstance(node, yaml.ScalarNode):
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+            continue
+        names: set[str] = set()
+        for name, value in node.value:
+            if isinstance(name, yaml.ScalarNode) and name.value in names:
+                return name
+            names.add(name.value if isinstance(name, yaml.ScalarNode) else "")
+            waiting.append(value)
+    return None

@@ -1,0 +1,219 @@
+"""Files of Sigma rules, read one by one: what can be taken and what not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from millstream.streams.rules.atoms import Op
+from millstream.streams.rules.formulas import Truth, all_of, any_of, atoms_of
+from millstream.streams.rules.rule import Rule, Statistics
+from millstream.streams.rules.sigma.conditions import detection_formula
+from millstream.streams.rules.sigma.correlations import aggregation, correlation, generates, rules_of
+from millstream.streams.rules.sigma.documents import MAX_FILE_BYTES, Document, documents_of
+from millstream.streams.rules.sigma.imported import Fault, Imported, Refused
+from millstream.streams.rules.sigma.taxonomy import log_source_condition, paths_of
+
+__all__ = ["read"]
+
+LEVELS: Final = ("informational", "low", "medium", "high", "critical")
+_SUFFIXES: Final = frozenset((".yml", ".yaml"))
+_LICENSE: Final = re.compile(r"Detection Rule License(?: \(DRL\))? ([0-9.]*[0-9])")
+
+
+def read(places: Iterable[Path]) -> Imported:
+    """The rules below the places; see `read_rules`."""
+    reading = _Reading()
+    for path in sorted({file for place in places for file in _files(place)}):
+        reading.add_file(path)
+    return reading.finish()
+
+
+def _files(place: Path) -> Iterator[Path]:
+    """A file itself, the rule files below a directory (hidden ones apart), or a place where there is nothing."""
+    if not place.is_dir():
+        yield place
+        return
+    for path in place.rglob("*"):
+        hidden = any(part.startswith(".") for part in path.relative_to(place).parts)
+        if path.suffix in _SUFFIXES and not hidden and path.is_file():
+            yield path
+
+
+class _Reading:
+    """What was read so far. Correlations wait for the end: the rules that they name may come in later files."""
+
+    def __init__(self) -> None:
+        self._rules: dict[str, Rule] = {}
+        self._places: dict[str, tuple[Path, int]] = {}
+        self._by_name: dict[str, str] = {}
+        self._correlations: list[tuple[Path, int, Document]] = []
+        self._refused: list[tuple[Path, Refused]] = []
+        self._silent: set[str] = set()
+
+    def add_file(self, path: Path) -> None:
+        """Read the rules of one file."""
+        try:
+            found = list(documents_of(_text(path)))
+        except Fault as fault:
+            self._refuse(path, fault)
+            return
+        for number, document in enumerate(found):
+            if isinstance(document, Fault):
+                self._refuse(path, document)
+            elif "correlation" in document.value:
+                self._correlations.append((path, number, document))
+            else:
+                self._take(path, number, document, _detection_rule)
+        if not found:
+            self._refuse(path, Fault("the file has no rule"))
+
+    def finish(self) -> Imported:
+        """Read the correlations, and give all in the order of their places."""
+        for path, number, document in self._correlations:
+            self._take(path, number, document, self._correlation_rule)
+        ordered = sorted(self._rules.values(), key=lambda rule: self._places[rule.id])
+        rules = tuple(msgspec.structs.replace(one, alerts=False) if one.id in self._silent else one for one in ordered)
+        refused = sorted(self._refused, key=lambda one: (one[0], one[1].line or 0))
+        return Imported(rules, tuple(one for _, one in refused), paths_of(_fields(rules)))
+
+    def _take(self, path: Path, number: int, document: Document, make: Any) -> None:
+        try:
+            made: Rule = make(path, number, document)
+            if made.id in self._rules:
+                other = self._places[made.id][0]
+                raise Fault(f"its id is that of a rule in {other}", document.line("id"))
+        except Fault as fault:
+            self._refuse(path, Fault(fault.reason, fault.line or document.line()))
+            return
+        self._rules[made.id] = made
+        self._places[made.id] = (path, number)
+        for name in (made.id, document.value.get("name")):
+            if isinstance(name, str):
+                self._by_name.setdefault(name, made.id)
+
+    def _refuse(self, path: Path, fault: Fault) -> None:
+        self._refused.append((path, Refused(str(path), fault.line, fault.reason)))
+
+    def _correlation_rule(self, path: Path, number: int, document: Document) -> Rule:
+        line = document.line("correlation", "rules")
+        parts: dict[str, Rule] = {}
+        for name in rules_of(document):
+            if name not in self._by_name:
+                raise Fault(f"no rule {name!r} was read", line)
+            part = self._rules[self._by_name[name]]
+            if part.statistics is not None:
+                raise Fault(f"{name!r} speaks of many events itself; correlations of correlations are not taken", line)
+            parts[name] = part
+        counted = correlation(document, parts)
+        made = _rule(path, number, document, any_of(*(part.condition for part in parts.values())), counted)
+        if not generates(document):
+            self._silent |= {part.id for part in parts.values()}
+        return made
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise Fault(f"the file cannot be read: {error.strerror}") from None
+    if len(content) > MAX_FILE_BYTES:
+        raise Fault(f"the file is larger than {MAX_FILE_BYTES:,} bytes")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Fault("the file is not UTF-8", content.count(b"\n", 0, error.start) + 1) from None
+
+
+def _detection_rule(path: Path, number: int, document: Document) -> Rule:
+    source, detection = document.value.get("logsource"), document.value.get("detection")
+    for key, words in (("action", "collections by action are not taken"), ("filter", "filters are not taken")):
+        if key in document.value:
+            raise Fault(words, document.line(key))
+    if not isinstance(detection, Mapping):
+        raise Fault("a rule needs a map `detection`, or `correlation`", document.line("detection"))
+    if not isinstance(source, Mapping):
+        raise Fault("a rule needs a map `logsource`", document.line("logsource"))
+    try:
+        where = log_source_condition(source)
+    except Fault as fault:
+        raise Fault(fault.reason, document.line("logsource")) from None
+    conditions, statistics = _conditions(document, detection.get("condition"))
+    condition = all_of(where, detection_formula(document, conditions))
+    if isinstance(condition, Truth):
+        raise Fault("the condition does not depend on the event", document.line("detection", "condition"))
+    return _rule(path, number, document, condition, statistics)
+
+
+def _conditions(document: Document, condition: Any) -> tuple[list[str], Statistics | None]:
+    conditions = condition if isinstance(condition, list) else [condition]
+    if not conditions or not all(isinstance(one, str) for one in conditions):
+        raise Fault("the condition must be a text or a list of texts", document.line("detection", "condition"))
+    if not any("|" in one for one in conditions):
+        return conditions, None
+    if len(conditions) > 1:
+        raise Fault("a list of conditions cannot have aggregations", document.line("detection", "condition"))
+    held, statistics = aggregation(document, conditions[0])
+    return [held], statistics
+
+
+def _rule(path: Path, number: int, document: Document, condition: Any, statistics: Statistics | None) -> Rule:
+    told = document.value
+    title = told.get("title")
+    if not isinstance(title, str) or not title.strip():
+        raise Fault("a rule needs a title", document.line("title"))
+    level = told.get("level", "medium")
+    if level not in LEVELS:
+        raise Fault(f"{level!r} is no level; {', '.join(LEVELS)} are", document.line("level"))
+    own = told.get("id") or told.get("name") or (path.stem if number == 0 else f"{path.stem}-{number + 1}")
+    return Rule(
+        id=str(own),
+        title=title.strip(),
+        condition=condition,
+        kind="sigma",
+        level=level,
+        tags=_texts(told.get("tags")),
+        author=", ".join(_texts(told.get("author"))),
+        license=str(told.get("license") or _license_beside(path.parent)),
+        shows=_texts(told.get("fields")),
+        statistics=statistics,
+        text=document.text,
+    )
+
+
+def _texts(told: Any) -> tuple[str, ...]:
+    return tuple(str(one) for one in (told if isinstance(told, list) else [] if told is None else [told]))
+
+
+@lru_cache(maxsize=1_024)
+def _license_beside(directory: Path) -> str:
+    """The Detection Rule License that a file LICENSE in the directory, or one above it, puts the rules under."""
+    for above in (directory, *directory.absolute().parents):
+        for name in ("LICENSE", "LICENSE.md", "LICENSE.Detection.Rules.md"):
+            try:
+                found = _LICENSE.search((above / name).read_text("utf-8", errors="replace"))
+            except OSError:
+                continue
+            if found is not None:
+                return f"Detection Rule License {found[1]}"
+    return ""
+
+
+def _fields(rules: Iterable[Rule]) -> Iterator[str]:
+    """All fields that the rules look at, count by or show."""
+    for rule in rules:
+        yield from rule.shows
+        for atom in atoms_of(rule.condition):
+            yield atom.field
+            if atom.op is Op.EQUALS_FIELD:
+                yield str(atom.operands[0])
+        if rule.statistics is not None:
+            counted, aliases = rule.statistics, rule.statistics.aliases
+            named = {name for name in (*counted.by, counted.measure.of) if name and name not in aliases}
+            yield from named.union(*(fields.values() for fields in aliases.values()))

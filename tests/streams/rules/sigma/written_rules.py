@@ -1,0 +1,54 @@
+"""Sigma rules that tests write, and whether an event fits one."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from millstream.streams.rules.plain import field_reader, judge
+from millstream.streams.rules.rule import Rule
+from millstream.streams.rules.sigma import Imported, read_rules
+
+HEAD = """title: A rule
+id: 6f1b1a6c-0000-4000-8000-000000000001
+level: high
+logsource:
+    product: windows
+    service: security
+detection:
+"""
+
+
+def read_text(text: str, name: str = "rule.yml") -> Imported:
+    """What is read from a file with that text."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, name)
+        path.write_text(text, encoding="utf-8")
+        return read_rules(path)
+
+
+def rule_of(detection: str) -> Rule:
+    """The rule with that detection, over the Security channel."""
+    read = read_text(HEAD + detection)
+    assert read.refused == ()
+    (rule,) = read.rules
+    return rule
+
+
+def fault_of(detection: str) -> tuple[int | None, str]:
+    """Line and reason for which the rule with that detection is refused; its text begins at line 8."""
+    read = read_text(HEAD + detection)
+    assert read.rules == ()
+    (refused,) = read.refused
+    return refused.line, refused.reason
+
+
+def fits(detection: str, event: Mapping[str, Any]) -> bool:
+    """Whether an event of the Security channel with these fields fits the detection; never unknown."""
+    read = read_text(HEAD + detection)
+    assert read.refused == ()
+    held = judge(read.rules[0].condition, field_reader({"Channel": "Security", **event}, read.paths))
+    assert held is not None
+    return held
