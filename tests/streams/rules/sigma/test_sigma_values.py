@@ -5,7 +5,6 @@ from __future__ import annotations
 from base64 import b64encode
 
 import pytest
-
 from written_rules import fault_of, fits, rule_of
 
 ABSENT = object()

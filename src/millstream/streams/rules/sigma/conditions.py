@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,10 +29,13 @@ from millstream.streams.rules.sigma.documents import Document
 from millstream.streams.rules.sigma.imported import Fault
 from millstream.streams.rules.sigma.values import either, field_is, keyword_is
 
-__all__ = ["MAX_CONDITION_CHARACTERS", "detection_formula"]
+__all__ = ["MAX_CONDITION_CHARACTERS", "MAX_NESTING", "detection_formula"]
 
 MAX_CONDITION_CHARACTERS: Final = 10_000
 """Characters of a condition, at most: its parser takes time and stack by the length."""
+
+MAX_NESTING: Final = 50
+"""Brackets within each other in a condition, at most: whatever walks the formula does so on its stack."""
 
 _NO_DETECTIONS: Final = frozenset(("condition", "timeframe"))
 _HERE: Final = Path()
@@ -55,6 +59,8 @@ def detection_formula(document: Document, conditions: list[str]) -> Formula:
 def _condition(condition: str, detections: SigmaDetections, line: int | None) -> Formula:
     if len(condition) > MAX_CONDITION_CHARACTERS:
         raise Fault(f"the condition is longer than {MAX_CONDITION_CHARACTERS:,} characters", line)
+    if max(accumulate((char == "(") - (char == ")") for char in condition), default=0) > MAX_NESTING:
+        raise Fault(f"the condition has more than {MAX_NESTING} brackets within each other", line)
     try:
         tree = SigmaCondition(condition, detections).parse()
         return _formula(tree)

@@ -101,7 +101,7 @@ def _section(document: Document) -> Mapping[str, Any]:
 
 
 def _kind(document: Document, name: Any) -> MeasureKind:
-    if name not in _KINDS:
+    if not isinstance(name, str) or name not in _KINDS:
         raise Fault(
             f"the correlation type {name!r} is not taken; {', '.join(_KINDS)} are", document.line("correlation", "type")
         )

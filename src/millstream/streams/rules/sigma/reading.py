@@ -91,6 +91,9 @@ class _Reading:
         except Fault as fault:
             self._refuse(path, Fault(fault.reason, fault.line or document.line()))
             return
+        except RecursionError:
+            self._refuse(path, Fault("the rule is nested too deeply", document.line()))
+            return
         self._rules[made.id] = made
         self._places[made.id] = (path, number)
         for name in (made.id, document.value.get("name")):

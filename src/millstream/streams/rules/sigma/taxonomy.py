@@ -180,7 +180,7 @@ def log_source_condition(source: Mapping[Any, Any]) -> Formula:
 
 
 def _known(kind: str, name: Any, names: Mapping[str, object]) -> None:
-    if name in names:
+    if isinstance(name, str) and name in names:
         return
     near = difflib.get_close_matches(str(name), names, n=1)
     raise Fault(f"no {kind} {name!r} of windows is known{f'; {near[0]!r} is' if near else ''}")
