@@ -66,6 +66,7 @@ from millstream.streams.functions.spec import FunctionSpec, Origin
 from millstream.streams.rules import notes as rule_notes
 from millstream.streams.rules import rule as rules
 from millstream.streams.rules import store as rule_store
+from millstream.streams.rules import yaml_conditions, yaml_form, yaml_nodes
 from millstream.streams.sql.connectors import CONNECTORS
 from millstream.streams.sql.settings import SETTINGS
 from millstream.telemetry.metrics import METRICS, NODE_LABELS
@@ -214,7 +215,7 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
     ("Connections before their first words, and the pages", (doorway, http_pages)),
     ("Users and policies", (user, book, policy, audit)),
     ("SQL functions", (grok, user_agents)),
-    ("Rules", (rules, rule_store, rule_notes)),
+    ("Rules", (rules, rule_store, rule_notes, yaml_form, yaml_conditions, yaml_nodes)),
 )
 """What the page of limits shows: the public numbers of these modules that have a docstring."""
 

@@ -1,0 +1,261 @@
+"""Rules in our own YAML form: one or many in a file, as a document each, a list, or a list under `rules`.
+
+docs/rules.md is its reference. A rule that cannot be taken is told with its place and stops no other one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import yaml
+
+from millstream.streams.rules.formulas import Truth, atoms_of
+from millstream.streams.rules.imported import FromFiles, Refusal
+from millstream.streams.rules.rule import Measure, MeasureKind, Rule, Statistics
+from millstream.streams.rules.rule import Path as FieldPath
+from millstream.streams.rules.yaml_conditions import condition_of
+from millstream.streams.rules.yaml_nodes import (
+    Entries,
+    YamlFault,
+    documents,
+    items,
+    refuse,
+    scalar,
+    text,
+    truth,
+    unknown,
+)
+from millstream.streams.sql.options import milliseconds
+
+__all__ = ["LEVELS", "read_yaml_rules"]
+
+LEVELS: Final = ("informational", "low", "medium", "high", "critical")
+"""How much a rule's hits matter, least first."""
+
+MAX_WINDOW_MS: Final = 31 * 86_400_000
+"""The longest window of a statistical rule, in milliseconds."""
+
+MAX_AT_LEAST: Final = 1_000_000_000
+"""The largest number that a statistical rule may wait for."""
+
+_KEYS = (
+    "rule", "title", "level", "tags", "author", "license", "enabled", "alerts", "caseless", "shows", "when",
+    "count", "distinct", "sequence",
+)  # fmt: skip
+_ID = re.compile(r"[\w.:/@+-]{1,200}")
+_START = re.compile(r"(?m)^(?:---|[ ]*-[ ]+rule[ ]*:|rule[ ]*:)")
+_STATISTICS: Final = {
+    "count": MeasureKind.EVENTS,
+    "distinct": MeasureKind.VALUES,
+    "sequence": MeasureKind.SEQUENCE,
+}
+
+
+def read_yaml_rules(content: str, path: str) -> FromFiles:
+    """The rules of a file's text; `path` is its name in what is refused."""
+    reading = _Reading(path, content.splitlines())
+    try:
+        nodes = list(documents(content))
+    except YamlFault as fault:
+        reading.read_parts(content, fault)
+    else:
+        for node in nodes:
+            reading.read(node)
+    return FromFiles(tuple(reading.rules), tuple(reading.refused), reading.paths)
+
+
+@dataclass
+class _Reading:
+    path: str
+    lines: list[str]
+    rules: list[Rule] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+    paths: dict[str, tuple[FieldPath, ...]] = field(default_factory=dict)
+
+    def read_parts(self, content: str, fault: YamlFault) -> None:
+        """What is no YAML as a whole, rule by rule: the faulty one is told and the others are read."""
+        starts = [match.start() for match in _START.finditer(content)]
+        if len(starts) < 2:
+            return self._refuse(fault)
+        for start, end in zip(starts, [*starts[1:], len(content)], strict=True):
+            # Blank lines in front keep the numbers of the lines.
+            part = "\n" * content.count("\n", 0, start) + content[start:end].removeprefix("---")
+            try:
+                nodes = list(documents(part))
+            except YamlFault as inner:
+                self._refuse(inner)
+            else:
+                for node in nodes:
+                    self.read(node)
+        return None
+
+    def read(self, node: yaml.Node) -> None:
+        """A document: a rule, a list of rules, or a map with the list and where the fields are."""
+        try:
+            if isinstance(node, yaml.SequenceNode):
+                self._read_list(node)
+            elif isinstance(node, yaml.MappingNode) and any(key.value in ("rules", "fields") for key, _ in node.value):
+                entries = Entries(node, "a map with rules")
+                fields = entries.take("fields")
+                if fields is not None:
+                    self.paths.update(_paths(fields))
+                listed = entries.take("rules")
+                entries.end(("fields", "rules"))
+                if listed is not None:
+                    self._read_list(listed)
+            else:
+                self._read_rule(node)
+        except YamlFault as fault:
+            self._refuse(fault)
+
+    def _read_list(self, node: yaml.Node) -> None:
+        if not isinstance(node, yaml.SequenceNode):
+            refuse(node, "Expected a list of rules, each of which begins with '- rule: ID'.")
+        for one in node.value:
+            self._read_rule(one)
+
+    def _read_rule(self, node: yaml.Node) -> None:
+        try:
+            rule = _rule(node, self._text(node))
+            earlier = [one for one in self.rules if one.id == rule.id]
+            if earlier:
+                refuse(node, f"The file has two rules with the id {rule.id!r}; the first one is taken.")
+        except YamlFault as fault:
+            self._refuse(fault)
+            return
+        self.rules.append(rule)
+        for name in _fields_of(rule):
+            if "." in name and name not in self.paths:
+                self.paths[name] = ((name,), tuple(name.split(".")))
+
+    def _text(self, node: yaml.Node) -> str:
+        # A block ends where the next thing begins, which may be within a line.
+        end = node.end_mark
+        last = [line[: end.column] for line in self.lines[end.line : end.line + 1]]
+        return "\n".join([*self.lines[node.start_mark.line : end.line], *last]).rstrip() + "\n"
+
+    def _refuse(self, fault: YamlFault) -> None:
+        self.refused.append(Refusal(self.path, fault.reason, fault.line, fault.column))
+
+
+def _fields_of(rule: Rule) -> Iterator[str]:
+    yield from (atom.field for atom in atoms_of(rule.condition))
+    yield from rule.shows
+    if rule.statistics is not None:
+        yield from filter(None, (*rule.statistics.by, rule.statistics.measure.of))
+
+
+def _paths(node: yaml.Node) -> dict[str, tuple[FieldPath, ...]]:
+    entries = Entries(node, "a map of fields and where events hold them")
+    return {
+        name: tuple(tuple(text(one, "a path such as process.name").split(".")) for one in items(value))
+        for name, (_, value) in entries.left.items()
+    }
+
+
+def _rule(node: yaml.Node, written: str) -> Rule:
+    entries = Entries(node, "a rule, which is a map that begins with 'rule: ID'")
+    named = entries.need("rule", "the rule's id")
+    name = text(named, "the rule's id")
+    if not _ID.fullmatch(name):
+        refuse(named, f"{name[:60]!r} is no id: use letters, digits and _ . : / @ + -, at most 200.")
+    caseless = entries.take("caseless")
+    ignore_case = caseless is not None and truth(caseless, "caseless")
+    statistics = _statistics(entries)
+    when = entries.take("when")
+    if when is None and (statistics is None or not statistics.parts):
+        refuse(node, "'when' is missing: expected the rule's condition.")
+    if when is not None and statistics is not None and statistics.parts:
+        refuse(when, "A rule that counts the events of other rules has no condition of its own.")
+    rule = Rule(
+        id=name,
+        title=_text_of(entries, "title", name),
+        condition=Truth(False) if when is None else condition_of(when, caseless=ignore_case),
+        kind="yaml",
+        level=_level(entries.take("level")),
+        tags=_texts(entries.take("tags"), "a tag"),
+        author=_text_of(entries, "author"),
+        license=_text_of(entries, "license"),
+        shows=_texts(entries.take("shows"), "the name of a field"),
+        statistics=statistics,
+        enabled=_truth_of(entries, "enabled"),
+        text=written,
+        alerts=_truth_of(entries, "alerts"),
+    )
+    entries.end(_KEYS)
+    return rule
+
+
+def _text_of(entries: Entries, name: str, otherwise: str = "") -> str:
+    node = entries.take(name)
+    return otherwise if node is None else text(node, f"a text for {name}")
+
+
+def _truth_of(entries: Entries, name: str) -> bool:
+    node = entries.take(name)
+    return True if node is None else truth(node, name)
+
+
+def _texts(node: yaml.Node | None, what: str) -> tuple[str, ...]:
+    return () if node is None else tuple(dict.fromkeys(text(one, what) for one in items(node)))
+
+
+def _level(node: yaml.Node | None) -> str:
+    if node is None:
+        return "medium"
+    level = text(node, "a level").lower()
+    if level not in LEVELS:
+        refuse(node, unknown(level, LEVELS))
+    return level
+
+
+def _statistics(entries: Entries) -> Statistics | None:
+    there = [(word, kind, entries.left[word][0]) for word, kind in _STATISTICS.items() if word in entries.left]
+    if not there:
+        return None
+    if len(there) > 1:
+        refuse(there[1][2], f"A rule has {there[0][0]!r} or {there[1][0]!r}, not both.")
+    [(word, kind, _)] = there
+    inner = Entries(entries.need(word, "a map with within, by and at least"), "a map with within, by and at least")
+    of, parts = _counted(kind, inner)
+    by = _texts(inner.take("by"), "the name of a field")
+    window_ms = _window_ms(inner.need("within", "a length of time such as 10 min"))
+    in_order = kind is MeasureKind.SEQUENCE and "at least" not in inner.left
+    at_least = len(parts) if in_order else _whole(inner.need("at least", "a whole number"))
+    most = inner.take("at most")
+    at_most = None if most is None else _whole(most)
+    inner.end(("of", "rules", "by", "within", "at least", "at most"))
+    return Statistics(Measure(kind, of), window_ms, by, at_least, parts, at_most)
+
+
+def _counted(kind: MeasureKind, inner: Entries) -> tuple[str, tuple[str, ...]]:
+    """The field whose values are counted, and the rules whose events are."""
+    if kind is MeasureKind.SEQUENCE:
+        listed = inner.need("of", "a list of rules, in their order")
+        parts = tuple(text(one, "the id of a rule") for one in items(listed))
+        if len(parts) < 2:
+            refuse(listed, "Expected two rules or more, in their order.")
+        return "", parts
+    of = inner.need("of", "the field whose values are counted") if kind is MeasureKind.VALUES else None
+    return "" if of is None else text(of, "the name of a field"), _texts(inner.take("rules"), "the id of a rule")
+
+
+def _window_ms(node: yaml.Node) -> int:
+    written = text(node, "a length of time such as 10 min")
+    try:
+        window_ms = milliseconds(written)
+    except ValueError:
+        refuse(node, f"Expected a length of time such as 30 s, 10 min, 2 h or 1 d, found {written[:60]!r}.")
+    if not 0 < window_ms <= MAX_WINDOW_MS:
+        refuse(node, f"Expected a length of time up to {MAX_WINDOW_MS // 86_400_000} d, found {written[:60]!r}.")
+    return window_ms
+
+
+def _whole(node: yaml.Node) -> int:
+    value = scalar(node, "a whole number")
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_AT_LEAST:
+        refuse(node, f"Expected a whole number from 1 to {MAX_AT_LEAST:,}, found {node.value[:60]!r}.")
+    return value

@@ -1,0 +1,180 @@
+"""YAML as its author wrote it: values with their places, so that a fault can name line and column."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from typing import Any, Final, NoReturn
+
+import yaml
+
+from millstream.streams.rules.atoms import Operand
+
+__all__ = ["Entries", "YamlFault", "documents", "is_null", "items", "refuse", "scalar", "text", "truth"]
+
+MAX_YAML_DEPTH: Final = 60
+"""Levels of nesting in a file of rules in YAML."""
+
+MAX_YAML_VALUES: Final = 1_000_000
+"""Values of one file of rules in YAML, those that are repeated by anchors counted each time."""
+
+_Loader: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TAG = "tag:yaml.org,2002:"
+_SHOWN_CHARACTERS = 60
+
+
+class YamlFault(Exception):
+    """What is wrong, at a line and a column that count from 1."""
+
+    def __init__(self, reason: str, line: int, column: int) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.line = line
+        self.column = column
+
+
+def refuse(node: yaml.Node, reason: str) -> NoReturn:
+    """Raise the fault of that node."""
+    raise _fault(node.start_mark, reason)
+
+
+def _fault(mark: Any, reason: str) -> YamlFault:
+    return YamlFault(reason, 1, 1) if mark is None else YamlFault(reason, mark.line + 1, mark.column + 1)
+
+
+def documents(content: str) -> Iterator[yaml.Node]:
+    """The documents of a text, those that are empty left out. Raises YamlFault where it is no YAML, or too large."""
+    loader = _Loader(content)
+    try:
+        _bound_depth(content)
+        while loader.check_node():
+            node = loader.get_node()
+            if node is not None and not is_null(node):
+                _bound(node)
+                yield node
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        words = " ".join(filter(None, (error.context, error.problem)))
+        raise _fault(mark, f"This is no YAML: {words}.") from None
+    except yaml.YAMLError as error:
+        raise _fault(None, f"This is no YAML: {' '.join(str(error).split())}.") from None
+    finally:
+        loader.dispose()
+
+
+def _bound_depth(content: str) -> None:
+    """Look before the values are made: libyaml makes them on the stack, which a deep text ends with the process."""
+    depth = 0
+    for event in yaml.parse(content, _Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_YAML_DEPTH:
+            raise _fault(event.start_mark, f"It is nested deeper than {MAX_YAML_DEPTH} levels.")
+
+
+def _bound(root: yaml.Node) -> None:
+    waiting: list[tuple[yaml.Node, int]] = [(root, 1)]
+    values = 0
+    while waiting:
+        node, depth = waiting.pop()
+        values += 1
+        if depth > MAX_YAML_DEPTH:
+            refuse(node, f"It is nested deeper than {MAX_YAML_DEPTH} levels.")
+        if values > MAX_YAML_VALUES:
+            refuse(root, f"It has more than {MAX_YAML_VALUES:,} values.")
+        if isinstance(node, yaml.SequenceNode):
+            waiting += [(one, depth + 1) for one in node.value]
+        elif isinstance(node, yaml.MappingNode):
+            waiting += [(one, depth + 1) for pair in node.value for one in pair]
+
+
+def is_null(node: yaml.Node) -> bool:
+    """Whether it is null or nothing."""
+    return isinstance(node, yaml.ScalarNode) and node.tag == f"{_TAG}null"
+
+
+def scalar(node: yaml.Node, what: str) -> Operand:
+    """A text, number or truth value; what YAML takes for more than that (`22:30`, `yes`, dates) is a text."""
+    if not isinstance(node, yaml.ScalarNode) or is_null(node):
+        refuse(node, f"Expected {what}, found {_kind(node)}.")
+    written = str(node.value)
+    tag = node.tag.removeprefix(_TAG)
+    try:
+        if tag == "int" and ":" not in written:
+            return int(yaml.SafeLoader("").construct_yaml_int(node))
+        if tag == "float" and ":" not in written:
+            return float(yaml.SafeLoader("").construct_yaml_float(node))
+    except ValueError:
+        return written
+    if tag == "bool" and written.lower() in ("true", "false"):
+        return written.lower() == "true"
+    return written
+
+
+def text(node: yaml.Node, what: str) -> str:
+    """A text that is not blank, as it was written; a number by its digits."""
+    if not isinstance(node, yaml.ScalarNode) or is_null(node) or not node.value.strip():
+        refuse(node, f"Expected {what}, found {_kind(node)}.")
+    return str(node.value)
+
+
+def truth(node: yaml.Node, what: str) -> bool:
+    """True or false."""
+    value = scalar(node, f"true or false for {what}")
+    if not isinstance(value, bool):
+        refuse(node, f"Expected true or false for {what}, found {_kind(node)}.")
+    return value
+
+
+def items(node: yaml.Node) -> list[yaml.Node]:
+    """The values of a list; anything else is a list of one."""
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else [node]
+
+
+def _kind(node: yaml.Node) -> str:
+    if isinstance(node, yaml.MappingNode):
+        return "a map"
+    if isinstance(node, yaml.SequenceNode):
+        return "a list"
+    return "nothing" if is_null(node) or not node.value.strip() else repr(node.value[:_SHOWN_CHARACTERS])
+
+
+class Entries:
+    """The entries of a map, each of which is taken once; `left` are those that were not."""
+
+    def __init__(self, node: yaml.Node, what: str) -> None:
+        if not isinstance(node, yaml.MappingNode):
+            refuse(node, f"Expected {what}, found {_kind(node)}.")
+        self.node = node
+        self.left: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                refuse(key, f"Expected a name, found {_kind(key)}.")
+            name = str(key.value)
+            if name in self.left:
+                refuse(key, f"{name!r} is said twice, first in line {self.left[name][0].start_mark.line + 1}.")
+            self.left[name] = (key, value)
+
+    def take(self, name: str) -> yaml.Node | None:
+        """The value of that name, or None where it is not there or null."""
+        found = self.left.pop(name, None)
+        return None if found is None or is_null(found[1]) else found[1]
+
+    def need(self, name: str, what: str) -> yaml.Node:
+        """The value of that name; a fault where there is none."""
+        found = self.take(name)
+        if found is None:
+            refuse(self.node, f"{name!r} is missing: expected {what}.")
+        return found
+
+    def end(self, known: Sequence[str]) -> None:
+        """A fault at the first entry that was not taken, with the nearest of the known names."""
+        for name, (key, _) in self.left.items():
+            refuse(key, unknown(name, known))
+
+
+def unknown(name: str, known: Sequence[str]) -> str:
+    """Words for a name that there is not."""
+    near = get_close_matches(re.sub(r"[_-]", " ", name.lower()), known, n=1, cutoff=0.6)
+    hint = f" Did you mean {near[0]!r}?" if near else f" Expected one of {', '.join(known)}."
+    return f"There is no {name[:_SHOWN_CHARACTERS]!r} here.{hint}"
