@@ -1,30 +1,42 @@
-"""What a job writes is opened before anything runs, and what cannot be done is said then."""
+"""What a job writes is opened before anything runs."""
 
 from __future__ import annotations
 
 import pytest
 
-from millstream.streams.errors import JobError
+pytest.importorskip("pyspark", reason="needs the extra streams")
+
 from millstream.streams.jobs.outputs import outputs_of
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.plan.nodes import JobPlan
+from millstream.streams.spark.sinks.files import FileSink
 from millstream.streams.sql.compiler import SqlSession
 
 TABLES = (
     "SET 'execution.runtime-mode' = 'batch'; CREATE TABLE s (a INT) WITH ('connector' = 'datagen');"
-    "CREATE TABLE f (a INT) WITH ('connector' = 'filesystem', 'path' = '/x');"
+    "CREATE TABLE f (a INT, dt STRING, h INT) PARTITIONED BY (dt, h) WITH ('connector' = 'filesystem', 'path' = '/x');"
 )
 
 
-def plan(insert: str) -> JobPlan:
-    found = SqlSession().compile(TABLES + insert)[-1]
-    assert isinstance(found, JobPlan)
-    return found
+def sink_of(insert: str) -> FileSink:
+    plan = SqlSession().compile(TABLES + insert)[-1]
+    assert isinstance(plan, JobPlan)
+    (output,) = outputs_of(plan, JobSettings.of(plan.settings, "localhost:9876"), None)
+    assert isinstance(output.sink, FileSink)
+    return output.sink
 
 
-def test_overwriting_is_refused_before_it_adds_to_what_it_should_replace() -> None:
-    overwriting, adding = plan("INSERT OVERWRITE f SELECT a FROM s"), plan("INSERT INTO f SELECT a FROM s")
-    settings = JobSettings.of(adding.settings, "localhost:9876")
-    assert [output.sink.name for output in outputs_of(adding, settings, None)] == ["f"]
-    with pytest.raises(JobError, match="OVERWRITE"):
-        outputs_of(overwriting, settings, None)
+@pytest.mark.parametrize(
+    ("insert", "overwrites", "emptied"),
+    [
+        ("INSERT INTO f SELECT a, 'x', 1 FROM s", False, None),
+        ("INSERT OVERWRITE f SELECT a, 'x', 1 FROM s", True, None),
+        ("INSERT OVERWRITE f PARTITION (dt = 'x:') SELECT a, 1 FROM s", True, None),
+        ("INSERT OVERWRITE f PARTITION (dt = 'x:', h = 1) SELECT a FROM s", True, "dt=x%3A/h=1"),
+    ],
+)
+def test_overwriting_knows_the_partition_that_is_replaced_in_any_case(
+    insert: str, overwrites: bool, emptied: str | None
+) -> None:
+    sink = sink_of(insert)
+    assert (sink.overwrites, sink.emptied) == (overwrites, emptied)

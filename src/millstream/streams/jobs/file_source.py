@@ -8,11 +8,12 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.streams.jobs.dead_letter import DeadLetters
-from millstream.streams.jobs.outputs import local_directory
+from millstream.streams.jobs.file_outputs import local_directory
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.sources import Reading
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import DataType
+from millstream.streams.spark.partition_names import DEFAULT_NAME
 from millstream.streams.spark.source.body_format import BodyColumn, BodyFormat
 from millstream.streams.spark.source.data_source import SPEC_OPTION
 from millstream.streams.spark.source.files.listing import Listing, checked_directory
@@ -64,7 +65,7 @@ class FileSource:
             listing=str(reading.notes / f"{table.name}.json"),
             start=reading.start,
             partition_columns=table.partition_keys,
-            null_name=table.options.get("partition.default-name", "__DEFAULT_PARTITION__"),
+            null_name=table.options.get("partition.default-name", DEFAULT_NAME),
             pattern=self._pattern,
             monitored=self._monitored,
             ends=reading.final_tick,

@@ -26,6 +26,7 @@ from millstream.streams.jobs.checkpoint import Checkpoint
 from millstream.streams.jobs.dead_letter import DeadLetters
 from millstream.streams.jobs.late_output import LateOutput
 from millstream.streams.jobs.outputs import Output
+from millstream.streams.jobs.partition_commits import PartitionCommits
 from millstream.streams.jobs.progress import JobProgress
 from millstream.streams.jobs.restarts import Restarts
 from millstream.streams.jobs.tally import Tally
@@ -69,8 +70,11 @@ class SetAside:
 class _Delivery:
     """The end of a micro-batch: rows to the sinks, what is set aside to its topics, counts to the tally."""
 
-    def __init__(self, outputs: Sequence[Output], checkpoint: Checkpoint, aside: SetAside) -> None:
+    def __init__(
+        self, outputs: Sequence[Output], checkpoint: Checkpoint, aside: SetAside, partitions: PartitionCommits
+    ) -> None:
         self._sinks = [output.sink for output in outputs]
+        self.partitions = partitions
         self._job_id = checkpoint.job_id
         self._aside = aside
         self._checkpoint = checkpoint
@@ -78,15 +82,21 @@ class _Delivery:
         checkpoint.clear_scratch()
 
     def run(self, batch: DataFrame, batch_id: int) -> None:
-        counts = deliver(batch, self._sinks, job_id=self._job_id, batch_id=batch_id, notes=self._checkpoint.sinks)
+        sinks = [*self._sinks, *self.partitions.times]
+        counts = deliver(batch, sinks, job_id=self._job_id, batch_id=batch_id, notes=self._checkpoint.sinks)
+        self.partitions.after(batch_id)
         malformed = sum(letters.deliver() for letters in self._aside.letters)
         late = self._aside.late.deliver()
         self._checkpoint.clear_scratch()
         rows_out: Counter[str] = Counter()
-        for sink, count in zip(self._sinks, counts, strict=True):
+        # Behind those of the outputs are the counts of event times.
+        for sink, count in zip(self._sinks, counts, strict=False):
             rows_out[sink.name] += count
         self.tally.delivered(rows_out, malformed, late)
 
+
+LOOK_AGAIN_S = 1
+"""How often a job looks whether partitions of its tables have become whole without new rows."""
 
 STOP_GRACE_S = 60.0
 """How long a stop waits for the delivery under way."""
@@ -121,13 +131,14 @@ class StreamPipeline:
         outputs: Sequence[Output],
         checkpoint: Checkpoint,
         aside: SetAside,
+        partitions: PartitionCommits,
         *,
         bounded: bool,
         interval_ms: int,
         restarts: Restarts,
     ) -> StreamPipeline:
         """Start the query on the checkpoint."""
-        pipeline = cls(frame, _Delivery(outputs, checkpoint, aside), checkpoint, restarts)
+        pipeline = cls(frame, _Delivery(outputs, checkpoint, aside, partitions), checkpoint, restarts)
         try:
             pipeline._start(bounded=bounded, interval_ms=interval_ms)
         except PySparkException as error:
@@ -200,7 +211,9 @@ class StreamPipeline:
                 self._error = None
                 self._checkpoint.clear_scratch()
                 start()
-        except (PySparkException, Py4JError, OSError) as error:
+            if not self._stopping.is_set():
+                self._delivery.partitions.finish()
+        except (JobError, PySparkException, Py4JError, OSError) as error:
             self._error = error
         finally:
             self._absorb()
@@ -212,8 +225,22 @@ class StreamPipeline:
         assert query is not None
         with contextlib.suppress(PySparkException):
             # A failed query raises here, in Spark's own many words.
+            while self._delivery.partitions.are_awaited and not query.awaitTermination(LOOK_AGAIN_S):
+                self._look_between(query)
             query.awaitTermination()
         return self._error or query.exception()
+
+    def _look_between(self, query: StreamingQuery) -> None:
+        """Partitions become whole with time, also while no rows come."""
+        with self._delivering:
+            if self._stopping.is_set():
+                return
+            try:
+                self._delivery.partitions.between()
+            except JobError as error:
+                self._error = error
+        if self._error is not None:
+            query.stop()
 
     def _deliver(self, batch: DataFrame, batch_id: int) -> None:
         with self._delivering:
@@ -261,10 +288,11 @@ class BatchPipeline:
         outputs: Sequence[Output],
         checkpoint: Checkpoint,
         aside: SetAside,
+        partitions: PartitionCommits,
     ) -> BatchPipeline:
         """Start the pass."""
         only_shows = all(isinstance(output.sink, PrintSink) for output in outputs)
-        pipeline = cls(_Delivery(outputs, checkpoint, aside), only_shows=only_shows)
+        pipeline = cls(_Delivery(outputs, checkpoint, aside, partitions), only_shows=only_shows)
         pipeline._thread = threading.Thread(target=pipeline._work, args=(frame, ends), name="millstream-batch")
         pipeline._thread.daemon = True
         pipeline._thread.start()
@@ -311,6 +339,7 @@ class BatchPipeline:
         try:
             self._set_group(frame)
             self._delivery.run(frame, 0)
+            self._delivery.partitions.finish()
             for end in ends.values():
                 self._delivery.tally.read_to(end, time.monotonic() - began_s)
         except (MillstreamError, PySparkException, Py4JError, OSError, RuntimeError, _Stopped) as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,17 +17,19 @@ from millstream.streams.jobs.checkpoint import Checkpoint, fingerprint
 from millstream.streams.jobs.handle import JobHandle
 from millstream.streams.jobs.late_output import LateOutput
 from millstream.streams.jobs.outputs import Output, outputs_of
+from millstream.streams.jobs.partition_commits import PartitionCommits, check_event_time, timed_scans
 from millstream.streams.jobs.pipeline import BatchPipeline, Pipeline, SetAside, StreamPipeline
 from millstream.streams.jobs.plan_text import plan_lines
 from millstream.streams.jobs.progress import JobProgress, ResultRows
 from millstream.streams.jobs.restarts import BOUNDED_ATTEMPTS, Restarts
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.sources import Reading, Source, ends_by_itself, open_source, tables_of
-from millstream.streams.plan.nodes import JobPlan, QueryPlan
+from millstream.streams.plan.nodes import JobPlan, QueryPlan, Scan
 from millstream.streams.plan.reads import columns_read
 from millstream.streams.plan.wall_clock import follows_wall_clock
 from millstream.streams.spark.envelope import envelope, passes
 from millstream.streams.spark.operators.host import OperatorHost
+from millstream.streams.spark.sinks.swap import Swap
 from millstream.streams.spark.source.alarm import MIN_WAKE_MS
 from millstream.streams.spark.source.data_source import TopicDataSource
 from millstream.streams.spark.translate import Translation, is_stateful, needs_operators
@@ -83,6 +85,10 @@ class JobRunner:
         batch = settings.batch or not tables_of(nodes)
         sources = [open_source(table, settings) for table in tables_of(nodes)]
         bounded = bounded or all(ends_by_itself(source.table) for source in sources)
+        if not bounded and not batch:
+            check_event_time(outputs)
+        # A batch is whole at its end, whatever its event times are.
+        timed = [] if batch else timed_scans(outputs)
         named = [(output.sink.name, output.node) for output in outputs]
         checkpoint = Checkpoint.open(
             directory,
@@ -96,6 +102,7 @@ class JobRunner:
                 f"The checkpoint {directory} is of a bounded run that has ended: all its windows are closed.",
                 remedy="Use another checkpoint directory.",
             )
+        Swap.complete(checkpoint.sinks)
         host = OperatorHost(
             checkpoint.job_id,
             checkpoint.operators,
@@ -108,20 +115,23 @@ class JobRunner:
             frames = {
                 source.table.name: source.load(
                     self._spark,
-                    columns_read(source.table, nodes),
-                    _reading(source, outputs, checkpoint, settings, bounded=bounded),
+                    columns_read(source.table, [*nodes, *timed]),
+                    _reading(source, outputs, checkpoint, settings, bounded=bounded, timed=timed),
                 )
                 for source in sources
             }
-            frame = envelope(nodes, Translation(frames, host, partial(_one_row, self._spark, checkpoint, batch=batch)))
+            translation = Translation(frames, host, partial(_one_row, self._spark, checkpoint, batch=batch))
+            frame = envelope(nodes, translation, timed)
         except PySparkException as error:
             raise JobError("JOB_FAILED", f"The plan cannot run on Spark: {first_cause(error)}") from error
         found = [source.letters(checkpoint.spool / source.table.name) for source in sources]
         late = LateOutput(checkpoint.late, host.late_shapes, settings)
         aside = SetAside([one for one in found if one is not None], late)
+        numbers = {source.table.name: number for number, source in enumerate(sources)}
+        partitions = PartitionCommits(outputs, timed, checkpoint.sinks, numbers, idle_ms=settings.idle_ms)
         if batch:
             ends = {source.table.name: source.end() for source in sources}
-            return BatchPipeline.run(frame, ends, outputs, checkpoint, aside)
+            return BatchPipeline.run(frame, ends, outputs, checkpoint, aside, partitions)
         restarts = settings.restarts
         if bounded and restarts.attempts is None:
             restarts = replace(restarts, attempts=BOUNDED_ATTEMPTS)
@@ -130,6 +140,7 @@ class JobRunner:
             outputs,
             checkpoint,
             aside,
+            partitions,
             bounded=bounded,
             interval_ms=settings.interval_ms,
             restarts=Restarts(restarts),
@@ -146,7 +157,13 @@ def _one_row(spark: SparkSession, checkpoint: Checkpoint, *, batch: bool) -> Dat
 
 
 def _reading(
-    source: Source, outputs: list[Output], checkpoint: Checkpoint, settings: JobSettings, *, bounded: bool
+    source: Source,
+    outputs: list[Output],
+    checkpoint: Checkpoint,
+    settings: JobSettings,
+    *,
+    bounded: bool,
+    timed: Sequence[Scan],
 ) -> Reading:
     nodes = [output.node for output in outputs]
     name = source.table.name
@@ -156,8 +173,8 @@ def _reading(
         start=checkpoint.start(name),
         batch=settings.batch,
         final_tick=(bounded or settings.batch) and any(is_stateful(node) for node in nodes),
-        passes=passes(nodes),
-        queues=own,
+        passes=passes([*nodes, *timed]),
+        queues=own or any(scan.table.name == name for scan in timed),
         spool=checkpoint.spool / name,
         decoded=checkpoint.decoded / name,
         notes=checkpoint.sources,

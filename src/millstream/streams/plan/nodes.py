@@ -169,12 +169,14 @@ Node = (
 class Sink:
     """An INSERT: the rows of `input`, whose columns have the names and types of `table.writable`, in order.
 
-    `overwrites` is INSERT OVERWRITE: what the table (or a partition that gets rows) held before is gone.
+    `overwrites` is INSERT OVERWRITE: what the table (or a partition that gets rows) held before is gone. `fixed` are
+    the columns whose values PARTITION (...) gives.
     """
 
     table: Table
     input: Node
     overwrites: bool = False
+    fixed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,24 +10,27 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 from pyspark.sql.types import ByteType, StructType
 
-from millstream.streams.plan.nodes import Node, scans_of
+from millstream.streams.plan.nodes import Node, Scan, scans_of
 from millstream.streams.plan.types import Schema
 from millstream.streams.spark.hidden import KIND_COLUMN
 from millstream.streams.spark.rows import Rows
+from millstream.streams.spark.sinks.event_times import EVENT_TIMES
 from millstream.streams.spark.translate import Translation, is_shareable
 from millstream.streams.spark.types import spark_schema
 
 __all__ = ["envelope", "passes"]
 
 
-def envelope(outputs: Sequence[Node], translation: Translation) -> DataFrame:
+def envelope(outputs: Sequence[Node], translation: Translation, timed: Sequence[Scan] = ()) -> DataFrame:
     """One column `s<number>` per output: a struct of its row, or NULL where the row is none of that output's.
 
     The struct of an output whose rows change ends with the row kind. All outputs without state that read one table
     share one pass over it, and a row of it can fill several columns; each output with state has a pass of its own.
+    Behind the outputs come the event times of the `timed` tables, rows of `EVENT_TIMES`.
     """
-    rows = [translation.rows(output) for output in outputs]
-    return reduce(DataFrame.unionAll, [_pass(members, rows, outputs) for members in _members(outputs)])
+    rows = [*(translation.rows(output) for output in outputs), *(translation.event_times(scan) for scan in timed)]
+    schemas = [*(output.schema for output in outputs), *(EVENT_TIMES for _ in timed)]
+    return reduce(DataFrame.unionAll, [_pass(members, rows, schemas) for members in _members([*outputs, *timed])])
 
 
 def passes(outputs: Sequence[Node]) -> int:
@@ -52,15 +55,14 @@ def _members(outputs: Sequence[Node]) -> list[list[int]]:
     return [*shared.values(), *alone]
 
 
-def _pass(members: list[int], rows: Sequence[Rows], outputs: Sequence[Node]) -> DataFrame:
+def _pass(members: list[int], rows: Sequence[Rows], schemas: Sequence[Schema]) -> DataFrame:
     conditions = [rows[number].condition for number in members]
     frame = rows[members[0]].frame
     if all(condition is not None for condition in conditions):
         frame = frame.where(reduce(lambda one, other: one | other, [_certain(condition) for condition in conditions]))
     only = len(members) == 1
     columns = []
-    for number, output in enumerate(outputs):
-        schema = output.schema
+    for number, schema in enumerate(schemas):
         if number in members:
             columns.append(_struct(rows[number], schema, always=only).alias(_name(number)))
         else:

@@ -83,6 +83,19 @@ class Translation:
             return self._own(node)
         return self._native(node, with_watermark=is_stateful(node))
 
+    def event_times(self, scan: Scan) -> Rows:
+        """The rows of a table as they move event time, in the columns of `EVENT_TIMES`; ticks are not among them."""
+        rows = self._clocked(scan)
+        clock = rows.clock
+        assert clock is not None
+        columns = {
+            "source": clock.source,
+            "queue": clock.queue,
+            "time_us": clock.time_us,
+            "tick_us": F.lit(None).cast("bigint"),
+        }
+        return Rows(rows.frame, columns, F.col(TICK_COLUMN).isNull() & clock.time_us.isNotNull())
+
     def _native(self, node: Node, *, with_watermark: bool) -> Rows:
         if isinstance(node, Scan):
             return self._scan(node, with_watermark=with_watermark)

@@ -49,7 +49,7 @@ def bind_insert(insert: Insert, table: Table, node: Node, settings: Mapping[str,
     written = prune(Project(node, ordered))
     if not _is_batch(settings):
         check_changes(table, written, insert.span, script)
-    return Sink(table, written, insert.overwrites)
+    return Sink(table, written, insert.overwrites, tuple(fixed))
 
 
 def _without_nulls(node: Node, table: Table, columns: Mapping[str, Expression]) -> Node:

@@ -20,6 +20,7 @@ from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.plan.types import BIGINT, BOOLEAN, INT, STRING, DataType, TypeKind
 from millstream.streams.spark.sinks.files import FileSink
 from millstream.streams.spark.sinks.message_maker import ORIGIN, MessageMaker
+from millstream.streams.spark.sinks.part_files import FileLayout
 from millstream.streams.spark.sinks.sink import Attempt, Sink, SinkTask, Written
 from millstream.streams.spark.sinks.topic import TopicSink, UpsertSink
 from servers import Servers, running_servers_in_thread
@@ -221,7 +222,7 @@ def test_a_window_that_is_said_again_goes_to_a_topic_of_inserts_without_what_it_
 
 
 def test_a_window_that_is_said_again_is_in_files_each_time_without_what_it_takes_back(tmp_path: Path) -> None:
-    sink = FileSink("f", MessageMaker.of(table_of({})).schema, tmp_path / "out", "json")
+    sink = FileSink("f", FileLayout(tmp_path / "out", MessageMaker.of(table_of({})).schema, "json"))
     task = SinkTask("job", 0, 0)
     writer = sink.writer(task)
     writer.write(FOUR, pa.array(KINDS, pa.int8()))

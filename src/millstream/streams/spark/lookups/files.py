@@ -19,6 +19,7 @@ from millstream.streams.plan.types import Field, Schema, TypeKind
 from millstream.streams.spark.lookups.kept_table import WholeTable
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
 from millstream.streams.spark.lookups.plain_rows import arrow_rows, plain_rows
+from millstream.streams.spark.partition_names import DEFAULT_NAME, named_values
 from millstream.streams.spark.source.decoder import JsonDecoder
 
 __all__ = ["MAX_ROWS", "file_table"]
@@ -97,10 +98,8 @@ def _with_partitions(spec: LookupSpec, file: Path, read: _Read) -> Sequence[Row]
     outside = Schema(tuple(field for field in spec.fields if field.name in spec.partitions))
     if not outside.fields:
         return rows
-    named = dict(part.split("=", 1) for part in file.relative_to(_root(spec)).parts[:-1] if "=" in part)
-    nothing = spec.option("partition.default-name", "__DEFAULT_PARTITION__")
-    texts = [None if (text := named.get(name)) == nothing else text for name in outside.names]
-    values = plain_rows([[None if text is None else unquote(text) for text in texts]], outside)
+    named = named_values(file.relative_to(_root(spec)).parts[:-1], spec.option("partition.default-name", DEFAULT_NAME))
+    values = plain_rows([[named.get(name) for name in outside.names]], outside)
     if not values:
         return []
     names = [*(field.name for field in inside), *outside.names]

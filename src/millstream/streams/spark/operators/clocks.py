@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
+import pyarrow as pa
 
 from millstream.streams.operators.state import KeyedTable, State
 from millstream.streams.operators.turn import START_OF_TIME_US
 
-__all__ = ["Clocks", "Seen", "merged"]
+__all__ = ["Clocks", "Seen", "encode", "look", "merged"]
 
 
 @dataclass(slots=True)
@@ -27,6 +28,26 @@ _DECODER = msgspec.msgpack.Decoder(dict[int, Seen])
 def encode(seen: Mapping[int, Seen]) -> bytes:
     """The form that travels; blank for nothing."""
     return msgspec.msgpack.encode(dict(seen)) if seen else b""
+
+
+def look(batch: pa.RecordBatch, seen: dict[int, Seen]) -> None:
+    """Note the newest time of each queue, and ticks: rows of `source`, `queue`, `time_us` and `tick_us`."""
+    times, ticks = batch.column("time_us"), batch.column("tick_us")
+    if times.null_count == len(times) and ticks.null_count == len(ticks):
+        return
+    columns = [batch.column(name) for name in ("source", "queue")]
+    newest = (
+        pa.Table.from_arrays([*columns, times, ticks], names=["source", "queue", "time_us", "tick_us"])
+        .group_by(["source", "queue"])
+        .aggregate([("time_us", "max"), ("tick_us", "max")])
+    )
+    for row in newest.to_pylist():
+        one = seen.setdefault(row["source"], Seen())
+        if row["time_us_max"] is not None:
+            queue = row["queue"] or "-"
+            one.queues[queue] = max(row["time_us_max"], one.queues.get(queue, row["time_us_max"]))
+        if row["tick_us_max"] is not None:
+            one.tick_us = max(row["tick_us_max"], one.tick_us or row["tick_us_max"])
 
 
 def merged(parts: Iterable[bytes]) -> dict[int, Seen]:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from millstream.streams.spark.hidden import KIND_COLUMN
-from millstream.streams.spark.operators.clocks import Seen, encode
+from millstream.streams.spark.operators.clocks import Seen, encode, look
 from millstream.streams.spark.operators.places import place_numbers
 
 __all__ = ["PACKED", "Packer"]
@@ -48,7 +48,7 @@ class Packer:
             if batch.num_rows == 0:
                 continue
             now_us = batch.column("now_us")[0].as_py()
-            _look(batch, seen)
+            look(batch, seen)
             rows += self._divide(batch, waiting)
             if rows >= MAX_PACKED_ROWS:
                 yield self._packed(waiting, origin, part, now_us, b"")
@@ -91,26 +91,6 @@ class Packer:
         columns = zip(*packed, strict=True)
         arrays = [pa.array(values, of) for values, of in zip(columns, _TYPES, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, names=_NAMES)
-
-
-def _look(batch: pa.RecordBatch, seen: dict[int, Seen]) -> None:
-    """Note the newest time of each queue, and ticks."""
-    times, ticks = batch.column("time_us"), batch.column("tick_us")
-    if times.null_count == len(times) and ticks.null_count == len(ticks):
-        return
-    columns = [batch.column(name) for name in ("source", "queue")]
-    newest = (
-        pa.Table.from_arrays([*columns, times, ticks], names=["source", "queue", "time_us", "tick_us"])
-        .group_by(["source", "queue"])
-        .aggregate([("time_us", "max"), ("tick_us", "max")])
-    )
-    for row in newest.to_pylist():
-        one = seen.setdefault(row["source"], Seen())
-        if row["time_us_max"] is not None:
-            queue = row["queue"] or "-"
-            one.queues[queue] = max(row["time_us_max"], one.queues.get(queue, row["time_us_max"]))
-        if row["tick_us_max"] is not None:
-            one.tick_us = max(row["tick_us_max"], one.tick_us or row["tick_us_max"])
 
 
 def _stream(parts: Sequence[pa.RecordBatch]) -> bytes | None:

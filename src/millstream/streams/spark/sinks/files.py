@@ -1,4 +1,4 @@
-"""The filesystem sink: one file per task and batch, named by job, batch and partition, so that a replay overwrites it.
+"""The filesystem sink: files named by job, batch and task, so that a replay overwrites them.
 
 Tasks write hidden files (a leading dot); the commit renames them. A reader that ignores hidden files sees only whole
 batches, file by file.
@@ -6,172 +6,123 @@ batches, file by file.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
-
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.parquet
 
 from millstream.streams.errors import JobError
-from millstream.streams.plan.changelog import RowKind
-from millstream.streams.plan.types import Schema, TypeKind
-from millstream.streams.spark.sinks.json_rows import encode_rows
+from millstream.streams.spark.sinks.earlier import BatchNote
+from millstream.streams.spark.sinks.file_formats import FORMATS
+from millstream.streams.spark.sinks.part_files import FileLayout, PartFiles, hidden, written_files
+from millstream.streams.spark.sinks.partition_times import CommitPolicy
 from millstream.streams.spark.sinks.sink import Attempt, SinkTask, SinkWriter, Written
+from millstream.streams.spark.sinks.swap import Swap
+from millstream.streams.spark.source.files.listing import Listing
 
 __all__ = ["FORMATS", "FileSink"]
-
-_BEFORE, _DELETE = RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value
 
 
 class FileSink:
     """Writes rows to files of one directory in one of `FORMATS`.
 
     `number` is the sink's place in its job: several INSERTs may go to one directory, each with files of its own.
+    With `overwrites` a micro-batch replaces what the table holds, or what those partitions hold that get rows;
+    `emptied` is a partition that is replaced also where it gets none. `policy` says when partitions are whole; None:
+    nobody is told.
     """
 
-    def __init__(self, name: str, schema: Schema, directory: Path, file_format: str, *, number: int = 0) -> None:
-        if file_format not in FORMATS:
-            words = f"The table {name} has the format {file_format!r}; known are {list(FORMATS)}."
+    def __init__(
+        self,
+        name: str,
+        layout: FileLayout,
+        *,
+        number: int = 0,
+        overwrites: bool = False,
+        emptied: str | None = None,
+        policy: CommitPolicy | None = None,
+    ) -> None:
+        if layout.file_format not in FORMATS:
+            words = f"The table {name} has the format {layout.file_format!r}; known are {list(FORMATS)}."
             raise JobError("SINK_FAILED", words)
         self.name = name
-        self.schema = schema
-        self._directory = directory
-        self._format = file_format
+        self.schema = layout.schema
+        self.layout = layout
+        self.policy = policy
+        self.touched: tuple[str, ...] = ()
         self._number = number
+        self.overwrites = overwrites
+        self.emptied = emptied
+        self._attempt: Attempt | None = None
+        self._repeated = False
 
     def begin(self, attempt: Attempt) -> bool:
-        """A repeated micro-batch writes the same files again."""
+        """Note the micro-batch; a repeated one writes the same files again."""
+        file = attempt.notes / f"{attempt.number}.json"
+        note = BatchNote.read(file)
+        self._attempt = attempt
+        self._repeated = note is not None and note.batch_id == attempt.batch_id
+        if not self._repeated:
+            BatchNote(attempt.batch_id, {}).write(file)
         return False
 
     def writer(self, task: SinkTask) -> SinkWriter:
-        """A writer of one hidden file."""
-        self._directory.mkdir(parents=True, exist_ok=True)
-        return _FileWriter(self._directory / f".{self._file_name(task)}", self._format, self.schema)
+        """A writer of hidden files."""
+        name = f"{_prefix(task.job_id, self._number, task.batch_id)}{task.partition:05d}"
+        return PartFiles(self.layout, name)
 
     def commit(self, batch_id: int, written: Sequence[Written]) -> None:
-        """Rename the batch's files; one that an earlier attempt of the batch left and this one did not write goes."""
-        if not written and not self._directory.is_dir():
-            return
+        """Give the batch's files their names; what an earlier attempt of it left and this one did not write goes.
+
+        `touched` are then the directories that got rows, below the table's.
+        """
+        new = sorted(path for part in written for path in written_files(part.message))
+        self.touched = tuple(sorted({os.path.dirname(path) for path in new}))
         try:
-            names = {part.message.decode().removeprefix(".") for part in written}
-            for name in sorted(names):
-                hidden = self._directory / f".{name}"
-                if hidden.exists():
-                    hidden.replace(self._directory / name)
-            for task in [part.task for part in written][:1]:
-                for stale in self._directory.glob(f"{self._prefix(task)}-*"):
-                    if stale.name not in names:
-                        stale.unlink()
+            if self.overwrites:
+                self._swap(new)
+            else:
+                self._add(new)
         except OSError as error:
             raise JobError("SINK_FAILED", f"Cannot complete the files of {self.name}: {error}.") from None
 
-    def _file_name(self, task: SinkTask) -> str:
-        return f"{self._prefix(task)}-{task.partition:05d}.{self._format}"
+    def _add(self, new: Sequence[str]) -> None:
+        for path in new:
+            place = self.layout.directory / path
+            unnamed = hidden(place)
+            if unnamed.exists():
+                unnamed.replace(place)
+        if self._repeated and self._attempt is not None:
+            kept = set(new)
+            prefix = _prefix(self._attempt.job_id, self._number, self._attempt.batch_id)
+            for path in self._left_by(prefix):
+                if path not in kept:
+                    (self.layout.directory / path).unlink()
 
-    def _prefix(self, task: SinkTask) -> str:
-        return f"part-{task.job_id}-{self._number:03d}-{task.batch_id:08d}"
+    def _left_by(self, prefix: str) -> Iterator[str]:
+        for directory, _, names in os.walk(self.layout.directory):
+            for name in names:
+                if name.removeprefix(".").startswith(prefix):
+                    yield os.path.relpath(os.path.join(directory, name), self.layout.directory)
 
+    def _swap(self, new: Sequence[str]) -> None:
+        assert self._attempt is not None
+        if self.emptied is not None and self.emptied not in self.touched:
+            self.touched += (self.emptied,)
+        replaced = self.touched if self.layout.partition else ("",)
+        old = [path for directory in replaced for path in self._held(directory) if path not in set(new)]
+        marks = [] if self.policy is None else [os.path.join(directory, self.policy.mark) for directory in replaced]
+        Swap(str(self.layout.directory.absolute()), list(new), old, marks).run(self._attempt.notes, self._number)
 
-class _Output(Protocol):
-    def write(self, rows: pa.RecordBatch) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class _FileWriter:
-    def __init__(self, path: Path, file_format: str, schema: Schema) -> None:
-        self._path = path
-        self._file = path.open("wb")
-        self._output: _Output = FORMATS[file_format](self._file, schema)
-
-    def write(self, rows: pa.RecordBatch, kinds: pa.Array | None = None) -> None:
-        """Add rows to the file; what EMIT takes back of a window stays, since files only grow."""
-        if kinds is not None:
-            rows = rows.filter(pc.and_(pc.not_equal(kinds, _BEFORE), pc.not_equal(kinds, _DELETE)))
-        self._output.write(rows)
-
-    def finish(self) -> bytes:
-        """Complete the file; its hidden name."""
-        self._output.close()
-        self._file.flush()
-        self._file.close()
-        return self._path.name.encode()
-
-
-class _JsonLines:
-    def __init__(self, file: BinaryIO, schema: Schema) -> None:
-        self._file = file
-        self._schema = schema
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        self._file.write(b"".join(line + b"\n" for line in encode_rows(rows, self._schema)))
-
-    def close(self) -> None:
-        """Nothing is held back."""
+    def _held(self, directory: str) -> Iterator[str]:
+        """The files that readers see; those of other INSERTs of this job stay."""
+        assert self._attempt is not None
+        job = f"part-{self._attempt.job_id}-"
+        own = f"{job}{self._number:03d}-"
+        root = self.layout.directory / directory
+        for path in Listing(Path(), root, "").candidates() if root.is_dir() else ():
+            if path.name.startswith(own) or not path.name.startswith(job):
+                yield os.path.relpath(path, self.layout.directory)
 
 
-class _Csv:
-    """No header, quotes where they are needed, NULL is blank, nested values are JSON text: Flink's CSV."""
-
-    def __init__(self, file: BinaryIO, schema: Schema) -> None:
-        self._file = file
-        self._schema = schema
-        self._options = pa.csv.WriteOptions(include_header=False, quoting_style="needed")
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        columns = [
-            _csv_column(column, Schema((field,)))
-            for column, field in zip(rows.columns, self._schema.fields, strict=True)
-        ]
-        pa.csv.write_csv(pa.RecordBatch.from_arrays(columns, names=list(self._schema.names)), self._file, self._options)
-
-    def close(self) -> None:
-        """Nothing is held back."""
-
-
-_PLAIN_IN_CSV = frozenset(
-    kind
-    for kind in TypeKind
-    if kind.value in "BOOLEAN TINYINT SMALLINT INT BIGINT FLOAT DOUBLE DECIMAL STRING DATE".split()
-)
-
-
-def _csv_column(column: pa.Array, schema: Schema) -> pa.Array:
-    field = schema.fields[0]
-    if field.type.kind in _PLAIN_IN_CSV:
-        return column
-    values: list[str | None] = []
-    for value in encode_rows(pa.RecordBatch.from_arrays([column], names=[field.name]), schema):
-        text = value[value.index(b":") + 1 : -1].decode()
-        values.append(None if text == "null" else text.strip('"'))
-    return pa.array(values, pa.string())
-
-
-class _Parquet:
-    """Times without a zone are stored so, instants in UTC; the file is complete only when it is closed."""
-
-    def __init__(self, file: BinaryIO, schema: Schema) -> None:
-        self._file = file
-        self._zoneless = [field.type.kind is TypeKind.TIMESTAMP for field in schema.fields]
-        self._writer: Any = None
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        columns = [
-            column.cast(pa.timestamp("us")) if zoneless else column
-            for column, zoneless in zip(rows.columns, self._zoneless, strict=True)
-        ]
-        stored = pa.RecordBatch.from_arrays(columns, names=rows.schema.names)
-        if self._writer is None:
-            self._writer = pa.parquet.ParquetWriter(self._file, stored.schema)
-        self._writer.write_batch(stored)
-
-    def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-
-
-FORMATS: dict[str, Any] = {"json": _JsonLines, "csv": _Csv, "parquet": _Parquet}
-"""The file formats by name."""
+def _prefix(job_id: str, number: int, batch_id: int) -> str:
+    return f"part-{job_id}-{number:03d}-{batch_id:08d}-"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from millstream.streams.spark.partition_names import named_values
 from millstream.streams.spark.source.decoder import ColumnBuilder
 from millstream.streams.spark.source.files.spec import QUEUE, FileSpec
 from millstream.streams.spark.source.keyed_rows import body_decoder
@@ -78,6 +79,7 @@ class FileRows:
 
 
 def _named(path: Path, spec: FileSpec) -> dict[str, str | None]:
-    """The values that directories such as `day=2026-01-01` name."""
-    parts = (part.partition("=") for part in path.parent.parts if "=" in part)
-    return {name: None if value == spec.null_name else value for name, _, value in parts}
+    """The values that directories such as `day=2026-01-01` name, below that of the table."""
+    root = Path(spec.path)
+    directories = path.parent.relative_to(root).parts if path.is_relative_to(root) and path != root else ()
+    return named_values(directories, spec.null_name)

@@ -64,7 +64,8 @@ class Listing:
             yield self._path
             return
         for directory, names, files in os.walk(self._path):
-            names[:] = [name for name in names if not name.startswith(_HIDDEN)]
+            # A column may be called _day; its directories are no hidden ones.
+            names[:] = [name for name in names if not name.startswith(_HIDDEN) or "=" in name]
             for name in files:
                 path = Path(directory) / name
                 if not name.startswith(_HIDDEN) and (self._pattern is None or self._pattern.fullmatch(str(path))):

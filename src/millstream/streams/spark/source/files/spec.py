@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import msgspec
 from pyspark.sql import types as spark
 
+from millstream.streams.spark.partition_names import DEFAULT_NAME
 from millstream.streams.spark.source.body_format import BodyFormat
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.spec import SourceColumn, rows_schema
@@ -32,7 +33,7 @@ class FileSpec:
     listing: str
     start: Position
     partition_columns: tuple[str, ...] = ()
-    null_name: str = "__DEFAULT_PARTITION__"
+    null_name: str = DEFAULT_NAME
     pattern: str = ""
     monitored: bool = False
     ends: bool = False

@@ -1,0 +1,104 @@
+"""The sink of an INSERT into a table of files."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+from millstream.streams.errors import JobError
+from millstream.streams.functions.zones import zone_of
+from millstream.streams.jobs.settings import duration_ms
+from millstream.streams.plan.expressions import Literal
+from millstream.streams.plan.nodes import Project
+from millstream.streams.plan.nodes import Sink as Insert
+from millstream.streams.plan.tables import Table
+from millstream.streams.spark.partition_names import DEFAULT_NAME, partition_name
+from millstream.streams.spark.sinks.files import FileSink
+from millstream.streams.spark.sinks.part_files import FileLayout
+from millstream.streams.spark.sinks.partition_times import CommitPolicy, PartitionClock, time_reader
+
+__all__ = ["commit_policy", "file_sink", "local_directory"]
+
+_UNITS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+"""The first letter of a unit and the power of two that it stands for."""
+
+
+def file_sink(number: int, insert: Insert) -> FileSink:
+    """The sink of the INSERT with that number. Raises JobError SINK_FAILED for options that cannot be."""
+    table = insert.table
+    options = table.options
+    layout = FileLayout(
+        local_directory(options["path"]),
+        insert.input.schema,
+        options.get("format", "json").lower(),
+        table.partition_keys,
+        options.get("partition.default-name", DEFAULT_NAME),
+        size_bytes(options.get("sink.rolling-policy.file-size", "128 MB")),
+    )
+    return FileSink(
+        table.name,
+        layout,
+        number=number,
+        overwrites=insert.overwrites,
+        emptied=_fixed_partition(insert, layout.default_name),
+        policy=commit_policy(table),
+    )
+
+
+def commit_policy(table: Table) -> CommitPolicy | None:
+    """When partitions are whole; None where nobody is told. Raises JobError SINK_FAILED."""
+    options = table.options
+    if "sink.partition-commit.policy.kind" not in options or not table.partition_keys:
+        return None
+    mark = options.get("sink.partition-commit.success-file.name", "_SUCCESS")
+    delay_ms = duration_ms(options.get("sink.partition-commit.delay", "0 s"))
+    if options.get("sink.partition-commit.trigger", "process-time").lower() != "partition-time":
+        return CommitPolicy(mark, delay_ms)
+    formatter = options.get("partition.time-extractor.timestamp-formatter", "")
+    try:
+        reader = time_reader(formatter)
+    except ValueError as error:
+        words = f"Times of partitions of {table.name} cannot be read as {formatter!r}: {error}."
+        raise JobError("SINK_FAILED", words, remedy="Use each of yyyy MM dd HH mm ss SSS at most once.") from None
+    name = options.get("sink.partition-commit.watermark-time-zone", "UTC")
+    zone = zone_of(name)
+    if zone is None:
+        raise JobError("SINK_FAILED", f"{name!r} is no time zone.", remedy="Use one such as 'Europe/Berlin'.")
+    pattern = options.get("partition.time-extractor.timestamp-pattern", "")
+    default_name = options.get("partition.default-name", DEFAULT_NAME)
+    return CommitPolicy(mark, delay_ms, PartitionClock(table.partition_keys, pattern, reader, zone, default_name))
+
+
+def _fixed_partition(insert: Insert, default_name: str) -> str | None:
+    """The directory of an INSERT whose PARTITION clause gives plain values of all partition columns."""
+    keys = insert.table.partition_keys
+    if not keys or not set(keys) <= set(insert.fixed) or not isinstance(insert.input, Project):
+        return None
+    values = dict(insert.input.columns)
+    names = []
+    for key in keys:
+        value = values[key]
+        if not isinstance(value, Literal) or not isinstance(value.value, str | int) or isinstance(value.value, bool):
+            return None
+        names.append(partition_name(key, str(value.value), default_name))
+    return "/".join(names)
+
+
+def size_bytes(text: str) -> int:
+    """Bytes of a text such as '128 MB'. Raises JobError SINK_FAILED."""
+    found = re.fullmatch(r"\s*(\d+)\s*([a-z]?)[a-z]*\s*", text.lower())
+    power = _UNITS.get(found[2]) if found else None
+    if found is None or power is None:
+        raise JobError("SINK_FAILED", f"{text!r} is no size.", remedy="Write it as in '128 MB'.")
+    return int(found[1]) << power
+
+
+def local_directory(path: str) -> Path:
+    """The directory of a path or a file: URL."""
+    parts = urlparse(path)
+    if parts.scheme == "file":
+        return Path(unquote(parts.path))
+    if "://" in path:
+        raise JobError("SINK_FAILED", f"{path!r} is no local directory.", remedy="Use a path or a file: URL.")
+    return Path(path)

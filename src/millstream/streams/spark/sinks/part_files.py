@@ -1,0 +1,175 @@
+"""The files that one task writes in a micro-batch: one per partition, and more where they grow large.
+
+Files have hidden names (a leading dot) until the commit gives them their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.streams.errors import JobError
+from millstream.streams.plan.changelog import RowKind
+from millstream.streams.plan.types import Field, Schema
+from millstream.streams.spark.partition_names import DEFAULT_NAME, partition_name
+from millstream.streams.spark.sinks.file_formats import FORMATS, FileOutput, text_column
+
+__all__ = ["MAX_OPEN_FILES", "MAX_WAITING_BYTES", "FileLayout", "PartFiles", "hidden", "written_files"]
+
+MAX_OPEN_FILES: Final = 64
+"""Files that a task keeps open; where it writes to more partitions, those that it wrote to long ago are closed."""
+
+MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
+"""Rows of a partitioned table that wait in a task, so that those of one partition are written together."""
+
+_DEFAULT_ROLL_BYTES = 128 * 1024 * 1024
+_BEFORE, _DELETE = RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value
+
+
+@dataclass(frozen=True, slots=True)
+class FileLayout:
+    """How the rows of `schema` lie in the files of `directory`.
+
+    The columns `partition` are in the names of directories, not in the files. A file that has reached `roll_bytes`
+    gets a successor.
+    """
+
+    directory: Path
+    schema: Schema
+    file_format: str
+    partition: tuple[str, ...] = ()
+    default_name: str = DEFAULT_NAME
+    roll_bytes: int = _DEFAULT_ROLL_BYTES
+
+    @property
+    def inside(self) -> tuple[Field, ...]:
+        """The columns that are in the files."""
+        return tuple(field for field in self.schema.fields if field.name not in self.partition)
+
+
+@dataclass(slots=True)
+class _OpenFile:
+    file: BinaryIO
+    output: FileOutput
+
+
+@dataclass(slots=True)
+class PartFiles:
+    """Writes rows to files called `name`, with a number behind it for all but the first of a directory."""
+
+    layout: FileLayout
+    name: str
+    _open: dict[str, _OpenFile] = field(default_factory=dict)
+    _counts: dict[str, int] = field(default_factory=dict)
+    _paths: list[str] = field(default_factory=list)
+    _waiting: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
+    _waiting_bytes: int = 0
+
+    def write(self, rows: pa.RecordBatch, kinds: pa.Array | None = None) -> None:
+        """Take rows; what EMIT takes back of a window stays, since files only grow."""
+        if kinds is not None:
+            rows = rows.filter(pc.and_(pc.not_equal(kinds, _BEFORE), pc.not_equal(kinds, _DELETE)))
+        if rows.num_rows == 0:
+            return
+        if not self.layout.partition:
+            self._append("", rows)
+            return
+        for directory, part in _divided(rows, self.layout):
+            self._waiting.setdefault(directory, []).append(part)
+            self._waiting_bytes += part.nbytes
+        if self._waiting_bytes >= MAX_WAITING_BYTES:
+            self._flush()
+
+    def finish(self) -> bytes:
+        """Complete all files; their paths in the directory, for `written_files`."""
+        self._flush()
+        for directory in list(self._open):
+            self._close(directory)
+        return msgspec.json.encode(self._paths)
+
+    def _flush(self) -> None:
+        for directory, parts in sorted(self._waiting.items()):
+            for part in parts:
+                self._append(directory, part)
+        self._waiting.clear()
+        self._waiting_bytes = 0
+
+    def _append(self, directory: str, rows: pa.RecordBatch) -> None:
+        one = self._open.pop(directory, None)
+        if one is None:
+            while len(self._open) >= MAX_OPEN_FILES:
+                self._close(next(iter(self._open)))
+            one = self._opened(directory)
+        # At the end of the order, so that the first is the one that was written to longest ago.
+        self._open[directory] = one
+        one.output.write(rows)
+        if one.file.tell() >= self.layout.roll_bytes:
+            self._close(directory)
+
+    def _opened(self, directory: str) -> _OpenFile:
+        number = self._counts.get(directory, 0)
+        self._counts[directory] = number + 1
+        name = f"{self.name}-{number}" if number else self.name
+        path = Path(directory) / f"{name}.{self.layout.file_format}"
+        place = hidden(self.layout.directory / path)
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            file = place.open("wb")
+        except OSError as error:
+            raise JobError("SINK_FAILED", f"Cannot write to {str(place.parent)[:_SHOWN]}: {error.strerror}.") from None
+        self._paths.append(str(path))
+        return _OpenFile(file, FORMATS[self.layout.file_format](file, Schema(self.layout.inside)))
+
+    def _close(self, directory: str) -> None:
+        one = self._open.pop(directory)
+        one.output.close()
+        one.file.close()
+
+
+_SHOWN = 1_000
+
+
+def hidden(path: Path) -> Path:
+    """Where a file is until it is whole."""
+    return path.with_name(f".{path.name}")
+
+
+def written_files(message: bytes) -> list[str]:
+    """The paths that a task has told, as they are to be after the commit."""
+    return msgspec.json.decode(message, type=list[str])
+
+
+def _divided(rows: pa.RecordBatch, layout: FileLayout) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of each partition without the columns that its directory names, in their order."""
+    numbers, directories = _partitions(rows, layout)
+    inside = rows.select([column.name for column in layout.inside])
+    if len(directories) == 1:
+        yield directories[0], inside
+        return
+    together = inside.take(pa.array(np.argsort(numbers, kind="stable")))
+    start = 0
+    for directory, count in zip(directories, np.bincount(numbers).tolist(), strict=True):
+        yield directory, together.slice(start, count)
+        start += count
+
+
+def _partitions(rows: pa.RecordBatch, layout: FileLayout) -> tuple[np.ndarray, Sequence[str]]:
+    """The number of each row's partition, and the directories by these numbers."""
+    numbers, directories = np.zeros(rows.num_rows, np.int64), [""]
+    types = {column.name: column for column in layout.schema.fields}
+    for name in layout.partition:
+        texts = text_column(rows.column(name), Schema((types[name],))).cast(pa.string()).fill_null("")
+        encoded = texts.dictionary_encode()
+        names = [partition_name(name, text, layout.default_name) for text in encoded.dictionary.to_pylist()]
+        pairs = numbers * len(names) + encoded.indices.to_numpy()
+        found, numbers = np.unique(pairs, return_inverse=True)
+        parts = [divmod(int(pair), len(names)) for pair in found]
+        directories = [f"{directories[outer]}/{names[inner]}".lstrip("/") for outer, inner in parts]
+    return numbers, directories
