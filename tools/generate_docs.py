@@ -63,10 +63,16 @@ from millstream.streams.functions import grok, user_agents
 from millstream.streams.functions.elsewhere import FLINK_ONLY
 from millstream.streams.functions.registry import AGGREGATES, FAMILIES, WINDOW_FUNCTIONS
 from millstream.streams.functions.spec import FunctionSpec, Origin
+from millstream.streams.operators.patterns import program, search
 from millstream.streams.rules import notes as rule_notes
 from millstream.streams.rules import rule as rules
 from millstream.streams.rules import store as rule_store
 from millstream.streams.rules import yaml_conditions, yaml_form, yaml_nodes
+from millstream.streams.spark.lookups import database_table, opening
+from millstream.streams.spark.lookups import files as looked_up_files
+from millstream.streams.spark.operators import bucket_files, packing
+from millstream.streams.spark.operators import host as operator_host
+from millstream.streams.spark.operators import stage as operator_stage
 from millstream.streams.sql.connectors import CONNECTORS
 from millstream.streams.sql.settings import SETTINGS
 from millstream.telemetry.metrics import METRICS, NODE_LABELS
@@ -215,6 +221,20 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
     ("Connections before their first words, and the pages", (doorway, http_pages)),
     ("Users and policies", (user, book, policy, audit)),
     ("SQL functions", (grok, user_agents)),
+    (
+        "Operators of Spark jobs",
+        (
+            program,
+            search,
+            operator_host,
+            packing,
+            bucket_files,
+            operator_stage,
+            looked_up_files,
+            database_table,
+            opening,
+        ),
+    ),
     ("Rules", (rules, rule_store, rule_notes, yaml_form, yaml_conditions, yaml_nodes)),
 )
 """What the page of limits shows: the public numbers of these modules that have a docstring."""

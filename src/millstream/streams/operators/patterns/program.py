@@ -13,8 +13,8 @@ __all__ = ["MAX_STATES", "ROWS_FIT", "Program", "program_of"]
 MAX_STATES: Final = 1_000
 """States of a pattern at most: a variable counts as often as the numbers of its quantifiers repeat it."""
 
+# The state in which the rows so far are a match.
 ROWS_FIT: Final = -1
-"""The state in which the rows so far are a match."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,8 @@ __all__ = ["END_TICK_US", "OperatorSpec", "OperatorStage"]
 MAX_KEPT_BUCKETS: Final = 64
 """Buckets whose state a worker keeps in memory from one micro-batch to the next; the others are read again."""
 
+# A tick this late is the end of time.
 END_TICK_US: Final = 253_370_764_800_000_000
-"""A tick this late is the end of time."""
 
 ROWS_PER_BATCH: Final = 20_000
 """Rows of an output batch at most."""
