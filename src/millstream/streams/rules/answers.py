@@ -1,0 +1,181 @@
+"""Atoms made ready to be asked often: what each looks at, and the quick test of that."""
+
+from __future__ import annotations
+
+import importlib
+import ipaddress
+import operator
+import re
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from millstream.streams.rules.atoms import Atom, Op, Step
+from millstream.streams.rules.plain import number_of, stepped, text_of
+
+__all__ = ["BACKTRACKED_CHARACTERS", "Form", "FormKind", "Question", "question_of"]
+
+BACKTRACKED_CHARACTERS: Final = 65_536
+"""What Python's `re` sees of one text in the stage, from its start; regular expressions on hyperscan see all of it."""
+
+Test = Callable[[Any], bool | None]
+"""What an atom says of a form of a value that is there; None where it cannot be compared."""
+
+
+class FormKind(StrEnum):
+    """What an atom looks at of a value."""
+
+    RAW = "raw"
+    TEXT = "text"
+    NUMBER = "number"
+    ADDRESS = "address"
+
+
+class Form(NamedTuple):
+    """A field's value as some atoms look at it; they share it."""
+
+    field: str
+    kind: FormKind
+    steps: tuple[Step, ...] = ()
+    lower: bool = False
+
+    def of(self, value: Any) -> Any:
+        """The form of a value; None for None, and where the value has none."""
+        if value is None or self.kind is FormKind.RAW:
+            return value
+        if self.kind is FormKind.NUMBER:
+            return number_of(value)
+        if self.kind is FormKind.ADDRESS:
+            return _address(text_of(value))
+        text = stepped(text_of(value), self.steps)
+        return text.lower() if self.lower else text
+
+
+class Question(NamedTuple):
+    """An atom, the form that it looks at, and its test of the form; `other` is the second field of EQUALS_FIELD.
+
+    `risky` tests run code or expressions of users: they may raise, or take long.
+    """
+
+    atom: Atom
+    form: Form
+    test: Test
+    other: Form | None = None
+    risky: bool = False
+
+    def ask(self, formed: Any) -> bool | None:
+        """The atom's answer."""
+        if self.atom.op is Op.IS_NULL:
+            return formed is None
+        held = None if formed is None else self.test(formed)
+        return self.atom.absent if held is None else held
+
+
+def question_of(atom: Atom) -> Question:
+    """The atom, ready. Raises ValueError, TypeError or ImportError where its operands say nothing that can be asked."""
+    return _MAKERS[atom.op](atom)
+
+
+def _text_form(atom: Atom, *, lower: bool | None = None) -> Form:
+    return Form(atom.field, FormKind.TEXT, atom.steps, atom.caseless if lower is None else lower)
+
+
+def _operand(atom: Atom, number: int = 0) -> str:
+    operand = str(atom.operands[number])
+    return operand.lower() if atom.caseless else operand
+
+
+def _in(atom: Atom) -> Question:
+    first = atom.operands[0] if atom.operands else ""
+    if isinstance(first, str):
+        texts = frozenset(_operand(atom, number) for number in range(len(atom.operands)))
+        return Question(atom, _text_form(atom), texts.__contains__)
+    if isinstance(first, bool):
+        answers = {text: said in atom.operands for text, said in (("true", True), ("false", False))}
+        return Question(atom, Form(atom.field, FormKind.TEXT, lower=True), answers.get)
+    numbers = frozenset(atom.operands)
+    return Question(atom, Form(atom.field, FormKind.NUMBER), numbers.__contains__)
+
+
+def _compared(test: Callable[[Any, Any], bool]) -> Callable[[Atom], Question]:
+    def make(atom: Atom) -> Question:
+        (operand,) = atom.operands
+        if isinstance(operand, str):
+            text = _operand(atom)
+            return Question(atom, _text_form(atom), lambda value: test(value, text))
+        return Question(atom, Form(atom.field, FormKind.NUMBER), lambda value: test(value, operand))
+
+    return make
+
+
+def _contains(atom: Atom) -> Question:
+    part = _operand(atom)
+    return Question(atom, _text_form(atom), lambda text: part in text)
+
+
+def _starts(atom: Atom) -> Question:
+    part = _operand(atom)
+    return Question(atom, _text_form(atom), lambda text: text.startswith(part))
+
+
+def _ends(atom: Atom) -> Question:
+    part = _operand(atom)
+    return Question(atom, _text_form(atom), lambda text: text.endswith(part))
+
+
+def _matches(atom: Atom) -> Question:
+    search = re.compile(str(atom.operands[0]), re.IGNORECASE if atom.caseless else 0).search
+    return Question(
+        atom, _text_form(atom, lower=False), lambda text: search(text[:BACKTRACKED_CHARACTERS]) is not None, risky=True
+    )
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+def _cidr(atom: Atom) -> Question:
+    networks = tuple(ipaddress.ip_network(str(one), strict=False) for one in atom.operands)
+    form = Form(atom.field, FormKind.ADDRESS)
+    return Question(atom, form, lambda address: any(address in network for network in networks))
+
+
+def _is_null(atom: Atom) -> Question:
+    return Question(atom, Form(atom.field, FormKind.RAW), lambda _value: False)
+
+
+def _equals_field(atom: Atom) -> Question:
+    other = Form(str(atom.operands[0]), FormKind.TEXT, atom.steps, atom.caseless)
+    return Question(atom, _text_form(atom), lambda _text: None, other=other)
+
+
+def _call(atom: Atom) -> Question:
+    module, _, name = str(atom.operands[0]).partition(":")
+    function = getattr(importlib.import_module(module), name)
+    arguments = atom.operands[1:]
+
+    def test(value: Any) -> bool | None:
+        said = function(value, *arguments)
+        return None if said is None else bool(said)
+
+    return Question(atom, Form(atom.field, FormKind.RAW), test, risky=True)
+
+
+_MAKERS: Final[dict[Op, Callable[[Atom], Question]]] = {
+    Op.IN: _in,
+    Op.LESS: _compared(operator.lt),
+    Op.LESS_EQUAL: _compared(operator.le),
+    Op.GREATER: _compared(operator.gt),
+    Op.GREATER_EQUAL: _compared(operator.ge),
+    Op.CONTAINS: _contains,
+    Op.STARTS: _starts,
+    Op.ENDS: _ends,
+    Op.MATCHES: _matches,
+    Op.CIDR: _cidr,
+    Op.IS_NULL: _is_null,
+    Op.EQUALS_FIELD: _equals_field,
+    Op.CALL: _call,
+}

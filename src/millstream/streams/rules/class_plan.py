@@ -1,0 +1,162 @@
+"""How the rules of one class of events are judged: key atoms are looked for, the rest is asked where one is found."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from millstream.streams.rules.atoms import Atom, Op
+from millstream.streams.rules.columns import Columns
+from millstream.streams.rules.event_rows import Distinct, EventRows, Rows
+from millstream.streams.rules.fingerprints import CacheBudget
+from millstream.streams.rules.formulas import AnyOf, Formula, atoms_of
+from millstream.streams.rules.groups import FieldGroup
+from millstream.streams.rules.key_costs import KeyCosts
+from millstream.streams.rules.questions import Holds, Questions
+from millstream.streams.rules.reduced import keys_of
+
+__all__ = ["ClassPlan", "LeftRule", "PlanRooms"]
+
+_ROW_COST: Final = 20
+"""Reading a column of this many rows costs about as much as judging one event by itself."""
+
+_FEW_ROWS: Final = 32
+"""Events that are judged one by one at least."""
+
+
+class LeftRule(NamedTuple):
+    """What is left of a rule in a class, as a positive formula."""
+
+    number: int
+    formula: Formula
+
+
+class PlanRooms(NamedTuple):
+    """What all plans of a stage share."""
+
+    questions: Questions
+    budget: CacheBudget
+    groups: dict[tuple[str, tuple[Atom, ...]], FieldGroup]
+    found: dict[Atom, int]
+    """Events by key atom that was found in them."""
+
+
+class _Judged(NamedTuple):
+    """A rule of the plan; a `sure` one holds wherever one of its keys is found."""
+
+    number: int
+    formula: Formula
+    holds: Holds
+    fields: tuple[str, ...]
+    sure: bool
+
+
+class ClassPlan:
+    """Rules that were reduced for a class of events; `sample` are some of these events, which help to choose keys."""
+
+    def __init__(self, rules: Sequence[LeftRule], sample: EventRows, rooms: PlanRooms) -> None:
+        self._rooms = rooms
+        self.rules = tuple(rule.number for rule in rules)
+        self._unkeyed: list[_Judged] = []
+        keyed: dict[str, dict[Atom, list[_Judged]]] = defaultdict(dict)
+        cost = KeyCosts(sample, rooms.questions)
+        for rule in rules:
+            keys = keys_of(rule.formula, cost)
+            judged = self._judged(rule, keys[1] if keys else frozenset())
+            if keys is None:
+                self._unkeyed.append(judged)
+            else:
+                for atom in sorted(keys[1], key=str):
+                    keyed[atom.field].setdefault(atom, []).append(judged)
+        self._groups = [self._group(field, atoms) for field, atoms in keyed.items()]
+
+    def _judged(self, rule: LeftRule, keys: frozenset[Atom]) -> _Judged:
+        parts = rule.formula.parts if isinstance(rule.formula, AnyOf) else (rule.formula,)
+        fields: dict[str, None] = {}
+        for atom in atoms_of(rule.formula):
+            fields[atom.field] = None
+            if atom.op is Op.EQUALS_FIELD:
+                fields[str(atom.operands[0])] = None
+        holds = self._rooms.questions.compiled(rule.formula)
+        return _Judged(rule.number, rule.formula, holds, tuple(fields), keys.issuperset(parts))
+
+    def _group(
+        self, field: str, atoms: dict[Atom, list[_Judged]]
+    ) -> tuple[FieldGroup, tuple[tuple[Atom, list[_Judged]], ...]]:
+        key = field, tuple(atoms)
+        group = self._rooms.groups.get(key)
+        if group is None:
+            questions = self._rooms.questions
+            group = FieldGroup(field, [questions.of(atom) for atom in atoms], questions.watch, self._rooms.budget)
+            self._rooms.groups[key] = group
+        return group, tuple(atoms.items())
+
+    @property
+    def groups(self) -> list[FieldGroup]:
+        """The groups that are looked through for keys."""
+        return [group for group, _ in self._groups]
+
+    @property
+    def unkeyed(self) -> int:
+        """Rules that are judged on every event of the class."""
+        return len(self._unkeyed)
+
+    def judge(self, events: EventRows) -> list[tuple[Rows, int]]:
+        """The events that each rule holds for, with its number; only rules that hold for some."""
+        columns = Columns(events, self._rooms.questions)
+        hits = []
+        for number, (rule, parts) in self._candidates(columns).items():
+            rows = parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
+            held = rows if rule.sure else self._held(rule, rows, columns)
+            if len(held):
+                hits.append((held, number))
+        every = np.arange(events.count)
+        for rule in self._unkeyed:
+            held = self._held(rule, every, columns)
+            if len(held):
+                hits.append((held, rule.number))
+        return hits
+
+    def _candidates(self, columns: Columns) -> dict[int, tuple[_Judged, list[Rows]]]:
+        candidates: dict[int, tuple[_Judged, list[Rows]]] = {}
+        counts = self._rooms.found
+        for group, members in self._groups:
+            distinct = columns.distinct(group.field)
+            found = group.find(distinct)
+            if not found:
+                continue
+            for value, rows in _rows_of(found, distinct):
+                for number in found[value]:
+                    atom, rules = members[number]
+                    counts[atom] = counts.get(atom, 0) + len(rows)
+                    for rule in rules:
+                        candidate = candidates.get(rule.number)
+                        if candidate is None:
+                            candidates[rule.number] = rule, [rows]
+                        else:
+                            candidate[1].append(rows)
+        return candidates
+
+    def _held(self, rule: _Judged, rows: Rows, columns: Columns) -> Rows:
+        unread = sum(not columns.has(field) for field in rule.fields)
+        if len(rows) <= _FEW_ROWS + columns.events.count * unread // _ROW_COST:
+            holds, forms_of = rule.holds, columns.forms_of
+            return np.array([row for row in rows.tolist() if holds(forms_of(row))], dtype=np.int64)
+        return rows[columns.holds(rule.formula, rows)]
+
+
+def _rows_of(found: dict[int, Sequence[int]], distinct: Distinct) -> list[tuple[int, Rows]]:
+    """The rows of each value that something was found in."""
+    if len(distinct.values) == 1:
+        return [(0, np.arange(len(distinct.codes)))]
+    wanted = np.zeros(len(distinct.values), dtype=np.bool_)
+    wanted[list(found)] = True
+    rows = np.flatnonzero(wanted[distinct.codes])
+    codes = distinct.codes[rows]
+    order = np.argsort(codes, kind="stable")
+    rows, codes = rows[order], codes[order]
+    starts = np.flatnonzero(np.diff(codes, prepend=-1))
+    return list(zip(codes[starts].tolist(), np.split(rows, starts[1:]), strict=True))

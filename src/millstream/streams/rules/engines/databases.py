@@ -1,0 +1,53 @@
+"""Hyperscan's databases: compiled expressions, asked which of them match."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from typing import Any, Final
+
+__all__ = ["HAS_HYPERSCAN", "Database", "RefusedError"]
+
+HAS_HYPERSCAN: Final = importlib.util.find_spec("hyperscan") is not None
+"""Whether this machine has it; without, everything is asked one by one."""
+
+
+class RefusedError(Exception):
+    """Hyperscan does not take one of the expressions."""
+
+
+class Database:
+    """Expressions by their place. Raises RefusedError where there is one that hyperscan does not take.
+
+    With `once`, each expression is told once a text, and may match nothing at all.
+    """
+
+    def __init__(self, patterns: Sequence[bytes], *, utf8: bool = False, once: bool = False) -> None:
+        import hyperscan
+
+        flags = hyperscan.HS_FLAG_DOTALL
+        if once:
+            flags |= hyperscan.HS_FLAG_SINGLEMATCH | hyperscan.HS_FLAG_ALLOWEMPTY
+        if utf8:
+            flags |= hyperscan.HS_FLAG_UTF8
+        self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+        try:
+            self._database.compile(
+                expressions=list(patterns),
+                ids=list(range(len(patterns))),
+                elements=len(patterns),
+                flags=[flags] * len(patterns),
+            )
+        except hyperscan.HyperscanError as error:
+            raise RefusedError(str(error)) from error
+        self._matches: list[tuple[int, int]] = []
+        self.size_bytes = int(self._database.size())
+
+    def _note(self, number: int, _start: int, end: int, _flags: int, _context: Any) -> None:
+        self._matches.append((number, end))
+
+    def matches(self, text: bytes) -> list[tuple[int, int]]:
+        """The expression and the end of each match."""
+        self._matches = []
+        self._database.scan(text, match_event_handler=self._note)
+        return self._matches

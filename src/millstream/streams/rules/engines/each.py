@@ -1,0 +1,31 @@
+"""Atoms that are asked one by one: few of a kind, user functions, and what no other engine takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from millstream.streams.rules.answers import Form
+from millstream.streams.rules.engines.engine import Found, Values
+
+__all__ = ["EachEngine"]
+
+
+class EachEngine:
+    """Asks every atom about every value."""
+
+    name = "one by one"
+    database_bytes = 0
+
+    def __init__(self, asked: Sequence[tuple[int, Form, Callable[[Any], bool | None]]]) -> None:
+        self._asked = asked
+
+    @property
+    def atoms(self) -> int:
+        return len(self._asked)
+
+    def find(self, values: Values, found: Found) -> None:
+        for atom, form, ask in self._asked:
+            for number, formed in enumerate(values.formed(form)):
+                if ask(formed):
+                    found[number].append(atom)

@@ -1,0 +1,68 @@
+"""Parts, starts and ends of texts: all literals of a field in one pass of hyperscan over all its values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Final
+
+import numpy as np
+
+from millstream.streams.rules.answers import Form
+from millstream.streams.rules.atoms import Op
+from millstream.streams.rules.engines.databases import Database
+from millstream.streams.rules.engines.engine import Found, Values
+
+__all__ = ["MOST_LITERAL_BYTES", "LiteralEngine", "literal_pattern"]
+
+MOST_LITERAL_BYTES: Final = 2_000
+"""Longer literals are looked for one by one."""
+
+_BORDER: Final = b"\xff"
+"""Between texts: a byte that UTF-8 never has, so no literal reaches over it."""
+
+_BLOCK_BYTES: Final = 8 << 20
+"""Texts are joined to blocks of about this size."""
+
+
+def literal_pattern(op: Op, literal: str) -> bytes:
+    """What to look for in joined texts: a start follows a border, an end stands before one."""
+    text = literal.encode("utf-8", "surrogatepass")
+    whole = {Op.STARTS: _BORDER + text, Op.ENDS: text + _BORDER}.get(op, text)
+    return b"".join(b"\\x%02x" % byte for byte in whole)
+
+
+class LiteralEngine:
+    """Literals that are looked for in one form of a field's texts."""
+
+    name = "hyperscan literals"
+
+    def __init__(self, form: Form, database: Database, atoms: Sequence[int]) -> None:
+        self._form = form
+        self._database = database
+        self._numbers = atoms
+        self.atoms = len(atoms)
+        self.database_bytes = database.size_bytes
+
+    def find(self, values: Values, found: Found) -> None:
+        encoded = [text.encode("utf-8", "surrogatepass") for text in values.formed(self._form)]
+        sizes = list(map(len, encoded))
+        start = 0
+        while start < len(encoded):
+            stop, block_bytes = start, 0
+            while stop < len(encoded) and (stop == start or block_bytes + sizes[stop] < _BLOCK_BYTES):
+                block_bytes += sizes[stop] + 1
+                stop += 1
+            self._scan(encoded[start:stop], sizes[start:stop], start, found)
+            start = stop
+
+    def _scan(self, texts: list[bytes], sizes: list[int], first: int, found: Found) -> None:
+        matches = self._database.matches(_BORDER + _BORDER.join(texts) + _BORDER)
+        if not matches:
+            return
+        # A match ends within its text or, where the literal is an end, on the border after it.
+        borders = np.fromiter(accumulate((size + 1 for size in sizes), initial=1), np.int64, len(sizes) + 1)
+        ends = np.fromiter((end for _, end in matches), np.int64, len(matches))
+        places = np.searchsorted(borders, ends - 1, side="right") - 1
+        for place, atom in dict.fromkeys(zip(places.tolist(), (number for number, _ in matches), strict=True)):
+            found[first + place].append(self._numbers[atom])

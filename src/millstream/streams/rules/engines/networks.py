@@ -1,0 +1,41 @@
+"""CIDR: one look for each length of prefix that the operands have."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+
+from millstream.streams.rules.answers import Form
+from millstream.streams.rules.engines.engine import Found, Values
+
+__all__ = ["NetworkEngine"]
+
+
+class NetworkEngine:
+    """Addresses by the networks that they are in."""
+
+    name = "prefixes"
+    database_bytes = 0
+
+    def __init__(self, form: Form, operands: Sequence[tuple[int, Sequence[str]]]) -> None:
+        self._form = form
+        self.atoms = len(operands)
+        self._tables: dict[tuple[int, int], dict[int, list[int]]] = {}
+        for atom, texts in operands:
+            for text in texts:
+                network = ipaddress.ip_network(text, strict=False)
+                shift = network.max_prefixlen - network.prefixlen
+                table = self._tables.setdefault((network.version, shift), {})
+                table.setdefault(int(network.network_address) >> shift, []).append(atom)
+
+    def find(self, values: Values, found: Found) -> None:
+        for number, address in enumerate(values.formed(self._form)):
+            if address is None:
+                continue
+            bits = int(address)
+            atoms: dict[int, None] = {}
+            for (version, shift), table in self._tables.items():
+                if version == address.version:
+                    atoms.update(dict.fromkeys(table.get(bits >> shift, ())))
+            if atoms:
+                found[number] += atoms

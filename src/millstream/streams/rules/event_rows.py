@@ -1,0 +1,224 @@
+"""Events as the rule stage reads them: one field at a time, over parsed JSON or over an Arrow record batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.streams.rules.plain import FieldOf, field_reader
+
+__all__ = ["ArrowEvents", "Distinct", "EventRows", "JsonEvents", "Rows"]
+
+Rows = np.ndarray[Any, np.dtype[np.int64]]
+"""Numbers of rows, ascending."""
+
+Paths = Mapping[str, Sequence[Sequence[str]]]
+
+_PLAIN_TYPES: Final = frozenset({str, int, type(None)})
+"""Types whose equal values are the same value; True equals 1 and 1.0 equals 1, so others are told apart by type."""
+
+
+class Distinct:
+    """The different values of one field; `codes` says which of them each row holds, once it is asked."""
+
+    __slots__ = ("_codes", "_column", "keys", "values")
+
+    def __init__(
+        self, values: list[Any], keys: list[Hashable], column: list[Any] | None = None, codes: Rows | None = None
+    ) -> None:
+        self.values = values
+        self.keys = keys
+        """One for each value, equal only for values that are the same in every way."""
+        self._column = column
+        self._codes = codes
+
+    @classmethod
+    def of(cls, column: list[Any]) -> Distinct:
+        """The different ones of a column, in the order of their first rows."""
+        if _PLAIN_TYPES.issuperset(map(type, column)):
+            values = list(dict.fromkeys(column))
+            return cls(values, values, column)
+        keyed = [_key(value) for value in column]
+        first: dict[Hashable, Any] = {}
+        for key, value in zip(keyed, column, strict=True):
+            first.setdefault(key, value)
+        return cls(list(first.values()), list(first), keyed)
+
+    @property
+    def codes(self) -> Rows:
+        """For each row the number of its value."""
+        if self._codes is None:
+            numbers = {key: number for number, key in enumerate(self.keys)}
+            column = self._column or []
+            self._codes = np.fromiter(map(numbers.__getitem__, column), dtype=np.int64, count=len(column))
+        return self._codes
+
+
+def _key(value: Any) -> Hashable:
+    kind = type(value)
+    return value if kind in _PLAIN_TYPES else (kind, repr(value))
+
+
+class EventRows(Protocol):
+    """Events of one batch. A field that is not there reads as None."""
+
+    @property
+    def count(self) -> int:
+        """How many events."""
+
+    def distinct(self, field: str) -> Distinct:
+        """The field's values over all events."""
+
+    def field_of(self, row: int) -> FieldOf:
+        """The fields of one event."""
+
+    def part(self, rows: Rows) -> EventRows:
+        """These events alone, numbered from 0."""
+
+    def text(self, row: int) -> str:
+        """The event as JSON."""
+
+
+class JsonEvents:
+    """Events that were parsed from JSON; `paths` says where they hold the fields, as in a rule set."""
+
+    __slots__ = ("_events", "_paths")
+
+    def __init__(self, events: Sequence[Mapping[str, Any]], paths: Paths) -> None:
+        self._events = events
+        self._paths = paths
+
+    @property
+    def count(self) -> int:
+        return len(self._events)
+
+    def distinct(self, field: str) -> Distinct:
+        return Distinct.of(self._column(field))
+
+    def _column(self, field: str) -> list[Any]:
+        first, *others = self._paths.get(field, ((field,),)) or ((),)
+        if len(first) == 1 and not others:
+            (key,) = first
+            return [event.get(key) for event in self._events]
+        if all(len(path) == 1 for path in (first, *others)):
+            column = [event.get(first[0]) for event in self._events]
+            for (key,) in others:
+                if None not in column:
+                    break
+                column = [
+                    event.get(key) if value is None else value
+                    for event, value in zip(self._events, column, strict=True)
+                ]
+            return column
+        return [field_reader(event, self._paths)(field) for event in self._events]
+
+    def field_of(self, row: int) -> FieldOf:
+        return field_reader(self._events[row], self._paths)
+
+    def part(self, rows: Rows) -> JsonEvents:
+        events = self._events
+        return JsonEvents([events[row] for row in rows.tolist()], self._paths)
+
+    def text(self, row: int) -> str:
+        return _json(self._events[row])
+
+
+class ArrowEvents:
+    """The rows of a record batch; the first key of a field's path is a column.
+
+    Values are what Arrow makes of them in Python. Binary ones are texts: their bytes as UTF-8, where those are none as
+    lone surrogates (`surrogateescape`), so that nothing of them is lost.
+    """
+
+    __slots__ = ("_batch", "_paths", "_rows")
+
+    def __init__(self, batch: pa.RecordBatch, paths: Paths, rows: Rows | None = None) -> None:
+        self._batch = batch
+        self._paths = paths
+        self._rows = rows
+
+    @property
+    def count(self) -> int:
+        return int(self._batch.num_rows) if self._rows is None else len(self._rows)
+
+    def distinct(self, field: str) -> Distinct:
+        paths = self._paths.get(field, ((field,),))
+        if len(paths) == 1 and len(paths[0]) == 1:
+            column = self._arrow(paths[0][0])
+            if column is None:
+                return Distinct.of([None] * self.count)
+            if _is_encodable(column.type):
+                return _encoded(column)
+            return Distinct.of(_python(column))
+        keys = dict.fromkeys(path[0] for path in paths if path)
+        columns = {key: _python(column) for key in keys if (column := self._arrow(key)) is not None}
+        rows = ({key: values[row] for key, values in columns.items()} for row in range(self.count))
+        return Distinct.of([field_reader(row, self._paths)(field) for row in rows])
+
+    def _arrow(self, key: str) -> pa.Array | None:
+        place = self._batch.schema.get_field_index(key)
+        if place < 0:
+            return None
+        column = self._batch.column(place)
+        return column if self._rows is None else column.take(pa.array(self._rows))
+
+    def _event(self, row: int) -> dict[str, Any]:
+        place = row if self._rows is None else int(self._rows[row])
+        return {
+            name: _python(self._batch.column(number).slice(place, 1))[0]
+            for number, name in enumerate(self._batch.schema.names)
+        }
+
+    def field_of(self, row: int) -> FieldOf:
+        return field_reader(self._event(row), self._paths)
+
+    def part(self, rows: Rows) -> ArrowEvents:
+        return ArrowEvents(self._batch, self._paths, rows if self._rows is None else self._rows[rows])
+
+    def text(self, row: int) -> str:
+        return _json(self._event(row))
+
+
+def _is_encodable(kind: pa.DataType) -> bool:
+    return any(test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer))
+
+
+def _encoded(column: pa.Array) -> Distinct:
+    found = pc.dictionary_encode(column, null_encoding="encode")
+    values = found.dictionary.to_pylist()
+    return Distinct(values, values, codes=found.indices.to_numpy(zero_copy_only=False).astype(np.int64))
+
+
+def _python(column: pa.Array) -> list[Any]:
+    made: Callable[[Any], Any] = _texts if _holds_bytes(column.type) else _same
+    return [made(value) for value in column.to_pylist()]
+
+
+def _holds_bytes(kind: pa.DataType) -> bool:
+    return "binary" in str(kind)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _texts(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogateescape")
+    if isinstance(value, list):
+        return [_texts(one) for one in value]
+    if isinstance(value, dict):
+        return {key: _texts(one) for key, one in value.items()}
+    return value
+
+
+def _json(event: Mapping[str, Any]) -> str:
+    try:
+        return msgspec.json.encode(event).decode()
+    except (TypeError, ValueError):
+        return repr(event)

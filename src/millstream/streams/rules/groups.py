@@ -1,0 +1,151 @@
+"""The atoms of one field that decide which rules are looked at, their engines, and the cache in front of them."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Final
+
+from millstream.streams.rules.answers import Form, FormKind, Question
+from millstream.streams.rules.atoms import Atom, Op
+from millstream.streams.rules.engines.databases import HAS_HYPERSCAN, Database, RefusedError
+from millstream.streams.rules.engines.each import EachEngine
+from millstream.streams.rules.engines.engine import Engine, Found, Values
+from millstream.streams.rules.engines.literals import MOST_LITERAL_BYTES, LiteralEngine, literal_pattern
+from millstream.streams.rules.engines.networks import NetworkEngine
+from millstream.streams.rules.engines.patterns import Expression, PatternEngine
+from millstream.streams.rules.engines.ranges import RangeEngine
+from millstream.streams.rules.engines.sets import SetEngine
+from millstream.streams.rules.event_rows import Distinct
+from millstream.streams.rules.fingerprints import CacheBudget, FingerprintCache
+from millstream.streams.rules.watch import Watch
+
+__all__ = ["FieldGroup"]
+
+_FEW: Final = 6
+"""Literals that are faster asked one by one than by an engine."""
+
+_SHORT_CHARACTERS: Final = 2
+"""Literals up to this length are asked one by one: they would be found at every other character."""
+
+_BOUNDED: Final = frozenset({Op.LESS, Op.LESS_EQUAL, Op.GREATER, Op.GREATER_EQUAL})
+_LITERAL: Final = frozenset({Op.CONTAINS, Op.STARTS, Op.ENDS})
+
+
+class FieldGroup:
+    """Atoms of one field, none of them EQUALS_FIELD, numbered as given."""
+
+    def __init__(self, field: str, questions: Sequence[Question], watch: Watch, budget: CacheBudget) -> None:
+        self.field = field
+        self.atoms = tuple(question.atom for question in questions)
+        self._watch = watch
+        self._of_nothing = [number for number, question in enumerate(questions) if question.ask(None)]
+        self.cache = FingerprintCache(budget)
+        self.engines = tuple(self._engines(questions))
+
+    def find(self, distinct: Distinct) -> dict[int, Sequence[int]]:
+        """The true atoms of the values, by the value's number; only values with any."""
+        values: list[Any] = distinct.values
+        keys: list[Hashable] = distinct.keys
+        try:
+            nothing = keys.index(None)
+        except ValueError:
+            return self.cache.look_up(keys, values, self._find)
+        values = values[:nothing] + values[nothing + 1 :]
+        keys = keys[:nothing] + keys[nothing + 1 :]
+        found = self.cache.look_up(keys, values, self._find) if values else {}
+        found = {number + (number >= nothing): atoms for number, atoms in found.items()}
+        if self._of_nothing:
+            found[nothing] = self._of_nothing
+        return found
+
+    def _find(self, values: Sequence[Any]) -> Found:
+        found: Found = defaultdict(list)
+        formed = Values(values)
+        for engine in self.engines:
+            engine.find(formed, found)
+        return found
+
+    def _engines(self, questions: Sequence[Question]) -> list[Engine]:
+        kinds: dict[tuple[Any, ...], list[tuple[int, Question]]] = defaultdict(list)
+        for number, question in enumerate(questions):
+            kinds[_kind_of(question)].append((number, question))
+        engines: list[Engine] = []
+        each = kinds.pop(("each",), [])
+        for (kind, form, *rest), members in kinds.items():
+            made = _MAKERS[kind](form, members, self._watch, *rest)
+            if made is None:
+                each += members
+            else:
+                engines.append(made)
+        if each:
+            engines.append(EachEngine([(number, one.form, self._watch.test_of(one)) for number, one in each]))
+        return engines
+
+
+def _kind_of(question: Question) -> tuple[Any, ...]:
+    """The engine that would take an atom, its form, and what else its atoms must share."""
+    atom, form = question.atom, question.form
+    of_nothing = atom.absent is True and form.kind is not FormKind.TEXT
+    numbers_only = not any(isinstance(operand, float) and math.isnan(operand) for operand in atom.operands)
+    if of_nothing or not atom.operands or not numbers_only:
+        return ("each",)
+    operand = atom.operands[0]
+    if atom.op is Op.IN and not isinstance(operand, bool):
+        return "set", form
+    if atom.op in _BOUNDED and not isinstance(operand, bool):
+        return "range", form, atom.op
+    if atom.op is Op.CIDR:
+        return "network", form
+    if atom.op in _LITERAL and _SHORT_CHARACTERS < len(str(operand)) <= MOST_LITERAL_BYTES // 4:
+        return "literal", form
+    if atom.op is Op.MATCHES:
+        return "pattern", form
+    return ("each",)
+
+
+Members = Sequence[tuple[int, Question]]
+
+
+def _set(form: Form, members: Members, _watch: Watch) -> Engine:
+    return SetEngine(form, [(number, _operands(question.atom)) for number, question in members])
+
+
+def _range(form: Form, members: Members, _watch: Watch, op: Op) -> Engine:
+    return RangeEngine(form, op, [(number, _operands(question.atom)[0]) for number, question in members])
+
+
+def _network(form: Form, members: Members, _watch: Watch) -> Engine:
+    return NetworkEngine(form, [(number, [str(one) for one in question.atom.operands]) for number, question in members])
+
+
+def _literal(form: Form, members: Members, _watch: Watch) -> Engine | None:
+    if not HAS_HYPERSCAN or len(members) <= _FEW:
+        return None
+    patterns = [literal_pattern(question.atom.op, _operands(question.atom)[0]) for _, question in members]
+    try:
+        return LiteralEngine(form, Database(patterns), [number for number, _ in members])
+    except RefusedError:
+        return None
+
+
+def _pattern(form: Form, members: Members, watch: Watch) -> Engine | None:
+    if not HAS_HYPERSCAN:
+        return None
+    return PatternEngine(form, [Expression(number, one, watch.test_of(one)) for number, one in members])
+
+
+def _operands(atom: Atom) -> list[Any]:
+    if isinstance(atom.operands[0], str):
+        return [str(one).lower() if atom.caseless else str(one) for one in atom.operands]
+    return list(atom.operands)
+
+
+_MAKERS: Final[dict[str, Callable[..., Engine | None]]] = {
+    "set": _set,
+    "range": _range,
+    "network": _network,
+    "literal": _literal,
+    "pattern": _pattern,
+}

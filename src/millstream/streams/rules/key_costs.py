@@ -1,0 +1,79 @@
+"""How often an atom is likely to be true: rare ones make good keys."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from millstream.streams.rules.answers import Form
+from millstream.streams.rules.atoms import Atom, Op
+from millstream.streams.rules.engines.engine import form_of
+from millstream.streams.rules.event_rows import EventRows
+from millstream.streams.rules.questions import Questions
+
+__all__ = ["SAMPLED_EVENTS", "KeyCosts"]
+
+SAMPLED_EVENTS: Final = 48
+"""Events that candidates for keys are tried on."""
+
+_GUESS_WEIGHT: Final = 2.0
+"""How many events the guess by the look of an atom counts for."""
+
+_RARITY_PER_CHARACTER: Final = 0.7
+"""Each further character of a literal makes it this much rarer."""
+
+_GUESSES: Final[dict[Op, float]] = {
+    Op.MATCHES: 0.1,
+    Op.CIDR: 0.05,
+    Op.LESS: 0.5,
+    Op.LESS_EQUAL: 0.5,
+    Op.GREATER: 0.5,
+    Op.GREATER_EQUAL: 0.5,
+    Op.IS_NULL: 0.6,
+    Op.CALL: 1.0,
+}
+
+
+class KeyCosts:
+    """The share of events that an atom is likely true of, by a sample and by its look; user functions are not tried."""
+
+    def __init__(self, sample: EventRows, questions: Questions) -> None:
+        self._sample = sample
+        self._questions = questions
+        self._known: dict[Atom, float] = {}
+        self._forms: dict[Form, list[tuple[Any, int]]] = {}
+        self._fields: dict[str, list[tuple[Any, int]]] = {}
+
+    def __call__(self, atom: Atom) -> float:
+        known = self._known.get(atom)
+        if known is None:
+            guess = _guess(atom) * _GUESS_WEIGHT
+            count = self._sample.count
+            true = 0 if atom.op in (Op.CALL, Op.MATCHES) else self._true(atom)
+            known = self._known[atom] = (true + guess) / (count + _GUESS_WEIGHT)
+        return known
+
+    def _true(self, atom: Atom) -> int:
+        form, test = self._questions.of(atom).form, self._questions.test(atom)
+        formed = self._forms.get(form)
+        if formed is None:
+            formed = self._forms[form] = [(form_of(form, value), times) for value, times in self._values(form.field)]
+        return sum(times for value, times in formed if test(value))
+
+    def _values(self, field: str) -> list[tuple[Any, int]]:
+        values = self._fields.get(field)
+        if values is None:
+            distinct = self._sample.distinct(field)
+            times = [0] * len(distinct.values)
+            for code in distinct.codes.tolist():
+                times[code] += 1
+            values = self._fields[field] = list(zip(distinct.values, times, strict=True))
+        return values
+
+
+def _guess(atom: Atom) -> float:
+    if atom.absent is True:
+        return 0.9
+    if atom.op is Op.IN:
+        return min(0.002 * len(atom.operands), 0.5)
+    guess = _GUESSES.get(atom.op)
+    return _RARITY_PER_CHARACTER ** len(str(atom.operands[0])) if guess is None else guess

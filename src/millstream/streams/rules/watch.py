@@ -1,0 +1,103 @@
+"""Keeps an eye on tests that may raise or never end: user functions and expressions that backtrack."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any, Final, Self
+
+import msgspec
+
+from millstream.streams.rules.answers import Question
+from millstream.streams.rules.atoms import Atom
+
+__all__ = ["DEFAULT_ALLOWANCE_MS", "Failure", "Watch"]
+
+DEFAULT_ALLOWANCE_MS: Final = 2_000
+"""How long one atom's user function or backtracking expression may take over one batch."""
+
+_GLANCES: Final = 4
+"""How often a test that runs is looked at within its allowance."""
+
+
+class _OutOfTime(Exception):
+    """A test was stopped."""
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """An atom that cannot be asked any more, why, and the value that it was asked about."""
+
+    atom: Atom
+    reason: str
+    value: Any = None
+
+
+class Watch:
+    """Asks risky questions within `with watch:`; those that fail are in `failures` and say nothing from then on.
+
+    A test that runs on is stopped while it runs only in the main thread (by SIGALRM, which is given back); elsewhere
+    its time is taken when it is over.
+    """
+
+    def __init__(self, allowance_ms: int = DEFAULT_ALLOWANCE_MS) -> None:
+        self._allowance_ms = allowance_ms
+        self.failures: dict[Atom, Failure] = {}
+        self._spent_ns: dict[Atom, int] = {}
+        self._since_ns = 0
+        self._restore: tuple[Any, float, float, float] | None = None
+
+    def test_of(self, question: Question) -> Callable[[Any], bool | None]:
+        """The question's answer to a form, watched where the question is risky."""
+        if not question.risky:
+            return question.ask
+        atom, ask = question.atom, question.ask
+
+        def watched(formed: Any) -> bool | None:
+            if atom in self.failures:
+                return None
+            began_ns = time.perf_counter_ns()
+            try:
+                try:
+                    self._since_ns = began_ns
+                    said = ask(formed)
+                finally:
+                    self._since_ns = 0
+            except _OutOfTime:
+                reason = f"takes longer than {self._allowance_ms} ms"
+            except Exception as error:  # noqa: BLE001 - the function is the user's: whatever it raises is its rule's
+                reason = f"{type(error).__name__}: {error}"
+            else:
+                spent_ns = self._spent_ns[atom] = self._spent_ns.get(atom, 0) + time.perf_counter_ns() - began_ns
+                if spent_ns <= self._allowance_ms * 1_000_000:
+                    return said
+                reason = f"takes longer than {self._allowance_ms} ms over a batch"
+            self.failures[atom] = Failure(atom, reason, formed)
+            return None
+
+        return watched
+
+    def __enter__(self) -> Self:
+        self._spent_ns.clear()
+        if threading.current_thread() is threading.main_thread():
+            glance_s = self._allowance_ms / 1000 / _GLANCES
+            handler = signal.signal(signal.SIGALRM, self._look)
+            left_s, each_s = signal.setitimer(signal.ITIMER_REAL, glance_s, glance_s)
+            self._restore = (handler, left_s, each_s, time.monotonic())
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._restore is not None:
+            handler, left_s, each_s, since_s = self._restore
+            self._restore = None
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, handler)
+            if left_s:
+                signal.setitimer(signal.ITIMER_REAL, max(left_s - (time.monotonic() - since_s), 0.001), each_s)
+
+    def _look(self, _signal: int, _frame: FrameType | None) -> None:
+        if self._since_ns and time.perf_counter_ns() - self._since_ns > self._allowance_ms * 1_000_000:
+            self._since_ns = 0
+            raise _OutOfTime
