@@ -25,6 +25,7 @@ def progress_values(progress: JobProgress) -> dict[str, object]:
         "rows_per_s": round(progress.rows_per_s),
         "watermark": None if watermark is None else watermark_text(progress),
         "behind": progress.behind,
+        "hits": dict(progress.hits),
         "trouble": progress.trouble,
     }
 

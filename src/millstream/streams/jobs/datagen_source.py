@@ -67,6 +67,9 @@ class DatagenSource:
         reader = spark.read if reading.batch else spark.readStream
         return reader.format(DatagenDataSource.name()).option(SPEC_OPTION, spec.encode()).load()
 
+    def guard(self, reading: object, job: str) -> None:
+        """None: what is made up is not judged."""
+
     def letters(self, spool: object) -> DeadLetters | None:
         """None: what is made up is never malformed."""
         return None

@@ -79,6 +79,9 @@ class FileSource:
         reader = spark.read if reading.batch else spark.readStream
         return reader.format(FileDataSource.name()).option(SPEC_OPTION, spec.encode()).load()
 
+    def guard(self, reading: object, job: str) -> None:
+        """None: files are not judged."""
+
     def letters(self, spool: Path) -> DeadLetters:
         """Malformed lines are counted."""
         return DeadLetters(Spool(spool), str(self._path), None, self._nameserver, 0.0)

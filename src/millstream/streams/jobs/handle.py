@@ -24,9 +24,11 @@ class JobHandle:
         parts = [pipeline.progress() for pipeline in self._pipelines]
         rows_out: Counter[str] = Counter()
         late_by: Counter[str] = Counter()
+        hits: Counter[str] = Counter()
         for part in parts:
             rows_out.update(part.rows_out)
             late_by.update(part.late_by)
+            hits.update(part.hits)
         watermarks = [part.watermark_ms for part in parts if part.watermark_ms is not None]
         lags = [part.behind for part in parts if part.behind is not None]
         return JobProgress(
@@ -41,6 +43,7 @@ class JobHandle:
             state=_state([part.state for part in parts]),
             late_by=dict(late_by),
             malformed_last_minute=sum(part.malformed_last_minute for part in parts),
+            hits=dict(hits),
             trouble=next((part.trouble for part in parts if part.trouble), None),
         )
 

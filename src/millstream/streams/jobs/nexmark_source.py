@@ -69,6 +69,9 @@ class NexmarkSource:
         reader = spark.read if reading.batch else spark.readStream
         return reader.format(NexmarkDataSource.name()).option(SPEC_OPTION, spec.encode()).load()
 
+    def guard(self, reading: object, job: str) -> None:
+        """None: what is made up is not judged."""
+
     def letters(self, spool: object) -> DeadLetters | None:
         """None: what is made up is never malformed."""
         return None

@@ -29,6 +29,7 @@ from millstream.streams.jobs.outputs import Output
 from millstream.streams.jobs.partition_commits import PartitionCommits
 from millstream.streams.jobs.progress import JobProgress
 from millstream.streams.jobs.restarts import Restarts
+from millstream.streams.jobs.rule_guard import RuleGuard
 from millstream.streams.jobs.tally import Tally
 from millstream.streams.spark.sinks.console import PrintSink
 from millstream.streams.spark.sinks.router import deliver
@@ -61,10 +62,11 @@ class Pipeline(Protocol):
 
 @dataclass(frozen=True)
 class SetAside:
-    """What is not among a job's rows: malformed messages, by table, and rows that came too late."""
+    """What is not among a job's rows: malformed messages by table, rows that came too late, and rules that fail."""
 
     letters: Sequence[DeadLetters]
     late: LateOutput
+    guards: Sequence[RuleGuard] = ()
 
 
 class _Delivery:
@@ -92,7 +94,19 @@ class _Delivery:
         # Behind those of the outputs are the counts of event times.
         for sink, count in zip(self._sinks, counts, strict=False):
             rows_out[sink.name] += count
-        self.tally.delivered(rows_out, malformed, late)
+        hits: Counter[str] = Counter()
+        for guard in self._aside.guards:
+            hits.update(guard.delivered())
+        self.tally.delivered(rows_out, malformed, late, hits)
+
+    def mended(self) -> bool:
+        """Whether what may have ended a query was found, so that the next one does without it."""
+        settled = [guard.settle() for guard in self._aside.guards]
+        return any(settled)
+
+    def trouble(self) -> str | None:
+        """What hinders, in one line, while rows are delivered all the same."""
+        return next((said for guard in self._aside.guards if (said := guard.trouble())), None)
 
 
 LOOK_AGAIN_S = 1
@@ -152,7 +166,7 @@ class StreamPipeline:
         self._absorb()
         tally = self._delivery.tally
         if not self._over.is_set():
-            return replace(tally.progress("running"), trouble=self._trouble)
+            return replace(tally.progress("running"), trouble=self._trouble or self._delivery.trouble())
         tally.ended()
         return tally.progress("failed" if self.failure() else "ended")
 
@@ -200,7 +214,7 @@ class StreamPipeline:
         """Until the query has ended for good."""
         try:
             while (error := self._ended()) is not None and not self._stopping.is_set():
-                wait_ms = self._restarts.next_ms(error)
+                wait_ms = self._restarts.next_ms(error, mended=self._delivery.mended())
                 if wait_ms is None:
                     self._error = error
                     return

@@ -35,6 +35,7 @@ class JobProgress:
     operator, `malformed_last_minute` those malformed in the last 60 seconds. `rows_out` is by sink.
     `rows_per_s` is the speed of the latest micro-batch while running, of the whole run afterwards. `watermark_ms` is
     None until the first event time; `behind` counts rows that are stored and not read yet, None if unknown.
+    `hits` has the rows of tables of rules by rule, before anything is done with them.
     `trouble` says in one line what a job waits for that could not go on just now; None where all is well.
     """
 
@@ -50,3 +51,4 @@ class JobProgress:
     trouble: str | None = None
     late_by: dict[str, int] = field(default_factory=dict)
     malformed_last_minute: int = 0
+    hits: dict[str, int] = field(default_factory=dict)

@@ -58,9 +58,14 @@ class Restarts:
         """A micro-batch was delivered."""
         self.count = 0
 
-    def next_ms(self, error: BaseException) -> int | None:
-        """How long to wait for the next start; None: the error ends the job."""
+    def next_ms(self, error: BaseException, *, mended: bool = False) -> int | None:
+        """How long to wait for the next start; None: the error ends the job.
+
+        With `mended` what led to the error is gone; then the start counts for nothing.
+        """
         limit = self._settings.attempts
+        if mended and limit != 0:
+            return self._settings.first_ms
         if not may_pass(error) or (limit is not None and self.count >= limit):
             return None
         wait_ms = min(self._settings.first_ms << min(self.count, 30), self._settings.longest_ms)

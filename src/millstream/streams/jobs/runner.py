@@ -72,14 +72,16 @@ class JobRunner:
             for members in _by_tables(outputs):
                 names = [table.name for table in tables_of(output.node for output in members)]
                 directory = self._root / name / ("+".join(names) or _NO_TABLES)
-                pipelines.append(self._pipeline(directory, members, settings, bounded=bounded))
+                pipelines.append(self._pipeline(name, directory, members, settings, bounded=bounded))
         except BaseException:
             for pipeline in pipelines:
                 pipeline.stop()
             raise
         return JobHandle(name, pipelines)
 
-    def _pipeline(self, directory: Path, outputs: list[Output], settings: JobSettings, *, bounded: bool) -> Pipeline:
+    def _pipeline(
+        self, job: str, directory: Path, outputs: list[Output], settings: JobSettings, *, bounded: bool
+    ) -> Pipeline:
         nodes = [output.node for output in outputs]
         # What reads no table has its rows at once.
         batch = settings.batch or not tables_of(nodes)
@@ -111,14 +113,14 @@ class JobRunner:
             settings.ttl_ms,
             settings.idle_ms,
         )
+        readings = {
+            source.table.name: _reading(source, outputs, checkpoint, settings, bounded=bounded, timed=timed)
+            for source in sources
+        }
         try:
             frames = {
-                source.table.name: source.load(
-                    self._spark,
-                    columns_read(source.table, [*nodes, *timed]),
-                    _reading(source, outputs, checkpoint, settings, bounded=bounded, timed=timed),
-                )
-                for source in sources
+                name: source.load(self._spark, columns_read(source.table, [*nodes, *timed]), readings[name])
+                for name, source in zip(readings, sources, strict=True)
             }
             translation = Translation(frames, host, partial(_one_row, self._spark, checkpoint, batch=batch))
             frame = envelope(nodes, translation, timed)
@@ -126,9 +128,10 @@ class JobRunner:
             raise JobError("JOB_FAILED", f"The plan cannot run on Spark: {first_cause(error)}") from error
         found = [source.letters(checkpoint.spool / source.table.name) for source in sources]
         late = LateOutput(checkpoint.late, host.late_shapes, settings)
-        aside = SetAside([one for one in found if one is not None], late)
         numbers = {source.table.name: number for number, source in enumerate(sources)}
         partitions = PartitionCommits(outputs, timed, checkpoint.sinks, numbers, idle_ms=settings.idle_ms)
+        guards = [one for source in sources if (one := source.guard(readings[source.table.name], job)) is not None]
+        aside = SetAside([one for one in found if one is not None], late, guards)
         if batch:
             ends = {source.table.name: source.end() for source in sources}
             return BatchPipeline.run(frame, ends, outputs, checkpoint, aside, partitions)

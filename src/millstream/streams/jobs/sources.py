@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from millstream.model.errors import NameRefused
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.dead_letter import DeadLetters
+from millstream.streams.jobs.rule_guard import RuleGuard
 from millstream.streams.jobs.settings import JobSettings, SourceSettings
 from millstream.streams.jobs.startup import first_position
 from millstream.streams.plan.changelog import Changelog, changelog_of
@@ -78,6 +79,10 @@ class Source(Protocol):
         """What becomes of malformed rows; None where there are none."""
         ...
 
+    def guard(self, reading: Reading, job: str) -> RuleGuard | None:
+        """What looks after the rules that judge for the job of that name; None where none do."""
+        ...
+
 
 def open_source(table: Table, settings: JobSettings) -> Source:
     """The source of `table`. Raises JobError JOB_FAILED for a connector that cannot be read."""
@@ -93,6 +98,10 @@ def open_source(table: Table, settings: JobSettings) -> Source:
         from millstream.streams.jobs.datagen_source import DatagenSource
 
         return DatagenSource(table, settings)
+    if table.connector == "rules":
+        from millstream.streams.jobs.rules_source import RulesSource
+
+        return RulesSource(table, settings)
     if table.connector not in ("rocketmq", UPSERTS):
         words = f"The table {table.name} cannot be read: its connector is {table.connector!r}."
         raise JobError("JOB_FAILED", words)
@@ -148,9 +157,15 @@ class TopicSource:
 
     def load(self, spark: SparkSession, columns: Mapping[str, DataType], reading: Reading) -> DataFrame:
         """The topic's rows, decoded in Spark's Python workers."""
+        spec = self.spec(spark, columns, reading)
+        reader = spark.read if reading.batch else spark.readStream
+        return reader.format(TopicDataSource.name()).option(SPEC_OPTION, spec.encode()).load()
+
+    def spec(self, spark: SparkSession, columns: Mapping[str, DataType], reading: Reading) -> SourceSpec:
+        """What is read of the topic, and how."""
         settings = self._settings
         body, key = formats_of(self.table)
-        spec = SourceSpec(
+        return SourceSpec(
             nameserver=settings.nameserver,
             topic=settings.topic,
             columns=_source_columns(self.table, columns, narrowed=body.name in ("json", *CHANGELOG_FORMATS)),
@@ -173,8 +188,10 @@ class TopicSource:
             wake_again=reading.wake_again,
             timeout_s=TIMEOUT_S,
         )
-        reader = spark.read if reading.batch else spark.readStream
-        return reader.format(TopicDataSource.name()).option(SPEC_OPTION, spec.encode()).load()
+
+    def guard(self, reading: Reading, job: str) -> RuleGuard | None:
+        """None: a topic is not judged."""
+        return None
 
     def letters(self, spool: Path) -> DeadLetters:
         """Malformed messages go to the dead-letter topic."""

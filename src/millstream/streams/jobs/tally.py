@@ -38,17 +38,25 @@ class Tally:
         self._late_by: Counter[str] = Counter()
         self._malformed_at: deque[tuple[float, int]] = deque()
         self._rows_out: Counter[str] = Counter()
+        self._hits: Counter[str] = Counter()
         self._speed = 0.0
         self._watermark_ms: int | None = None
         self._behind: dict[str, int] = {}
         self._seen_batch = -1
 
-    def delivered(self, rows_out: Mapping[str, int], malformed: int, late: Mapping[str, int] | None = None) -> None:
-        """A micro-batch was delivered; `late` are the rows that operators of ours left out, by operator."""
+    def delivered(
+        self,
+        rows_out: Mapping[str, int],
+        malformed: int,
+        late: Mapping[str, int] | None = None,
+        hits: Mapping[str, int] | None = None,
+    ) -> None:
+        """A micro-batch was delivered; `late` are the rows that operators of ours left out, `hits` those of rules."""
         with self._lock:
             self._rows_out.update(rows_out)
             self._malformed += malformed
             self._late_by.update(late or {})
+            self._hits.update(hits or {})
             if malformed:
                 self._malformed_at.append((self._clock(), malformed))
             self._batches += 1
@@ -103,6 +111,7 @@ class Tally:
                 state,
                 late_by=dict(self._late_by),
                 malformed_last_minute=self._recently_malformed(),
+                hits=dict(self._hits),
             )
 
     def _recently_malformed(self) -> int:

@@ -9,6 +9,7 @@ from millstream.streams.plan.types import DataType
 from millstream.streams.sql.generator_options import DATAGEN_OPTIONS, NEXMARK_OPTIONS
 from millstream.streams.sql.option_aliases import renamed_options
 from millstream.streams.sql.options import Option, OptionProblem, text
+from millstream.streams.sql.rule_options import RULE_OPTIONS
 from millstream.streams.sql.scalars import nearest
 from millstream.streams.sql.store_options import FILE_OPTIONS, JDBC_OPTIONS
 from millstream.streams.sql.topic_options import TOPIC_METADATA, TOPIC_OPTIONS, UPSERT_OPTIONS
@@ -57,6 +58,7 @@ CONNECTORS: dict[str, Connector] = {
         Connector("jdbc", JDBC_OPTIONS, reads=True, writes=True, looks_up=True),
         Connector("nexmark", NEXMARK_OPTIONS, reads=True),
         Connector("datagen", DATAGEN_OPTIONS, reads=True),
+        Connector("rules", RULE_OPTIONS, TOPIC_METADATA, reads=True),
         Connector("print", (text("print-identifier", "Name shown before each row; default: the table's."),), writes=True),
         Connector("blackhole", (), writes=True),
     )

@@ -24,13 +24,19 @@ class Slice:
 
 
 class TopicPartition(InputPartition):
-    """What one task reads: slices in order, by the bulk lane or not, then a tick where `tick_ms` has its event time."""
+    """What one task reads: slices in order, by the bulk lane or not, then a tick where `tick_ms` has its event time.
 
-    def __init__(self, slices: tuple[Slice, ...], tick_ms: int | None = None, *, bulk: bool = False) -> None:
+    `rules` is the version of the rules that judge it, 0 where none do.
+    """
+
+    def __init__(
+        self, slices: tuple[Slice, ...], tick_ms: int | None = None, *, bulk: bool = False, rules: int = 0
+    ) -> None:
         super().__init__(None)
         self.slices = slices
         self.tick_ms = tick_ms
         self.bulk = bulk
+        self.rules = rules
 
 
 def divide(start: Position, end: Position, parallelism: int) -> list[tuple[Slice, ...]]:

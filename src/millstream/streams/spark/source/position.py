@@ -15,7 +15,8 @@ class Position:
 
     `cut_ms` is the store time below which everything was taken, 0 if the cut was another one. `ended` says that the
     final tick was sent: event time is over and nothing may follow. `name` is the source's, where there are several.
-    `wakes` counts the ticks that woke a job while no rows came.
+    `wakes` counts the ticks that woke a job while no rows came. `rules` is the version of the rules that judged what
+    lies before it, where rules do (see `streams.rules.store`).
     """
 
     queues: dict[str, int] = field(default_factory=dict)
@@ -23,6 +24,7 @@ class Position:
     ended: bool = False
     name: str = ""
     wakes: int = 0
+    rules: int = 0
 
     def offset(self, queue: str) -> int:
         """The next offset of `queue`; 0 for a queue that is new."""
@@ -34,12 +36,14 @@ class Position:
 
     def to_json(self) -> dict[str, Any]:
         """The form that Spark stores."""
+        rules = {"rules": self.rules} if self.rules else {}
         return {
             "queues": self.queues,
             "cut_ms": self.cut_ms,
             "ended": self.ended,
             "name": self.name,
             "wakes": self.wakes,
+            **rules,
         }
 
     @classmethod
@@ -52,4 +56,5 @@ class Position:
             bool(value.get("ended", False)),
             str(value.get("name", "")),
             int(value.get("wakes", 0)),
+            int(value.get("rules", 0)),
         )

@@ -19,14 +19,14 @@ from millstream.streams.spark.source.malformed import SpoolWriter
 from millstream.streams.spark.source.messages import Messages, RecordMessages, TableMessages
 from millstream.streams.spark.source.partition import Slice, TopicPartition, divide
 from millstream.streams.spark.source.position import Position
-from millstream.streams.spark.source.rows import RowBuilder
+from millstream.streams.spark.source.rows import MessageRows, RowBuilder
 from millstream.streams.spark.source.spec import SourceSpec
 from millstream.streams.spark.source.topic_log import TopicLog, open_log
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["END_OF_TIME_MS", "TopicBatchReader", "TopicStreamReader", "read_partition"]
+__all__ = ["END_OF_TIME_MS", "WAKE_TIME_MS", "TopicBatchReader", "TopicStreamReader", "read_partition"]
 
 END_OF_TIME_MS = 253_370_764_800_000
 """Event time of the final tick: the year 9999, later than any window's end."""
@@ -156,11 +156,13 @@ class TopicBatchReader(DataSourceReader):
         return read_partition(self._spec, partition)
 
 
-def read_partition(spec: SourceSpec, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """The record batches of one task, at most 5,000 rows each."""
+def read_partition(
+    spec: SourceSpec, partition: InputPartition, builder: MessageRows | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The record batches of one task, made by `builder` (None: as the spec says) of at most 5,000 messages each."""
     if not isinstance(partition, TopicPartition):
         raise TypeError(f"{partition!r} is no partition of a topic")
-    builder = RowBuilder(spec)
+    builder = builder or RowBuilder(spec)
     if partition.slices:
         log = open_log(spec.nameserver, timeout_s=spec.timeout_s)
         try:
@@ -185,7 +187,7 @@ def _messages(spec: SourceSpec, log: TopicLog, part: Slice, *, bulk: bool) -> It
 
 
 def _shared_slice(
-    spec: SourceSpec, messages: Iterator[Messages], builder: RowBuilder, part: Slice
+    spec: SourceSpec, messages: Iterator[Messages], builder: MessageRows, part: Slice
 ) -> Iterator[pa.RecordBatch]:
     if not spec.decoded:
         return _decoded(spec, messages, builder, part)
@@ -195,7 +197,7 @@ def _shared_slice(
 
 
 def _decoded(
-    spec: SourceSpec, messages: Iterator[Messages], builder: RowBuilder, part: Slice
+    spec: SourceSpec, messages: Iterator[Messages], builder: MessageRows, part: Slice
 ) -> Iterator[pa.RecordBatch]:
     spool = SpoolWriter(spec.spool, part, keep_bodies=spec.keep_malformed)
     for several in messages:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,10 +18,24 @@ from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
 from millstream.streams.spark.source.values import converter
 from millstream.streams.spark.types import arrow_schema
 
-__all__ = ["METADATA_KEYS", "RowBuilder", "tick_row"]
+__all__ = ["METADATA_KEYS", "MessageRows", "RowBuilder", "metadata_column", "tick_row"]
 
 _MICROSECONDS = 1000
 """In a millisecond; Spark's timestamps count microseconds."""
+
+
+class MessageRows(Protocol):
+    """Makes rows of messages."""
+
+    schema: pa.Schema
+
+    def rows(self, messages: Messages, queue: str = "") -> tuple[pa.RecordBatch, tuple[Malformed, ...]]:
+        """The rows of `messages` of one queue, and those messages that give none (by their place)."""
+        ...
+
+    def tick(self, time_ms: int) -> pa.RecordBatch:
+        """One row that is no data: it moves event time to `time_ms`."""
+        ...
 
 
 class RowBuilder:
@@ -56,7 +70,7 @@ class RowBuilder:
             if column.metadata is None:
                 arrays.append(next(from_body))
             else:
-                arrays.append(self._metadata(column.metadata, messages, column, self.schema.field(number).type))
+                arrays.append(metadata_column(self._topic, messages, column, self.schema.field(number).type))
         if self._queues:
             arrays.append(pa.repeat(queue, len(messages)))
         if self._changes:
@@ -68,15 +82,19 @@ class RowBuilder:
         """One row that is no data: it moves event time to `time_ms`."""
         return tick_row(self.schema, time_ms)
 
-    def _metadata(self, key: str, messages: Messages, column: SourceColumn, arrow_type: pa.DataType) -> pa.Array:
-        if key == "topic":
-            return _metadata_array([self._topic] * len(messages), column, arrow_type)
-        numbers = messages.numbers(key)
-        if numbers is not None and column.type.kind is TypeKind.BIGINT:
-            return numbers
-        if numbers is not None and column.type.kind in (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LTZ):
-            return pc.multiply(numbers, _MICROSECONDS).cast(arrow_type)
-        return _metadata_array(messages.metadata(key), column, arrow_type)
+
+def metadata_column(topic: str, messages: Messages, column: SourceColumn, arrow_type: pa.DataType) -> pa.Array:
+    """The values of a metadata column, one for each message."""
+    key = column.metadata
+    assert key is not None
+    if key == "topic":
+        return _metadata_array([topic] * len(messages), column, arrow_type)
+    numbers = messages.numbers(key)
+    if numbers is not None and column.type.kind is TypeKind.BIGINT:
+        return numbers
+    if numbers is not None and column.type.kind in (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LTZ):
+        return pc.multiply(numbers, _MICROSECONDS).cast(arrow_type)
+    return _metadata_array(messages.metadata(key), column, arrow_type)
 
 
 def tick_row(schema: pa.Schema, time_ms: int) -> pa.RecordBatch:

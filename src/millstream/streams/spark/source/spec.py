@@ -9,6 +9,7 @@ from pyspark.sql import types as spark
 
 from millstream.streams.plan.types import DataType, Field, Schema
 from millstream.streams.spark.hidden import KIND_COLUMN, QUEUE_COLUMN, TICK_COLUMN
+from millstream.streams.spark.rules.judged import Judged
 from millstream.streams.spark.source.body_format import BodyFormat, KeyFormat
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.types import spark_schema
@@ -35,7 +36,8 @@ class SourceSpec:
     kept only if `keep_malformed`. `decoded` is the directory for rows that several passes share; blank for one pass.
     `group` is where progress is shown in the broker; blank for nowhere. With `queues` each row tells its queue, with
     `changes` its kind. `body` and `key` say how rows stand in messages; `upserts` that a key's last message counts.
-    `wake_after_ms` without rows bring a tick (0: never), once or, with `wake_again`, each time.
+    `wake_after_ms` without rows bring a tick (0: never), once or, with `wake_again`, each time. `judged` says which
+    rules' hits the rows are, where they are hits.
     """
 
     nameserver: str
@@ -59,6 +61,7 @@ class SourceSpec:
     wake_after_ms: int = 0
     wake_again: bool = False
     timeout_s: float = field(default=10.0)
+    judged: Judged | None = None
 
     def schema(self) -> spark.StructType:
         """Spark's schema of the rows: the columns, the hidden queue and kind where they are wanted, the hidden tick."""

@@ -1,0 +1,118 @@
+"""The driver's side of judging: hits are counted, rules that fail are put out of service, what hinders is told."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from millstream.streams.errors import JobError, RuleError
+from millstream.streams.rules.notes import Quarantined, RuleNotes, Worked
+from millstream.streams.rules.rule import RuleSet
+from millstream.streams.rules.store import RuleStore
+from millstream.streams.spark.rules.calls import DeadCall, dead_calls, guilty
+from millstream.streams.spark.rules.judged import Judged
+from millstream.streams.spark.rules.kept_versions import KeptVersions
+from millstream.streams.spark.rules.left_out import LeftOut
+from millstream.streams.spark.rules.work import JudgedSlices
+
+__all__ = ["SILENT_DEATHS", "RuleGuard"]
+
+SILENT_DEATHS: Final = 2
+"""Processes that end without a word in the same call of a user function before its rules are put out of service.
+
+One alone may have been killed from outside.
+"""
+
+
+class RuleGuard:
+    """Looks after the rules of the pipeline called `job`."""
+
+    def __init__(self, judged: Judged, job: str) -> None:
+        self._job = job
+        self._directory = Path(judged.directory)
+        self._allowance_ms = judged.allowance_ms
+        self._store = RuleStore(Path(judged.store))
+        self._notes = RuleNotes(Path(judged.store))
+        self._kept = KeptVersions(self._directory, Path(judged.store))
+        self._left_out = LeftOut(self._directory)
+        self._refused: str | None = None
+
+    def delivered(self) -> Mapping[str, int]:
+        """The hits by rule of the micro-batch just delivered; rules that failed in it are put out of service."""
+        work = JudgedSlices(self._directory).take()
+        if work.events:
+            note = Worked(self._job, work.version, _now_ms(), events=work.events, hits=work.hits)
+            # They only explain: a store that cannot be written is no reason to stop.
+            with contextlib.suppress(RuleError):
+                self._notes.add(note)
+        self.settle()
+        return work.hits
+
+    def settle(self) -> bool:
+        """Put rules out of service that were found to fail; whether anything was found, be it only a suspicion.
+
+        They are left out of every version up to the newest in use, and disabled in a new version.
+        """
+        before = self._left_out.suspicions()
+        noted = self._left_out.take_notes()
+        dead = dead_calls(self._directory / "calls")
+        new = self._left_out.add([*noted, *self._convicted(dead)])
+        for one in new:
+            with contextlib.suppress(RuleError):
+                self._notes.add(msgspec.structs.replace(one, job=self._job, time_ms=_now_ms()))
+        self._left_out.forget_notes(noted)
+        self._publish()
+        return bool(new) or self._left_out.suspicions() != before
+
+    def trouble(self) -> str | None:
+        """What hinders, in one line."""
+        return self._kept.trouble() or self._refused
+
+    def _convicted(self, dead: list[DeadCall]) -> list[Quarantined]:
+        """The rules whose calls ended a process, for certain or once too often, with each version that has them."""
+        found = []
+        for one in dead:
+            name = msgspec.json.encode([one.call.function, *one.call.operands]).decode()
+            if not one.is_certain and self._left_out.suspect(name) < SILENT_DEATHS:
+                continue
+            reason = f"{one.call.function} {self._did(one)}"
+            evidence = f"value: {one.call.value}\n{one.trace}".strip()
+            for version in self._kept.numbers():
+                with contextlib.suppress(JobError):
+                    rules = guilty(self._kept.load(version), one.call)
+                    found += [Quarantined(rule.id, version, reason, evidence) for rule in rules]
+        return found
+
+    def _did(self, dead: DeadCall) -> str:
+        if dead.took_too_long:
+            return f"did not come back within {self._allowance_ms / 1000:g} s"
+        return "crashed the process" if dead.is_certain else f"ended its process {SILENT_DEATHS} times"
+
+    def _publish(self) -> None:
+        """Disable in the store what failed in the version that counts now."""
+        failed = {one.rule: one.version for one in sorted(self._left_out.all(), key=lambda one: one.version)}
+
+        def disabled(rule_set: RuleSet) -> RuleSet:
+            rules = tuple(
+                msgspec.structs.replace(rule, enabled=False) if failed.get(rule.id, 0) >= rule_set.version else rule
+                for rule in rule_set.rules
+            )
+            return msgspec.structs.replace(rule_set, rules=rules)
+
+        try:
+            current = self._store.current() if failed else 0
+            names = sorted(rule for rule, version in failed.items() if version >= current)
+            if failed and names:
+                self._store.publish(disabled, why=f"the job {self._job} put out of service: {', '.join(names)}")
+            self._refused = None
+        except RuleError as error:
+            self._refused = error.message
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,143 @@
+"""The columns of a table of hits: by name, what each holds and of which type it may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.streams.plan.types import BIGINT, STRING, DataType, TypeKind
+from millstream.streams.rules.plain import FieldOf, text_of
+from millstream.streams.rules.rule import MeasureKind, Rule, RuleSet, Statistics
+
+__all__ = ["COLUMN_TYPES", "Hits", "RuleColumns"]
+
+_STRINGS: Final = DataType(TypeKind.ARRAY, elements=(STRING,))
+_PAIRS: Final = DataType(TypeKind.MAP, elements=(STRING, STRING))
+_TIMES: Final = (DataType(TypeKind.TIMESTAMP_LTZ, precision=3), DataType(TypeKind.TIMESTAMP, precision=3))
+
+_OF_RULES: Final[dict[str, tuple[DataType, Callable[[Rule], Any]]]] = {
+    "rule": (STRING, lambda rule: rule.id),
+    "title": (STRING, lambda rule: rule.title),
+    "level": (STRING, lambda rule: rule.level),
+    "kind": (STRING, lambda rule: rule.kind),
+    "author": (STRING, lambda rule: rule.author),
+    "license": (STRING, lambda rule: rule.license),
+    "tags": (_STRINGS, lambda rule: list(rule.tags)),
+    "measure": (STRING, lambda rule: rule.statistics and rule.statistics.measure.kind),
+    "window_ms": (BIGINT, lambda rule: rule.statistics and rule.statistics.window_ms),
+    "at_least": (BIGINT, lambda rule: rule.statistics and rule.statistics.at_least),
+    "at_most": (BIGINT, lambda rule: rule.statistics and rule.statistics.at_most),
+    "steps": (BIGINT, lambda rule: rule.statistics and len(rule.statistics.parts)),
+}
+"""What a hit tells of its rule."""
+
+_OF_EVENTS: Final[dict[str, DataType]] = {
+    "event": STRING,
+    "event_time": _TIMES[0],
+    "version": BIGINT,
+    "shows": _PAIRS,
+    "group_key": STRING,
+    "measured": STRING,
+}
+"""What a hit tells of its event, and the version of the rules that judged it."""
+
+COLUMN_TYPES: Final[dict[str, tuple[DataType, ...]]] = {
+    **{name: (kind,) for name, (kind, _) in _OF_RULES.items()},
+    **{name: (kind,) for name, kind in _OF_EVENTS.items()},
+    "event_time": _TIMES,
+}
+"""The types that each column may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """Hits in the order of events: the numbers of each one's event and rule, and the part that it was, if any."""
+
+    rows: np.ndarray[Any, Any]
+    rules: np.ndarray[Any, Any]
+    parts: dict[int, str] = field(default_factory=dict)
+
+
+class RuleColumns:
+    """What hits tell of the rules of one set, and which rules a hit counts for."""
+
+    def __init__(self, rule_set: RuleSet) -> None:
+        self.rules = rule_set.rules
+        self._arrays: dict[tuple[str, pa.DataType], pa.Array] = {}
+        self._counted_by: dict[int, list[int]] = {}
+        numbers = {rule.id: number for number, rule in enumerate(self.rules)}
+        for number, rule in enumerate(self.rules):
+            parts = rule.statistics.parts if rule.enabled and rule.statistics is not None else ()
+            for part in dict.fromkeys(parts):
+                if part in numbers:
+                    self._counted_by.setdefault(numbers[part], []).append(number)
+        silent = [number for number, rule in enumerate(self.rules) if not rule.alerts]
+        self._special = np.array(sorted({*self._counted_by, *silent}), np.int32)
+        self._measures = [_measured(rule) for rule in self.rules]
+
+    def column(self, name: str, arrow_type: pa.DataType, rules: np.ndarray[Any, Any]) -> pa.Array:
+        """The values of a column that tells of the rules with those numbers."""
+        array = self._arrays.get((name, arrow_type))
+        if array is None:
+            value = _OF_RULES[name][1]
+            array = self._arrays[name, arrow_type] = pa.array([value(rule) for rule in self.rules], arrow_type)
+        return array.take(pa.array(rules))
+
+    def told(self, rows: np.ndarray[Any, Any], rules: np.ndarray[Any, Any]) -> Hits:
+        """The hits that a table tells: those of rules that alert, and behind each those of the rules that count it."""
+        if not np.isin(rules, self._special).any():
+            return Hits(rows, rules)
+        all_rows: list[int] = []
+        all_rules: list[int] = []
+        parts: dict[int, str] = {}
+        for row, rule in zip(rows.tolist(), rules.tolist(), strict=True):
+            if self.rules[rule].alerts:
+                all_rows.append(row)
+                all_rules.append(rule)
+            for number in self._counted_by.get(rule, ()):
+                parts[len(all_rows)] = self.rules[rule].id
+                all_rows.append(row)
+                all_rules.append(number)
+        return Hits(np.array(all_rows, np.int32), np.array(all_rules, np.int32), parts)
+
+    def group_key(self, rule: int, part: str | None, field_of: FieldOf) -> str | None:
+        """The values of the fields by which the rule counts, as a JSON array; NULL where it does not count."""
+        statistics = self.rules[rule].statistics
+        if statistics is None:
+            return None
+        return text_of([field_of(_meant(statistics, name, part)) for name in statistics.by])
+
+    def measured(self, rule: int, part: str | None, field_of: FieldOf) -> str | None:
+        """What the rule counts different ones of, or the number of the step; NULL where it counts events."""
+        return self._measures[rule](part, field_of)
+
+
+def _measured(rule: Rule) -> Callable[[str | None, FieldOf], str | None]:
+    statistics = rule.statistics
+    match None if statistics is None else statistics.measure.kind:
+        case MeasureKind.VALUES:
+            assert statistics is not None
+            kept = statistics
+
+            def value(part: str | None, field_of: FieldOf) -> str | None:
+                found = field_of(_meant(kept, kept.measure.of, part))
+                return None if found is None else text_of(found)
+
+            return value
+        case MeasureKind.PARTS:
+            return lambda part, _field_of: part
+        case MeasureKind.SEQUENCE:
+            assert statistics is not None
+            steps = {part: str(step) for step, part in enumerate(statistics.parts, 1)}
+            return lambda part, _field_of: steps.get(part or "")
+        case _:
+            return lambda _part, _field_of: None
+
+
+def _meant(statistics: Statistics, name: str, part: str | None) -> str:
+    """The field that a name stands for in the events of a part."""
+    return statistics.aliases.get(name, {}).get(part or "", name)

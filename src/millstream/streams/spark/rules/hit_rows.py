@@ -1,0 +1,194 @@
+"""Messages to the hits of rules: each body is read as JSON once, judged, and gives a row for each rule that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from millstream.streams.rules.plain import FieldOf, field_reader, text_of
+from millstream.streams.spark.hidden import QUEUE_COLUMN, TICK_COLUMN
+from millstream.streams.spark.rules.event_times import event_time_us
+from millstream.streams.spark.rules.hit_columns import Hits, RuleColumns
+from millstream.streams.spark.rules.judged import Judged
+from millstream.streams.spark.rules.stages import KeptStages, VersionStage
+from millstream.streams.spark.rules.work import Work
+from millstream.streams.spark.source.decoder import Malformed
+from millstream.streams.spark.source.messages import Messages
+from millstream.streams.spark.source.reader import WAKE_TIME_MS
+from millstream.streams.spark.source.rows import metadata_column, tick_row
+from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
+from millstream.streams.spark.types import arrow_schema
+
+__all__ = ["HitRows"]
+
+_MAX_REASON_CHARACTERS = 200
+_US = 1000
+"""Microseconds in a millisecond."""
+
+
+class HitRows:
+    """Makes record batches of exactly `schema` by one version of the rules; see `MessageRows`.
+
+    A body that is no JSON object is malformed. Behind the hits stands a tick with the newest time of all events, so
+    that event time goes on where no rule fits.
+    """
+
+    def __init__(self, spec: SourceSpec, judged: Judged, version: int, stages: KeptStages) -> None:
+        self.schema: pa.Schema = arrow_schema(spec.schema())
+        self.work = Work(version)
+        self._topic = spec.topic
+        self._columns = spec.columns
+        self._queues = spec.queues
+        self._judged = judged
+        self._stages = stages
+        self._times = any(column.metadata is None and column.name == "event_time" for column in spec.columns)
+
+    def rows(self, messages: Messages, queue: str = "") -> tuple[pa.RecordBatch, tuple[Malformed, ...]]:
+        """The hits in the order of their events, and the messages that are no events."""
+        bodies = messages.bodies()
+        events, malformed = _events(bodies)
+        if malformed:
+            refused = {one.position for one in malformed}
+            kept = [place for place in range(len(bodies)) if place not in refused]
+            messages = messages.kept(pa.array(kept, pa.int32()))
+            bodies = [bodies[place] for place in kept]
+        stage = self._stages.of(self._judged, self.work.version)
+        hits = stage.judge(events)
+        self._count(len(events), hits, stage.columns)
+        chunk = _Chunk(self._topic, stage, messages, bodies, events, hits)
+        times = chunk.event_times_us(self._judged.time_fields) if self._times else None
+        arrays = [
+            chunk.column(column, self.schema.field(number).type, times) for number, column in enumerate(self._columns)
+        ]
+        newest_us = None if times is None or not len(times) else int(times.max())
+        return self._batch(arrays, queue, len(hits.rows), newest_us), malformed
+
+    def tick(self, time_ms: int) -> pa.RecordBatch:
+        """One row that is no data: it moves event time to `time_ms`."""
+        return tick_row(self.schema, time_ms)
+
+    def _count(self, events: int, hits: Hits, columns: RuleColumns) -> None:
+        numbers, counts = np.unique(hits.rules, return_counts=True)
+        ids = [columns.rules[number].id for number in numbers.tolist()]
+        self.work.add(Work(self.work.version, events, dict(zip(ids, counts.tolist(), strict=True))))
+
+    def _batch(self, arrays: list[pa.Array], queue: str, count: int, newest_us: int | None) -> pa.RecordBatch:
+        if self._queues:
+            arrays.append(pa.repeat(queue, count))
+        tick_type = self.schema.field(len(arrays)).type
+        arrays.append(pa.nulls(count, tick_type))
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        if newest_us is None:
+            return batch
+        # Where queues have clocks of their own a tick would move them all: there the row has its queue's time.
+        told = {"event_time": newest_us, QUEUE_COLUMN: queue} if self._queues else {}
+        told[TICK_COLUMN] = WAKE_TIME_MS * _US if self._queues else newest_us
+        last = [
+            pa.array([told[field.name]], _plain(field.type)).cast(field.type)
+            if field.name in told
+            else pa.nulls(1, field.type)
+            for field in self.schema
+        ]
+        tick = pa.RecordBatch.from_arrays(last, schema=self.schema)
+        return pa.Table.from_batches([batch, tick]).combine_chunks().to_batches()[0]
+
+
+class _Chunk:
+    """The messages of one record batch, their events and hits, and the values that columns have of them."""
+
+    def __init__(
+        self,
+        topic: str,
+        stage: VersionStage,
+        messages: Messages,
+        bodies: Sequence[bytes | memoryview],
+        events: Sequence[Mapping[str, Any]],
+        hits: Hits,
+    ) -> None:
+        self._topic = topic
+        self._stage = stage
+        self._messages = messages
+        self._bodies = bodies
+        self._events = events
+        self._hits = hits
+        self._rows, self._places = np.unique(hits.rows, return_inverse=True)
+
+    def event_times_us(self, fields: Sequence[str]) -> np.ndarray[Any, Any]:
+        """The time of each event: the first of `fields` that tells one, else when it was stored."""
+        numbers = self._messages.numbers("store-timestamp")
+        stored = list(self._messages.metadata("store-timestamp")) if numbers is None else numbers
+        times = np.array(stored, np.int64) * _US
+        if fields:
+            for place in range(len(self._events)):
+                field_of = self._field_of(place)
+                for field in fields:
+                    time_us = event_time_us(field_of(field))
+                    if time_us is not None:
+                        times[place] = time_us
+                        break
+        return times
+
+    def column(self, column: SourceColumn, arrow_type: pa.DataType, times: np.ndarray[Any, Any] | None) -> pa.Array:
+        """The values of a column, one for each hit."""
+        if column.metadata is not None:
+            kept = self._messages.kept(pa.array(self._rows, pa.int32()))
+            return metadata_column(self._topic, kept, column, arrow_type).take(pa.array(self._places))
+        match column.name:
+            case "event":
+                return pa.array([str(self._bodies[row], "utf-8") for row in self._rows], arrow_type).take(
+                    pa.array(self._places)
+                )
+            case "event_time":
+                assert times is not None
+                return pa.array(times[self._hits.rows]).cast(arrow_type)
+            case "version":
+                return pa.repeat(self._stage.version, len(self._hits.rows))
+            case "shows":
+                return pa.array(self._each(self._shown), arrow_type)
+            case "group_key":
+                return pa.array(self._each(self._stage.columns.group_key), arrow_type)
+            case "measured":
+                return pa.array(self._each(self._stage.columns.measured), arrow_type)
+        return self._stage.columns.column(column.name, arrow_type, self._hits.rules)
+
+    def _each(self, value: Callable[[int, str | None, FieldOf], Any]) -> list[Any]:
+        hits = zip(self._hits.rows.tolist(), self._hits.rules.tolist(), strict=True)
+        parts = self._hits.parts
+        return [value(rule, parts.get(number), self._field_of(row)) for number, (row, rule) in enumerate(hits)]
+
+    def _shown(self, rule: int, _part: str | None, field_of: FieldOf) -> list[tuple[str, str]]:
+        found = ((name, field_of(name)) for name in self._stage.columns.rules[rule].shows)
+        return [(name, text_of(value)) for name, value in found if value is not None]
+
+    def _field_of(self, row: int) -> FieldOf:
+        return field_reader(self._events[row], self._stage.paths)
+
+
+def _events(bodies: Sequence[bytes | memoryview]) -> tuple[list[dict[str, Any]], tuple[Malformed, ...]]:
+    """The events of the bodies that are JSON objects, and the others by their places."""
+    events: list[dict[str, Any]] = []
+    malformed: list[Malformed] = []
+    loads = orjson.loads
+    for place, body in enumerate(bodies):
+        try:
+            event = loads(body)
+        except ValueError as error:
+            malformed.append(Malformed(place, str(error)[:_MAX_REASON_CHARACTERS]))
+            continue
+        if isinstance(event, dict):
+            events.append(event)
+        else:
+            malformed.append(Malformed(place, f"an event is a JSON object, not {_WORDS.get(type(event), 'null')}"))
+    return events, tuple(malformed)
+
+
+_WORDS = {list: "an array", str: "a text", int: "a number", float: "a number", bool: "a truth value"}
+
+
+def _plain(arrow_type: pa.DataType) -> pa.DataType:
+    """What a value of Python is before it becomes a column's."""
+    return pa.int64() if pa.types.is_timestamp(arrow_type) else arrow_type

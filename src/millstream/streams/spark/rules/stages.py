@@ -1,0 +1,101 @@
+"""The stages of a worker process: one for each version that it judges by, kept from micro-batch to micro-batch."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from millstream.streams.rules.notes import Quarantined
+from millstream.streams.rules.rule import RuleSet
+from millstream.streams.spark.rules.calls import CallWatch, has_calls, with_guards
+from millstream.streams.spark.rules.hit_columns import Hits, RuleColumns
+from millstream.streams.spark.rules.judged import Judged
+from millstream.streams.spark.rules.kept_versions import KeptVersions
+from millstream.streams.spark.rules.left_out import LeftOut
+
+__all__ = ["KEPT_STAGES", "KeptStages", "VersionStage", "stages"]
+
+KEPT_STAGES: Final = 2
+"""Stages that a worker keeps: the version that judges now, and the one before it, which a replay may want."""
+
+_ROOM = "millstream.streams.rules"
+
+
+class VersionStage:
+    """One version's stage in this process, without the rules that are left out of it."""
+
+    def __init__(self, judged: Judged, rule_set: RuleSet, without: frozenset[str]) -> None:
+        rules = [
+            msgspec.structs.replace(rule, enabled=False) if rule.id in without else rule for rule in rule_set.rules
+        ]
+        rule_set = msgspec.structs.replace(rule_set, rules=tuple(rules))
+        self.version = rule_set.version
+        self.paths = rule_set.paths
+        self.columns = RuleColumns(rule_set)
+        self._watch: CallWatch | None = None
+        if has_calls(rule_set):
+            sys.path += [entry for entry in judged.python_path if entry not in sys.path]
+            self._watch = CallWatch(Path(judged.directory) / "calls", judged.allowance_ms)
+            rule_set = with_guards(rule_set)
+        self._stage = importlib.import_module(f"{_ROOM}.stage").RuleStage(rule_set)
+        self._left_out = LeftOut(Path(judged.directory))
+        self._noted = 0
+
+    def judge(self, events: list[dict[str, Any]]) -> Hits:
+        """The hits of all rules that alert or count. Notes the rules that the stage gave up."""
+        watching: AbstractContextManager[None] = (
+            contextlib.nullcontext() if self._watch is None else self._watch.watching()
+        )
+        with watching:
+            found = self._stage.judge(importlib.import_module(f"{_ROOM}.event_rows").JsonEvents(events, self.paths))
+        self._note()
+        return self.columns.told(found.rows, found.rules)
+
+    def _note(self) -> None:
+        given_up = self._stage.quarantined
+        if len(given_up) == self._noted:
+            return
+        new = list(given_up)[self._noted :]
+        self._noted = len(given_up)
+        self._left_out.note([Quarantined(one.rule, self.version, one.reason, one.evidence) for one in new])
+
+
+class KeptStages:
+    """At most `KEPT_STAGES`, the least recently used go first."""
+
+    def __init__(self, make: Callable[[Judged, RuleSet, frozenset[str]], VersionStage] = VersionStage) -> None:
+        self._make = make
+        self._kept: OrderedDict[tuple[str, int, frozenset[str]], VersionStage] = OrderedDict()
+
+    def of(self, judged: Judged, version: int) -> VersionStage:
+        """The stage of a version. Raises JobError JOB_FAILED where the job does not keep that version."""
+        directory = Path(judged.directory)
+        without = LeftOut(directory).ids(version)
+        key = (judged.directory, version, without)
+        found = self._kept.get(key)
+        if found is None:
+            rule_set = KeptVersions(directory, Path(judged.store)).load(version)
+            found = self._kept[key] = self._make(judged, rule_set, without)
+        self._kept.move_to_end(key)
+        while len(self._kept) > KEPT_STAGES:
+            self._kept.popitem(last=False)
+        return found
+
+
+_kept: KeptStages | None = None
+
+
+def stages() -> KeptStages:
+    """Those of this process."""
+    global _kept
+    if _kept is None:
+        _kept = KeptStages()
+    return _kept

@@ -1,0 +1,59 @@
+"""What judging found, left by workers for the driver: events and hits by rule, a file for each task."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+
+from millstream.streams.spark.source.partition import Slice
+
+__all__ = ["JudgedSlices", "Work"]
+
+_SUFFIX = ".work"
+
+
+class Work(msgspec.Struct, omit_defaults=True):
+    """Events that were judged by a version, and hits by the rule's id."""
+
+    version: int = 0
+    events: int = 0
+    hits: dict[str, int] = {}
+
+    def add(self, other: Work) -> None:
+        """Take the counts of another."""
+        self.version = max(self.version, other.version)
+        self.events += other.events
+        self.hits = dict(Counter(self.hits) + Counter(other.hits))
+
+
+_DECODER = msgspec.json.Decoder(Work)
+
+
+class JudgedSlices:
+    """The files in `directory`. A replay writes the same file again, so nothing counts twice."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory / "work"
+
+    def put(self, slices: tuple[Slice, ...], work: Work) -> None:
+        """Keep what was found in a task's slices."""
+        if not slices:
+            return
+        self._directory.mkdir(parents=True, exist_ok=True)
+        name = f"{slices[0].queue.replace('/', '_')}-{slices[0].start}-{slices[-1].end}{_SUFFIX}"
+        unfinished = self._directory / f".{name}.{os.getpid()}"
+        unfinished.write_bytes(msgspec.json.encode(work))
+        unfinished.replace(self._directory / name)
+
+    def take(self) -> Work:
+        """The sum of all, which are removed."""
+        whole = Work()
+        for path in self._directory.glob(f"*{_SUFFIX}"):
+            with contextlib.suppress(OSError, msgspec.MsgspecError):
+                whole.add(_DECODER.decode(path.read_bytes()))
+                path.unlink()
+        return whole

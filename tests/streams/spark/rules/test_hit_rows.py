@@ -1,0 +1,202 @@
+"""Messages to hits: which rows there are and what each column tells; versions, and what is left out."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs the extra streams")
+
+import numpy as np
+
+from millstream.model.message import Address, OutgoingMessage
+from millstream.protocol.record import RecordParts, encode_record, split_record
+from millstream.streams.plan.types import DataType
+from millstream.streams.rules.atoms import Atom, Op
+from millstream.streams.rules.formulas import Truth
+from millstream.streams.rules.plain import field_reader, judge
+from millstream.streams.rules.rule import Measure, MeasureKind, Rule, RuleSet, Statistics
+from millstream.streams.spark.rules.hit_columns import COLUMN_TYPES, Hits, RuleColumns
+from millstream.streams.spark.rules.hit_rows import HitRows
+from millstream.streams.spark.rules.judged import Judged
+from millstream.streams.spark.rules.stages import KeptStages, VersionStage
+from millstream.streams.spark.source.messages import RecordMessages
+from millstream.streams.spark.source.position import Position
+from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
+
+HOST = Address("127.0.0.1", 10911)
+STORED_MS = 1_700_000_000_123
+
+
+class PlainStage(VersionStage):
+    """A stage that asks the plain judge, rule by rule."""
+
+    def __init__(self, rule_set: RuleSet) -> None:
+        self.version, self.paths, self._set = rule_set.version, rule_set.paths, rule_set
+        self.columns = RuleColumns(rule_set)
+
+    def judge(self, events: list[dict[str, Any]]) -> Hits:
+        pairs = [
+            (row, number)
+            for row, event in enumerate(events)
+            for number, rule in enumerate(self._set.rules)
+            if rule.enabled and judge(rule.condition, field_reader(event, self.paths)) is True
+        ]
+        rows, rules = (np.array([pair[place] for pair in pairs], np.int32) for place in (0, 1))
+        return self.columns.told(rows, rules)
+
+
+@dataclass
+class OneStage(KeptStages):
+    """Gives one stage for every version."""
+
+    stage: VersionStage
+
+    def of(self, judged: Judged, version: int) -> VersionStage:
+        return self.stage
+
+
+def message(number: int, body: bytes) -> RecordParts:
+    stored = encode_record(
+        OutgoingMessage("t", body, {"TAGS": f"tag{number}"}),
+        queue_id=2, queue_offset=number, log_offset=0, store_timestamp_ms=STORED_MS + number, store_host=HOST,
+    )  # fmt: skip
+    return split_record(memoryview(stored))
+
+
+def columns(*names: str, **metadata: str) -> tuple[SourceColumn, ...]:
+    plain = [SourceColumn(name, COLUMN_TYPES[name][0]) for name in names]
+    return (*plain, *(SourceColumn(name, COLUMN_TYPES["rule"][0], key) for name, key in metadata.items()))
+
+
+def told(
+    rules: RuleSet, events: list[bytes], wanted: tuple[SourceColumn, ...], *, queues: bool = False, times: str = ""
+) -> tuple[list[dict[str, Any]], list[tuple[int, str]], HitRows]:
+    spec = SourceSpec("n", "t", wanted, Position(), queues=queues)
+    judged = Judged("", "", time_fields=tuple(times.split(";")) if times else ())
+    rows = HitRows(spec, judged, rules.version, OneStage(PlainStage(rules)))
+    messages = RecordMessages([message(number, body) for number, body in enumerate(events)])
+    batch, malformed = rows.rows(messages, "b/2")
+    return batch.to_pylist(), [(one.position, one.reason) for one in malformed], rows
+
+
+def is_a(value: object, **more: Any) -> Rule:
+    return Rule(f"is-{value}", f"It is {value}", Atom("kind", Op.IN, (value,)), **more)  # type: ignore[arg-type]
+
+
+def body(event: Mapping[str, Any]) -> bytes:
+    return json.dumps(event).encode()
+
+
+def test_each_rule_that_fits_gives_a_row_in_the_order_of_events() -> None:
+    rules = RuleSet(7, (is_a("a", tags=("x", "y"), level="high"), is_a("b"), Rule("all", "All", Truth(True))))
+    events = [body({"kind": "b"}), body({"kind": "c"}), body({"kind": "a"})]
+    rows, malformed, made = told(
+        rules, events, columns("rule", "title", "level", "tags", "event", "version", tag="tag")
+    )
+    assert [(row["rule"], row["tag"]) for row in rows] == [
+        ("is-b", "tag0"), ("all", "tag0"), ("all", "tag1"), ("is-a", "tag2"), ("all", "tag2"),
+    ]  # fmt: skip
+    assert rows[3] == {
+        "rule": "is-a", "title": "It is a", "level": "high", "tags": ["x", "y"], "event": '{"kind": "a"}',
+        "version": 7, "tag": "tag2", "__tick": None,
+    }  # fmt: skip
+    assert malformed == []
+    assert (made.work.events, made.work.hits) == (3, {"is-a": 1, "is-b": 1, "all": 3})
+
+
+def test_what_is_no_json_object_is_told_with_its_place_and_harms_no_other() -> None:
+    events = [b"{", body({"kind": "a"}), b"[1]", b"null", b'"a"', b"\xff{}", body({"kind": "a"})]
+    rows, malformed, _ = told(RuleSet(1, (is_a("a"),)), events, columns("rule", tag="tag"))
+    assert [row["tag"] for row in rows] == ["tag1", "tag6"]
+    assert [place for place, _ in malformed] == [0, 2, 3, 4, 5]
+    assert malformed[1][1] == "an event is a JSON object, not an array"
+
+
+def test_no_hits_give_no_rows() -> None:
+    rows, _, made = told(RuleSet(1, (is_a("a"),)), [body({"kind": "b"})], columns("rule", "event", "shows"))
+    assert (rows, made.work.events) == ([], 1)
+
+
+def moment(text: str) -> datetime.datetime:
+    return datetime.datetime.fromisoformat(text)
+
+
+def test_the_first_field_with_a_time_counts_and_else_the_store_time() -> None:
+    events = [
+        body({"kind": "a", "t": "2020-09-20T13:33:47.5Z", "u": 5}),
+        body({"kind": "a", "t": "soon", "u": 1_600_000_000}),
+        body({"kind": "a"}),
+    ]
+    rows, _, _ = told(RuleSet(1, (is_a("a"),)), events, columns("event_time"), times="t;u")
+    assert [row["event_time"] for row in rows[:3]] == [
+        moment("2020-09-20T13:33:47.500+00:00"),
+        moment("2020-09-13T12:26:40+00:00"),
+        datetime.datetime.fromtimestamp((STORED_MS + 2) / 1000, datetime.UTC),
+    ]
+
+
+def test_event_time_goes_on_where_no_rule_fits() -> None:
+    events = [body({"t": "2020-09-20 13:00:00"}), body({"t": "2020-09-20 15:00:00+01:00"}), body({"t": 5})]
+    rows, _, _ = told(RuleSet(1, (is_a("a"),)), events, columns("rule", "event_time"), times="t")
+    assert rows == [{"rule": None, "event_time": None, "__tick": moment("2020-09-20T14:00:00+00:00")}]
+
+
+def test_with_queues_a_queue_gets_its_own_time_and_the_tick_moves_nothing() -> None:
+    events = [body({"t": "2020-09-20 13:00:00"})]
+    rows, _, _ = told(RuleSet(1, (is_a("a"),)), events, columns("rule", "event_time"), times="t", queues=True)
+    assert rows == [
+        {"rule": None, "event_time": moment("2020-09-20T13:00:00+00:00"), "__queue": "b/2",
+         "__tick": moment("0001-01-01T00:00:00+00:00")}
+    ]  # fmt: skip
+
+
+def test_a_row_shows_the_fields_that_its_rule_names() -> None:
+    rules = RuleSet(1, (is_a("a", shows=("who", "port", "nothing")),), paths={"who": (("user", "name"),)})
+    rows, _, _ = told(rules, [body({"kind": "a", "user": {"name": "eve"}, "port": 22})], columns("shows"))
+    assert rows[0]["shows"] == [("who", "eve"), ("port", "22")]
+
+
+def counting(kind: MeasureKind, of: str = "", **more: Any) -> Statistics:
+    return Statistics(Measure(kind, of), 60_000, **more)
+
+
+def test_a_rule_that_counts_tells_the_group_and_what_is_counted() -> None:
+    statistics = counting(MeasureKind.VALUES, "port", by=("host", "user"), at_least=3)
+    rules = RuleSet(1, (is_a("a", statistics=statistics),))
+    wanted = columns("measure", "window_ms", "at_least", "at_most", "group_key", "measured")
+    rows, _, _ = told(rules, [body({"kind": "a", "host": "h", "port": 22})], wanted)
+    (row,) = rows
+    assert row == {
+        "measure": "values", "window_ms": 60_000, "at_least": 3, "at_most": None, "group_key": '["h",null]',
+        "measured": "22", "__tick": None,
+    }  # fmt: skip
+
+
+def test_hits_of_parts_count_for_the_rules_that_name_them_under_their_names_of_fields() -> None:
+    parts = ("is-a", "is-b")
+    aliases = {"who": {"is-a": "source", "is-b": "target"}}
+    steps = Rule(
+        "steps", "", Truth(False), statistics=counting(MeasureKind.SEQUENCE, parts=parts, by=("who",), aliases=aliases)
+    )
+    both = Rule("both", "", Truth(False), statistics=counting(MeasureKind.PARTS, parts=parts))
+    off = Rule("off", "", Truth(False), statistics=counting(MeasureKind.PARTS, parts=parts), enabled=False)
+    rules = RuleSet(1, (is_a("a"), is_a("b", alerts=False), steps, both, off))
+    events = [body({"kind": "b", "target": "t"}), body({"kind": "a", "source": "s"})]
+    rows, _, made = told(rules, events, columns("rule", "group_key", "measured"))
+    assert [(row["rule"], row["group_key"], row["measured"]) for row in rows] == [
+        ("steps", '["t"]', "2"), ("both", "[]", "is-b"),
+        ("is-a", None, None), ("steps", '["s"]', "1"), ("both", "[]", "is-a"),
+    ]  # fmt: skip
+    assert made.work.hits == {"is-a": 1, "steps": 2, "both": 2}
+
+
+def test_every_column_has_the_type_that_it_is_declared_with() -> None:
+    rows, _, _ = told(RuleSet(1, (is_a("a"),)), [body({"kind": "a"})], columns(*COLUMN_TYPES))
+    assert set(rows[0]) == {*COLUMN_TYPES, "__tick"}
+    assert all(isinstance(kind, DataType) for kinds in COLUMN_TYPES.values() for kind in kinds)
