@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from crash.programme import ProgrammeRun, scratch_directory
-from crash.topic_job import SINKS, SOURCE
+from crash.topic_job import FILES, SINKS, SOURCE
 from millstream.client.blocking import BlockingClient
 from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
@@ -118,7 +118,18 @@ def _compare(run: ProgrammeRun, client: BlockingClient, root: Path) -> None:
     windows = Counter((number % _KEYS, number // _WINDOW) for number in range(_ROWS))
     _same(run, root, "counted", counted, Counter((key, count) for (key, _), count in windows.items()))
     sums = Counter((key, sum(range(key, _ROWS, _KEYS))) for key in range(_KEYS))
+    _same(run, root, FILES, _filed(root / FILES), Counter((key % _KEYS, key) for key in range(_ROWS)))
     _same(run, root, "summed", Counter({row: count for row, count in summed.items() if count}), sums)
+
+
+def _filed(directory: Path) -> Counter[tuple[int, int]]:
+    """The rows of all files that readers see, in partitions that are said to be whole."""
+    return Counter(
+        (int(mark.parent.name.removeprefix("k=")), json.loads(line)["id"])
+        for mark in directory.glob("k=*/_SUCCESS")
+        for file in mark.parent.glob("part-*")
+        for line in file.read_text().splitlines()
+    )
 
 
 def _same(run: ProgrammeRun, root: Path, topic: str, found: Counter[Any], wanted: Counter[Any]) -> None:

@@ -224,11 +224,18 @@ def test_partitions_that_wait_for_a_watermark_that_never_comes_are_refused(tmp_p
     [
         ("'sink.partition-commit.watermark-time-zone' = 'Moon/Sea',", "no time zone"),
         ("'partition.time-extractor.timestamp-formatter' = 'EEE',", "cannot have EEE"),
+        ("'partition.time-extractor.timestamp-formatter' = 'HH',", "no year"),
     ],
 )
 def test_options_that_cannot_be_are_refused_before_anything_runs(tmp_path: Path, options: str, said: str) -> None:
     plan = planned(tmp_path, BY_TIME + options)
     with pytest.raises(JobError, match=said):
+        outputs_of(plan, JobSettings.of(plan.settings, ""), None)
+
+
+def test_a_pattern_that_names_another_column_is_refused(tmp_path: Path) -> None:
+    plan = planned(tmp_path, BY_TIME.replace("$hm", "$hour"))
+    with pytest.raises(JobError, match=r"from \$hour, by which it is not partitioned.*\$dt, \$hm"):
         outputs_of(plan, JobSettings.of(plan.settings, ""), None)
 
 

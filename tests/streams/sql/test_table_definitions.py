@@ -117,6 +117,14 @@ def test_partitions_buckets_and_dimensions_are_kept() -> None:
     assert (made.connector, made.options["table-name"]) == ("jdbc", "x")
 
 
+@pytest.mark.parametrize("kind", ["BYTES", "ARRAY<INT>", "MAP<STRING, INT>", "ROW<a INT>"])
+def test_a_column_whose_values_name_no_directory_is_no_partition(kind: str) -> None:
+    error = refused(
+        f"CREATE TABLE t (a INT, p {kind}) PARTITIONED BY (p) WITH ('connector' = 'filesystem', 'path' = '/x')"
+    )
+    assert "names no directory" in error.message
+
+
 SOURCE = (
     "CREATE TABLE s (a INT, ts TIMESTAMP(3), p AS PROCTIME(), q INT METADATA FROM 'queue-id' VIRTUAL, PRIMARY KEY (a) NOT ENFORCED,"
     " WATERMARK FOR ts AS ts) WITH ('connector' = 'rocketmq', 'topic' = 's', 'tag' = 'x');"

@@ -66,8 +66,17 @@ def commit_policy(table: Table) -> CommitPolicy | None:
     if zone is None:
         raise JobError("SINK_FAILED", f"{name!r} is no time zone.", remedy="Use one such as 'Europe/Berlin'.")
     pattern = options.get("partition.time-extractor.timestamp-pattern", "")
+    _check_pattern(table, pattern)
     default_name = options.get("partition.default-name", DEFAULT_NAME)
     return CommitPolicy(mark, delay_ms, PartitionClock(table.partition_keys, pattern, reader, zone, default_name))
+
+
+def _check_pattern(table: Table, pattern: str) -> None:
+    names = sorted(table.partition_keys, key=len, reverse=True)
+    for word in re.findall(r"\$\w*", pattern):
+        if not word[1:].startswith(tuple(names)):
+            words = f"The time of a partition of {table.name} is read from {word}, by which it is not partitioned."
+            raise JobError("SINK_FAILED", words, remedy=f"Columns are {', '.join(f'${name}' for name in names)}.")
 
 
 def _fixed_partition(insert: Insert, default_name: str) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.streams.sql.options import Option, choice, count, duration, flag, text
+from millstream.streams.sql.options import Option, choice, count, duration, flag, size, text
 
 __all__ = ["FILE_OPTIONS", "JDBC_OPTIONS"]
 
@@ -18,20 +18,21 @@ FILE_OPTIONS: tuple[Option, ...] = (
     text("csv.null-literal", "What NULL is written as.", pattern="(?s).*", format="csv"),
     flag("json.ignore-parse-errors", "Only count malformed lines.", format="json"),
     choice("json.timestamp-format.standard", "How times are written.", "SQL", "ISO-8601", default="SQL", format="json"),
-    text("partition.default-name", "Directory of rows whose partition column is NULL.", default="__DEFAULT_PARTITION__"),
+    text("partition.default-name", "Directory of rows whose partition column is NULL or blank.", default="__DEFAULT_PARTITION__"),
     choice("partition.time-extractor.kind", "How a partition's time is found.", "default", default="default"),
     text("partition.time-extractor.timestamp-pattern", "A partition's time from its columns, as in '$dt $hm:00'."),
-    text("partition.time-extractor.timestamp-formatter", "How that time is written.", default="yyyy-MM-dd HH:mm:ss"),
-    choice("sink.partition-commit.trigger", "What says that a partition is whole.", "process-time", "partition-time", default="process-time"),
+    text("partition.time-extractor.timestamp-formatter", "How that time is written; default: 2026-01-02 03:04:05, or the day alone."),
+    choice("sink.partition-commit.trigger", "Whose time says that a partition is whole: its first rows', or its own, which the watermark passes.", "process-time", "partition-time", default="process-time"),
     duration("sink.partition-commit.delay", "How long after its time a partition is whole.", "0 s"),
     text("sink.partition-commit.watermark-time-zone", "Zone of partitions' times.", default="UTC"),
-    choice("sink.partition-commit.policy.kind", "What tells readers that a partition is whole.", "success-file"),
+    choice("sink.partition-commit.policy.kind", "What tells readers that a partition is whole; default: nothing.", "success-file"),
     text("sink.partition-commit.success-file.name", "Name of the file that says so.", default="_SUCCESS"),
+    size("sink.rolling-policy.file-size", "Size at which a file gets a successor.", "128 MB"),
     duration("lookup.cache.ttl", "How often a lookup looks for changed files.", "10 s"),
     *(
         Option(name, "Read and ignored.", ignored=_ONE_WRITER)
         for name in (
-            "sink.rolling-policy.file-size", "sink.rolling-policy.rollover-interval",
+            "sink.rolling-policy.rollover-interval",
             "sink.rolling-policy.check-interval", "sink.rolling-policy.inactivity-interval",
             "sink.shuffle-by-partition.enable", "auto-compaction", "compaction.file-size",
         )

@@ -163,6 +163,9 @@ def _key(names: Sequence[NameTerm], schema: Schema, script: Script) -> tuple[str
     return tuple(found)
 
 
+_NO_NAMES = (TypeKind.BYTES, TypeKind.ARRAY, TypeKind.MAP, TypeKind.ROW)
+
+
 def _partition_keys(
     names: Sequence[NameTerm], columns: Sequence[_Column], connector: Connector, script: Script
 ) -> tuple[str, ...]:
@@ -173,6 +176,11 @@ def _partition_keys(
         raise script.error("SQL_UNSUPPORTED", message, names[0].span, remedy="Leave PARTITIONED BY out.")
     if len(keys) == len(physical):
         raise script.error("SQL_SYNTAX", "Not every column can be one of PARTITIONED BY.", names[0].span)
+    types = {column.name: column.type for column in physical}
+    for name, key in zip(names, keys, strict=True):
+        if types[key].kind in _NO_NAMES:
+            message = f'"{key}" is {types[key]}, which names no directory.'
+            raise script.error("SQL_UNSUPPORTED", message, name.span, remedy="Partition by columns of plain types.")
     return keys
 
 
