@@ -11,6 +11,7 @@ from millstream.streams.sql.connectors import CONNECTORS, check_options
 from millstream.streams.sql.options import OptionProblem
 
 TOPIC = "'connector' = 'rocketmq', 'topic' = 't'"
+FILES = "'connector' = 'filesystem', 'path' = '/x'"
 JDBC = "'connector' = 'jdbc', 'url' = 'jdbc:postgresql://h/d', 'table-name' = 't'"
 
 
@@ -93,6 +94,9 @@ def test_options_that_are_legal_are_kept_as_they_are(options: str) -> None:
         (f"{JDBC}, 'lookup.partial-cache.expire-after-write' = 'soon'", "a duration such as '5 s'"),
         ("'connector' = 'jdbc', 'url' = 'h'", "a URL"),
         ("'connector' = 'filesystem'", "needs the option 'path'"),
+        (f"{FILES}, 'sink.partition-commit.policy.kind' = 'metastore'", "It is one of success-file"),
+        (f"{FILES}, 'sink.partition-commit.trigger' = 'event-time'", "process-time, partition-time"),
+        (f"{FILES}, 'sink.rolling-policy.file-size' = 'large'", "a size such as '128 MB'"),
         ("'connector' = 'datagen', 'fields.c.length' = '1'", "column that the table has not"),
         ("'connector' = 'datagen', 'fields.a.kind' = 'sequence'", "needs 'fields.a.start'"),
         ("'connector' = 'datagen', 'fields.a.size' = '1'", "no option 'fields.a.size'"),

@@ -35,6 +35,7 @@ def file_sink(number: int, insert: Insert) -> FileSink:
         table.partition_keys,
         options.get("partition.default-name", DEFAULT_NAME),
         size_bytes(options.get("sink.rolling-policy.file-size", "128 MB")),
+        options,
     )
     return FileSink(
         table.name,

@@ -149,6 +149,31 @@ def test_a_large_file_gets_a_successor(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("file_format", "options", "line"),
+    [
+        ("csv", {"csv.field-delimiter": ";", "csv.null-literal": "n/a"}, "1;a,b;n/a;n/a;true;2026-01-02 03:04:05"),
+        ("csv", {}, '1,"a,b",,,true,"2026-01-02 03:04:05"'),
+        (
+            "json",
+            {"json.timestamp-format.standard": "ISO-8601"},
+            '{"id":1,"w":"a,b","v":null,"n":null,"ok":true,"at":"2026-01-02T03:04:05"}',
+        ),
+    ],
+)
+def test_the_options_of_the_format_hold_for_what_is_written(
+    file_format: str, options: dict[str, str], line: str, tmp_path: Path
+) -> None:
+    kinds = {"id": INT, "w": STRING, "v": STRING, "n": INT, "ok": BOOLEAN, "at": MOMENT}
+    schema = Schema(tuple(Field(name, kind) for name, kind in kinds.items()))
+    at = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
+    values: list[Any] = [1, "a,b", None, None, True, at]
+    types = [pa.int32(), pa.string(), pa.string(), pa.int32(), pa.bool_(), pa.timestamp("us", "UTC")]
+    rows = pa.record_batch([pa.array([one], kind) for one, kind in zip(values, types, strict=True)], schema.names)
+    put(FileSink("f", FileLayout(tmp_path / "out", schema, file_format, options=options)), tmp_path, 0, [rows])
+    assert list(files(tmp_path).values()) == [[line]]
+
+
 def test_parquet_files_of_partitions_have_the_other_columns(tmp_path: Path) -> None:
     put(FileSink("f", layout(tmp_path, file_format="parquet")), tmp_path, 0, [batch_of((1, "a", 1))])
     (path,) = (tmp_path / "out" / "day=a" / "hour=1").glob("part-*.parquet")

@@ -9,7 +9,10 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from millstream.streams.plan.types import Schema, TypeKind
+from millstream.streams.spark.sinks.bodies import body_encoder
 from millstream.streams.spark.sinks.json_rows import encode_rows
+from millstream.streams.spark.source.body_format import BodyFormat
+from millstream.streams.spark.source.csv_bodies import csv_dialect
 
 __all__ = ["FORMATS", "FileOutput", "text_column"]
 
@@ -27,26 +30,34 @@ class FileOutput(Protocol):
 
 
 class _JsonLines:
-    def __init__(self, file: BinaryIO, schema: Schema) -> None:
+    def __init__(self, file: BinaryIO, schema: Schema, text: BodyFormat) -> None:
         self._file = file
         self._schema = schema
+        self._iso = text.option("timestamp-format.standard").upper() == "ISO-8601"
 
     def write(self, rows: pa.RecordBatch) -> None:
-        self._file.write(b"".join(line + b"\n" for line in encode_rows(rows, self._schema)))
+        lines = encode_rows(rows, self._schema, iso_times=self._iso)
+        self._file.write(b"".join(line + b"\n" for line in lines))
 
     def close(self) -> None:
         """Nothing is held back."""
 
 
 class _Csv:
-    """No header, quotes where they are needed, NULL is blank, nested values are JSON text: Flink's CSV."""
+    """No header, quotes where they are needed, NULL is blank or a literal, nested values are JSON text: Flink's CSV."""
 
-    def __init__(self, file: BinaryIO, schema: Schema) -> None:
+    def __init__(self, file: BinaryIO, schema: Schema, text: BodyFormat) -> None:
         self._file = file
         self._schema = schema
-        self._options = pa.csv.WriteOptions(include_header=False, quoting_style="needed")
+        # Arrow writes no literals.
+        self._encode = body_encoder(text, schema) if text.option("null-literal") else None
+        delimiter = csv_dialect(text)["delimiter"]
+        self._options = pa.csv.WriteOptions(include_header=False, quoting_style="needed", delimiter=delimiter)
 
     def write(self, rows: pa.RecordBatch) -> None:
+        if self._encode is not None:
+            self._file.write(b"".join(line + b"\n" for line in self._encode(rows, ())))
+            return
         columns = [
             text_column(column, Schema((field,)))
             for column, field in zip(rows.columns, self._schema.fields, strict=True)
@@ -79,7 +90,7 @@ def text_column(column: pa.Array, schema: Schema) -> pa.Array:
 class _Parquet:
     """Times without a zone are stored so, instants in UTC; the file is complete only when it is closed."""
 
-    def __init__(self, file: BinaryIO, schema: Schema) -> None:
+    def __init__(self, file: BinaryIO, schema: Schema, text: BodyFormat) -> None:
         self._file = file
         self._zoneless = [field.type.kind is TypeKind.TIMESTAMP for field in schema.fields]
         self._writer: Any = None
@@ -100,4 +111,4 @@ class _Parquet:
 
 
 FORMATS: dict[str, Any] = {"json": _JsonLines, "csv": _Csv, "parquet": _Parquet}
-"""The file formats by name."""
+"""The file formats by name: each is made of a file, the schema of its rows, and the format with its options."""

@@ -5,7 +5,7 @@ Files have hidden names (a leading dot) until the commit gives them their own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -20,6 +20,7 @@ from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.types import Field, Schema
 from millstream.streams.spark.partition_names import DEFAULT_NAME, partition_name
 from millstream.streams.spark.sinks.file_formats import FORMATS, FileOutput, text_column
+from millstream.streams.spark.source.body_format import BodyFormat
 
 __all__ = ["MAX_OPEN_FILES", "MAX_WAITING_BYTES", "FileLayout", "PartFiles", "hidden", "written_files"]
 
@@ -38,7 +39,7 @@ class FileLayout:
     """How the rows of `schema` lie in the files of `directory`.
 
     The columns `partition` are in the names of directories, not in the files. A file that has reached `roll_bytes`
-    gets a successor.
+    gets a successor. `options` are those of the table, among them the format's.
     """
 
     directory: Path
@@ -47,6 +48,7 @@ class FileLayout:
     partition: tuple[str, ...] = ()
     default_name: str = DEFAULT_NAME
     roll_bytes: int = _DEFAULT_ROLL_BYTES
+    options: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def inside(self) -> tuple[Field, ...]:
@@ -125,7 +127,8 @@ class PartFiles:
         except OSError as error:
             raise JobError("SINK_FAILED", f"Cannot write to {str(place.parent)[:_SHOWN]}: {error.strerror}.") from None
         self._paths.append(str(path))
-        return _OpenFile(file, FORMATS[self.layout.file_format](file, Schema(self.layout.inside)))
+        text = BodyFormat(self.layout.file_format, options=dict(self.layout.options))
+        return _OpenFile(file, FORMATS[text.name](file, Schema(self.layout.inside), text))
 
     def _close(self, directory: str) -> None:
         one = self._open.pop(directory)
