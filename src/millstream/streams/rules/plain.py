@@ -88,9 +88,13 @@ def value_at(event: Mapping[str, Any], path: Sequence[str]) -> Any:
         return whole_text(event)
     value: Any = event
     for key in path:
-        if isinstance(value, str):
-            value = _spelled_object(value)
-        value = value.get(key) if isinstance(value, Mapping) else None
+        if type(value) is dict:  # nearly always; asking for a Mapping takes ten times as long
+            value = value.get(key)
+        elif value is None:
+            return None
+        else:
+            value = _spelled_object(value) if isinstance(value, str) else value
+            value = value.get(key) if isinstance(value, Mapping) else None
     return value
 
 
@@ -107,7 +111,19 @@ def _spelled_object(text: str) -> Any:
 def whole_text(event: Mapping[str, Any]) -> str:
     """The texts of all values of an event in its order, one a line; without keys and nulls."""
     texts: list[str] = []
-    waiting: list[Any] = [event]
+    for value in event.values():
+        if type(value) is str:
+            texts.append(value)
+        elif type(value) is int:
+            texts.append(str(value))
+        elif value is not None:
+            texts += _texts_within(value)
+    return "\n".join(texts)
+
+
+def _texts_within(value: Any) -> list[str]:
+    texts: list[str] = []
+    waiting = [value]
     while waiting:
         value = waiting.pop()
         if isinstance(value, Mapping):
@@ -116,7 +132,7 @@ def whole_text(event: Mapping[str, Any]) -> str:
             waiting += reversed(value)
         elif value is not None:
             texts.append(text_of(value))
-    return "\n".join(texts)
+    return texts
 
 
 def text_of(value: Any) -> str:

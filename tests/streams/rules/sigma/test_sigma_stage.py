@@ -1,0 +1,81 @@
+"""The rule stage with all real rules over real events, against the plain judge one rule at a time.
+
+MILLSTREAM_RULES=full takes all events: minutes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import msgspec
+import pytest
+from real_input import event_lines, imported, needs_real_input
+
+from millstream.streams.rules.event_rows import JsonEvents
+from millstream.streams.rules.formulas import All, Formula, atoms_of
+from millstream.streams.rules.plain import FieldOf, field_reader, judge
+from millstream.streams.rules.rule import Rule, RuleSet
+from millstream.streams.rules.stage import RuleStage
+
+pytestmark = [pytest.mark.data, needs_real_input]
+
+FULL = os.environ.get("MILLSTREAM_RULES") == "full"
+STEP = 1 if FULL else 44
+"""Every so manieth event is judged."""
+
+BATCH = 1_000
+HEAD = ("Channel", "EventID", "Provider_Name")
+
+
+def of_the_head(formula: Formula) -> bool:
+    """Whether the formula looks at nothing but the head of an event."""
+    return all(atom.field in HEAD for atom in atoms_of(formula))
+
+
+class Plain:
+    """All rules judged plainly; those whose log source an event cannot be of are passed over."""
+
+    def __init__(self, rules: tuple[Rule, ...]) -> None:
+        self._rules = rules
+        self._possible: dict[tuple[str, ...], list[int]] = {}
+
+    def hits(self, field_of: FieldOf) -> list[int]:
+        """Numbers of the rules that the event fits."""
+        head = tuple(repr(field_of(name)) for name in HEAD)
+        if head not in self._possible:
+            self._possible[head] = [
+                number
+                for number, rule in enumerate(self._rules)
+                if isinstance(rule.condition, All)
+                and all(judge(part, field_of) for part in rule.condition.parts if of_the_head(part))
+            ]
+        return [number for number in self._possible[head] if judge(self._rules[number].condition, field_of)]
+
+
+def batches() -> Iterator[list[dict[str, Any]]]:
+    """The events that are judged."""
+    lines = islice(event_lines(), 0, None, STEP)
+    while taken := list(islice(lines, BATCH)):
+        yield [msgspec.json.decode(line) for line in taken]
+
+
+@pytest.mark.timeout(3_600)
+def test_the_stage_and_the_plain_judge_agree_on_real_events() -> None:
+    read = imported()
+    assert all(isinstance(rule.condition, All) for rule in read.rules)
+    plain, stage = Plain(read.rules), RuleStage(RuleSet(1, read.rules, read.paths))
+    events = hits = 0
+    for batch in batches():
+        found = stage.judge(JsonEvents(batch, read.paths))
+        staged = list(zip(found.rows.tolist(), found.rules.tolist(), strict=True))
+        assert staged == [
+            (row, number) for row, event in enumerate(batch) for number in plain.hits(field_reader(event, read.paths))
+        ]
+        events += len(batch)
+        hits += len(staged)
+    assert stage.quarantined == ()
+    assert events == -(-110_769 // STEP)
+    assert hits > (1_000 if FULL else 10)
