@@ -14,6 +14,7 @@ from pathlib import Path
 
 from benchmarks.brokers import measure_brokers
 from benchmarks.bulk import measure_bulk
+from benchmarks.detections import measure_detections
 from benchmarks.grpc import measure_backlog, measure_calls, measure_idle_consumers, measure_share
 from benchmarks.nexmark.measure import measure_nexmark
 from benchmarks.operators import measure_operators
@@ -63,6 +64,7 @@ def main() -> int:
         "idle": measure_idle_consumers,
         "backlog": measure_backlog,
         "sql": lambda: measure_job(read_events(arguments.input, SYNTHETIC_EVENTS)),
+        "detections": lambda: measure_detections(list(read_events(arguments.input, SYNTHETIC_EVENTS))),
         "nexmark": measure_nexmark,
         "operators": measure_operators,
         "first-result": measure_first_result,

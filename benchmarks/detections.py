@@ -1,0 +1,152 @@
+"""All Sigma rules over real events: parsing, the stage alone, a plain loop, and a whole job through the broker."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from millstream.client.blocking import BlockingClient
+from millstream.model.message import Message
+from millstream.model.topic import TopicConfig
+from millstream.server.child import ServerProcess
+from millstream.streams.jobs.runner import JobRunner
+from millstream.streams.plan.nodes import JobPlan
+from millstream.streams.rules.event_rows import JsonEvents
+from millstream.streams.rules.plain import field_reader, judge
+from millstream.streams.rules.rule import RuleSet
+from millstream.streams.rules.sigma import read_rules
+from millstream.streams.rules.stage import RuleStage
+from millstream.streams.rules.store import RuleStore
+from millstream.streams.spark.session import SessionOptions, start_session
+from millstream.streams.sql.compiler import SqlSession
+from millstream.telemetry.process_tree import TreeRecorder
+
+__all__ = ["SIGMA_RULES", "measure_detections"]
+
+SIGMA_RULES = "SIGMA_RULES"
+"""Names in the environment a directory of Sigma rules; without it nothing is measured."""
+
+_TOPIC = "detections"
+_QUEUES = 4
+_EVENTS_PER_CALL = 1_000
+_EVENTS_PER_BATCH = 5_000
+_PLAIN_EVENTS = 1_000
+_REPEATS = int(os.environ.get("DETECTION_REPEATS", "4"))
+"""How often the events are sent; each time they are the same, as a day's events mostly are."""
+_LIMIT_S = 1_800.0
+
+_JOB = """
+CREATE TABLE hits (rule STRING, event STRING) WITH ('connector' = 'rules', 'topic' = '{topic}', 'store' = '{store}');
+CREATE TABLE nowhere (rule STRING, event STRING) WITH ('connector' = 'blackhole');
+INSERT INTO nowhere SELECT rule, event FROM hits;
+"""
+
+Figures = dict[str, Any]
+
+
+def measure_detections(events: Sequence[str]) -> Figures:
+    """Microseconds an event of parsing, stage and plain loop on one core, and events/s of the job on all."""
+    rules = os.environ.get(SIGMA_RULES)
+    if not rules:
+        return {"skipped": f"{SIGMA_RULES} names no directory of rules"}
+    imported = read_rules(rules)
+    rule_set = RuleSet(1, imported.rules, imported.paths)
+    bodies = [event.encode() for event in events]
+    figures: Figures = {
+        "rules": len(imported.rules),
+        "refused": len(imported.refused),
+        "events": len(bodies),
+        "bytes_an_event": round(sum(map(len, bodies)) / len(bodies)),
+        **_alone(rule_set, bodies),
+        "plain_loop_us": _plain_us(rule_set, bodies[:: max(1, len(bodies) // _PLAIN_EVENTS)]),
+    }
+    print(figures, flush=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        figures["job"] = _through_the_broker(Path(scratch), rule_set, bodies)
+    return figures
+
+
+def _batches(bodies: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    for start in range(0, len(bodies), _EVENTS_PER_BATCH):
+        yield bodies[start : start + _EVENTS_PER_BATCH]
+
+
+def _alone(rule_set: RuleSet, bodies: Sequence[bytes]) -> Figures:
+    stage, found = RuleStage(rule_set), {}
+    for name in ("cold", "warm"):
+        parse_s = judge_s = 0.0
+        hits = 0
+        for batch in _batches(bodies):
+            began_s = time.process_time()
+            events = [orjson.loads(body) for body in batch]
+            parsed_s = time.process_time()
+            hits += len(stage.judge(JsonEvents(events, rule_set.paths)).rows)
+            parse_s += parsed_s - began_s
+            judge_s += time.process_time() - parsed_s
+        found[f"parse_us_{name}"] = round(parse_s / len(bodies) * 1e6, 1)
+        found[f"stage_us_{name}"] = round(judge_s / len(bodies) * 1e6, 1)
+        found["hits"] = hits
+    return found
+
+
+def _plain_us(rule_set: RuleSet, bodies: Sequence[bytes]) -> float:
+    """One rule at a time, by Python's `re`, over a sample."""
+    events = [orjson.loads(body) for body in bodies]
+    began_s = time.process_time()
+    for event in events:
+        field_of = field_reader(event, rule_set.paths)
+        for rule in rule_set.rules:
+            judge(rule.condition, field_of)
+    return round((time.process_time() - began_s) / len(events) * 1e6, 1)
+
+
+def _through_the_broker(directory: Path, rule_set: RuleSet, bodies: Sequence[bytes]) -> Figures:
+    RuleStore(directory / "rules").publish(lambda _before: rule_set)
+    with ServerProcess(directory / "data") as server:
+        nameserver = server.addresses.nameserver
+        count = _fill(nameserver, bodies)
+        session = start_session(SessionOptions())
+        found: Figures = {}
+        try:
+            for name in ("cold", "warm"):
+                runner = JobRunner(session, nameserver=nameserver, checkpoint_root=directory / name)
+                found[name] = _run(runner, nameserver, directory / "rules", count)
+                print(name, found[name], flush=True)
+        finally:
+            session.stop()
+    return found
+
+
+def _fill(nameserver: str, bodies: Sequence[bytes]) -> int:
+    with BlockingClient(nameserver) as client:
+        client.create_topic(TopicConfig(_TOPIC, read_queues=_QUEUES, write_queues=_QUEUES))
+        repeated = itertools.chain.from_iterable(itertools.repeat(bodies, _REPEATS))
+        while batch := list(itertools.islice(repeated, _EVENTS_PER_CALL)):
+            client.send_many([Message(_TOPIC, body) for body in batch])
+    return len(bodies) * _REPEATS
+
+
+def _run(runner: JobRunner, nameserver: str, store: Path, count: int) -> Figures:
+    plan = SqlSession(nameserver=nameserver).compile(_JOB.format(topic=_TOPIC, store=store))[-1]
+    assert isinstance(plan, JobPlan)
+    with TreeRecorder([os.getpid()]) as recorder:
+        recorder.take()
+        cpu_s, started_s = recorder.cpu_s(), time.monotonic()
+        job = runner.start(plan, name="detections", bounded=True)
+        job.wait(_LIMIT_S)
+        seconds = time.monotonic() - started_s
+        recorder.take()
+        used_s = recorder.cpu_s() - cpu_s
+    return {
+        "seconds": round(seconds, 1),
+        "events_per_s": round(count / seconds),
+        "cpu_us_an_event": round(used_s / count * 1e6, 1),
+        "hits": sum(job.progress().rows_out.values()),
+    }
