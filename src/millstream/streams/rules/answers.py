@@ -1,4 +1,4 @@
-"""Atoms made ready to be asked often: what each looks at, and the quick test of that."""
+"""Atoms made ready to be asked often: what each looks at, and what they answer to it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib
 import ipaddress
 import operator
 import re
+import warnings
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
@@ -18,8 +19,8 @@ __all__ = ["BACKTRACKED_CHARACTERS", "Form", "FormKind", "Question", "question_o
 BACKTRACKED_CHARACTERS: Final = 65_536
 """What Python's `re` sees of one text in the stage, from its start; regular expressions on hyperscan see all of it."""
 
-Test = Callable[[Any], bool | None]
-"""What an atom says of a form of a value that is there; None where it cannot be compared."""
+Ask = Callable[[Any], bool | None]
+"""What an atom answers to a form of a value, None among them; None is unknown."""
 
 
 class FormKind(StrEnum):
@@ -52,23 +53,16 @@ class Form(NamedTuple):
 
 
 class Question(NamedTuple):
-    """An atom, the form that it looks at, and its test of the form; `other` is the second field of EQUALS_FIELD.
+    """An atom, the form that it looks at, and what it answers to that; `other` is the second field of EQUALS_FIELD.
 
-    `risky` tests run code or expressions of users: they may raise, or take long.
+    `risky` ones run code or expressions of users: they may raise, or take long.
     """
 
     atom: Atom
     form: Form
-    test: Test
+    ask: Ask
     other: Form | None = None
     risky: bool = False
-
-    def ask(self, formed: Any) -> bool | None:
-        """The atom's answer."""
-        if self.atom.op is Op.IS_NULL:
-            return formed is None
-        held = None if formed is None else self.test(formed)
-        return self.atom.absent if held is None else held
 
 
 def question_of(atom: Atom) -> Question:
@@ -86,48 +80,53 @@ def _operand(atom: Atom, number: int = 0) -> str:
 
 
 def _in(atom: Atom) -> Question:
-    first = atom.operands[0] if atom.operands else ""
+    first, absent = atom.operands[0] if atom.operands else "", atom.absent
     if isinstance(first, str):
         texts = frozenset(_operand(atom, number) for number in range(len(atom.operands)))
-        return Question(atom, _text_form(atom), texts.__contains__)
+        return Question(atom, _text_form(atom), lambda text: absent if text is None else text in texts)
     if isinstance(first, bool):
         answers = {text: said in atom.operands for text, said in (("true", True), ("false", False))}
-        return Question(atom, Form(atom.field, FormKind.TEXT, lower=True), answers.get)
+        return Question(atom, Form(atom.field, FormKind.TEXT, lower=True), lambda text: answers.get(text, absent))
     numbers = frozenset(atom.operands)
-    return Question(atom, Form(atom.field, FormKind.NUMBER), numbers.__contains__)
+    form = Form(atom.field, FormKind.NUMBER)
+    return Question(atom, form, lambda number: absent if number is None else number in numbers)
 
 
 def _compared(test: Callable[[Any, Any], bool]) -> Callable[[Atom], Question]:
     def make(atom: Atom) -> Question:
         (operand,) = atom.operands
-        if isinstance(operand, str):
-            text = _operand(atom)
-            return Question(atom, _text_form(atom), lambda value: test(value, text))
-        return Question(atom, Form(atom.field, FormKind.NUMBER), lambda value: test(value, operand))
+        absent = atom.absent
+        form = _text_form(atom) if isinstance(operand, str) else Form(atom.field, FormKind.NUMBER)
+        bound: Any = _operand(atom) if isinstance(operand, str) else operand
+        return Question(atom, form, lambda value: absent if value is None else test(value, bound))
 
     return make
 
 
 def _contains(atom: Atom) -> Question:
-    part = _operand(atom)
-    return Question(atom, _text_form(atom), lambda text: part in text)
+    part, absent = _operand(atom), atom.absent
+    return Question(atom, _text_form(atom), lambda text: absent if text is None else part in text)
 
 
 def _starts(atom: Atom) -> Question:
-    part = _operand(atom)
-    return Question(atom, _text_form(atom), lambda text: text.startswith(part))
+    part, absent = _operand(atom), atom.absent
+    return Question(atom, _text_form(atom), lambda text: absent if text is None else text.startswith(part))
 
 
 def _ends(atom: Atom) -> Question:
-    part = _operand(atom)
-    return Question(atom, _text_form(atom), lambda text: text.endswith(part))
+    part, absent = _operand(atom), atom.absent
+    return Question(atom, _text_form(atom), lambda text: absent if text is None else text.endswith(part))
 
 
 def _matches(atom: Atom) -> Question:
-    search = re.compile(str(atom.operands[0]), re.IGNORECASE if atom.caseless else 0).search
-    return Question(
-        atom, _text_form(atom, lower=False), lambda text: search(text[:BACKTRACKED_CHARACTERS]) is not None, risky=True
-    )
+    with warnings.catch_warnings(action="ignore", category=FutureWarning):
+        search = re.compile(str(atom.operands[0]), re.IGNORECASE if atom.caseless else 0).search
+    absent = atom.absent
+
+    def ask(text: str | None) -> bool | None:
+        return absent if text is None else search(text[:BACKTRACKED_CHARACTERS]) is not None
+
+    return Question(atom, _text_form(atom, lower=False), ask, risky=True)
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -139,29 +138,33 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 def _cidr(atom: Atom) -> Question:
     networks = tuple(ipaddress.ip_network(str(one), strict=False) for one in atom.operands)
-    form = Form(atom.field, FormKind.ADDRESS)
-    return Question(atom, form, lambda address: any(address in network for network in networks))
+    absent = atom.absent
+
+    def ask(address: Any) -> bool | None:
+        return absent if address is None else any(address in network for network in networks)
+
+    return Question(atom, Form(atom.field, FormKind.ADDRESS), ask)
 
 
 def _is_null(atom: Atom) -> Question:
-    return Question(atom, Form(atom.field, FormKind.RAW), lambda _value: False)
+    return Question(atom, Form(atom.field, FormKind.RAW), lambda value: value is None)
 
 
 def _equals_field(atom: Atom) -> Question:
     other = Form(str(atom.operands[0]), FormKind.TEXT, atom.steps, atom.caseless)
-    return Question(atom, _text_form(atom), lambda _text: None, other=other)
+    return Question(atom, _text_form(atom), lambda _text: atom.absent, other=other)
 
 
 def _call(atom: Atom) -> Question:
     module, _, name = str(atom.operands[0]).partition(":")
     function = getattr(importlib.import_module(module), name)
-    arguments = atom.operands[1:]
+    arguments, absent = atom.operands[1:], atom.absent
 
-    def test(value: Any) -> bool | None:
-        said = function(value, *arguments)
-        return None if said is None else bool(said)
+    def ask(value: Any) -> bool | None:
+        said = None if value is None else function(value, *arguments)
+        return absent if said is None else bool(said)
 
-    return Question(atom, Form(atom.field, FormKind.RAW), test, risky=True)
+    return Question(atom, Form(atom.field, FormKind.RAW), ask, risky=True)
 
 
 _MAKERS: Final[dict[Op, Callable[[Atom], Question]]] = {

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.streams.rules.plain import FieldOf, field_reader
+from millstream.streams.rules.plain import FieldOf, field_reader, whole_text
 
 __all__ = ["ArrowEvents", "Distinct", "EventRows", "JsonEvents", "Rows"]
 
@@ -26,7 +26,7 @@ _PLAIN_TYPES: Final = frozenset({str, int, type(None)})
 class Distinct:
     """The different values of one field; `codes` says which of them each row holds, once it is asked."""
 
-    __slots__ = ("_codes", "_column", "keys", "values")
+    __slots__ = ("_codes", "_column", "keys", "repeats", "values")
 
     def __init__(
         self, values: list[Any], keys: list[Hashable], column: list[Any] | None = None, codes: Rows | None = None
@@ -34,6 +34,8 @@ class Distinct:
         self.values = values
         self.keys = keys
         """One for each value, equal only for values that are the same in every way."""
+        self.repeats = True
+        """Whether it is worth while to remember values."""
         self._column = column
         self._codes = codes
 
@@ -48,6 +50,13 @@ class Distinct:
         for key, value in zip(keyed, column, strict=True):
             first.setdefault(key, value)
         return cls(list(first.values()), list(first), keyed)
+
+    @classmethod
+    def of_each(cls, column: list[Any]) -> Distinct:
+        """A column of long texts that hardly repeat: each row counts as a value of its own."""
+        found = cls(column, column, codes=np.arange(len(column)))
+        found.repeats = False
+        return found
 
     @property
     def codes(self) -> Rows:
@@ -87,45 +96,101 @@ class EventRows(Protocol):
 class JsonEvents:
     """Events that were parsed from JSON; `paths` says where they hold the fields, as in a rule set."""
 
-    __slots__ = ("_events", "_paths")
+    __slots__ = ("_deep", "_events", "_places")
 
-    def __init__(self, events: Sequence[Mapping[str, Any]], paths: Paths) -> None:
+    def __init__(self, events: Sequence[Mapping[str, Any]], paths: Paths | Places) -> None:
         self._events = events
-        self._paths = paths
+        self._places = paths if isinstance(paths, Places) else Places(paths)
+        self._deep: list[int] | None = None
 
     @property
     def count(self) -> int:
         return len(self._events)
 
     def distinct(self, field: str) -> Distinct:
+        if self._places.is_whole_event(field):
+            return Distinct.of_each(list(map(whole_text, self._events)))
         return Distinct.of(self._column(field))
 
     def _column(self, field: str) -> list[Any]:
-        first, *others = self._paths.get(field, ((field,),)) or ((),)
-        if len(first) == 1 and not others:
-            (key,) = first
-            return [event.get(key) for event in self._events]
-        if all(len(path) == 1 for path in (first, *others)):
-            column = [event.get(first[0]) for event in self._events]
-            for (key,) in others:
-                if None not in column:
-                    break
-                column = [
-                    event.get(key) if value is None else value
-                    for event, value in zip(self._events, column, strict=True)
-                ]
-            return column
-        return [field_reader(event, self._paths)(field) for event in self._events]
+        first, *others = self._places.keys(field) or (None,)
+        if first is None:
+            column: list[Any] = [None] * self.count
+        else:
+            column = [event.get(first) for event in self._events]
+        for key in others:
+            if None not in column:
+                break
+            column = [
+                event.get(key) if value is None else value for event, value in zip(self._events, column, strict=True)
+            ]
+        if self._places.is_deep(field):
+            for row in self._deep_rows():
+                column[row] = field_reader(self._events[row], self._places.paths)(field)
+        return column
+
+    def _deep_rows(self) -> list[int]:
+        """Events with a key at which some path goes deeper."""
+        if self._deep is None:
+            shallow = self._places.roots.isdisjoint
+            self._deep = [row for row, event in enumerate(self._events) if not shallow(event)]
+        return self._deep
 
     def field_of(self, row: int) -> FieldOf:
-        return field_reader(self._events[row], self._paths)
+        event, places = self._events[row], self._places
+        if not places.roots.isdisjoint(event):
+            return field_reader(event, places.paths)
+
+        def read(field: str) -> Any:
+            if places.is_whole_event(field):
+                return whole_text(event)
+            for key in places.keys(field):
+                value = event.get(key)
+                if value is not None:
+                    return value
+            return None
+
+        return read
 
     def part(self, rows: Rows) -> JsonEvents:
         events = self._events
-        return JsonEvents([events[row] for row in rows.tolist()], self._paths)
+        return JsonEvents([events[row] for row in rows.tolist()], self._places)
 
     def text(self, row: int) -> str:
         return _json(self._events[row])
+
+
+class Places:
+    """Where events hold fields, told apart by how far down: most events hold all of theirs at the top."""
+
+    __slots__ = ("_deep", "_keys", "paths", "roots")
+
+    def __init__(self, paths: Paths) -> None:
+        self.paths = paths
+        self.roots = frozenset(path[0] for some in paths.values() for path in some if len(path) > 1)
+        """Keys of the event at which some path goes deeper."""
+        self._keys: dict[str, tuple[str, ...]] = {}
+        self._deep: dict[str, bool] = {}
+
+    def keys(self, field: str) -> tuple[str, ...]:
+        """The keys of an event that may hold the field, without deeper ones."""
+        keys = self._keys.get(field)
+        if keys is None:
+            keys = tuple(path[0] for path in self.paths.get(field, ((field,),)) if len(path) == 1)
+            self._keys[field] = keys
+        return keys
+
+    def is_deep(self, field: str) -> bool:
+        """Whether the field may be deeper, or the whole event where nothing else is."""
+        deep = self._deep.get(field)
+        if deep is None:
+            deep = self._deep[field] = any(len(path) != 1 for path in self.paths.get(field, ()))
+        return deep
+
+    def is_whole_event(self, field: str) -> bool:
+        """Whether the field is the text of the whole event."""
+        paths = self.paths.get(field, ())
+        return bool(paths) and not paths[0]
 
 
 class ArrowEvents:

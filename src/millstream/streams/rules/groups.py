@@ -12,7 +12,12 @@ from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.engines.databases import HAS_HYPERSCAN, Database, RefusedError
 from millstream.streams.rules.engines.each import EachEngine
 from millstream.streams.rules.engines.engine import Engine, Found, Values
-from millstream.streams.rules.engines.literals import MOST_LITERAL_BYTES, LiteralEngine, literal_pattern
+from millstream.streams.rules.engines.literals import (
+    MOST_LITERAL_BYTES,
+    FewLiteralsEngine,
+    LiteralEngine,
+    literal_pattern,
+)
 from millstream.streams.rules.engines.networks import NetworkEngine
 from millstream.streams.rules.engines.patterns import Expression, PatternEngine
 from millstream.streams.rules.engines.ranges import RangeEngine
@@ -24,7 +29,7 @@ from millstream.streams.rules.watch import Watch
 __all__ = ["FieldGroup"]
 
 _FEW: Final = 6
-"""Literals that are faster asked one by one than by an engine."""
+"""Literals that are found faster one by one than by hyperscan."""
 
 _SHORT_CHARACTERS: Final = 2
 """Literals up to this length are asked one by one: they would be found at every other character."""
@@ -46,6 +51,8 @@ class FieldGroup:
 
     def find(self, distinct: Distinct) -> dict[int, Sequence[int]]:
         """The true atoms of the values, by the value's number; only values with any."""
+        if not distinct.repeats:
+            return dict(self._find(distinct.values))
         values: list[Any] = distinct.values
         keys: list[Hashable] = distinct.keys
         try:
@@ -120,14 +127,16 @@ def _network(form: Form, members: Members, _watch: Watch) -> Engine:
     return NetworkEngine(form, [(number, [str(one) for one in question.atom.operands]) for number, question in members])
 
 
-def _literal(form: Form, members: Members, _watch: Watch) -> Engine | None:
-    if not HAS_HYPERSCAN or len(members) <= _FEW:
-        return None
-    patterns = [literal_pattern(question.atom.op, _operands(question.atom)[0]) for _, question in members]
-    try:
-        return LiteralEngine(form, Database(patterns), [number for number, _ in members])
-    except RefusedError:
-        return None
+def _literal(form: Form, members: Members, _watch: Watch) -> Engine:
+    literals = [(number, question.atom.op, _operands(question.atom)[0]) for number, question in members]
+    if HAS_HYPERSCAN and len(members) > _FEW:
+        try:
+            database = Database([literal_pattern(op, text) for _, op, text in literals])
+        except RefusedError:
+            pass
+        else:
+            return LiteralEngine(form, database, [number for number, _ in members])
+    return FewLiteralsEngine(form, literals)
 
 
 def _pattern(form: Form, members: Members, watch: Watch) -> Engine | None:

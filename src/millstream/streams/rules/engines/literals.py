@@ -13,7 +13,7 @@ from millstream.streams.rules.atoms import Op
 from millstream.streams.rules.engines.databases import Database
 from millstream.streams.rules.engines.engine import Found, Values
 
-__all__ = ["MOST_LITERAL_BYTES", "LiteralEngine", "literal_pattern"]
+__all__ = ["MOST_LITERAL_BYTES", "FewLiteralsEngine", "LiteralEngine", "literal_pattern"]
 
 MOST_LITERAL_BYTES: Final = 2_000
 """Longer literals are looked for one by one."""
@@ -30,6 +30,30 @@ def literal_pattern(op: Op, literal: str) -> bytes:
     text = literal.encode("utf-8", "surrogatepass")
     whole = {Op.STARTS: _BORDER + text, Op.ENDS: text + _BORDER}.get(op, text)
     return b"".join(b"\\x%02x" % byte for byte in whole)
+
+
+class FewLiteralsEngine:
+    """Literals that are looked for one after another: few, or where there is no hyperscan."""
+
+    name = "literals one by one"
+    database_bytes = 0
+
+    def __init__(self, form: Form, literals: Sequence[tuple[int, Op, str]]) -> None:
+        self._form = form
+        self._literals = literals
+        self.atoms = len(literals)
+
+    def find(self, values: Values, found: Found) -> None:
+        texts = values.formed(self._form)
+        for atom, op, part in self._literals:
+            if op is Op.CONTAINS:
+                places = [place for place, text in enumerate(texts) if part in text]
+            elif op is Op.STARTS:
+                places = [place for place, text in enumerate(texts) if text.startswith(part)]
+            else:
+                places = [place for place, text in enumerate(texts) if text.endswith(part)]
+            for place in places:
+                found[place].append(atom)
 
 
 class LiteralEngine:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from functools import lru_cache
 from re import _compiler, _constants, _parser  # type: ignore[attr-defined]
 from typing import Any, Final, NamedTuple
 
@@ -120,14 +121,23 @@ class _Writer:
     def _characters(self, op: Any, argument: Any, flags: int) -> str:
         if str(op) == "LITERAL" and argument >= 128 and not flags & re.IGNORECASE:
             return _NEVER_ASCII if self._ascii_only else f"\\x{{{argument:x}}}"
-        one = type(_parser.parse(""))(self._state, [(op, argument)])
-        fits = _compiler.compile(one, flags & _INLINE).fullmatch
-        written = _ranges([number for number in range(128) if fits(chr(number))])
+        if str(op) == "LITERAL" and not flags & re.IGNORECASE:
+            return f"\\x{argument:02x}"
+        node = op, tuple(argument) if isinstance(argument, list) else argument
+        written = _class_of_ascii((node,), flags & _INLINE)
         if self._ascii_only:
             return f"[{written}]" if written else _NEVER_ASCII
         if not written or _reaches_beyond(str(op), argument, flags):
             written += _BEYOND
         return f"[{written}]"
+
+
+@lru_cache(maxsize=4_096)
+def _class_of_ascii(nodes: Any, flags: int) -> str:
+    """The characters of ASCII that one node finds, as the inside of a class."""
+    one = _parser.SubPattern(_parser.State(), list(nodes))
+    fits = _compiler.compile(one, flags).fullmatch
+    return _ranges([number for number in range(128) if fits(chr(number))])
 
 
 def _reaches_beyond(op: str, argument: Any, flags: int) -> bool:

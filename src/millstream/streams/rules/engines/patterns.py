@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from millstream.streams.rules.answers import Form, Question
 from millstream.streams.rules.engines.databases import Database, RefusedError
 from millstream.streams.rules.engines.engine import Found, Values
-from millstream.streams.rules.engines.pattern_forms import hyperscan_forms
+from millstream.streams.rules.engines.pattern_forms import HyperscanForm, hyperscan_forms
 
 __all__ = ["Expression", "PatternEngine"]
 
@@ -72,19 +72,22 @@ class _Scanner:
     """A database of expressions, and those that hyperscan refused."""
 
     def __init__(self, expressions: Sequence[Expression], *, ascii_only: bool) -> None:
-        taken: list[tuple[Expression, str, bool]] = []
+        forms = [(one, hyperscan_forms(*one.source, ascii_only=ascii_only)) for one in expressions]
         self.refused: list[Expression] = []
-        for one in expressions:
-            for form in hyperscan_forms(*one.source, ascii_only=ascii_only):
-                if _takes(form.pattern, ascii_only):
-                    taken.append((one, form.pattern, form.exact))
-                    break
-            else:
-                self.refused.append(one)
-        self._taken = [(one, exact) for one, _, exact in taken]
         self._database: Database | None = None
-        if taken:
-            self._database = Database([text.encode() for _, text, _ in taken], utf8=not ascii_only, once=True)
+        taken = [(one, some[0]) for one, some in forms]
+        try:
+            self._database = _database([form for _, form in taken], ascii_only)
+        except RefusedError:
+            taken = []
+            for one, some in forms:
+                form = next((form for form in some if _takes(form, ascii_only)), None)
+                if form is None:
+                    self.refused.append(one)
+                else:
+                    taken.append((one, form))
+            self._database = _database([form for _, form in taken], ascii_only) if taken else None
+        self._taken = [(one, form.exact) for one, form in taken]
 
     @property
     def database_bytes(self) -> int:
@@ -101,9 +104,13 @@ class _Scanner:
         return atoms
 
 
-def _takes(pattern: str, ascii_only: bool) -> bool:
+def _database(forms: Sequence[HyperscanForm], ascii_only: bool) -> Database:
+    return Database([form.pattern.encode() for form in forms], utf8=not ascii_only, once=True)
+
+
+def _takes(form: HyperscanForm, ascii_only: bool) -> bool:
     try:
-        Database([pattern.encode()], utf8=not ascii_only, once=True)
+        _database([form], ascii_only)
     except RefusedError:
         return False
     return True
