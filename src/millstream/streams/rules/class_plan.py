@@ -27,6 +27,18 @@ _FEW_ROWS: Final = 32
 """Events that are judged one by one at least."""
 
 
+_SAMPLED: Final = 48
+_SAMPLED_AGAIN: Final = 200
+"""Events that candidates for keys are tried on, the first time and later."""
+
+_AGAIN_AFTER: Final = 1_000
+_AGAIN_FACTOR: Final = 16
+"""After how many events of a class its keys are looked at again, and how many times that the next time."""
+
+_IN_VAIN: Final = 0.05
+"""How many rules may be judged in vain for an event before keys are chosen again."""
+
+
 class LeftRule(NamedTuple):
     """What is left of a rule in a class, as a positive formula."""
 
@@ -55,15 +67,25 @@ class _Judged(NamedTuple):
 
 
 class ClassPlan:
-    """Rules that were reduced for a class of events; `sample` are some of these events, which help to choose keys."""
+    """Rules that were reduced for a class of events, of which some are given: they help to choose keys.
 
-    def __init__(self, rules: Sequence[LeftRule], sample: EventRows, rooms: PlanRooms) -> None:
+    Where keys are found too often in events that their rules do not hold for, they are chosen again.
+    """
+
+    def __init__(self, rules: Sequence[LeftRule], events: EventRows, rooms: PlanRooms) -> None:
         self._rooms = rooms
-        self.rules = tuple(rule.number for rule in rules)
+        self._left = tuple(rules)
+        self._again_at = _AGAIN_AFTER
+        self._choose(events, _SAMPLED)
+
+    def _choose(self, events: EventRows, sampled: int) -> None:
+        self._events = self._in_vain = 0
         self._unkeyed: list[_Judged] = []
         keyed: dict[str, dict[Atom, list[_Judged]]] = defaultdict(dict)
-        cost = KeyCosts(sample, rooms.questions)
-        for rule in rules:
+        # Rows from all over the batch: neighbours are alike.
+        sample = events.part(np.arange(0, events.count, events.count // sampled + 1))
+        cost = KeyCosts(sample, self._rooms.questions)
+        for rule in self._left:
             keys = keys_of(rule.formula, cost)
             judged = self._judged(rule, keys[1] if keys else frozenset())
             if keys is None:
@@ -95,6 +117,11 @@ class ClassPlan:
         return group, tuple(atoms.items())
 
     @property
+    def rules(self) -> tuple[int, ...]:
+        """The numbers of the rules."""
+        return tuple(rule.number for rule in self._left)
+
+    @property
     def groups(self) -> list[FieldGroup]:
         """The groups that are looked through for keys."""
         return [group for group, _ in self._groups]
@@ -111,6 +138,7 @@ class ClassPlan:
         for number, (rule, parts) in self._candidates(columns).items():
             rows = parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
             held = rows if rule.sure else self._held(rule, rows, columns)
+            self._in_vain += len(rows) - len(held)
             if len(held):
                 hits.append((held, number))
         every = np.arange(events.count)
@@ -118,17 +146,26 @@ class ClassPlan:
             held = self._held(rule, every, columns)
             if len(held):
                 hits.append((held, rule.number))
+        self._events += events.count
+        if self._events >= self._again_at:
+            self._again_at *= _AGAIN_FACTOR
+            if self._in_vain > self._events * _IN_VAIN:
+                self._choose(events, _SAMPLED_AGAIN)
         return hits
 
     def _candidates(self, columns: Columns) -> dict[int, tuple[_Judged, list[Rows]]]:
         candidates: dict[int, tuple[_Judged, list[Rows]]] = {}
         counts = self._rooms.found
         for group, members in self._groups:
-            distinct = columns.distinct(group.field)
+            narrowed = group.narrowed(columns.events)
+            if narrowed is None:
+                distinct = columns.distinct(group.field)
+            else:
+                distinct = columns.events.part(narrowed).distinct(group.field)
             found = group.find(distinct)
             if not found:
                 continue
-            for value, rows in _rows_of(found, distinct):
+            for value, rows in _rows_of(found, distinct, narrowed):
                 for number in found[value]:
                     atom, rules = members[number]
                     counts[atom] = counts.get(atom, 0) + len(rows)
@@ -148,10 +185,10 @@ class ClassPlan:
         return rows[columns.holds(rule.formula, rows)]
 
 
-def _rows_of(found: dict[int, Sequence[int]], distinct: Distinct) -> list[tuple[int, Rows]]:
-    """The rows of each value that something was found in."""
+def _rows_of(found: dict[int, Sequence[int]], distinct: Distinct, of: Rows | None) -> list[tuple[int, Rows]]:
+    """The rows of each value that something was found in; `of` are the rows of the values, where they are not all."""
     if len(distinct.values) == 1:
-        return [(0, np.arange(len(distinct.codes)))]
+        return [(0, np.arange(len(distinct.codes)) if of is None else of)]
     wanted = np.zeros(len(distinct.values), dtype=np.bool_)
     wanted[list(found)] = True
     rows = np.flatnonzero(wanted[distinct.codes])
@@ -159,4 +196,5 @@ def _rows_of(found: dict[int, Sequence[int]], distinct: Distinct) -> list[tuple[
     order = np.argsort(codes, kind="stable")
     rows, codes = rows[order], codes[order]
     starts = np.flatnonzero(np.diff(codes, prepend=-1))
+    rows = rows if of is None else of[rows]
     return list(zip(codes[starts].tolist(), np.split(rows, starts[1:]), strict=True))

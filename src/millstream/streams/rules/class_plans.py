@@ -13,7 +13,6 @@ from millstream.streams.rules.class_plan import ClassPlan, LeftRule, PlanRooms
 from millstream.streams.rules.classes import ClassField, class_fields
 from millstream.streams.rules.event_rows import EventRows, Rows
 from millstream.streams.rules.formulas import Formula, Truth, atoms_of
-from millstream.streams.rules.key_costs import SAMPLED_EVENTS
 from millstream.streams.rules.reduced import pins_of, reduced
 
 __all__ = ["ClassPlans"]
@@ -62,8 +61,7 @@ class ClassPlans:
         if self._general:
             if self._general_plan is None:
                 left = [LeftRule(number, self._formulas[number]) for number in self._general]
-                sample = events.part(np.arange(min(SAMPLED_EVENTS, events.count)))
-                self._general_plan = ClassPlan(left, sample, self._rooms)
+                self._general_plan = ClassPlan(left, events, self._rooms)
             yield self._general_plan, None
         if self.fields:
             for rows, codes in self._classes(events):
@@ -97,7 +95,7 @@ class ClassPlans:
         left = self._left(codes)
         plan = self._same.get(left)
         if plan is None and left:
-            plan = self._same[left] = ClassPlan(left, events.part(rows[:SAMPLED_EVENTS]), self._rooms)
+            plan = self._same[left] = ClassPlan(left, events.part(rows), self._rooms)
         self._plans[codes] = plan
         if len(self._plans) > _MOST_CLASSES:
             self._plans.popitem(last=False)

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from millstream.streams.rules.answers import Form
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.engines.engine import form_of
 from millstream.streams.rules.event_rows import Distinct, EventRows, Rows
@@ -29,6 +30,7 @@ class Columns:
         self._questions = questions
         self._distinct: dict[str, Distinct] = {}
         self._answers: dict[Atom, Answers] = {}
+        self._formed: dict[Form, dict[int, Any]] = {}
         self._forms: dict[int, EventForms] = {}
 
     def distinct(self, field: str) -> Distinct:
@@ -92,8 +94,11 @@ class Columns:
         said_of = answers[codes]
         if (said_of == _NOT_ASKED).any():
             form, test = self._questions.of(atom).form, self._questions.test(atom)
+            formed = self._formed.setdefault(form, {})
             for code in np.unique(codes[said_of == _NOT_ASKED]).tolist():
-                said = test(form_of(form, distinct.values[code]))
+                if code not in formed:
+                    formed[code] = form_of(form, distinct.values[code])
+                said = test(formed[code])
                 answers[code] = _UNKNOWN if said is None else said
             said_of = answers[codes]
         return said_of

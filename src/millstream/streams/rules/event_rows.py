@@ -83,6 +83,9 @@ class EventRows(Protocol):
     def distinct(self, field: str) -> Distinct:
         """The field's values over all events."""
 
+    def raw_of(self, field: str) -> Sequence[bytes] | None:
+        """The JSON of each event, where the field is the whole event's text and its JSON is known."""
+
     def field_of(self, row: int) -> FieldOf:
         """The fields of one event."""
 
@@ -94,18 +97,27 @@ class EventRows(Protocol):
 
 
 class JsonEvents:
-    """Events that were parsed from JSON; `paths` says where they hold the fields, as in a rule set."""
+    """Events that were parsed from JSON; `paths` says where they hold the fields, as in a rule set.
 
-    __slots__ = ("_deep", "_events", "_places")
+    `raw` are the texts in UTF-8 that they were parsed from: with them, words in whole events are found sooner.
+    """
 
-    def __init__(self, events: Sequence[Mapping[str, Any]], paths: Paths | Places) -> None:
+    __slots__ = ("_deep", "_events", "_places", "_raw")
+
+    def __init__(
+        self, events: Sequence[Mapping[str, Any]], paths: Paths | Places, raw: Sequence[bytes] | None = None
+    ) -> None:
         self._events = events
         self._places = paths if isinstance(paths, Places) else Places(paths)
-        self._deep: list[int] | None = None
+        self._deep: Rows | None = None
+        self._raw = raw
 
     @property
     def count(self) -> int:
         return len(self._events)
+
+    def raw_of(self, field: str) -> Sequence[bytes] | None:
+        return self._raw if self._places.is_whole_event(field) else None
 
     def distinct(self, field: str) -> Distinct:
         if self._places.is_whole_event(field):
@@ -124,16 +136,18 @@ class JsonEvents:
             column = [
                 event.get(key) if value is None else value for event, value in zip(self._events, column, strict=True)
             ]
+        if self._places.has_whole_event(field):
+            return [self.field_of(row)(field) for row in range(self.count)]
         if self._places.is_deep(field):
-            for row in self._deep_rows():
+            for row in self._deep_rows().tolist():
                 column[row] = field_reader(self._events[row], self._places.paths)(field)
         return column
 
-    def _deep_rows(self) -> list[int]:
+    def _deep_rows(self) -> Rows:
         """Events with a key at which some path goes deeper."""
         if self._deep is None:
             shallow = self._places.roots.isdisjoint
-            self._deep = [row for row, event in enumerate(self._events) if not shallow(event)]
+            self._deep = np.array([row for row, event in enumerate(self._events) if not shallow(event)], dtype=np.int64)
         return self._deep
 
     def field_of(self, row: int) -> FieldOf:
@@ -142,19 +156,20 @@ class JsonEvents:
             return field_reader(event, places.paths)
 
         def read(field: str) -> Any:
-            if places.is_whole_event(field):
-                return whole_text(event)
             for key in places.keys(field):
                 value = event.get(key)
                 if value is not None:
                     return value
-            return None
+            return whole_text(event) if places.has_whole_event(field) else None
 
         return read
 
     def part(self, rows: Rows) -> JsonEvents:
-        events = self._events
-        return JsonEvents([events[row] for row in rows.tolist()], self._places)
+        events, raw, numbers = self._events, self._raw, rows.tolist()
+        part = JsonEvents([events[row] for row in numbers], self._places, raw and [raw[row] for row in numbers])
+        if self._deep is not None:
+            part._deep = np.flatnonzero(np.isin(rows, self._deep)) if len(self._deep) else self._deep
+        return part
 
     def text(self, row: int) -> str:
         return _json(self._events[row])
@@ -181,16 +196,20 @@ class Places:
         return keys
 
     def is_deep(self, field: str) -> bool:
-        """Whether the field may be deeper, or the whole event where nothing else is."""
+        """Whether some events hold the field deeper."""
         deep = self._deep.get(field)
         if deep is None:
-            deep = self._deep[field] = any(len(path) != 1 for path in self.paths.get(field, ()))
+            deep = self._deep[field] = any(len(path) > 1 for path in self.paths.get(field, ()))
         return deep
 
     def is_whole_event(self, field: str) -> bool:
         """Whether the field is the text of the whole event."""
         paths = self.paths.get(field, ())
         return bool(paths) and not paths[0]
+
+    def has_whole_event(self, field: str) -> bool:
+        """Whether the field is the text of the whole event where nothing else is found."""
+        return any(not path for path in self.paths.get(field, ()))
 
 
 class ArrowEvents:
@@ -220,10 +239,15 @@ class ArrowEvents:
             if _is_encodable(column.type):
                 return _encoded(column)
             return Distinct.of(_python(column))
-        keys = dict.fromkeys(path[0] for path in paths if path)
+        if () in map(tuple, paths):
+            return Distinct.of([self.field_of(row)(field) for row in range(self.count)])
+        keys = dict.fromkeys(path[0] for path in paths)
         columns = {key: _python(column) for key in keys if (column := self._arrow(key)) is not None}
         rows = ({key: values[row] for key, values in columns.items()} for row in range(self.count))
         return Distinct.of([field_reader(row, self._paths)(field) for row in rows])
+
+    def raw_of(self, field: str) -> Sequence[bytes] | None:
+        return None
 
     def _arrow(self, key: str) -> pa.Array | None:
         place = self._batch.schema.get_field_index(key)

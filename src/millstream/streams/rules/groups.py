@@ -21,8 +21,9 @@ from millstream.streams.rules.engines.literals import (
 from millstream.streams.rules.engines.networks import NetworkEngine
 from millstream.streams.rules.engines.patterns import Expression, PatternEngine
 from millstream.streams.rules.engines.ranges import RangeEngine
+from millstream.streams.rules.engines.raw_texts import RawTextFilter, raw_text_filter
 from millstream.streams.rules.engines.sets import SetEngine
-from millstream.streams.rules.event_rows import Distinct
+from millstream.streams.rules.event_rows import Distinct, EventRows, Rows
 from millstream.streams.rules.fingerprints import CacheBudget, FingerprintCache
 from millstream.streams.rules.watch import Watch
 
@@ -47,7 +48,19 @@ class FieldGroup:
         self._watch = watch
         self._of_nothing = [number for number, question in enumerate(questions) if question.ask(None)]
         self.cache = FingerprintCache(budget)
+        self._raw_filter: RawTextFilter | None = None
+        self._filtered = False
         self.engines = tuple(self._engines(questions))
+
+    def narrowed(self, events: EventRows) -> Rows | None:
+        """Of events whose whole text is this field: those that any of the atoms may be true of. None: all."""
+        raw = events.raw_of(self.field)
+        if raw is None:
+            return None
+        if not self._filtered:
+            self._filtered = True
+            self._raw_filter = raw_text_filter(self.atoms)
+        return None if self._raw_filter is None else self._raw_filter.rows(raw)
 
     def find(self, distinct: Distinct) -> dict[int, Sequence[int]]:
         """The true atoms of the values, by the value's number; only values with any."""

@@ -10,10 +10,7 @@ from millstream.streams.rules.engines.engine import form_of
 from millstream.streams.rules.event_rows import EventRows
 from millstream.streams.rules.questions import Questions
 
-__all__ = ["SAMPLED_EVENTS", "KeyCosts"]
-
-SAMPLED_EVENTS: Final = 48
-"""Events that candidates for keys are tried on."""
+__all__ = ["KeyCosts"]
 
 _GUESS_WEIGHT: Final = 2.0
 """How many events the guess by the look of an atom counts for."""

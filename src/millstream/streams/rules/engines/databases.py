@@ -19,15 +19,19 @@ class RefusedError(Exception):
 class Database:
     """Expressions by their place. Raises RefusedError where there is one that hyperscan does not take.
 
-    With `once`, each expression is told once a text, and may match nothing at all.
+    With `once`, each expression is told once a text, and may match nothing at all; `caseless` is so for ASCII.
     """
 
-    def __init__(self, patterns: Sequence[bytes], *, utf8: bool = False, once: bool = False) -> None:
+    def __init__(
+        self, patterns: Sequence[bytes], *, utf8: bool = False, once: bool = False, caseless: bool = False
+    ) -> None:
         import hyperscan
 
         flags = hyperscan.HS_FLAG_DOTALL
         if once:
             flags |= hyperscan.HS_FLAG_SINGLEMATCH | hyperscan.HS_FLAG_ALLOWEMPTY
+        if caseless:
+            flags |= hyperscan.HS_FLAG_CASELESS
         if utf8:
             flags |= hyperscan.HS_FLAG_UTF8
         self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)

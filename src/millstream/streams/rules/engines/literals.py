@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -13,7 +13,7 @@ from millstream.streams.rules.atoms import Op
 from millstream.streams.rules.engines.databases import Database
 from millstream.streams.rules.engines.engine import Found, Values
 
-__all__ = ["MOST_LITERAL_BYTES", "FewLiteralsEngine", "LiteralEngine", "literal_pattern"]
+__all__ = ["MOST_LITERAL_BYTES", "FewLiteralsEngine", "LiteralEngine", "found_in", "literal_pattern"]
 
 MOST_LITERAL_BYTES: Final = 2_000
 """Longer literals are looked for one by one."""
@@ -70,23 +70,30 @@ class LiteralEngine:
 
     def find(self, values: Values, found: Found) -> None:
         encoded = [text.encode("utf-8", "surrogatepass") for text in values.formed(self._form)]
-        sizes = list(map(len, encoded))
-        start = 0
-        while start < len(encoded):
-            stop, block_bytes = start, 0
-            while stop < len(encoded) and (stop == start or block_bytes + sizes[stop] < _BLOCK_BYTES):
-                block_bytes += sizes[stop] + 1
-                stop += 1
-            self._scan(encoded[start:stop], sizes[start:stop], start, found)
-            start = stop
+        for place, literal in found_in(encoded, self._database):
+            found[place].append(self._numbers[literal])
 
-    def _scan(self, texts: list[bytes], sizes: list[int], first: int, found: Found) -> None:
-        matches = self._database.matches(_BORDER + _BORDER.join(texts) + _BORDER)
-        if not matches:
-            return
-        # A match ends within its text or, where the literal is an end, on the border after it.
-        borders = np.fromiter(accumulate((size + 1 for size in sizes), initial=1), np.int64, len(sizes) + 1)
-        ends = np.fromiter((end for _, end in matches), np.int64, len(matches))
-        places = np.searchsorted(borders, ends - 1, side="right") - 1
-        for place, atom in dict.fromkeys(zip(places.tolist(), (number for number, _ in matches), strict=True)):
-            found[first + place].append(self._numbers[atom])
+
+def found_in(texts: Sequence[bytes], database: Database) -> Iterator[tuple[int, int]]:
+    """Which text has which literal of a database in it, each pair once."""
+    sizes = list(map(len, texts))
+    start = 0
+    while start < len(texts):
+        stop, block_bytes = start, 0
+        while stop < len(texts) and (stop == start or block_bytes + sizes[stop] < _BLOCK_BYTES):
+            block_bytes += sizes[stop] + 1
+            stop += 1
+        for place, literal in _found_in_block(texts[start:stop], sizes[start:stop], database):
+            yield start + place, literal
+        start = stop
+
+
+def _found_in_block(texts: Sequence[bytes], sizes: Sequence[int], database: Database) -> Iterable[tuple[int, int]]:
+    matches = database.matches(_BORDER + _BORDER.join(texts) + _BORDER)
+    if not matches:
+        return ()
+    # A match ends within its text or, where the literal is an end, on the border after it.
+    borders = np.fromiter(accumulate((size + 1 for size in sizes), initial=1), np.int64, len(sizes) + 1)
+    ends = np.fromiter((end for _, end in matches), np.int64, len(matches))
+    places = np.searchsorted(borders, ends - 1, side="right") - 1
+    return dict.fromkeys(zip(places.tolist(), (literal for literal, _ in matches), strict=True))
