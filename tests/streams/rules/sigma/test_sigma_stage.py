@@ -8,11 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from itertools import islice
+from random import Random
 from typing import Any
 
 import msgspec
 import pytest
+import yaml
 from real_input import event_lines, imported, needs_real_input
+from sigma_by_hand import made_up
 
 from millstream.streams.rules.event_rows import JsonEvents
 from millstream.streams.rules.formulas import All, Formula, atoms_of
@@ -79,3 +82,27 @@ def test_the_stage_and_the_plain_judge_agree_on_real_events() -> None:
     assert stage.quarantined == ()
     assert events == -(-110_769 // STEP)
     assert hits > (1_000 if FULL else 10)
+
+
+def made_up_for(rule: Rule) -> dict[str, Any]:
+    """An event of the rule's log source, made up from the rule's own values."""
+    head: dict[str, Any] = {}
+    for atom in atoms_of(rule.condition):
+        if atom.field in HEAD and atom.operands:
+            head.setdefault(atom.field, atom.operands[0])
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return {**head, **made_up(yaml.load(rule.text, loader)["detection"], Random(rule.id))}
+
+
+@pytest.mark.timeout(3_600)
+def test_the_stage_and_the_plain_judge_agree_on_events_made_up_from_rules() -> None:
+    read = imported()
+    plain, stage = Plain(read.rules), RuleStage(RuleSet(1, read.rules, read.paths))
+    numbers = range(0, len(read.rules), 1 if FULL else 10)
+    events = [made_up_for(read.rules[number]) for number in numbers]
+    found = stage.judge(JsonEvents(events, read.paths))
+    staged = list(zip(found.rows.tolist(), found.rules.tolist(), strict=True))
+    assert staged == [
+        (row, number) for row, event in enumerate(events) for number in plain.hits(field_reader(event, read.paths))
+    ]
+    assert sum(numbers[row] == number for row, number in staged) > len(events) // 2
