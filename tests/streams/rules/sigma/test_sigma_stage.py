@@ -26,7 +26,7 @@ from millstream.streams.rules.stage import RuleStage
 pytestmark = [pytest.mark.data, needs_real_input]
 
 FULL = os.environ.get("MILLSTREAM_RULES") == "full"
-STEP = 1 if FULL else 44
+STEP = 1 if FULL else 88
 """Every so manieth event is judged."""
 
 BATCH = 1_000

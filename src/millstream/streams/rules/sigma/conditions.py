@@ -32,10 +32,10 @@ from millstream.streams.rules.sigma.values import either, field_is, keyword_is
 __all__ = ["MAX_CONDITION_CHARACTERS", "MAX_NESTING", "detection_formula"]
 
 MAX_CONDITION_CHARACTERS: Final = 10_000
-"""Characters of a condition, at most: its parser takes time and stack by the length."""
+"""Characters of a condition of Sigma, at most: its parser takes time and stack by the length."""
 
 MAX_NESTING: Final = 50
-"""Brackets within each other in a condition, at most: whatever walks the formula does so on its stack."""
+"""Brackets within each other in a condition of Sigma, at most: whatever walks the formula does so on its stack."""
 
 _NO_DETECTIONS: Final = frozenset(("condition", "timeframe"))
 _HERE: Final = Path()

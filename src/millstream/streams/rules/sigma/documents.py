@@ -12,7 +12,7 @@ from millstream.streams.rules.sigma.imported import Fault
 __all__ = ["MAX_FILE_BYTES", "Document", "documents_of"]
 
 MAX_FILE_BYTES: Final = 1 << 20
-"""Bytes of a rule file, at most; the largest known has 60,000."""
+"""Bytes of a file of Sigma rules, at most; the largest known has 60,000."""
 
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
