@@ -132,6 +132,17 @@ def test_a_fault_is_told_with_its_line() -> None:
         assert str(refused).endswith(f"rule.yml:{line}: {refused.reason}")
 
 
+def test_aliases_that_would_fill_the_memory_are_refused() -> None:
+    lists = "".join(f"    a{place}: &a{place} [*a{place - 1}, *a{place - 1}]\n" for place in range(1, 40))
+    maps = "".join(f"    a{place}: &a{place} {{<<: [*a{place - 1}, *a{place - 1}]}}\n" for place in range(1, 40))
+    for first, bomb, reason in (("[x, y]", lists, "aliases"), ("{A: x}", maps, "maps cannot be merged")):
+        text = f"title: t\nlogsource: {{product: windows}}\ndetection:\n    a0: &a0 {first}\n{bomb}    condition: a39\n"
+        assert reason in read_text(text).refused[0].reason
+    assert "Recursive" in read_text("title: t\ndetection: &a [*a]\n").refused[0].reason
+    alias = "title: t\nlogsource: {product: windows}\ndetection:\n    a: &a [x]\n    b: *a\n    condition: a and b\n"
+    assert len(read_text(alias).rules) == 1
+
+
 def test_several_documents_of_one_file_are_rules_of_their_own() -> None:
     text = "\n---\n".join((GOOD % ("a", "a"), "title: bad\n", GOOD.replace("id: ", "name: ") % ("b", "b")))
     read = read_text(text)

@@ -6,14 +6,17 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import yaml
+from sigma.exceptions import SigmaError
+from sigma.rule.base import check_alias_expansion
 
 from millstream.streams.rules.sigma.imported import Fault
 
 __all__ = ["MAX_FILE_BYTES", "Document", "documents_of"]
 
 MAX_FILE_BYTES: Final = 1 << 20
-"""Bytes of a file of Sigma rules, at most; the largest known has 60,000."""
+"""Bytes of a file of Sigma rules, at most; the largest known has 300,000."""
 
+_MERGE_TAG: Final = "tag:yaml.org,2002:merge"
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -84,12 +87,15 @@ def _document(node: yaml.Node, text: str) -> Document | Fault:
     line = node.start_mark.line + 1
     if not isinstance(node, yaml.MappingNode):
         return Fault("a rule is a map of keys and values", line)
-    twice = _twice(node)
-    if twice is not None:
-        return Fault(f"the key {twice.value!r} stands twice in one map", twice.start_mark.line + 1)
+    fault = _bad_key(node)
+    if fault is not None:
+        return fault
     constructor = yaml.constructor.SafeConstructor()
     try:
         value = constructor.construct_document(node)
+        check_alias_expansion(value)
+    except SigmaError as error:
+        return Fault(f"no YAML that is taken: {error}", line)
     except yaml.YAMLError as error:
         return _bad_yaml(error)
     except (ValueError, RecursionError) as error:
@@ -97,8 +103,8 @@ def _document(node: yaml.Node, text: str) -> Document | Fault:
     return Document(value, text, node)
 
 
-def _twice(root: yaml.Node) -> yaml.ScalarNode | None:
-    """The first key that stands twice in its map: the second would silently replace the first."""
+def _bad_key(root: yaml.Node) -> Fault | None:
+    """The first key that cannot stand in its map: the second of a name would silently replace the first."""
     seen: set[int] = set()
     waiting = [root]
     while waiting:
@@ -111,8 +117,13 @@ def _twice(root: yaml.Node) -> yaml.ScalarNode | None:
             continue
         names: set[str] = set()
         for name, value in node.value:
-            if isinstance(name, yaml.ScalarNode) and name.value in names:
-                return name
-            names.add(name.value if isinstance(name, yaml.ScalarNode) else "")
+            line = name.start_mark.line + 1
+            if not isinstance(name, yaml.ScalarNode):
+                return Fault("a list or a map cannot be a key", line)
+            if name.tag == _MERGE_TAG:
+                return Fault("maps cannot be merged by <<", line)
+            if name.value in names:
+                return Fault(f"the key {name.value!r} stands twice in one map", line)
+            names.add(name.value)
             waiting.append(value)
     return None
