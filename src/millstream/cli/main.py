@@ -44,6 +44,11 @@ config = App(name="config", help="The settings of the roles.", result_action="re
 broker = App(name="broker", help="List, describe and drain brokers.", result_action="return_value")
 broker_config = App(name="config", help="A broker's settings by RocketMQ's names.", result_action="return_value")
 cluster = App(name="cluster", help="Which servers there are.", result_action="return_value")
+rules = App(
+    name="rules",
+    help="Rules over streams of events: bring them in, try them, switch them on and off.",
+    result_action="return_value",
+)
 profile = App(name="profile", help="Names for clusters, with addresses and keys.", result_action="return_value")
 error = App(name="error", help="Look up errors by number.", result_action="return_value")
 
@@ -62,6 +67,7 @@ app.command(message)
 app.command("millstream.cli.produce:produce", name="produce")
 app.command("millstream.cli.consume:consume", name="consume")
 app.command("millstream.cli.sql:sql", name="sql")
+app.command(rules)
 app.command(acl)
 app.command(bench)
 app.command(error)
@@ -103,6 +109,17 @@ group.command("millstream.cli.group_position:lag", name="lag")
 group.command("millstream.cli.group_position:reset", name="reset")
 dlq.command("millstream.cli.dead_letter:list_dead_letters", name="list")
 dlq.command("millstream.cli.dead_letter:redrive", name="redrive")
+rules.command("millstream.cli.rules:import_rules", name="import")
+rules.command("millstream.cli.rules_view:list_rules", name="list")
+rules.command("millstream.cli.rules_view:show", name="show")
+rules.command("millstream.cli.rules_trial:try_rules", name="test")
+rules.command("millstream.cli.rules_trial:why", name="why")
+rules.command("millstream.cli.rules:enable", name="enable")
+rules.command("millstream.cli.rules:disable", name="disable")
+rules.command("millstream.cli.rules:remove", name="remove")
+rules.command("millstream.cli.rules_view:stats", name="stats")
+rules.command("millstream.cli.rules_view:versions", name="versions")
+rules.command("millstream.cli.rules:rollback", name="rollback")
 acl.command(acl_user)
 acl.command("millstream.cli.acl:grant", name="grant")
 acl.command("millstream.cli.acl:revoke", name="revoke")
@@ -118,7 +135,7 @@ bench.command("millstream.cli.bench:e2e", name="e2e")
 error.command("millstream.cli.error:explain", name="explain")
 error.command("millstream.cli.error:list_errors", name="list")
 
-_GROUPS = frozenset("topic group dlq message acl user error start config broker cluster profile".split())
+_GROUPS = frozenset("topic group dlq message rules acl user error start config broker cluster profile".split())
 """Words that list their commands where nothing follows them."""
 
 _SERVERS = (["quickstart"], ["start"])

@@ -32,7 +32,7 @@ def found(words: tuple[str, ...], *raw: bytes) -> list[int]:
     [
         ("mimikatz", b'{"a":"x MimiKatz y"}'),
         ("mimikatz", b'{"a":"\\u006dimi\\u004batz"}'),
-        ("mimikatz", '{"a":"mimiKatz"}'.encode()),
+        ("mimikatz", b'{"a":"mimiKatz"}'),
         ("mimikatz", b'{"a":"mimi\\u212Aatz"}'),
         ("\\temp\\x", b'{"a":"C:\\\\Temp\\\\x.exe"}'),
         ("\\temp\\x", b'{"a":"C:\\u005ctemp\\u005Cx"}'),
@@ -59,7 +59,10 @@ _PARTS = st.text('abK\\/"\n\u212aİßé1e.\x7f', max_size=5)
 @given(
     st.lists(_PARTS.map(lambda part: f"{part}b/a{part}"), min_size=1, max_size=9, unique=True),
     st.lists(
-        st.dictionaries(_PARTS, st.one_of(_PARTS, st.floats(allow_nan=False, allow_infinity=False), st.lists(_PARTS)), max_size=3), max_size=5
+        st.dictionaries(
+            _PARTS, st.one_of(_PARTS, st.floats(allow_nan=False, allow_infinity=False), st.lists(_PARTS)), max_size=3
+        ),
+        max_size=5,
     ),
     st.booleans(),
     st.data(),

@@ -7,7 +7,7 @@ import msgspec
 from millstream.streams.rules.rule import Path as FieldPath
 from millstream.streams.rules.rule import Rule
 
-__all__ = ["FromFiles", "Refusal"]
+__all__ = ["FromFiles", "Refusal", "dotted_paths"]
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -24,8 +24,17 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class FromFiles(msgspec.Struct, frozen=True):
-    """Rules in the order in which they stand there, what was refused, and where events hold their fields."""
+    """Rules in the order in which they stand there, what was refused, and where events hold their fields.
+
+    `places` says for the id of a rule in which file and line it stands, as far as that is known.
+    """
 
     rules: tuple[Rule, ...] = ()
     refused: tuple[Refusal, ...] = ()
     paths: dict[str, tuple[FieldPath, ...]] = {}
+    places: dict[str, tuple[str, int | None]] = {}
+
+
+def dotted_paths(name: str) -> tuple[FieldPath, ...]:
+    """Where a field whose name has dots is looked for: as a key, and then key by key deeper."""
+    return ((name,), tuple(name.split(".")))

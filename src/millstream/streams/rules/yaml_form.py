@@ -13,7 +13,7 @@ from typing import Final
 import yaml
 
 from millstream.streams.rules.formulas import Truth, atoms_of
-from millstream.streams.rules.imported import FromFiles, Refusal
+from millstream.streams.rules.imported import FromFiles, Refusal, dotted_paths
 from millstream.streams.rules.rule import Measure, MeasureKind, Rule, Statistics
 from millstream.streams.rules.rule import Path as FieldPath
 from millstream.streams.rules.yaml_conditions import condition_of
@@ -64,7 +64,7 @@ def read_yaml_rules(content: str, path: str) -> FromFiles:
     else:
         for node in nodes:
             reading.read(node)
-    return FromFiles(tuple(reading.rules), tuple(reading.refused), reading.paths)
+    return FromFiles(tuple(reading.rules), tuple(reading.refused), reading.paths, reading.places)
 
 
 @dataclass
@@ -74,6 +74,7 @@ class _Reading:
     rules: list[Rule] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
     paths: dict[str, tuple[FieldPath, ...]] = field(default_factory=dict)
+    places: dict[str, tuple[str, int | None]] = field(default_factory=dict)
 
     def read_parts(self, content: str, fault: YamlFault) -> None:
         """What is no YAML as a whole, rule by rule: the faulty one is told and the others are read."""
@@ -120,16 +121,16 @@ class _Reading:
     def _read_rule(self, node: yaml.Node) -> None:
         try:
             rule = _rule(node, self._text(node))
-            earlier = [one for one in self.rules if one.id == rule.id]
-            if earlier:
+            if rule.id in self.places:
                 refuse(node, f"The file has two rules with the id {rule.id!r}; the first one is taken.")
         except YamlFault as fault:
             self._refuse(fault)
             return
         self.rules.append(rule)
+        self.places[rule.id] = (self.path, node.start_mark.line + 1)
         for name in _fields_of(rule):
             if "." in name and name not in self.paths:
-                self.paths[name] = ((name,), tuple(name.split(".")))
+                self.paths[name] = dotted_paths(name)
 
     def _text(self, node: yaml.Node) -> str:
         # A block ends where the next thing begins, which may be within a line.

@@ -1,0 +1,194 @@
+"""`millstream rules`: bring rules into a store, switch them on and off, take them out, go back to older ones."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from millstream.cli.options import Common, ExitCode
+from millstream.cli.printer import Printer, Value, print_usage
+from millstream.streams.rules.changes import Merged, chosen, merged, switched, without
+from millstream.streams.rules.store import RuleStore
+
+if TYPE_CHECKING:
+    from millstream.streams.rules.rule import RuleSet
+
+__all__ = ["STORE_VARIABLE", "Store", "disable", "enable", "import_rules", "remove", "rollback"]
+
+STORE_VARIABLE = "MILLSTREAM_RULES"
+
+Store = Annotated[Path, Parameter(name="--store", env_var=STORE_VARIABLE)]
+
+_SHOWN_REFUSALS = 50
+
+
+def import_rules(
+    *paths: Path,
+    store: Store,
+    dry_run: Annotated[bool, Parameter(negative="")] = False,
+    common: Common = Common(),
+) -> int:
+    """Bring rules into a store: Sigma's, ours in YAML, and statements of SQL. A rule that is there already is replaced.
+
+    A rule that cannot be taken is told with file and line, and the others come in: exit code 5, or 1 where none did.
+    A rule that was switched off stays so. Example: millstream rules import sigma/rules/windows mine.yml --store rules.
+
+    Parameters
+    ----------
+    paths
+        Files, and directories with all files of rules (.yml, .yaml, .sql) below them.
+    store
+        The directory of the rules; it is made where it is not there. MILLSTREAM_RULES names it, too.
+    dry_run
+        Only tell what would be done.
+    """
+    from millstream.streams.rules.reading import read_rule_files
+
+    if not paths:
+        return print_usage("Name files or directories of rules.")
+    found = read_rule_files(paths)
+    rules, done = RuleStore(store), list[Merged]()
+
+    def change(before: RuleSet) -> RuleSet:
+        done.append(merged(before, found))
+        return done[-1].rule_set
+
+    if dry_run:
+        from millstream.streams.rules.rule import RuleSet
+
+        change(rules.latest() if rules.exists() else RuleSet(0))
+        version = done[-1].rule_set.version
+    else:
+        version = rules.publish(change, why=f"import {' '.join(map(str, paths))}").version
+    return _tell_import(done[-1], version, dry_run, Printer(common.output))
+
+
+def _tell_import(done: Merged, version: int, dry_run: bool, printer: Printer) -> int:
+    taken = len(done.added) + len(done.changed) + len(done.same)
+    counts = {"new": len(done.added), "changed": len(done.changed), "as before": len(done.same)}
+    words = ", ".join(f"{count:,} {word}" for word, count in counts.items() if count) or "none"
+    verb = "would be taken" if dry_run else "taken"
+    printer.record(
+        {
+            "version": version,
+            "taken": taken,
+            "added": list(done.added),
+            "changed": list(done.changed),
+            "same": len(done.same),
+            "refused": [str(one) for one in done.refused],
+            "rules": len(done.rule_set.rules),
+        }
+        if printer.format == "json"
+        else {"version": version, "taken": taken, "refused": len(done.refused), "rules": len(done.rule_set.rules)},
+        sentence=f"{taken:,} rules {verb}: {words}; version {version} has {len(done.rule_set.rules):,} rules",
+    )
+    if not done.refused:
+        return ExitCode.DONE
+    print(f"{len(done.refused):,} were refused:", file=sys.stderr)
+    for one in done.refused[:_SHOWN_REFUSALS]:
+        print(f"  {one}", file=sys.stderr)
+    if len(done.refused) > _SHOWN_REFUSALS:
+        print(f"  and {len(done.refused) - _SHOWN_REFUSALS:,} more, which -o json shows", file=sys.stderr)
+    return ExitCode.PARTLY_DONE if taken else ExitCode.REFUSED
+
+
+def enable(*ids: str, store: Store, common: Common = Common()) -> int:
+    """Switch rules on. Running jobs take it over at their next micro-batch.
+
+    Parameters
+    ----------
+    ids
+        Ids of rules; * and ? stand for any letters.
+    store
+        The directory of the rules.
+    """
+    return _switch(ids, store, common, enabled=True)
+
+
+def disable(*ids: str, store: Store, common: Common = Common()) -> int:
+    """Switch rules off; they stay in the store, and stay off when they are imported again.
+
+    Parameters
+    ----------
+    ids
+        Ids of rules; * and ? stand for any letters.
+    store
+        The directory of the rules.
+    """
+    return _switch(ids, store, common, enabled=False)
+
+
+def _switch(ids: Sequence[str], store: Path, common: Common, *, enabled: bool) -> int:
+    if not ids:
+        return print_usage("Name rules by their ids; '*' stands for all.")
+    switch = "on" if enabled else "off"
+    changed: list[str] = []
+
+    def change(before: RuleSet) -> RuleSet:
+        changed[:] = [rule.id for rule in chosen(before, ids) if rule.enabled is not enabled]
+        return switched(before, {*changed}, enabled=enabled)
+
+    version = _existing(store).publish(change, why=f"switch {switch} {' '.join(ids)}").version
+    values: dict[str, Value | Sequence[Value]] = {"version": version, "switched": changed, "enabled": enabled}
+    words = f"{_rules(changed)} switched {switch} in version {version}" if changed else f"all were {switch} before"
+    Printer(common.output).record(values, sentence=words)
+    return ExitCode.DONE
+
+
+def remove(*ids: str, store: Store, common: Common = Common()) -> int:
+    """Take rules out of a store; older versions keep them.
+
+    Parameters
+    ----------
+    ids
+        Ids of rules; * and ? stand for any letters.
+    store
+        The directory of the rules.
+    """
+    if not ids:
+        return print_usage("Name rules by their ids; '*' stands for all.")
+    gone: list[str] = []
+
+    def change(before: RuleSet) -> RuleSet:
+        gone[:] = [rule.id for rule in chosen(before, ids)]
+        return without(before, {*gone})
+
+    after = _existing(store).publish(change, why=f"remove {' '.join(ids)}")
+    Printer(common.output).record(
+        {"version": after.version, "removed": gone, "rules": len(after.rules)},
+        sentence=f"{_rules(gone)} removed; version {after.version} has {len(after.rules):,} rules",
+    )
+    return ExitCode.DONE
+
+
+def rollback(version: int, *, store: Store, common: Common = Common()) -> int:
+    """Make the rules of an older version count again, as a new version. Mends a damaged store, too.
+
+    Parameters
+    ----------
+    version
+        Its number: millstream rules versions.
+    store
+        The directory of the rules.
+    """
+    after = RuleStore(store).rollback(version)
+    Printer(common.output).record(
+        {"version": after.version, "as_in": version, "rules": len(after.rules)},
+        sentence=f"version {after.version} has the {len(after.rules):,} rules of version {version}",
+    )
+    return ExitCode.DONE
+
+
+def _existing(directory: Path) -> RuleStore:
+    """The store, which must hold rules already: a slip in its name must not make one. Raises RULE_STORE_NOT_FOUND."""
+    store = RuleStore(directory)
+    store.current()
+    return store
+
+
+def _rules(names: Sequence[str]) -> str:
+    return f"the rule {names[0]} is" if len(names) == 1 else f"{len(names):,} rules are"

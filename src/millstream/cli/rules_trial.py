@@ -1,0 +1,209 @@
+"""`millstream rules test` and `rules why`: rules of a store tried on events, without a job."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from cyclopts import Parameter
+
+from millstream.cli.options import Common, ExitCode
+from millstream.cli.printer import Printer, print_usage
+from millstream.cli.rules import Store
+from millstream.cli.rules_events import Event, events_of_file, events_of_topic, one_event, one_message
+from millstream.model.errors import ExtraMissing
+from millstream.streams.rules.changes import chosen, find_rule
+from millstream.streams.rules.plain import field_reader, judge
+from millstream.streams.rules.rule import Rule, RuleSet
+from millstream.streams.rules.store import RuleStore
+from millstream.streams.rules.why import Why, deciding, draw, explain
+
+__all__ = ["try_rules", "why"]
+
+BATCH_EVENTS = 4096
+"""Events that the stage judges at once."""
+
+_COLUMNS = ("rule", "title", "level", "hits", "first")
+_EVIDENCE_CHARACTERS = 200
+_SHOWN_REASONS = 10
+
+
+def try_rules(
+    *ids: str,
+    store: Store,
+    events: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
+    topic: str | None = None,
+    all: Annotated[bool, Parameter(negative="")] = False,
+    plain: Annotated[bool, Parameter(negative="")] = False,
+    version: int | None = None,
+    common: Common = Common(),
+) -> int:
+    """Count the events that fit each rule. Rules with statistics: the events that they would count.
+
+    Examples: millstream rules test --store rules --events events.jsonl.zst;
+    millstream rules test 'proc_*' --store rules --topic events.
+
+    Parameters
+    ----------
+    ids
+        Only these rules, also those that are switched off; * and ? stand for any letters. Default: all that are on.
+    store
+        The directory of the rules.
+    events
+        A file with a JSON object a line, which may be packed (.zst); - reads standard input.
+    topic
+        The messages that this topic has now.
+    all
+        Show rules without hits, too.
+    plain
+        Judge one rule after the other in plain Python, which is slow and needs no packages.
+    version
+        The rules of that version; default: those that count now.
+    """
+    if (events is None) == (topic is None):
+        return print_usage("Give --events FILE or --topic NAME.")
+    rules = RuleStore(store)
+    rule_set = rules.latest() if version is None else rules.load(version)
+    tried = chosen(rule_set, ids) if ids else [rule for rule in rule_set.rules if rule.enabled]
+    source = events_of_file(events) if events is not None else events_of_topic(topic or "", common)
+    trial = _Trial([msgspec.structs.replace(rule, enabled=True) for rule in tried], rule_set.paths)
+    trial.run(source, plain=plain)
+    rows = [
+        (rule.id, rule.title, rule.level, hits, first)
+        for rule, hits, first in zip(tried, trial.hits, trial.firsts, strict=True)
+        if hits or all
+    ]
+    rows.sort(key=lambda row: -row[3])
+    fitting = sum(map(bool, trial.hits))
+    words = f"{trial.events:,} events, {len(tried):,} rules, {sum(trial.hits):,} hits of {fitting:,} rules"
+    Printer(common.output).listing(_COLUMNS, rows, empty=f"No rule fits any event: {words}.")
+    if rows:
+        print(words, file=sys.stderr)
+    for line in trial.troubles:
+        print(line, file=sys.stderr)
+    return ExitCode.PARTLY_DONE if trial.troubles else ExitCode.DONE
+
+
+_JudgeBatch = Callable[[Sequence[Event]], Iterable[tuple[int, int]]]
+
+
+@dataclass
+class _Trial:
+    rules: Sequence[Rule]
+    paths: dict[str, tuple[tuple[str, ...], ...]]
+    events: int = 0
+    troubles: list[str] = field(default_factory=list)
+    _bad: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.hits = [0] * len(self.rules)
+        self.firsts: list[str | None] = [None] * len(self.rules)
+        self._raised: dict[str, str] = {}
+
+    def run(self, source: Iterator[Event], *, plain: bool) -> None:
+        judge_batch: _JudgeBatch = self._judged_plainly if plain else self._stage()
+        while batch := list(islice(source, BATCH_EVENTS)):
+            self._bad += [event.place for event in batch if event.fields is None]
+            good = [event for event in batch if event.fields is not None]
+            self.events += len(good)
+            for row, number in judge_batch(good):
+                self.hits[number] += 1
+                self.firsts[number] = self.firsts[number] or good[row].place
+        if self._bad:
+            self.troubles.append(f"{len(self._bad):,} events are no JSON objects; the first is {self._bad[0]}.")
+        self.troubles += [f"The rule {name} cannot be judged: {reason}" for name, reason in self._raised.items()]
+
+    def _stage(self) -> _JudgeBatch:
+        try:
+            from millstream.streams.rules.event_rows import JsonEvents
+            from millstream.streams.rules.stage import RuleStage
+        except ModuleNotFoundError as error:
+            raise ExtraMissing("Judging all rules at once", error.name, extra="streams") from None
+        stage = RuleStage(RuleSet(0, tuple(self.rules), self.paths))
+
+        def judged(events: Sequence[Event]) -> Iterable[tuple[int, int]]:
+            found = stage.judge(JsonEvents([event.fields or {} for event in events], self.paths))
+            for one in stage.quarantined:
+                evidence = f": {one.evidence[:_EVIDENCE_CHARACTERS]}" if one.evidence else ""
+                self._raised[one.rule_id] = f"{one.reason}{evidence}"
+            return zip(found.rows.tolist(), found.rules.tolist(), strict=True)
+
+        return judged
+
+    def _judged_plainly(self, events: Sequence[Event]) -> Iterator[tuple[int, int]]:
+        for row, event in enumerate(events):
+            read = field_reader(event.fields or {}, self.paths)
+            for number, rule in enumerate(self.rules):
+                if rule.id in self._raised:
+                    continue
+                try:
+                    held = judge(rule.condition, read)
+                except Exception as error:  # noqa: BLE001 - a user's function may raise anything
+                    self._raised[rule.id] = f"{type(error).__name__}: {error} ({event.place})"
+                    continue
+                if held:
+                    yield row, number
+
+
+def why(
+    id: str,
+    *,
+    store: Store,
+    event: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
+    message: str | None = None,
+    version: int | None = None,
+    common: Common = Common(),
+) -> int:
+    """Show why a rule fits an event or does not: its condition, part by part, with what the event holds.
+
+    A star marks what decided. Examples: millstream rules why shell --store rules --event event.json;
+    millstream rules why shell --store rules --message events/3/1200.
+
+    Parameters
+    ----------
+    id
+        The rule's id, or its beginning where no other id begins so.
+    store
+        The directory of the rules.
+    event
+        A file with the event as a JSON object; - reads standard input.
+    message
+        The message with the event: TOPIC/QUEUE/OFFSET; TOPIC/BROKER:QUEUE/OFFSET where brokers share the topic.
+    version
+        The rules of that version; default: those that count now.
+    """
+    if (event is None) == (message is None):
+        return print_usage("Give --event FILE or --message TOPIC/QUEUE/OFFSET.")
+    rules = RuleStore(store)
+    rule_set: RuleSet = rules.latest() if version is None else rules.load(version)
+    rule = find_rule(rule_set, id)
+    fields = one_event(event) if event is not None else one_message(message or "", common)
+    found = explain(rule.condition, field_reader(fields, rule_set.paths))
+    if Printer(common.output).format == "json":
+        told = {"rule": rule.id, "title": rule.title, "fits": found.held is True, "why": msgspec.to_builtins(found)}
+        print(json.dumps(told, ensure_ascii=False), flush=True)
+        return ExitCode.DONE
+    print("\n".join(_lines(rule, rule_set.version, found)), flush=True)
+    return ExitCode.DONE
+
+
+def _lines(rule: Rule, version: int, found: Why) -> Iterator[str]:
+    verdict = {True: "fits", False: "does not fit", None: "does not fit (it is not known whether its condition holds)"}
+    yield f"{rule.id} ({rule.title}), version {version}: the event {verdict[found.held]}"
+    if not rule.enabled:
+        yield "The rule is switched off."
+    if rule.statistics is not None:
+        yield "The rule counts events: this tells whether the event is one of them."
+    yield from ("", *draw(found))
+    if found.held is not True:
+        decided = list(dict.fromkeys(one.asks for one in deciding(found)))
+        yield from ("", "It fails because of:")
+        yield from (f"  {asks}" for asks in decided[:_SHOWN_REASONS])
+        if len(decided) > _SHOWN_REASONS:
+            yield f"  and {len(decided) - _SHOWN_REASONS} more"

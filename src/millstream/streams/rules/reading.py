@@ -1,0 +1,118 @@
+"""Rules from files and directories, whatever their form: Sigma's YAML, our own, and statements of SQL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from millstream.model.errors import ExtraMissing
+from millstream.streams.errors import RuleError
+from millstream.streams.rules.imported import FromFiles, Refusal
+from millstream.streams.rules.rule import Path as FieldPath
+from millstream.streams.rules.rule import Rule
+
+__all__ = ["read_rule_files"]
+
+MAX_FILE_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of one file of rules."""
+
+_YAML: Final = (".yml", ".yaml")
+_SUFFIXES: Final = (*_YAML, ".sql")
+_SIGMA_KEYS = re.compile(r"(?m)^(?:detection|correlation|logsource)[ ]*:")
+
+
+def read_rule_files(places: Iterable[Path]) -> FromFiles:
+    """The rules of the files, and of all files of rules below the directories, hidden ones apart; Sigma's come first.
+
+    What cannot be taken is told with its place and stops nothing else. Raises RULE_FILE where a place does not exist
+    or has no files of rules, ExtraMissing without the packages that read them.
+    """
+    files = list(dict.fromkeys(file for place in places for file in _files_of(place)))
+    sigma: list[Path] = []
+    found: list[FromFiles] = []
+    for file in files:
+        content = _content(file)
+        if isinstance(content, Refusal):
+            found.append(FromFiles(refused=(content,)))
+        elif file.suffix.lower() == ".sql":
+            found.append(_read_sql(content, str(file)))
+        elif _SIGMA_KEYS.search(content):
+            sigma.append(file)
+        else:
+            found.append(_read_yaml(content, str(file)))
+    return _joined([*([_read_sigma(sigma)] if sigma else []), *found])
+
+
+def _files_of(place: Path) -> Iterator[Path]:
+    if place.is_dir():
+        files = sorted(file for file in place.rglob("*") if _is_rules(file, place))
+        if not files:
+            raise RuleError("RULE_FILE", f"The directory {place} has no files of rules ({', '.join(_SUFFIXES)}).")
+        yield from files
+    elif not place.exists():
+        raise RuleError("RULE_FILE", f"There is no file or directory {place}.")
+    elif place.suffix.lower() not in _SUFFIXES:
+        raise RuleError("RULE_FILE", f"The file {place} is none of {', '.join(_SUFFIXES)}.")
+    else:
+        yield place
+
+
+def _is_rules(file: Path, below: Path) -> bool:
+    hidden = any(part.startswith(".") for part in file.relative_to(below).parts)
+    return file.suffix.lower() in _SUFFIXES and not hidden and file.is_file()
+
+
+def _content(file: Path) -> str | Refusal:
+    try:
+        if file.stat().st_size > MAX_FILE_BYTES:
+            return Refusal(str(file), f"The file is larger than {MAX_FILE_BYTES // 1024 // 1024} MiB.")
+        return file.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = file.read_bytes().count(b"\n", 0, error.start) + 1
+        return Refusal(str(file), "The file is no UTF-8 text.", line)
+    except OSError as error:
+        return Refusal(str(file), f"The file cannot be read: {error.strerror}.")
+
+
+def _read_yaml(content: str, path: str) -> FromFiles:
+    try:
+        from millstream.streams.rules.yaml_form import read_yaml_rules
+    except ModuleNotFoundError as error:
+        raise ExtraMissing("Reading rules in YAML", error.name, extra="streams") from None
+    return read_yaml_rules(content, path)
+
+
+def _read_sql(content: str, path: str) -> FromFiles:
+    return FromFiles(refused=(Refusal(path, "Rules in SQL are not taken yet.", 1),))
+
+
+def _read_sigma(files: list[Path]) -> FromFiles:
+    from millstream.streams.rules.sigma import read_rules
+
+    found = read_rules(files)
+    refused = tuple(Refusal(one.path, _sentence(one.reason), one.line) for one in found.refused)
+    return FromFiles(found.rules, refused, found.paths)
+
+
+def _sentence(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:]}{'' if words.endswith('.') else '.'}"
+
+
+def _joined(parts: Iterable[FromFiles]) -> FromFiles:
+    rules: dict[str, Rule] = {}
+    refused: list[Refusal] = []
+    paths: dict[str, tuple[FieldPath, ...]] = {}
+    places: dict[str, tuple[str, int | None]] = {}
+    for part in parts:
+        refused += part.refused
+        paths |= part.paths
+        for rule in part.rules:
+            place = part.places.get(rule.id, ("", None))
+            if rule.id in rules:
+                first = places[rule.id][0] or "another file"
+                refused.append(Refusal(place[0], f"The id {rule.id!r} is taken by a rule of {first}.", place[1]))
+                continue
+            rules[rule.id], places[rule.id] = rule, place
+    return FromFiles(tuple(rules.values()), tuple(refused), paths, places)

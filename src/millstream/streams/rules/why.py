@@ -1,0 +1,167 @@
+"""Why a rule holds for an event or does not: its condition as a tree, with the answer of each part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from millstream.streams.rules.atoms import Atom, Op, Operand
+from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth
+from millstream.streams.rules.plain import FieldOf, answer, text_of
+
+__all__ = ["Why", "deciding", "draw", "explain", "outline"]
+
+MAX_SHOWN_PARTS: Final = 12
+"""Parts of one AND or OR that are drawn; of the others their number is told."""
+
+MAX_SHOWN_CHARACTERS: Final = 120
+"""Characters of a value that are drawn."""
+
+MAX_SHOWN_OPERANDS: Final = 20
+"""Values of one atom that are drawn."""
+
+_ALL, _ANY, _NOT = "all of", "any of", "not"
+_NEXT, _LAST, _LINE, _BLANK = "├─ ", "└─ ", "│  ", "   "
+_WORDS: Final = {True: "yes", False: "no", None: "unknown"}
+
+
+class Why(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One part of a condition: what it asks, whether it held, and whether the whole came out as it did because of it.
+
+    Atoms have the value that the event holds (`found`, as a text; None where there is none), or what went wrong.
+    """
+
+    asks: str
+    held: bool | None
+    decides: bool
+    field: str | None = None
+    found: str | None = None
+    wrong: str = ""
+    parts: tuple[Why, ...] = ()
+
+
+def explain(formula: Formula, field_of: FieldOf) -> Why:
+    """Every part of the condition judged on one event."""
+    return _marked(_judged(formula, field_of), decides=True)
+
+
+def deciding(why: Why) -> Iterator[Why]:
+    """The atoms that decided, from left to right."""
+    if why.decides and not why.parts:
+        yield why
+    for part in why.parts if why.decides else ():
+        yield from deciding(part)
+
+
+def draw(why: Why) -> list[str]:
+    """Lines of the tree, a star at what decided."""
+    return list(_drawn(why, "", ""))
+
+
+def outline(formula: Formula) -> list[str]:
+    """Lines of the condition's tree, for no event."""
+    return list(_outlined(formula, "", ""))
+
+
+def _judged(formula: Formula, field_of: FieldOf) -> Why:
+    match formula:
+        case Atom():
+            return _atom(formula, field_of)
+        case Truth(value=value):
+            return Why(str(formula), value, decides=False)
+        case Not(part=part):
+            inner = _judged(part, field_of)
+            return Why(_NOT, None if inner.held is None else not inner.held, decides=False, parts=(inner,))
+        case All(parts=parts) | AnyOf(parts=parts):
+            inners = tuple(_judged(part, field_of) for part in parts)
+            wanted = isinstance(formula, AnyOf)
+            answers = {one.held for one in inners}
+            held = wanted if wanted in answers else None if None in answers else not wanted
+            return Why(_ANY if wanted else _ALL, held, decides=False, parts=inners)
+
+
+def _atom(atom: Atom, field_of: FieldOf) -> Why:
+    value: Any = field_of(atom.field)
+    found = None if value is None else text_of(value)
+    try:
+        held = answer(atom, field_of)
+    except Exception as error:  # noqa: BLE001 - a user's function may raise anything
+        return Why(_asked(atom), None, False, atom.field, found, f"{type(error).__name__}: {error}")
+    return Why(_asked(atom), held, False, atom.field, found)
+
+
+def _marked(why: Why, *, decides: bool) -> Why:
+    """What decides is marked: a part without which, or with another answer of which, the whole could differ."""
+    if not why.parts or not decides:
+        return msgspec.structs.replace(why, decides=decides)
+    # NOT has one part, which has the contrary answer.
+    parts = tuple(_marked(one, decides=why.asks == _NOT or one.held is why.held) for one in why.parts)
+    return msgspec.structs.replace(why, decides=True, parts=parts)
+
+
+def _asked(atom: Atom) -> str:
+    name = atom.field or "the event"
+    for step in atom.steps:
+        name = f"{step.value}({name})"
+    shown = ", ".join(map(_written, atom.operands[:MAX_SHOWN_OPERANDS]))
+    hidden = len(atom.operands) - MAX_SHOWN_OPERANDS
+    operands = f"{shown} and {hidden} more" if hidden > 0 else shown
+    words = "is" if atom.op is Op.IN and len(atom.operands) == 1 else "is one of" if atom.op is Op.IN else atom.op.value
+    return f"{name} {words} {operands}".rstrip() + (", whatever the case" if atom.caseless else "")
+
+
+def _written(operand: Operand) -> str:
+    return _quoted(operand) if isinstance(operand, str) else text_of(operand)
+
+
+def _quoted(text: str) -> str:
+    """In quotes, with backslashes as they are: paths are full of them."""
+    shown = "".join(one if one.isprintable() else repr(one)[1:-1] for one in text[: MAX_SHOWN_CHARACTERS + 1])
+    return f"'{shown}'" if len(text) <= MAX_SHOWN_CHARACTERS else f"'{shown[:-1]}...'"
+
+
+def _drawn(why: Why, first: str, rest: str) -> Iterator[str]:
+    yield f"{first}{'*' if why.decides else ' '} {_WORDS[why.held]:<7} {why.asks}{_value(why)}"
+    shown = _shown(why.parts)
+    hidden = len(why.parts) - len(shown)
+    for number, part in enumerate(shown):
+        is_last = number == len(shown) - 1 and not hidden
+        yield from _drawn(part, rest + (_LAST if is_last else _NEXT), rest + (_BLANK if is_last else _LINE))
+    if hidden:
+        answers = {_WORDS[one.held] for one in why.parts if not any(one is other for other in shown)}
+        yield f"{rest}{_LAST}{hidden} more, of which each is {' or '.join(sorted(answers))}"
+
+
+def _outlined(formula: Formula, first: str, rest: str) -> Iterator[str]:
+    parts: tuple[Formula, ...] = ()
+    match formula:
+        case Atom():
+            asks = _asked(formula)
+        case Truth():
+            asks = str(formula)
+        case Not(part=part):
+            asks, parts = _NOT, (part,)
+        case All(parts=parts):
+            asks = _ALL
+        case AnyOf(parts=parts):
+            asks = _ANY
+    yield f"{first}{asks}"
+    for number, part in enumerate(parts, 1):
+        is_last = number == len(parts)
+        yield from _outlined(part, rest + (_LAST if is_last else _NEXT), rest + (_BLANK if is_last else _LINE))
+
+
+def _shown(parts: tuple[Why, ...]) -> list[Why]:
+    """Those that decided first, where there are too many; in their order."""
+    ranked = sorted(range(len(parts)), key=lambda number: (not parts[number].decides, number))
+    return [parts[number] for number in sorted(ranked[:MAX_SHOWN_PARTS])]
+
+
+def _value(why: Why) -> str:
+    if why.wrong:
+        return f"   ({why.wrong})"
+    if why.field is None:
+        return ""
+    return f"   (it is {'not there' if why.found is None else _quoted(why.found)})"

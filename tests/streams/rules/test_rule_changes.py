@@ -1,0 +1,96 @@
+"""Changes of a rule set: what comes in, what is refused, what is switched and what goes."""
+
+from __future__ import annotations
+
+import pytest
+from rule_samples import rule_named
+
+from millstream.streams.errors import RuleError
+from millstream.streams.rules.changes import chosen, find_rule, merged, switched, without
+from millstream.streams.rules.formulas import any_of
+from millstream.streams.rules.imported import FromFiles, Refusal
+from millstream.streams.rules.rule import RuleSet
+from millstream.streams.rules.yaml_form import read_yaml_rules
+
+
+def read(content: str) -> FromFiles:
+    return read_yaml_rules(content, "r.yml")
+
+
+def test_known_rules_keep_their_numbers_and_new_ones_come_behind() -> None:
+    before = RuleSet(3, (rule_named("a"), rule_named("b"), rule_named("c")))
+    done = merged(before, FromFiles((rule_named("d"), rule_named("b", "other"), rule_named("a"))))
+    assert [rule.id for rule in done.rule_set.rules] == ["a", "b", "c", "d"]
+    assert (done.added, done.changed, done.same) == (("d",), ("b",), ("a",))
+    assert done.rule_set.rules[1] == rule_named("b", "other")
+
+
+def test_a_rule_that_was_switched_off_stays_so_when_it_comes_again() -> None:
+    before = RuleSet(1, (rule_named("a", enabled=False),))
+    done = merged(before, FromFiles((rule_named("a", "other"),)))
+    assert done.rule_set.rules == (rule_named("a", "other", enabled=False),)
+    assert merged(before, FromFiles((rule_named("a"),))).same == ("a",)
+
+
+def test_a_rule_that_counts_a_rule_that_there_is_not_is_refused_with_its_place_and_so_is_what_counts_it() -> None:
+    content = """
+- {rule: failed, when: {EventID: 4625}}
+- {rule: burst, count: {rules: [faild], within: 1 h, at least: 2}}
+- {rule: more, count: {rules: [burst], within: 1 h, at least: 2}}
+"""
+    done = merged(RuleSet(1), read(content))
+    assert done.added == ("failed",)
+    assert done.refused == (
+        Refusal("r.yml", "There is no rule 'faild' to count. Did you mean 'failed'?", 3),
+        Refusal("r.yml", "There is no rule 'burst' to count.", 4),
+    )
+
+
+def test_a_rule_that_counts_others_fits_what_one_of_them_fits_also_after_they_change() -> None:
+    counting = "- {rule: both, count: {rules: [a, b], within: 1 h, at least: 2}}"
+    before = RuleSet(1, (rule_named("a"), rule_named("b", "x")))
+    done = merged(before, read(counting))
+    assert done.rule_set.rules[2].condition == any_of(rule_named("a").condition, rule_named("b", "x").condition)
+    again = merged(done.rule_set, FromFiles((rule_named("a", "new"),)))
+    assert again.rule_set.rules[2].condition == any_of(rule_named("a", "new").condition, rule_named("b", "x").condition)
+    assert merged(done.rule_set, read(counting)).same == ("both",)
+
+
+def test_places_of_fields_add_up_and_dots_in_a_name_take_none_back() -> None:
+    before = RuleSet(1, (), {"Image": (("a",),), "x.y": (("b",),)})
+    done = merged(before, read("fields: {Image: c}\nrules: [{rule: r, when: {x.y: 1, p.q: 1}}]"))
+    assert done.rule_set.paths == {"Image": (("c",),), "x.y": (("b",),), "p.q": (("p.q",), ("p", "q"))}
+
+
+def test_rules_are_chosen_by_patterns_in_the_order_of_the_set() -> None:
+    rules = RuleSet(1, tuple(map(rule_named, ("win_b", "win_a", "lin_a"))))
+    assert [rule.id for rule in chosen(rules, ["*_a", "win_*"])] == ["win_b", "win_a", "lin_a"]
+    assert [rule.id for rule in chosen(rules, ["win_?"])] == ["win_b", "win_a"]
+    with pytest.raises(RuleError, match="Did you mean 'win_a'"):
+        chosen(rules, ["win_b", "win_aa"])
+
+
+def test_a_rule_is_found_by_the_beginning_of_its_id_where_no_other_begins_so() -> None:
+    rules = RuleSet(1, tuple(map(rule_named, ("abc", "abd", "ab"))))
+    assert find_rule(rules, "abc").id == "abc"
+    assert find_rule(rules, "ab").id == "ab"
+    assert find_rule(RuleSet(1, (rule_named("abc"),)), "a").id == "abc"
+    with pytest.raises(RuleError, match="3 rules begin with 'a'"):
+        find_rule(rules, "a")
+    with pytest.raises(RuleError, match="'zzz'"):
+        find_rule(rules, "zzz")
+    with pytest.raises(RuleError):
+        find_rule(rules, "")
+
+
+def test_rules_are_switched_and_the_others_stay() -> None:
+    rules = RuleSet(1, (rule_named("a"), rule_named("b")))
+    assert [rule.enabled for rule in switched(rules, {"a"}, enabled=False).rules] == [False, True]
+
+
+def test_a_rule_whose_events_are_counted_goes_only_with_the_one_that_counts() -> None:
+    rules = merged(RuleSet(1, (rule_named("a"),)), read("{rule: n, count: {rules: [a], within: 1 h, at least: 2}}"))
+    with pytest.raises(RuleError, match="'n' counts its events"):
+        without(rules.rule_set, {"a"})
+    assert without(rules.rule_set, {"a", "n"}).rules == ()
+    assert without(rules.rule_set, {"n"}).rules == (rule_named("a"),)

@@ -1,0 +1,108 @@
+"""Why a rule fits an event or not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millstream.streams.rules.atoms import Atom, Op
+from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth
+from millstream.streams.rules.plain import field_reader, judge
+from millstream.streams.rules.why import MAX_SHOWN_PARTS, Why, deciding, draw, explain, outline
+
+A, B, C = (Atom(name, Op.IN, (1,)) for name in "abc")
+
+
+def why(formula: Formula, event: dict[str, Any]) -> Why:
+    return explain(formula, field_reader(event, {}))
+
+
+def decided(formula: Formula, event: dict[str, Any]) -> list[str | None]:
+    return [one.field for one in deciding(why(formula, event))]
+
+
+def test_of_a_failed_and_the_parts_that_failed_decide() -> None:
+    assert decided(All((A, B, C)), {"a": 1, "b": 2, "c": 1}) == ["b"]
+    assert decided(All((A, B, C)), {"a": 1, "b": 2, "c": 3}) == ["b", "c"]
+
+
+def test_of_a_failed_or_all_parts_decide_and_of_one_that_held_those_that_held() -> None:
+    assert decided(AnyOf((A, B)), {"a": 2, "b": 2}) == ["a", "b"]
+    assert decided(AnyOf((A, B)), {"a": 2, "b": 1}) == ["b"]
+
+
+def test_behind_a_not_the_parts_that_made_it_so_decide() -> None:
+    assert decided(All((A, Not(AnyOf((B, C))))), {"a": 1, "b": 1, "c": 2}) == ["b"]
+    assert decided(Not(All((A, B))), {"a": 2, "b": 1}) == ["a"]
+
+
+def test_what_is_not_known_decides_where_the_whole_is_not_known() -> None:
+    assert decided(All((A, B)), {"a": 1}) == ["b"]
+    assert why(All((A, B)), {"a": 1}).held is None
+
+
+def test_a_function_that_raises_is_told_as_what_went_wrong() -> None:
+    found = why(Atom("a", Op.CALL, ("operator:add",)), {"a": 1})
+    assert found.held is None
+    assert found.wrong.startswith("TypeError")
+
+
+def test_the_tree_is_drawn_with_values_and_stars() -> None:
+    image = Atom("Image", Op.ENDS, ("\\cmd.exe",), caseless=True, absent=False)
+    formula = All((A, Not(B), AnyOf((image, Atom("c", Op.IS_NULL)))))
+    assert draw(why(formula, {"a": 1, "b": 2, "Image": "C:\\x\ny", "c": 5})) == [
+        "* no      all of",
+        "├─   yes     a is 1   (it is '1')",
+        "├─   yes     not",
+        "│  └─   no      b is 1   (it is '2')",
+        "└─ * no      any of",
+        "   ├─ * no      Image ends '\\cmd.exe', whatever the case   (it is 'C:\\x\\ny')",
+        "   └─ * no      c is null   (it is '5')",
+    ]
+    assert outline(formula) == [
+        "all of",
+        "├─ a is 1",
+        "├─ not",
+        "│  └─ b is 1",
+        "└─ any of",
+        "   ├─ Image ends '\\cmd.exe', whatever the case",
+        "   └─ c is null",
+    ]
+
+
+def test_of_very_many_parts_those_that_decided_are_drawn_and_the_others_counted() -> None:
+    atoms = [Atom(f"f{n}", Op.IN, (1,)) for n in range(100)]
+    lines = draw(why(All(tuple(atoms)), {f"f{n}": 2 if n == 77 else 1 for n in range(100)}))
+    assert len(lines) == MAX_SHOWN_PARTS + 2
+    assert any(line.startswith("├─ * no      f77") for line in lines)
+    assert lines[-1] == f"└─ {100 - MAX_SHOWN_PARTS} more, of which each is yes"
+
+
+def test_long_values_and_lists_are_cut() -> None:
+    [line] = draw(why(Atom("a", Op.IN, tuple(map(str, range(1000)))), {"a": "y" * 1000}))
+    assert "and 980 more" in line
+    assert len(line) < 400
+
+
+FORMULAS = st.recursive(
+    st.sampled_from([A, B, C, Truth(True), Truth(False), Truth(None), Atom("a", Op.IS_NULL)]),
+    lambda inner: st.one_of(
+        st.builds(Not, inner),
+        st.builds(lambda parts: All(tuple(parts)), st.lists(inner, min_size=1, max_size=3)),
+        st.builds(lambda parts: AnyOf(tuple(parts)), st.lists(inner, min_size=1, max_size=3)),
+    ),
+    max_leaves=10,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(FORMULAS, st.dictionaries(st.sampled_from("abc"), st.sampled_from([1, 2, None])))
+def test_the_explanation_says_what_the_judge_says_and_always_names_what_decided(
+    formula: Formula, event: dict[str, Any]
+) -> None:
+    found = why(formula, event)
+    assert found.held is judge(formula, field_reader(event, {}))
+    assert list(deciding(found))
+    assert len(draw(found)) == len(outline(formula))
