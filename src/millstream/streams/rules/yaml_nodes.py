@@ -10,11 +10,9 @@ from typing import Any, Final, NoReturn
 import yaml
 
 from millstream.streams.rules.atoms import Operand
+from millstream.streams.rules.yaml_depth import MAX_YAML_DEPTH, too_deep
 
 __all__ = ["Entries", "YamlFault", "documents", "is_null", "items", "refuse", "scalar", "text", "truth"]
-
-MAX_YAML_DEPTH: Final = 60
-"""Levels of nesting in a file of rules in YAML."""
 
 MAX_YAML_VALUES: Final = 1_000_000
 """Values of one file of rules in YAML, those that are repeated by anchors counted each time."""
@@ -47,7 +45,9 @@ def documents(content: str) -> Iterator[yaml.Node]:
     """The documents of a text, those that are empty left out. Raises YamlFault where it is no YAML, or too large."""
     loader = _Loader(content)
     try:
-        _bound_depth(content)
+        deep = too_deep(content)
+        if deep is not None:
+            raise YamlFault(f"It is nested deeper than {MAX_YAML_DEPTH} levels.", *deep)
         while loader.check_node():
             node = loader.get_node()
             if node is not None and not is_null(node):
@@ -61,15 +61,6 @@ def documents(content: str) -> Iterator[yaml.Node]:
         raise _fault(None, f"This is no YAML: {' '.join(str(error).split())}.") from None
     finally:
         loader.dispose()
-
-
-def _bound_depth(content: str) -> None:
-    """Look before the values are made: libyaml makes them on the stack, which a deep text ends with the process."""
-    depth = 0
-    for event in yaml.parse(content, _Loader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_YAML_DEPTH:
-            raise _fault(event.start_mark, f"It is nested deeper than {MAX_YAML_DEPTH} levels.")
 
 
 def _bound(root: yaml.Node) -> None:

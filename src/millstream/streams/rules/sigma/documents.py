@@ -10,6 +10,7 @@ from sigma.exceptions import SigmaError
 from sigma.rule.base import check_alias_expansion
 
 from millstream.streams.rules.sigma.imported import Fault
+from millstream.streams.rules.yaml_depth import too_deep
 
 __all__ = ["MAX_FILE_BYTES", "Document", "documents_of"]
 
@@ -64,6 +65,9 @@ def documents_of(text: str) -> Iterator[Document | Fault]:
 def _nodes_of(text: str) -> tuple[list[yaml.Node], Fault | None]:
     nodes: list[yaml.Node] = []
     try:
+        deep = too_deep(text)
+        if deep is not None:
+            return nodes, Fault("the YAML is nested too deeply", deep[0])
         loader = _LOADER(text)
         try:
             while loader.check_node():
