@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -196,6 +198,16 @@ def test_a_fault_is_told_with_its_place_and_what_was_expected(content: str, line
 def test_anchors_that_multiply_are_bounded() -> None:
     laughs = "\n".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9) if n else 'x'}]" for n in range(9))
     assert "values" in fault(laughs)[2]
+
+
+def test_the_rules_of_the_documentation_are_taken() -> None:
+    page = (Path(__file__).parent.parent.parent.parent / "docs" / "rules.md").read_text(encoding="utf-8")
+    blocks = [block for block in re.findall(r"(?s)```yaml\n(.*?)```", page) if "rule:" in block]
+    assert len(blocks) >= 4
+    for block in blocks:
+        read = read_yaml_rules(block, "rules.md")
+        assert read.rules
+        assert not read.refused
 
 
 def test_one_bad_rule_stops_no_other_one() -> None:

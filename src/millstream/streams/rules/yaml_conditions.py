@@ -9,7 +9,9 @@ from typing import Final
 
 import yaml
 
+from millstream.streams.errors import SourcePosition, SqlError
 from millstream.streams.rules.atoms import Atom, Op, Operand, Step
+from millstream.streams.rules.condition_text import condition_of_text
 from millstream.streams.rules.formulas import Formula, all_of, any_of, negated
 from millstream.streams.rules.yaml_nodes import Entries, is_null, items, refuse, scalar, text, truth, unknown
 
@@ -19,6 +21,7 @@ MAX_OPERANDS: Final = 10_000
 """Values that one field of a rule is compared with."""
 
 _ENTRY = "a map of conditions, as in Image: {ends: '\\cmd.exe'}"
+_NEAR_CHARACTERS = 30
 _CALL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 _TEXTS: Final = {
@@ -40,8 +43,22 @@ TESTS: Final = (
 
 
 def condition_of(node: yaml.Node, *, caseless: bool) -> Formula:
-    """The formula of a `when`. A field that is not there is not equal to anything: false, and `not` of it true."""
+    """The formula of a `when`. A field that is not there is not equal to anything: false, and `not` of it true.
+
+    A text is a condition of SQL, in which such a field is unknown.
+    """
+    if isinstance(node, yaml.ScalarNode) and not is_null(node):
+        return _of_text(node, caseless)
     return all_of(*_entries(node, caseless))
+
+
+def _of_text(node: yaml.ScalarNode, caseless: bool) -> Formula:
+    try:
+        return condition_of_text(text(node, "a condition"), caseless=caseless)
+    except SqlError as error:
+        place = error.position or SourcePosition(1, 1)
+        near = node.value.splitlines()[place.line - 1][place.column - 1 :][:_NEAR_CHARACTERS]
+        refuse(node, f"In the condition{f' at {near!r}' if near else ''}: {error.message}")
 
 
 def _entries(node: yaml.Node, caseless: bool) -> list[Formula]:
