@@ -201,8 +201,16 @@ def test_why_draws_the_condition_and_says_what_failed(filled: Rules, tmp_path: P
     assert told["why"]["parts"][2]["parts"][0]["found"] == "SYSTEM"
 
 
+def test_why_without_a_rule_tells_what_fits_and_what_lacks_one_part(filled: Rules) -> None:
+    rows = filled("why", "--event", "-", "-o", "json", stdin=json.dumps(EVENTS[1])).json()
+    assert [(row["rule"], row["fits"], row["lacks"]) for row in rows] == [("shell", False, "not User is 'SYSTEM'")]
+    rows = filled("why", "--event", "-", "-o", "json", "-n", "1", stdin=json.dumps(EVENTS[2])).json()
+    assert [(row["rule"], row["fits"], row["lacks"]) for row in rows] == [("logon_failed", True, None)]
+
+
 def test_why_refuses_what_is_no_event(filled: Rules) -> None:
     assert filled("why", "shell").code == 2
+    assert filled("why").code == 2
     assert "holds no JSON object" in filled("why", "shell", "--event", "-", stdin="xx").err
     assert "rules test" in filled("why", "shell", "--event", "-", stdin='{"a":1}\n{"a":2}\n').err
     assert "TOPIC/QUEUE/OFFSET" in filled("why", "shell", "--message", "events").err

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import msgspec
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from millstream.cli.options import Common, ExitCode
 from millstream.cli.printer import Printer, print_usage
@@ -22,7 +23,7 @@ from millstream.streams.rules.changes import chosen, find_rule
 from millstream.streams.rules.plain import field_reader, judge
 from millstream.streams.rules.rule import Rule, RuleSet
 from millstream.streams.rules.store import RuleStore
-from millstream.streams.rules.why import Why, deciding, draw, explain
+from millstream.streams.rules.why import Why, deciding, draw, explain, nearest
 
 __all__ = ["try_rules", "why"]
 
@@ -152,17 +153,19 @@ class _Trial:
 
 
 def why(
-    id: str,
+    id: str = "",
     *,
     store: Store,
     event: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
     message: str | None = None,
+    count: Annotated[int, Parameter(name=["--count", "-n"], validator=Number(gte=1))] = 20,
     version: int | None = None,
     common: Common = Common(),
 ) -> int:
     """Show why a rule fits an event or does not: its condition, part by part, with what the event holds.
 
-    A star marks what decided. Examples: millstream rules why shell --store rules --event event.json;
+    A star marks what decided. Without a rule: the rules that fit the event, and those to which one part of several
+    lacks, nearest first. Examples: millstream rules why shell --store rules --event event.json;
     millstream rules why shell --store rules --message events/3/1200.
 
     Parameters
@@ -175,6 +178,8 @@ def why(
         A file with the event as a JSON object; - reads standard input.
     message
         The message with the event: TOPIC/QUEUE/OFFSET; TOPIC/BROKER:QUEUE/OFFSET where brokers share the topic.
+    count
+        Without a rule: so many at most.
     version
         The rules of that version; default: those that count now.
     """
@@ -182,10 +187,18 @@ def why(
         return print_usage("Give --event FILE or --message TOPIC/QUEUE/OFFSET.")
     rules = RuleStore(store)
     rule_set: RuleSet = rules.latest() if version is None else rules.load(version)
-    rule = find_rule(rule_set, id)
+    rule = find_rule(rule_set, id) if id else None
     fields = one_event(event) if event is not None else one_message(message or "", common)
-    found = explain(rule.condition, field_reader(fields, rule_set.paths))
-    if Printer(common.output).format == "json":
+    read = field_reader(fields, rule_set.paths)
+    printer = Printer(common.output)
+    if rule is None:
+        near = nearest((one for one in rule_set.rules if one.enabled), read)[:count]
+        rows = [(one.rule.id, one.rule.title, one.rule.level, one.lacks is None, one.lacks) for one in near]
+        empty = "No rule fits the event, or lacks only one part of several."
+        printer.listing(("rule", "title", "level", "fits", "lacks"), rows, empty=empty)
+        return ExitCode.DONE
+    found = explain(rule.condition, read)
+    if printer.format == "json":
         told = {"rule": rule.id, "title": rule.title, "fits": found.held is True, "why": msgspec.to_builtins(found)}
         print(json.dumps(told, ensure_ascii=False), flush=True)
         return ExitCode.DONE

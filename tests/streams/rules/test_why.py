@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth
 from millstream.streams.rules.plain import field_reader, judge
-from millstream.streams.rules.why import MAX_SHOWN_PARTS, Why, deciding, draw, explain, outline
+from millstream.streams.rules.rule import Rule
+from millstream.streams.rules.why import MAX_SHOWN_PARTS, Why, deciding, draw, explain, nearest, outline
 
 A, B, C = (Atom(name, Op.IN, (1,)) for name in "abc")
 
@@ -84,6 +85,26 @@ def test_long_values_and_lists_are_cut() -> None:
     [line] = draw(why(Atom("a", Op.IN, tuple(map(str, range(1000)))), {"a": "y" * 1000}))
     assert "and 980 more" in line
     assert len(line) < 400
+
+
+def test_rules_that_fit_come_first_and_then_those_that_lack_one_part_of_the_most() -> None:
+    conditions = {
+        "fits": A,
+        "far": All((A, B, C)),
+        "near": All((A, AnyOf((B, C)))),
+        "nearer": All((A, Truth(True), Not(A))),
+        "alone": B,
+        "other kind": All((A, Not(B), Not(C), B)),
+    }
+    rules = [Rule(name, name, condition) for name, condition in conditions.items()]
+    assert [
+        (one.rule.id, one.held, one.lacks) for one in nearest(rules, field_reader({"a": 1, "b": 2, "c": 3}, {}))
+    ] == [
+        ("fits", 1, None),
+        ("nearer", 2, "not a is 1"),
+        ("near", 1, "any of 2 about b, c"),
+        ("other kind", 3, "b is 1"),
+    ]
 
 
 FORMULAS = st.recursive(

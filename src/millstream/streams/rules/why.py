@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from millstream.streams.rules.atoms import Atom, Op, Operand
-from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth
+from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth, atoms_of
 from millstream.streams.rules.plain import FieldOf, answer, text_of
+from millstream.streams.rules.rule import Rule
 
-__all__ = ["Why", "deciding", "draw", "explain", "outline"]
+__all__ = ["Near", "Why", "deciding", "draw", "explain", "nearest", "outline"]
 
 MAX_SHOWN_PARTS: Final = 12
 """Parts of one AND or OR that are drawn; of the others their number is told."""
@@ -53,6 +54,32 @@ def deciding(why: Why) -> Iterator[Why]:
         yield why
     for part in why.parts if why.decides else ():
         yield from deciding(part)
+
+
+class Near(NamedTuple):
+    """A rule that fits an event, or all of whose parts but one do; `lacks` says what that one asks."""
+
+    rule: Rule
+    held: int
+    lacks: str | None
+
+
+def nearest(rules: Iterable[Rule], field_of: FieldOf) -> list[Near]:
+    """The rules that fit, and those to which one part of several lacks; first those of which the most parts hold.
+
+    Those that lack an equal value come last: mostly it says which kind of event a rule is about.
+    """
+    found: list[tuple[bool, bool, Near]] = []
+    for rule in rules:
+        parts = rule.condition.parts if isinstance(rule.condition, All) else (rule.condition,)
+        lacking = [part for part in parts if _judged(part, field_of).held is not True]
+        if not lacking:
+            found.append((False, False, Near(rule, len(parts), None)))
+        elif len(lacking) == 1 and len(parts) > 1:
+            [part] = lacking
+            is_kind = isinstance(part, Atom) and part.op is Op.IN
+            found.append((True, is_kind, Near(rule, len(parts) - 1, _summary(part))))
+    return [near for *_, near in sorted(found, key=lambda one: (one[0], one[1], -one[2].held))]
 
 
 def draw(why: Why) -> list[str]:
@@ -120,6 +147,21 @@ def _quoted(text: str) -> str:
     """In quotes, with backslashes as they are: paths are full of them."""
     shown = "".join(one if one.isprintable() else repr(one)[1:-1] for one in text[: MAX_SHOWN_CHARACTERS + 1])
     return f"'{shown}'" if len(text) <= MAX_SHOWN_CHARACTERS else f"'{shown[:-1]}...'"
+
+
+def _summary(formula: Formula) -> str:
+    """In one line what a part asks."""
+    match formula:
+        case Atom():
+            return _asked(formula)
+        case Not(part=part):
+            return f"{_NOT} {_summary(part)}"
+        case Truth():
+            return str(formula)
+        case All(parts=parts) | AnyOf(parts=parts):
+            fields = ", ".join(dict.fromkeys(atom.field or "the event" for atom in atoms_of(formula)))
+            word = _ALL if isinstance(formula, All) else _ANY
+            return f"{word} {len(parts)} about {fields}"
 
 
 def _drawn(why: Why, first: str, rest: str) -> Iterator[str]:
