@@ -12,9 +12,12 @@ from typing import Any
 
 import pytest
 from commands import Ran, run
+from crash.file_twins import HastyFiles
 
 from millstream.cli.main import main
+from millstream.streams.rules.changes import switched
 from millstream.streams.rules.notes import Quarantined, RuleNotes, Worked
+from millstream.streams.rules.store import MIN_KEPT_VERSIONS, RuleStore
 
 RULES = """\
 - rule: shell
@@ -246,6 +249,16 @@ def test_older_versions_are_listed_and_brought_back(filled: Rules) -> None:
         row["hits"]
         for row in filled("test", "--plain", "--version", "2", "--events", "events.jsonl", "-o", "json").json()
     ] == [2, 2]
+
+
+def test_old_versions_are_forgotten_up_to_the_oldest_that_a_job_works_with(filled: Rules, tmp_path: Path) -> None:
+    store = RuleStore(tmp_path / "store", files=HastyFiles())
+    for _ in range(MIN_KEPT_VERSIONS + 5):
+        store.publish(lambda before: switched(before, {"shell"}, enabled=not before.rules[0].enabled))
+    RuleNotes(tmp_path / "store").add(Worked("alerts", 4, 5))
+    assert filled("forget", "6", "-o", "json").json() == {"forgotten": [1, 2, 3]}
+    assert filled("forget", "6", "-o", "table").out == "no version could go\n"
+    assert len(store.versions()) == MIN_KEPT_VERSIONS + 3
 
 
 def test_a_damaged_store_names_the_file_and_is_mended_by_a_rollback(filled: Rules, tmp_path: Path) -> None:

@@ -12,12 +12,13 @@ from cyclopts import Parameter
 from millstream.cli.options import Common, ExitCode
 from millstream.cli.printer import Printer, Value, print_usage
 from millstream.streams.rules.changes import Merged, chosen, merged, switched, without
+from millstream.streams.rules.notes import RuleNotes
 from millstream.streams.rules.store import RuleStore
 
 if TYPE_CHECKING:
     from millstream.streams.rules.rule import RuleSet
 
-__all__ = ["STORE_VARIABLE", "Store", "disable", "enable", "import_rules", "remove", "rollback"]
+__all__ = ["STORE_VARIABLE", "Store", "disable", "enable", "forget", "import_rules", "remove", "rollback"]
 
 STORE_VARIABLE = "MILLSTREAM_RULES"
 
@@ -179,6 +180,25 @@ def rollback(version: int, *, store: Store, common: Common = Common()) -> int:
     Printer(common.output).record(
         {"version": after.version, "as_in": version, "rules": len(after.rules)},
         sentence=f"version {after.version} has the {len(after.rules):,} rules of version {version}",
+    )
+    return ExitCode.DONE
+
+
+def forget(before: int, *, store: Store, common: Common = Common()) -> int:
+    """Remove old versions. The newest 100 stay, and all from the oldest one on that a job noted work with.
+
+    Parameters
+    ----------
+    before
+        Versions with smaller numbers go.
+    store
+        The directory of the rules.
+    """
+    used = [work.version for work in RuleNotes(store).read().worked]
+    gone = _existing(store).forget(min([before, *used]))
+    Printer(common.output).record(
+        {"forgotten": gone},
+        sentence=f"{len(gone):,} versions are forgotten" if gone else "no version could go",
     )
     return ExitCode.DONE
 
