@@ -100,7 +100,7 @@ class _EventTime:
         """Take what a micro-batch has seen."""
         self.before = self.state.snapshot()
         before_us = self.clocks.watermark_us
-        after_us = self.clocks.advance({number: one for number, one in seen.items() if number in self.inputs}, now_us)
+        after_us = self.clocks.advance(seen, now_us)
         self.reached_us = before_us if self.lags else after_us
 
     def pass_by(self, now_us: int) -> None:

@@ -109,7 +109,8 @@ class FileSink:
         if self.emptied is not None and self.emptied not in self.touched:
             self.touched += (self.emptied,)
         replaced = self.touched if self.layout.partition else ("",)
-        old = [path for directory in replaced for path in self._held(directory) if path not in set(new)]
+        kept = set(new)
+        old = [path for directory in replaced for path in self._held(directory) if path not in kept]
         marks = [] if self.policy is None else [os.path.join(directory, self.policy.mark) for directory in replaced]
         Swap(str(self.layout.directory.absolute()), list(new), old, marks).run(self._attempt.notes, self._number)
 
