@@ -68,11 +68,9 @@ from millstream.streams.rules import notes as rule_notes
 from millstream.streams.rules import reading as rule_reading
 from millstream.streams.rules import rule as rules
 from millstream.streams.rules import store as rule_store
-from millstream.streams.rules import yaml_conditions, yaml_form, yaml_nodes
+from millstream.streams.rules import why, yaml_conditions, yaml_depth, yaml_form, yaml_nodes
 from millstream.streams.rules.sigma import conditions as sigma_conditions
 from millstream.streams.rules.sigma import documents as sigma_documents
-from millstream.streams.rules import why, yaml_conditions, yaml_form, yaml_nodes
-from millstream.streams.rules import why, yaml_conditions, yaml_depth, yaml_form, yaml_nodes
 from millstream.streams.spark.lookups import database_table, opening
 from millstream.streams.spark.lookups import files as looked_up_files
 from millstream.streams.spark.operators import bucket_files, packing
@@ -242,10 +240,11 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
     ),
     (
         "Rules",
-        (rules, rule_store, rule_notes, yaml_form, yaml_conditions, yaml_nodes, sigma_documents, sigma_conditions),
+        (
+            *(rules, rule_store, rule_notes, rule_reading, yaml_form, yaml_conditions, yaml_depth, yaml_nodes),
+            *(sigma_documents, sigma_conditions, why),
+        ),
     ),
-    ("Rules", (rules, rule_store, rule_notes, rule_reading, yaml_form, yaml_conditions, yaml_nodes, why)),
-    ("Rules", (rules, rule_store, rule_notes, rule_reading, yaml_form, yaml_conditions, yaml_depth, yaml_nodes, why)),
 )
 """What the page of limits shows: the public numbers of these modules that have a docstring."""
 
