@@ -150,6 +150,8 @@ def test_a_modifier_changes_how_values_are_compared(key: str, value: str, held: 
         ("F|re", r"'\\a\*'", r"x\a*", True),
         ("F|re", "['no', 'y.s']", "yes", True),
         ("F|re", "'a'", ABSENT, False),
+        ("F|re", "'(?<!x)a(?=b)'", "ab", True),
+        ("F|re", "'(?<!x)a(?=b)'", "xab", False),
     ],
 )
 def test_a_regular_expression_is_found_anywhere_and_minds_case(
@@ -277,6 +279,10 @@ def test_equal_questions_become_equal_atoms() -> None:
         ("F|base64: 'a*'", "wildcards"),
         ("F|exists: 'maybe'", "incompatible"),
         ("F: []", "a list without values"),
+        ("F|re: 'a{99999999999999}'", "too large"),
+        ("F|lt: .inf", "Invalid number"),
+        ("F|windash: ' -a -b -c -d'", "at most three"),
+        ("F|fieldref|startswith: G", "fieldref can only be used for whole values"),
         ("4688: x", "4688 is no name of a field"),
         ("F: {G: x}", "Unsupported type"),
     ],

@@ -22,6 +22,8 @@ from sigma.conditions import (
 )
 from sigma.exceptions import SigmaError, SigmaRuleLocation
 from sigma.modifiers import modifier_mapping
+from sigma.policy import SigmaPolicy
+from sigma.policy.regex_engine import PythonRegexEngine
 from sigma.rule.detection import SigmaDetection, SigmaDetectionItem, SigmaDetections
 
 from millstream.streams.rules.formulas import Formula, all_of, negated
@@ -39,6 +41,11 @@ MAX_NESTING: Final = 50
 
 _NO_DETECTIONS: Final = frozenset(("condition", "timeframe"))
 _HERE: Final = Path()
+_POLICY: Final = SigmaPolicy(regex_engine=PythonRegexEngine())
+"""Regular expressions are Python's, as they are judged; those of pySigma's own choice know less."""
+
+_PYSIGMA_FAULTS: Final = (SigmaError, ValueError, TypeError, ArithmeticError, LookupError, AttributeError)
+"""What pySigma raises for a value: mostly errors of its own, and whatever Python's parts raise below it."""
 
 
 def detection_formula(document: Document, conditions: list[str]) -> Formula:
@@ -113,8 +120,8 @@ def _item(name: Any, value: Any, line: int | None) -> SigmaDetection | SigmaDete
         raise Fault("a list without values", line)
     key = None if name is None else "|".join(_known_modifiers(name.split("|"), line))
     try:
-        return SigmaDetectionItem.from_mapping(key, value, SigmaRuleLocation(_HERE, line))
-    except SigmaError as error:
+        return SigmaDetectionItem.from_mapping(key, value, SigmaRuleLocation(_HERE, line), _POLICY)
+    except _PYSIGMA_FAULTS as error:
         raise Fault(str(error.args[0]) if error.args else str(error), line) from error
 
 

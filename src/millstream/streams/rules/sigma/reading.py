@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +22,7 @@ from millstream.streams.rules.sigma.taxonomy import log_source_condition, paths_
 __all__ = ["read"]
 
 LEVELS: Final = ("informational", "low", "medium", "high", "critical")
+_Maker = Callable[[Path, int, Document], Rule]
 _SUFFIXES: Final = frozenset((".yml", ".yaml"))
 _LICENSE: Final = re.compile(r"Detection Rule License(?: \(DRL\))? ([0-9.]*[0-9])")
 
@@ -76,29 +77,31 @@ class _Reading:
     def finish(self) -> Imported:
         """Read the correlations, and give all in the order of their places."""
         for path, number, document in self._correlations:
-            self._take(path, number, document, self._correlation_rule)
+            if self._take(path, number, document, self._correlation_rule) and not generates(document):
+                self._silent |= {self._by_name[name] for name in rules_of(document)}
         ordered = sorted(self._rules.values(), key=lambda rule: self._places[rule.id])
         rules = tuple(msgspec.structs.replace(one, alerts=False) if one.id in self._silent else one for one in ordered)
         refused = sorted(self._refused, key=lambda one: (one[0], one[1].line or 0))
         return Imported(rules, tuple(one for _, one in refused), paths_of(_fields(rules)))
 
-    def _take(self, path: Path, number: int, document: Document, make: Any) -> None:
+    def _take(self, path: Path, number: int, document: Document, make: _Maker) -> bool:
         try:
-            made: Rule = make(path, number, document)
+            made = make(path, number, document)
             if made.id in self._rules:
                 other = self._places[made.id][0]
                 raise Fault(f"its id is that of a rule in {other}", document.line("id"))
         except Fault as fault:
             self._refuse(path, Fault(fault.reason, fault.line or document.line()))
-            return
+            return False
         except RecursionError:
             self._refuse(path, Fault("the rule is nested too deeply", document.line()))
-            return
+            return False
         self._rules[made.id] = made
         self._places[made.id] = (path, number)
         for name in (made.id, document.value.get("name")):
             if isinstance(name, str):
                 self._by_name.setdefault(name, made.id)
+        return True
 
     def _refuse(self, path: Path, fault: Fault) -> None:
         self._refused.append((path, Refused(str(path), fault.line, fault.reason)))
@@ -114,10 +117,7 @@ class _Reading:
                 raise Fault(f"{name!r} speaks of many events itself; correlations of correlations are not taken", line)
             parts[name] = part
         counted = correlation(document, parts)
-        made = _rule(path, number, document, any_of(*(part.condition for part in parts.values())), counted)
-        if not generates(document):
-            self._silent |= {part.id for part in parts.values()}
-        return made
+        return _rule(path, number, document, any_of(*(part.condition for part in parts.values())), counted)
 
 
 def _text(path: Path) -> str:
