@@ -1,6 +1,6 @@
 """The rule stage with all real rules over real events, against the plain judge one rule at a time.
 
-MILLSTREAM_RULES=full takes all events: minutes.
+MILLSTREAM_SIGMA=full takes all events: many minutes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from millstream.streams.rules.stage import RuleStage
 
 pytestmark = [pytest.mark.data, needs_real_input]
 
-FULL = os.environ.get("MILLSTREAM_RULES") == "full"
+FULL = os.environ.get("MILLSTREAM_SIGMA") == "full"
 STEP = 1 if FULL else 88
 """Every so manieth event is judged."""
 
