@@ -11,6 +11,7 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 from millstream.model.errors import Unreachable
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.cause import first_cause
+from millstream.streams.jobs.progress import QueueProgress
 from millstream.streams.jobs.settings import DEFAULT_MAX_ROWS, JobSettings, SourceSettings
 from millstream.streams.jobs.tally import Tally
 from millstream.streams.plan.tables import Table
@@ -41,6 +42,28 @@ def test_rows_in_come_from_positions_and_are_counted_once_however_many_passes_re
         tally.absorb(report(batch, end, late=1, latest=100))
     progress = tally.progress("running")
     assert (progress.rows_in, progress.late, progress.behind, progress.rows_per_s) == (60, 3, 30, 60.0)
+
+
+def test_each_queue_tells_where_it_stands_and_since_when_it_is_silent() -> None:
+    seconds = [100.0]
+    tally = Tally({"t": Position({"q/0": 10, "q/1": 5}, name="t")}, clock=lambda: seconds[0])
+
+    def read(batch: int, first: int) -> None:
+        end = {"queues": {"q/0": first, "q/1": 5}, "name": "t"}
+        latest = {"queues": {"q/0": 30, "q/1": 5}, "name": "t"}
+        tally.absorb({**report(batch, 0), "sources": [{"endOffset": end, "latestOffset": latest}]})
+
+    seconds[0] = 130.0
+    read(0, 20)
+    seconds[0] = 170.0
+    read(1, 20)
+    tally.saw_times(1_767_225_600_000_000, {("t", "q/1"): 1_767_225_601_000_000})
+    progress = tally.progress("running")
+    assert progress.queues == (
+        QueueProgress("t", "q/0", 20, 10, 40.0),
+        QueueProgress("t", "q/1", 5, 0, 70.0, 1_767_225_601_000),
+    )
+    assert progress.watermark_ms == 1_767_225_600_000
 
 
 def test_the_final_tick_does_not_show_as_the_watermark() -> None:

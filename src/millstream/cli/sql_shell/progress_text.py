@@ -6,9 +6,15 @@ import datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from millstream.streams.jobs.progress import JobProgress
+    from millstream.streams.jobs.progress import JobProgress, QueueProgress
 
 __all__ = ["progress_line", "progress_values", "watermark_text"]
+
+
+SILENT_S = 60.0
+"""A queue without rows for so long, while others have some, is named: it holds up every window."""
+
+_SHOWN_QUEUES = 3
 
 
 def progress_values(progress: JobProgress) -> dict[str, object]:
@@ -26,7 +32,20 @@ def progress_values(progress: JobProgress) -> dict[str, object]:
         "watermark": None if watermark is None else watermark_text(progress),
         "behind": progress.behind,
         "hits": dict(progress.hits),
+        "queues": [_queue_values(queue) for queue in progress.queues],
         "trouble": progress.trouble,
+    }
+
+
+def _queue_values(queue: QueueProgress) -> dict[str, object]:
+    watermark = queue.watermark_ms
+    return {
+        "table": queue.table,
+        "queue": queue.queue,
+        "offset": queue.offset,
+        "behind": queue.behind,
+        "silent_s": round(queue.silent_s),
+        "watermark": None if watermark is None else _moment_text(watermark),
     }
 
 
@@ -35,6 +54,11 @@ def progress_line(progress: JobProgress) -> str:
     out = sum(progress.rows_out.values())
     behind = "-" if progress.behind is None else f"{progress.behind:,}"
     aside = f", malformed {progress.malformed:,}, late {progress.late:,}" if progress.malformed or progress.late else ""
+    silent = [queue for queue in progress.queues if queue.silent_s > SILENT_S] if progress.state == "running" else []
+    if silent and len(silent) < len(progress.queues):
+        names = ", ".join(f"{queue.queue} ({queue.silent_s:,.0f} s)" for queue in silent[:_SHOWN_QUEUES])
+        more = f" and {len(silent) - _SHOWN_QUEUES} more" if len(silent) > _SHOWN_QUEUES else ""
+        aside += f", silent queues {names}{more}"
     if progress.trouble:
         aside += f". {progress.trouble}"
     return (
@@ -45,7 +69,9 @@ def progress_line(progress: JobProgress) -> str:
 
 def watermark_text(progress: JobProgress) -> str:
     """The watermark in UTC to the second; a dash where there is none."""
-    if progress.watermark_ms is None:
-        return "-"
-    moment = datetime.datetime.fromtimestamp(progress.watermark_ms / 1000, datetime.UTC)
+    return "-" if progress.watermark_ms is None else _moment_text(progress.watermark_ms)
+
+
+def _moment_text(time_ms: int) -> str:
+    moment = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

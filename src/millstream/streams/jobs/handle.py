@@ -44,6 +44,7 @@ class JobHandle:
             late_by=dict(late_by),
             malformed_last_minute=sum(part.malformed_last_minute for part in parts),
             hits=dict(hits),
+            queues=tuple(queue for part in parts for queue in part.queues),
             trouble=next((part.trouble for part in parts if part.trouble), None),
         )
 

@@ -62,11 +62,15 @@ class Pipeline(Protocol):
 
 @dataclass(frozen=True)
 class SetAside:
-    """What is not among a job's rows: malformed messages by table, rows that came too late, and rules that fail."""
+    """What is not among a job's rows: malformed messages by table, rows that came too late, and rules that fail.
+
+    `times` gives what operators said of event time in a micro-batch: see `TimesSpool.take`.
+    """
 
     letters: Sequence[DeadLetters]
     late: LateOutput
     guards: Sequence[RuleGuard] = ()
+    times: Callable[[], tuple[int | None, dict[tuple[str, str], int]]] = lambda: (None, {})
 
 
 class _Delivery:
@@ -89,6 +93,7 @@ class _Delivery:
         self.partitions.after(batch_id)
         malformed = sum(letters.deliver() for letters in self._aside.letters)
         late = self._aside.late.deliver()
+        self.tally.saw_times(*self._aside.times())
         self._checkpoint.clear_scratch()
         rows_out: Counter[str] = Counter()
         # Behind those of the outputs are the counts of event times.
@@ -97,6 +102,7 @@ class _Delivery:
         hits: Counter[str] = Counter()
         for guard in self._aside.guards:
             hits.update(guard.delivered())
+            self.tally.saw_times(None, guard.times_us())
         self.tally.delivered(rows_out, malformed, late, hits)
 
     def mended(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from millstream.streams.plan.changelog import RowKind
 
-__all__ = ["JobProgress", "JobState", "ResultRows"]
+__all__ = ["JobProgress", "JobState", "QueueProgress", "ResultRows"]
 
 JobState = Literal["running", "ended", "failed"]
 
@@ -27,6 +27,21 @@ class ResultRows:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueProgress:
+    """One queue of a table: the next offset to read, rows behind it, and for how long no row came.
+
+    `watermark_ms` is its newest event time less the watermark's delay; None where nobody tells it.
+    """
+
+    table: str
+    queue: str
+    offset: int
+    behind: int | None
+    silent_s: float
+    watermark_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class JobProgress:
     """Counts since this start of the job (not since its checkpoint began).
 
@@ -35,7 +50,7 @@ class JobProgress:
     operator, `malformed_last_minute` those malformed in the last 60 seconds. `rows_out` is by sink.
     `rows_per_s` is the speed of the latest micro-batch while running, of the whole run afterwards. `watermark_ms` is
     None until the first event time; `behind` counts rows that are stored and not read yet, None if unknown.
-    `hits` has the rows of tables of rules by rule, before anything is done with them.
+    `hits` has the rows of tables of rules by rule, before anything is done with them; `queues` what each queue gave.
     `trouble` says in one line what a job waits for that could not go on just now; None where all is well.
     """
 
@@ -52,3 +67,4 @@ class JobProgress:
     late_by: dict[str, int] = field(default_factory=dict)
     malformed_last_minute: int = 0
     hits: dict[str, int] = field(default_factory=dict)
+    queues: tuple[QueueProgress, ...] = ()

@@ -11,8 +11,9 @@ from typing import Final
 import msgspec
 
 from millstream.streams.errors import JobError, RuleError
+from millstream.streams.plan.tables import Table
 from millstream.streams.rules.notes import Quarantined, RuleNotes, Worked
-from millstream.streams.rules.rule import RuleSet
+from millstream.streams.rules.rule import Rule, RuleSet
 from millstream.streams.rules.store import RuleStore
 from millstream.streams.spark.rules.calls import DeadCall, dead_calls, guilty
 from millstream.streams.spark.rules.judged import Judged
@@ -30,10 +31,13 @@ One alone may have been killed from outside.
 
 
 class RuleGuard:
-    """Looks after the rules of the pipeline called `job`."""
+    """Looks after the rules of `table` in the pipeline called `job`."""
 
-    def __init__(self, judged: Judged, job: str) -> None:
+    def __init__(self, judged: Judged, table: Table, job: str) -> None:
         self._job = job
+        self._table = table
+        self._delay_us = 0 if table.watermark is None else table.watermark.delay_ms * 1000
+        self._times_us: dict[str, int] = {}
         self._directory = Path(judged.directory)
         self._allowance_ms = judged.allowance_ms
         self._store = RuleStore(Path(judged.store))
@@ -42,9 +46,14 @@ class RuleGuard:
         self._left_out = LeftOut(self._directory)
         self._refused: str | None = None
 
+    def times_us(self) -> dict[tuple[str, str], int]:
+        """The newest event time of each queue less the watermark's delay, by table and queue, as far as it is told."""
+        return {(self._table.name, queue): time_us - self._delay_us for queue, time_us in self._times_us.items()}
+
     def delivered(self) -> Mapping[str, int]:
         """The hits by rule of the micro-batch just delivered; rules that failed in it are put out of service."""
         work = JudgedSlices(self._directory).take()
+        self._times_us = work.times_us
         if work.events:
             note = Worked(self._job, work.version, _now_ms(), events=work.events, hits=work.hits)
             # They only explain: a store that cannot be written is no reason to stop.
@@ -61,7 +70,7 @@ class RuleGuard:
         before = self._left_out.suspicions()
         noted = self._left_out.take_notes()
         dead = dead_calls(self._directory / "calls")
-        new = self._left_out.add([*noted, *self._convicted(dead)])
+        new = self._left_out.add([*map(self._in_newest, (*noted, *self._convicted(dead)))])
         for one in new:
             with contextlib.suppress(RuleError):
                 self._notes.add(msgspec.structs.replace(one, job=self._job, time_ms=_now_ms()))
@@ -87,6 +96,27 @@ class RuleGuard:
                     rules = guilty(self._kept.load(version), one.call)
                     found += [Quarantined(rule.id, version, reason, evidence) for rule in rules]
         return found
+
+    def _in_newest(self, one: Quarantined) -> Quarantined:
+        """The same for the newest version with that rule: an old version may be replayed while newer ones are there."""
+        known = {version: self._rules_of(version) for version in self._kept.numbers() if version >= one.version}
+        with contextlib.suppress(RuleError):
+            latest = self._store.latest()
+            known[latest.version] = {rule.id: rule for rule in latest.rules if rule.enabled}
+        failed = known.get(one.version, {}).get(one.rule)
+        same = [
+            version
+            for version, rules in known.items()
+            if failed is not None and one.rule in rules and rules[one.rule].condition == failed.condition
+        ]
+        return msgspec.structs.replace(one, version=max(same, default=one.version))
+
+    def _rules_of(self, version: int) -> dict[str, Rule]:
+        """The enabled rules of a version that is kept, by id."""
+        try:
+            return {rule.id: rule for rule in self._kept.load(version).rules if rule.enabled}
+        except JobError:
+            return {}
 
     def _did(self, dead: DeadCall) -> str:
         if dead.took_too_long:

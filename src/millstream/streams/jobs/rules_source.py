@@ -46,7 +46,7 @@ class RulesSource(TopicSource):
 
     def guard(self, reading: Reading, job: str) -> RuleGuard:
         """What looks after the rules of a pipeline called `job`."""
-        return RuleGuard(self._judged(reading), job)
+        return RuleGuard(self._judged(reading), self.table, job)
 
     def _judged(self, reading: Reading) -> Judged:
         options = self.table.options

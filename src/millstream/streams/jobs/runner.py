@@ -29,6 +29,7 @@ from millstream.streams.plan.reads import columns_read
 from millstream.streams.plan.wall_clock import follows_wall_clock
 from millstream.streams.spark.envelope import envelope, passes
 from millstream.streams.spark.operators.host import OperatorHost
+from millstream.streams.spark.operators.queue_times import TimesSpool
 from millstream.streams.spark.sinks.swap import Swap
 from millstream.streams.spark.source.alarm import MIN_WAKE_MS
 from millstream.streams.spark.source.data_source import TopicDataSource
@@ -131,7 +132,9 @@ class JobRunner:
         numbers = {source.table.name: number for number, source in enumerate(sources)}
         partitions = PartitionCommits(outputs, timed, checkpoint.sinks, numbers, idle_ms=settings.idle_ms)
         guards = [one for source in sources if (one := source.guard(readings[source.table.name], job)) is not None]
-        aside = SetAside([one for one in found if one is not None], late, guards)
+        tables = {number: name for name, number in numbers.items()}
+        times = partial(TimesSpool(str(checkpoint.late)).take, tables)
+        aside = SetAside([one for one in found if one is not None], late, guards, times)
         if batch:
             ends = {source.table.name: source.end() for source in sources}
             return BatchPipeline.run(frame, ends, outputs, checkpoint, aside, partitions)

@@ -6,10 +6,10 @@ import datetime
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from millstream.streams.jobs.progress import JobProgress, JobState
+from millstream.streams.jobs.progress import JobProgress, JobState, QueueProgress
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.reader import END_OF_TIME_MS
 
@@ -43,6 +43,9 @@ class Tally:
         self._watermark_ms: int | None = None
         self._behind: dict[str, int] = {}
         self._seen_batch = -1
+        self._latest: dict[str, Position] = {}
+        self._heard_s: dict[tuple[str, str], float] = {}
+        self._times_us: dict[tuple[str, str], int] = {}
 
     def delivered(
         self,
@@ -60,6 +63,13 @@ class Tally:
             if malformed:
                 self._malformed_at.append((self._clock(), malformed))
             self._batches += 1
+
+    def saw_times(self, watermark_us: int | None, times_us: Mapping[tuple[str, str], int]) -> None:
+        """How far event time has come, over all and by table and queue, as far as that is known."""
+        with self._lock:
+            self._times_us.update(times_us)
+            if watermark_us is not None:
+                self._set_watermark(watermark_us // 1000)
 
     def read_to(self, end: Position, seconds: float) -> None:
         """The source was read up to `end` in `seconds`."""
@@ -85,7 +95,8 @@ class Tally:
                     self._count_to(end, report.get("batchDuration", 0) / 1000)
                     latest = source.get("latestOffset")
                     if latest:
-                        self._behind[end.name] = Position.from_json(latest).rows_since(end)
+                        self._latest[end.name] = Position.from_json(latest)
+                        self._behind[end.name] = self._latest[end.name].rows_since(end)
 
     def ended(self) -> None:
         """Nothing more comes."""
@@ -112,6 +123,7 @@ class Tally:
                 late_by=dict(self._late_by),
                 malformed_last_minute=self._recently_malformed(),
                 hits=dict(self._hits),
+                queues=tuple(self._queues()),
             )
 
     def _recently_malformed(self) -> int:
@@ -119,8 +131,27 @@ class Tally:
             self._malformed_at.popleft()
         return sum(count for _, count in self._malformed_at)
 
+    def _queues(self) -> Iterator[QueueProgress]:
+        now_s = self._clock()
+        for name, position in sorted(self._positions.items()):
+            latest = self._latest.get(name)
+            for queue, offset in sorted(position.queues.items()):
+                time_us = self._times_us.get((name, queue))
+                yield QueueProgress(
+                    name,
+                    queue,
+                    offset,
+                    None if latest is None else max(0, latest.offset(queue) - offset),
+                    now_s - self._heard_s.get((name, queue), self._started_s),
+                    None if time_us is None else time_us // 1000,
+                )
+
     def _count_to(self, end: Position, seconds: float) -> None:
-        rows = end.rows_since(self._positions.get(end.name, Position()))
+        before = self._positions.get(end.name, Position())
+        for queue, offset in end.queues.items():
+            if offset > before.offset(queue):
+                self._heard_s[end.name, queue] = self._clock()
+        rows = end.rows_since(before)
         self._positions[end.name] = end
         self._rows_in += rows
         if seconds > 0 and rows:
@@ -130,6 +161,8 @@ class Tally:
         if text is None:
             return
         moment = datetime.datetime.fromisoformat(text)
-        watermark_ms = int(moment.timestamp() * 1000)
+        self._set_watermark(int(moment.timestamp() * 1000))
+
+    def _set_watermark(self, watermark_ms: int) -> None:
         if 0 < watermark_ms < END_OF_TIME_MS - _LONGEST_DELAY_MS:
             self._watermark_ms = watermark_ms

@@ -34,7 +34,8 @@ def watermarked(table: Table, source: DataFrame, columns: Mapping[str, SparkColu
     watermark = table.watermark
     if watermark is None:
         raise JobError("JOB_FAILED", f"The table {table.name} has no watermark to stand a window on.")
-    event_time = F.coalesce(F.col(TICK_COLUMN), columns[watermark.column])
+    # A tick that moves nothing itself may bring the event time of rows that a source left out.
+    event_time = F.greatest(F.col(TICK_COLUMN), columns[watermark.column])
     frame = source.withColumn(_EVENT_TIME, event_time).withWatermark(_EVENT_TIME, f"{watermark.delay_ms} milliseconds")
     attribute = F.col(_EVENT_TIME)
     named = {**columns, watermark.column: attribute}

@@ -141,19 +141,15 @@ def test_the_first_field_with_a_time_counts_and_else_the_store_time() -> None:
     ]
 
 
-def test_event_time_goes_on_where_no_rule_fits() -> None:
+def test_event_time_goes_on_in_its_queue_where_no_rule_fits() -> None:
     events = [body({"t": "2020-09-20 13:00:00"}), body({"t": "2020-09-20 15:00:00+01:00"}), body({"t": 5})]
-    rows, _, _ = told(RuleSet(1, (is_a("a"),)), events, columns("rule", "event_time"), times="t")
-    assert rows == [{"rule": None, "event_time": None, "__tick": moment("2020-09-20T14:00:00+00:00")}]
-
-
-def test_with_queues_a_queue_gets_its_own_time_and_the_tick_moves_nothing() -> None:
-    events = [body({"t": "2020-09-20 13:00:00"})]
-    rows, _, _ = told(RuleSet(1, (is_a("a"),)), events, columns("rule", "event_time"), times="t", queues=True)
-    assert rows == [
-        {"rule": None, "event_time": moment("2020-09-20T13:00:00+00:00"), "__queue": "b/2",
-         "__tick": moment("0001-01-01T00:00:00+00:00")}
-    ]  # fmt: skip
+    wanted = columns("rule", "event_time")
+    tick = moment("0001-01-01T00:00:00+00:00")
+    newest = {"rule": None, "event_time": moment("2020-09-20T14:00:00+00:00"), "__tick": tick}
+    rows, _, _ = told(RuleSet(1, (is_a("a"),)), events, wanted, times="t")
+    assert rows == [newest]
+    rows, _, _ = told(RuleSet(1, (is_a("a"),)), events, wanted, times="t", queues=True)
+    assert rows == [{**newest, "__queue": "b/2"}]
 
 
 def test_a_row_shows_the_fields_that_its_rule_names() -> None:

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from millstream.streams.errors import JobError, RuleError
 from millstream.streams.jobs.rule_guard import RuleGuard
+from millstream.streams.plan.tables import Table
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.formulas import Truth
 from millstream.streams.rules.notes import Quarantined, RuleNotes
@@ -45,7 +46,7 @@ def kept(tmp_path: Path) -> KeptVersions:
 
 @pytest.fixture
 def guard(tmp_path: Path) -> RuleGuard:
-    return RuleGuard(Judged(str(tmp_path / "store"), str(tmp_path / "job")), "j")
+    return RuleGuard(Judged(str(tmp_path / "store"), str(tmp_path / "job")), Table("hits", (), {}), "j")
 
 
 def add(store: RuleStore, *rules: Rule) -> None:
@@ -155,6 +156,22 @@ def test_a_rule_that_is_enabled_again_stays_so_until_it_fails_again(
     LeftOut(tmp_path / "job").note([Quarantined("bad", store.current(), "it raises")])
     guard.settle()
     assert enabled(store) == []
+
+
+def test_a_rule_that_fails_in_a_replay_is_disabled_where_it_is_still_the_same(
+    store: RuleStore, kept: KeptVersions, guard: RuleGuard, tmp_path: Path
+) -> None:
+    add(store, rule("same"), rule("mended"))
+    kept.take()
+    mended = rule("mended", "m:f")
+    store.publish(lambda before: msgspec.structs.replace(before, rules=(rule("same"), mended)))
+    kept.take()
+    add(store, rule("new"))
+    LeftOut(tmp_path / "job").note([Quarantined("same", 1, "it raises"), Quarantined("mended", 1, "it raises")])
+    guard.settle()
+    assert enabled(store) == ["mended", "new"]
+    assert LeftOut(tmp_path / "job").ids(1) == {"same", "mended"}
+    assert LeftOut(tmp_path / "job").ids(2) == {"same"}
 
 
 def left_behind(job: Path, function: str, trace: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 
 
@@ -17,6 +18,11 @@ def never_comes_back(value: object) -> bool:
     while value == "bad":
         pass
     return False
+
+
+def blocks(value: object) -> bool:
+    """Runs on in C, where no signal of Python's is heard."""
+    return value == "bad" and any(itertools.repeat(False))
 
 
 def crashes(value: object) -> bool:

@@ -82,6 +82,14 @@ class Clocks:
         """Where event time stands."""
         return self._reached.get("", START_OF_TIME_US) or START_OF_TIME_US
 
+    def queues(self) -> dict[int, dict[str, int]]:
+        """The newest time less its delay of each queue, by the number of its input."""
+        found: dict[int, dict[str, int]] = {}
+        for (number, queue), (time_us, _) in self._times.items():
+            if queue:
+                found.setdefault(number, {})[queue] = time_us
+        return found
+
     def advance(self, seen: Mapping[int, Seen], now_us: int) -> int:
         """The watermark after what was seen; it never goes back."""
         for number, one in seen.items():

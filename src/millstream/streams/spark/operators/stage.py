@@ -18,6 +18,7 @@ from millstream.streams.operators.turn import END_OF_TIME_US, START_OF_TIME_US, 
 from millstream.streams.spark.operators.bucket_files import BucketFiles
 from millstream.streams.spark.operators.clocks import Clocks, merged
 from millstream.streams.spark.operators.late_rows import LateSpool
+from millstream.streams.spark.operators.queue_times import QueueTimes, TimesSpool
 from millstream.streams.spark.operators.values import batch_of, rows_of
 
 __all__ = ["END_TICK_US", "OperatorSpec", "OperatorStage"]
@@ -38,7 +39,8 @@ class OperatorSpec:
 
     `make` gives a fresh instance. `directory` is where its buckets keep their state. `inputs` are the numbers of
     columns of each input; `clocks` the numbers of all sources and operators that move its event time; `output` the
-    Arrow schema of its rows with the kind and the tick behind them. `late` is the spool of rows that came too late.
+    Arrow schema of its rows with the kind and the tick behind them. `late` is the spool of rows that came too late and
+    of what is known of event time.
     """
 
     job_id: str
@@ -97,6 +99,9 @@ class OperatorStage:
         bucket.operator.advance(turn, out)
         if out.late:
             LateSpool(self._spec.late).keep(self._spec.name, number, batch_id, out.late)
+        if number == 0:
+            # All buckets know the same of event time.
+            TimesSpool(self._spec.late).keep(self._spec.name, QueueTimes(after_us, bucket.clocks.queues()))
         files.keep(batch_id, bucket.state.delta(), bucket.state.snapshot)
         bucket.version = files.latest(batch_id + 1)
         self._keep(number, bucket)

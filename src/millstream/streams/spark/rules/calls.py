@@ -74,7 +74,7 @@ class DeadCall(msgspec.Struct, frozen=True):
 class CallWatch:
     """Notes the calls of this process in `directory`; one of more than `allowance_ms` ends the process.
 
-    So does a batch that takes as long without a call: the allowance should be far more than a batch takes.
+    A batch that goes on for about as long behind its last call ends it too: the allowance is to be far more than that.
     """
 
     def __init__(self, directory: Path, allowance_ms: int) -> None:
@@ -94,8 +94,7 @@ class CallWatch:
             yield
         finally:
             _watch = None
-            self._armed_s = 0.0
-            faulthandler.cancel_dump_traceback_later()
+            self._disarm()
 
     def call(self, call: Call, function: Callable[..., Any], value: Any) -> Any:
         """The function's answer."""
@@ -105,14 +104,19 @@ class CallWatch:
         text = msgspec.json.encode(call)[: _PAGE - _LENGTH_BYTES]
         mark[_LENGTH_BYTES : _LENGTH_BYTES + len(text)] = text
         mark[:_LENGTH_BYTES] = len(text).to_bytes(_LENGTH_BYTES)
-        now_s = time.monotonic()
-        if now_s - self._armed_s > self._allowance_s / _REARM_PART:
-            self._armed_s = now_s
+        if not self._armed_s:
+            self._armed_s = time.monotonic()
             faulthandler.dump_traceback_later(self._allowance_s, exit=True, file=self._trace)
         try:
             return function(value, *call.operands)
         finally:
             mark[:_LENGTH_BYTES] = bytes(_LENGTH_BYTES)
+            if time.monotonic() - self._armed_s > self._allowance_s / _REARM_PART:
+                self._disarm()
+
+    def _disarm(self) -> None:
+        self._armed_s = 0.0
+        faulthandler.cancel_dump_traceback_later()
 
     def _open(self) -> None:
         if self._mark is not None:

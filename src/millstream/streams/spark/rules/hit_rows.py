@@ -33,8 +33,8 @@ _US = 1000
 class HitRows:
     """Makes record batches of exactly `schema` by one version of the rules; see `MessageRows`.
 
-    A body that is no JSON object is malformed. Behind the hits stands a tick with the newest time of all events, so
-    that event time goes on where no rule fits.
+    A body that is no JSON object is malformed. Behind the hits stands a tick with the newest time of all events as its
+    event time, so that windows close where no rule fits.
     """
 
     def __init__(self, spec: SourceSpec, judged: Judged, version: int, stages: KeptStages) -> None:
@@ -65,6 +65,8 @@ class HitRows:
             chunk.column(column, self.schema.field(number).type, times) for number, column in enumerate(self._columns)
         ]
         newest_us = None if times is None or not len(times) else int(times.max())
+        if newest_us is not None:
+            self.work.saw(queue, newest_us)
         return self._batch(arrays, queue, len(hits.rows), newest_us), malformed
 
     def tick(self, time_ms: int) -> pa.RecordBatch:
@@ -84,9 +86,8 @@ class HitRows:
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         if newest_us is None:
             return batch
-        # Where queues have clocks of their own a tick would move them all: there the row has its queue's time.
-        told = {"event_time": newest_us, QUEUE_COLUMN: queue} if self._queues else {}
-        told[TICK_COLUMN] = WAKE_TIME_MS * _US if self._queues else newest_us
+        # Each queue has a clock of its own, which a tick with that time would overrule.
+        told = {"event_time": newest_us, QUEUE_COLUMN: queue, TICK_COLUMN: WAKE_TIME_MS * _US}
         last = [
             pa.array([told[field.name]], _plain(field.type)).cast(field.type)
             if field.name in told

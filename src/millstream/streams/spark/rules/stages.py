@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import sys
 from collections import OrderedDict
 from collections.abc import Callable
@@ -13,8 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
+from millstream.streams.rules.event_rows import JsonEvents
 from millstream.streams.rules.notes import Quarantined
 from millstream.streams.rules.rule import RuleSet
+from millstream.streams.rules.stage import RuleStage
 from millstream.streams.spark.rules.calls import CallWatch, has_calls, with_guards
 from millstream.streams.spark.rules.hit_columns import Hits, RuleColumns
 from millstream.streams.spark.rules.judged import Judged
@@ -25,8 +26,6 @@ __all__ = ["KEPT_STAGES", "KeptStages", "VersionStage", "stages"]
 
 KEPT_STAGES: Final = 2
 """Stages that a worker keeps: the version that judges now, and the one before it, which a replay may want."""
-
-_ROOM = "millstream.streams.rules"
 
 
 class VersionStage:
@@ -45,7 +44,7 @@ class VersionStage:
             sys.path += [entry for entry in judged.python_path if entry not in sys.path]
             self._watch = CallWatch(Path(judged.directory) / "calls", judged.allowance_ms)
             rule_set = with_guards(rule_set)
-        self._stage = importlib.import_module(f"{_ROOM}.stage").RuleStage(rule_set)
+        self._stage = RuleStage(rule_set)
         self._left_out = LeftOut(Path(judged.directory))
         self._noted = 0
 
@@ -55,7 +54,7 @@ class VersionStage:
             contextlib.nullcontext() if self._watch is None else self._watch.watching()
         )
         with watching:
-            found = self._stage.judge(importlib.import_module(f"{_ROOM}.event_rows").JsonEvents(events, self.paths))
+            found = self._stage.judge(JsonEvents(events, self.paths))
         self._note()
         return self.columns.told(found.rows, found.rules)
 
@@ -65,7 +64,7 @@ class VersionStage:
             return
         new = list(given_up)[self._noted :]
         self._noted = len(given_up)
-        self._left_out.note([Quarantined(one.rule, self.version, one.reason, one.evidence) for one in new])
+        self._left_out.note([Quarantined(one.rule_id, self.version, one.reason, one.evidence) for one in new])
 
 
 class KeptStages:

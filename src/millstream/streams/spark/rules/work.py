@@ -17,17 +17,24 @@ _SUFFIX = ".work"
 
 
 class Work(msgspec.Struct, omit_defaults=True):
-    """Events that were judged by a version, and hits by the rule's id."""
+    """Events that a version judged, hits by the rule's id, and the newest event time by queue where that is read."""
 
     version: int = 0
     events: int = 0
     hits: dict[str, int] = {}
+    times_us: dict[str, int] = {}
 
     def add(self, other: Work) -> None:
         """Take the counts of another."""
         self.version = max(self.version, other.version)
         self.events += other.events
         self.hits = dict(Counter(self.hits) + Counter(other.hits))
+        for queue, time_us in other.times_us.items():
+            self.saw(queue, time_us)
+
+    def saw(self, queue: str, time_us: int) -> None:
+        """An event of that time came from the queue."""
+        self.times_us[queue] = max(time_us, self.times_us.get(queue, time_us))
 
 
 _DECODER = msgspec.json.Decoder(Work)

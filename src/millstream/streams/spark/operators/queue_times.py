@@ -1,0 +1,54 @@
+"""How far each queue has come in event time, as operators know it: left by a worker, shown by the driver."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from millstream.streams.operators.turn import START_OF_TIME_US
+
+__all__ = ["QueueTimes", "TimesSpool"]
+
+_SUFFIX = ".times"
+
+
+class QueueTimes(msgspec.Struct):
+    """The watermark of an operator, and the newest time less the delay of each queue by the number of its source."""
+
+    watermark_us: int
+    queues: dict[int, dict[str, int]] = {}
+
+
+_DECODER = msgspec.msgpack.Decoder(QueueTimes)
+
+
+class TimesSpool:
+    """The directory; a micro-batch writes one file for each operator."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = Path(directory)
+
+    def keep(self, operator: str, times: QueueTimes) -> None:
+        """Leave what an operator knows after a micro-batch."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        unfinished = self._directory / f".{operator}{_SUFFIX}.{os.getpid()}"
+        unfinished.write_bytes(msgspec.msgpack.encode(times))
+        unfinished.replace(self._directory / f"{operator}{_SUFFIX}")
+
+    def take(self, tables: Mapping[int, str]) -> tuple[int | None, dict[tuple[str, str], int]]:
+        """The least watermark (None before the first event time), and the queues' times by table and queue."""
+        watermarks: list[int] = []
+        found: dict[tuple[str, str], int] = {}
+        for path in self._directory.glob(f"[!.]*{_SUFFIX}"):
+            with contextlib.suppress(OSError, msgspec.MsgspecError):
+                times = _DECODER.decode(path.read_bytes())
+                watermarks.append(times.watermark_us)
+                for number, queues in times.queues.items():
+                    if number in tables:
+                        found.update({(tables[number], queue): time_us for queue, time_us in queues.items()})
+        least = min(watermarks, default=START_OF_TIME_US)
+        return (least if least > START_OF_TIME_US else None), found
