@@ -52,6 +52,13 @@ def _topic_jobs(run: ProgrammeRun) -> None:
     kill_topic_jobs(run)
 
 
+def _rule_jobs(run: ProgrammeRun) -> None:
+    # Spark is needed for this programme alone.
+    from crash.rules_kills import kill_rule_jobs
+
+    kill_rule_jobs(run)
+
+
 def _network(name: str) -> Callable[[ProgrammeRun], None]:
     return lambda run: run_in_network(run, name)
 
@@ -66,6 +73,7 @@ PROGRAMMES = {
     "S7": Programme("failing-disk", break_the_disk),
     "S8": Programme("nexmark-kills", _nexmark),
     "S9": Programme("topic-kills", _topic_jobs),
+    "S10": Programme("rules-kills", _rule_jobs),
     "N1": Programme("lost-nameservers", lose_all_nameservers),
     "N2": Programme("changing-brokers", change_brokers_under_load),
     "N3": Programme("cut-brokers", _network("N3")),

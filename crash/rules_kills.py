@@ -1,0 +1,190 @@
+"""S10, kill -9 of the driver of a job whose rules change all the time: one version judges a micro-batch, also twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crash.programme import ProgrammeRun, scratch_directory
+from crash.rules_job import ALERTS, EVENTS
+from millstream.client.blocking import BlockingClient
+from millstream.model.message import Message
+from millstream.model.topic import TopicConfig
+from millstream.server.child import ServerProcess
+from millstream.streams.rules.atoms import Atom, Op
+from millstream.streams.rules.formulas import Truth
+from millstream.streams.rules.plain import judge
+from millstream.streams.rules.rule import Rule, RuleSet
+from millstream.streams.rules.store import RuleStore
+
+__all__ = ["kill_rule_jobs"]
+
+_EVENTS = 400
+_KEYS = 7
+_QUEUES = 2
+_MAX_RULES = 5
+_LIMIT_S = 900.0
+_POLL_S = 0.02
+_FAILED_LIVES = 5
+"""Lives that may end with an error before the job is a failure: a busy machine starts Python too slowly for Spark."""
+
+_EVERY = Rule("every", "Every event", Truth(True))
+"""A rule of all versions, so that each event tells which one judged it."""
+
+Alert = tuple[str, int, int, int]
+"""Rule, version, queue, offset."""
+
+
+def kill_rule_jobs(run: ProgrammeRun) -> None:
+    """S10. One kill (CI), ten (full), a hundred (soak); the rules change with nearly every micro-batch."""
+    kills = run.by_size(1, 10, 100)
+    with scratch_directory() as root, ServerProcess(root / "data") as server:
+        nameserver = server.addresses.nameserver
+        with BlockingClient(nameserver) as client:
+            store = RuleStore(root / "rules")
+            store.publish(lambda _none: RuleSet(0, (_EVERY,)))
+            for name in (EVENTS, ALERTS):
+                client.create_topic(TopicConfig(name, read_queues=_QUEUES, write_queues=_QUEUES))
+            for number in range(_EVENTS):
+                client.send(Message(EVENTS, json.dumps({"n": number, "k": number % _KEYS}).encode()))
+            if _played(run, client, nameserver, root, store, kills):
+                _compare(run, client, root, store)
+
+
+def _played(
+    run: ProgrammeRun, client: BlockingClient, nameserver: str, root: Path, store: RuleStore, kills: int
+) -> bool:
+    """Lives of the job; the first ones are killed a moment after new alerts came, the last one once all is judged."""
+    rows = str(_EVENTS // (kills * 4 + 8))
+    killed = failed = 0
+    while failed <= _FAILED_LIVES:
+        command = [sys.executable, "-m", "crash.rules_job", nameserver, str(root), rows]
+        with (root / "said").open("ab") as said:
+            driver = subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
+        batches = run.random.randint(2, 4) if killed < kills else _EVENTS
+        ended = _change_rules(run, client, driver, root, store, batches)
+        time.sleep(run.random.choice((0.0, 0.0, 0.05, 0.5)))
+        is_alive = driver.poll() is None
+        _end_group(driver)
+        driver.wait()
+        if ended and is_alive:
+            return True
+        if is_alive:
+            killed += 1
+            run.count("kills")
+        else:
+            failed += 1
+            run.count("lives_that_failed")
+    run.fail("the job did not go on", root)
+    return False
+
+
+def _change_rules(
+    run: ProgrammeRun, client: BlockingClient, driver: subprocess.Popen[bytes], root: Path, store: RuleStore, times: int
+) -> bool:
+    """New rules each time that alerts came, so often or until all is judged; whether it is."""
+    limit_s = time.monotonic() + _LIMIT_S
+    before, changes = _messages(client), 0
+    while driver.poll() is None and changes < times and time.monotonic() < limit_s:
+        if _is_done(root):
+            return True
+        now = _messages(client)
+        if now == before:
+            time.sleep(_POLL_S)
+            continue
+        before, changes = now, changes + 1
+        store.publish(lambda rules: msgspec.structs.replace(rules, rules=(_EVERY, *_some_rules(run))))
+        run.count("publishes")
+    return False
+
+
+def _some_rules(run: ProgrammeRun) -> list[Rule]:
+    rules = []
+    for number in range(run.random.randint(0, _MAX_RULES)):
+        keys = tuple(run.random.sample(range(_KEYS), run.random.randint(1, _KEYS)))
+        rules.append(Rule(f"r{number}", "", Atom("k", Op.IN, keys)))
+    return rules
+
+
+def _messages(client: BlockingClient) -> int:
+    return sum(held.range.max_offset for held in client.queue_ranges(ALERTS))
+
+
+def _end_group(driver: subprocess.Popen[bytes]) -> None:
+    """The driver, and workers that would outlive it for a while."""
+    try:
+        os.killpg(driver.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def _planned(root: Path) -> Iterator[tuple[Path, dict[str, int], int]]:
+    """The micro-batches in their order: Spark's note, the end of each queue, and the version."""
+    files = [file for file in (root / "checkpoints").glob("job/*/spark/offsets/*") if file.name.isdigit()]
+    for file in sorted(files, key=lambda one: int(one.name)):
+        lines = file.read_text().splitlines()
+        if len(lines) > 2:
+            end = json.loads(lines[2])
+            yield file, end["queues"], end["rules"]
+
+
+def _is_done(root: Path) -> bool:
+    """Whether all events are judged and the last micro-batch is noted as delivered."""
+    planned = [*_planned(root)]
+    if not planned:
+        return False
+    note, queues, _ = planned[-1]
+    return sum(queues.values()) >= _EVENTS and (note.parent.parent / "commits" / note.name).exists()
+
+
+def _compare(run: ProgrammeRun, client: BlockingClient, root: Path, store: RuleStore) -> None:
+    """Each alert is there once, and is what the version says that Spark noted for the event's micro-batch."""
+    versions = _versions_of_events(root)
+    if len(set(versions.values())) < 2:
+        run.fail("the rules never changed while the job ran", root)
+    wanted: Counter[Alert] = Counter()
+    for (queue, place), event in _rows(client, EVENTS):
+        version = versions[queue, place]
+        for rule in store.load(version).rules:
+            if judge(rule.condition, event.get):
+                wanted[rule.id, version, queue, place] += 1
+    found: Counter[Alert] = Counter(
+        (row["rule"], row["version"], row["queue"], row["place"]) for _, row in _rows(client, ALERTS)
+    )
+    run.count("alerts", sum(found.values()))
+    run.count("versions", len(set(versions.values())))
+    for words, rows in (("too much", found - wanted), ("missing", wanted - found)):
+        if rows:
+            run.fail(f"{sum(rows.values())} alerts {words}, such as {next(iter(rows))}", root)
+
+
+def _versions_of_events(root: Path) -> dict[tuple[int, int], int]:
+    """The version that judged each event, by queue and offset."""
+    versions = {}
+    before: dict[str, int] = {}
+    for _, queues, version in _planned(root):
+        for queue, end in queues.items():
+            for place in range(before.get(queue, 0), end):
+                versions[int(queue.rpartition("/")[2]), place] = version
+        before = queues
+    return versions
+
+
+def _rows(client: BlockingClient, topic: str) -> Iterator[tuple[tuple[int, int], dict[str, Any]]]:
+    """The messages of a topic as JSON, each with its queue and offset."""
+    for held in client.queue_ranges(topic):
+        place = held.range.min_offset
+        for batch in client.read(held.queue, place, held.range.max_offset):
+            for message in batch.messages():
+                yield (held.range.queue_id, place), json.loads(message.body)
+                place += 1
