@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from millstream.streams.plan.nodes import JobPlan, QueryPlan
     from millstream.streams.sql.compiler import Command, PrintCommand, SqlSession
 
-__all__ = ["sql"]
+__all__ = ["run_plans", "sql", "sql_session"]
 
 
 def sql(
@@ -52,7 +52,7 @@ def sql(
     """
     if file is not None and statement is not None:
         return print_usage("Give -f FILE or -e STATEMENT, not both.")
-    session = _session(common)
+    session = sql_session(common)
     if file is None and statement is None:
         if action is not None or not (sys.stdin.isatty() and sys.stdout.isatty()):
             return print_usage("Give -f FILE (- reads standard input) or -e STATEMENT; the shell needs a terminal.")
@@ -67,7 +67,7 @@ def sql(
     for command in commands:
         _collect(command, printer, plans, common)
     if plans:
-        return _run(plans, common, bounded=bounded, checkpoint_dir=checkpoint_dir)
+        return run_plans(plans, common, bounded=bounded, checkpoint_dir=checkpoint_dir)
     return ExitCode.DONE
 
 
@@ -82,7 +82,8 @@ def _script(file: Path | None, statement: str | None) -> str:
         raise MillstreamError("SQL_SCRIPT", f"Cannot read the script {file}: {error}.") from None
 
 
-def _session(common: Common) -> SqlSession:
+def sql_session(common: Common) -> SqlSession:
+    """A session on the cluster. Raises ExtraMissing where the stream engine is not installed."""
     try:
         from millstream.streams.sql.compiler import SqlSession
     except ModuleNotFoundError as error:
@@ -143,9 +144,15 @@ def _print_topic(command: PrintCommand, common: Common) -> None:
     print_topic(command, common, interrupts)
 
 
-def _run(
-    plans: Sequence[JobPlan | QueryPlan], common: Common, *, bounded: bool, checkpoint_dir: Path | None
+def run_plans(
+    plans: Sequence[JobPlan | QueryPlan],
+    common: Common,
+    *,
+    bounded: bool,
+    checkpoint_dir: Path | None,
+    name: str = "sql",
 ) -> ExitCode:
+    """Run the plans and show what they give until they end or Ctrl-C stops them; the jobs are `name` and a number."""
     from millstream.cli.sql_shell.engine import Engine
     from millstream.cli.sql_shell.foreground import Foreground
     from millstream.cli.sql_shell.interrupts import Interrupts
@@ -156,7 +163,7 @@ def _run(
     try:
         with tempfile.TemporaryDirectory(prefix="millstream-sql-") as scratch:
             foreground = Foreground(engine, interrupts, common, checkpoint_dir or Path(scratch))
-            names = [f"sql-{number}" for number in range(len(plans))]
+            names = [f"{name}-{number}" for number in range(len(plans))]
             ended = foreground.run(plans, names, bounded=bounded)
     finally:
         engine.close()

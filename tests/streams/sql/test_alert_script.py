@@ -1,0 +1,83 @@
+"""The script that makes alerts of hits: one query for all rules that count alike."""
+
+from __future__ import annotations
+
+from millstream.streams.plan.nodes import JobPlan, Node, Scan, WindowAggregate, inputs_of
+from millstream.streams.plan.patterns import Match
+from millstream.streams.rules.formulas import Truth
+from millstream.streams.rules.rule import Measure, MeasureKind, Rule, Statistics
+from millstream.streams.sql.alert_script import AlertScript, Uncounted
+from millstream.streams.sql.compiler import SqlSession
+
+SOURCE = {"topic": "events", "store": "/a 'quoted' place", "event-time.field": "@timestamp;UtcTime"}
+
+
+def counting(name: str, kind: MeasureKind, window_ms: int, parts: tuple[str, ...] = (), at_least: int = 2) -> Rule:
+    statistics = Statistics(Measure(kind, "x"), window_ms, parts=parts, at_least=at_least)
+    return Rule(name, name, Truth(True), statistics=statistics)
+
+
+def compiled(*rules: Rule) -> tuple[JobPlan, list[Uncounted]]:
+    text, uncounted = AlertScript(SOURCE, {"connector": "print"}).text(rules)
+    plan = SqlSession(nameserver="here:1").compile(text)[-1]
+    assert isinstance(plan, JobPlan)
+    return plan, uncounted
+
+
+def stateful(plan: JobPlan) -> list[WindowAggregate | Match]:
+    found: list[WindowAggregate | Match] = []
+
+    def look(node: Node) -> None:
+        if isinstance(node, WindowAggregate | Match):
+            found.append(node)
+        for below in inputs_of(node):
+            look(below)
+
+    for sink in plan.sinks:
+        look(sink.input)
+    return found
+
+
+def test_rules_of_one_event_need_one_query() -> None:
+    plan, uncounted = compiled(Rule("a", "a", Truth(True)), Rule("b", "b", Truth(True)))
+    assert [sink.table.name for sink in plan.sinks] == ["alerts"]
+    assert uncounted == []
+
+
+def test_rules_that_count_alike_in_windows_of_one_size_share_a_query() -> None:
+    kind = MeasureKind.EVENTS
+    rules = [counting(str(number), kind, 600_000, at_least=number + 1) for number in range(50)]
+    plan, _ = compiled(*rules, counting("other", kind, 1_500), counting("values", MeasureKind.VALUES, 600_000))
+    assert len(plan.sinks) == 4
+    assert len(stateful(plan)) == 3
+
+
+def test_a_sequence_is_a_pattern_of_its_steps() -> None:
+    plan, uncounted = compiled(counting("s", MeasureKind.SEQUENCE, 90_000, ("a", "b", "c"), at_least=3))
+    (match,) = stateful(plan)
+    assert isinstance(match, Match)
+    assert [name for name, _ in match.defines] == ["S1", "S2", "S3"]
+    assert match.within_ms == 90_000
+    assert uncounted == []
+
+
+def test_a_sequence_that_a_pattern_cannot_say_is_told_and_the_others_are_counted() -> None:
+    twice = counting("twice", MeasureKind.SEQUENCE, 90_000, ("a", "a"))
+    partly = counting("partly", MeasureKind.SEQUENCE, 90_000, ("a", "b", "c"), at_least=2)
+    plan, uncounted = compiled(twice, partly, counting("events", MeasureKind.EVENTS, 90_000))
+    assert [one.rule for one in uncounted] == ["twice", "partly"]
+    assert len(stateful(plan)) == 1
+
+
+def test_a_rule_that_is_switched_off_needs_no_query() -> None:
+    off = Rule("off", "", Truth(True), statistics=Statistics(Measure(MeasureKind.EVENTS), 1_000), enabled=False)
+    plan, _ = compiled(off)
+    assert stateful(plan) == []
+
+
+def test_the_table_reads_the_topic_and_the_rules_that_were_named() -> None:
+    plan, _ = compiled()
+    below = plan.sinks[0].input
+    while not isinstance(below, Scan):
+        (below,) = inputs_of(below)
+    assert below.table.options == {"connector": "rules", **SOURCE}
