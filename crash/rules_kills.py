@@ -46,8 +46,8 @@ Alert = tuple[str, int, int, int]
 
 
 def kill_rule_jobs(run: ProgrammeRun) -> None:
-    """S10. One kill (CI), ten (full), a hundred (soak); the rules change with nearly every micro-batch."""
-    kills = run.by_size(1, 10, 100)
+    """S10. Two kills (CI), ten (full), a hundred (soak); the rules change with nearly every micro-batch."""
+    kills = run.by_size(2, 10, 100)
     with scratch_directory() as root, ServerProcess(root / "data") as server:
         nameserver = server.addresses.nameserver
         with BlockingClient(nameserver) as client:
@@ -73,15 +73,19 @@ def _played(
             driver = subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
         batches = run.random.randint(2, 4) if killed < kills else _EVENTS
         ended = _change_rules(run, client, driver, root, store, batches)
-        time.sleep(run.random.choice((0.0, 0.0, 0.05, 0.5)))
+        if not ended:
+            time.sleep(run.random.choice((0.0, 0.0, 0.05, 0.5)))
         is_alive = driver.poll() is None
         _end_group(driver)
         driver.wait()
+        # What is repeated meets other rules than those that judged it.
+        _publish(run, store)
         if ended and is_alive:
             return True
         if is_alive:
             killed += 1
             run.count("kills")
+            run.count("killed_in_a_micro_batch", not _is_noted(root))
         else:
             failed += 1
             run.count("lives_that_failed")
@@ -92,7 +96,7 @@ def _played(
 def _change_rules(
     run: ProgrammeRun, client: BlockingClient, driver: subprocess.Popen[bytes], root: Path, store: RuleStore, times: int
 ) -> bool:
-    """New rules each time that alerts came, so often or until all is judged; whether it is."""
+    """New rules each time that alerts came, but the last time, so often or until all is judged; whether it is."""
     limit_s = time.monotonic() + _LIMIT_S
     before, changes = _messages(client), 0
     while driver.poll() is None and changes < times and time.monotonic() < limit_s:
@@ -103,9 +107,14 @@ def _change_rules(
             time.sleep(_POLL_S)
             continue
         before, changes = now, changes + 1
-        store.publish(lambda rules: msgspec.structs.replace(rules, rules=(_EVERY, *_some_rules(run))))
-        run.count("publishes")
+        if changes < times:
+            _publish(run, store)
     return False
+
+
+def _publish(run: ProgrammeRun, store: RuleStore) -> None:
+    store.publish(lambda rules: msgspec.structs.replace(rules, rules=(_EVERY, *_some_rules(run))))
+    run.count("publishes")
 
 
 def _some_rules(run: ProgrammeRun) -> list[Rule]:
@@ -141,10 +150,13 @@ def _planned(root: Path) -> Iterator[tuple[Path, dict[str, int], int]]:
 def _is_done(root: Path) -> bool:
     """Whether all events are judged and the last micro-batch is noted as delivered."""
     planned = [*_planned(root)]
-    if not planned:
-        return False
-    note, queues, _ = planned[-1]
-    return sum(queues.values()) >= _EVENTS and (note.parent.parent / "commits" / note.name).exists()
+    return bool(planned) and sum(planned[-1][1].values()) >= _EVENTS and _is_noted(root)
+
+
+def _is_noted(root: Path) -> bool:
+    """Whether the last micro-batch that was planned is noted as delivered."""
+    note = [*_planned(root)][-1][0]
+    return (note.parent.parent / "commits" / note.name).exists()
 
 
 def _compare(run: ProgrammeRun, client: BlockingClient, root: Path, store: RuleStore) -> None:

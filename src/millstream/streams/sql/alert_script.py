@@ -105,8 +105,6 @@ def _unfit(rule: Rule) -> str | None:
     statistics = rule.statistics
     if statistics is None or statistics.measure.kind is not MeasureKind.SEQUENCE:
         return None
-    if len(set(statistics.parts)) < len(statistics.parts):
-        return "a rule stands twice in its sequence, so an event of it would be two steps at once"
     if statistics.at_least != len(statistics.parts) or statistics.at_most is not None:
         return "only whole sequences are found, not a number of their steps"
     return None
@@ -118,7 +116,8 @@ def _insert(kind: MeasureKind, window_ms: int, steps: int) -> str:
         return _WINDOW.format(measure=kind.value, count=_COUNTS[kind], window=window, window_ms=window_ms)
     numbers = range(1, steps + 1)
     pattern = " ".join(f"X{number}*? S{number}" if number > 1 else "S1" for number in numbers)
-    defines = ", ".join(f"S{number} AS S{number}.measured = '{number}'" for number in numbers)
+    # A part that stands twice in a sequence is several steps: '1,3'.
+    defines = ", ".join(f"S{number} AS CONCAT(',', S{number}.measured, ',') LIKE '%,{number},%'" for number in numbers)
     return _SEQUENCE.format(steps=steps, window_ms=window_ms, window=window, pattern=pattern, defines=defines)
 
 

@@ -176,9 +176,10 @@ def test_a_rule_that_counts_tells_the_group_and_what_is_counted() -> None:
 
 def test_hits_of_parts_count_for_the_rules_that_name_them_under_their_names_of_fields() -> None:
     parts = ("is-a", "is-b")
+    order = ("is-a", "is-b", "is-a")
     aliases = {"who": {"is-a": "source", "is-b": "target"}}
     steps = Rule(
-        "steps", "", Truth(False), statistics=counting(MeasureKind.SEQUENCE, parts=parts, by=("who",), aliases=aliases)
+        "steps", "", Truth(False), statistics=counting(MeasureKind.SEQUENCE, parts=order, by=("who",), aliases=aliases)
     )
     both = Rule("both", "", Truth(False), statistics=counting(MeasureKind.PARTS, parts=parts))
     off = Rule("off", "", Truth(False), statistics=counting(MeasureKind.PARTS, parts=parts), enabled=False)
@@ -187,7 +188,7 @@ def test_hits_of_parts_count_for_the_rules_that_name_them_under_their_names_of_f
     rows, _, made = told(rules, events, columns("rule", "group_key", "measured"))
     assert [(row["rule"], row["group_key"], row["measured"]) for row in rows] == [
         ("steps", '["t"]', "2"), ("both", "[]", "is-b"),
-        ("is-a", None, None), ("steps", '["s"]', "1"), ("both", "[]", "is-a"),
+        ("is-a", None, None), ("steps", '["s"]', "1,3"), ("both", "[]", "is-a"),
     ]  # fmt: skip
     assert made.work.hits == {"is-a": 1, "steps": 2, "both": 2}
 

@@ -112,7 +112,7 @@ class RuleColumns:
         return text_of([field_of(_meant(statistics, name, part)) for name in statistics.by])
 
     def measured(self, rule: int, part: str | None, field_of: FieldOf) -> str | None:
-        """What the rule counts different ones of, or the number of the step; NULL where it counts events."""
+        """What the rule counts different ones of, or the numbers of its steps; NULL where it counts events."""
         return self._measures[rule](part, field_of)
 
 
@@ -132,7 +132,9 @@ def _measured(rule: Rule) -> Callable[[str | None, FieldOf], str | None]:
             return lambda part, _field_of: part
         case MeasureKind.SEQUENCE:
             assert statistics is not None
-            steps = {part: str(step) for step, part in enumerate(statistics.parts, 1)}
+            steps: dict[str, str] = {}
+            for step, part in enumerate(statistics.parts, 1):
+                steps[part] = f"{steps[part]},{step}" if part in steps else str(step)
             return lambda part, _field_of: steps.get(part or "")
         case _:
             return lambda _part, _field_of: None
