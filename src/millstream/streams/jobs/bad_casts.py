@@ -8,7 +8,7 @@ between a table and the first node that keeps state; behind that, and in compute
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from millstream.streams.functions.failing_casts import FailingCast, failing_casts
 from millstream.streams.functions.spec import map_of
@@ -39,13 +39,13 @@ class CastLetters:
 def with_bad_casts(outputs: Sequence[Output], settings: JobSettings) -> list[Output]:
     """The outputs with what the job asks for; one more for each place from which rows go to a dead-letter topic."""
     if settings.bad_cast == "fail":
-        return [Output(strict(output.node), output.sink) for output in outputs]
+        return [replace(output, node=strict(output.node)) for output in outputs]
     if settings.bad_cast != "dead-letter":
         return list(outputs)
     changed, letters = [], []
     for output in outputs:
         node, found = cast_letters(output.node)
-        changed.append(Output(node, output.sink))
+        changed.append(replace(output, node=node))
         letters += found
     return changed + [_output(one, settings) for one in letters]
 

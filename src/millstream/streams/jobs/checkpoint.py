@@ -109,6 +109,11 @@ class Checkpoint:
         return self.directory / "sources"
 
     @property
+    def rules(self) -> Path:
+        """Where the conditions lie that sources judge."""
+        return self.directory / "rules"
+
+    @property
     def sinks(self) -> Path:
         """Where sinks note how far a micro-batch had come."""
         return self.directory / "sinks"

@@ -13,6 +13,7 @@ from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.nodes import JobPlan, Node, QueryPlan
 from millstream.streams.plan.nodes import Sink as Insert
+from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import Schema
 from millstream.streams.spark.sinks.console import BlackholeSink, PrintSink
 from millstream.streams.spark.sinks.sink import Sink
@@ -32,17 +33,21 @@ OnRows = Callable[[ResultRows], None]
 
 @dataclass(frozen=True)
 class Output:
-    """One INSERT or query."""
+    """One INSERT or query; `table` is what an INSERT INTO adds rows to."""
 
     node: Node
     sink: Sink
+    table: Table | None = None
 
 
 def outputs_of(plan: JobPlan | QueryPlan, settings: JobSettings, on_rows: OnRows | None) -> list[Output]:
     """The outputs of `plan` in its order. Raises JobError SINK_FAILED for a table that cannot be written."""
     if isinstance(plan, QueryPlan):
         return [Output(plan.query, _print_sink(QUERY_SINK, QUERY_SINK, plan.query.schema, on_rows))]
-    return [Output(sink.input, _sink(number, sink, settings, on_rows)) for number, sink in enumerate(plan.sinks)]
+    return [
+        Output(sink.input, _sink(number, sink, settings, on_rows), None if sink.overwrites else sink.table)
+        for number, sink in enumerate(plan.sinks)
+    ]
 
 
 def _sink(number: int, insert: Insert, settings: JobSettings, on_rows: OnRows | None) -> Sink:

@@ -16,6 +16,7 @@ from millstream.streams.jobs.cause import first_cause
 from millstream.streams.jobs.checkpoint import Checkpoint, fingerprint
 from millstream.streams.jobs.handle import JobHandle
 from millstream.streams.jobs.late_output import LateOutput
+from millstream.streams.jobs.optimized import Optimized, optimized
 from millstream.streams.jobs.outputs import Output, outputs_of
 from millstream.streams.jobs.partition_commits import PartitionCommits, check_event_time, timed_scans
 from millstream.streams.jobs.pipeline import BatchPipeline, Pipeline, SetAside, StreamPipeline
@@ -25,7 +26,6 @@ from millstream.streams.jobs.restarts import BOUNDED_ATTEMPTS, Restarts
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.sources import Reading, Source, ends_by_itself, open_source, tables_of
 from millstream.streams.plan.nodes import JobPlan, QueryPlan, Scan
-from millstream.streams.plan.reads import columns_read
 from millstream.streams.plan.wall_clock import follows_wall_clock
 from millstream.streams.spark.envelope import envelope, passes
 from millstream.streams.spark.operators.host import OperatorHost
@@ -106,6 +106,8 @@ class JobRunner:
                 remedy="Use another checkpoint directory.",
             )
         Swap.complete(checkpoint.sinks)
+        work = optimized(outputs, settings.rules_stage, timed)
+        outputs, nodes = work.outputs, [output.node for output in work.outputs]
         host = OperatorHost(
             checkpoint.job_id,
             checkpoint.operators,
@@ -115,12 +117,12 @@ class JobRunner:
             settings.idle_ms,
         )
         readings = {
-            source.table.name: _reading(source, outputs, checkpoint, settings, bounded=bounded, timed=timed)
+            source.table.name: _reading(source, work, checkpoint, settings, bounded=bounded, timed=timed)
             for source in sources
         }
         try:
             frames = {
-                name: source.load(self._spark, columns_read(source.table, [*nodes, *timed]), readings[name])
+                name: source.load(self._spark, work.columns(source.table), readings[name])
                 for name, source in zip(readings, sources, strict=True)
             }
             translation = Translation(frames, host, partial(_one_row, self._spark, checkpoint, batch=batch))
@@ -164,14 +166,14 @@ def _one_row(spark: SparkSession, checkpoint: Checkpoint, *, batch: bool) -> Dat
 
 def _reading(
     source: Source,
-    outputs: list[Output],
+    work: Optimized,
     checkpoint: Checkpoint,
     settings: JobSettings,
     *,
     bounded: bool,
     timed: Sequence[Scan],
 ) -> Reading:
-    nodes = [output.node for output in outputs]
+    nodes = [output.node for output in work.outputs]
     name = source.table.name
     own = any(needs_operators(node) for node in nodes)
     by_clock = own and any(follows_wall_clock(node) for node in nodes)
@@ -186,6 +188,7 @@ def _reading(
         notes=checkpoint.sources,
         wake_after_ms=MIN_WAKE_MS if by_clock else settings.idle_ms if own else 0,
         wake_again=by_clock,
+        judging=work.judging(source.table, checkpoint.rules),
     )
 
 

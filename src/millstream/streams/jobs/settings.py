@@ -48,7 +48,7 @@ class JobSettings:
 
     `ttl_ms` is how long state lives that nothing touches (0: for ever), `idle_ms` after how long without rows a queue
     holds up no window any more (0: never). `bad_cast` is null, dead-letter or fail.
-    With `waits_for_topics` a job starts before its topics are there.
+    With `waits_for_topics` a job starts before its topics are there. `rules_stage` is auto, always or never.
     """
 
     batch: bool
@@ -59,6 +59,7 @@ class JobSettings:
     idle_ms: int = 0
     bad_cast: str = "null"
     waits_for_topics: bool = False
+    rules_stage: str = "auto"
     restarts: RestartSettings = field(default_factory=RestartSettings)
 
     @classmethod
@@ -73,6 +74,7 @@ class JobSettings:
             idle_ms=duration_ms(settings.get("table.exec.source.idle-timeout", "0 ms")),
             bad_cast=settings.get("millstream.bad-cast", "null").lower(),
             waits_for_topics=settings.get("millstream.wait-for-topics", "false").lower() == "true",
+            rules_stage=settings.get("millstream.rules.stage", "auto").lower(),
             restarts=_restarts(settings),
         )
 

@@ -24,13 +24,25 @@ from millstream.streams.spark.source.data_source import SPEC_OPTION, TopicDataSo
 from millstream.streams.spark.source.malformed import Spool
 from millstream.streams.spark.source.nexmark.settings import is_finite
 from millstream.streams.spark.source.position import Position
-from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
+from millstream.streams.spark.source.spec import SourceColumn, SourceSpec, WantedRows
 from millstream.streams.spark.source.topic_log import open_log
 
-__all__ = ["Reading", "Source", "TopicSource", "ends_by_itself", "open_source", "tables_of"]
+__all__ = ["Judging", "Reading", "Source", "TopicSource", "ends_by_itself", "open_source", "tables_of"]
 
 TIMEOUT_S = 10.0
 """How long one call to the messaging system may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """The conditions that a source judges: their `file`, and the columns that they alone need.
+
+    With `drops` rows for which none holds are left out.
+    """
+
+    file: Path
+    columns: Mapping[str, DataType]
+    drops: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +52,8 @@ class Reading:
     `batch` reads once, without Spark's streaming; a bounded run with state sends a `final_tick`. `passes` is how often
     the rows of a micro-batch are read. `queues` lets each row tell its queue. `spool` and `decoded` are directories
     that a micro-batch empties, `notes` is one that stays.
-    After `wake_after_ms` without rows (0: never) the source sends a tick, with `wake_again` each time.
+    After `wake_after_ms` without rows (0: never) the source sends a tick, with `wake_again` each time. With `judging`
+    rows tell which conditions hold.
     """
 
     start: Position
@@ -53,6 +66,7 @@ class Reading:
     notes: Path
     wake_after_ms: int = 0
     wake_again: bool = False
+    judging: Judging | None = None
 
 
 class Source(Protocol):
@@ -165,10 +179,12 @@ class TopicSource:
         """What is read of the topic, and how."""
         settings = self._settings
         body, key = formats_of(self.table)
+        narrowed = body.name in ("json", *CHANGELOG_FORMATS)
+        judging = reading.judging
         return SourceSpec(
             nameserver=settings.nameserver,
             topic=settings.topic,
-            columns=_source_columns(self.table, columns, narrowed=body.name in ("json", *CHANGELOG_FORMATS)),
+            columns=_source_columns(self.table, columns, narrowed=narrowed),
             start=reading.start,
             end=self._end if reading.batch else None,
             tag=settings.tag,
@@ -187,6 +203,13 @@ class TopicSource:
             wake_after_ms=reading.wake_after_ms,
             wake_again=reading.wake_again,
             timeout_s=TIMEOUT_S,
+            wanted=None
+            if judging is None
+            else WantedRows(
+                str(judging.file),
+                _source_columns(self.table, judging.columns, narrowed=narrowed),
+                judging.drops,
+            ),
         )
 
     def guard(self, reading: Reading, job: str) -> RuleGuard | None:

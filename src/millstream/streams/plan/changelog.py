@@ -7,7 +7,7 @@ from enum import Enum
 from millstream.streams.plan.aggregates import Aggregate, Expand, WindowAggregate
 from millstream.streams.plan.expressions import Column
 from millstream.streams.plan.joins import Correlate, Join, JoinKind, LookupJoin, SetOperation, TemporalJoin
-from millstream.streams.plan.nodes import Filter, Node, Normalize, Project, Scan, Union, Values, WindowRows
+from millstream.streams.plan.nodes import FanOut, Filter, Node, Normalize, Project, Scan, Union, Values, WindowRows
 from millstream.streams.plan.ordering import Over, Rank, Sort
 from millstream.streams.plan.patterns import Match
 
@@ -72,7 +72,7 @@ def changelog_of(node: Node) -> Changelog:
         case Union(inputs=inputs):
             appends = all(changelog_of(below) is Changelog.APPEND for below in inputs)
             return Changelog.APPEND if appends else Changelog.RETRACT
-        case Project() | Filter() | Expand() | Correlate() | LookupJoin() | WindowRows():
+        case Project() | Filter() | Expand() | FanOut() | Correlate() | LookupJoin() | WindowRows():
             return changelog_of(node.input)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from millstream.streams.plan.aggregates import Aggregate, AggregateCall, Expand, WindowAggregate
 from millstream.streams.plan.expressions import Expression
+from millstream.streams.plan.fan_out import FanOut
 from millstream.streams.plan.joins import Correlate, Join, LookupJoin, SetOperation, TemporalJoin
 from millstream.streams.plan.ordering import Over, Rank, Sort
 from millstream.streams.plan.patterns import Match
@@ -20,6 +21,7 @@ from millstream.streams.plan.windows import Tumble, Window, window_fields
 __all__ = [
     "Aggregate",
     "AggregateCall",
+    "FanOut",
     "Filter",
     "JobPlan",
     "Node",
@@ -148,6 +150,7 @@ Node = (
     | Project
     | Filter
     | Expand
+    | FanOut
     | Union
     | Correlate
     | LookupJoin

@@ -14,6 +14,7 @@ from millstream.streams.plan.aggregates import Expand
 from millstream.streams.plan.expressions import Column
 from millstream.streams.plan.joins import Correlate, LookupJoin
 from millstream.streams.plan.nodes import (
+    FanOut,
     Filter,
     Node,
     Project,
@@ -28,7 +29,8 @@ from millstream.streams.plan.tables import ComputedColumn
 from millstream.streams.plan.windows import Cumulate, Hop, Tumble, Window
 from millstream.streams.spark.copies import expanded, settled
 from millstream.streams.spark.expressions import column_of
-from millstream.streams.spark.hidden import KIND_COLUMN, QUEUE_COLUMN, TICK_COLUMN
+from millstream.streams.spark.fan_out import fanned_out_rows
+from millstream.streams.spark.hidden import KIND_COLUMN, QUEUE_COLUMN, TICK_COLUMN, WANTED_COLUMN
 from millstream.streams.spark.lookups.join import looked_up
 from millstream.streams.spark.native import is_native, native_window, watermarked
 from millstream.streams.spark.operators.host import OperatorHost
@@ -175,7 +177,7 @@ def _kind(source: DataFrame) -> SparkColumn | None:
 
 def _columns(node: Scan, source: DataFrame) -> dict[str, SparkColumn]:
     """What the source gives, and the computed columns over it."""
-    hidden = (TICK_COLUMN, QUEUE_COLUMN, KIND_COLUMN)
+    hidden = (TICK_COLUMN, QUEUE_COLUMN, KIND_COLUMN, WANTED_COLUMN)
     columns = {name: F.col(quoted_name(name)) for name in source.columns if name not in hidden}
     for column in node.table.columns:
         if isinstance(column, ComputedColumn) and column.name in node.columns:
@@ -193,6 +195,8 @@ def _stateless(node: Node, rows: Rows) -> Rows:
             return _window_rows(rows, window)
         case Expand():
             return expanded_rows(node, rows)
+        case FanOut():
+            return fanned_out_rows(node, rows)
         case Correlate():
             return correlated_rows(node, rows)
         case _:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from millstream.streams.plan.nodes import JobPlan, Node, QueryPlan
+from millstream.streams.optimizer.told import stage_lines, stage_lines_of_query
+from millstream.streams.plan.nodes import JobPlan, Node, QueryPlan, Sink
 from millstream.streams.sql.catalog import Catalog
 from millstream.streams.sql.completion import Completions, complete
 from millstream.streams.sql.definitions import Definitions
@@ -149,14 +150,17 @@ class _Compilation:
         inner = statement.statement
         roots: list[Node] = []
         lines: list[str] = []
+        sinks: list[Sink] = []
         if isinstance(inner, Query):
             roots.append(self._resolver.query(inner.select))
-            lines += explain_node(roots[0])
+            lines += [*explain_node(roots[0]), *stage_lines_of_query(roots[0], self._state.settings)]
         else:
             for insert in inner.inserts if isinstance(inner, StatementSet) else (inner,):
                 sink = self._resolver.insert(insert)
                 roots.append(sink.input)
                 lines += explain_sink(sink)
+                sinks.append(sink)
+            lines += stage_lines(sinks, self._state.settings)
         if "ESTIMATED_COST" in statement.details:
             lines.append("Costs are not estimated.")
         if "JSON_EXECUTION_PLAN" in statement.details:

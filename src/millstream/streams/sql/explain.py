@@ -15,6 +15,7 @@ from millstream.streams.plan.joins import Correlate, Join, LookupJoin, SetOperat
 from millstream.streams.plan.nodes import (
     Aggregate,
     AggregateCall,
+    FanOut,
     Filter,
     Node,
     Normalize,
@@ -84,7 +85,7 @@ def _line(node: Node) -> str:
             return f"Normalize keys=[{', '.join(names)}]"
         case SetOperation(kind=set_kind, keep_all=keep_all):
             return f"{set_kind.value}{' ALL' if keep_all else ''}"
-        case WindowRows() | WindowAggregate() | Aggregate() | Expand():
+        case WindowRows() | WindowAggregate() | Aggregate() | Expand() | FanOut():
             return _grouping(node)
         case Join() | TemporalJoin() | LookupJoin() | Correlate():
             return _join(node)
@@ -94,7 +95,7 @@ def _line(node: Node) -> str:
             return _match(node)
 
 
-def _grouping(node: WindowRows | WindowAggregate | Aggregate | Expand) -> str:
+def _grouping(node: WindowRows | WindowAggregate | Aggregate | Expand | FanOut) -> str:
     match node:
         case WindowRows(window=window):
             return f"WindowRows {window}"
@@ -104,6 +105,8 @@ def _grouping(node: WindowRows | WindowAggregate | Aggregate | Expand) -> str:
         case Aggregate():
             ttl = "" if node.state_ttl_ms is None else f" ttl={node.state_ttl_ms} ms"
             return f"Aggregate {_keys_and_calls(node.keys, node.aggregates)}{ttl}"
+        case FanOut(branches=branches, constants=constants):
+            return f"FanOut {branches} constants=[{', '.join(constant.name for constant in constants)}]"
         case Expand(names=names, projections=projections):
             shown = "; ".join(", ".join(map(str, values)) for values in projections)
             return f"Expand names=[{', '.join(names)}] projections=[{shown}]"

@@ -11,6 +11,7 @@ from millstream.streams.plan.expressions import Expression, columns_of
 from millstream.streams.plan.joins import Correlate, Join, LookupJoin, SetOperation, TemporalJoin
 from millstream.streams.plan.nodes import (
     Aggregate,
+    FanOut,
     Filter,
     Node,
     Normalize,
@@ -82,8 +83,8 @@ def _needed(node: Node, wanted: set[str]) -> set[str]:
             return set()
         case Project(columns=columns):
             return _read(value for _, value in columns)
-        case Filter(predicate=predicate):
-            return wanted | set(columns_of(predicate))
+        case Filter(predicate=condition) | FanOut(branches=condition):
+            return wanted | set(columns_of(condition))
         case Expand(projections=projections):
             return _read(value for values in projections for value in values)
         case Union() | SetOperation():

@@ -76,6 +76,7 @@ SETTINGS: dict[str, Setting] = {
         Setting("table.exec.legacy-cast-behaviour", "disabled", "enabled|disabled", "enabled or disabled", "Whether bad CASTs give NULL.",
                 "millstream.bad-cast says what becomes of a CAST that fails; NULL unless that is set"),
         Setting("millstream.bad-cast", "null", "null|dead-letter|fail", "null, dead-letter or fail", "What a CAST that fails does: it gives NULL, sends its row to the dead-letter topic, or ends the job."),
+        Setting("millstream.rules.stage", "auto", "auto|always|never", "auto, always or never", "Whether conditions of filters are judged together where a source's rows are made: where that costs less, wherever it can be, or nowhere."),
         _flag("table.exec.mini-batch.enabled", "false", "Whether changes are put together.", _MICRO_BATCHES),
         _duration("table.exec.mini-batch.allow-latency", "0 ms", "How long changes may wait.", _MICRO_BATCHES),
         _count("table.exec.mini-batch.size", "", "a number of rows", "How many changes may wait.", _MICRO_BATCHES),

@@ -9,7 +9,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.plan.expressions import Call, Literal
-from millstream.streams.spark.functions.builder import Builder, null_unless_all
+from millstream.streams.plan.wanted import BRANCHES, IS_WANTED, WANTED
+from millstream.streams.spark.functions.builder import Builder, literal, null_unless_all
+from millstream.streams.spark.hidden import WANTED_COLUMN
 
 __all__ = ["CONDITIONS"]
 
@@ -34,6 +36,19 @@ def _if(_call: Call, columns: Sequence[Column]) -> Column:
     return F.when(condition, then).otherwise(otherwise)
 
 
+def _branches(_call: Call, columns: Sequence[Column]) -> Column:
+    """The numbers of the conditions that hold."""
+    held = F.array(*(F.when(condition, F.lit(number)) for number, condition in enumerate(columns)))
+    return F.filter(held, lambda number: number.isNotNull())
+
+
+def _wanted(call: Call, _columns: Sequence[Column]) -> Column:
+    """The same, as the source has judged them from a first number on."""
+    first, end = (literal(call, place, int) or 0 for place in (0, 1))
+    ours = F.filter(F.col(WANTED_COLUMN), lambda number: (number >= first) & (number < end))
+    return F.transform(ours, lambda number: number - first)
+
+
 CONDITIONS: dict[str, Builder] = {
     "=": lambda _call, columns: columns[0] == columns[1],
     "<>": lambda _call, columns: columns[0] != columns[1],
@@ -50,6 +65,9 @@ CONDITIONS: dict[str, Builder] = {
     "BETWEEN": lambda _call, columns: columns[0].between(columns[1], columns[2]),
     "IS DISTINCT FROM": lambda _call, columns: ~columns[0].eqNullSafe(columns[1]),
     "FAIL": lambda _call, columns: F.raise_error(columns[0]).cast("boolean"),
+    BRANCHES: _branches,
+    WANTED: _wanted,
+    IS_WANTED: lambda _call, columns: F.array_contains(F.col(WANTED_COLUMN), columns[0]),
     "COALESCE": lambda _call, columns: F.coalesce(*columns),
     "IFNULL": lambda _call, columns: F.coalesce(*columns),
     "NVL": lambda _call, columns: F.coalesce(*columns),

@@ -19,9 +19,10 @@ from millstream.streams.spark.source.malformed import SpoolWriter
 from millstream.streams.spark.source.messages import Messages, RecordMessages, TableMessages
 from millstream.streams.spark.source.partition import Slice, TopicPartition, divide
 from millstream.streams.spark.source.position import Position
-from millstream.streams.spark.source.rows import MessageRows, RowBuilder
+from millstream.streams.spark.source.rows import MessageRows
 from millstream.streams.spark.source.spec import SourceSpec
 from millstream.streams.spark.source.topic_log import TopicLog, open_log
+from millstream.streams.spark.source.wanted import row_builder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -162,7 +163,7 @@ def read_partition(
     """The record batches of one task, made by `builder` (None: as the spec says) of at most 5,000 messages each."""
     if not isinstance(partition, TopicPartition):
         raise TypeError(f"{partition!r} is no partition of a topic")
-    builder = builder or RowBuilder(spec)
+    builder = builder or row_builder(spec)
     if partition.slices:
         log = open_log(spec.nameserver, timeout_s=spec.timeout_s)
         try:

@@ -8,13 +8,13 @@ import msgspec
 from pyspark.sql import types as spark
 
 from millstream.streams.plan.types import DataType, Field, Schema
-from millstream.streams.spark.hidden import KIND_COLUMN, QUEUE_COLUMN, TICK_COLUMN
+from millstream.streams.spark.hidden import KIND_COLUMN, QUEUE_COLUMN, TICK_COLUMN, WANTED_COLUMN
 from millstream.streams.spark.rules.judged import Judged
 from millstream.streams.spark.source.body_format import BodyFormat, KeyFormat
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.types import spark_schema
 
-__all__ = ["SourceColumn", "SourceSpec", "rows_schema"]
+__all__ = ["SourceColumn", "SourceSpec", "WantedRows", "rows_schema"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,18 @@ class SourceColumn:
     name: str
     type: DataType
     metadata: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WantedRows:
+    """Conditions that are judged where rows are made: a rule set in `file`, and the columns that it alone needs.
+
+    Each row tells the numbers of those that hold; with `drops` there are no rows without one.
+    """
+
+    file: str
+    columns: tuple[SourceColumn, ...]
+    drops: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +49,7 @@ class SourceSpec:
     `group` is where progress is shown in the broker; blank for nowhere. With `queues` each row tells its queue, with
     `changes` its kind. `body` and `key` say how rows stand in messages; `upserts` that a key's last message counts.
     `wake_after_ms` without rows bring a tick (0: never), once or, with `wake_again`, each time. `judged` says which
-    rules' hits the rows are, where they are hits.
+    rules' hits the rows are, where they are hits. With `wanted` each row tells which conditions want it.
     """
 
     nameserver: str
@@ -62,10 +74,12 @@ class SourceSpec:
     wake_again: bool = False
     timeout_s: float = field(default=10.0)
     judged: Judged | None = None
+    wanted: WantedRows | None = None
 
     def schema(self) -> spark.StructType:
         """Spark's schema of the rows: the columns, the hidden queue and kind where they are wanted, the hidden tick."""
-        return rows_schema(self.columns, queues=self.queues, changes=self.changes)
+        wanted = self.wanted is not None
+        return rows_schema(self.columns, queues=self.queues, changes=self.changes, wanted=wanted)
 
     def encode(self) -> str:
         """The JSON text."""
@@ -77,11 +91,15 @@ class SourceSpec:
         return msgspec.json.decode(text, type=cls)
 
 
-def rows_schema(columns: tuple[SourceColumn, ...], *, queues: bool, changes: bool = False) -> spark.StructType:
-    """Spark's schema of a source's rows: `columns`, the hidden queue and kind where wanted, the hidden tick."""
+def rows_schema(
+    columns: tuple[SourceColumn, ...], *, queues: bool, changes: bool = False, wanted: bool = False
+) -> spark.StructType:
+    """Spark's schema of a source's rows: `columns`, the hidden ones that are asked for, the hidden tick."""
     declared = spark_schema(Schema(tuple(Field(column.name, column.type) for column in columns)))
     if queues:
         declared = declared.add(QUEUE_COLUMN, spark.StringType())
     if changes:
         declared = declared.add(KIND_COLUMN, spark.ByteType())
+    if wanted:
+        declared = declared.add(WANTED_COLUMN, spark.ArrayType(spark.IntegerType()))
     return declared.add(TICK_COLUMN, spark.TimestampType())

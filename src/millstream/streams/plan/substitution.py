@@ -1,0 +1,29 @@
+"""Expressions over one node's columns as expressions over the columns below it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expression, Literal
+
+__all__ = ["substituted"]
+
+
+def substituted(expression: Expression, values: Mapping[str, Expression]) -> Expression:
+    """The expression with the values in the place of the columns of those names; others stay."""
+    match expression:
+        case Column(name=name):
+            return values.get(name, expression)
+        case Literal():
+            return expression
+        case Call(arguments=arguments):
+            return replace(expression, arguments=tuple(substituted(one, values) for one in arguments))
+        case Case(branches=branches, otherwise=otherwise):
+            return replace(
+                expression,
+                branches=tuple((substituted(one, values), substituted(other, values)) for one, other in branches),
+                otherwise=None if otherwise is None else substituted(otherwise, values),
+            )
+        case Cast(operand=operand):
+            return replace(expression, operand=substituted(operand, values))
