@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -31,12 +32,11 @@ _SAMPLED: Final = 48
 _SAMPLED_AGAIN: Final = 200
 """Events that candidates for keys are tried on, the first time and later."""
 
-_AGAIN_AFTER: Final = 1_000
-_AGAIN_FACTOR: Final = 16
-"""After how many events of a class its keys are looked at again, and how many times that the next time."""
+_JUDGED_IN_US: Final = 2.0
+"""About what judging one rule on one event in vain costs."""
 
-_IN_VAIN: Final = 0.05
-"""How many rules may be judged in vain for an event before keys are chosen again."""
+_PATIENCE: Final = 2.0
+"""Keys are chosen again when what was judged in vain cost so many times what choosing did; each time twice that."""
 
 
 class LeftRule(NamedTuple):
@@ -75,11 +75,11 @@ class ClassPlan:
     def __init__(self, rules: Sequence[LeftRule], events: EventRows, rooms: PlanRooms) -> None:
         self._rooms = rooms
         self._left = tuple(rules)
-        self._again_at = _AGAIN_AFTER
         self._choose(events, _SAMPLED)
+        self._patience = _PATIENCE
 
     def _choose(self, events: EventRows, sampled: int) -> None:
-        self._events = self._in_vain = 0
+        began_s = time.perf_counter()
         self._unkeyed: list[_Judged] = []
         keyed: dict[str, dict[Atom, list[_Judged]]] = defaultdict(dict)
         # Rows from all over the batch: neighbours are alike.
@@ -94,6 +94,8 @@ class ClassPlan:
                 for atom in sorted(keys[1], key=str):
                     keyed[atom.field].setdefault(atom, []).append(judged)
         self._groups = [self._group(field, atoms) for field, atoms in keyed.items()]
+        self._chosen_in_us = (time.perf_counter() - began_s) * 1e6
+        self._in_vain = 0
 
     def _judged(self, rule: LeftRule, keys: frozenset[Atom]) -> _Judged:
         parts = rule.formula.parts if isinstance(rule.formula, AnyOf) else (rule.formula,)
@@ -146,11 +148,9 @@ class ClassPlan:
             held = self._held(rule, every, columns)
             if len(held):
                 hits.append((held, rule.number))
-        self._events += events.count
-        if self._events >= self._again_at:
-            self._again_at *= _AGAIN_FACTOR
-            if self._in_vain > self._events * _IN_VAIN:
-                self._choose(events, _SAMPLED_AGAIN)
+        if self._in_vain * _JUDGED_IN_US > self._chosen_in_us * self._patience:
+            self._patience *= 2
+            self._choose(events, _SAMPLED_AGAIN)
         return hits
 
     def _candidates(self, columns: Columns) -> dict[int, tuple[_Judged, list[Rows]]]:

@@ -9,15 +9,10 @@ from typing import Any, Final
 
 from millstream.streams.rules.answers import Form, FormKind, Question
 from millstream.streams.rules.atoms import Atom, Op
-from millstream.streams.rules.engines.databases import HAS_HYPERSCAN, Database, RefusedError
+from millstream.streams.rules.engines.databases import HAS_HYPERSCAN
 from millstream.streams.rules.engines.each import EachEngine
 from millstream.streams.rules.engines.engine import Engine, Found, Values
-from millstream.streams.rules.engines.literals import (
-    MOST_LITERAL_BYTES,
-    FewLiteralsEngine,
-    LiteralEngine,
-    literal_pattern,
-)
+from millstream.streams.rules.engines.literals import MOST_LITERAL_BYTES, FewLiteralsEngine, Literal, LiteralEngine
 from millstream.streams.rules.engines.networks import NetworkEngine
 from millstream.streams.rules.engines.patterns import Expression, PatternEngine
 from millstream.streams.rules.engines.ranges import RangeEngine
@@ -32,8 +27,8 @@ __all__ = ["FieldGroup"]
 _FEW: Final = 6
 """Literals that are found faster one by one than by hyperscan."""
 
-_SHORT_CHARACTERS: Final = 2
-"""Literals up to this length are asked one by one: they would be found at every other character."""
+_SHORT_BYTES: Final = 2
+"""Literals up to this size are looked for one by one: hyperscan finds them at every other character."""
 
 _BOUNDED: Final = frozenset({Op.LESS, Op.LESS_EQUAL, Op.GREATER, Op.GREATER_EQUAL})
 _LITERAL: Final = frozenset({Op.CONTAINS, Op.STARTS, Op.ENDS})
@@ -118,8 +113,9 @@ def _kind_of(question: Question) -> tuple[Any, ...]:
         return "range", form, atom.op
     if atom.op is Op.CIDR:
         return "network", form
-    if atom.op in _LITERAL and _SHORT_CHARACTERS < len(str(operand)) <= MOST_LITERAL_BYTES // 4:
-        return "literal", form
+    if atom.op in _LITERAL:
+        size = len(_operands(atom)[0].encode("utf-8", "surrogatepass"))
+        return "literal" if _SHORT_BYTES < size <= MOST_LITERAL_BYTES else "odd literal", form
     if atom.op is Op.MATCHES:
         return "pattern", form
     return ("each",)
@@ -141,15 +137,16 @@ def _network(form: Form, members: Members, _watch: Watch) -> Engine:
 
 
 def _literal(form: Form, members: Members, _watch: Watch) -> Engine:
-    literals = [(number, question.atom.op, _operands(question.atom)[0]) for number, question in members]
-    if HAS_HYPERSCAN and len(members) > _FEW:
-        try:
-            database = Database([literal_pattern(op, text) for _, op, text in literals])
-        except RefusedError:
-            pass
-        else:
-            return LiteralEngine(form, database, [number for number, _ in members])
-    return FewLiteralsEngine(form, literals)
+    literals = _literals(members)
+    return LiteralEngine(form, literals) if HAS_HYPERSCAN and len(members) > _FEW else FewLiteralsEngine(form, literals)
+
+
+def _odd_literal(form: Form, members: Members, _watch: Watch) -> Engine:
+    return FewLiteralsEngine(form, _literals(members))
+
+
+def _literals(members: Members) -> list[Literal]:
+    return [Literal(number, question.atom.op, _operands(question.atom)[0]) for number, question in members]
 
 
 def _pattern(form: Form, members: Members, watch: Watch) -> Engine | None:
@@ -169,5 +166,6 @@ _MAKERS: Final[dict[str, Callable[..., Engine | None]]] = {
     "range": _range,
     "network": _network,
     "literal": _literal,
+    "odd literal": _odd_literal,
     "pattern": _pattern,
 }

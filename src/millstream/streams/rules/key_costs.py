@@ -15,8 +15,8 @@ __all__ = ["KeyCosts"]
 _GUESS_WEIGHT: Final = 2.0
 """How many events the guess by the look of an atom counts for."""
 
-_RARITY_PER_CHARACTER: Final = 0.7
-"""Each further character of a literal makes it this much rarer."""
+_RARITY_PER_BYTE: Final = 0.7
+"""Each further byte of a literal makes it this much rarer."""
 
 _GUESSES: Final[dict[Op, float]] = {
     Op.MATCHES: 0.1,
@@ -31,7 +31,10 @@ _GUESSES: Final[dict[Op, float]] = {
 
 
 class KeyCosts:
-    """The share of events that an atom is likely true of, by a sample and by its look; user functions are not tried."""
+    """The share of events that an atom is likely true of, by a sample and by its look.
+
+    User functions and regular expressions are not tried.
+    """
 
     def __init__(self, sample: EventRows, questions: Questions) -> None:
         self._sample = sample
@@ -43,10 +46,10 @@ class KeyCosts:
     def __call__(self, atom: Atom) -> float:
         known = self._known.get(atom)
         if known is None:
-            guess = _guess(atom) * _GUESS_WEIGHT
-            count = self._sample.count
-            true = 0 if atom.op in (Op.CALL, Op.MATCHES) else self._true(atom)
-            known = self._known[atom] = (true + guess) / (count + _GUESS_WEIGHT)
+            known = _guess(atom)
+            if atom.op not in (Op.CALL, Op.MATCHES):
+                known = (self._true(atom) + known * _GUESS_WEIGHT) / (self._sample.count + _GUESS_WEIGHT)
+            self._known[atom] = known
         return known
 
     def _true(self, atom: Atom) -> int:
@@ -73,4 +76,4 @@ def _guess(atom: Atom) -> float:
     if atom.op is Op.IN:
         return min(0.002 * len(atom.operands), 0.5)
     guess = _GUESSES.get(atom.op)
-    return _RARITY_PER_CHARACTER ** len(str(atom.operands[0])) if guess is None else guess
+    return _RARITY_PER_BYTE ** len(str(atom.operands[0]).encode("utf-8", "replace")) if guess is None else guess

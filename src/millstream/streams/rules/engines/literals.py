@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -13,13 +13,28 @@ from millstream.streams.rules.atoms import Op
 from millstream.streams.rules.engines.databases import Database
 from millstream.streams.rules.engines.engine import Found, Values
 
-__all__ = ["MOST_LITERAL_BYTES", "FewLiteralsEngine", "LiteralEngine", "found_in", "literal_pattern"]
+__all__ = [
+    "MOST_LITERAL_BYTES",
+    "PATIENCE_TEXTS",
+    "FewLiteralsEngine",
+    "Literal",
+    "LiteralEngine",
+    "found_in",
+    "literal_pattern",
+]
 
 MOST_LITERAL_BYTES: Final = 2_000
 """Longer literals are looked for one by one."""
 
 _BORDER: Final = b"\xff"
 """Between texts: a byte that UTF-8 never has, so no literal reaches over it."""
+
+PATIENCE_TEXTS: Final = 600
+_PATIENCE_ASKED: Final = 75_000
+"""Texts that are searched for one literal after another before compiling them pays: so many, and more for few."""
+
+_TEXT_CHARACTERS: Final = 500
+"""A longer text counts as several."""
 
 _BLOCK_BYTES: Final = 8 << 20
 """Texts are joined to blocks of about this size."""
@@ -32,13 +47,21 @@ def literal_pattern(op: Op, literal: str) -> bytes:
     return b"".join(b"\\x%02x" % byte for byte in whole)
 
 
+class Literal(NamedTuple):
+    """The number of an atom in its group, where it looks for its text, and the text."""
+
+    number: int
+    op: Op
+    text: str
+
+
 class FewLiteralsEngine:
     """Literals that are looked for one after another: few, or where there is no hyperscan."""
 
     name = "literals one by one"
     database_bytes = 0
 
-    def __init__(self, form: Form, literals: Sequence[tuple[int, Op, str]]) -> None:
+    def __init__(self, form: Form, literals: Sequence[Literal]) -> None:
         self._form = form
         self._literals = literals
         self.atoms = len(literals)
@@ -57,21 +80,36 @@ class FewLiteralsEngine:
 
 
 class LiteralEngine:
-    """Literals that are looked for in one form of a field's texts."""
+    """Literals that are looked for in one form of a field's texts; compiled once enough texts came to pay for it."""
 
-    name = "hyperscan literals"
-
-    def __init__(self, form: Form, database: Database, atoms: Sequence[int]) -> None:
+    def __init__(self, form: Form, literals: Sequence[Literal]) -> None:
         self._form = form
-        self._database = database
-        self._numbers = atoms
-        self.atoms = len(atoms)
-        self.database_bytes = database.size_bytes
+        self._one_by_one = FewLiteralsEngine(form, literals)
+        self._literals = literals
+        self._patience = PATIENCE_TEXTS + _PATIENCE_ASKED // len(literals) if PATIENCE_TEXTS else 0
+        self._database: Database | None = None
+        self.atoms = len(literals)
+
+    @property
+    def name(self) -> str:
+        """Which way they are looked for now."""
+        return self._one_by_one.name if self._database is None else "hyperscan literals"
+
+    @property
+    def database_bytes(self) -> int:
+        return self._database.size_bytes if self._database else 0
 
     def find(self, values: Values, found: Found) -> None:
-        encoded = [text.encode("utf-8", "surrogatepass") for text in values.formed(self._form)]
+        texts = values.formed(self._form)
+        if self._database is None:
+            self._patience -= len(texts) + sum(map(len, texts)) // _TEXT_CHARACTERS
+            if self._patience > 0:
+                self._one_by_one.find(values, found)
+                return
+            self._database = Database([literal_pattern(one.op, one.text) for one in self._literals])
+        encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
         for place, literal in found_in(encoded, self._database):
-            found[place].append(self._numbers[literal])
+            found[place].append(self._literals[literal].number)
 
 
 def found_in(texts: Sequence[bytes], database: Database) -> Iterator[tuple[int, int]]:
