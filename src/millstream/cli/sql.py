@@ -26,7 +26,7 @@ def sql(
     action: Annotated[Literal["explain"] | None, Parameter(name="ACTION")] = None,
     /,
     *,
-    file: Annotated[Path | None, Parameter(name=["--file", "-f"])] = None,
+    file: Annotated[list[Path] | None, Parameter(name=["--file", "-f"], negative="")] = None,
     statement: Annotated[str | None, Parameter(name=["--execute", "-e"])] = None,
     bounded: Annotated[bool, Parameter(negative="")] = False,
     checkpoint_dir: Path | None = None,
@@ -42,7 +42,7 @@ def sql(
     action
         explain shows the plans of the script's queries and starts nothing.
     file
-        A script; - reads standard input.
+        A script; - reads standard input. May be given several times: the scripts run as one, in their order.
     statement
         Statements on the command line.
     bounded
@@ -59,7 +59,7 @@ def sql(
         from millstream.cli.sql_shell.shell import run_shell
 
         return run_shell(session, common, bounded=bounded, checkpoint_dir=checkpoint_dir)
-    commands = session.compile(_script(file, statement))
+    commands = [command for script in _scripts(file, statement) for command in session.compile(script)]
     if action == "explain":
         return _explain(commands, common)
     printer = Printer(common.output)
@@ -71,10 +71,12 @@ def sql(
     return ExitCode.DONE
 
 
-def _script(file: Path | None, statement: str | None) -> str:
-    if statement is not None:
-        return statement
-    if file is None or str(file) == "-":
+def _scripts(files: Sequence[Path] | None, statement: str | None) -> list[str]:
+    return [statement] if statement is not None else [_script(file) for file in files or ()]
+
+
+def _script(file: Path) -> str:
+    if str(file) == "-":
         return sys.stdin.read()
     try:
         return file.read_text(encoding="utf-8")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from millstream.streams.jobs.handle import JobHandle
     from millstream.streams.jobs.progress import ResultRows
     from millstream.streams.jobs.runner import JobRunner
+    from millstream.streams.plan.tables import Table
 
 __all__ = ["Foreground", "check_topics", "is_bounded"]
 
@@ -40,7 +42,8 @@ class Foreground:
     checkpoints: Path
 
     def run(self, plans: Sequence[Plan], names: Sequence[str], *, bounded: bool) -> bool:
-        """Whether all ended by themselves. Bounded ones run one after the other, else all at once.
+        """Whether all ended by themselves. Bounded ones run one after the other, else all at once; those that can
+        share a query do either way.
 
         Raises the errors of `check_topics` and of Spark's start, and JobError if a job fails.
         """
@@ -56,21 +59,22 @@ class Foreground:
             for plan, label in zip(plans, labels, strict=True):
                 view.expect(shapes_of(plan, label))
             starts = [
-                _Start(runner, plan, name, bounded, _relabelled(view.rows, label))
+                _Start(plan, name, _relabelled(view.rows, label))
                 for plan, name, label in zip(plans, names, labels, strict=True)
             ]
-            for together in [[start] for start in starts] if bounded else [starts]:
+            for together in _steps(starts) if bounded else [starts]:
                 if not stopped.is_set():
-                    self._watch(together, view)
+                    self._watch(_Starter(runner, bounded, view), together)
         return not stopped.is_set()
 
-    def _watch(self, starts: Sequence[_Start], view: ResultView) -> None:
-        stopped = self.interrupts.stopped
+    def _watch(self, starter: _Starter, starts: Sequence[_Start]) -> None:
+        stopped, view = self.interrupts.stopped, starter.view
         with ExitStack() as stops:
             jobs: list[JobHandle] = []
-            for start in starts:
-                jobs.append(job := start.job())
-                stops.callback(_stop, job, view)
+            for job in starter.jobs(starts):
+                shown = any(other.query == job.query for other in jobs)
+                jobs.append(job)
+                stops.callback(job.stop if shown else partial(_stop, job, view))
             running = jobs
             while running and not stopped.is_set():
                 running = [job for job in running if not job.wait(_POLL_S)]
@@ -79,14 +83,53 @@ class Foreground:
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    runner: JobRunner
     plan: Plan
     name: str
-    bounded: bool
     show: Callable[[ResultRows], None]
 
-    def job(self) -> JobHandle:
-        return self.runner.start(self.plan, name=self.name, bounded=self.bounded, on_rows=self.show)
+
+@dataclass(frozen=True, slots=True)
+class _Starter:
+    runner: JobRunner
+    bounded: bool
+    view: ResultView
+
+    def jobs(self, starts: Sequence[_Start]) -> Iterator[JobHandle]:
+        """Start the jobs; INSERTs that can share a query do."""
+        inserts = [start for start in starts if isinstance(start.plan, JobPlan)]
+        for start in starts:
+            if not isinstance(start.plan, JobPlan):
+                yield self.runner.start(start.plan, name=start.name, bounded=self.bounded, on_rows=start.show)
+        names = [start.name for start in inserts]
+        plans = [start.plan for start in inserts]
+        yield from self.runner.start_merged(plans, names=names, bounded=self.bounded, on_rows=self.view.rows)
+
+
+def _steps(starts: Sequence[_Start]) -> list[list[_Start]]:
+    """What runs together of jobs that end, one step after the other: neighbours that can share a query."""
+    from millstream.streams.jobs.cohorts import may_share, table_of
+
+    steps: list[list[_Start]] = []
+    for start in starts:
+        before = steps[-1][-1] if steps else None
+        if before is not None and may_share(before.plan) and may_share(start.plan):
+            table = table_of(start.plan)
+            if table is not None and table == table_of(before.plan) and not _writes(steps[-1], table):
+                steps[-1].append(start)
+                continue
+        steps.append([start])
+    return steps
+
+
+def _writes(starts: Sequence[_Start], table: Table) -> bool:
+    """Whether one of the jobs writes the topic of the table."""
+    sinks = [
+        sink.table.options.get("topic")
+        for start in starts
+        if isinstance(start.plan, JobPlan)
+        for sink in start.plan.sinks
+    ]
+    return table.options.get("topic") in sinks
 
 
 def is_bounded(plan: Plan, *, bounded: bool) -> bool:

@@ -6,7 +6,7 @@ import hashlib
 import shutil
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,12 +62,25 @@ class Checkpoint:
                 found = difference(identity.plan, plan) if identity.plan else ""
                 raise JobError("CHECKPOINT_MISMATCH", f"{words} {found}".strip(), remedy=_WAYS_OUT)
             return cls(directory, identity)
-        directory.mkdir(parents=True, exist_ok=True)
         identity = _Identity(uuid.uuid4().hex[:_ID_CHARACTERS], plan_fingerprint, starts(), list(plan))
-        unfinished = directory / f".{_IDENTITY_FILE}"
-        unfinished.write_bytes(msgspec.json.encode(identity))
-        unfinished.replace(file)
+        _write(directory, identity)
         return cls(directory, identity)
+
+    @classmethod
+    def find(cls, directory: Path) -> Checkpoint | None:
+        """The checkpoint in `directory`, whatever its plan; None if there is none."""
+        file = directory / _IDENTITY_FILE
+        return cls(directory, msgspec.json.decode(file.read_bytes(), type=_Identity)) if file.exists() else None
+
+    def begin_at(self, starts: dict[str, Position]) -> None:
+        """Let a checkpoint whose query has not run begin there."""
+        self._identity = replace(self._identity, starts=starts)
+        _write(self.directory, self._identity)
+
+    @property
+    def has_run(self) -> bool:
+        """Whether a query of its own has begun."""
+        return (self.spark / "offsets").exists()
 
     @property
     def job_id(self) -> str:
@@ -134,17 +147,34 @@ class Checkpoint:
 
     def positions(self) -> dict[str, Position]:
         """The end of the latest micro-batch that was planned, by source; the start where there is none."""
+        return self._ends(max(_batches(self.spark / "offsets"), default=None))
+
+    def delivered(self) -> dict[str, Position]:
+        """The end of the latest micro-batch that is over, by source; the start where there is none."""
+        return self._ends(max(_batches(self.spark / "commits"), default=None))
+
+    def _ends(self, batch_id: int | None) -> dict[str, Position]:
         found = dict(self._identity.starts)
-        files = [file for file in (self.spark / "offsets").glob("*") if file.name.isdigit()]
-        if not files:
+        if batch_id is None:
             return found
-        lines = max(files, key=lambda file: int(file.name)).read_text().splitlines()
+        lines = (self.spark / "offsets" / str(batch_id)).read_text().splitlines()
         # A version line, a line of metadata, then one line per source; a dash where a source had nothing.
         for line in lines[2:]:
             if line != "-":
                 position = Position.from_json(msgspec.json.decode(line))
                 found[position.name] = position
         return found
+
+
+def _write(directory: Path, identity: _Identity) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    unfinished = directory / f".{_IDENTITY_FILE}"
+    unfinished.write_bytes(msgspec.json.encode(identity))
+    unfinished.replace(directory / _IDENTITY_FILE)
+
+
+def _batches(directory: Path) -> list[int]:
+    return [int(file.name) for file in directory.glob("*") if file.name.isdigit()]
 
 
 def fingerprint(outputs: list[tuple[str, Node]]) -> str:

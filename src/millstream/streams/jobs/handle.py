@@ -15,8 +15,10 @@ __all__ = ["JobHandle"]
 class JobHandle:
     """A started job: one pipeline per source table. If one fails the others are stopped."""
 
-    def __init__(self, name: str, pipelines: Sequence[Pipeline]) -> None:
+    def __init__(self, name: str, pipelines: Sequence[Pipeline], *, query: str = "") -> None:
         self.name = name
+        self.query = query or name
+        """Equal for jobs that share one query."""
         self._pipelines = tuple(pipelines)
 
     def progress(self) -> JobProgress:

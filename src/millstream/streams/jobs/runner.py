@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,6 +15,8 @@ from millstream.streams.errors import JobError
 from millstream.streams.jobs.bad_casts import with_bad_casts
 from millstream.streams.jobs.cause import first_cause
 from millstream.streams.jobs.checkpoint import Checkpoint, fingerprint
+from millstream.streams.jobs.cohort import Cohort, Member, leave, shared_query
+from millstream.streams.jobs.cohorts import cohorts_of, table_of
 from millstream.streams.jobs.handle import JobHandle
 from millstream.streams.jobs.late_output import LateOutput
 from millstream.streams.jobs.optimized import Optimized, optimized
@@ -33,6 +36,7 @@ from millstream.streams.spark.operators.queue_times import TimesSpool
 from millstream.streams.spark.sinks.swap import Swap
 from millstream.streams.spark.source.alarm import MIN_WAKE_MS
 from millstream.streams.spark.source.data_source import TopicDataSource
+from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.translate import Translation, is_stateful, needs_operators
 
 __all__ = ["JobHandle", "JobProgress", "JobRunner", "ResultRows"]
@@ -68,6 +72,7 @@ class JobRunner:
         """
         settings = JobSettings.of(plan.settings, self._nameserver)
         outputs = with_bad_casts(outputs_of(plan, settings, on_rows), settings)
+        leave(list((self._root / name).glob("*")), self._root)
         pipelines: list[Pipeline] = []
         try:
             for members in _by_tables(outputs):
@@ -80,9 +85,72 @@ class JobRunner:
             raise
         return JobHandle(name, pipelines)
 
+    def start_merged(
+        self,
+        plans: Sequence[JobPlan | QueryPlan],
+        *,
+        names: Sequence[str],
+        bounded: bool = False,
+        on_rows: Callable[[ResultRows], None] | None = None,
+    ) -> list[JobHandle]:
+        """Start the jobs; those that can share one query do (see `cohorts_of`), the others are started one by one.
+
+        Raises what `start` raises; none of them runs then.
+        """
+        jobs: dict[int, JobHandle] = {}
+        try:
+            for together in cohorts_of(plans, names, self._root):
+                if len(together) == 1:
+                    (only,) = together
+                    jobs[only] = self.start(plans[only], name=names[only], bounded=bounded, on_rows=on_rows)
+                else:
+                    shared = [(names[place], plan) for place in together if isinstance(plan := plans[place], JobPlan)]
+                    jobs.update(zip(together, self._share(shared, bounded=bounded, on_rows=on_rows), strict=True))
+        except BaseException:
+            for job in jobs.values():
+                job.stop()
+            raise
+        return [jobs[place] for place in range(len(plans))]
+
+    def _share(
+        self, jobs: Sequence[tuple[str, JobPlan]], *, bounded: bool, on_rows: Callable[[ResultRows], None] | None
+    ) -> list[JobHandle]:
+        """Jobs of one cohort as one query."""
+        settings = JobSettings.of(jobs[0][1].settings, self._nameserver)
+        table = table_of(jobs[0][1])
+        assert table is not None
+        beginning = open_source(table, settings).beginning()
+        members: dict[Path, list[Output]] = {}
+        for name, plan in jobs:
+            outputs = outputs_of(plan, settings, on_rows)
+            directory = self._root / name / table.name
+            named = [(output.sink.name, output.node) for output in outputs]
+            own = Checkpoint.open(directory, fingerprint(named), lambda: {table.name: beginning}, plan_lines(named))
+            members[directory] = outputs
+        first = next(iter(members))
+        query, starts = shared_query(first) or f"merged-{uuid.uuid4().hex[:12]}", own.positions()
+        cohort = Cohort(
+            self._root,
+            query,
+            members,
+            lambda left: self._pipeline(query, self._root / query, left, settings, bounded=bounded, starts=starts),
+        )
+        return [
+            JobHandle(name, [Member(cohort, directory, outputs)], query=query)
+            for (name, _), (directory, outputs) in zip(jobs, members.items(), strict=True)
+        ]
+
     def _pipeline(
-        self, job: str, directory: Path, outputs: list[Output], settings: JobSettings, *, bounded: bool
+        self,
+        job: str,
+        directory: Path,
+        outputs: list[Output],
+        settings: JobSettings,
+        *,
+        bounded: bool,
+        starts: dict[str, Position] | None = None,
     ) -> Pipeline:
+        """The query of the outputs; with `starts` one that several jobs share, which has them for its beginning."""
         nodes = [output.node for output in outputs]
         # What reads no table has its rows at once.
         batch = settings.batch or not tables_of(nodes)
@@ -92,11 +160,12 @@ class JobRunner:
             check_event_time(outputs)
         # A batch is whole at its end, whatever its event times are.
         timed = [] if batch else timed_scans(outputs)
-        named = [(output.sink.name, output.node) for output in outputs]
+        # What jobs share is a table; each of them has said in its own checkpoint what it makes of it.
+        named = [(output.sink.name, output.node) for output in outputs] if starts is None else []
         checkpoint = Checkpoint.open(
             directory,
             fingerprint(named),
-            lambda: {source.table.name: source.beginning() for source in sources},
+            lambda: starts or {source.table.name: source.beginning() for source in sources},
             plan_lines(named),
         )
         if checkpoint.has_ended() and not bounded:

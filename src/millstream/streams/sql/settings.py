@@ -77,6 +77,7 @@ SETTINGS: dict[str, Setting] = {
                 "millstream.bad-cast says what becomes of a CAST that fails; NULL unless that is set"),
         Setting("millstream.bad-cast", "null", "null|dead-letter|fail", "null, dead-letter or fail", "What a CAST that fails does: it gives NULL, sends its row to the dead-letter topic, or ends the job."),
         Setting("millstream.rules.stage", "auto", "auto|always|never", "auto, always or never", "Whether conditions of filters are judged together where a source's rows are made: where that costs less, wherever it can be, or nowhere."),
+        Setting("millstream.task-type", "resource-sensitive", "resource-sensitive|error-sensitive", "resource-sensitive or error-sensitive", "Whether a job without state shares one query with others that are started with it and read the same table, or runs alone."),
         _flag("table.exec.mini-batch.enabled", "false", "Whether changes are put together.", _MICRO_BATCHES),
         _duration("table.exec.mini-batch.allow-latency", "0 ms", "How long changes may wait.", _MICRO_BATCHES),
         _count("table.exec.mini-batch.size", "", "a number of rows", "How many changes may wait.", _MICRO_BATCHES),
