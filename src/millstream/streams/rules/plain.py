@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import ipaddress
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -209,7 +210,8 @@ def _texts(test: Callable[[str, str], bool]) -> Callable[[Atom, Any, FieldOf], b
 
 @lru_cache(maxsize=65_536)
 def _pattern(text: str, flags: int) -> re.Pattern[str]:
-    return re.compile(text, flags)
+    with warnings.catch_warnings(action="ignore"):
+        return re.compile(text, flags)
 
 
 def _matches(atom: Atom, value: Any, _field_of: FieldOf) -> bool:

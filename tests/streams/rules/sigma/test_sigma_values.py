@@ -160,6 +160,11 @@ def test_a_regular_expression_is_found_anywhere_and_minds_case(
     assert asked(key, value, held) is expected
 
 
+@pytest.mark.filterwarnings("error")
+def test_an_expression_that_python_warns_of_is_taken_in_silence() -> None:
+    assert asked("F|re", "'[[a]--b]'", "[--b]")
+
+
 def test_windash_takes_every_dash_of_a_flag() -> None:
     for dash in ("-", "/", "–", "—", "―"):
         assert asked("F|windash|contains", "' -Encoded '", f"powershell {dash}encoded x")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -30,9 +31,11 @@ _LICENSE: Final = re.compile(r"Detection Rule License(?: \(DRL\))? ([0-9.]*[0-9]
 def read(places: Iterable[Path]) -> Imported:
     """The rules below the places; see `read_rules`."""
     reading = _Reading()
-    for path in sorted({file for place in places for file in _files(place)}):
-        reading.add_file(path)
-    return reading.finish()
+    # Python's `re` warns of expressions that it might read otherwise one day, on the user's terminal.
+    with warnings.catch_warnings(action="ignore"):
+        for path in sorted({file for place in places for file in _files(place)}):
+            reading.add_file(path)
+        return reading.finish()
 
 
 def _files(place: Path) -> Iterator[Path]:
