@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -99,6 +100,14 @@ def test_an_import_that_brings_nothing_is_refused_and_publishes_nothing(filled: 
     assert filled("import").code == 2
     assert filled("import", "gone").code == 1
     assert len(filled("versions", "-o", "json").json()) == 1
+
+
+def test_names_of_files_that_are_no_text_are_told_as_far_as_they_are(filled: Rules, tmp_path: Path) -> None:
+    strange = tmp_path / os.fsdecode(b"r\xff.yml")
+    strange.write_text("- {rule: two}\n- {rule: three, when: {x: 1}}")
+    told = filled("import", str(strange), "-o", "json")
+    assert (told.code, told.json()["added"]) == (5, ["three"])
+    assert filled("versions").code == 0
 
 
 def test_a_dry_run_changes_nothing(rules: Rules, tmp_path: Path) -> None:

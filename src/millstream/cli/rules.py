@@ -64,7 +64,7 @@ def import_rules(
         change(rules.latest() if rules.exists() else RuleSet(0))
         version = done[-1].rule_set.version
     else:
-        version = rules.publish(change, why=f"import {' '.join(map(str, paths))}").version
+        version = rules.publish(change, why=_printable(f"import {' '.join(map(str, paths))}")).version
     return _tell_import(done[-1], version, dry_run, Printer(common.output))
 
 
@@ -80,7 +80,7 @@ def _tell_import(done: Merged, version: int, dry_run: bool, printer: Printer) ->
             "added": list(done.added),
             "changed": list(done.changed),
             "same": len(done.same),
-            "refused": [str(one) for one in done.refused],
+            "refused": [_printable(str(one)) for one in done.refused],
             "rules": len(done.rule_set.rules),
         }
         if printer.format == "json"
@@ -91,10 +91,15 @@ def _tell_import(done: Merged, version: int, dry_run: bool, printer: Printer) ->
         return ExitCode.DONE
     print(f"{len(done.refused):,} were refused:", file=sys.stderr)
     for one in done.refused[:_SHOWN_REFUSALS]:
-        print(f"  {one}", file=sys.stderr)
+        print(f"  {_printable(str(one))}", file=sys.stderr)
     if len(done.refused) > _SHOWN_REFUSALS:
         print(f"  and {len(done.refused) - _SHOWN_REFUSALS:,} more, which -o json shows", file=sys.stderr)
     return ExitCode.PARTLY_DONE if taken else ExitCode.REFUSED
+
+
+def _printable(text: str) -> str:
+    """The text without what is no character, as names of files may have."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def enable(*ids: str, store: Store, common: Common = Common()) -> int:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from rule_samples import rule_named
 
 from millstream.streams.errors import RuleError
+from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.changes import chosen, find_rule, merged, switched, without
 from millstream.streams.rules.formulas import any_of
 from millstream.streams.rules.imported import FromFiles, Refusal
-from millstream.streams.rules.rule import RuleSet
+from millstream.streams.rules.rule import Rule, RuleSet
 from millstream.streams.rules.yaml_form import read_yaml_rules
 
 
@@ -32,18 +35,34 @@ def test_a_rule_that_was_switched_off_stays_so_when_it_comes_again() -> None:
     assert merged(before, FromFiles((rule_named("a"),))).same == ("a",)
 
 
-def test_a_rule_that_counts_a_rule_that_there_is_not_is_refused_with_its_place_and_so_is_what_counts_it() -> None:
+def test_a_rule_that_counts_a_rule_that_there_is_not_is_refused_with_its_place() -> None:
     content = """
 - {rule: failed, when: {EventID: 4625}}
 - {rule: burst, count: {rules: [faild], within: 1 h, at least: 2}}
-- {rule: more, count: {rules: [burst], within: 1 h, at least: 2}}
 """
     done = merged(RuleSet(1), read(content))
     assert done.added == ("failed",)
-    assert done.refused == (
-        Refusal("r.yml", "There is no rule 'faild' to count. Did you mean 'failed'?", 3),
-        Refusal("r.yml", "There is no rule 'burst' to count.", 4),
-    )
+    assert done.refused == (Refusal("r.yml", "There is no rule 'faild' to count. Did you mean 'failed'?", 3),)
+
+
+def test_what_a_counting_rule_finds_cannot_be_counted() -> None:
+    content = """
+- {rule: more, count: {rules: [burst], within: 1 h, at least: 2}}
+- {rule: self, sequence: {of: [self, self], within: 1 h}}
+- {rule: burst, when: {EventID: 4625}, count: {within: 1 h, at least: 2}}
+"""
+    done = merged(RuleSet(1), read(content))
+    assert done.added == ("burst",)
+    assert [one.line for one in done.refused] == [2, 3]
+    assert "counts events itself" in done.refused[0].reason
+
+
+@pytest.mark.parametrize("operand", [math.inf, math.nan, "half \ud800"])
+def test_a_rule_that_a_store_could_not_give_back_is_refused_and_the_others_come_in(operand: str | float) -> None:
+    bad = Rule("bad", "", Atom("x", Op.IN, (operand,)))
+    done = merged(RuleSet(1), FromFiles((bad, rule_named("good")), places={"bad": ("r.yml", 7)}))
+    assert done.added == ("good",)
+    assert [(one.path, one.line) for one in done.refused] == [("r.yml", 7)]
 
 
 def test_a_rule_that_counts_others_fits_what_one_of_them_fits_also_after_they_change() -> None:

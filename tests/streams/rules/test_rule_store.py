@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from crash.file_twins import HastyFiles
 from rule_samples import rule_named, with_rules
@@ -15,7 +17,9 @@ from rule_samples import rule_named, with_rules
 from millstream.store.directory_lock import DirectoryLock
 from millstream.store.files import FileLayer
 from millstream.streams.errors import RuleError
-from millstream.streams.rules.rule import RuleSet
+from millstream.streams.rules.atoms import Atom, Op
+from millstream.streams.rules.formulas import Truth
+from millstream.streams.rules.rule import Rule, RuleSet
 from millstream.streams.rules.store import MIN_KEPT_VERSIONS, RuleStore, VersionHead
 
 
@@ -68,6 +72,15 @@ def test_two_rules_of_one_id_are_refused(store: RuleStore) -> None:
     with pytest.raises(RuleError, match="'a'") as refused:
         store.publish(with_rules(rule_named("a"), rule_named("a", "other")))
     assert refused.value.name == "RULE_REFUSED"
+    assert not store.exists()
+
+
+def test_rules_that_could_not_be_read_again_are_refused_before_anything_is_written(store: RuleStore) -> None:
+    bad = Rule("bad", "half \ud800", Atom("x", Op.LESS, (math.inf,)))
+    for one in (bad, msgspec.structs.replace(bad, condition=Truth(True)), msgspec.structs.replace(bad, title="good")):
+        with pytest.raises(RuleError) as refused:
+            store.publish(with_rules(one))
+        assert refused.value.name == "RULE_REFUSED"
     assert not store.exists()
 
 

@@ -39,6 +39,9 @@ def fault(content: str) -> tuple[int | None, int | None, str]:
         ("{EventID: [2, 3]}", False),
         ("{EventID: [2, 1]}", True),
         ("{Size: 30}", True),
+        ("{Size: 0x1e}", True),
+        ("{Size: 30.0}", True),
+        ("{Size: .inf}", False),
         ("{Size: [x, 30]}", True),
         ("{Image: {ends: '\\cmd.exe'}}", True),
         ("{Image: {ends: '\\CMD.exe'}}", False),
@@ -79,7 +82,7 @@ def test_words_of_the_form_in_quotes_are_fields() -> None:
     assert holds("{'any': 1, \"not\": 2}", {"any": 1, "not": 2})
 
 
-@pytest.mark.parametrize("written", ["22:30", "yes", "off", "2020-01-01"])
+@pytest.mark.parametrize("written", ["22:30", "yes", "off", "2020-01-01", "010", "1_000", "0o17", "1e5"])
 def test_what_yaml_takes_for_more_than_it_is_stays_a_text(written: str) -> None:
     assert holds(f"{{Field: {written}}}", {"Field": written})
 
@@ -178,6 +181,7 @@ def test_rules_count_events_values_and_sequences() -> None:
         ("rule: a\nwhen: {x: 1}\ndistinct: {within: 1 h, at least: 1}", 3, 11, "'of' is missing"),
         ("rule: a\nsequence: {of: [b], within: 1 h}", 2, 16, "two rules or more"),
         ("rule: a\nwhen: {x: 1}\nsequence: {of: [b, c], within: 1 h}", 2, 7, "no condition of its own"),
+        ("rule: a\nwhen: {x: {above: 1.5e+999}}", 2, 19, "too large"),
         ("- 3", 1, 3, "found '3'"),
         ("rules: 3", 1, 8, "a list of rules"),
         ("rules: []\nfield: {}", 2, 1, "Did you mean 'fields'?"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
@@ -57,22 +57,44 @@ def _counting(rule: Rule, rules: dict[str, Rule]) -> Rule:
     return msgspec.structs.replace(rule, condition=any_of(*(rules[part].condition for part in rule.statistics.parts)))
 
 
+def _is_kept_whole(rule: Rule) -> bool:
+    """Whether the rule that is read from a store is the one that was put there: not so with half a character."""
+    try:
+        return bool(msgspec.json.decode(msgspec.json.encode(rule), type=Rule) == rule)
+    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
+        return False
+
+
 def _with_parts(found: FromFiles, rules: dict[str, Rule]) -> tuple[list[Rule], list[Refusal]]:
-    taken, refused = list(found.rules), list[Refusal]()
+    """The rules that can be kept and whose parts are there, and why the others are not taken."""
+    taken: list[Rule] = []
+    refused: list[Refusal] = []
+    for rule in found.rules:
+        if _is_kept_whole(rule):
+            taken.append(rule)
+        else:
+            refused.append(_refusal(found, rule, "The rule has a number or a character that cannot be kept."))
     while True:
-        known = {*rules, *(rule.id for rule in taken)}
-        lacking = {rule.id: lacks for rule in taken if (lacks := _lacking(rule, known))}
-        if not lacking:
+        known = rules | {rule.id: rule for rule in taken}
+        wrong = {rule.id: words for rule in taken if (words := _wrong_parts(rule, known))}
+        if not wrong:
             return taken, refused
-        for name, part in lacking.items():
-            path, line = found.places.get(name, ("", None))
-            refused.append(Refusal(path or name, f"There is no rule {part!r} to count.{_near(part, known)}", line))
-        taken = [rule for rule in taken if rule.id not in lacking]
+        refused += [_refusal(found, rule, wrong[rule.id]) for rule in taken if rule.id in wrong]
+        taken = [rule for rule in taken if rule.id not in wrong]
 
 
-def _lacking(rule: Rule, known: Collection[str]) -> str:
-    parts = () if rule.statistics is None else rule.statistics.parts
-    return next((part for part in parts if part not in known), "")
+def _refusal(found: FromFiles, rule: Rule, words: str) -> Refusal:
+    path, line = found.places.get(rule.id, ("", None))
+    return Refusal(path or ascii(rule.id)[1:-1], words, line)
+
+
+def _wrong_parts(rule: Rule, known: Mapping[str, Rule]) -> str:
+    for part in () if rule.statistics is None else rule.statistics.parts:
+        if part not in known:
+            return f"There is no rule {part!r} to count.{_near(part, known)}"
+        if known[part].statistics is not None:
+            return f"The rule {part!r} counts events itself; what it finds cannot be counted."
+    return ""
 
 
 def chosen(rule_set: RuleSet, patterns: Sequence[str]) -> list[Rule]:

@@ -180,14 +180,26 @@ class RuleStore:
         number = max((*self._numbers(), before.version if before else 0)) + 1
         after = msgspec.structs.replace(after, version=number)
         enabled = sum(rule.enabled for rule in after.rules)
+        content = self._encoded(after)
         head = VersionHead(number, time.time_ns() // 1_000_000, len(after.rules), enabled, why[:MAX_WHY_CHARACTERS])
-        rest = msgspec.json.encode(head) + b"\n" + compress(after.encode())
+        rest = msgspec.json.encode(head) + b"\n" + compress(content)
         with self._writing():
             self._files.make_directory(self._versions_path)
             self._files.replace(self._path(number), _MAGIC + b" " + _checksum(rest) + b"\n" + rest)
             text = b"%d" % number
             self._files.replace(self._current_path, _CURRENT_MAGIC + b"\n" + text + b" " + _checksum(text) + b"\n")
         return after
+
+    def _encoded(self, rule_set: RuleSet) -> bytes:
+        """The set's JSON, which can be read again: what is written never damages the store."""
+        try:
+            content = rule_set.encode()
+            if RuleSet.decode(content) == rule_set:
+                return content
+            words = "they would be read otherwise than they are"
+        except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
+            words = ascii(str(error))[1:-1]
+        raise RuleError("RULE_REFUSED", f"These rules cannot be kept: {words}.")
 
     def _check(self, rule_set: RuleSet) -> None:
         if len(rule_set.rules) > MAX_RULES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
@@ -20,6 +21,8 @@ MAX_YAML_VALUES: Final = 1_000_000
 _Loader: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
 _SHOWN_CHARACTERS = 60
+_WHOLE = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,999}|0x[0-9a-fA-F]{1,100})")
+_DECIMAL = re.compile(r"[+-]?[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?")
 
 
 class YamlFault(Exception):
@@ -85,20 +88,20 @@ def is_null(node: yaml.Node) -> bool:
 
 
 def scalar(node: yaml.Node, what: str) -> Operand:
-    """A text, number or truth value; what YAML takes for more than that (`22:30`, `yes`, dates) is a text."""
+    """A text, number or truth value; what YAML takes for more than that (`22:30`, `yes`, `010`, dates) is a text."""
     if not isinstance(node, yaml.ScalarNode) or is_null(node):
         refuse(node, f"Expected {what}, found {_kind(node)}.")
     written = str(node.value)
     tag = node.tag.removeprefix(_TAG)
-    try:
-        if tag == "int" and ":" not in written:
-            return int(yaml.SafeLoader("").construct_yaml_int(node))
-        if tag == "float" and ":" not in written:
-            return float(yaml.SafeLoader("").construct_yaml_float(node))
-    except ValueError:
-        return written
     if tag == "bool" and written.lower() in ("true", "false"):
         return written.lower() == "true"
+    if tag == "int" and _WHOLE.fullmatch(written):
+        return int(written, 0)
+    if tag == "float" and _DECIMAL.fullmatch(written):
+        number = float(written)
+        if not math.isfinite(number):
+            refuse(node, f"{written[:_SHOWN_CHARACTERS]} is too large for a number.")
+        return number
     return written
 
 
