@@ -25,6 +25,7 @@ def test_each_insert_is_a_rule_named_by_its_constant() -> None:
     assert (first.id, first.kind, first.level, first.shows) == ("cmd", "sql", "high", ("host",))
     assert first.text.startswith("INSERT INTO alerts SELECT 'cmd'")
     assert judge(first.condition, {"image": "C:\\CMD.exe"}.get) is True
+    assert found.places == {"cmd": ("a/own.sql", 6), "port": ("a/own.sql", 7)}
     assert (second.id, second.level, second.condition) == ("port", "medium", Atom("port", Op.IN, (1,)))
 
 

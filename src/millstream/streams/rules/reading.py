@@ -85,7 +85,11 @@ def _read_yaml(content: str, path: str) -> FromFiles:
 
 
 def _read_sql(content: str, path: str) -> FromFiles:
-    return FromFiles(refused=(Refusal(path, "Rules in SQL are not taken yet.", 1),))
+    try:
+        from millstream.streams.rules.sql_form import read_sql_rules
+    except ModuleNotFoundError as error:
+        raise ExtraMissing("Reading rules in SQL", error.name, extra="streams") from None
+    return read_sql_rules(content, path)
 
 
 def _read_sigma(files: list[Path]) -> FromFiles:

@@ -40,16 +40,19 @@ def read_sql_rules(content: str, path: str) -> FromFiles:
     session = SqlSession()
     rules: list[Rule] = []
     refused: list[Refusal] = []
+    places: dict[str, tuple[str, int | None]] = {}
     for statement in statements:
         try:
             for command in session.compile(statement.placed):
                 if isinstance(command, JobPlan):
-                    rules += [_rule(sink, statement, path, len(rules) + 1) for sink in command.sinks]
+                    for sink in command.sinks:
+                        rules.append(rule := _rule(sink, statement, path, len(rules) + 1))
+                        places[rule.id] = (path, statement.line)
         except SqlError as error:
             refused.append(_refusal(error, path))
         except _NoRuleError as error:
             refused.append(Refusal(path, str(error), statement.line, statement.column))
-    return FromFiles(tuple(rules), tuple(refused))
+    return FromFiles(tuple(rules), tuple(refused), places=places)
 
 
 class _NoRuleError(ValueError):
