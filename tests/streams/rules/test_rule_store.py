@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import math
 import os
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from crash.file_twins import HastyFiles
+from crash.file_twins import FailingFiles, HastyFiles
 from rule_samples import rule_named, with_rules
 
 from millstream.store.directory_lock import DirectoryLock
@@ -197,3 +198,27 @@ def test_a_store_that_cannot_be_written_says_so_and_stays_as_it_was(tmp_path: Pa
     with pytest.raises(RuleError) as refused:
         RuleStore(tmp_path / "file").publish(with_rules(rule_named("a")))
     assert refused.value.name == "RULE_STORE_NOT_WRITABLE"
+
+
+def test_a_full_disk_leaves_the_rules_as_they_were_and_room_is_all_it_takes(tmp_path: Path) -> None:
+    files = FailingFiles()
+    store = RuleStore(tmp_path / "rules", files=files)
+    first = store.publish(with_rules(rule_named("a")))
+    files.errors["sync"] = errno.ENOSPC
+    with pytest.raises(RuleError, match="No space left") as refused:
+        store.publish(with_rules(rule_named("b")))
+    assert refused.value.name == "RULE_STORE_NOT_WRITABLE"
+    assert store.latest() == first
+    files.errors.clear()
+    assert store.publish(with_rules(rule_named("b"))).version == 2
+    assert sorted(path.name for path in (tmp_path / "rules" / "versions").iterdir()) == ["1.rules", "2.rules"]
+
+
+def test_what_a_writer_left_unfinished_goes_with_the_next_change(store: RuleStore) -> None:
+    store.publish(with_rules(rule_named("a")))
+    left = store.directory / "versions" / "2.rules.tmp"
+    left.write_bytes(b"half")
+    store.publish(with_rules(rule_named("b")))
+    assert not left.exists()
+    store.publish(with_rules(rule_named("c")))
+    assert store.current() == 3

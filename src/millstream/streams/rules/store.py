@@ -76,7 +76,7 @@ class RuleStore:
         try:
             content = self._files.read_all(self._current_path)
         except FileNotFoundError:
-            raise RuleError("RULE_STORE_NOT_FOUND", f"{self.directory} holds no rules.") from None
+            raise self._not_found() from None
         except OSError as error:
             raise self._damaged(self._current_path, f"cannot be read: {error.strerror}") from None
         magic, _, rest = content.rstrip(b"\n").partition(b"\n")
@@ -185,6 +185,9 @@ class RuleStore:
         rest = msgspec.json.encode(head) + b"\n" + compress(content)
         with self._writing():
             self._files.make_directory(self._versions_path)
+            for name in self._files.names(self._versions_path):
+                if not name.endswith(_SUFFIX):
+                    self._files.discard(self._versions_path / name)
             self._files.replace(self._path(number), _MAGIC + b" " + _checksum(rest) + b"\n" + rest)
             text = b"%d" % number
             self._files.replace(self._current_path, _CURRENT_MAGIC + b"\n" + text + b" " + _checksum(text) + b"\n")
@@ -218,8 +221,7 @@ class RuleStore:
                 break
             except StartRefused as refused:
                 if refused.name != "DATA_DIRECTORY_IN_USE":
-                    words = f"The rule store {self.directory} cannot be written."
-                    raise RuleError("RULE_STORE_NOT_WRITABLE", f"{words} {refused.message}") from None
+                    raise self._not_writable(refused.__cause__ or refused) from None
                 if time.monotonic() >= end_s:
                     raise self._in_use() from None
             time.sleep(_LOCK_PAUSE_S)
@@ -238,15 +240,24 @@ class RuleStore:
         try:
             yield
         except OSError as error:
-            words = f"The rule store {self.directory} cannot be written: {error.strerror or error}."
-            raise RuleError("RULE_STORE_NOT_WRITABLE", words) from error
+            raise self._not_writable(error) from error
+
+    def _not_writable(self, error: BaseException) -> RuleError:
+        reason = error.strerror if isinstance(error, OSError) else None
+        words = f"The rule store {self.directory} cannot be written: {reason or error}."
+        return RuleError("RULE_STORE_NOT_WRITABLE", words)
 
     def _unknown(self, path: Path) -> RuleError:
         numbers = self._numbers()
-        there = f"it has {numbers[0]} to {numbers[-1]}" if numbers else "it has none"
+        if not numbers:
+            return self._not_found()
+        there = f"it has {numbers[0]} to {numbers[-1]}"
         return RuleError(
             "RULE_VERSION_NOT_FOUND", f"The rule store {self.directory} has no version {path.stem}; {there}."
         )
+
+    def _not_found(self) -> RuleError:
+        return RuleError("RULE_STORE_NOT_FOUND", f"{self.directory} holds no rules.")
 
     def _damaged(self, path: Path, what: str) -> RuleError:
         return RuleError("RULE_STORE_DAMAGED", f"The file {path} of the rule store {what}.")
