@@ -90,7 +90,7 @@ def test_an_import_with_one_bad_rule_takes_the_others_and_tells_file_line_and_re
     (tmp_path / "bad.yml").write_text("- {rule: one, when: {x: 1}}\n- {rule: two, when: {x: {end: y}}}\n")
     done = filled("import", "bad.yml", "-o", "table")
     assert done.code == 5
-    assert "1 rules taken: 1 new; version 2 has 4 rules" in done.out
+    assert "1 rule taken: 1 new; version 2 has 4 rules" in done.out
     assert "bad.yml:2:26: There is no 'end' here. Did you mean 'ends'?" in done.err
 
 

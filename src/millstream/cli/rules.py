@@ -72,7 +72,7 @@ def _tell_import(done: Merged, version: int, dry_run: bool, printer: Printer) ->
     taken = len(done.added) + len(done.changed) + len(done.same)
     counts = {"new": len(done.added), "changed": len(done.changed), "as before": len(done.same)}
     words = ", ".join(f"{count:,} {word}" for word, count in counts.items() if count) or "none"
-    verb = "would be taken" if dry_run else "taken"
+    noun, verb = "rule" if taken == 1 else "rules", "would be taken" if dry_run else "taken"
     printer.record(
         {
             "version": version,
@@ -85,11 +85,11 @@ def _tell_import(done: Merged, version: int, dry_run: bool, printer: Printer) ->
         }
         if printer.format == "json"
         else {"version": version, "taken": taken, "refused": len(done.refused), "rules": len(done.rule_set.rules)},
-        sentence=f"{taken:,} rules {verb}: {words}; version {version} has {len(done.rule_set.rules):,} rules",
+        sentence=f"{taken:,} {noun} {verb}: {words}; version {version} has {len(done.rule_set.rules):,} rules",
     )
     if not done.refused:
         return ExitCode.DONE
-    print(f"{len(done.refused):,} were refused:", file=sys.stderr)
+    print(f"{len(done.refused):,} {'was' if len(done.refused) == 1 else 'were'} refused:", file=sys.stderr)
     for one in done.refused[:_SHOWN_REFUSALS]:
         print(f"  {_printable(str(one))}", file=sys.stderr)
     if len(done.refused) > _SHOWN_REFUSALS:

@@ -117,7 +117,10 @@ class _Trial:
                 self.hits[number] += 1
                 self.firsts[number] = self.firsts[number] or good[row].place
         if self._bad:
-            self.troubles.append(f"{len(self._bad):,} events are no JSON objects; the first is {self._bad[0]}.")
+            count = (
+                "1 event is no JSON object" if len(self._bad) == 1 else f"{len(self._bad):,} events are no JSON objects"
+            )
+            self.troubles.append(f"{count}; the first is {self._bad[0]}.")
         self.troubles += [f"The rule {name} cannot be judged: {reason}" for name, reason in self._raised.items()]
 
     def _stage(self) -> _JudgeBatch:
