@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Final, NamedTuple
 
-import msgspec
 import numpy as np
 
 from millstream.streams.rules.atoms import Atom
@@ -13,6 +12,7 @@ from millstream.streams.rules.class_plan import PlanRooms
 from millstream.streams.rules.class_plans import ClassPlans
 from millstream.streams.rules.engines.engine import form_of
 from millstream.streams.rules.event_rows import EventRows, Rows
+from millstream.streams.rules.explained import Explained, Quarantined, StageStatistics, explained, grouped
 from millstream.streams.rules.fingerprints import CacheBudget
 from millstream.streams.rules.formulas import Formula, Truth, atoms_of
 from millstream.streams.rules.questions import Questions
@@ -36,14 +36,6 @@ class Hits(NamedTuple):
 
     rows: Numbers
     rules: Numbers
-
-
-class Quarantined(msgspec.Struct, frozen=True):
-    """A rule that is judged no more, why, and the event at which that happened, cut; blank where there was none."""
-
-    rule_id: str
-    reason: str
-    evidence: str = ""
 
 
 class RuleStage:
@@ -91,6 +83,27 @@ class RuleStage:
         for held, number in found:
             self._hits_of[number] += len(held)
         return _sorted(found)
+
+    def explain(self) -> Explained:
+        """How the stage judges, for EXPLAIN. Compiles all atoms: takes seconds for thousands."""
+        fields = tuple(field.field for field in self._plans.fields)
+        return explained(self._formulas, fields, self._rooms.questions)
+
+    def statistics(self) -> StageStatistics:
+        """What the stage did so far, and what is known of its values."""
+        rules = self.rule_set.rules
+        return StageStatistics(
+            events=self._events,
+            rules=len(self._formulas),
+            atoms=len(self._rules_of),
+            shared_atoms=sum(len(numbers) > 1 for numbers in self._rules_of.values()),
+            classes=self._plans.classes,
+            groups=grouped(self._rooms.groups.values()),
+            cache_bytes=self._rooms.budget.used_bytes,
+            hits={rules[number].id: self._hits_of[number] for number in self._formulas},
+            found={str(atom): count for atom, count in self._rooms.found.items()},
+            quarantined=self.quarantined,
+        )
 
     def _take(self, number: int, condition: Formula) -> None:
         formula = positive(condition)

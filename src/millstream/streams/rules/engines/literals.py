@@ -99,6 +99,11 @@ class LiteralEngine:
     def database_bytes(self) -> int:
         return self._database.size_bytes if self._database else 0
 
+    def compile(self) -> Database:
+        """The database of all the literals; from now on they are looked for in it."""
+        self._database = Database([literal_pattern(one.op, one.text) for one in self._literals])
+        return self._database
+
     def find(self, values: Values, found: Found) -> None:
         texts = values.formed(self._form)
         if self._database is None:
@@ -106,9 +111,11 @@ class LiteralEngine:
             if self._patience > 0:
                 self._one_by_one.find(values, found)
                 return
-            self._database = Database([literal_pattern(one.op, one.text) for one in self._literals])
+            database = self.compile()
+        else:
+            database = self._database
         encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
-        for place, literal in found_in(encoded, self._database):
+        for place, literal in found_in(encoded, database):
             found[place].append(self._literals[literal].number)
 
 
