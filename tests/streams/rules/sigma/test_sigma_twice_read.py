@@ -1,16 +1,20 @@
-"""All real rules over events made up from their own values: our formulas against a second reading of the rules."""
+"""Our formulas against a second reading of the rules: real rules over made-up events, and made-up rules."""
 
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 from real_input import imported, needs_real_input
 from sigma_by_hand import fits, made_up
+from written_rules import HEAD, read_text
 
 from millstream.streams.rules.formulas import Formula
-from millstream.streams.rules.plain import judge
+from millstream.streams.rules.plain import field_reader, judge
 from millstream.streams.rules.rule import Rule
 from millstream.streams.rules.sigma.conditions import detection_formula
 from millstream.streams.rules.sigma.documents import Document, documents_of
@@ -45,3 +49,41 @@ def test_formulas_say_what_a_second_reading_of_the_rules_says() -> None:
                 fitting.add(rule.id)
     assert differences[:3] == []
     assert len(fitting) > 2_000
+
+
+TEXTS = st.text(alphabet="aB*?\\-/ ", max_size=5)
+KEYS = st.builds(
+    "|".join,
+    st.tuples(
+        st.sampled_from("FGH"),
+        st.sampled_from(["contains", "startswith", "endswith", "contains|windash", "contains|all", "neq"]),
+    )
+    | st.tuples(st.sampled_from("FGH")),
+)
+VALUES = TEXTS | st.none() | st.integers(-3, 12) | st.booleans() | st.lists(TEXTS, min_size=1, max_size=3)
+MAPS = st.dictionaries(KEYS, VALUES, min_size=1, max_size=3).filter(
+    lambda asked: all("|" not in key or isinstance(value, (str, list)) for key, value in asked.items())
+)
+NAMED = st.fixed_dictionaries({name: MAPS | st.lists(MAPS, min_size=1, max_size=2) for name in ("s_a", "s_b", "t")})
+CONDITIONS = st.recursive(
+    st.sampled_from(["s_a", "s_b", "t", "1 of s_*", "all of s_*", "1 of them", "all of them"]),
+    lambda inner: st.one_of(
+        st.builds("not {}".format, inner),
+        st.builds("({} and {})".format, inner, inner),
+        st.builds("({} or {})".format, inner, inner),
+        st.builds("({} or not {} and {})".format, inner, inner, inner),
+    ),
+    max_leaves=5,
+)
+EVENT = st.dictionaries(st.sampled_from("FGH"), TEXTS | st.sampled_from(["true", "3", "3.0", "-1", "a-B"]), max_size=3)
+
+
+@given(named=NAMED, condition=CONDITIONS, events=st.lists(EVENT, min_size=1, max_size=6))
+def test_rules_of_any_shape_are_read_alike(named: Any, condition: str, events: list[dict[str, str]]) -> None:
+    detection = {**named, "condition": condition}
+    written = yaml.safe_dump({"detection": detection}, allow_unicode=True)
+    read = read_text(HEAD.replace("detection:\n", "") + written)
+    assert read.refused == ()
+    for event in events:
+        held = judge(read.rules[0].condition, field_reader({"Channel": "Security", **event}, read.paths))
+        assert held is fits(detection, event)
