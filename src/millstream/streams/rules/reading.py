@@ -97,7 +97,7 @@ def _read_sigma(files: list[Path]) -> FromFiles:
 
     found = read_rules(files)
     refused = tuple(Refusal(one.path, _sentence(one.reason), one.line) for one in found.refused)
-    return FromFiles(found.rules, refused, found.paths)
+    return FromFiles(found.rules, refused, found.paths, dict(found.places))
 
 
 def _sentence(words: str) -> str:

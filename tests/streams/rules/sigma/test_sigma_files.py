@@ -148,6 +148,7 @@ def test_several_documents_of_one_file_are_rules_of_their_own() -> None:
     read = read_text(text)
     assert [rule.id for rule in read.rules] == ["a", "b"]
     assert [one.line for one in read.refused] == [9]
+    assert {name: line for name, (_, line) in read.places.items()} == {"a": 1, "b": 12}
     assert read.rules[1].text.startswith("title: b\n")
     assert "title: b\n" not in read.rules[0].text
 

@@ -21,11 +21,15 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """Rules, what was refused, and where events hold the fields of these rules: `RuleSet.paths` needs them all."""
+    """Rules, what was refused, and where events hold the fields of these rules: `RuleSet.paths` needs them all.
+
+    `places` says for the id of each rule in which file and at which line it begins.
+    """
 
     rules: tuple[Rule, ...]
     refused: tuple[Refused, ...]
     paths: dict[str, tuple[tuple[str, ...], ...]]
+    places: dict[str, tuple[str, int]]
 
 
 class Fault(Exception):

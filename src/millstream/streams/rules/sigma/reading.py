@@ -55,6 +55,7 @@ class _Reading:
     def __init__(self) -> None:
         self._rules: dict[str, Rule] = {}
         self._places: dict[str, tuple[Path, int]] = {}
+        self._lines: dict[str, int] = {}
         self._by_name: dict[str, str] = {}
         self._correlations: list[tuple[Path, int, Document]] = []
         self._refused: list[tuple[Path, Refused]] = []
@@ -85,7 +86,8 @@ class _Reading:
         ordered = sorted(self._rules.values(), key=lambda rule: self._places[rule.id])
         rules = tuple(msgspec.structs.replace(one, alerts=False) if one.id in self._silent else one for one in ordered)
         refused = sorted(self._refused, key=lambda one: (one[0], one[1].line or 0))
-        return Imported(rules, tuple(one for _, one in refused), paths_of(_fields(rules)))
+        places = {rule.id: (str(self._places[rule.id][0]), self._lines[rule.id]) for rule in rules}
+        return Imported(rules, tuple(one for _, one in refused), paths_of(_fields(rules)), places)
 
     def _take(self, path: Path, number: int, document: Document, make: _Maker) -> bool:
         try:
@@ -101,6 +103,7 @@ class _Reading:
             return False
         self._rules[made.id] = made
         self._places[made.id] = (path, number)
+        self._lines[made.id] = document.line() or 1
         for name in (made.id, document.value.get("name")):
             if isinstance(name, str):
                 self._by_name.setdefault(name, made.id)
