@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from millstream.streams.rules.rule import Rule
+from millstream.streams.rules.rule import Path, Rule
 
 __all__ = ["Fault", "Imported", "Refused"]
 
@@ -28,7 +28,7 @@ class Imported(msgspec.Struct, frozen=True):
 
     rules: tuple[Rule, ...]
     refused: tuple[Refused, ...]
-    paths: dict[str, tuple[tuple[str, ...], ...]]
+    paths: dict[str, tuple[Path, ...]]
     places: dict[str, tuple[str, int]]
 
 

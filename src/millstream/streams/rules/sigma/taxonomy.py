@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.formulas import Formula, all_of, any_of, negated
+from millstream.streams.rules.rule import Path
 from millstream.streams.rules.sigma.imported import Fault
 
 __all__ = ["PATHS", "WHOLE_EVENT", "log_source_condition", "other_spellings", "paths_of"]
@@ -185,8 +186,6 @@ def _known(kind: str, name: Any, names: Mapping[str, object]) -> None:
     near = difflib.get_close_matches(str(name), names, n=1)
     raise Fault(f"no {kind} {name!r} of windows is known{f'; {near[0]!r} is' if near else ''}")
 
-
-Path = tuple[str, ...]
 
 _DATA: Final[tuple[Path, ...]] = ((), ("event_data",), ("winlog", "event_data"), ("EventData",), ("Event", "EventData"))
 """Under which keys recorders put the data of an event."""
