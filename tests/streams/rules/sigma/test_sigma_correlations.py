@@ -142,6 +142,8 @@ def test_a_correlation_finds_its_rules_in_later_files(tmp_path: Path) -> None:
     [
         ("type: value_sum\nrules: failed\ntimespan: 1m", 22, "the correlation type 'value_sum' is not taken"),
         ("type: event_count\nrules: nobody\ntimespan: 1m", 23, "no rule 'nobody' was read"),
+        ("type: temporal\nrules: [failed, id-failed]\ntimespan: 1m", 23, "a second time"),
+        ("type: temporal_ordered\nrules: [failed, failed]\ntimespan: 1m", 23, "a second time"),
         ("type: event_count\ntimespan: 1m", 21, "needs a list of rules"),
         ("type: event_count\nrules: failed\ntimespan: 1m", 21, "needs a condition"),
         ("type: event_count\nrules: failed\ntimespan: soon\ncondition: {gte: 2}", 24, "'soon' is no time span"),

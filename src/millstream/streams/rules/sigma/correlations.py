@@ -36,13 +36,12 @@ def rules_of(document: Document) -> tuple[str, ...]:
     section = _section(document)
     named = section.get("rules")
     if named is None and isinstance(section.get("condition"), str):
-        named = [
-            word for word in section["condition"].replace("(", " ").replace(")", " ").split() if word not in _WORDS
-        ]
+        words = section["condition"].replace("(", " ").replace(")", " ").split()
+        named = list(dict.fromkeys(word for word in words if word not in _WORDS))
     names = [named] if isinstance(named, str) else named
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise Fault("a correlation needs a list of rules", document.line("correlation", "rules"))
-    return tuple(dict.fromkeys(names))
+    return tuple(names)
 
 
 _WORDS: Final = frozenset(("and", "or", "not"))

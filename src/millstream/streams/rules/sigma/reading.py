@@ -121,6 +121,8 @@ class _Reading:
             part = self._rules[self._by_name[name]]
             if part.statistics is not None:
                 raise Fault(f"{name!r} speaks of many events itself; correlations of correlations are not taken", line)
+            if part in parts.values():
+                raise Fault(f"{name!r} is one of the rules a second time", line)
             parts[name] = part
         counted = correlation(document, parts)
         return _rule(path, number, document, any_of(*(part.condition for part in parts.values())), counted)
