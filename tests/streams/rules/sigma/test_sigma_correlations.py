@@ -147,6 +147,8 @@ def test_a_correlation_finds_its_rules_in_later_files(tmp_path: Path) -> None:
         ("type: event_count\ntimespan: 1m", 21, "needs a list of rules"),
         ("type: event_count\nrules: failed\ntimespan: 1m", 21, "needs a condition"),
         ("type: event_count\nrules: failed\ntimespan: soon\ncondition: {gte: 2}", 24, "'soon' is no time span"),
+        ("type: event_count\nrules: failed\ntimespan: 32d\ncondition: {gte: 2}", 24, "longer than 31 days"),
+        ("type: event_count\nrules: failed\ntimespan: 1m\ncondition: {gte: 1000000001}", 25, "more than 1,000,000,000"),
         ("type: event_count\nrules: failed\ncondition: {gte: 2}", 21, "None is no time span"),
         ("type: event_count\nrules: failed\ntimespan: 1m\ncondition: {neq: 2}", 25, "'neq' is no comparison"),
         ("type: event_count\nrules: failed\ntimespan: 1m\ncondition: {gte: x}", 25, "no whole number"),

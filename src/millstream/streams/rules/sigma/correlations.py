@@ -12,6 +12,7 @@ from typing import Any, Final
 from millstream.streams.rules.rule import Measure, MeasureKind, Rule, Statistics
 from millstream.streams.rules.sigma.documents import Document
 from millstream.streams.rules.sigma.imported import Fault
+from millstream.streams.rules.yaml_form import MAX_AT_LEAST, MAX_WINDOW_MS
 
 __all__ = ["aggregation", "correlation", "generates", "rules_of"]
 
@@ -111,7 +112,10 @@ def _span_ms(span: Any, line: int | None) -> int:
     found = _SPAN.fullmatch(str(span))
     if found is None:
         raise Fault(f"{span!r} is no time span: a number and one of s, m, h, d, w is, as in 15m", line)
-    return int(found[1]) * _UNIT_MS[found[2]]
+    span_ms = int(found[1]) * _UNIT_MS[found[2]]
+    if span_ms > MAX_WINDOW_MS:
+        raise Fault(f"the time span {span} is longer than {MAX_WINDOW_MS // _UNIT_MS['d']} days", line)
+    return span_ms
 
 
 def _names(document: Document, named: Any, key: str) -> tuple[str, ...]:
@@ -153,6 +157,8 @@ def _range(condition: Any, line: int | None) -> tuple[int, int | None]:
     for key, number in condition.items():
         if isinstance(number, bool) or not isinstance(number, int):
             raise Fault(f"{key}: {number!r} is no whole number", line)
+        if number > MAX_AT_LEAST:
+            raise Fault(f"{key}: {number} is more than {MAX_AT_LEAST:,}", line)
         match key:
             case "gte" | "gt":
                 least = max(least, number + (key == "gt"))
