@@ -63,6 +63,7 @@ from millstream.streams.functions import grok, user_agents
 from millstream.streams.functions.elsewhere import FLINK_ONLY
 from millstream.streams.functions.registry import AGGREGATES, FAMILIES, WINDOW_FUNCTIONS
 from millstream.streams.functions.spec import FunctionSpec, Origin
+from millstream.streams.jobs import rule_guard
 from millstream.streams.operators.patterns import program, search
 from millstream.streams.rules import notes as rule_notes
 from millstream.streams.rules import reading as rule_reading
@@ -76,6 +77,8 @@ from millstream.streams.spark.lookups import files as looked_up_files
 from millstream.streams.spark.operators import bucket_files, packing
 from millstream.streams.spark.operators import host as operator_host
 from millstream.streams.spark.operators import stage as operator_stage
+from millstream.streams.spark.rules import kept_versions
+from millstream.streams.spark.rules import stages as rule_stages
 from millstream.streams.sql.connectors import CONNECTORS
 from millstream.streams.sql.settings import SETTINGS
 from millstream.telemetry.metrics import METRICS, NODE_LABELS
@@ -242,7 +245,7 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
         "Rules",
         (
             *(rules, rule_store, rule_notes, rule_reading, yaml_form, yaml_conditions, yaml_depth, yaml_nodes),
-            *(sigma_documents, sigma_conditions, why),
+            *(sigma_documents, sigma_conditions, why, kept_versions, rule_stages, rule_guard),
         ),
     ),
 )

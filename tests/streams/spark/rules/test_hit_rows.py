@@ -181,7 +181,7 @@ def test_hits_of_parts_count_for_the_rules_that_name_them_under_their_names_of_f
     steps = Rule(
         "steps", "", Truth(False), statistics=counting(MeasureKind.SEQUENCE, parts=order, by=("who",), aliases=aliases)
     )
-    both = Rule("both", "", Truth(False), statistics=counting(MeasureKind.PARTS, parts=parts))
+    both = Rule("both", "", Truth(True), statistics=counting(MeasureKind.PARTS, parts=parts))
     off = Rule("off", "", Truth(False), statistics=counting(MeasureKind.PARTS, parts=parts), enabled=False)
     rules = RuleSet(1, (is_a("a"), is_a("b", alerts=False), steps, both, off))
     events = [body({"kind": "b", "target": "t"}), body({"kind": "a", "source": "s"})]

@@ -75,8 +75,8 @@ class RuleColumns:
             for part in dict.fromkeys(parts):
                 if part in numbers:
                     self._counted_by.setdefault(numbers[part], []).append(number)
-        silent = [number for number, rule in enumerate(self.rules) if not rule.alerts]
-        self._special = np.array(sorted({*self._counted_by, *silent}), np.int32)
+        self._silent = {number for number, rule in enumerate(self.rules) if _is_silent(rule)}
+        self._special = np.array(sorted({*self._counted_by, *self._silent}), np.int32)
         self._measures = [_measured(rule) for rule in self.rules]
 
     def column(self, name: str, arrow_type: pa.DataType, rules: np.ndarray[Any, Any]) -> pa.Array:
@@ -95,7 +95,7 @@ class RuleColumns:
         all_rules: list[int] = []
         parts: dict[int, str] = {}
         for row, rule in zip(rows.tolist(), rules.tolist(), strict=True):
-            if self.rules[rule].alerts:
+            if rule not in self._silent:
                 all_rows.append(row)
                 all_rules.append(rule)
             for number in self._counted_by.get(rule, ()):
@@ -114,6 +114,11 @@ class RuleColumns:
     def measured(self, rule: int, part: str | None, field_of: FieldOf) -> str | None:
         """What the rule counts different ones of, or the numbers of its steps; NULL where it counts events."""
         return self._measures[rule](part, field_of)
+
+
+def _is_silent(rule: Rule) -> bool:
+    """Whether the rule's own hits are not told: other rules count them, or it counts those of others."""
+    return not rule.alerts or (rule.statistics is not None and bool(rule.statistics.parts))
 
 
 def _measured(rule: Rule) -> Callable[[str | None, FieldOf], str | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -13,7 +14,7 @@ from millstream.streams.rules.store import RuleStore
 
 __all__ = ["KEPT_VERSIONS", "KeptVersions"]
 
-KEPT_VERSIONS = 5
+KEPT_VERSIONS: Final = 5
 """Versions that a job keeps: a replay needs the one of the last micro-batch, the others are for a look back."""
 
 _SUFFIX = ".json"
