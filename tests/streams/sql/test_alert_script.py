@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+from compiling import refused
+
 from millstream.streams.plan.nodes import JobPlan, Node, Scan, WindowAggregate, inputs_of
 from millstream.streams.plan.patterns import Match
 from millstream.streams.rules.formulas import Truth
@@ -80,3 +83,32 @@ def test_the_table_reads_the_topic_and_the_rules_that_were_named() -> None:
     while not isinstance(below, Scan):
         (below,) = inputs_of(below)
     assert below.table.options == {"connector": "rules", **SOURCE}
+
+
+RULES_TABLE = "WITH ('connector' = 'rules', 'topic' = 't', 'store' = '/rules')"
+
+
+@pytest.mark.parametrize(
+    ("columns", "name", "said"),
+    [
+        ("rule STRING, titel STRING", "SQL_UNKNOWN_COLUMN", 'Did you mean "title"?'),
+        ("rule INT", "SQL_TYPE", 'The column "rule" is STRING, not INT.'),
+        ("tags ARRAY<INT>", "SQL_TYPE", 'The column "tags" is ARRAY<STRING>, not ARRAY<INT>.'),
+    ],
+)
+def test_a_table_of_hits_has_the_columns_of_hits(columns: str, name: str, said: str) -> None:
+    error = refused(f"CREATE TABLE h ({columns}) {RULES_TABLE}")
+    assert error.name == name
+    assert said in str(error)
+
+
+def test_a_table_of_hits_may_say_its_types_more_closely() -> None:
+    SqlSession().compile(
+        f"CREATE TABLE h (rule STRING NOT NULL, tags ARRAY<STRING NOT NULL>, event_time TIMESTAMP(3), at_least INT,"
+        f" place BIGINT METADATA FROM 'queue-offset') {RULES_TABLE}"
+    )
+
+
+def test_a_table_of_hits_needs_its_rules() -> None:
+    error = refused("CREATE TABLE h (rule STRING) WITH ('connector' = 'rules', 'topic' = 't')")
+    assert "'store'" in str(error)

@@ -29,6 +29,9 @@ SILENT_DEATHS: Final = 2
 One alone may have been killed from outside.
 """
 
+_LOCK_WAIT_S = 1.0
+"""How long a micro-batch waits for whoever changes the store; the next one tries again."""
+
 
 class RuleGuard:
     """Looks after the rules of `table` in the pipeline called `job`."""
@@ -40,7 +43,7 @@ class RuleGuard:
         self._times_us: dict[str, int] = {}
         self._directory = Path(judged.directory)
         self._allowance_ms = judged.allowance_ms
-        self._store = RuleStore(Path(judged.store))
+        self._store = RuleStore(Path(judged.store), lock_wait_s=_LOCK_WAIT_S)
         self._notes = RuleNotes(Path(judged.store))
         self._kept = KeptVersions(self._directory, Path(judged.store))
         self._left_out = LeftOut(self._directory)

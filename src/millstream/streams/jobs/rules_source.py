@@ -9,13 +9,11 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from millstream.streams.errors import JobError
 from millstream.streams.jobs.rule_guard import RuleGuard
 from millstream.streams.jobs.settings import JobSettings, SourceSettings, duration_ms
 from millstream.streams.jobs.sources import Reading, TopicSource
-from millstream.streams.plan.tables import PhysicalColumn, Table
+from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import DataType
-from millstream.streams.spark.rules.hit_columns import COLUMN_TYPES
 from millstream.streams.spark.rules.judged import DEFAULT_ALLOWANCE_MS, Judged
 from millstream.streams.spark.rules.kept_versions import KeptVersions
 from millstream.streams.spark.rules.reader import RulesDataSource
@@ -25,13 +23,9 @@ __all__ = ["RulesSource"]
 
 
 class RulesSource(TopicSource):
-    """The hits of a store's rules over a topic.
-
-    Raises JobError JOB_FAILED for a column that hits do not have; NameRefused TOPIC_NOT_FOUND, ConnectionFailed.
-    """
+    """The hits of a store's rules over a topic. Raises NameRefused TOPIC_NOT_FOUND, ConnectionFailed."""
 
     def __init__(self, table: Table, job: JobSettings) -> None:
-        _check_columns(table)
         super().__init__(table, SourceSettings.of(table, job), waits=job.waits_for_topics)
 
     def load(self, spark: SparkSession, columns: Mapping[str, DataType], reading: Reading) -> DataFrame:
@@ -58,15 +52,3 @@ class RulesSource(TopicSource):
             allowance_ms=DEFAULT_ALLOWANCE_MS if allowance is None else duration_ms(allowance),
             python_path=tuple(str(Path(entry).absolute()) for entry in sys.path),
         )
-
-
-def _check_columns(table: Table) -> None:
-    for column in table.columns:
-        if not isinstance(column, PhysicalColumn):
-            continue
-        types = COLUMN_TYPES.get(column.name)
-        if types is None:
-            words = f"Hits have no {column.name}, which {table.name} declares."
-            raise JobError("JOB_FAILED", words, remedy=f"They have {', '.join(COLUMN_TYPES)}.")
-        if replace(column.type, nullable=True) not in types:
-            raise JobError("JOB_FAILED", f"{table.name}.{column.name} is {column.type}; hits have it as {types[0]}.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from millstream.streams.plan.hits import HIT_COLUMNS
 from millstream.streams.plan.types import DataType
 from millstream.streams.sql.generator_options import DATAGEN_OPTIONS, NEXMARK_OPTIONS
 from millstream.streams.sql.option_aliases import renamed_options
@@ -23,7 +24,7 @@ class Connector:
     """One connector. `metadata` maps the keys of METADATA columns to their types.
 
     `looks_up` says whether a lookup join can ask it, `needs_key` whether its tables need a primary key, `overwrites`
-    whether INSERT OVERWRITE is possible.
+    whether INSERT OVERWRITE is possible. `columns` are those that its tables may have; blank: any.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Connector:
     looks_up: bool = False
     needs_key: bool = False
     overwrites: bool = False
+    columns: Mapping[str, DataType] = field(default_factory=dict)
 
     def find(self, key: str) -> Option | None:
         """The option that `key` names, also where the option's name has a # for a column."""
@@ -58,7 +60,7 @@ CONNECTORS: dict[str, Connector] = {
         Connector("jdbc", JDBC_OPTIONS, reads=True, writes=True, looks_up=True),
         Connector("nexmark", NEXMARK_OPTIONS, reads=True),
         Connector("datagen", DATAGEN_OPTIONS, reads=True),
-        Connector("rules", RULE_OPTIONS, TOPIC_METADATA, reads=True),
+        Connector("rules", RULE_OPTIONS, TOPIC_METADATA, reads=True, columns=HIT_COLUMNS),
         Connector("print", (text("print-identifier", "Name shown before each row; default: the table's."),), writes=True),
         Connector("blackhole", (), writes=True),
     )

@@ -112,6 +112,7 @@ def _stored_column(
         message = f"No connector stores columns of type {data_type}."
         raise script.error("SQL_UNSUPPORTED", message, definition.span, remedy="Store a number and compute with it.")
     if definition.metadata_key is None:
+        _check_given(definition, data_type, connector, script)
         return PhysicalColumn(definition.name, data_type)
     key = _metadata_key(definition.metadata_key, connector)
     known = connector.metadata.get(key)
@@ -121,17 +122,35 @@ def _stored_column(
         raise script.error(
             "SQL_OPTION", message, definition.span, remedy=nearest(key, list(connector.metadata)) or listed
         )
-    fits = (
-        known.kind is data_type.kind
-        or (known.is_integer and data_type.is_integer)
-        or (known.is_timestamp and data_type.is_timestamp)
-    )
-    if not fits:
+    if not _fits(known, data_type):
         raise script.error("SQL_TYPE", f"The metadata '{key}' is {known}, not {data_type}.", definition.span)
     if not definition.virtual and connector.writes:
         message = f"The metadata '{key}' can only be read."
         raise script.error("SQL_UNSUPPORTED", message, definition.span, remedy="Add VIRTUAL.")
     return MetadataColumn(definition.name, data_type, key, definition.virtual)
+
+
+def _check_given(definition: ColumnDefinition, data_type: DataType, connector: Connector, script: Script) -> None:
+    """Refuse a column that the connector does not have, where it has its own."""
+    if not connector.columns:
+        return
+    known = connector.columns.get(definition.name)
+    if known is None:
+        message = f"A table with the connector '{connector.name}' has no column \"{definition.name}\"."
+        remedy = nearest(definition.name, list(connector.columns)) or f"Columns: {', '.join(connector.columns)}."
+        raise script.error("SQL_UNKNOWN_COLUMN", message, definition.span, remedy=remedy)
+    if not _fits(known, data_type):
+        message = f'The column "{definition.name}" is {known}, not {data_type}.'
+        raise script.error("SQL_TYPE", message, definition.span)
+
+
+def _fits(known: DataType, declared: DataType) -> bool:
+    """Whether a column may be declared so that is of a known type."""
+    return (
+        (known.kind is declared.kind and known.elements == tuple(part.as_nullable() for part in declared.elements))
+        or (known.is_integer and declared.is_integer)
+        or (known.is_timestamp and declared.is_timestamp)
+    )
 
 
 def _metadata_key(written: str, connector: Connector) -> str:

@@ -16,12 +16,13 @@ import numpy as np
 
 from millstream.model.message import Address, OutgoingMessage
 from millstream.protocol.record import RecordParts, encode_record, split_record
-from millstream.streams.plan.types import DataType
+from millstream.streams.plan.hits import HIT_COLUMNS
+from millstream.streams.plan.types import INT, STRING
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.formulas import Truth
 from millstream.streams.rules.plain import field_reader, judge
 from millstream.streams.rules.rule import Measure, MeasureKind, Rule, RuleSet, Statistics
-from millstream.streams.spark.rules.hit_columns import COLUMN_TYPES, Hits, RuleColumns
+from millstream.streams.spark.rules.hit_columns import Hits, RuleColumns
 from millstream.streams.spark.rules.hit_rows import HitRows
 from millstream.streams.spark.rules.judged import Judged
 from millstream.streams.spark.rules.stages import KeptStages, VersionStage
@@ -70,8 +71,8 @@ def message(number: int, body: bytes) -> RecordParts:
 
 
 def columns(*names: str, **metadata: str) -> tuple[SourceColumn, ...]:
-    plain = [SourceColumn(name, COLUMN_TYPES[name][0]) for name in names]
-    return (*plain, *(SourceColumn(name, COLUMN_TYPES["rule"][0], key) for name, key in metadata.items()))
+    plain = [SourceColumn(name, HIT_COLUMNS[name]) for name in names]
+    return (*plain, *(SourceColumn(name, STRING, key) for name, key in metadata.items()))
 
 
 def told(
@@ -193,7 +194,12 @@ def test_hits_of_parts_count_for_the_rules_that_name_them_under_their_names_of_f
     assert made.work.hits == {"is-a": 1, "steps": 2, "both": 2}
 
 
-def test_every_column_has_the_type_that_it_is_declared_with() -> None:
-    rows, _, _ = told(RuleSet(1, (is_a("a"),)), [body({"kind": "a"})], columns(*COLUMN_TYPES))
-    assert set(rows[0]) == {*COLUMN_TYPES, "__tick"}
-    assert all(isinstance(kind, DataType) for kinds in COLUMN_TYPES.values() for kind in kinds)
+def test_numbers_may_be_any_integer() -> None:
+    wanted = (SourceColumn("version", INT), SourceColumn("window_ms", INT))
+    rows, _, _ = told(RuleSet(3, (is_a("a", statistics=counting(MeasureKind.EVENTS)),)), [body({"kind": "a"})], wanted)
+    assert rows == [{"version": 3, "window_ms": 60_000, "__tick": None}]
+
+
+def test_every_column_that_a_table_may_have_is_filled() -> None:
+    rows, _, _ = told(RuleSet(1, (is_a("a"),)), [body({"kind": "a"})], columns(*HIT_COLUMNS))
+    assert set(rows[0]) == {*HIT_COLUMNS, "__tick"}

@@ -1,4 +1,4 @@
-"""The columns of a table of hits: by name, what each holds and of which type it may be."""
+"""What the hits of one set of rules tell: of their rules, and of what rules count."""
 
 from __future__ import annotations
 
@@ -9,48 +9,26 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from millstream.streams.plan.types import BIGINT, STRING, DataType, TypeKind
 from millstream.streams.rules.plain import FieldOf, text_of
 from millstream.streams.rules.rule import MeasureKind, Rule, RuleSet, Statistics
 
-__all__ = ["COLUMN_TYPES", "Hits", "RuleColumns"]
+__all__ = ["Hits", "RuleColumns"]
 
-_STRINGS: Final = DataType(TypeKind.ARRAY, elements=(STRING,))
-_PAIRS: Final = DataType(TypeKind.MAP, elements=(STRING, STRING))
-_TIMES: Final = (DataType(TypeKind.TIMESTAMP_LTZ, precision=3), DataType(TypeKind.TIMESTAMP, precision=3))
-
-_OF_RULES: Final[dict[str, tuple[DataType, Callable[[Rule], Any]]]] = {
-    "rule": (STRING, lambda rule: rule.id),
-    "title": (STRING, lambda rule: rule.title),
-    "level": (STRING, lambda rule: rule.level),
-    "kind": (STRING, lambda rule: rule.kind),
-    "author": (STRING, lambda rule: rule.author),
-    "license": (STRING, lambda rule: rule.license),
-    "tags": (_STRINGS, lambda rule: list(rule.tags)),
-    "measure": (STRING, lambda rule: rule.statistics and rule.statistics.measure.kind),
-    "window_ms": (BIGINT, lambda rule: rule.statistics and rule.statistics.window_ms),
-    "at_least": (BIGINT, lambda rule: rule.statistics and rule.statistics.at_least),
-    "at_most": (BIGINT, lambda rule: rule.statistics and rule.statistics.at_most),
-    "steps": (BIGINT, lambda rule: rule.statistics and len(rule.statistics.parts)),
+_OF_RULES: Final[dict[str, Callable[[Rule], Any]]] = {
+    "rule": lambda rule: rule.id,
+    "title": lambda rule: rule.title,
+    "level": lambda rule: rule.level,
+    "kind": lambda rule: rule.kind,
+    "author": lambda rule: rule.author,
+    "license": lambda rule: rule.license,
+    "tags": lambda rule: list(rule.tags),
+    "measure": lambda rule: rule.statistics and rule.statistics.measure.kind,
+    "window_ms": lambda rule: rule.statistics and rule.statistics.window_ms,
+    "at_least": lambda rule: rule.statistics and rule.statistics.at_least,
+    "at_most": lambda rule: rule.statistics and rule.statistics.at_most,
+    "steps": lambda rule: rule.statistics and len(rule.statistics.parts),
 }
-"""What a hit tells of its rule."""
-
-_OF_EVENTS: Final[dict[str, DataType]] = {
-    "event": STRING,
-    "event_time": _TIMES[0],
-    "version": BIGINT,
-    "shows": _PAIRS,
-    "group_key": STRING,
-    "measured": STRING,
-}
-"""What a hit tells of its event, and the version of the rules that judged it."""
-
-COLUMN_TYPES: Final[dict[str, tuple[DataType, ...]]] = {
-    **{name: (kind,) for name, (kind, _) in _OF_RULES.items()},
-    **{name: (kind,) for name, kind in _OF_EVENTS.items()},
-    "event_time": _TIMES,
-}
-"""The types that each column may have."""
+"""What a hit tells of its rule; `plan.hits` has the types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +61,7 @@ class RuleColumns:
         """The values of a column that tells of the rules with those numbers."""
         array = self._arrays.get((name, arrow_type))
         if array is None:
-            value = _OF_RULES[name][1]
+            value = _OF_RULES[name]
             array = self._arrays[name, arrow_type] = pa.array([value(rule) for rule in self.rules], arrow_type)
         return array.take(pa.array(rules))
 

@@ -147,7 +147,7 @@ class _Chunk:
                 assert times is not None
                 return pa.array(times[self._hits.rows]).cast(arrow_type)
             case "version":
-                return pa.repeat(self._stage.version, len(self._hits.rows))
+                return pa.repeat(pa.scalar(self._stage.version, arrow_type), len(self._hits.rows))
             case "shows":
                 return pa.array(self._each(self._shown), arrow_type)
             case "group_key":
