@@ -15,6 +15,7 @@ from millstream.streams.optimizer.merging import merged
 from millstream.streams.plan.fan_out import FanOut
 from millstream.streams.plan.nodes import JobPlan, Node, Scan, inputs_of, scans_of
 from millstream.streams.rules.atoms import Atom, Op
+from millstream.streams.rules.formulas import Not
 
 CONDITIONS = (
     "image LIKE '%cmd%'", "low = 'cmd'", "port > 2", "port BETWEEN 1 AND 3 OR ok", "NOT ok", "host IS NULL",
@@ -144,6 +145,7 @@ def test_few_cheap_conditions_stay_with_spark_and_many_patterns_do_not() -> None
     assert stage_is_cheaper([Atom("image", Op.MATCHES, (f"a{number}+b",)) for number in range(3)])
     assert stage_is_cheaper([Atom("image", Op.CONTAINS, (f"a{number}",)) for number in range(30)])
     assert stage_is_cheaper([Atom("port", Op.IN, (number,)) for number in range(1000)])
+    assert not stage_is_cheaper([Not(Atom("image", Op.CONTAINS, (f"a{number}",))) for number in range(30)])
 
 
 def test_why_a_table_is_not_judged_is_told() -> None:
