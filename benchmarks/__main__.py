@@ -20,6 +20,7 @@ from benchmarks.nexmark.measure import measure_nexmark
 from benchmarks.operators import measure_operators
 from benchmarks.proxy_hop import measure_proxy_hop
 from benchmarks.remoting import measure_reference, measure_remoting
+from benchmarks.rules import measure_rules
 from benchmarks.send import measure_send
 from benchmarks.sql import measure_first_result, measure_job, measure_latency
 from benchmarks.start import measure_start
@@ -67,6 +68,7 @@ def main() -> int:
         "detections": lambda: measure_detections(list(read_events(arguments.input, SYNTHETIC_EVENTS))),
         "nexmark": measure_nexmark,
         "operators": measure_operators,
+        "rules": measure_rules,
         "first-result": measure_first_result,
         "latency": measure_latency,
         "demo": lambda: measure_demo(arguments.input),
