@@ -88,13 +88,13 @@ def _against_hyperscan(rules: RuleSet, expressions: Sequence[str], lines: _Lines
     database.compile(expressions=[one.encode() for one in expressions], flags=[flags] * len(expressions))
     stage = RuleStage(rules)
     _judge(stage, [{"line": line} for line in lines.rows(percent)])
-    rows = lines.rows(percent)
+    events = [{"line": line} for line in lines.rows(percent)]
     hits: list[int] = []
     began_s = time.process_time()
-    for line in rows:
-        database.scan(line.encode(), match_event_handler=lambda number, *_: hits.append(number))
+    for event in events:
+        database.scan(event["line"].encode(), match_event_handler=lambda number, *_: hits.append(number))
     scanned_s = time.process_time()
-    told = _judge(stage, [{"line": line} for line in rows])
+    told = _judge(stage, events)
     judged_s = time.process_time()
     if told != len(hits):
         raise RuntimeError(f"the stage has {told} hits, hyperscan {len(hits)}")

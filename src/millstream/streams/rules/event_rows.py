@@ -44,7 +44,7 @@ class Distinct:
         """The different ones of a column, in the order of their first rows."""
         if _PLAIN_TYPES.issuperset(map(type, column)):
             values = list(dict.fromkeys(column))
-            return cls(values, values, column)
+            return cls(values, values, column, np.arange(len(column)) if len(values) == len(column) else None)
         keyed = [_key(value) for value in column]
         first: dict[Hashable, Any] = {}
         for key, value in zip(keyed, column, strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 __all__ = ["HAS_HYPERSCAN", "Database", "RefusedError"]
@@ -49,6 +49,19 @@ class Database:
 
     def _note(self, number: int, _start: int, end: int, _flags: int, _context: Any) -> None:
         self._matches.append((number, end))
+
+    def each(self, texts: Iterable[bytes]) -> list[tuple[int, int]]:
+        """The place of the text and the expression of each match, text by text."""
+        found: list[tuple[int, int]] = []
+        place = 0
+
+        def note(number: int, _start: int, _end: int, _flags: int, _context: Any) -> None:
+            found.append((place, number))
+
+        scan = self._database.scan
+        for place, text in enumerate(texts):  # noqa: B007 - `note` reads it
+            scan(text, match_event_handler=note)
+        return found
 
     def matches(self, text: bytes) -> list[tuple[int, int]]:
         """The expression and the end of each match."""

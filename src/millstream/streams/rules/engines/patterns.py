@@ -28,6 +28,9 @@ class Expression(NamedTuple):
         return str(atom.operands[0]), int(re.IGNORECASE) if atom.caseless else 0
 
 
+_Taken = tuple[Expression, HyperscanForm]
+
+
 class PatternEngine:
     """The expressions of one form of a field's texts.
 
@@ -53,64 +56,82 @@ class PatternEngine:
         return self._ascii.database_bytes + (self._wide.database_bytes if self._wide else 0)
 
     def find(self, values: Values, found: Found) -> None:
-        for number, text in enumerate(values.formed(self._form)):
-            atoms = self._ascii.true_of(text, text.encode()) if text.isascii() else self._beyond_ascii(text)
-            if atoms:
-                found[number] += atoms
-
-    def _beyond_ascii(self, text: str) -> list[int]:
-        try:
-            encoded = text.encode()
-        except UnicodeEncodeError:
-            return [one.number for one in self._expressions if one.ask(text)]
+        texts = values.formed(self._form)
+        if all(map(str.isascii, texts)):
+            self._ascii.find(texts, range(len(texts)), found)
+            return
+        numbers = [number for number, text in enumerate(texts) if text.isascii()]
+        self._ascii.find([texts[number] for number in numbers], numbers, found)
+        numbers = [number for number, text in enumerate(texts) if not text.isascii()]
         if self._wide is None:
             self._wide = _Scanner(self._expressions, ascii_only=False)
-        return self._wide.true_of(text, encoded)
+        self._wide.find([texts[number] for number in numbers], numbers, found)
 
 
 class _Scanner:
     """A database of expressions, and those that hyperscan refused."""
 
     def __init__(self, expressions: Sequence[Expression], *, ascii_only: bool) -> None:
+        self._ascii_only = ascii_only
+        self._last: tuple[list[_Taken], Database] | None = None
         forms = [(one, hyperscan_forms(*one.source, ascii_only=ascii_only)) for one in expressions]
-        self.refused: list[Expression] = []
-        self._database: Database | None = None
-        taken = [(one, some[0]) for one, some in forms]
-        try:
-            self._database = _database([form for _, form in taken], ascii_only)
-        except RefusedError:
+        taken = self._fitting([(one, some[0]) for one, some in forms])
+        known = {one.number for one, _ in taken}
+        taken += self._fitting([(one, some[-1]) for one, some in forms if one.number not in known and len(some) > 1])
+        self._database = self._compiled(taken)
+        if self._database is None:
             taken = []
-            for one, some in forms:
-                form = next((form for form in some if _takes(form, ascii_only)), None)
-                if form is None:
-                    self.refused.append(one)
-                else:
-                    taken.append((one, form))
-            self._database = _database([form for _, form in taken], ascii_only) if taken else None
+        known = {one.number for one, _ in taken}
+        self.refused = [one for one in expressions if one.number not in known]
         self._taken = [(one, form.exact) for one, form in taken]
+        self._last = None
 
     @property
     def database_bytes(self) -> int:
         return self._database.size_bytes if self._database else 0
 
-    def true_of(self, text: str, encoded: bytes) -> list[int]:
-        """The atoms that are true of the text."""
-        atoms = [one.number for one in self.refused if one.ask(text)]
-        if self._database is not None:
-            for place, _ in self._database.matches(encoded):
-                one, exact = self._taken[place]
-                if exact or one.ask(text):
-                    atoms.append(one.number)
-        return atoms
+    def find(self, texts: Sequence[str], numbers: Sequence[int], found: Found) -> None:
+        """Adds what is true of the texts, by their numbers."""
+        for one in self.refused:
+            for number, text in zip(numbers, texts, strict=True):
+                if one.ask(text):
+                    found[number].append(one.number)
+        if self._database is None:
+            return
+        try:
+            encoded = list(map(str.encode, texts))
+        except UnicodeEncodeError:
+            self._find_odd(texts, numbers, found)
+            return
+        for place, expression in self._database.each(encoded):
+            one, exact = self._taken[expression]
+            if exact or one.ask(texts[place]):
+                found[numbers[place]].append(one.number)
 
+    def _find_odd(self, texts: Sequence[str], numbers: Sequence[int], found: Found) -> None:
+        """Texts among which some have no UTF-8: `re` alone reads lone surrogates."""
+        for number, text in zip(numbers, texts, strict=True):
+            for one, _ in self._taken:
+                if one.ask(text):
+                    found[number].append(one.number)
 
-def _database(forms: Sequence[HyperscanForm], ascii_only: bool) -> Database:
-    return Database([form.pattern.encode() for form in forms], utf8=not ascii_only, once=True)
+    def _fitting(self, taken: list[_Taken]) -> list[_Taken]:
+        """Those that hyperscan takes, found by halves: most often it takes all."""
+        if not taken or self._compiled(taken) is not None:
+            return taken
+        if len(taken) == 1:
+            return []
+        half = len(taken) // 2
+        return self._fitting(taken[:half]) + self._fitting(taken[half:])
 
-
-def _takes(form: HyperscanForm, ascii_only: bool) -> bool:
-    try:
-        _database([form], ascii_only)
-    except RefusedError:
-        return False
-    return True
+    def _compiled(self, taken: Sequence[_Taken]) -> Database | None:
+        if not taken:
+            return None
+        if self._last is not None and self._last[0] == taken:
+            return self._last[1]
+        try:
+            database = Database([form.pattern.encode() for _, form in taken], utf8=not self._ascii_only, once=True)
+        except RefusedError:
+            return None
+        self._last = list(taken), database
+        return database
