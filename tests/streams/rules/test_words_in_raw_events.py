@@ -21,7 +21,7 @@ def found(words: tuple[str, ...], *raw: bytes) -> list[int]:
     rules = tuple(Rule(word, word, Atom("", Op.CONTAINS, (word,), caseless=True)) for word in words)
     stage = RuleStage(RuleSet(1, rules, PATHS))
     events = [orjson.loads(one) for one in raw]
-    told = stage.judge(JsonEvents(events, PATHS, raw))
+    told = stage.judge(JsonEvents(events, PATHS, [memoryview(one) for one in raw]))
     untold = RuleStage(RuleSet(1, rules, PATHS)).judge(JsonEvents(events, PATHS))
     assert (told.rows.tolist(), told.rules.tolist()) == (untold.rows.tolist(), untold.rules.tolist())
     return list(told.rows.tolist())

@@ -12,10 +12,13 @@ import pyarrow.compute as pc
 
 from millstream.streams.rules.plain import FieldOf, field_reader, whole_text
 
-__all__ = ["ArrowEvents", "Distinct", "EventRows", "JsonEvents", "Rows"]
+__all__ = ["ArrowEvents", "Distinct", "EventRows", "JsonEvents", "Raw", "Rows"]
 
 Rows = np.ndarray[Any, np.dtype[np.int64]]
 """Numbers of rows, ascending."""
+
+Raw = bytes | memoryview
+"""The JSON of an event, in UTF-8."""
 
 Paths = Mapping[str, Sequence[Sequence[str]]]
 
@@ -83,7 +86,7 @@ class EventRows(Protocol):
     def distinct(self, field: str) -> Distinct:
         """The field's values over all events."""
 
-    def raw_of(self, field: str) -> Sequence[bytes] | None:
+    def raw_of(self, field: str) -> Sequence[Raw] | None:
         """The JSON of each event, where the field is the whole event's text and its JSON is known."""
 
     def field_of(self, row: int) -> FieldOf:
@@ -105,7 +108,7 @@ class JsonEvents:
     __slots__ = ("_deep", "_events", "_places", "_raw")
 
     def __init__(
-        self, events: Sequence[Mapping[str, Any]], paths: Paths | Places, raw: Sequence[bytes] | None = None
+        self, events: Sequence[Mapping[str, Any]], paths: Paths | Places, raw: Sequence[Raw] | None = None
     ) -> None:
         self._events = events
         self._places = paths if isinstance(paths, Places) else Places(paths)
@@ -116,7 +119,7 @@ class JsonEvents:
     def count(self) -> int:
         return len(self._events)
 
-    def raw_of(self, field: str) -> Sequence[bytes] | None:
+    def raw_of(self, field: str) -> Sequence[Raw] | None:
         return self._raw if self._places.is_whole_event(field) else None
 
     def distinct(self, field: str) -> Distinct:
@@ -166,7 +169,9 @@ class JsonEvents:
 
     def part(self, rows: Rows) -> JsonEvents:
         events, raw, numbers = self._events, self._raw, rows.tolist()
-        part = JsonEvents([events[row] for row in numbers], self._places, raw and [raw[row] for row in numbers])
+        part = JsonEvents(
+            [events[row] for row in numbers], self._places, None if raw is None else [raw[row] for row in numbers]
+        )
         if self._deep is not None:
             part._deep = np.flatnonzero(np.isin(rows, self._deep)) if len(self._deep) else self._deep
         return part
@@ -246,7 +251,7 @@ class ArrowEvents:
         rows = ({key: values[row] for key, values in columns.items()} for row in range(self.count))
         return Distinct.of([field_reader(row, self._paths)(field) for row in rows])
 
-    def raw_of(self, field: str) -> Sequence[bytes] | None:
+    def raw_of(self, field: str) -> Sequence[Raw] | None:
         return None
 
     def _arrow(self, key: str) -> pa.Array | None:

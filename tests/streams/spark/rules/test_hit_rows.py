@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +41,7 @@ class PlainStage(VersionStage):
         self.version, self.paths, self._set = rule_set.version, rule_set.paths, rule_set
         self.columns = RuleColumns(rule_set)
 
-    def judge(self, events: list[dict[str, Any]]) -> Hits:
+    def judge(self, events: list[dict[str, Any]], bodies: Sequence[bytes | memoryview]) -> Hits:
         pairs = [
             (row, number)
             for row, event in enumerate(events)

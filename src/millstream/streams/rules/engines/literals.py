@@ -119,7 +119,7 @@ class LiteralEngine:
             found[place].append(self._literals[literal].number)
 
 
-def found_in(texts: Sequence[bytes], database: Database) -> Iterator[tuple[int, int]]:
+def found_in(texts: Sequence[bytes | memoryview], database: Database) -> Iterator[tuple[int, int]]:
     """Which text has which literal of a database in it, each pair once."""
     sizes = list(map(len, texts))
     start = 0
@@ -133,7 +133,9 @@ def found_in(texts: Sequence[bytes], database: Database) -> Iterator[tuple[int, 
         start = stop
 
 
-def _found_in_block(texts: Sequence[bytes], sizes: Sequence[int], database: Database) -> Iterable[tuple[int, int]]:
+def _found_in_block(
+    texts: Sequence[bytes | memoryview], sizes: Sequence[int], database: Database
+) -> Iterable[tuple[int, int]]:
     matches = database.matches(_BORDER + _BORDER.join(texts) + _BORDER)
     if not matches:
         return ()

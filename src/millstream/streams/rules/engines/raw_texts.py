@@ -11,7 +11,7 @@ import numpy as np
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.engines.databases import HAS_HYPERSCAN, Database
 from millstream.streams.rules.engines.literals import found_in
-from millstream.streams.rules.event_rows import Rows
+from millstream.streams.rules.event_rows import Raw, Rows
 
 __all__ = ["RawTextFilter", "raw_text_filter"]
 
@@ -34,7 +34,7 @@ class RawTextFilter:
         self._database = Database(patterns, caseless=True)
         self.database_bytes = self._database.size_bytes
 
-    def rows(self, raw: Sequence[bytes]) -> Rows:
+    def rows(self, raw: Sequence[Raw]) -> Rows:
         """The numbers of these events."""
         return np.array(sorted({row for row, _ in found_in(raw, self._database)}), dtype=np.int64)
 

@@ -57,7 +57,7 @@ class HitRows:
             messages = messages.kept(pa.array(kept, pa.int32()))
             bodies = [bodies[place] for place in kept]
         stage = self._stages.of(self._judged, self.work.version)
-        hits = stage.judge(events)
+        hits = stage.judge(events, bodies)
         self._count(len(events), hits, stage.columns)
         chunk = _Chunk(self._topic, stage, messages, bodies, events, hits)
         times = chunk.event_times_us(self._judged.time_fields) if self._times else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
@@ -48,13 +48,16 @@ class VersionStage:
         self._left_out = LeftOut(Path(judged.directory))
         self._noted = 0
 
-    def judge(self, events: list[dict[str, Any]]) -> Hits:
-        """The hits of all rules that alert or count. Notes the rules that the stage gave up."""
+    def judge(self, events: list[dict[str, Any]], bodies: Sequence[bytes | memoryview]) -> Hits:
+        """The hits of all rules that alert or count; `bodies` are what the events were read from.
+
+        Notes the rules that the stage gave up.
+        """
         watching: AbstractContextManager[None] = (
             contextlib.nullcontext() if self._watch is None else self._watch.watching()
         )
         with watching:
-            found = self._stage.judge(JsonEvents(events, self.paths))
+            found = self._stage.judge(JsonEvents(events, self.paths, bodies))
         self._note()
         return self.columns.told(found.rows, found.rules)
 
