@@ -31,7 +31,6 @@ class RulesSource(TopicSource):
     def load(self, spark: SparkSession, columns: Mapping[str, DataType], reading: Reading) -> DataFrame:
         """The hits, judged in Spark's Python workers. Raises RuleError where the store has never had rules to give."""
         judged = self._judged(reading)
-        self.guard(reading, "").settle()
         version = KeptVersions(Path(judged.directory), Path(judged.store)).take()
         spec = replace(self.spec(spark, columns, reading), judged=replace(judged, version=version))
         spark.dataSource.register(RulesDataSource)

@@ -189,6 +189,10 @@ class JobRunner:
             source.table.name: _reading(source, work, checkpoint, settings, bounded=bounded, timed=timed)
             for source in sources
         }
+        guards = [one for source in sources if (one := source.guard(readings[source.table.name], job)) is not None]
+        for guard in guards:
+            # What an earlier process came to grief of.
+            guard.settle()
         try:
             frames = {
                 name: source.load(self._spark, work.columns(source.table), readings[name])
@@ -202,7 +206,6 @@ class JobRunner:
         late = LateOutput(checkpoint.late, host.late_shapes, settings)
         numbers = {source.table.name: number for number, source in enumerate(sources)}
         partitions = PartitionCommits(outputs, timed, checkpoint.sinks, numbers, idle_ms=settings.idle_ms)
-        guards = [one for source in sources if (one := source.guard(readings[source.table.name], job)) is not None]
         tables = {number: name for name, number in numbers.items()}
         times = partial(TimesSpool(str(checkpoint.late)).take, tables)
         aside = SetAside([one for one in found if one is not None], late, guards, times)

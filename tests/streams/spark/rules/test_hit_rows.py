@@ -142,6 +142,13 @@ def test_the_first_field_with_a_time_counts_and_else_the_store_time() -> None:
     ]
 
 
+def test_a_time_may_lie_deeper_where_its_name_has_dots_or_the_rules_say_so() -> None:
+    events = [body({"kind": "a", "winlog": {"at": 1_600_000_000}}), body({"kind": "a", "b": {"c": 1_600_000_001}})]
+    rules = RuleSet(1, (is_a("a"),), paths={"When": (("When",), ("b", "c"))})
+    rows, _, _ = told(rules, events, columns("event_time"), times="winlog.at;When")
+    assert [row["event_time"].second for row in rows[:2]] == [40, 41]
+
+
 def test_event_time_goes_on_in_its_queue_where_no_rule_fits() -> None:
     events = [body({"t": "2020-09-20 13:00:00"}), body({"t": "2020-09-20 15:00:00+01:00"}), body({"t": 5})]
     wanted = columns("rule", "event_time")

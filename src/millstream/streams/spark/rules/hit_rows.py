@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from millstream.streams.rules.plain import FieldOf, field_reader, text_of
+from millstream.streams.rules.plain import FieldOf, field_reader, text_of, value_at
 from millstream.streams.spark.hidden import QUEUE_COLUMN, TICK_COLUMN
 from millstream.streams.spark.rules.event_times import event_time_us
 from millstream.streams.spark.rules.hit_columns import Hits, RuleColumns
@@ -123,14 +123,14 @@ class _Chunk:
         numbers = self._messages.numbers("store-timestamp")
         stored = list(self._messages.metadata("store-timestamp")) if numbers is None else numbers
         times = np.array(stored, np.int64) * _US
-        if fields:
-            for place in range(len(self._events)):
-                field_of = self._field_of(place)
-                for field in fields:
-                    time_us = event_time_us(field_of(field))
-                    if time_us is not None:
-                        times[place] = time_us
-                        break
+        known = self._stage.paths
+        paths = [path for field in fields for path in known.get(field, ((field,), tuple(field.split("."))))]
+        for place, event in enumerate(self._events if paths else ()):
+            for path in paths:
+                time_us = event_time_us(value_at(event, path))
+                if time_us is not None:
+                    times[place] = time_us
+                    break
         return times
 
     def column(self, column: SourceColumn, arrow_type: pa.DataType, times: np.ndarray[Any, Any] | None) -> pa.Array:
