@@ -62,3 +62,14 @@ def test_attempts_end_and_none_means_never() -> None:
     assert [restarts.next_ms(TimedOut("x")) for _ in range(3)] == [5, 10, None]
     never = Restarts(JobSettings.of({"restart-strategy.type": "none"}, "n").restarts)
     assert never.next_ms(TimedOut("x")) is None
+
+
+def test_a_start_without_what_led_to_the_error_counts_for_nothing() -> None:
+    restarts = Restarts(RestartSettings(first_ms=10, attempts=1))
+    lasting = ValueError("no")
+    assert [restarts.next_ms(lasting, mended=True) for _ in range(3)] == [10, 10, 10]
+    assert restarts.next_ms(lasting) is None
+
+
+def test_a_job_that_is_never_started_again_is_not_even_then() -> None:
+    assert Restarts(RestartSettings(attempts=0)).next_ms(ValueError("no"), mended=True) is None

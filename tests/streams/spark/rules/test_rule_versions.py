@@ -26,7 +26,7 @@ from millstream.streams.spark.rules.calls import Call
 from millstream.streams.spark.rules.judged import Judged
 from millstream.streams.spark.rules.kept_versions import KEPT_VERSIONS, KeptVersions
 from millstream.streams.spark.rules.left_out import LeftOut
-from millstream.streams.spark.rules.reader import HitsStreamReader
+from millstream.streams.spark.rules.reader import HitsBatchReader, HitsStreamReader
 from millstream.streams.spark.rules.work import JudgedSlices, Work
 from millstream.streams.spark.source.cut import QueueSpan
 from millstream.streams.spark.source.partition import Slice, TopicPartition
@@ -295,3 +295,11 @@ def test_workers_get_a_reader_without_what_belongs_to_the_planner(store: RuleSto
     copy = pickle.loads(pickle.dumps(reader))
     assert (vars(copy)["_log"], vars(copy)["_fixed"]) == (None, None)
     assert vars(copy)["_judged"] == vars(reader)["_judged"]
+
+
+def test_a_batch_is_judged_by_the_version_that_was_taken_at_its_start(store: RuleStore, tmp_path: Path) -> None:
+    add(store, rule("one"))
+    judged = Judged(str(tmp_path / "store"), str(tmp_path / "job"), version=1)
+    add(store, rule("two"))
+    reader = HitsBatchReader(SourceSpec("n", "t", (), Position(), final_tick=True, judged=judged))
+    assert [part.rules for part in reader.partitions() if isinstance(part, TopicPartition)] == [1]
