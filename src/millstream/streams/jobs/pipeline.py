@@ -105,6 +105,11 @@ class _Delivery:
             self.tally.saw_times(None, guard.times_us())
         self.tally.delivered(rows_out, malformed, late, hits)
 
+    def ended(self) -> None:
+        """Nothing more is delivered."""
+        for guard in self._aside.guards:
+            guard.note()
+
     def mended(self) -> bool:
         """Whether what may have ended a query was found, so that the next one does without it."""
         settled = [guard.settle() for guard in self._aside.guards]
@@ -237,6 +242,7 @@ class StreamPipeline:
             self._error = error
         finally:
             self._absorb()
+            self._delivery.ended()
             self._over.set()
 
     def _ended(self) -> BaseException | None:
@@ -360,6 +366,7 @@ class BatchPipeline:
             self._set_group(frame)
             self._delivery.run(frame, 0)
             self._delivery.partitions.finish()
+            self._delivery.ended()
             for end in ends.values():
                 self._delivery.tally.read_to(end, time.monotonic() - began_s)
         except (MillstreamError, PySparkException, Py4JError, OSError, RuntimeError, _Stopped) as error:

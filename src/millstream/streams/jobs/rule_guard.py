@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +19,7 @@ from millstream.streams.spark.rules.calls import DeadCall, dead_calls, guilty
 from millstream.streams.spark.rules.judged import Judged
 from millstream.streams.spark.rules.kept_versions import KeptVersions
 from millstream.streams.spark.rules.left_out import LeftOut
-from millstream.streams.spark.rules.work import JudgedSlices
+from millstream.streams.spark.rules.work import JudgedSlices, Work
 
 __all__ = ["SILENT_DEATHS", "RuleGuard"]
 
@@ -29,6 +29,9 @@ SILENT_DEATHS: Final = 2
 One alone may have been killed from outside.
 """
 
+_NOTES_EVERY_S = 5.0
+"""How often the store's notes are written: each time is a look at all that they hold."""
+
 _LOCK_WAIT_S = 1.0
 """How long a micro-batch waits for whoever changes the store; the next one tries again."""
 
@@ -36,11 +39,14 @@ _LOCK_WAIT_S = 1.0
 class RuleGuard:
     """Looks after the rules of `table` in the pipeline called `job`."""
 
-    def __init__(self, judged: Judged, table: Table, job: str) -> None:
+    def __init__(self, judged: Judged, table: Table, job: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._job = job
         self._table = table
         self._delay_us = 0 if table.watermark is None else table.watermark.delay_ms * 1000
         self._times_us: dict[str, int] = {}
+        self._work = Work()
+        self._clock = clock
+        self._noted_s = clock()
         self._directory = Path(judged.directory)
         self._allowance_ms = judged.allowance_ms
         self._store = RuleStore(Path(judged.store), lock_wait_s=_LOCK_WAIT_S)
@@ -57,13 +63,25 @@ class RuleGuard:
         """The hits by rule of the micro-batch just delivered; rules that failed in it are put out of service."""
         work = JudgedSlices(self._directory).take()
         self._times_us = work.times_us
-        if work.events:
-            note = Worked(self._job, work.version, _now_ms(), events=work.events, hits=work.hits)
-            # They only explain: a store that cannot be written is no reason to stop.
-            with contextlib.suppress(RuleError):
-                self._notes.add(note)
+        self._work.add(work)
+        if self._clock() - self._noted_s >= _NOTES_EVERY_S:
+            self.note()
         self.settle()
         return work.hits
+
+    def note(self) -> None:
+        """Add what was found since the last time to the store's notes."""
+        self._noted_s = self._clock()
+        work, self._work = self._work, Work()
+        if not work.events:
+            return
+        more: dict[str, str | int | float] = {"values_known": work.known, "values_new": work.new}
+        note = Worked(
+            self._job, work.version, _now_ms(), events=work.events, hits=work.hits, atoms=work.atoms, more=more
+        )
+        # They only explain: a store that cannot be written is no reason to stop.
+        with contextlib.suppress(RuleError):
+            self._notes.add(note)
 
     def settle(self) -> bool:
         """Put rules out of service that were found to fail; whether anything was found, be it only a suspicion.

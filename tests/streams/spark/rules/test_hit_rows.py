@@ -6,6 +6,7 @@ import datetime
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -210,3 +211,19 @@ def test_numbers_may_be_any_integer() -> None:
 def test_every_column_that_a_table_may_have_is_filled() -> None:
     rows, _, _ = told(RuleSet(1, (is_a("a"),)), [body({"kind": "a"})], columns(*HIT_COLUMNS))
     assert set(rows[0]) == {*HIT_COLUMNS, "__tick"}
+
+
+def test_a_stage_tells_the_atoms_that_it_found_since_it_was_asked_last(tmp_path: Path) -> None:
+    rules = RuleSet(1, (is_a("a"), Rule("x", "", Atom("who", Op.CONTAINS, ("eve",)))))
+    stage = VersionStage(Judged("", str(tmp_path)), rules, frozenset())
+    events = [{"kind": "a", "who": "eve"}, {"kind": "a", "who": "adam"}]
+    assert len(stage.judge(events).rows) == 3
+    assert sum(stage.work_since().atoms.values()) > 0
+    assert stage.work_since().atoms == {}
+    stage.judge(events)
+    assert any("eve" in atom for atom in stage.work_since().atoms)
+
+
+def test_a_stage_judges_without_the_rules_that_are_left_out(tmp_path: Path) -> None:
+    stage = VersionStage(Judged("", str(tmp_path)), RuleSet(1, (is_a("a"), is_a("b"))), frozenset({"is-a"}))
+    assert stage.judge([{"kind": "a"}, {"kind": "b"}]).rules.tolist() == [1]

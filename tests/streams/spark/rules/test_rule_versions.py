@@ -221,8 +221,7 @@ def test_a_store_that_cannot_be_written_leaves_the_rule_out_all_the_same(
     assert guard.trouble() is not None
 
 
-def test_a_task_that_is_repeated_counts_once(tmp_path: Path, guard: RuleGuard, store: RuleStore) -> None:
-    add(store, rule("one"))
+def test_a_task_that_is_repeated_counts_once(tmp_path: Path, guard: RuleGuard) -> None:
     slices = (Slice("b/0", 0, 5), Slice("b/1", 2, 9))
     work = JudgedSlices(tmp_path / "job")
     for _ in range(2):
@@ -230,8 +229,28 @@ def test_a_task_that_is_repeated_counts_once(tmp_path: Path, guard: RuleGuard, s
     work.put((Slice("b/1", 9, 10),), Work(1, 1, {"one": 1, "two": 1}))
     assert guard.delivered() == {"one": 4, "two": 1}
     assert guard.delivered() == {}
+
+
+def test_what_was_found_is_noted_in_the_store_now_and_then_and_at_the_end(tmp_path: Path, store: RuleStore) -> None:
+    add(store, rule("one"))
+    seconds = [0.0]
+    judged = Judged(str(tmp_path / "store"), str(tmp_path / "job"))
+    guard = RuleGuard(judged, Table("hits", (), {}), "j", clock=lambda: seconds[0])
+
+    def judges(place: int) -> int:
+        work = Work(1, 10, {"one": 2}, {"b/0": 5 + place}, {"x is 1": 4}, known=3, new=1)
+        JudgedSlices(tmp_path / "job").put((Slice("b/0", place, place + 1),), work)
+        guard.delivered()
+        return sum(worked.events for worked in RuleNotes(store.directory).read().worked)
+
+    assert judges(0) == 0
+    seconds[0] = 6.0
+    assert judges(1) == 20
+    assert judges(2) == 20
+    guard.note()
     (worked,) = RuleNotes(store.directory).read().worked
-    assert (worked.job, worked.events, worked.hits) == ("j", 13, {"one": 4, "two": 1})
+    assert (worked.job, worked.events, worked.hits, worked.atoms) == ("j", 30, {"one": 6}, {"x is 1": 12})
+    assert guard.times_us() == {("hits", "b/0"): 7}
 
 
 @dataclass

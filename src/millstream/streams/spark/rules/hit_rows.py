@@ -69,6 +69,12 @@ class HitRows:
             self.work.saw(queue, newest_us)
         return self._batch(arrays, queue, len(hits.rows), newest_us), malformed
 
+    def ended(self) -> Work:
+        """All that was found, once the last messages were judged."""
+        if self.work.events:
+            self.work.add(self._stages.of(self._judged, self.work.version).work_since())
+        return self.work
+
     def tick(self, time_ms: int) -> pa.RecordBatch:
         """One row that is no data: it moves event time to `time_ms`."""
         return tick_row(self.schema, time_ms)

@@ -125,5 +125,6 @@ def _read(spec: SourceSpec, partition: InputPartition) -> Iterator[pa.RecordBatc
     judged = _judged(spec)
     rows = HitRows(spec, judged, partition.rules, stages())
     yield from read_partition(spec, partition, rows)
-    if rows.work.events:
-        JudgedSlices(Path(judged.directory)).put(partition.slices, rows.work)
+    work = rows.ended()
+    if work.events:
+        JudgedSlices(Path(judged.directory)).put(partition.slices, work)

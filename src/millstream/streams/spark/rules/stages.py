@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -21,6 +21,7 @@ from millstream.streams.spark.rules.hit_columns import Hits, RuleColumns
 from millstream.streams.spark.rules.judged import Judged
 from millstream.streams.spark.rules.kept_versions import KeptVersions
 from millstream.streams.spark.rules.left_out import LeftOut
+from millstream.streams.spark.rules.work import Work
 
 __all__ = ["KEPT_STAGES", "KeptStages", "VersionStage", "stages"]
 
@@ -47,6 +48,7 @@ class VersionStage:
         self._stage = RuleStage(rule_set)
         self._left_out = LeftOut(Path(judged.directory))
         self._noted = 0
+        self._told = Work()
 
     def judge(self, events: list[dict[str, Any]], bodies: Sequence[bytes | memoryview]) -> Hits:
         """The hits of all rules that alert or count; `bodies` are what the events were read from.
@@ -60,6 +62,22 @@ class VersionStage:
             found = self._stage.judge(JsonEvents(events, self.paths, bodies))
         self._note()
         return self.columns.told(found.rows, found.rules)
+
+    def work_since(self) -> Work:
+        """The atoms that were found and the values that were remembered since the last call."""
+        done, before = self._stage.statistics(), self._told
+        self._told = Work(
+            atoms=done.found,
+            known=sum(group.cache_hits for group in done.groups),
+            new=sum(group.cache_misses for group in done.groups),
+        )
+        # Groups that are made anew, as where a rule is given up, count from 0 again.
+        return Work(
+            self.version,
+            atoms=dict(Counter(done.found) - Counter(before.atoms)),
+            known=max(0, self._told.known - before.known),
+            new=max(0, self._told.new - before.new),
+        )
 
     def _note(self) -> None:
         given_up = self._stage.quarantined

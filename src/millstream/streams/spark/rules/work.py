@@ -17,18 +17,28 @@ _SUFFIX = ".work"
 
 
 class Work(msgspec.Struct, omit_defaults=True):
-    """Events that a version judged, hits by the rule's id, and the newest event time by queue where that is read."""
+    """Events that a version judged, hits by the rule's id, and the newest event time by queue where that is read.
+
+    `atoms` counts the events in which an atom that was looked for was found, `known` the values that the stage
+    remembered, of `known` and `new` ones.
+    """
 
     version: int = 0
     events: int = 0
     hits: dict[str, int] = {}
     times_us: dict[str, int] = {}
+    atoms: dict[str, int] = {}
+    known: int = 0
+    new: int = 0
 
     def add(self, other: Work) -> None:
         """Take the counts of another."""
         self.version = max(self.version, other.version)
         self.events += other.events
         self.hits = dict(Counter(self.hits) + Counter(other.hits))
+        self.atoms = dict(Counter(self.atoms) + Counter(other.atoms))
+        self.known += other.known
+        self.new += other.new
         for queue, time_us in other.times_us.items():
             self.saw(queue, time_us)
 
