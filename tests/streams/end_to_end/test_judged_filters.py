@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from running_jobs import bounded_run
 
 TABLES = """
-CREATE TABLE t (a STRING, b STRING, n INT, l BIGINT, x DOUBLE, ok BOOLEAN, price DECIMAL(10, 2), tags ARRAY<STRING>,
+CREATE TABLE t (a STRING, b STRING, n INT, l BIGINT, x DOUBLE, ok BOOLEAN, price DECIMAL(10, 2), tags ARRAY<STRING>, place ROW<city STRING, zip INT>,
   low AS LOWER(a)) WITH ('connector' = 'rocketmq', 'topic' = 't', 'format' = 'json');
 CREATE TABLE alerts (rule STRING, level INT, a STRING, n INT) WITH ('connector' = 'print');
 CREATE TABLE other (a STRING, n INT) WITH ('connector' = 'print');
@@ -45,7 +45,7 @@ CONDITIONS = (
     "n > 1", "n <= 2.1", "n = 2.0", "n IN (1, 3)", "n BETWEEN 0 AND 2", "l <> 0", "x > 0.5", "x >= 2.5", "x < 1", "x = 0.5",
     "x NOT BETWEEN 0 AND 1", "x IN (0.5, 2.5)", "ok", "NOT ok", "ok IS NOT TRUE", "ok = FALSE", "(a = b) IS UNKNOWN", "a = b",
     "CIDR_MATCH(a, '10.0.0.0/8')", "COALESCE(a, 'abc') = 'abc'", "CASE WHEN n > 1 THEN a = 'a' ELSE ok END",
-    "a IS DISTINCT FROM 'a'", "CHAR_LENGTH(a) > 3", "n + 1 > 2",
+    "a IS DISTINCT FROM 'a'", "CHAR_LENGTH(a) > 3", "n + 1 > 2", "place.city = 'a'", "place.zip > 1", "place.city IS NULL", "place IS NULL",
 )  # fmt: skip
 
 
@@ -55,6 +55,7 @@ def bodies(draw: random.Random, count: int) -> list[tuple[int, bytes]]:
             "a": draw.choice(TEXTS), "b": draw.choice(TEXTS), "n": draw.choice(NUMBERS), "l": draw.choice(NUMBERS),
             "x": draw.choice(FLOATS), "ok": draw.choice((None, True, False)), "price": draw.choice((None, 1.25, 3)),
             "tags": draw.choice((None, [], ["a"])),
+            "place": draw.choice((None, {"city": draw.choice(TEXTS), "zip": draw.choice(NUMBERS)})),
         }
         for _ in range(count)
     ]  # fmt: skip

@@ -13,14 +13,14 @@ from millstream.streams.operators.evaluate import evaluator
 from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.nodes import Filter, Node, QueryPlan, inputs_of
 from millstream.streams.rules.atoms import Atom, Op, Step
-from millstream.streams.rules.formulas import Formula, Not, Truth
+from millstream.streams.rules.formulas import Formula, Not, Truth, all_of
 from millstream.streams.rules.from_sql import CannotBeSaid, formula_of, split_conjuncts
 from millstream.streams.rules.plain import judge
 from millstream.streams.sql.compiler import SqlSession
 
 TABLE = """
 CREATE TABLE t (a STRING, b STRING, n INT, l BIGINT, x DOUBLE, f FLOAT, ok BOOLEAN, price DECIMAL(10, 2),
-  place ROW<city STRING>, ts TIMESTAMP(3)) WITH ('connector' = 'rocketmq', 'topic' = 't', 'format' = 'json');
+  place ROW<city STRING, at ROW<zip INT>>, places ARRAY<STRING>, `a->b` STRING, ts TIMESTAMP(3)) WITH ('connector' = 'rocketmq', 'topic' = 't', 'format' = 'json');
 """
 SESSION = SqlSession()
 SESSION.compile(TABLE)
@@ -163,6 +163,13 @@ def test_a_blank_regular_expression_is_found_nowhere() -> None:
     assert answers("REGEXP(a, '')", "a", "", "x", None) == [False, False, None]
 
 
+def test_fields_of_rows_are_fields_of_their_own() -> None:
+    assert said("place.city = 'x' AND place.at.zip > 3") == all_of(
+        Atom("place->city", Op.IN, ("x",)), Atom("place->at->zip", Op.GREATER, (3,))
+    )
+    assert said("LOWER(place.city) IS NULL") == Atom("place->city", Op.IS_NULL)
+
+
 def test_networks_hold_addresses_in_either_form() -> None:
     text = "CIDR_MATCH(a, '10.0.0.0/8')"
     assert answers(text, "a", "10.1.2.3", "::ffff:10.1.2.3", "11.0.0.1", "none", None) == [
@@ -176,10 +183,10 @@ def test_networks_hold_addresses_in_either_form() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["price > 2.5", "place.city = 'x'", "CHAR_LENGTH(a) > 3", "n + 1 > 3", "a || 'x' = 'y'", "CAST(n AS STRING) = '3'",
+    ["price > 2.5", "places[1] = 'x'", "CHAR_LENGTH(a) > 3", "n + 1 > 3", "a || 'x' = 'y'", "CAST(n AS STRING) = '3'",
      "ts > TIMESTAMP '2024-01-01 00:00:00'", "l > 1e300", "f = 0.1", "x IN (0, 1)", "n = l", "a < b",
      "REGEXP(a, b)", "a LIKE b", r"REGEXP(a, '\bword')", "REGEXP(a, '(?=x)')", "POSITION('x' IN a) > 3",
-     "TRIM(LEADING 'x' FROM a) = 'y'", "RAND() < 0.5"],
+     "TRIM(LEADING 'x' FROM a) = 'y'", "RAND() < 0.5", "`a->b` = 'x'"],
 )  # fmt: skip
 def test_what_atoms_cannot_say_exactly_is_refused_with_a_reason(text: str) -> None:
     with pytest.raises(CannotBeSaid, match=r"\w"):

@@ -34,6 +34,12 @@ def test_the_inserts_of_a_statement_set_are_rules_too() -> None:
     assert [rule.id for rule in read_sql_rules(TABLES + sets, "x.sql").rules] == ["a", "b"]
 
 
+def test_fields_of_rows_are_found_where_events_hold_them() -> None:
+    tables = TABLES.replace("host STRING, image", "place ROW<city STRING>, host STRING, image")
+    text = f"{tables} INSERT INTO alerts SELECT 'a', 'low', host FROM events WHERE place.city = 'x'"
+    assert read_sql_rules(text, "x.sql").paths == {"place->city": (("place", "city"),)}
+
+
 def test_a_rule_without_a_name_is_called_by_its_file_and_number() -> None:
     text = f"{TABLES} INSERT INTO alerts SELECT image, 'low', host FROM events WHERE port = 1"
     (rule,) = read_sql_rules(text, "rules/net.sql").rules

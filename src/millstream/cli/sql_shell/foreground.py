@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,10 +70,15 @@ class Foreground:
         stopped, view = self.interrupts.stopped, starter.view
         with ExitStack() as stops:
             jobs: list[JobHandle] = []
+            queries: set[str] = set()
             for job in starter.jobs(starts):
-                shown = any(other.query == job.query for other in jobs)
+                if job.query in queries:
+                    stops.callback(job.stop)
+                    continue
+                # What one of those that share a query tells, it tells for all.
+                queries.add(job.query)
                 jobs.append(job)
-                stops.callback(job.stop if shown else partial(_stop, job, view))
+                stops.callback(_stop, job, view)
             running = jobs
             while running and not stopped.is_set():
                 running = [job for job in running if not job.wait(_POLL_S)]

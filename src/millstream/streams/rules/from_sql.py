@@ -1,7 +1,8 @@
 """Conditions of SQL as formulas of atoms, where atoms say exactly what Spark's columns would, NULL included.
 
-Fields are the columns that the condition names. What cannot be said is refused with the reason and stays with SQL.
-Letters become small and capital as Python's tables of characters say; those of Spark may be of a later Unicode.
+Fields are the columns that the condition names, and fields of ROW columns (`place->city`). What cannot be said is
+refused with the reason and stays with SQL. Letters become small and capital as Python's tables of characters say; those
+of Spark may be of a later Unicode.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expression, Literal
+from millstream.streams.plan.expressions import Call, Case, Cast, Expression, Literal
 from millstream.streams.plan.types import TypeKind
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth, all_of, any_of, negated
@@ -18,6 +19,7 @@ from millstream.streams.rules.sql_operands import (
     CannotBeSaid,
     TextOperand,
     constant_text,
+    field_of,
     number_operand,
     text_operand,
 )
@@ -67,7 +69,7 @@ def formula_of(condition: Expression) -> Formula:
             return Truth(value)
         case _ if _is_null_literal(condition):
             return Truth(None)
-        case Column(name=name, type=data_type) if data_type.kind is TypeKind.BOOLEAN:
+        case _ if (name := field_of(condition)) is not None and condition.type.kind is TypeKind.BOOLEAN:
             return Atom(name, Op.IN, (True,))
         case Case(branches=branches, otherwise=otherwise):
             return _case(branches, otherwise)
@@ -126,8 +128,9 @@ def _is_unknown(formula: Formula) -> Formula:
 
 def _is_null(arguments: Sequence[Expression]) -> Formula:
     (operand,) = arguments
-    if isinstance(operand, Column):
-        return Atom(operand.name, Op.IS_NULL)
+    name = field_of(operand)
+    if name is not None:
+        return Atom(name, Op.IS_NULL)
     if operand.type.kind is TypeKind.BOOLEAN:
         return _is_unknown(formula_of(operand))
     if operand.type.kind is TypeKind.STRING:

@@ -15,9 +15,11 @@ from millstream.streams.optimizer.branch import Branch, branch_of, stored
 from millstream.streams.plan.expressions import Cast, Column, Expression, Literal, columns_of
 from millstream.streams.plan.nodes import JobPlan, Sink
 from millstream.streams.plan.tables import PhysicalColumn
+from millstream.streams.rules.formulas import atoms_of
 from millstream.streams.rules.from_sql import split_conjuncts
 from millstream.streams.rules.imported import FromFiles, Refusal
 from millstream.streams.rules.rule import Rule
+from millstream.streams.rules.sql_operands import FIELD_SEPARATOR
 from millstream.streams.sql.compiler import SqlSession
 from millstream.streams.sql.lexer import Token, tokenize
 from millstream.streams.sql.script import Script, Span
@@ -52,7 +54,9 @@ def read_sql_rules(content: str, path: str) -> FromFiles:
             refused.append(_refusal(error, path))
         except _NoRuleError as error:
             refused.append(Refusal(path, str(error), statement.line, statement.column))
-    return FromFiles(tuple(rules), tuple(refused), places=places)
+    fields = {atom.field for rule in rules for atom in atoms_of(rule.condition) if FIELD_SEPARATOR in atom.field}
+    paths: dict[str, tuple[tuple[str, ...], ...]] = {field: (tuple(field.split(FIELD_SEPARATOR)),) for field in fields}
+    return FromFiles(tuple(rules), tuple(refused), paths, places)
 
 
 class _NoRuleError(ValueError):

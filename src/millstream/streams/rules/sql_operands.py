@@ -7,6 +7,7 @@ import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
 from millstream.streams.plan.types import DataType, TypeKind
@@ -14,7 +15,16 @@ from millstream.streams.rules.atoms import Atom, Op, Operand, Step
 from millstream.streams.rules.formulas import Formula, Truth, all_of, negated
 from millstream.streams.rules.plain import answer
 
-__all__ = ["CannotBeSaid", "NumberOperand", "TextOperand", "constant_text", "number_operand", "text_operand"]
+__all__ = [
+    "FIELD_SEPARATOR",
+    "CannotBeSaid",
+    "NumberOperand",
+    "TextOperand",
+    "constant_text",
+    "field_of",
+    "number_operand",
+    "text_operand",
+]
 
 _OPS = {"<": Op.LESS, "<=": Op.LESS_EQUAL, ">": Op.GREATER, ">=": Op.GREATER_EQUAL}
 _STEPS = {"LOWER": Step.LOWER, "UPPER": Step.UPPER, "TRIM": Step.TRIM, "BTRIM": Step.TRIM}
@@ -132,16 +142,33 @@ class NumberOperand:
         return all_of(missing, Truth(None))
 
 
+FIELD_SEPARATOR: Final = "->"
+"""Stands between a ROW column and its field in the name of a rule's field."""
+
+
+def field_of(expression: Expression) -> str | None:
+    """The name of the column, or of the field of a ROW column, that the expression is; None for all others."""
+    match expression:
+        case Column(name=name):
+            return None if FIELD_SEPARATOR in name else name
+        case Call(function="FIELD", arguments=(row, Literal(value=str(field)))) if FIELD_SEPARATOR not in field:
+            below = field_of(row)
+            return None if below is None else f"{below}{FIELD_SEPARATOR}{field}"
+        case _:
+            return None
+
+
 def text_operand(expression: Expression) -> TextOperand:
     """The operand that the expression is. Raises CannotBeSaid."""
+    name = field_of(expression)
+    if name is not None and expression.type.kind is TypeKind.STRING:
+        return TextOperand(name)
     match expression:
-        case Column(name=name, type=data_type) if data_type.kind is TypeKind.STRING:
-            return TextOperand(name)
         case Call(function=function, arguments=(inner, *others)) if function in _STEPS and _cuts_blanks(others):
             operand = text_operand(inner)
             return replace(operand, steps=(*operand.steps, _STEPS[function]))
-        case Call(function=function, arguments=(Column() as column, Literal(value=str(default)))) if (
-            function in _DEFAULTS
+        case Call(function=function, arguments=(column, Literal(value=str(default)))) if (
+            function in _DEFAULTS and field_of(column) is not None
         ):
             return replace(text_operand(column), default=default)
     raise CannotBeSaid("it is no text of one column")
@@ -149,14 +176,15 @@ def text_operand(expression: Expression) -> TextOperand:
 
 def number_operand(expression: Expression) -> NumberOperand:
     """The operand that the expression is. Raises CannotBeSaid."""
+    name, kind = field_of(expression), expression.type
+    if name is not None and (kind.is_integer or kind.kind in (TypeKind.FLOAT, TypeKind.DOUBLE)):
+        return NumberOperand(name, kind)
     match expression:
-        case Column(name=name, type=data_type) if data_type.is_integer or data_type.kind in (
-            TypeKind.FLOAT,
-            TypeKind.DOUBLE,
-        ):
-            return NumberOperand(name, data_type)
-        case Call(function=function, arguments=(Column() as column, Literal(value=int(default)))) if (
-            function in _DEFAULTS and expression.type == column.type and not isinstance(default, bool)
+        case Call(function=function, arguments=(column, Literal(value=int(default)))) if (
+            function in _DEFAULTS
+            and field_of(column) is not None
+            and kind.as_nullable() == column.type.as_nullable()
+            and not isinstance(default, bool)
         ):
             return replace(number_operand(column), default=default)
     raise CannotBeSaid("it is no whole or floating number of one column")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
-from pyspark.sql.types import ByteType, StructType
+from pyspark.sql.types import ArrayType, ByteType, StructType
 
 from millstream.streams.plan.nodes import Node, Scan, scans_of
 from millstream.streams.plan.types import Schema
@@ -24,8 +24,9 @@ __all__ = ["envelope", "passes"]
 def envelope(outputs: Sequence[Node], translation: Translation, timed: Sequence[Scan] = ()) -> DataFrame:
     """One column `s<number>` per output: a struct of its row, or NULL where the row is none of that output's.
 
-    The struct of an output whose rows change ends with the row kind. All outputs without state that read one table
-    share one pass over it, and a row of it can fill several columns; each output with state has a pass of its own.
+    The struct of an output whose rows change ends with the row kind; one of merged outputs is an array of structs. All
+    outputs without state that read one table share one pass over it, and a row of it can fill several columns; each
+    output with state has a pass of its own.
     Behind the outputs come the event times of the `timed` tables, rows of `EVENT_TIMES`.
     """
     rows = [*(translation.rows(output) for output in outputs), *(translation.event_times(scan) for scan in timed)]
@@ -66,7 +67,7 @@ def _pass(members: list[int], rows: Sequence[Rows], schemas: Sequence[Schema]) -
         if number in members:
             columns.append(_struct(rows[number], schema, always=only).alias(_name(number)))
         else:
-            columns.append(F.lit(None).cast(_type(schema, changes=rows[number].kind is not None)).alias(_name(number)))
+            columns.append(F.lit(None).cast(_type(rows[number], schema)).alias(_name(number)))
     return frame.select(*columns)
 
 
@@ -76,17 +77,27 @@ def _certain(condition: Column | None) -> Column:
 
 def _struct(rows: Rows, schema: Schema, *, always: bool) -> Column:
     """The row as a struct of the declared names and types; where not `always`, NULL unless the condition holds."""
-    types = spark_schema(schema)
-    fields = [rows.columns[field.name].cast(types[field.name].dataType).alias(field.name) for field in schema.fields]
-    if rows.kind is not None:
-        fields.append(rows.kind.alias(KIND_COLUMN))
-    struct = F.struct(*fields)
+    copies = rows.copies
+    if copies is None:
+        struct = _fields(rows, rows.columns, schema)
+    else:
+        struct = F.transform(copies.each, lambda element: _fields(rows, copies.columns(element), schema))
     return struct if always or rows.condition is None else F.when(rows.condition, struct)
 
 
-def _type(schema: Schema, *, changes: bool) -> StructType:
+def _fields(rows: Rows, columns: Mapping[str, Column], schema: Schema) -> Column:
+    types = spark_schema(schema)
+    fields = [columns[field.name].cast(types[field.name].dataType).alias(field.name) for field in schema.fields]
+    if rows.kind is not None:
+        fields.append(rows.kind.alias(KIND_COLUMN))
+    return F.struct(*fields)
+
+
+def _type(rows: Rows, schema: Schema) -> StructType | ArrayType:
     declared = spark_schema(schema)
-    return declared.add(KIND_COLUMN, ByteType()) if changes else declared
+    if rows.kind is not None:
+        declared = declared.add(KIND_COLUMN, ByteType())
+    return declared if rows.copies is None else ArrayType(declared)
 
 
 def _name(number: int) -> str:

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 from pyspark.sql.types import ArrayType
 
 from millstream.streams.plan.fan_out import Constants, FanOut
-from millstream.streams.spark.copies import expanded
 from millstream.streams.spark.expressions import column_of
-from millstream.streams.spark.rows import Rows
+from millstream.streams.spark.rows import Copies, Rows
 from millstream.streams.spark.types import spark_type
 
 __all__ = ["fanned_out_rows"]
 
 
 def fanned_out_rows(node: FanOut, rows: Rows) -> Rows:
-    """Each row of `rows` once for each branch that wants it."""
+    """The rows that some branch wants, as a copy for each branch that does: no row is read twice for that."""
     branches = column_of(node.branches, rows.columns)
 
     def of_branch(number: SparkColumn) -> dict[str, SparkColumn]:
-        return {constants.name: _constant_at(constants, number) for constants in node.constants}
+        constants = {one.name: _constant_at(one, number) for one in node.constants}
+        return {**rows.columns, **constants}
 
-    return expanded(rows, branches, of_branch)
+    return replace(rows.where(F.size(branches) > 0), copies=Copies(branches, of_branch))
 
 
 def _constant_at(constants: Constants, number: SparkColumn) -> SparkColumn:

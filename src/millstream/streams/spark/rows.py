@@ -6,12 +6,12 @@ pass over it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import Column, DataFrame
 
-__all__ = ["Clock", "Rows", "quoted_name"]
+__all__ = ["Clock", "Copies", "Rows", "quoted_name"]
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,20 @@ class Clock:
 
 
 @dataclass(frozen=True)
+class Copies:
+    """Several rows in the place of each: one for every element of the array `each`, with the columns made of it."""
+
+    each: Column
+    columns: Callable[[Column], Mapping[str, Column]]
+
+
+@dataclass(frozen=True)
 class Rows:
     """Rows of `frame` for which `condition` holds (None: all), with `columns` by name.
 
     `event_times` are the columns that a window of Spark's may stand on: the data frame's own event-time attributes.
     `clock` tells operators of ours the time; None where Spark's own watermark is used. `kind` is the row kind; None
-    where all rows are inserts.
+    where all rows are inserts. With `copies` each row stands for several, whose columns are theirs.
     """
 
     frame: DataFrame
@@ -44,6 +52,7 @@ class Rows:
     event_times: Mapping[str, Column] = field(default_factory=dict)
     clock: Clock | None = None
     kind: Column | None = None
+    copies: Copies | None = None
 
     def where(self, condition: Column) -> Rows:
         """The rows for which `condition` holds as well."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import reduce
 
 from pyspark.sql import Column as SparkColumn
@@ -35,7 +36,7 @@ from millstream.streams.spark.lookups.join import looked_up
 from millstream.streams.spark.native import is_native, native_window, watermarked
 from millstream.streams.spark.operators.host import OperatorHost
 from millstream.streams.spark.operators.wirings import wiring_of
-from millstream.streams.spark.rows import Clock, Rows, quoted_name
+from millstream.streams.spark.rows import Clock, Copies, Rows, quoted_name
 from millstream.streams.spark.rowwise import correlated_rows, expanded_rows, value_rows
 
 __all__ = ["Translation", "is_shareable", "is_stateful", "needs_operators"]
@@ -58,7 +59,7 @@ def is_shareable(node: Node) -> bool:
     match node:
         case Scan():
             return True
-        case Project() | Filter() | WindowRows(window=Tumble()):
+        case Project() | Filter() | FanOut() | WindowRows(window=Tumble()):
             return is_shareable(node.input)
         case _:
             return False
@@ -204,13 +205,20 @@ def _stateless(node: Node, rows: Rows) -> Rows:
 
 
 def _project(node: Project, rows: Rows) -> Rows:
-    columns = {name: column_of(expression, rows.columns) for name, expression in node.columns}
+    copies = rows.copies
+    if copies is not None:
+        return replace(rows, copies=Copies(copies.each, lambda element: _projected(node, copies.columns(element))))
+    columns = _projected(node, rows.columns)
     event_times = {
         name: rows.event_times[expression.name]
         for name, expression in node.columns
         if isinstance(expression, Column) and expression.name in rows.event_times
     }
     return Rows(rows.frame, columns, rows.condition, event_times, rows.clock, rows.kind)
+
+
+def _projected(node: Project, columns: Mapping[str, SparkColumn]) -> dict[str, SparkColumn]:
+    return {name: column_of(expression, columns) for name, expression in node.columns}
 
 
 def _window_rows(rows: Rows, window: Window) -> Rows:

@@ -82,8 +82,10 @@ class _Writers:
             )
 
 
-def _rows_of(column: pa.StructArray) -> pa.RecordBatch:
-    """The structs that are there, as rows."""
+def _rows_of(column: pa.Array) -> pa.RecordBatch:
+    """The structs that are there, alone or in lists, as rows."""
+    if pa.types.is_list(column.type):
+        column = column.flatten()
     if column.null_count == len(column):
         return pa.RecordBatch.from_arrays([], names=[])
     present = column if column.null_count == 0 else column.filter(pc.is_valid(column))

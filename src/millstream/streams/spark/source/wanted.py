@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -12,8 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.streams.errors import JobError
+from millstream.streams.rules.atoms import Op
 from millstream.streams.rules.event_rows import ArrowEvents
+from millstream.streams.rules.formulas import atoms_of
 from millstream.streams.rules.rule import RuleSet
+from millstream.streams.rules.sql_operands import FIELD_SEPARATOR
 from millstream.streams.rules.stage import RuleStage
 from millstream.streams.spark.source.decoder import Malformed
 from millstream.streams.spark.source.messages import Messages
@@ -25,6 +29,9 @@ __all__ = ["WantedRowBuilder", "row_builder"]
 
 STAGES_KEPT: Final = 4
 """Stages that a worker process keeps for the sources that it reads in turn."""
+
+ALLOWANCE_MS: Final = 600_000
+"""How long a function may take over a batch; only functions of ours are asked, and a job that lost them would fail."""
 
 
 def row_builder(spec: SourceSpec) -> MessageRows:
@@ -39,6 +46,7 @@ class WantedRowBuilder:
         self.schema: pa.Schema = arrow_schema(spec.schema())
         self._drops = wanted.drops
         self._stage = _stage(wanted.file)
+        self._fields = _fields(self._stage.rule_set)
         # All that is judged, which may be more than what is given on.
         self._inner = RowBuilder(replace(spec, columns=(*spec.columns, *wanted.columns), wanted=None))
 
@@ -59,10 +67,10 @@ class WantedRowBuilder:
 
     def _numbers(self, batch: pa.RecordBatch) -> pa.ListArray:
         """For each row the numbers of the conditions that hold."""
-        hits = self._stage.judge(ArrowEvents(_judged_columns(batch), {}))
+        hits = self._stage.judge(ArrowEvents(_judged_columns(batch, self._fields), {}))
         quarantined = self._stage.quarantined
         if quarantined:
-            raise JobError("JOB_FAILED", f"A condition could not be judged: {next(iter(quarantined))}.")
+            raise JobError("JOB_FAILED", f"A condition could not be judged: {quarantined[0].reason}.")
         ends = np.searchsorted(hits.rows, np.arange(batch.num_rows + 1, dtype=hits.rows.dtype))
         wanted = self.schema.field(len(self.schema) - 2).type
         return pa.ListArray.from_arrays(pa.array(ends.astype(np.int32)), pa.array(hits.rules, pa.int32()), type=wanted)
@@ -70,13 +78,26 @@ class WantedRowBuilder:
 
 @lru_cache(maxsize=STAGES_KEPT)
 def _stage(file: str) -> RuleStage:
-    return RuleStage(RuleSet.decode(Path(file).read_bytes()))
+    return RuleStage(RuleSet.decode(Path(file).read_bytes()), allowance_ms=ALLOWANCE_MS)
 
 
-def _judged_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Of columns that only an IS NULL can ask about, nothing but whether they are there."""
-    arrays = [column if _is_plain(column.type) else _presence(column) for column in batch.columns]
-    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+def _fields(rule_set: RuleSet) -> tuple[str, ...]:
+    """The fields that the rules name."""
+    atoms = [atom for rule in rule_set.rules for atom in atoms_of(rule.condition)]
+    others = [str(atom.operands[0]) for atom in atoms if atom.op is Op.EQUALS_FIELD]
+    return tuple(dict.fromkeys([*(atom.field for atom in atoms), *others]))
+
+
+def _judged_columns(batch: pa.RecordBatch, fields: Sequence[str]) -> pa.RecordBatch:
+    """The fields as columns; of those that only an IS NULL can ask about, nothing but whether they are there."""
+    arrays = []
+    for field in fields:
+        name, *inner = field.split(FIELD_SEPARATOR)
+        column = batch.column(batch.schema.get_field_index(name))
+        for one in inner:
+            column = pc.struct_field(column, one)
+        arrays.append(column if _is_plain(column.type) else _presence(column))
+    return pa.RecordBatch.from_arrays(arrays, names=list(fields))
 
 
 def _is_plain(kind: pa.DataType) -> bool:
