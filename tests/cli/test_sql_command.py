@@ -47,6 +47,20 @@ def test_a_typo_is_shown_before_anything_starts() -> None:
     assert "Spark" not in refused.err
 
 
+def test_several_files_run_as_one_script_and_a_fault_names_its_file(tmp_path: Path) -> None:
+    tables, query = tmp_path / "tables.sql", tmp_path / "query.sql"
+    tables.write_text(HOT.partition(";")[0])
+    query.write_text(HOT.partition(";")[2])
+    shown = run("sql", "explain", "-f", str(tables), "-f", str(query))
+    assert shown.code == 0
+    assert "Filter >(celsius, 40)" in shown.out
+    query.write_text("SELECT devise FROM readings")
+    refused = run("sql", "-f", str(tables), "-f", str(query))
+    assert refused.code == 1
+    assert "query.sql" in refused.err
+    assert 'Did you mean "device"?' in refused.err
+
+
 def test_an_unknown_topic_is_refused_before_spark_starts(millstream: Command) -> None:
     refused = millstream("sql", "--bounded", "-e", HOT.replace("'readings')", "'missing')"))
     assert refused.code == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -59,7 +60,7 @@ def sql(
         from millstream.cli.sql_shell.shell import run_shell
 
         return run_shell(session, common, bounded=bounded, checkpoint_dir=checkpoint_dir)
-    commands = [command for script in _scripts(file, statement) for command in session.compile(script)]
+    commands = [command for script in _scripts(file, statement) for command in script.compiled(session)]
     if action == "explain":
         return _explain(commands, common)
     printer = Printer(common.output)
@@ -71,11 +72,35 @@ def sql(
     return ExitCode.DONE
 
 
-def _scripts(files: Sequence[Path] | None, statement: str | None) -> list[str]:
-    return [statement] if statement is not None else [_script(file) for file in files or ()]
+@dataclass(frozen=True, slots=True)
+class _Script:
+    """A text to run, and the file that it is from, where there are several."""
+
+    text: str
+    file: Path | None = None
+
+    def compiled(self, session: SqlSession) -> list[Command]:
+        """Its commands. Raises SqlError, which names the file."""
+        from millstream.streams.errors import SqlError
+
+        try:
+            return session.compile(self.text)
+        except SqlError as error:
+            if self.file is None:
+                raise
+            message = f"{self.file}: {error.message}"
+            named = SqlError(error.name, message, position=error.position, script=error.script, remedy=error.remedy)
+            raise named from None
 
 
-def _script(file: Path) -> str:
+def _scripts(files: Sequence[Path] | None, statement: str | None) -> list[_Script]:
+    if statement is not None:
+        return [_Script(statement)]
+    several = len(files or ()) > 1
+    return [_Script(_text(file), file if several else None) for file in files or ()]
+
+
+def _text(file: Path) -> str:
     if str(file) == "-":
         return sys.stdin.read()
     try:

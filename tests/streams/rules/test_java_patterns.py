@@ -44,7 +44,7 @@ def test_what_is_taken_finds_what_java_finds(pattern: str, texts: list[str], oth
     "pattern",
     [r"\bword", "(?=a)", "(?<!a)b", r"(a)\1", "a++", "a{,3}", "a{3,2}", "a{5000}", "*a", "a**", "[a", "(a", "a)", "[]a]",
      "[a&&b]", "[a[b]]", r"\p{L}", r"[\D]", "(?m)^a", "(?x)a", "a(?i)b", r"\ud83d", "a{2}{3}", "(a$)b", ".*$", "[^a]$",
-     r"\r$", "\\", "[b-a]", r"[\d-z]", "(" * (MAX_DEPTH + 1) + ")" * (MAX_DEPTH + 1), "a" * 20_000],
+     r"\r$", "(?<n>a)(?<n>b)", "\\", "[b-a]", r"[\d-z]", "(" * (MAX_DEPTH + 1) + ")" * (MAX_DEPTH + 1), "a" * 20_000],
 )  # fmt: skip
 def test_what_the_two_understand_differently_is_refused(pattern: str) -> None:
     with pytest.raises(CannotBeRewritten, match=r"\w"):

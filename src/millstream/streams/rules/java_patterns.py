@@ -30,7 +30,7 @@ _LINE_END = rf"(?:\r\n|[{_LINE_ENDS}])?\Z"
 _SURE_CHARACTER = re.compile(r"(?:[^\\\[\](){}.*+?|\r]|\\[^\w\r]|\[(?!\^)(?:[^\r\\\]]|\\[^\w\r])*\])\+?")
 _FLAGS = re.compile(r"\(\?([is]+)\)")
 _COUNTS = re.compile(r"\{([0-9]{1,4})(?:(,)([0-9]{1,4})?)?\}")
-_GROUPS = re.compile(r"\?(?:<[A-Za-z][A-Za-z0-9]*>|:|(s):)")
+_GROUPS = re.compile(r"\?(?:<([A-Za-z][A-Za-z0-9]*)>|:|(s):)")
 
 
 class CannotBeRewritten(ValueError):
@@ -56,6 +56,7 @@ class _Rewriting:
         self._caseless = caseless
         self._any_dot = any_dot
         self._depth = 0
+        self._names: set[str] = set()
 
     def whole(self) -> str:
         found = self._alternatives()
@@ -128,7 +129,10 @@ class _Rewriting:
             if kind is None:
                 raise CannotBeRewritten("it looks around itself, or sets a flag within")
             self._place = kind.end()
-            self._any_dot = outer or kind[1] is not None
+            if kind[1] is not None and kind[1] in self._names:
+                raise CannotBeRewritten(f"it has two groups of the name {kind[1]}")
+            self._names.add(kind[1] or "")
+            self._any_dot = outer or kind[2] is not None
         inner = self._alternatives()
         if self._next() != ")":
             raise CannotBeRewritten("a group is not closed")
