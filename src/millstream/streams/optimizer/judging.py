@@ -87,13 +87,15 @@ def judged(nodes: Sequence[Node], mode: str, *, has_engine: bool = True) -> Judg
     for scan in (scan for node in nodes for scan in scans_of(node)):
         tables.setdefault(scan.table.name, scan.table)
     tried = _Judging(frozenset(tables))
-    tried.outputs(nodes)
+    moved = tried.outputs(nodes)
     found = [(table, tried.of(name)) for name, table in tables.items()]
     verdicts = tuple(_verdict(table, conditions, mode, has_engine=has_engine) for table, conditions in found)
     used = {verdict.table.name: verdict.stage for verdict in verdicts if verdict.is_used}
     if not used:
         return Judged(tuple(nodes), {}, verdicts)
-    return Judged(_Judging(frozenset(used)).outputs(nodes), used, verdicts)
+    if any(conditions.formulas and table.name not in used for table, conditions in found):
+        moved = _Judging(frozenset(used)).outputs(nodes)
+    return Judged(moved, used, verdicts)
 
 
 def _verdict(table: Table, found: _Conditions, mode: str, *, has_engine: bool) -> Verdict:
