@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from millstream.streams.rules import fingerprints
 from millstream.streams.rules.fingerprints import CacheBudget, FingerprintCache
 
-LONG = "x" * 200
+LONG = "x" * 300
 
 
 class Clock:

@@ -13,7 +13,7 @@ from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.columns import Columns
 from millstream.streams.rules.event_rows import Distinct, EventRows, Rows
 from millstream.streams.rules.fingerprints import CacheBudget
-from millstream.streams.rules.formulas import AnyOf, Formula, atoms_of
+from millstream.streams.rules.formulas import All, AnyOf, Formula, Truth, all_of, atoms_of
 from millstream.streams.rules.groups import FieldGroup
 from millstream.streams.rules.key_costs import KeyCosts
 from millstream.streams.rules.questions import Holds, Questions
@@ -57,7 +57,7 @@ class PlanRooms(NamedTuple):
 
 
 class _Judged(NamedTuple):
-    """A rule of the plan; a `sure` one holds wherever one of its keys is found."""
+    """What is asked of an event where a key of the rule is found; a `sure` rule holds wherever one is."""
 
     number: int
     formula: Formula
@@ -98,14 +98,13 @@ class ClassPlan:
         self._in_vain = 0
 
     def _judged(self, rule: LeftRule, keys: frozenset[Atom]) -> _Judged:
-        parts = rule.formula.parts if isinstance(rule.formula, AnyOf) else (rule.formula,)
+        rest = _rest(rule.formula, keys)
         fields: dict[str, None] = {}
-        for atom in atoms_of(rule.formula):
+        for atom in atoms_of(rest):
             fields[atom.field] = None
             if atom.op is Op.EQUALS_FIELD:
                 fields[str(atom.operands[0])] = None
-        holds = self._rooms.questions.compiled(rule.formula)
-        return _Judged(rule.number, rule.formula, holds, tuple(fields), keys.issuperset(parts))
+        return _Judged(rule.number, rest, self._rooms.questions.compiled(rest), tuple(fields), rest == Truth(True))
 
     def _group(
         self, field: str, atoms: dict[Atom, list[_Judged]]
@@ -183,6 +182,12 @@ class ClassPlan:
             holds, forms_of = rule.holds, columns.forms_of
             return np.array([row for row in rows.tolist() if holds(forms_of(row))], dtype=np.int64)
         return rows[columns.holds(rule.formula, rows)]
+
+
+def _rest(formula: Formula, keys: frozenset[Atom]) -> Formula:
+    """What is still to be asked of an event in which one of the keys was found."""
+    parts = formula.parts if isinstance(formula, All) else (formula,)
+    return all_of(*(part for part in parts if keys != set(part.parts if isinstance(part, AnyOf) else (part,))))
 
 
 def _rows_of(found: dict[int, Sequence[int]], distinct: Distinct, of: Rows | None) -> list[tuple[int, Rows]]:

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 __all__ = ["CacheBudget", "FingerprintCache"]
 
-_KEPT_CHARACTERS: Final = 64
-"""A text up to this long is its own key: shorter than a fingerprint in memory, and cheaper to have."""
+_KEPT_CHARACTERS: Final = 200
+"""A text up to this long is its own key: a fingerprint would cost more than the memory is worth."""
 
 _ENTRY_BYTES: Final = 160
 """Of one entry without the text of its key: the slot, the room between slots, the heads of the objects."""

@@ -33,6 +33,9 @@ PATIENCE_TEXTS: Final = 600
 _PATIENCE_ASKED: Final = 75_000
 """Texts that are searched for one literal after another before compiling them pays: so many, and more for few."""
 
+_PER_TURN: Final = 10
+"""Looking for one literal after another costs as much as so many texts even where there is one."""
+
 _TEXT_CHARACTERS: Final = 500
 """A longer text counts as several."""
 
@@ -107,7 +110,7 @@ class LiteralEngine:
     def find(self, values: Values, found: Found) -> None:
         texts = values.formed(self._form)
         if self._database is None:
-            self._patience -= len(texts) + sum(map(len, texts)) // _TEXT_CHARACTERS
+            self._patience -= _PER_TURN + len(texts) + sum(map(len, texts)) // _TEXT_CHARACTERS
             if self._patience > 0:
                 self._one_by_one.find(values, found)
                 return

@@ -20,7 +20,13 @@ _LEAST_CHARACTERS: Final = 4
 _OF_NUMBERS: Final = frozenset("0123456789+-.eE")
 """A word of these alone may be part of a number, which a value's text may spell otherwise than the JSON did."""
 
-_HIDDEN: Final = rb"\\u00[2-7]|\\u212a|\\u0130|\xe2\x84\xaa|\xc4\xb0"
+_HIDDEN: Final = (
+    *(rb"\\u00%d" % digit for digit in range(2, 8)),
+    rb"\\u212a",
+    rb"\\u0130",
+    rb"\xe2\x84\xaa",
+    rb"\xc4\xb0",
+)
 """Where JSON may spell a letter of ASCII by its number, or has a letter whose lower case is one of ASCII (K, İ)."""
 
 
@@ -28,7 +34,7 @@ class RawTextFilter:
     """Tells the events that may have one of some words in a value; all others have none."""
 
     def __init__(self, words: Sequence[str]) -> None:
-        patterns = [_escaped(word) for word in words] + [_HIDDEN]
+        patterns = [*map(_escaped, words), *_HIDDEN]
         if any("/" in word for word in words):
             patterns.append(rb"\\/")
         self._database = Database(patterns, caseless=True)
