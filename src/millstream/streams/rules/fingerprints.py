@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import time
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final
@@ -13,8 +14,8 @@ __all__ = ["CacheBudget", "FingerprintCache"]
 _KEPT_CHARACTERS: Final = 200
 """A text up to this long is its own key: a fingerprint would cost more than the memory is worth."""
 
-_ENTRY_BYTES: Final = 160
-"""Of one entry without the text of its key: the slot, the room between slots, the heads of the objects."""
+_ENTRY_BYTES: Final = 100
+"""Of one entry without its key: its slot and the room between slots."""
 
 _TRIED_VALUES: Final = 2_000
 _TRIED_TURNS: Final = 4
@@ -29,10 +30,8 @@ _SECRET: Final = os.urandom(16)
 _NOTHING: Final[tuple[int, ...]] = ()
 
 
-def _key(value: Hashable) -> Hashable:
-    if isinstance(value, str) and len(value) > _KEPT_CHARACTERS:
-        return hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=16, key=_SECRET).digest()
-    return value
+def _fingerprint(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16, key=_SECRET).digest()
 
 
 class CacheBudget:
@@ -57,7 +56,7 @@ class CacheBudget:
         self._caches.append(cache)
 
     def take(self, size_bytes: int) -> None:
-        """Counts a new entry."""
+        """Counts new entries."""
         self._young_bytes += size_bytes
         if self._young_bytes > self._limit_bytes // 2:
             self._old_bytes, self._young_bytes = self._young_bytes, 0
@@ -117,20 +116,23 @@ class FingerprintCache:
         return found
 
     def _known(self, keys: Sequence[Hashable]) -> tuple[dict[int, Sequence[int]], list[tuple[int, Hashable]]]:
-        young, old = self._young, self._old
+        young, old = self._young.get, self._old.get
         found: dict[int, Sequence[int]] = {}
         missing = []
-        for number, value in enumerate(keys):
-            key = _key(value)
-            atoms = young.get(key)
+        again: dict[Hashable, tuple[int, ...]] = {}
+        for number, key in enumerate(keys):
+            if type(key) is str and len(key) > _KEPT_CHARACTERS:
+                key = _fingerprint(key)
+            atoms = young(key)
             if atoms is None:
-                atoms = old.get(key)
+                atoms = old(key)
                 if atoms is None:
                     missing.append((number, key))
                     continue
-                self._put(key, atoms)
+                again[key] = atoms
             if atoms:
                 found[number] = atoms
+        self._put(again)
         self.hits += len(keys) - len(missing)
         self.misses += len(missing)
         return found, missing
@@ -138,20 +140,18 @@ class FingerprintCache:
     def _keep(
         self, missing: Sequence[tuple[int, Hashable]], fresh: dict[int, list[int]], found: dict[int, Sequence[int]]
     ) -> None:
-        for place, (number, key) in enumerate(missing):
-            atoms = fresh.get(place)
-            if atoms:
-                kept = tuple(atoms)
-                found[number] = kept
-                self._put(key, self._shared.setdefault(kept, kept))
-            else:
-                self._put(key, _NOTHING)
+        entries: dict[Hashable, tuple[int, ...]] = dict.fromkeys([key for _, key in missing], _NOTHING)
+        for place, atoms in fresh.items():
+            number, key = missing[place]
+            kept = tuple(atoms)
+            found[number] = entries[key] = self._shared.setdefault(kept, kept)
+        self._put(entries)
 
-    def _put(self, key: Hashable, atoms: tuple[int, ...]) -> None:
-        self._young[key] = atoms
-        width = 1 if not isinstance(key, str) or key.isascii() else 4
-        size_bytes = width * len(key) if isinstance(key, (str, bytes)) else 0
-        self._budget.take(_ENTRY_BYTES + size_bytes + 8 * len(atoms))
+    def _put(self, entries: dict[Hashable, tuple[int, ...]]) -> None:
+        if entries:
+            self._young.update(entries)
+            texts_bytes = sum(map(sys.getsizeof, entries))
+            self._budget.take(_ENTRY_BYTES * len(entries) + texts_bytes + 8 * sum(map(len, entries.values())))
 
 
 class _Trial:
