@@ -74,7 +74,8 @@ def _played(
         batches = run.random.randint(2, 4) if killed < kills else _EVENTS
         ended = _change_rules(run, client, driver, root, store, batches)
         if not ended:
-            time.sleep(run.random.choice((0.0, 0.0, 0.05, 0.5)))
+            _wait_for_batch(driver, root)
+            time.sleep(run.random.choice((0.0, 0.05, 0.2, 0.5)))
         is_alive = driver.poll() is None
         _end_group(driver)
         driver.wait()
@@ -115,6 +116,13 @@ def _change_rules(
 def _publish(run: ProgrammeRun, store: RuleStore) -> None:
     store.publish(lambda rules: msgspec.structs.replace(rules, rules=(_EVERY, *_some_rules(run))))
     run.count("publishes")
+
+
+def _wait_for_batch(driver: subprocess.Popen[bytes], root: Path) -> None:
+    """Until a micro-batch is planned that is not noted as delivered: the next life has to judge it again."""
+    limit_s = time.monotonic() + _LIMIT_S
+    while driver.poll() is None and _is_noted(root) and not _is_done(root) and time.monotonic() < limit_s:
+        time.sleep(_POLL_S)
 
 
 def _some_rules(run: ProgrammeRun) -> list[Rule]:
