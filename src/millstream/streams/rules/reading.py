@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from millstream.model.errors import ExtraMissing
 from millstream.streams.errors import RuleError
 from millstream.streams.rules.imported import FromFiles, Refusal
@@ -97,7 +99,7 @@ def _read_sigma(files: list[Path]) -> FromFiles:
 
     found = read_rules(files)
     refused = tuple(Refusal(one.path, _sentence(one.reason), one.line) for one in found.refused)
-    return FromFiles(found.rules, refused, found.paths, dict(found.places))
+    return msgspec.structs.replace(found, refused=refused)
 
 
 def _sentence(words: str) -> str:

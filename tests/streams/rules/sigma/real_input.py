@@ -12,7 +12,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from millstream.streams.rules.sigma import Imported, read_rules
+from millstream.streams.rules.imported import FromFiles
+from millstream.streams.rules.sigma import read_rules
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -35,7 +36,7 @@ def event_lines() -> Iterator[bytes]:
 
 
 @cache
-def imported() -> Imported:
+def imported() -> FromFiles:
     """All real rules, read from an unpacked copy that is gone again."""
     with TemporaryDirectory() as directory:
         with tarfile.open(fileobj=io.BytesIO(zstd.decompress(RULES.read_bytes()))) as packed:

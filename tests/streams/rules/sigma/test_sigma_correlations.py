@@ -8,8 +8,9 @@ import pytest
 from written_rules import HEAD, fault_of, read_text, rule_of
 
 from millstream.streams.rules.formulas import any_of
+from millstream.streams.rules.imported import FromFiles
 from millstream.streams.rules.rule import Measure, MeasureKind, Statistics
-from millstream.streams.rules.sigma import Imported, read_rules
+from millstream.streams.rules.sigma import read_rules
 
 BASE = """title: %(name)s
 name: %(name)s
@@ -22,7 +23,7 @@ detection:
 BASES = "\n---\n".join(BASE % {"name": name, "number": number} for name, number in (("failed", 4625), ("logon", 4624)))
 
 
-def correlated(section: str) -> Imported:
+def correlated(section: str) -> FromFiles:
     """What is read from the two base rules and a correlation of them."""
     body = "".join(f"    {line}\n" for line in section.strip().splitlines())
     return read_text(f"{BASES}\n---\ntitle: Together\nid: id-together\ncorrelation:\n{body}")

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from millstream.streams.rules.imported import FromFiles
 from millstream.streams.rules.plain import field_reader, judge
 from millstream.streams.rules.rule import Rule
-from millstream.streams.rules.sigma import Imported, read_rules
+from millstream.streams.rules.sigma import read_rules
 
 HEAD = """title: A rule
 id: 6f1b1a6c-0000-4000-8000-000000000001
@@ -21,7 +22,7 @@ detection:
 """
 
 
-def read_text(text: str, name: str = "rule.yml") -> Imported:
+def read_text(text: str, name: str = "rule.yml") -> FromFiles:
     """What is read from a file with that text."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, name)

@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from millstream.model.errors import ExtraMissing
-from millstream.streams.rules.sigma.imported import Imported, Refused
+from millstream.streams.rules.imported import FromFiles
 from millstream.streams.rules.sigma.taxonomy import PATHS, paths_of
 
-__all__ = ["PATHS", "Imported", "Refused", "paths_of", "read_rules"]
+__all__ = ["PATHS", "paths_of", "read_rules"]
 
 
-def read_rules(places: Path | str | Iterable[Path | str]) -> Imported:
+def read_rules(places: Path | str | Iterable[Path | str]) -> FromFiles:
     """The rules of files, and of all .yml and .yaml files below directories, in the order of their paths.
 
     What cannot be taken is told with file, line and reason, and stops nothing else. Raises ExtraMissing where pySigma

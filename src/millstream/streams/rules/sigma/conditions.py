@@ -28,7 +28,7 @@ from sigma.rule.detection import SigmaDetection, SigmaDetectionItem, SigmaDetect
 
 from millstream.streams.rules.formulas import Formula, all_of, negated
 from millstream.streams.rules.sigma.documents import Document
-from millstream.streams.rules.sigma.imported import Fault
+from millstream.streams.rules.sigma.fault import Fault
 from millstream.streams.rules.sigma.values import either, field_is, keyword_is
 
 __all__ = ["MAX_CONDITION_CHARACTERS", "MAX_NESTING", "detection_formula"]

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from millstream.streams.rules.rule import Measure, MeasureKind, Rule, Statistics
 from millstream.streams.rules.sigma.documents import Document
-from millstream.streams.rules.sigma.imported import Fault
+from millstream.streams.rules.sigma.fault import Fault
 from millstream.streams.rules.yaml_form import MAX_AT_LEAST, MAX_WINDOW_MS
 
 __all__ = ["aggregation", "correlation", "generates", "rules_of"]

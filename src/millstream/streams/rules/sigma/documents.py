@@ -9,7 +9,7 @@ import yaml
 from sigma.exceptions import SigmaError
 from sigma.rule.base import check_alias_expansion
 
-from millstream.streams.rules.sigma.imported import Fault
+from millstream.streams.rules.sigma.fault import Fault
 from millstream.streams.rules.yaml_depth import too_deep
 
 __all__ = ["MAX_FILE_BYTES", "Document", "documents_of"]

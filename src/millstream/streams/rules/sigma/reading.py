@@ -13,11 +13,12 @@ import msgspec
 
 from millstream.streams.rules.atoms import Op
 from millstream.streams.rules.formulas import Truth, all_of, any_of, atoms_of
+from millstream.streams.rules.imported import FromFiles, Refusal
 from millstream.streams.rules.rule import Rule, Statistics
 from millstream.streams.rules.sigma.conditions import detection_formula
 from millstream.streams.rules.sigma.correlations import aggregation, correlation, generates, rules_of
 from millstream.streams.rules.sigma.documents import MAX_FILE_BYTES, Document, documents_of
-from millstream.streams.rules.sigma.imported import Fault, Imported, Refused
+from millstream.streams.rules.sigma.fault import Fault
 from millstream.streams.rules.sigma.taxonomy import log_source_condition, paths_of
 
 __all__ = ["read"]
@@ -28,7 +29,7 @@ _SUFFIXES: Final = frozenset((".yml", ".yaml"))
 _LICENSE: Final = re.compile(r"Detection Rule License(?: \(DRL\))? ([0-9.]*[0-9])")
 
 
-def read(places: Iterable[Path]) -> Imported:
+def read(places: Iterable[Path]) -> FromFiles:
     """The rules below the places; see `read_rules`."""
     reading = _Reading()
     # Python's `re` warns of expressions that it might read otherwise one day, on the user's terminal.
@@ -58,7 +59,7 @@ class _Reading:
         self._lines: dict[str, int] = {}
         self._by_name: dict[str, str] = {}
         self._correlations: list[tuple[Path, int, Document]] = []
-        self._refused: list[tuple[Path, Refused]] = []
+        self._refused: list[tuple[Path, Refusal]] = []
         self._silent: set[str] = set()
 
     def add_file(self, path: Path) -> None:
@@ -78,7 +79,7 @@ class _Reading:
         if not found:
             self._refuse(path, Fault("the file has no rule"))
 
-    def finish(self) -> Imported:
+    def finish(self) -> FromFiles:
         """Read the correlations, and give all in the order of their places."""
         for path, number, document in self._correlations:
             if self._take(path, number, document, self._correlation_rule) and not generates(document):
@@ -86,8 +87,10 @@ class _Reading:
         ordered = sorted(self._rules.values(), key=lambda rule: self._places[rule.id])
         rules = tuple(msgspec.structs.replace(one, alerts=False) if one.id in self._silent else one for one in ordered)
         refused = sorted(self._refused, key=lambda one: (one[0], one[1].line or 0))
-        places = {rule.id: (str(self._places[rule.id][0]), self._lines[rule.id]) for rule in rules}
-        return Imported(rules, tuple(one for _, one in refused), paths_of(_fields(rules)), places)
+        places: dict[str, tuple[str, int | None]] = {
+            rule.id: (str(self._places[rule.id][0]), self._lines[rule.id]) for rule in rules
+        }
+        return FromFiles(rules, tuple(one for _, one in refused), paths_of(_fields(rules)), places)
 
     def _take(self, path: Path, number: int, document: Document, make: _Maker) -> bool:
         try:
@@ -110,7 +113,7 @@ class _Reading:
         return True
 
     def _refuse(self, path: Path, fault: Fault) -> None:
-        self._refused.append((path, Refused(str(path), fault.line, fault.reason)))
+        self._refused.append((path, Refusal(str(path), fault.reason, fault.line)))
 
     def _correlation_rule(self, path: Path, number: int, document: Document) -> Rule:
         line = document.line("correlation", "rules")

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.formulas import Formula, all_of, any_of, negated
 from millstream.streams.rules.rule import Path
-from millstream.streams.rules.sigma.imported import Fault
+from millstream.streams.rules.sigma.fault import Fault
 
 __all__ = ["PATHS", "WHOLE_EVENT", "log_source_condition", "other_spellings", "paths_of"]
 
@@ -272,7 +272,7 @@ def _places(field: str) -> tuple[Path, ...]:
 PATHS: Final[dict[str, tuple[Path, ...]]] = paths_of(
     [WHOLE_EVENT, *_HEADER, *_TWINS, "CommandLine", "Data", "ScriptBlockText", "TargetFilename", "TargetObject", "User"]
 )
-"""The places of the fields that most rules name; `Imported.paths` has those of all fields of its rules."""
+"""The places of the fields that most rules name; `FromFiles.paths` has those of all fields of its rules."""
 
 _HEXADECIMAL: Final = re.compile(r"0x[0-9a-fA-F]{1,16}")
 

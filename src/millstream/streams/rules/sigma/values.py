@@ -30,7 +30,7 @@ from sigma.types import (
 
 from millstream.streams.rules.atoms import Atom, Op, Operand
 from millstream.streams.rules.formulas import AnyOf, Formula, any_of, negated
-from millstream.streams.rules.sigma.imported import Fault
+from millstream.streams.rules.sigma.fault import Fault
 from millstream.streams.rules.sigma.taxonomy import WHOLE_EVENT, other_spellings
 
 __all__ = ["either", "field_is", "keyword_is"]
