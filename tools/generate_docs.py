@@ -65,10 +65,13 @@ from millstream.streams.functions.registry import AGGREGATES, FAMILIES, WINDOW_F
 from millstream.streams.functions.spec import FunctionSpec, Origin
 from millstream.streams.jobs import rule_guard
 from millstream.streams.operators.patterns import program, search
+from millstream.streams.rules import answers as rule_answers
 from millstream.streams.rules import notes as rule_notes
 from millstream.streams.rules import reading as rule_reading
 from millstream.streams.rules import rule as rules
+from millstream.streams.rules import stage as rule_stage
 from millstream.streams.rules import store as rule_store
+from millstream.streams.rules import watch as rule_watch
 from millstream.streams.rules import why, yaml_conditions, yaml_depth, yaml_form, yaml_nodes
 from millstream.streams.rules.sigma import conditions as sigma_conditions
 from millstream.streams.rules.sigma import documents as sigma_documents
@@ -246,6 +249,7 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
         (
             *(rules, rule_store, rule_notes, rule_reading, yaml_form, yaml_conditions, yaml_depth, yaml_nodes),
             *(sigma_documents, sigma_conditions, why, kept_versions, rule_stages, rule_guard),
+            *(rule_answers, rule_watch, rule_stage),
         ),
     ),
 )
