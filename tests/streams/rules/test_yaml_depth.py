@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from millstream.streams.rules.sigma.documents import documents_of
-from millstream.streams.rules.sigma.imported import Fault
+from millstream.streams.rules.sigma.fault import Fault
 from millstream.streams.rules.yaml_depth import MAX_YAML_DEPTH, too_deep
 
 
