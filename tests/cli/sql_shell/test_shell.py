@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ OUT = "CREATE TABLE out (page STRING) WITH ('connector' = 'print')"
 
 
 class Job:
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.query = name
         self.state: Any = "running"
 
     def progress(self) -> JobProgress:
@@ -53,7 +55,7 @@ class Engine:
     def start(self, plan: object, *, name: str, bounded: bool, on_rows: Any) -> Job:
         self.started.append((name, bounded, self.root))
         self.on_rows = on_rows
-        job = Job()
+        job = Job(name)
         if name.startswith("query"):
             on_rows(ResultRows("result", ("page",), [("/home",)]))
             if self.ends:
@@ -61,6 +63,12 @@ class Engine:
             else:
                 self.interrupts.stopped.set()
         return job
+
+    def start_merged(self, plans: Sequence[object], *, names: Sequence[str], bounded: bool, on_rows: Any) -> list[Job]:
+        return [
+            self.start(plan, name=name, bounded=bounded, on_rows=on_rows)
+            for plan, name in zip(plans, names, strict=True)
+        ]
 
 
 class Editor:
