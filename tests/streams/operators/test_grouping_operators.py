@@ -14,6 +14,7 @@ from millstream.streams.operators.aggregates.catalogue import AggregateSpec
 from millstream.streams.operators.changes import DELETE, INSERT, Row
 from millstream.streams.operators.grouping import Grouper
 from millstream.streams.operators.sessions import SessionRows, SessionWindower
+from millstream.streams.operators.turn import END_OF_TIME_US
 from millstream.streams.operators.window_times import Cumulating, Hopping, Slicing
 from millstream.streams.operators.windowing import Speaking, Windower
 from millstream.streams.plan.types import BIGINT, DOUBLE
@@ -179,6 +180,13 @@ def test_windows_over_processing_time_close_by_the_clock() -> None:
     assert player.turn(inserted(("a", None)), now_us=9 * S) == []
     assert player.turn(inserted(("a", None)), now_us=11 * S) == [(0, ("a", 2, 0, 10 * S, 10 * S - 1000))]
     assert player.end(now_us=11 * S) == [(0, ("a", 1, 10 * S, 20 * S, 20 * S - 1000))]
+
+
+def test_windows_over_processing_time_have_the_rows_of_a_run_that_is_one_turn() -> None:
+    player = Player(partial(Windower, 1, SPECS[:1], 1, Hopping(10 * S, 10 * S), on_arrival=True))
+    said = player.turn(inserted(("a", None), ("a", None)), watermark_us=END_OF_TIME_US, now_us=3 * S)
+    assert said == [(0, ("a", 2, 0, 10 * S, 10 * S - 1000))]
+    assert not player.played.late
 
 
 def test_rows_that_carry_their_window_are_summed_by_it() -> None:

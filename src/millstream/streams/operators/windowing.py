@@ -121,8 +121,8 @@ class Windower:
 
     def _passed(self, turn: Turn, *, before: bool) -> int:
         if self._on_arrival:
-            # Processing time says itself what is over; no row is ever late by it.
-            return turn.now_us - 1000 if not turn.is_last else turn.watermark_us
+            # Processing time says itself what is over; no row is ever late by it, also where all come in the last turn.
+            return turn.watermark_us if turn.is_last and not before else turn.now_us - 1000
         return turn.watermark_before_us if before else turn.watermark_us
 
     def _place(self, row: Row, turn: Turn) -> Any:
