@@ -7,11 +7,13 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from benchmarks.job_runs import measured_run
 from millstream.client.blocking import BlockingClient
 from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
@@ -26,7 +28,6 @@ from millstream.streams.rules.stage import RuleStage
 from millstream.streams.rules.store import RuleStore
 from millstream.streams.spark.session import SessionOptions, start_session
 from millstream.streams.sql.compiler import SqlSession
-from millstream.telemetry.process_tree import TreeRecorder
 
 __all__ = ["SIGMA_RULES", "measure_detections"]
 
@@ -136,17 +137,10 @@ def _fill(nameserver: str, bodies: Sequence[bytes]) -> int:
 def _run(runner: JobRunner, nameserver: str, store: Path, count: int) -> Figures:
     plan = SqlSession(nameserver=nameserver).compile(_JOB.format(topic=_TOPIC, store=store))[-1]
     assert isinstance(plan, JobPlan)
-    with TreeRecorder([os.getpid()]) as recorder:
-        recorder.take()
-        cpu_s, started_s = recorder.cpu_s(), time.monotonic()
-        job = runner.start(plan, name="detections", bounded=True)
-        job.wait(_LIMIT_S)
-        seconds = time.monotonic() - started_s
-        recorder.take()
-        used_s = recorder.cpu_s() - cpu_s
+    run = measured_run(partial(runner.start, plan, name="detections", bounded=True), _LIMIT_S)
     return {
-        "seconds": round(seconds, 1),
-        "events_per_s": round(count / seconds),
-        "cpu_us_an_event": round(used_s / count * 1e6, 1),
-        "hits": sum(job.progress().rows_out.values()),
+        "seconds": round(run.seconds, 1),
+        "events_per_s": round(count / run.seconds),
+        "cpu_us_an_event": round(run.cpu_s / count * 1e6, 1),
+        "hits": sum(run.progress.rows_out.values()),
     }

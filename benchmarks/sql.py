@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -11,8 +10,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
+from benchmarks.job_runs import measured_run
 from millstream.client.blocking import BlockingClient
 from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
@@ -22,7 +23,6 @@ from millstream.streams.jobs.runner import JobRunner
 from millstream.streams.plan.nodes import JobPlan
 from millstream.streams.spark.session import SessionOptions, start_session
 from millstream.streams.sql.compiler import SqlSession
-from millstream.telemetry.process_tree import TreeRecorder
 
 __all__ = ["measure_first_result", "measure_job", "measure_latency"]
 
@@ -57,21 +57,14 @@ def measure_job(events: Sequence[str]) -> dict[str, object]:
         try:
             for name in ("cold", "warm"):
                 runner = JobRunner(session, nameserver=nameserver, checkpoint_root=Path(scratch) / name)
-                with TreeRecorder([os.getpid()]) as recorder:
-                    recorder.take()
-                    cpu_s, started_s = recorder.cpu_s(), time.monotonic()
-                    job = runner.start(
-                        _plan(nameserver, _SCRIPT.read_text()), name=name, bounded=True, on_rows=print_none
-                    )
-                    job.wait(_LIMIT_S)
-                    seconds = time.monotonic() - started_s
-                    recorder.take()
-                    used_s = recorder.cpu_s() - cpu_s
+                plan = _plan(nameserver, _SCRIPT.read_text())
+                start = partial(runner.start, plan, name=name, bounded=True, on_rows=print_none)
+                run = measured_run(start, _LIMIT_S)
                 figures[name] = {
-                    "seconds": round(seconds, 2),
-                    "rows_per_s": round(len(events) / seconds),
-                    "cpu_s": round(used_s, 2),
-                    "rows_per_cpu_s": round(len(events) / used_s),
+                    "seconds": round(run.seconds, 2),
+                    "rows_per_s": round(len(events) / run.seconds),
+                    "cpu_s": round(run.cpu_s, 2),
+                    "rows_per_cpu_s": round(len(events) / run.cpu_s),
                 }
         finally:
             session.stop()

@@ -6,10 +6,11 @@ import json
 import os
 import subprocess
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.job_runs import measured_run
 from benchmarks.nexmark.scripts import CEP, QUERIES, topic_script
 from benchmarks.nexmark.topic import fill_topic, write_lines
 from millstream.server.child import ServerProcess
@@ -18,7 +19,6 @@ from millstream.streams.jobs.runner import JobRunner
 from millstream.streams.plan.nodes import JobPlan
 from millstream.streams.spark.session import SessionOptions, start_session
 from millstream.streams.sql.compiler import SqlSession
-from millstream.telemetry.process_tree import TreeRecorder
 
 __all__ = ["FLINK_PYTHON", "measure_nexmark"]
 
@@ -85,18 +85,11 @@ def _one(runner: JobRunner, nameserver: str, name: str, values: dict[str, str]) 
     try:
         plan = SqlSession(nameserver=nameserver, variables=values).compile(topic_script(name))[-1]
         assert isinstance(plan, JobPlan)
-        with TreeRecorder([os.getpid()]) as recorder:
-            recorder.take()
-            cpu_s, started_s = recorder.cpu_s(), time.monotonic()
-            job = runner.start(plan, name="nexmark", bounded=True)
-            job.wait(_LIMIT_S)
-            seconds = time.monotonic() - started_s
-            recorder.take()
-            used_s = recorder.cpu_s() - cpu_s
+        run = measured_run(partial(runner.start, plan, name="nexmark", bounded=True), _LIMIT_S)
     except (JobError, SqlError) as error:
         return {"refused": str(error).splitlines()[0]}
-    progress = job.progress()
-    return {**_figures(seconds, used_s), "rows_out": sum(progress.rows_out.values()), "late": progress.late}
+    progress = run.progress
+    return {**_figures(run.seconds, run.cpu_s), "rows_out": sum(progress.rows_out.values()), "late": progress.late}
 
 
 def _figures(seconds: float, cpu_s: float) -> Figures:
