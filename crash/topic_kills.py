@@ -34,8 +34,8 @@ _TAKES_BACK = ("-U", "-D")
 
 
 def kill_topic_jobs(run: ProgrammeRun) -> None:
-    """S9. One kill (CI), ten (full), a hundred (soak), most of them between a send and Spark's note of the batch."""
-    kills = run.by_size(1, 10, 100)
+    """S9. Two kills (CI), ten (full), a hundred (soak), most of them between a send and Spark's note of the batch."""
+    kills = run.by_size(2, 10, 100)
     with scratch_directory() as root, ServerProcess(root / "data") as server:
         nameserver = server.addresses.nameserver
         with BlockingClient(nameserver) as client:
