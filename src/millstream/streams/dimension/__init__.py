@@ -1,0 +1,1 @@
+"""Dimension tables: rows that are looked up, compressed, mapped once per machine and found by indexes."""
