@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 from pyspark.logger import PySparkLogger
 
 from millstream.streams.errors import JobError
+from millstream.streams.spark.interpreter import make_interpreter
 from millstream.streams.spark.java import JavaHome, find_java, make_launcher
+from millstream.streams.spark.worker_daemon import DAEMON_MODULE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,7 +89,8 @@ def start_session(
     say("looking for Java")
     java = find_java()
     # A worker with another interpreter dies with words that name neither.
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    interpreter = str(make_interpreter()) if _is_local(options) else sys.executable
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = interpreter
     # The workers of sources read only this, not Spark's setting of the same meaning.
     os.environ.setdefault("SPARK_AUTH_SOCKET_TIMEOUT", str(WORKER_PATIENCE_S))
     try:
@@ -144,12 +147,18 @@ def _start(builder: SparkSession.Builder, options: SessionOptions) -> SparkSessi
         "spark.default.parallelism": str(cores),
         # A Python worker on a busy machine may take longer than Spark's 15 s to connect, which would end the query.
         "spark.python.authenticate.socketTimeout": f"{WORKER_PATIENCE_S}s",
+        **({"spark.python.daemon.module": DAEMON_MODULE} if _is_local(options) else {}),
         **SQL_SETTINGS,
         **options.settings,
     }
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def _is_local(options: SessionOptions) -> bool:
+    """Whether all workers run on this machine, where our interpreter and modules are."""
+    return options.settings.get("spark.master", "local").startswith("local")
 
 
 def _ask_a_worker(session: SparkSession) -> None:
