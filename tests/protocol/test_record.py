@@ -21,11 +21,13 @@ from millstream.protocol.record import (
     MAX_PROPERTIES_BYTES,
     MIN_RECORD_BYTES,
     STORE_TIMESTAMP_POSITION,
+    bodies_of,
     decode_record,
     encode_record,
     iterate_records,
     offset_message_id,
     outline_record,
+    split_record,
     store_timestamp_ms,
     verify_record,
 )
@@ -105,6 +107,16 @@ def test_the_outline_says_what_the_whole_record_says(message: OutgoingMessage, p
     for name in ("topic", "queue_id", "queue_offset", "log_offset", "store_timestamp_ms", "tag"):
         assert getattr(outline, name) == getattr(whole, name)
     assert store_timestamp_ms(record) == whole.store_timestamp_ms
+
+
+@given(message=MESSAGES, place=PLACES)
+def test_bodies_alone_are_those_of_the_whole_records_or_left_to_them(
+    message: OutgoingMessage, place: dict[str, object]
+) -> None:
+    record = memoryview(encode_record(message, **place))  # type: ignore[arg-type]
+    parts = split_record(record)
+    unusual = SystemFlag.COMPRESSED | SystemFlag.BORN_HOST_IPV6 | SystemFlag.STORE_HOST_IPV6
+    assert bodies_of([record]) == [None if parts.system_flag & unusual else parts.body]
 
 
 def test_the_layout_is_rocketmqs_byte_for_byte() -> None:

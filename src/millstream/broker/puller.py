@@ -108,10 +108,13 @@ class Puller:
         wanted = max_messages if request.filter.takes_all else MAX_SCANNED_ENTRIES
         entries = self.reader.store.entries(request.topic, request.queue_id, queue_offset, wanted)
         records: list[bytes | memoryview] = []
-        if request.filter.takes_all and sum([entry.size_bytes for entry in entries]) <= max_bytes:
-            found = self.reader.store.read_all(request.topic, request.queue_id, entries)
+        if request.filter.takes_all:
+            fitting = _fitting(entries, max_bytes)
+            found = self.reader.store.read_all(request.topic, request.queue_id, fitting)
             if found is not None:
                 records += found
+                if len(fitting) < len(entries):
+                    return _Scan(entries[len(fitting)].queue_offset, records, at_end=False)
                 return self._scanned(request, queue_offset, entries, records)
         size_bytes, work_left = 0, MAX_SCANNED_ENTRIES
         for entry in entries:
@@ -205,6 +208,16 @@ class Puller:
         next_offset = entries[-1].queue_offset + entries[-1].message_count
         at_end = next_offset >= self.reader.store.max_offset(request.topic, request.queue_id)
         return _Scan(next_offset, records, at_end)
+
+
+def _fitting(entries: list[IndexEntry], max_bytes: int) -> list[IndexEntry]:
+    """The first entries whose records fit in `max_bytes`, at least one."""
+    size_bytes = 0
+    for count, entry in enumerate(entries):
+        size_bytes += entry.size_bytes
+        if count and size_bytes > max_bytes:
+            return entries[:count]
+    return entries
 
 
 def _is_wanted(wanted: MessageFilter, record: bytes | memoryview) -> bool:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -40,6 +40,7 @@ __all__ = [
     "RecordEncoder",
     "RecordOutline",
     "RecordParts",
+    "bodies_of",
     "decode_record",
     "encode_record",
     "iterate_records",
@@ -94,6 +95,9 @@ MIN_RECORD_BYTES = _HEAD.size + _HOST_BYTES + 8 + _HOST_BYTES + _TAIL.size + 1 +
 
 # The flags as plain integers: arithmetic on an IntFlag costs more than all the rest of a small record.
 _HOST_FLAGS = int(SystemFlag.BORN_HOST_IPV6 | SystemFlag.STORE_HOST_IPV6)
+_UNUSUAL = _HOST_FLAGS | int(SystemFlag.COMPRESSED)
+_BODY_HEAD = struct.Struct(">36xi44xi")
+"""System flag and size of the body, where both hosts are IPv4; the body follows."""
 _BORN_HOST_IPV6 = int(SystemFlag.BORN_HOST_IPV6)
 _STORE_HOST_IPV6 = int(SystemFlag.STORE_HOST_IPV6)
 
@@ -369,6 +373,19 @@ def split_record(record: memoryview) -> RecordParts:
     return RecordParts(
         queue_id, queue_offset, system_flag, born_ms, stored_ms, record[position:end], record[properties:]
     )
+
+
+def bodies_of(records: Iterable[memoryview]) -> list[memoryview | None]:
+    """The body of each whole record; None where it is compressed or a host is IPv6, which `split_record` knows.
+
+    Several times cheaper than taking each record apart.
+    """
+    bodies: list[memoryview | None] = []
+    for record in records:
+        system_flag, size_bytes = _BODY_HEAD.unpack_from(record)
+        end = _BODY_HEAD.size + size_bytes
+        bodies.append(None if system_flag & _UNUSUAL else record[_BODY_HEAD.size : end])
+    return bodies
 
 
 def system_flag_of(record: bytes | memoryview) -> int:

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra streams")
 
 from millstream.model.message import Address, OutgoingMessage
-from millstream.protocol.record import RecordParts, encode_record, split_record
+from millstream.protocol.record import encode_record
 from millstream.streams.errors import JobError
 from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.plan.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, DataType, Field, TypeKind
@@ -29,13 +29,13 @@ def table_of(columns: dict[str, DataType], options: dict[str, str], key: tuple[s
     return Table("t", physical, {"connector": connector, "topic": "t", **options}, primary_key=key)
 
 
-def record(body: bytes, key: str | None) -> RecordParts:
+def record(body: bytes, key: str | None) -> memoryview:
     properties = {} if key is None else {"KEYS": key}
     stored = encode_record(
         OutgoingMessage("t", body, properties), queue_id=0, queue_offset=0, log_offset=0, store_timestamp_ms=1,
         store_host=HOST,
     )  # fmt: skip
-    return split_record(memoryview(stored))
+    return memoryview(stored)
 
 
 def read(

@@ -14,7 +14,7 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 import pyarrow as pa
 
 from millstream.model.message import Address, OutgoingMessage, SystemFlag
-from millstream.protocol.record import RecordParts, encode_record, split_record
+from millstream.protocol.record import encode_record
 from millstream.streams.plan.types import BIGINT, INT, STRING, DataType, TypeKind
 from millstream.streams.spark.source.decoded import DecodedSlices
 from millstream.streams.spark.source.malformed import MalformedMessage, Spool, SpoolWriter
@@ -30,19 +30,19 @@ PAIRS = DataType(TypeKind.MAP, elements=(STRING, STRING))
 STRINGS = DataType(TypeKind.ARRAY, elements=(STRING,))
 
 
-def record(body: bytes, *, properties: dict[str, str] | None = None, flag: SystemFlag = SystemFlag.NONE) -> RecordParts:
+def record(body: bytes, *, properties: dict[str, str] | None = None, flag: SystemFlag = SystemFlag.NONE) -> memoryview:
     message = OutgoingMessage("t", body, properties or {}, system_flag=flag, born_timestamp_ms=STORED_MS - 23)
     stored = encode_record(
         message, queue_id=2, queue_offset=7, log_offset=0, store_timestamp_ms=STORED_MS, store_host=HOST
     )
-    return split_record(memoryview(stored))
+    return memoryview(stored)
 
 
 def builder(*columns: SourceColumn) -> RowBuilder:
     return RowBuilder(SourceSpec("n", "t", columns, Position()))
 
 
-def row(columns: Sequence[SourceColumn], stored: RecordParts) -> dict[str, object]:
+def row(columns: Sequence[SourceColumn], stored: memoryview) -> dict[str, object]:
     batch, malformed = builder(*columns).build([stored])
     assert not malformed
     (values,) = batch.to_pylist()

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra streams")
 
 from millstream.model.message import Address, OutgoingMessage
-from millstream.protocol.record import encode_record, split_record
+from millstream.protocol.record import encode_record
 from millstream.streams.plan.types import INT, STRING, DataType, Field, TypeKind
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.formulas import Formula, all_of, negated
@@ -31,16 +31,14 @@ def messages(events: Sequence[dict[str, Any] | bytes]) -> RecordMessages:
     bodies = [event if isinstance(event, bytes) else json.dumps(event).encode() for event in events]
     return RecordMessages(
         [
-            split_record(
-                memoryview(
-                    encode_record(
-                        OutgoingMessage("t", body, {}),
-                        queue_id=0,
-                        queue_offset=place,
-                        log_offset=0,
-                        store_timestamp_ms=1,
-                        store_host=HOST,
-                    )
+            memoryview(
+                encode_record(
+                    OutgoingMessage("t", body, {}),
+                    queue_id=0,
+                    queue_offset=place,
+                    log_offset=0,
+                    store_timestamp_ms=1,
+                    store_host=HOST,
                 )
             )
             for place, body in enumerate(bodies)

@@ -18,7 +18,7 @@ from millstream.model.filter import TagFilter, parse_tag_filter
 from millstream.model.message import Message
 from millstream.model.operations import PullStatus
 from millstream.model.topic import TopicConfig
-from millstream.protocol.record import RecordParts, split_record
+from millstream.protocol.record import split_record
 from millstream.streams.spark.source.cut import QueueSpan
 from millstream.streams.spark.source.partition import Slice
 
@@ -59,8 +59,8 @@ class ClientLog:
         """Where the group stands; None where it has not been yet."""
         return self._client.query_offset(group, self._queue(topic, queue))
 
-    def read(self, topic: str, part: Slice, tag: str = "*") -> Iterator[Sequence[RecordParts]]:
-        """The records of a slice with one of the tags, in order; those that retention removed are passed over."""
+    def read(self, topic: str, part: Slice, tag: str = "*") -> Iterator[Sequence[memoryview]]:
+        """The whole records of a slice with one of the tags, in order; those that retention removed are passed over."""
         wanted = parse_tag_filter(tag)
         queue = self._queue(topic, part.queue)
         offset = part.start
@@ -71,8 +71,8 @@ class ClientLog:
                 continue
             if batch.next_offset <= offset:
                 raise range_is_gone(queue, offset, part.end, batch)
-            records = [split_record(record) for record in batch.records()]
-            while records and records[-1].queue_offset >= part.end:
+            records = list(batch.records())
+            while records and split_record(records[-1]).queue_offset >= part.end:
                 records.pop()
             if records:
                 yield records

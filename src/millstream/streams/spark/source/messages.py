@@ -10,7 +10,7 @@ import pyarrow as pa
 from millstream.client.bulk.body import plain_body
 from millstream.model import properties as names
 from millstream.model.properties import decode_properties
-from millstream.protocol.record import RecordParts
+from millstream.protocol.record import RecordParts, bodies_of, split_record
 
 __all__ = ["METADATA_KEYS", "Messages", "RecordMessages", "TableMessages"]
 
@@ -69,10 +69,11 @@ class Messages(Protocol):
 
 
 class RecordMessages:
-    """Messages that were pulled."""
+    """Messages that were pulled: whole records, of which only what is asked for is taken apart."""
 
-    def __init__(self, records: Sequence[RecordParts]) -> None:
+    def __init__(self, records: Sequence[memoryview]) -> None:
         self._records = records
+        self._parts: list[RecordParts] | None = None
         self._properties: list[dict[str, str]] | None = None
 
     def __len__(self) -> int:
@@ -80,15 +81,18 @@ class RecordMessages:
 
     def bodies(self) -> Sequence[bytes | memoryview]:
         """Their bodies, unpacked."""
-        return [plain_body(record) for record in self._records]
+        return [
+            plain_body(split_record(record)) if body is None else body
+            for record, body in zip(self._records, bodies_of(self._records), strict=True)
+        ]
 
     def body(self, position: int) -> bytes | memoryview:
         """One body, unpacked."""
-        return plain_body(self._records[position])
+        return plain_body(split_record(self._records[position]))
 
     def queue_offset(self, position: int) -> int:
         """Where one of them lies."""
-        return self._records[position].queue_offset
+        return split_record(self._records[position]).queue_offset
 
     def kept(self, positions: pa.Array) -> RecordMessages:
         """Those at `positions` alone."""
@@ -96,10 +100,12 @@ class RecordMessages:
 
     def metadata(self, key: str) -> Iterable[Any]:
         """The values of a metadata key."""
+        if self._parts is None:
+            self._parts = [split_record(record) for record in self._records]
         if key in _FROM_RECORD:
-            return map(_FROM_RECORD[key], self._records)
+            return map(_FROM_RECORD[key], self._parts)
         if self._properties is None:
-            self._properties = [decode_properties(record.properties) for record in self._records]
+            self._properties = [decode_properties(record.properties) for record in self._parts]
         return map(_FROM_PROPERTIES[key], self._properties)
 
     def numbers(self, key: str) -> pa.Array | None:

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from millstream.model.errors import ConnectionFailed, Refused
-from millstream.protocol.record import RecordParts
+from millstream.protocol.record import store_timestamp_ms
 from millstream.streams.spark.source.alarm import Alarm
 from millstream.streams.spark.source.cut import QueueSpan, next_cut
 from millstream.streams.spark.source.decoded import DecodedSlices
@@ -210,9 +210,9 @@ def _decoded(
     spool.flush()
 
 
-def _gathered(pulls: Iterator[Sequence[RecordParts]]) -> Iterator[list[RecordParts]]:
+def _gathered(pulls: Iterator[Sequence[memoryview]]) -> Iterator[list[memoryview]]:
     """Answers of several pulls put together."""
-    gathered: list[RecordParts] = []
+    gathered: list[memoryview] = []
     for records in pulls:
         gathered.extend(records)
         if len(gathered) >= _ROWS_PER_RECORD_BATCH:
@@ -229,5 +229,5 @@ def _first_store_ms(log: TopicLog, spec: SourceSpec, begin: Position, spans: dic
         offset = max(begin.offset(queue), span.min_offset)
         if offset < span.max_offset:
             first = next(iter(log.read(spec.topic, Slice(queue, offset, offset + 1))), ())
-            times.extend(record.store_timestamp_ms for record in first)
+            times.extend(store_timestamp_ms(record) for record in first)
     return min(times, default=0)

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.protocol.record import RecordParts
 from millstream.streams.plan.types import DataType, TypeKind
 from millstream.streams.spark.source.decoder import Malformed
 from millstream.streams.spark.source.keyed_rows import KeyedRows, body_decoder
@@ -54,7 +53,7 @@ class RowBuilder:
         else:
             self._decoder = body_decoder(spec.body, fields)
 
-    def build(self, records: Sequence[RecordParts]) -> tuple[pa.RecordBatch, tuple[Malformed, ...]]:
+    def build(self, records: Sequence[memoryview]) -> tuple[pa.RecordBatch, tuple[Malformed, ...]]:
         """The rows of records that were pulled; see `rows`."""
         return self.rows(RecordMessages(records))
 

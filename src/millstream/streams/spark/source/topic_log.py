@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from millstream.model.message import Message
-from millstream.protocol.record import RecordParts
 from millstream.streams.spark.source.cut import QueueSpan
 from millstream.streams.spark.source.partition import Slice
 
@@ -31,8 +30,8 @@ class TopicLog(Protocol):
         """Where the group stands; None where it has not been yet."""
         ...
 
-    def read(self, topic: str, part: Slice, tag: str = "*") -> Iterator[Sequence[RecordParts]]:
-        """The records of a slice with one of the tags, in order; those that retention removed are passed over."""
+    def read(self, topic: str, part: Slice, tag: str = "*") -> Iterator[Sequence[memoryview]]:
+        """The whole records of a slice with one of the tags, in order; those that retention removed are passed over."""
         ...
 
     def takes_bulk(self, topic: str) -> bool:
