@@ -16,6 +16,7 @@ from benchmarks.brokers import measure_brokers
 from benchmarks.bulk import measure_bulk
 from benchmarks.detections import measure_detections
 from benchmarks.grpc import measure_backlog, measure_calls, measure_idle_consumers, measure_share
+from benchmarks.merged import measure_merged
 from benchmarks.nexmark.measure import measure_nexmark
 from benchmarks.operators import measure_operators
 from benchmarks.proxy_hop import measure_proxy_hop
@@ -69,6 +70,7 @@ def main() -> int:
         "nexmark": measure_nexmark,
         "operators": measure_operators,
         "rules": measure_rules,
+        "merged": measure_merged,
         "first-result": measure_first_result,
         "latency": measure_latency,
         "demo": lambda: measure_demo(arguments.input),

@@ -1,0 +1,154 @@
+"""Ten jobs over one topic as one query and as ten, and a hundred as one at a steady rate."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from millstream.client.blocking import BlockingClient
+from millstream.model.message import Message
+from millstream.model.topic import TopicConfig
+from millstream.server.child import ServerProcess
+from millstream.streams.jobs.handle import JobHandle
+from millstream.streams.jobs.runner import JobRunner
+from millstream.streams.plan.nodes import JobPlan
+from millstream.streams.spark.session import SessionOptions, start_session
+from millstream.streams.sql.compiler import SqlSession
+from millstream.telemetry.process_tree import TreeRecorder
+
+__all__ = ["measure_merged"]
+
+_ROWS = int(os.environ.get("MERGED_ROWS", "200000"))
+_ROWS_PER_CALL = 1_000
+_STEADY_ROWS_PER_S = 1_000
+_STEADY_S = 30.0
+_TENTH_S = 0.1
+_LIMIT_S = 900.0
+_SEED = 7
+
+_TABLES = """
+CREATE TABLE lines (host STRING, image STRING, line STRING) WITH ('connector' = 'rocketmq', 'topic' = '{topic}');
+CREATE TABLE nowhere (rule STRING, host STRING, line STRING) WITH ('connector' = 'blackhole');
+SET 'millstream.task-type' = '{kind}';
+"""
+_RULE = """INSERT INTO nowhere SELECT '{name}', host, line FROM lines
+  WHERE image LIKE '%tool{number}.exe' AND (line LIKE '%-flag{number}%' OR line LIKE '%secret{number}%');"""
+
+Figures = dict[str, Any]
+
+
+def measure_merged() -> Figures:
+    """Processor time and memory of ten jobs, merged and separate, and the cores that a hundred merged ones take."""
+    with tempfile.TemporaryDirectory() as scratch, ServerProcess(Path(scratch) / "data") as server:
+        nameserver = server.addresses.nameserver
+        with BlockingClient(nameserver) as client:
+            _fill(client, "held", _ROWS)
+            _fill(client, "steady", _ROWS_PER_CALL)
+            session = start_session(SessionOptions())
+            try:
+                runner = JobRunner(session, nameserver=nameserver, checkpoint_root=Path(scratch) / "jobs")
+                # What only the first job of a session pays for is no part of the comparison.
+                _bounded(runner, nameserver, "warm", 1, "resource-sensitive")
+                merged = _bounded(runner, nameserver, "merged", 10, "resource-sensitive")
+                separate = _bounded(runner, nameserver, "separate", 10, "error-sensitive")
+                steady = _steady(runner, nameserver, client)
+            finally:
+                session.stop()
+    return {
+        "rows": _ROWS,
+        "ten_merged": merged,
+        "ten_separate": separate,
+        "cpu_ratio": round(merged["cpu_s"] / separate["cpu_s"], 2),
+        "memory_ratio": round(merged["peak_mb"] / separate["peak_mb"], 2),
+        "hundred_merged": steady,
+    }
+
+
+def _lines(seed: int) -> Iterator[bytes]:
+    chance = random.Random(seed)
+    while True:
+        number = chance.randrange(1_000)
+        line = f"run -flag{chance.randrange(1_000)} --path /srv/data/{chance.randrange(10_000)} --user u{number}"
+        yield orjson.dumps({"host": f"h{number}", "image": f"C:\\bin\\tool{chance.randrange(200)}.exe", "line": line})
+
+
+def _fill(client: BlockingClient, topic: str, rows: int) -> None:
+    client.create_topic(TopicConfig(topic, read_queues=2, write_queues=2))
+    lines = itertools.islice(_lines(_SEED), rows)
+    while batch := [Message(topic, body) for body in itertools.islice(lines, _ROWS_PER_CALL)]:
+        client.send_many(batch)
+
+
+def _plans(nameserver: str, topic: str, count: int, kind: str) -> list[JobPlan]:
+    plans = []
+    for number in range(count):
+        script = _TABLES.format(topic=topic, kind=kind) + _RULE.format(name=f"r{number}", number=number)
+        plan = SqlSession(nameserver=nameserver).compile(script)[-1]
+        assert isinstance(plan, JobPlan)
+        plans.append(plan)
+    return plans
+
+
+def _bounded(runner: JobRunner, nameserver: str, name: str, count: int, kind: str) -> dict[str, float]:
+    plans = _plans(nameserver, "held", count, kind)
+    with TreeRecorder([os.getpid()]) as recorder:
+        recorder.take()
+        before_s, began_s = recorder.cpu_s(), time.monotonic()
+        for job in runner.start_merged(plans, names=[f"{name}{number}" for number in range(count)], bounded=True):
+            job.wait(_LIMIT_S)
+        seconds = time.monotonic() - began_s
+        recorder.take()
+        return {
+            "seconds": round(seconds, 1),
+            "cpu_s": round(recorder.cpu_s() - before_s, 1),
+            "peak_mb": round((recorder.peak_bytes or 0) / 2**20),
+        }
+
+
+def _steady(runner: JobRunner, nameserver: str, client: BlockingClient) -> dict[str, float]:
+    plans = _plans(nameserver, "steady", 100, "resource-sensitive")
+    jobs = runner.start_merged(plans, names=[f"steady{number}" for number in range(100)])
+    ended = threading.Event()
+    sender = threading.Thread(target=_send, args=(client, ended))
+    sender.start()
+    try:
+        _wait_for(jobs)
+        with TreeRecorder([os.getpid()]) as recorder:
+            recorder.take()
+            before_s, began_s, rows = recorder.cpu_s(), time.monotonic(), jobs[0].progress().rows_in
+            time.sleep(_STEADY_S)
+            recorder.take()
+            seconds = time.monotonic() - began_s
+            return {
+                "rows_per_s": round((jobs[0].progress().rows_in - rows) / seconds),
+                "cores": round((recorder.cpu_s() - before_s) / seconds, 2),
+                "peak_mb": round((recorder.peak_bytes or 0) / 2**20),
+            }
+    finally:
+        ended.set()
+        sender.join()
+        for job in jobs:
+            job.stop()
+
+
+def _send(client: BlockingClient, ended: threading.Event) -> None:
+    lines = _lines(_SEED + 1)
+    while not ended.wait(_TENTH_S):
+        count = round(_STEADY_ROWS_PER_S * _TENTH_S)
+        client.send_many([Message("steady", body) for body in itertools.islice(lines, count)])
+
+
+def _wait_for(jobs: Sequence[JobHandle]) -> None:
+    """Until the held rows were read and new ones come."""
+    until_s = time.monotonic() + _LIMIT_S
+    while jobs[0].progress().rows_in <= _ROWS_PER_CALL and time.monotonic() < until_s:
+        time.sleep(_TENTH_S)
