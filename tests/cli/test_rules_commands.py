@@ -336,3 +336,21 @@ def test_rules_are_tested_on_a_topic_and_explained_for_a_message(topic_rules: Ca
     assert "no JSON object" in topic_rules("why", "shell", "--message", "events/0/4").err
     assert "There is no message" in topic_rules("why", "shell", "--message", "events/0/9").err
     assert "There is no message" in topic_rules("why", "shell", "--message", "events/7/1").err
+
+
+def test_explain_tells_the_groups_what_finds_them_and_that_nothing_is_known_of_the_cache_yet(filled: Rules) -> None:
+    told = filled("explain", "-o", "json").json()
+    assert (told["rules"], told["cache_hit_rate"]) == (3, None)
+    groups = {group["field"]: group for group in told["groups"]}
+    # 4625 stands in the rule itself and in the one that counts its hits.
+    assert groups["EventID"]["shared_atoms"] == 1
+    assert sum(groups["Image"]["engines"].values()) == groups["Image"]["atoms"] == 2
+    assert filled("explain").out.splitlines()[0].split() == ["3", "5", "1", "none", "-"]
+
+
+def test_explain_tells_how_often_jobs_knew_a_value(filled: Rules, tmp_path: Path) -> None:
+    for known, new in ((60, 20), (15, 5)):
+        RuleNotes(tmp_path / "store").add(
+            Worked("job", 1, 1, events=9, more={"values_known": known, "values_new": new})
+        )
+    assert filled("explain", "-o", "json").json()["cache_hit_rate"] == 0.75
