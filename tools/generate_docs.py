@@ -59,6 +59,7 @@ from millstream.proxy.remoting import consumption, half_places, queue_numbers
 from millstream.security import audit, book, policy, user
 from millstream.server import local_cluster, restart_pace, supervised
 from millstream.server.configuration.reference import reference_page
+from millstream.streams.databases import database, mysql, patience
 from millstream.streams.functions import grok, user_agents
 from millstream.streams.functions.elsewhere import FLINK_ONLY
 from millstream.streams.functions.registry import AGGREGATES, FAMILIES, WINDOW_FUNCTIONS
@@ -244,6 +245,7 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
             opening,
         ),
     ),
+    ("Databases", (database, mysql, patience)),
     (
         "Rules",
         (

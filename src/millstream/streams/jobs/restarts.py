@@ -13,7 +13,13 @@ __all__ = ["BOUNDED_ATTEMPTS", "RestartSettings", "Restarts", "may_pass"]
 BOUNDED_ATTEMPTS = 5
 """Starts without a micro-batch between them after which a bounded job gives up; others never do by themselves."""
 
-_PASSING_NAMES = ("TOPIC_NOT_FOUND", "BROKER_NOT_FOUND", "BROKER_DRAINED", "SEGMENT_UNREACHABLE")
+_PASSING_NAMES = (
+    "TOPIC_NOT_FOUND",
+    "BROKER_NOT_FOUND",
+    "BROKER_DRAINED",
+    "SEGMENT_UNREACHABLE",
+    "DATABASE_UNREACHABLE",
+)
 _PASSING_CLASSES = re.compile(
     r"(?:^|[\s.])(?:Unreachable|TimedOut|ConnectionFailed|ConnectionRefusedError|ConnectionResetError|BrokenPipeError|"
     r"OperationalError|InterfaceError): ",

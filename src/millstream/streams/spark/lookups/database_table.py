@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from millstream.streams.databases.database import Connection, open_database
+from millstream.streams.databases.failure import DatabaseFailure
+from millstream.streams.databases.patience import Patience
+from millstream.streams.databases.values import asked_value, found_row
 from millstream.streams.errors import JobError
 from millstream.streams.operators.changes import Row
-from millstream.streams.spark.lookups.databases import UnreachableDatabase, asked_value, database_of, found_value
 from millstream.streams.spark.lookups.lookup_table import Found, LookupSpec
 from millstream.streams.spark.lookups.plain_rows import plain_rows
 
@@ -20,11 +23,7 @@ KEYS_PER_QUERY: Final = 200
 MAX_ROWS: Final = 10_000_000
 """Rows of a table at most that is kept as a whole."""
 
-FIRST_WAIT_S: Final = 0.1
-"""The wait before the second attempt; each further one is twice as long."""
-
-LONGEST_WAIT_S: Final = 5.0
-"""The longest wait between two attempts."""
+T = TypeVar("T")
 
 _DEFAULT_RETRIES = "3"
 _DEFAULT_TIMEOUT = "60 s"
@@ -41,12 +40,11 @@ class DatabaseTable:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._spec = spec
-        self._database = database_of(spec)
-        self._retries = int(spec.option("lookup.max-retries", _DEFAULT_RETRIES))
-        self._timeout_s = spec.seconds("connection.max-retry-timeout", _DEFAULT_TIMEOUT) or 0
-        self._sleep = sleep
-        self._clock = clock
-        self._connection: Any = None
+        self._database = open_database(dict(spec.options))
+        retries = int(spec.option("lookup.max-retries", _DEFAULT_RETRIES))
+        timeout_s = spec.seconds("connection.max-retry-timeout", _DEFAULT_TIMEOUT) or 0
+        self._patience = Patience(retries, timeout_s, sleep=sleep, clock=clock)
+        self._connection: Connection | None = None
 
     def find(self, keys: Collection[Row]) -> Found:
         """The rows of each key."""
@@ -62,56 +60,45 @@ class DatabaseTable:
 
     def all_rows(self) -> list[Row]:
         """The whole table. Raises JobError JOB_FAILED for one of more than `MAX_ROWS`."""
-        rows = self._answered(f"{self._select()} LIMIT {MAX_ROWS + 1}", ())
-        if len(rows) > MAX_ROWS:
-            words = f"The table {self._spec.name} has more than {MAX_ROWS:,} rows, too many to be kept."
-            raise JobError("JOB_FAILED", words, remedy="Use 'lookup.cache' = 'PARTIAL'.")
+        return self._attempted(self._all_rows)
+
+    def _all_rows(self) -> list[Row]:
+        rows: list[Row] = []
+        for chunk in self._connected().rows_in_chunks(self._select()):
+            rows += self._plain(chunk)
+            if len(rows) > MAX_ROWS:
+                self._close()
+                words = f"The table {self._spec.name} has more than {MAX_ROWS:,} rows, too many to be kept."
+                raise JobError("JOB_FAILED", words, remedy="Use 'lookup.cache' = 'PARTIAL'.")
         return rows
 
-    def _select(self) -> str:
-        name = self._database.name
-        columns = ", ".join(name(column) for column in self._spec.schema.names)
-        return f"SELECT {columns} FROM {name(self._spec.option('table-name'))}"
+    def _select(self, condition: str = "") -> str:
+        return self._database.select(self._spec.option("table-name"), self._spec.schema.names, condition)
 
     def _asked(self, keys: Sequence[Row]) -> list[Row]:
         equal = [f"{self._database.name(key)} = {self._database.mark}" for key in self._spec.keys]
-        one = f"({' AND '.join(equal)})"
+        query = self._select(" OR ".join([f"({' AND '.join(equal)})"] * len(keys)))
         types = self._spec.key_types
         values = [asked_value(value, of) for key in keys for value, of in zip(key, types, strict=True)]
-        return self._answered(f"{self._select()} WHERE {' OR '.join([one] * len(keys))}", values)
+        return self._plain(self._attempted(lambda: self._connected().rows(query, values)))
 
-    def _answered(self, query: str, values: Sequence[Any]) -> list[Row]:
+    def _plain(self, rows: Sequence[Sequence[Any]]) -> list[Row]:
         types = [field.type for field in self._spec.fields]
-        rows = self._repeated(query, values)
-        shown = ([found_value(value, of) for value, of in zip(row, types, strict=True)] for row in rows)
-        return plain_rows(shown, self._spec.schema)
+        return plain_rows((found_row(row, types) for row in rows), self._spec.schema)
 
-    def _repeated(self, query: str, values: Sequence[Any]) -> list[Sequence[Any]]:
-        """The answer of one attempt of as many as are allowed, within the time that is."""
-        until_s = self._clock() + self._timeout_s
-        wait_s = FIRST_WAIT_S
-        for left in range(self._retries, -1, -1):
-            try:
-                if self._connection is None:
-                    self._connection = self._database.connect()
-                return self._database.rows(self._connection, query, values)
-            except UnreachableDatabase as error:
-                self._close()
-                if not left or self._clock() + wait_s > until_s:
-                    raise self._failed(error) from None
-                self._sleep(wait_s)
-                wait_s = min(wait_s * 2, LONGEST_WAIT_S)
-            except self._database.errors as error:
-                raise self._failed(error) from None
-        raise AssertionError("the last attempt returns or raises")
+    def _attempted(self, attempt: Callable[[], T]) -> T:
+        try:
+            return self._patience.run(attempt, self._close)
+        except DatabaseFailure as failure:
+            self._close()
+            raise failure.job_error(f"The table {self._spec.name} cannot be looked up") from None
 
-    def _failed(self, error: Exception) -> JobError:
-        return JobError("JOB_FAILED", f"The table {self._spec.name} cannot be looked up: {error}")
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            self._connection = self._database.connect()
+        return self._connection
 
     def _close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            try:
-                connection.close()
-            except self._database.errors:
-                return
+            connection.close()

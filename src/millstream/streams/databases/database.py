@@ -1,0 +1,193 @@
+"""A database and connections to it: queries in chunks of rows, statements, transactions, what a table looks like."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from millstream.streams.databases.address import Address
+from millstream.streams.databases.driver import Driver, StoredColumn
+from millstream.streams.databases.failure import DatabaseFailure, without_secret
+from millstream.streams.databases.mysql import MysqlDriver
+from millstream.streams.databases.names import quoted, table_parts
+from millstream.streams.databases.postgresql import PostgresqlDriver
+from millstream.streams.databases.sqlite import SqliteDriver
+
+__all__ = ["CHUNK_ROWS", "CONNECT_TIMEOUT_S", "Connection", "Database", "open_database"]
+
+CHUNK_ROWS: Final = 5_000
+"""Rows of a query that a process takes at once where nothing else is said."""
+
+CONNECT_TIMEOUT_S: Final = 10.0
+"""How long one attempt to connect may take, and how long SQLite waits for a lock."""
+
+Values = Sequence[Any]
+
+
+def open_database(options: Mapping[str, str], *, connect_timeout_s: float = CONNECT_TIMEOUT_S) -> Database:
+    """The database of a table's options (`url`, `username`, `password`); nothing is connected yet.
+
+    Raises JobError DATABASE_URL, EXTRA_MISSING.
+    """
+    address = Address.of(options.get("url", ""), options.get("username", ""), options.get("password", ""))
+    return Database(address, _driver(address, connect_timeout_s))
+
+
+def _driver(address: Address, timeout_s: float) -> Driver:
+    match address.kind:
+        case "sqlite":
+            return SqliteDriver(address, timeout_s)
+        case "mysql":
+            return MysqlDriver(address, timeout_s)
+        case _:
+            return PostgresqlDriver(address, timeout_s)
+
+
+class Database:
+    """One database. Its calls raise DatabaseFailure, whose words never have the password.
+
+    In SQL of its own a caller writes `mark` for a value, names by `name` and `table`, and with the mark %s a % of its
+    own twice.
+    """
+
+    def __init__(self, address: Address, driver: Driver) -> None:
+        self.address = address
+        self.mark = driver.mark
+        self.folds_case = driver.folds_case
+        self._driver = driver
+
+    def name(self, column: str) -> str:
+        """The name of a column in SQL."""
+        return quoted((column,), self._driver.quote, self.mark)
+
+    def table(self, text: str) -> str:
+        """The name of a table in SQL, with its schema where `text` has one."""
+        return quoted(table_parts(text), self._driver.quote, self.mark)
+
+    def select(self, table: str, columns: Sequence[str], condition: str = "") -> str:
+        """A query for those columns; of none, for a 1 per row. `condition` is SQL."""
+        wanted = ", ".join(map(self.name, columns)) or "1"
+        where = f" WHERE {condition}" if condition else ""
+        return f"SELECT {wanted} FROM {self.table(table)}{where}"
+
+    def insert(self, table: str, columns: Sequence[str], keys: Sequence[str] = ()) -> str:
+        """A statement that adds a row, or with `keys` puts it in the place of the one that has them."""
+        names = [self.name(column) for column in columns]
+        values = ", ".join([self.mark] * len(names))
+        words = f"INSERT INTO {self.table(table)} ({', '.join(names)}) VALUES ({values})"
+        return words + self._driver.replacing(names, [self.name(key) for key in keys]) if keys else words
+
+    def delete(self, table: str, keys: Sequence[str]) -> str:
+        """A statement that removes the rows with those keys."""
+        equal = " AND ".join(f"{self.name(key)} = {self.mark}" for key in keys)
+        return f"DELETE FROM {self.table(table)} WHERE {equal}"
+
+    @property
+    def locked(self) -> str:
+        """What stands behind a SELECT whose rows nobody else may change until the transaction ends."""
+        return self._driver.locked
+
+    def text_type(self, characters: int) -> str:
+        """The type of texts of so many characters that can be a key."""
+        return self._driver.text_type(characters)
+
+    def rows_in_chunks(self, query: str, values: Values = (), chunk_rows: int = CHUNK_ROWS) -> Iterator[list[Values]]:
+        """The rows of a query over a connection of its own, at most `chunk_rows` at once in memory.
+
+        The values of rows are those of the driver; `values.found_row` makes them alike.
+        """
+        with self.connection() as connection:
+            yield from connection.rows_in_chunks(query, values, chunk_rows)
+
+    @contextmanager
+    def connection(self, *, writes: bool = False) -> Iterator[Connection]:
+        """A connection that is closed behind the block."""
+        connection = self.connect(writes=writes)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def connect(self, *, writes: bool = False) -> Connection:
+        """A connection; only one that `writes` may change something."""
+        with self.failures():
+            return Connection(self, self._driver, self._driver.connect(writes=writes))
+
+    @contextmanager
+    def failures(self) -> Iterator[None]:
+        """The driver's errors as DatabaseFailure."""
+        try:
+            yield
+        except self._driver.errors as error:
+            words = without_secret(f"{self.address}: {error}", self.address.password)
+            raise DatabaseFailure(self._driver.cause(error), words) from None
+
+
+class Connection:
+    """One connection, for one thread at a time. Without a transaction each statement counts at once."""
+
+    def __init__(self, database: Database, driver: Driver, raw: Any) -> None:
+        self.database = database
+        self._driver = driver
+        self._raw = raw
+
+    def rows(self, query: str, values: Values = ()) -> list[Values]:
+        """All rows of a query."""
+        with self.database.failures(), contextlib.closing(self._raw.cursor()) as cursor:
+            cursor.execute(query, tuple(values))
+            return list(cursor.fetchall())
+
+    def rows_in_chunks(self, query: str, values: Values = (), chunk_rows: int = CHUNK_ROWS) -> Iterator[list[Values]]:
+        """The rows of a query, at most `chunk_rows` at once in memory; nothing else is asked until they are taken."""
+        with self.database.failures():
+            yield from self._driver.chunks(self._raw, query, values, chunk_rows)
+
+    def run(self, statement: str, values: Values = ()) -> None:
+        """One statement."""
+        with self.database.failures(), contextlib.closing(self._raw.cursor()) as cursor:
+            cursor.execute(statement, tuple(values))
+
+    def run_each(self, statement: str, rows: Sequence[Values]) -> None:
+        """The statement with the values of each row, in as few journeys as the driver can."""
+        with self.database.failures(), contextlib.closing(self._raw.cursor()) as cursor:
+            cursor.executemany(statement, rows)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All statements of the block count, or none: what it raises takes them back."""
+        self.run(self._driver.begin)
+        try:
+            yield
+            self.run("COMMIT")
+        except BaseException:
+            # Where the line is broken the server takes them back by itself.
+            with contextlib.suppress(DatabaseFailure):
+                self.run("ROLLBACK")
+            raise
+
+    def columns_of(self, table: str) -> tuple[StoredColumn, ...]:
+        """The columns of a table, in order; none where there is no such table."""
+        query, values = self._driver.columns_query(table_parts(table))
+        return tuple(
+            StoredColumn(_text(name), _text(kind), bool(nullable), bool(fills))
+            for name, kind, nullable, fills in self.rows(query, values)
+        )
+
+    def unique_keys_of(self, table: str) -> list[frozenset[str]]:
+        """The columns of each unique key that holds for all rows of a table."""
+        query, values = self._driver.unique_query(table_parts(table))
+        keys: dict[Any, set[str]] = {}
+        for index, column in self.rows(query, values):
+            keys.setdefault(index, set()).add(_text(column))
+        return [frozenset(columns) for columns in keys.values()]
+
+    def close(self) -> None:
+        """End it; a line that is broken already is no error."""
+        with contextlib.suppress(*self._driver.errors):
+            self._raw.close()
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
