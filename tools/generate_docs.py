@@ -59,12 +59,12 @@ from millstream.proxy.remoting import consumption, half_places, queue_numbers
 from millstream.security import audit, book, policy, user
 from millstream.server import local_cluster, restart_pace, supervised
 from millstream.server.configuration.reference import reference_page
-from millstream.streams.databases import database, mysql, patience
+from millstream.streams.databases import batch_writer, database, mysql, patience, postgresql
 from millstream.streams.functions import grok, user_agents
 from millstream.streams.functions.elsewhere import FLINK_ONLY
 from millstream.streams.functions.registry import AGGREGATES, FAMILIES, WINDOW_FUNCTIONS
 from millstream.streams.functions.spec import FunctionSpec, Origin
-from millstream.streams.jobs import rule_guard
+from millstream.streams.jobs import database_output, rule_guard
 from millstream.streams.operators.patterns import program, search
 from millstream.streams.rules import answers as rule_answers
 from millstream.streams.rules import notes as rule_notes
@@ -245,7 +245,7 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
             opening,
         ),
     ),
-    ("Databases", (database, mysql, patience)),
+    ("Databases", (database, mysql, postgresql, patience, batch_writer, database_output)),
     (
         "Rules",
         (

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -22,11 +22,10 @@ class Shop:
     options: dict[str, str]
     database: Database
     connection: Connection
-    _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def make(self, columns: str) -> str:
         """A new table with those columns; its name."""
-        name = f"made_{id(self)}_{next(self._numbers)}"
+        name = f"made_{uuid.uuid4().hex[:12]}"
         self.connection.run(f"CREATE TABLE {self.database.table(name)} ({columns})")
         return name
 

@@ -183,6 +183,11 @@ class Connection:
             keys.setdefault(index, set()).add(_text(column))
         return [frozenset(columns) for columns in keys.values()]
 
+    def has_transactions(self, table: str) -> bool:
+        """Whether rows of the table can be taken back."""
+        asked = self._driver.engine_query(table_parts(table))
+        return asked is None or all(bool(row[0]) for row in self.rows(*asked))
+
     def close(self) -> None:
         """End it; a line that is broken already is no error."""
         with contextlib.suppress(*self._driver.errors):

@@ -61,6 +61,10 @@ class Driver(Protocol):
         """A query for (index, column) of all unique keys of the table."""
         ...
 
+    def engine_query(self, parts: Sequence[str]) -> tuple[str, tuple[Any, ...]] | None:
+        """A query for one 1 or 0: whether the table takes part in transactions; None where all tables do."""
+        ...
+
     def replacing(self, columns: Sequence[str], keys: Sequence[str]) -> str:
         """The words behind an INSERT that make it an update of the row with those keys; names are quoted."""
         ...

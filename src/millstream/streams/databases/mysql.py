@@ -107,6 +107,15 @@ class MysqlDriver:
         )
         return query, (parts[-1], parts[-2] if len(parts) > 1 else None)
 
+    def engine_query(self, parts: Sequence[str]) -> tuple[str, tuple[Any, ...]] | None:
+        """InnoDB has transactions, MyISAM and Aria take them for autocommit."""
+        query = (
+            "SELECT e.transactions = 'YES' FROM information_schema.tables AS t "
+            "JOIN information_schema.engines AS e ON e.engine = t.engine "
+            "WHERE t.table_name = %s AND t.table_schema = COALESCE(%s, DATABASE())"
+        )
+        return query, (parts[-1], parts[-2] if len(parts) > 1 else None)
+
     def replacing(self, columns: Sequence[str], keys: Sequence[str]) -> str:
         """MySQL's ON DUPLICATE KEY, which knows no key by its columns."""
         others = [name for name in columns if name not in keys]

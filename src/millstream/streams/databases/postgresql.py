@@ -6,13 +6,16 @@ import importlib
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import Any
+from typing import Any, Final
 
 from millstream.streams.databases.address import Address
 from millstream.streams.databases.failure import Cause
 from millstream.streams.errors import JobError
 
-__all__ = ["PostgresqlDriver"]
+__all__ = ["LOCK_TIMEOUT_S", "PostgresqlDriver"]
+
+LOCK_TIMEOUT_S: Final = 60
+"""How long PostgreSQL waits for a row that another transaction holds before the attempt has failed."""
 
 _OPTIONS = {
     "sslmode": "sslmode",
@@ -62,7 +65,7 @@ class PostgresqlDriver:
         """A connection whose session reads and writes times in UTC."""
         address = self._address
         schema = address.options.get("currentSchema", "")
-        settings = ["-c timezone=UTC", "-c datestyle=ISO"]
+        settings = ["-c timezone=UTC", "-c datestyle=ISO", f"-c lock_timeout={LOCK_TIMEOUT_S}s"]
         if schema:
             settings.append(f"-c search_path={schema}")
         given: dict[str, Any] = {
@@ -119,6 +122,10 @@ class PostgresqlDriver:
             "WHERE i.indrelid = to_regclass(%s) AND i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL"
         )
         return query, (_quoted(parts),)
+
+    def engine_query(self, parts: Sequence[str]) -> tuple[str, tuple[Any, ...]] | None:
+        """All tables have transactions."""
+        return None
 
     def replacing(self, columns: Sequence[str], keys: Sequence[str]) -> str:
         """PostgreSQL's ON CONFLICT."""

@@ -81,6 +81,10 @@ class SqliteDriver:
         )
         return query, (parts[-1], schema, parts[-1], schema, schema)
 
+    def engine_query(self, parts: Sequence[str]) -> tuple[str, tuple[object, ...]] | None:
+        """All tables have transactions."""
+        return None
+
     def replacing(self, columns: Sequence[str], keys: Sequence[str]) -> str:
         """SQLite's ON CONFLICT."""
         others = [name for name in columns if name not in keys]

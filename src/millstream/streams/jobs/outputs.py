@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.streams.errors import JobError
+from millstream.streams.jobs.database_output import database_sink
 from millstream.streams.jobs.file_outputs import file_sink
 from millstream.streams.jobs.progress import ResultRows
 from millstream.streams.jobs.settings import JobSettings
@@ -60,6 +61,8 @@ def _sink(number: int, insert: Insert, settings: JobSettings, on_rows: OnRows | 
             return BlackholeSink(table.name, schema)
         case "filesystem":
             return file_sink(number, insert)
+        case "jdbc":
+            return database_sink(insert, settings)
         case "rocketmq" | "upsert-rocketmq" as connector:
             nameserver = table.options.get("nameserver", settings.nameserver)
             kind = UpsertSink if connector == UPSERTS else TopicSink

@@ -63,7 +63,11 @@ JDBC_OPTIONS: tuple[Option, ...] = (
     text("lookup.full-cache.timed-reload.iso-time", "At which time of the day.", pattern=r"\d{2}:\d{2}(:\d{2})?Z?", wanted="a time such as 10:15"),
     count("lookup.max-retries", "How often a failed lookup is tried again.", "a number of times", least=0, default="3"),
     count("sink.buffer-flush.max-rows", "Rows that are written at once.", "a number of rows", least=0, default="100"),
-    duration("sink.buffer-flush.interval", "How long rows may wait.", "1 s"),
+    Option("sink.buffer-flush.interval", "Read and ignored.", ignored="rows are written at the end of each micro-batch"),
     count("sink.max-retries", "How often a failed write is tried again.", "a number of times", least=0, default="3"),
+    count("sink.parallelism", "Transactions that write a micro-batch at one time, with a connection each; SQLite has one.", "a number of connections", default="1"),
+    choice("sink.exactly-once", "Whether a table of Millstream's in the database keeps a repeated micro-batch from being written again: where it can, never, or always, else the job does not start.", "auto", "never", "always", default="auto"),
+    text("sink.exactly-once.table", "Name of that table; it is made if it is not there.", default="millstream_batches"),
+    text("dead-letter.topic", "Topic of the rows that the database refuses; default: the first one ends the job."),
 )  # fmt: skip
 """Those of the connector 'jdbc'."""

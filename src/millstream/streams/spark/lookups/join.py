@@ -22,7 +22,7 @@ from millstream.streams.spark.lookups.stage import LookupStage, LookupStep
 from millstream.streams.spark.rows import Rows
 from millstream.streams.spark.types import arrow_schema, spark_type
 from millstream.streams.sql.options import milliseconds
-from millstream.streams.sql.variables import from_environment
+from millstream.streams.sql.variables import with_environment
 
 __all__ = ["looked_up"]
 
@@ -71,7 +71,8 @@ def _spec(node: LookupJoin) -> LookupSpec:
         if key in computed or stored[key].elements or stored[key].fields:
             words = f"{table.name} cannot be looked up by {key}: a key is a stored column of a plain type."
             raise JobError("JOB_FAILED", words)
-    return replace(LookupSpec.of(table, _options(table), tuple(names), keys), hints=_hints(node))
+    options = with_environment(table.options, f"The table {table.name} cannot be looked up")
+    return replace(LookupSpec.of(table, options, tuple(names), keys), hints=_hints(node))
 
 
 def _hints(node: LookupJoin) -> tuple[tuple[str, str], ...]:
@@ -92,14 +93,6 @@ def _is_duration(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _options(table: Table) -> dict[str, str]:
-    try:
-        return {name: from_environment(value) for name, value in table.options.items()}
-    except KeyError as missing:
-        words = f"The table {table.name} cannot be looked up: the environment has no {missing.args[0]}."
-        raise JobError("JOB_FAILED", words) from None
 
 
 def _step(node: LookupJoin, spec: LookupSpec, schema: spark.StructType, job_id: str) -> LookupStep:

@@ -1,0 +1,179 @@
+"""Writes a share of a micro-batch to a table, in one transaction with the note that it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+from millstream.streams.databases.batch_notes import BatchNotes, BatchShare
+from millstream.streams.databases.database import Connection, Database
+from millstream.streams.databases.failure import Cause, DatabaseFailure
+from millstream.streams.databases.key_changes import key_changes, share_of
+from millstream.streams.databases.patience import Patience
+from millstream.streams.databases.values import UnfitValue, asked_value
+from millstream.streams.databases.written_table import WrittenTable
+from millstream.streams.errors import JobError
+from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Row
+
+__all__ = ["MAX_NETTED_ROWS", "BatchWriter", "RefusedRow"]
+
+MAX_NETTED_ROWS: Final = 500_000
+"""Changed rows whose keys are held in memory at once; a larger micro-batch is gone through several times."""
+
+_SHOWN_CHARACTERS = 60
+
+Change = tuple[int, Row]
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRow:
+    """A row that the database does not take, with its values as statements have them, and why."""
+
+    values: dict[str, Any]
+    reason: str
+
+    def __str__(self) -> str:
+        """The row in one line."""
+        return ", ".join(f"{name}={_shown(value)}" for name, value in self.values.items())
+
+
+SetAside = Callable[[Sequence[RefusedRow]], None]
+
+
+class BatchWriter:
+    """Writes to `table` with statements of `chunk_rows` rows.
+
+    Without `notes` a share that is written again is in the table again, but for tables with a key. Rows that the
+    database refuses go to `set_aside` before the others count (again at a repetition); without it they end the job.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        table: WrittenTable,
+        notes: BatchNotes | None,
+        patience: Patience,
+        *,
+        chunk_rows: int,
+        set_aside: SetAside | None = None,
+    ) -> None:
+        self._database = database
+        self._table = table
+        self._notes = notes
+        self._patience = patience
+        self._chunk_rows = chunk_rows
+        self._set_aside = set_aside
+        self._places = [table.columns.index(key) for key in table.keys]
+        self._put = database.insert(table.table, table.columns, table.keys)
+        self._drop = database.delete(table.table, table.keys) if table.keys else ""
+        self._connection: Connection | None = None
+
+    def write(self, part: BatchShare, changes: Callable[[], Iterable[Change]], count: int) -> None:
+        """Write what belongs to the share of `count` changes, which are the same in each call of `changes`.
+
+        A share that the database has is left alone. Raises JobError DATABASE_UNREACHABLE, DATABASE_ROW and the like.
+        """
+        try:
+            self._patience.run(lambda: self._attempt(part, changes, count), self.close)
+        except DatabaseFailure as failure:
+            self.close()
+            raise failure.job_error(f"The table {self._table.name} cannot be written") from None
+
+    def close(self) -> None:
+        """End the connection; the next write makes another one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _attempt(self, part: BatchShare, changes: Callable[[], Iterable[Change]], count: int) -> None:
+        if self._connection is None:
+            self._connection = self._database.connect(writes=True)
+        connection, notes = self._connection, self._notes
+        if notes is not None:
+            notes.make_room(connection, part)
+        with connection.transaction():
+            if notes is not None and notes.is_written(connection, part):
+                return
+            if self._table.keys:
+                self._write_keys(connection, part, changes, count)
+            else:
+                rows = (
+                    row
+                    for kind, row in self._asked(changes())
+                    if kind in (INSERT, UPDATE_AFTER) and share_of(row, part.shares) == part.share
+                )
+                self._run(connection, self._put, self._table.columns, rows)
+            if notes is not None:
+                notes.write(connection, part)
+
+    def _write_keys(
+        self, connection: Connection, part: BatchShare, changes: Callable[[], Iterable[Change]], count: int
+    ) -> None:
+        """The changes netted, in as many passes over them as memory asks for."""
+        passes = max(1, -(-count // (MAX_NETTED_ROWS * part.shares)))
+        for number in range(passes):
+            mine = (
+                (kind, row)
+                for kind, row in self._asked(changes(), tells=number == 0)
+                if share_of(tuple(row[place] for place in self._places), part.shares * passes)
+                == number * part.shares + part.share
+            )
+            left = key_changes(mine, self._places)
+            self._run(connection, self._drop, self._table.keys, left.gone)
+            self._run(connection, self._put, self._table.columns, left.put)
+
+    def _asked(self, changes: Iterable[Change], *, tells: bool = True) -> Iterator[tuple[int, tuple[Any, ...]]]:
+        """The changes with values as statements take them, without the rows that have one that no database takes."""
+        types = [field.type for field in self._table.fields]
+        for kind, row in changes:
+            try:
+                yield kind, tuple(asked_value(value, of) for value, of in zip(row, types, strict=True))
+            except UnfitValue as unfit:
+                if tells:
+                    shown = dict(zip(self._table.columns, row, strict=True))
+                    self._refuse([RefusedRow(shown, str(unfit))])
+
+    def _run(
+        self, connection: Connection, statement: str, names: Sequence[str], rows: Iterable[tuple[Any, ...]]
+    ) -> None:  # fmt: skip
+        waiting = iter(rows)
+        while chunk := list(islice(waiting, self._chunk_rows)):
+            refused = list(_refused(connection, statement, names, chunk))
+            if refused:
+                self._refuse(refused)
+
+    def _refuse(self, rows: Sequence[RefusedRow]) -> None:
+        if self._set_aside is None:
+            first = rows[0]
+            raise JobError(
+                "DATABASE_ROW", f"The table {self._table.name} does not take the row {first}: {first.reason}"
+            )
+        self._set_aside(rows)
+
+
+def _refused(
+    connection: Connection, statement: str, names: Sequence[str], rows: Sequence[tuple[Any, ...]]
+) -> Iterator[RefusedRow]:
+    """Run the statement for the rows; those that the database refuses, found by halves."""
+    connection.run("SAVEPOINT chunk")
+    try:
+        connection.run_each(statement, rows)
+    except DatabaseFailure as failure:
+        if failure.cause is not Cause.ROW:
+            raise
+        connection.run("ROLLBACK TO SAVEPOINT chunk")
+        if len(rows) == 1:
+            yield RefusedRow(dict(zip(names, rows[0], strict=True)), failure.words)
+            return
+        half = len(rows) // 2
+        yield from _refused(connection, statement, names, rows[:half])
+        yield from _refused(connection, statement, names, rows[half:])
+        return
+    connection.run("RELEASE SAVEPOINT chunk")
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."

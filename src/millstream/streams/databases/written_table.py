@@ -1,0 +1,80 @@
+"""A table of a database that a job writes: its columns and key, held against what is there."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from millstream.streams.databases.database import Connection
+from millstream.streams.databases.driver import StoredColumn
+from millstream.streams.databases.fit import holds
+from millstream.streams.errors import JobError
+from millstream.streams.plan.types import Field
+
+__all__ = ["WrittenTable"]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenTable:
+    """The table `table` of a database, which a job calls `name`. With `keys` a row takes the place of the last one."""
+
+    name: str
+    table: str
+    fields: tuple[Field, ...]
+    keys: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are written, in order."""
+        return tuple(field.name for field in self.fields)
+
+    def check(self, connection: Connection) -> None:
+        """Nothing, where the job's rows have a place there. Raises JobError DATABASE_TABLE with the first misfit.
+
+        Types of SQLite bind nobody and are not looked at.
+        """
+        database = connection.database
+        stored = connection.columns_of(self.table)
+        if not stored:
+            words = f"The table {self.name} cannot be written: {database.address} has no table {self.table}."
+            raise JobError("DATABASE_TABLE", words, remedy="Create it there, or correct 'table-name'.")
+        by_name = {self._folded(column.name, connection): column for column in stored}
+        for field in self.fields:
+            column = by_name.get(self._folded(field.name, connection))
+            if column is None:
+                raise self._missing(field.name, stored)
+            if database.address.kind != "sqlite" and not holds(column.type, field.type):
+                words = f"its column {column.name} is of type {column.type}, which holds no {field.type}"
+                raise self._error(words, "Alter the column, or CAST the value and declare that type.")
+        ours = {self._folded(name, connection) for name in self.columns}
+        for name, column in by_name.items():
+            if name not in ours and not column.fills:
+                words = f"its column {column.name} is NOT NULL without a default, and the job gives it no value"
+                raise self._error(words, "Declare the column in CREATE TABLE, or give it a default there.")
+        self._check_key(connection)
+
+    def _check_key(self, connection: Connection) -> None:
+        key = frozenset(self._folded(name, connection) for name in self.keys)
+        there = [
+            frozenset(self._folded(name, connection) for name in unique)
+            for unique in connection.unique_keys_of(self.table)
+        ]  # fmt: skip
+        if key and key not in there:
+            shown = ", ".join(self.keys)
+            words = f"it has no unique key over ({shown}), the PRIMARY KEY of the job's table"
+            raise self._error(words, f"Add one there: ALTER TABLE {self.table} ADD UNIQUE ({shown}).")
+
+    def _missing(self, name: str, stored: Sequence[StoredColumn]) -> JobError:
+        names = [column.name for column in stored]
+        near = difflib.get_close_matches(name.lower(), [known.lower() for known in names], 3, 0.6)
+        meant = [known for known in names if known.lower() in near]
+        remedy = f"Did you mean {' or '.join(meant)}?" if meant else f"Its columns are {', '.join(names)}."
+        return self._error(f"{self.table} has no column {name}", remedy)
+
+    def _error(self, words: str, remedy: str) -> JobError:
+        return JobError("DATABASE_TABLE", f"The table {self.name} cannot be written: {words}.", remedy=remedy)
+
+    @staticmethod
+    def _folded(name: str, connection: Connection) -> str:
+        return name.lower() if connection.database.folds_case else name

@@ -1,0 +1,59 @@
+"""A process that writes one micro-batch to a table and dies by SIGKILL at the n-th statement or behind it.
+
+Started by tests with one argument: what to write, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from millstream.streams.databases.batch_notes import BatchNotes, BatchShare
+from millstream.streams.databases.batch_writer import BatchWriter
+from millstream.streams.databases.database import Connection, open_database
+from millstream.streams.databases.patience import Patience
+from millstream.streams.databases.written_table import WrittenTable
+from millstream.streams.plan.types import BIGINT, STRING, Field
+
+FIELDS = (Field("id", BIGINT), Field("name", STRING))
+
+
+def die_at(statement: int) -> None:
+    """Let every statement count; the process dies in the place of that one, or behind it where it is negative."""
+    count = 0
+    run, run_each = Connection.run, Connection.run_each
+
+    def counted(statement_of: Any) -> Any:
+        def call(self: Connection, text: str, values: Sequence[Any] = ()) -> None:
+            nonlocal count
+            count += 1
+            if count == statement:
+                os.kill(os.getpid(), signal.SIGKILL)
+            statement_of(self, text, values)
+            if count == -statement:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        return call
+
+    Connection.run, Connection.run_each = counted(run), counted(run_each)  # type: ignore[method-assign]
+
+
+def main(given: dict[str, Any]) -> None:
+    database = open_database(given["options"])
+    table = WrittenTable("sink", given["table"], FIELDS, tuple(given["keys"]))
+    with database.connection(writes=True) as connection:
+        notes = BatchNotes.open(connection) if given["notes"] else None
+    writer = BatchWriter(database, table, notes, Patience(3, 60), chunk_rows=2)
+    changes = [(kind, tuple(row)) for kind, row in given["changes"]]
+    if given["dies_at"]:
+        die_at(given["dies_at"])
+    writer.write(BatchShare(given["job"], 0, given["batch_id"]), lambda: changes, len(changes))
+    writer.close()
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
