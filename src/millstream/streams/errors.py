@@ -3,7 +3,8 @@
 MillstreamError
 ├── SqlError         points into a script: line, column, the line's text           exit 1
 ├── JobError         sessions, checkpoints, sinks, running jobs                    exit 1
-└── RuleError        rules that cannot be taken, and the stores that keep them     exit 1
+├── RuleError        rules that cannot be taken, and the stores that keep them     exit 1
+└── DimensionError   dimension tables that cannot be built, read or asked          exit 1
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 
 from millstream.model.errors import MillstreamError
 
-__all__ = ["JobError", "RuleError", "SourcePosition", "SqlError"]
+__all__ = ["DimensionError", "JobError", "RuleError", "SourcePosition", "SqlError"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +60,7 @@ class JobError(MillstreamError):
 
 class RuleError(MillstreamError):
     """Rules that cannot be read, taken or found, or a store of rules that cannot be read or written."""
+
+
+class DimensionError(MillstreamError):
+    """A dimension table that cannot be built, is damaged, or is asked for what it does not have."""
