@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from crash.file_twins import HastyFiles
+from crash.file_twins import Died, HastyFiles, MortalFiles
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -21,78 +21,6 @@ from millstream.streams.rules.rule import RuleSet
 from millstream.streams.rules.store import RuleStore, VersionHead
 
 RULES = st.lists(st.builds(rule_named, st.sampled_from("abc"), st.sampled_from("xyz")), unique_by=lambda one: one.id)
-
-
-class Died(BaseException):
-    """The process is gone."""
-
-
-class MortalFiles(HastyFiles):
-    """Dies before the call that changes something for the `life`-th time, and loses what no sync confirmed."""
-
-    def __init__(self, life: int, undone: bool) -> None:
-        self._life = life
-        self._undone = undone
-        self._paths: dict[int, Path] = {}
-        self._unsynced: set[Path] = set()
-        self._renamed: list[tuple[Path, Path, bytes | None]] = []
-
-    def _live(self) -> None:
-        self._life -= 1
-        if self._life == 0:
-            self._lose()
-        if self._life <= 0:
-            raise Died
-
-    def _lose(self) -> None:
-        for descriptor in self._paths:
-            super().close(descriptor)
-        for source, target, before in reversed(self._renamed if self._undone else []):
-            target.replace(source)
-            if before is not None:
-                target.write_bytes(before)
-        for path in self._unsynced:
-            if path.exists():
-                path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-    def open(self, path: Path, *, create: bool = False) -> int:
-        descriptor = super().open(path, create=create)
-        self._paths[descriptor] = path
-        return descriptor
-
-    def close(self, descriptor: int) -> None:
-        if self._life > 0:
-            del self._paths[descriptor]
-            super().close(descriptor)
-
-    def truncate(self, descriptor: int, length: int) -> None:
-        self._live()
-        super().truncate(descriptor, length)
-
-    def pwrite(self, descriptor: int, data: bytes | bytearray | memoryview, position: int) -> None:
-        self._live()
-        super().pwrite(descriptor, data, position)
-        self._unsynced.add(self._paths[descriptor])
-
-    def fsync(self, descriptor: int) -> None:
-        self._live()
-        self._unsynced.discard(self._paths[descriptor])
-
-    def rename(self, source: Path, target: Path) -> None:
-        self._live()
-        before = target.read_bytes() if target.exists() else None
-        super().rename(source, target)
-        self._renamed.append((source, target, before))
-        if source in self._unsynced:
-            self._unsynced.add(target)
-
-    def sync_directory(self, path: Path) -> None:
-        self._live()
-        self._renamed = [one for one in self._renamed if one[1].parent != path]
-
-    def discard(self, path: Path) -> None:
-        self._live()
-        super().discard(path)
 
 
 class RuleStoreMachine(RuleBasedStateMachine):

@@ -54,7 +54,7 @@ class Addresses(NamedTuple):
 def addresses_of(texts: pa.Array) -> Addresses:
     """Single addresses."""
     found = _ipv4_of(Texts(texts))
-    _add_others(texts, found)
+    _add_others(texts, found, networks=False)
     return found
 
 
@@ -65,7 +65,7 @@ def networks_of(texts: pa.Array) -> Addresses:
     lengths = np.where(pc.not_equal(bits, ""), pc.if_else(pc.equal(bits, ""), "32", bits).cast(pa.int64()), _IPV4_BITS)
     found = _ipv4_of(Texts(pc.if_else(parts.is_valid(), pc.struct_field(parts, [0]), texts.cast(pa.large_string()))))
     found = found._replace(lengths=lengths + IPV4, valid=found.valid & (lengths <= _IPV4_BITS))
-    _add_others(texts, found)
+    _add_others(texts, found, networks=True)
     return found
 
 
@@ -96,13 +96,13 @@ def _ipv4_of(texts: Texts) -> Addresses:
     return Addresses(np.zeros(count, np.uint64), low, np.full(count, IPV4 + _IPV4_BITS, np.int64), good)
 
 
-def _add_others(texts: pa.Array, found: Addresses) -> None:
+def _add_others(texts: pa.Array, found: Addresses, *, networks: bool) -> None:
     """What is not plain IPv4, each different text once."""
     places = np.flatnonzero(~found.valid)
     if not len(places):
         return
     encoded = texts.take(pa.array(places)).dictionary_encode()
-    read = [None if text is None else _read(text) for text in encoded.dictionary.to_pylist()]
+    read = [_read(text) if networks or "/" not in text else None for text in encoded.dictionary.to_pylist()]
     table = np.array([[one[0] >> 64, one[0] & _MASK64] if one else [0, 0] for one in read] or [[0, 0]], np.uint64)
     lengths = np.array([one[1] if one else -1 for one in read] or [-1], np.int64)
     index = pc.fill_null(encoded.indices, 0).to_numpy()

@@ -1,6 +1,6 @@
 """The file that makes a directory a table: `manifest.json`, written last.
 
-Its first line is the BLAKE2b digest of the second one, which is JSON.
+Its first line is the BLAKE2b digest of what follows, a line of JSON.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Manifest(msgspec.Struct, frozen=True):
 
     def write(self, files: FileLayer, directory: Path) -> None:
         """Put it into the directory, in place of the one before, in one step."""
-        content = msgspec.json.encode(self)
-        files.replace(directory / MANIFEST_NAME, _digest(content) + b"\n" + content + b"\n")
+        content = msgspec.json.encode(self) + b"\n"
+        files.replace(directory / MANIFEST_NAME, _digest(content) + b"\n" + content)
 
     @property
     def size_bytes(self) -> int:
@@ -84,7 +84,7 @@ class Manifest(msgspec.Struct, frozen=True):
             raise DimensionError("DIMENSION_DAMAGED", words) from None
         except OSError as error:
             raise _damaged(path, f"cannot be read: {error.strerror}") from None
-        if digest != _digest(content.removesuffix(b"\n")):
+        if digest != _digest(content):
             raise _damaged(path, "fails its checksum")
         try:
             found = msgspec.json.decode(content, type=cls)
