@@ -1,0 +1,330 @@
+"""The versions of one dimension table on a machine: immutable directories, one of which counts.
+
+In the table's directory: `table.json` (what it is loaded from, without secrets), `versions/<number>/` (the files of a
+`DimensionTable` and `version.json`), `current` (the number that counts), `error.json` (why the last load failed),
+`pins/` (which versions jobs may want again), and the files of the locks. A version is complete before it gets its name;
+numbers only grow.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from millstream.streams.dimension.file_locks import FileLock, locked
+from millstream.streams.errors import JobError
+
+__all__ = [
+    "MAX_VERSIONS",
+    "HeldVersion",
+    "LoadTrouble",
+    "Loaded",
+    "TableNote",
+    "VersionHead",
+    "VersionStore",
+    "written",
+]
+
+MAX_VERSIONS: Final = 4
+"""Versions of a dimension table that are kept at most; those that a reader holds or a job may repeat come on top."""
+
+MAX_ERROR_CHARACTERS: Final = 1000
+"""Characters of the words that are kept about a load that failed."""
+
+_Kept = TypeVar("_Kept")
+
+_HEAD, _NOTE, _ERROR, _CURRENT = "version.json", "table.json", "error.json", "current"
+
+
+class VersionHead(msgspec.Struct, frozen=True):
+    """What is known of a version: its number and an `id` that no other one has, when it was loaded and how large it is.
+
+    `stamp` tells the state of the files it was read from, `ends` how far a topic had been read, by queue.
+    """
+
+    version: int
+    id: str
+    time_ms: int
+    rows: int
+    size_bytes: int
+    load_ms: int
+    stamp: str = ""
+    ends: dict[str, int] = {}
+
+
+class TableNote(msgspec.Struct, frozen=True):
+    """What a table is: its name in SQL, where its rows come from in words, its columns, the conditions of its rows."""
+
+    name: str
+    connector: str
+    place: str
+    columns: tuple[str, ...]
+    filters: tuple[str, ...] = ()
+    reload: str = ""
+
+
+class LoadTrouble(msgspec.Struct, frozen=True):
+    """Why the newest load failed, and when."""
+
+    time_ms: int
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a load made: rows and bytes, and what `VersionHead` keeps of where they are from."""
+
+    rows: int
+    size_bytes: int
+    stamp: str = ""
+    ends: dict[str, int] = field(default_factory=dict)
+
+
+class HeldVersion:
+    """A version that is not removed before `release`."""
+
+    def __init__(self, head: VersionHead, directory: Path, lock: FileLock) -> None:
+        self.head = head
+        self.directory = directory
+        self._lock = lock
+
+    def release(self) -> None:
+        """It may go, as far as this reader is concerned."""
+        self._lock.release()
+
+
+class VersionStore:
+    """The versions in `directory`. Any number of processes may read, one builds at a time."""
+
+    def __init__(self, directory: Path, *, clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
+        self.directory = directory
+        self._versions = directory / "versions"
+        self._clock_ms = clock_ms
+
+    def note(self) -> TableNote | None:
+        """What the table is; None where nothing was ever noted."""
+        return _read(self.directory / _NOTE, TableNote)
+
+    def describe(self, note: TableNote) -> None:
+        """Keep what the table is. Raises JobError JOB_FAILED where the directory cannot be written."""
+        try:
+            self._versions.mkdir(parents=True, exist_ok=True)
+            if self.note() != note:
+                written(self.directory / _NOTE, msgspec.json.encode(note))
+        except OSError as error:
+            raise self._not_writable(error) from None
+
+    def current(self) -> VersionHead | None:
+        """The version that counts; None before the first load."""
+        try:
+            number = (self.directory / _CURRENT).read_text()
+        except FileNotFoundError:
+            return None
+        return self.head(int(number)) if number.isdigit() else None
+
+    def head(self, version: int) -> VersionHead | None:
+        """What is known of a version; None where it is gone."""
+        return _read(self._versions / str(version) / _HEAD, VersionHead)
+
+    def versions(self) -> list[VersionHead]:
+        """All that are kept, oldest first."""
+        return [head for number in self._numbers() if (head := self.head(number)) is not None]
+
+    def trouble(self) -> LoadTrouble | None:
+        """Why the newest load failed; None where it did not."""
+        return _read(self.directory / _ERROR, LoadTrouble)
+
+    def load(self, fill: Callable[[Path], Loaded], *, newer_than: int | None = None) -> VersionHead | None:
+        """The version that `fill` makes in the directory that it is given; from here on it counts.
+
+        None where another process has loaded one since `newer_than` while this one waited. What `fill` raises is kept
+        as the table's trouble, and raised; the version before it goes on counting.
+        """
+        try:
+            self._versions.mkdir(parents=True, exist_ok=True)
+            with locked(self.directory / "build.lock"):
+                now = self.current()
+                if now is not None and newer_than is not None and now.version > newer_than:
+                    return None
+                return self._load(fill)
+        except OSError as error:
+            refusal = self._not_writable(error)
+            self._say(str(refusal))
+            raise refusal from None
+        except BaseException as error:
+            self._say(str(error) or type(error).__name__)
+            raise
+
+    def hold(self, version: int) -> HeldVersion | None:
+        """A version that stays until it is released; None where it is gone."""
+        if self.head(version) is None:
+            return None
+        try:
+            lock = FileLock.take(self._lock_path(version), shared=True)
+        except FileNotFoundError:
+            return None
+        assert lock is not None
+        head = self.head(version)
+        if head is None:
+            lock.release()
+            return None
+        return HeldVersion(head, self._versions / str(version), lock)
+
+    def pinned(self, job: str) -> list[int]:
+        """The versions that a job may want again."""
+        return _read(self._pin_path(job), list[int]) or []
+
+    def keep_for(self, job: str, versions: list[int]) -> None:
+        """Let no version go that `job` may want again. Call it where `pinning` is held."""
+        path = self._pin_path(job)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        written(path, msgspec.json.encode(versions))
+
+    def let_go(self, job: str) -> None:
+        """The job wants no version again."""
+        self._pin_path(job).unlink(missing_ok=True)
+
+    @property
+    def pinning(self) -> Path:
+        """The lock under which a job chooses a version, so that it does not go in between."""
+        return self.directory / "pin.lock"
+
+    def forget(self, kept: int = MAX_VERSIONS) -> list[int]:
+        """Remove versions until `kept` are left, the oldest first; the numbers that are gone.
+
+        The one that counts stays, those that a reader holds, and those that a job may want again.
+        """
+        with locked(self.pinning):
+            numbers = self._numbers()
+            now = self.current()
+            wanted = {number for path in (self.directory / "pins").glob("*.json") for number in self.pinned(path.stem)}
+            wanted |= set() if now is None else {now.version}
+            return [one for one in numbers[: max(0, len(numbers) - kept)] if one not in wanted and self._removed(one)]
+
+    def drop(self) -> bool:
+        """Remove the table with all its versions; False where a reader holds one or a load is under way."""
+        build = FileLock.take(self.directory / "build.lock", wait=False)
+        if build is None:
+            return False
+        held: list[FileLock] = []
+        try:
+            with locked(self.pinning):
+                for number in self._numbers():
+                    lock = FileLock.take(self._lock_path(number), wait=False)
+                    if lock is None:
+                        return False
+                    held.append(lock)
+                gone = self.directory.with_name(f".gone-{self.directory.name}-{uuid.uuid4().hex[:8]}")
+                self.directory.rename(gone)
+            shutil.rmtree(gone, ignore_errors=True)
+            return True
+        finally:
+            for lock in (*held, build):
+                lock.release()
+
+    def _load(self, fill: Callable[[Path], Loaded]) -> VersionHead:
+        number = self._next()
+        for path in self._versions.glob(".building-*"):
+            shutil.rmtree(path, ignore_errors=True)
+        building = self._versions / f".building-{number}"
+        building.mkdir()
+        begin_ms = self._clock_ms()
+        try:
+            made = fill(building)
+            end_ms = self._clock_ms()
+            head = VersionHead(
+                number,
+                uuid.uuid4().hex,
+                end_ms,
+                made.rows,
+                made.size_bytes,
+                max(0, end_ms - begin_ms),
+                made.stamp,
+                made.ends,
+            )
+            written(building / _HEAD, msgspec.json.encode(head))
+            building.rename(self._versions / str(number))
+            _sync(self._versions)
+        except BaseException:
+            shutil.rmtree(building, ignore_errors=True)
+            raise
+        written(self.directory / _CURRENT, str(number).encode())
+        (self.directory / _ERROR).unlink(missing_ok=True)
+        self.forget()
+        return head
+
+    def _next(self) -> int:
+        now = _read(self.directory / _CURRENT, int) or 0
+        return max([now, *self._numbers()]) + 1
+
+    def _numbers(self) -> list[int]:
+        return sorted(int(path.name) for path in self._versions.glob("*") if path.name.isdigit())
+
+    def _removed(self, version: int) -> bool:
+        lock = FileLock.take(self._lock_path(version), wait=False)
+        if lock is None:
+            return False
+        try:
+            gone = self._versions / f".building-gone-{version}"
+            (self._versions / str(version)).rename(gone)
+            lock.path.unlink(missing_ok=True)
+        finally:
+            lock.release()
+        shutil.rmtree(gone, ignore_errors=True)
+        return True
+
+    def _lock_path(self, version: int) -> Path:
+        return self._versions / f".{version}.lock"
+
+    def _pin_path(self, job: str) -> Path:
+        return self.directory / "pins" / f"{job}.json"
+
+    def _say(self, words: str) -> None:
+        trouble = LoadTrouble(self._clock_ms(), words[:MAX_ERROR_CHARACTERS])
+        try:
+            written(self.directory / _ERROR, msgspec.json.encode(trouble))
+        except OSError:
+            # What keeps the words from being written is in the error that is raised.
+            return
+
+    def _not_writable(self, error: OSError) -> JobError:
+        words = f"The dimension table in {self.directory} cannot be written: {error.strerror or error}."
+        return JobError("JOB_FAILED", words, remedy="Make room, or name another directory in MILLSTREAM_DIMENSIONS.")
+
+
+def written(path: Path, content: bytes) -> None:
+    """Put `content` into the file at once: who reads finds what was there or all of it, also after a crash."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
+    try:
+        with unfinished.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    _sync(path.parent)
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read(path: Path, of: type[_Kept]) -> _Kept | None:
+    """What a file keeps; None where it is not there or is not whole."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=of)
+    except (FileNotFoundError, NotADirectoryError, msgspec.MsgspecError):
+        return None
