@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark import TaskContext
 
 from millstream.streams.operators.changes import Changes, Output, Row
 from millstream.streams.operators.operator import Operator
 from millstream.streams.operators.state import State
 from millstream.streams.operators.turn import END_OF_TIME_US, START_OF_TIME_US, Turn
+from millstream.streams.spark.micro_batch import micro_batch
 from millstream.streams.spark.operators.bucket_files import BucketFiles
 from millstream.streams.spark.operators.clocks import Clocks, merged
 from millstream.streams.spark.operators.late_rows import LateSpool
@@ -80,7 +80,7 @@ class OperatorStage:
         for batch in batches:
             for packed in batch.to_pylist():
                 buckets.setdefault(packed["bucket"], []).append(packed)
-        batch_id = _batch_id()
+        batch_id = micro_batch()
         for number in sorted(buckets):
             parts = sorted(buckets.pop(number), key=lambda one: (one["number"], one["origin"], one["part"]))
             yield from self._run(number, batch_id, parts)
@@ -159,10 +159,3 @@ class OperatorStage:
             arrays = [pa.nulls(1, field.type) for field in fields[:-1]]
             tick = pa.array([watermark_us], pa.int64()).cast(fields[-1].type)
             yield pa.RecordBatch.from_arrays([*arrays, tick], schema=schema)
-
-
-def _batch_id() -> int:
-    """The micro-batch that Spark runs; 0 in a batch job."""
-    context = TaskContext.get()
-    text = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
-    return int(text) if text else 0

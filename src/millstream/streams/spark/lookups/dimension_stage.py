@@ -1,0 +1,145 @@
+"""The stage in which rows meet a dimension table: whole Arrow batches, no row of Python unless a condition needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millstream.streams.dimension.index_key import Matches, Numbers
+from millstream.streams.dimension.table import DimensionTable
+from millstream.streams.operators.evaluate import Evaluator, evaluator
+from millstream.streams.plan.expressions import Expression
+from millstream.streams.spark.lookups.open_tables import TableUse, hit_counts, open_tables
+from millstream.streams.spark.lookups.probes import PAIRS_AT_ONCE, every_pair, found_pairs
+from millstream.streams.spark.operators.values import rows_of
+
+__all__ = ["ROWS_PER_BATCH", "DimensionStage", "DimensionStep"]
+
+ROWS_PER_BATCH: Final = 50_000
+"""Rows of an output batch at most: a row may find very many."""
+
+
+@dataclass(frozen=True, slots=True)
+class DimensionStep:
+    """One join with a dimension table, as it travels to the workers.
+
+    `probes` are the places of the values that ask, in the order of the key's columns; `asks` that of a flag that says
+    whether a row looks up at all. `taken` are the table's columns behind the flag that says whether anything was found,
+    in the Arrow schema `output`. `condition` reads the row's columns `names` (at `places`) and the table's columns
+    `read` under the names `found`.
+    """
+
+    use: TableUse
+    probes: tuple[int, ...]
+    asks: int
+    taken: tuple[str, ...]
+    output: pa.Schema
+    condition: Expression | None = None
+    names: tuple[str, ...] = ()
+    places: tuple[int, ...] = ()
+    read: tuple[str, ...] = ()
+    found: tuple[str, ...] = ()
+
+
+class DimensionStage:
+    """The function of a join's stage: each row once for each row that is found, or once without any."""
+
+    def __init__(self, step: DimensionStep, table: Callable[[TableUse], DimensionTable] | None = None) -> None:
+        self._step = step
+        self._table = table
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        step = self._step
+        table = (self._table or open_tables().table)(step.use)
+        counts = hit_counts(step.use.store) if self._table is None else None
+        fits = None
+        if step.condition is not None:
+            fits = evaluator(step.condition, {name: place for place, name in enumerate((*step.names, *step.found))})
+        for batch in batches:
+            asking = np.flatnonzero(batch.column(step.asks).to_numpy(zero_copy_only=False)).astype(np.int64)
+            pairs = _pairs(batch, asking, table, step, fits)
+            if counts is not None:
+                counts.add(len(asking), len(np.unique(pairs.probe)))
+            yield from _joined(batch, pairs, table, step)
+        if counts is not None:
+            counts.write()
+
+
+def _pairs(
+    batch: pa.RecordBatch, asking: Numbers, table: DimensionTable, step: DimensionStep, fits: Evaluator | None
+) -> Matches:
+    """The rows that ask with those that they find, ordered by both."""
+    if step.use.key is not None:
+        chosen = pa.array(asking)
+        probes = [batch.column(place) for place in step.probes]
+        if len(asking) < batch.num_rows:
+            probes = [probe.take(chosen) for probe in probes]
+        found = found_pairs(table, step.use.key, probes)
+        return _fitting(batch, Matches(asking[found.probe], found.row), table, step, fits)
+    if not table.rows or not len(asking):
+        return every_pair(asking[:0], 0)
+    at_once = max(1, PAIRS_AT_ONCE // table.rows)
+    parts = [
+        _fitting(batch, every_pair(asking[start : start + at_once], table.rows), table, step, fits)
+        for start in range(0, len(asking), at_once)
+    ]
+    return Matches(np.concatenate([one.probe for one in parts]), np.concatenate([one.row for one in parts]))
+
+
+def _fitting(
+    batch: pa.RecordBatch, pairs: Matches, table: DimensionTable, step: DimensionStep, fits: Evaluator | None
+) -> Matches:
+    """The pairs for which the condition holds."""
+    if fits is None or not len(pairs.probe):
+        return pairs
+    keeps: list[npt.NDArray[np.bool_]] = []
+    for start in range(0, len(pairs.probe), ROWS_PER_BATCH):
+        probe, row = (side[start : start + ROWS_PER_BATCH] for side in pairs)
+        mine = [batch.column(place).take(pa.array(probe)) for place in step.places]
+        theirs = _taken(table, row, step.read).columns if step.read else []
+        both = pa.RecordBatch.from_arrays([*mine, *theirs], [f"c{place}" for place in range(len(mine) + len(theirs))])
+        rows = rows_of(both, both.num_columns) if both.num_columns else [()] * len(probe)
+        keeps.append(np.fromiter((fits(one) is True for one in rows), np.bool_, len(probe)))
+    kept = np.concatenate(keeps)
+    return Matches(pairs.probe[kept], pairs.row[kept])
+
+
+def _joined(
+    batch: pa.RecordBatch, pairs: Matches, table: DimensionTable, step: DimensionStep
+) -> Iterator[pa.RecordBatch]:
+    """The rows with what was found for each; NULLs behind a row for which nothing was."""
+    counts = np.bincount(pairs.probe, minlength=batch.num_rows)
+    times = np.maximum(counts, 1)
+    places = np.repeat(np.arange(batch.num_rows, dtype=np.int64), times)
+    flags = np.repeat(counts > 0, times)
+    ends = np.cumsum(flags)
+    for start in range(0, len(places), ROWS_PER_BATCH):
+        part = slice(start, start + ROWS_PER_BATCH)
+        begin = 0 if start == 0 else int(ends[start - 1])
+        rows = pairs.row[begin : begin + int(np.count_nonzero(flags[part]))]
+        found = _taken(table, rows, step.taken)
+        behind = pa.array(ends[part] - begin - 1, mask=~flags[part])
+        theirs = found.columns if flags[part].all() else [column.take(behind) for column in found.columns]
+        whole = len(places) == batch.num_rows and part.stop >= len(places)
+        mine = batch.columns if whole and not start else batch.take(pa.array(places[part])).columns
+        arrays = [*mine, pa.array(flags[part]), *theirs]
+        typed = [
+            array if array.type == field.type else array.cast(field.type)
+            for array, field in zip(arrays, step.output, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(typed, schema=step.output)
+
+
+def _taken(table: DimensionTable, rows: Numbers, columns: tuple[str, ...]) -> pa.RecordBatch:
+    """These rows of the table; one that is there often is read once."""
+    if not columns:
+        return pa.RecordBatch.from_arrays([], names=[])
+    distinct, inverse = np.unique(rows, return_inverse=True)
+    if len(distinct) == len(rows):
+        return table.take(rows, columns)
+    return table.take(distinct, columns).take(pa.array(inverse))

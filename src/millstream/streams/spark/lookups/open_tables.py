@@ -1,0 +1,103 @@
+"""The dimension tables that a worker process has open: mapped files, so all workers of a machine share one copy."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from millstream.streams.dimension.file_locks import locked
+from millstream.streams.dimension.hit_counts import HitCounts
+from millstream.streams.dimension.index_key import IndexKey
+from millstream.streams.dimension.pins import BatchPins
+from millstream.streams.dimension.table import DimensionTable
+from millstream.streams.dimension.versions import HeldVersion, VersionHead, VersionStore
+from millstream.streams.errors import JobError
+from millstream.streams.spark.micro_batch import micro_batch
+
+__all__ = ["COUNTS", "MAX_OPEN", "OpenTables", "TableUse", "hit_counts", "open_tables"]
+
+MAX_OPEN: Final = 16
+"""Versions of dimension tables that a worker holds; the one that was used longest ago is let go first."""
+
+COUNTS: Final = "counts"
+"""The directory beside a table's versions in which workers leave what they counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableUse:
+    """A dimension table as it travels to the workers.
+
+    `store` is the directory of its versions, `pins` where the job `job` notes the version of each micro-batch, `key`
+    how its rows are found (None: all are compared). `copies` is a directory of the worker's machine into which a
+    version is copied once, where `store` is on a shared disk; blank: it is read where it is.
+    """
+
+    name: str
+    store: str
+    pins: str
+    job: str
+    key: IndexKey | None
+    copies: str = ""
+
+
+class OpenTables:
+    """Those of one process. A version is opened once, whatever number of jobs ask it."""
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[tuple[str, str], tuple[DimensionTable, HeldVersion]] = OrderedDict()
+
+    def table(self, use: TableUse) -> DimensionTable:
+        """The version of the micro-batch that runs, with the index that `use` wants.
+
+        Raises JobError JOB_FAILED where the version is gone, DimensionError where its files are damaged.
+        """
+        store = VersionStore(Path(use.store))
+        head = BatchPins(Path(use.pins), store, use.job).version(micro_batch())
+        opened = self._open.pop((use.store, head.id), None) or self._opened(store, head, use)
+        self._open[use.store, head.id] = opened
+        while len(self._open) > MAX_OPEN:
+            _, (table, held) = self._open.popitem(last=False)
+            table.close()
+            held.release()
+        table = opened[0]
+        if use.key is not None and use.key not in table.indexes:
+            table.add_index(use.key)
+        return table
+
+    def _opened(self, store: VersionStore, head: VersionHead, use: TableUse) -> tuple[DimensionTable, HeldVersion]:
+        held = store.hold(head.version)
+        if held is None or held.head.id != head.id:
+            raise JobError("JOB_FAILED", f"Version {head.version} of the table {use.name} is gone.")
+        directory = _copied(held, Path(use.copies)) if use.copies else held.directory
+        return DimensionTable.open(directory), held
+
+
+def _copied(held: HeldVersion, copies: Path) -> Path:
+    """The version's copy on this machine, made by the first process that asks for it."""
+    copy = copies / held.head.id
+    if copy.exists():
+        return copy
+    copies.mkdir(parents=True, exist_ok=True)
+    with locked(copies / f".{held.head.id}.lock"):
+        if not copy.exists():
+            unfinished = copies / f".{held.head.id}.unfinished"
+            shutil.rmtree(unfinished, ignore_errors=True)
+            shutil.copytree(held.directory, unfinished)
+            unfinished.rename(copy)
+    return copy
+
+
+@functools.cache
+def open_tables() -> OpenTables:
+    """Those of this process."""
+    return OpenTables()
+
+
+@functools.cache
+def hit_counts(store: str) -> HitCounts:
+    """What this process counts for a table."""
+    return HitCounts(Path(store) / COUNTS)
