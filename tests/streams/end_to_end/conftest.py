@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from running_jobs import Topic, filled_topic
 
+from millstream.streams.spark.lookups.job_tables import DIRECTORY_VARIABLE
 from millstream.streams.spark.session import SessionOptions, start_session
 
 
@@ -24,3 +25,11 @@ def spark() -> Iterator[SparkSession]:
 def topic(tmp_path: Path) -> Callable[..., AbstractContextManager[Topic]]:
     """A server whose topic `t` holds the given (queue, body) pairs, each stored in a millisecond of its own."""
     return lambda rows, queues=1: filled_topic(tmp_path, rows, queues)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _dimensions_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Dimension tables of the tests are none of the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(DIRECTORY_VARIABLE, str(tmp_path_factory.mktemp("dimensions")))
+        yield

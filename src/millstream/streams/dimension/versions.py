@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from millstream.streams.dimension.file_locks import FileLock, locked
-from millstream.streams.errors import JobError
+from millstream.streams.errors import DimensionError
 
 __all__ = [
     "MAX_VERSIONS",
@@ -61,7 +61,10 @@ class VersionHead(msgspec.Struct, frozen=True):
 
 
 class TableNote(msgspec.Struct, frozen=True):
-    """What a table is: its name in SQL, where its rows come from in words, its columns, the conditions of its rows."""
+    """What a table is: its name in SQL, where its rows come from in words, its columns, the conditions of its rows.
+
+    `reload` says in words when it is loaded again; `keys` are the indexes that joins want (`IndexKey.encoded`, JSON).
+    """
 
     name: str
     connector: str
@@ -69,6 +72,7 @@ class TableNote(msgspec.Struct, frozen=True):
     columns: tuple[str, ...]
     filters: tuple[str, ...] = ()
     reload: str = ""
+    keys: tuple[str, ...] = ()
 
 
 class LoadTrouble(msgspec.Struct, frozen=True):
@@ -114,11 +118,18 @@ class VersionStore:
         return _read(self.directory / _NOTE, TableNote)
 
     def describe(self, note: TableNote) -> None:
-        """Keep what the table is. Raises JobError JOB_FAILED where the directory cannot be written."""
+        """Keep what the table is, with the keys of all who described it.
+
+        Raises DimensionError DIMENSION_NOT_WRITABLE.
+        """
         try:
             self._versions.mkdir(parents=True, exist_ok=True)
-            if self.note() != note:
-                written(self.directory / _NOTE, msgspec.json.encode(note))
+            with locked(self.pinning):
+                before = self.note()
+                keys = dict.fromkeys((*(before.keys if before is not None else ()), *note.keys))
+                merged = msgspec.structs.replace(note, keys=tuple(keys))
+                if merged != before:
+                    written(self.directory / _NOTE, msgspec.json.encode(merged))
         except OSError as error:
             raise self._not_writable(error) from None
 
@@ -295,9 +306,9 @@ class VersionStore:
             # What keeps the words from being written is in the error that is raised.
             return
 
-    def _not_writable(self, error: OSError) -> JobError:
+    def _not_writable(self, error: OSError) -> DimensionError:
         words = f"The dimension table in {self.directory} cannot be written: {error.strerror or error}."
-        return JobError("JOB_FAILED", words, remedy="Make room, or name another directory in MILLSTREAM_DIMENSIONS.")
+        return DimensionError("DIMENSION_NOT_WRITABLE", words)
 
 
 def written(path: Path, content: bytes) -> None:

@@ -127,6 +127,11 @@ class Checkpoint:
         return self.directory / "rules"
 
     @property
+    def lookups(self) -> Path:
+        """Where it is noted which versions of dimension tables micro-batches use."""
+        return self.directory / "lookups"
+
+    @property
     def sinks(self) -> Path:
         """Where sinks note how far a micro-batch had come."""
         return self.directory / "sinks"

@@ -31,6 +31,7 @@ from millstream.streams.jobs.progress import JobProgress
 from millstream.streams.jobs.restarts import Restarts
 from millstream.streams.jobs.rule_guard import RuleGuard
 from millstream.streams.jobs.tally import Tally
+from millstream.streams.spark.lookups.job_tables import JobTables
 from millstream.streams.spark.sinks.console import PrintSink
 from millstream.streams.spark.sinks.router import deliver
 from millstream.streams.spark.source.position import Position
@@ -64,13 +65,15 @@ class Pipeline(Protocol):
 class SetAside:
     """What is not among a job's rows: malformed messages by table, rows that came too late, and rules that fail.
 
-    `times` gives what operators said of event time in a micro-batch: see `TimesSpool.take`.
+    `times` gives what operators said of event time in a micro-batch: see `TimesSpool.take`. `tables` are the dimension
+    tables that the job joins.
     """
 
     letters: Sequence[DeadLetters]
     late: LateOutput
     guards: Sequence[RuleGuard] = ()
     times: Callable[[], tuple[int | None, dict[tuple[str, str], int]]] = lambda: (None, {})
+    tables: JobTables | None = None
 
 
 class _Delivery:
@@ -105,8 +108,15 @@ class _Delivery:
             self.tally.saw_times(None, guard.times_us())
         self.tally.delivered(rows_out, malformed, late, hits)
 
+    def began(self) -> None:
+        """Micro-batches come from here on."""
+        if self._aside.tables is not None:
+            self._aside.tables.begin()
+
     def ended(self) -> None:
         """Nothing more is delivered."""
+        if self._aside.tables is not None:
+            self._aside.tables.stop()
         for guard in self._aside.guards:
             guard.note()
 
@@ -117,7 +127,9 @@ class _Delivery:
 
     def trouble(self) -> str | None:
         """What hinders, in one line, while rows are delivered all the same."""
-        return next((said for guard in self._aside.guards if (said := guard.trouble())), None)
+        tables = self._aside.tables
+        said = next((said for guard in self._aside.guards if (said := guard.trouble())), None)
+        return said or (None if tables is None else tables.trouble())
 
 
 LOOK_AGAIN_S = 1
@@ -168,6 +180,7 @@ class StreamPipeline:
             pipeline._start(bounded=bounded, interval_ms=interval_ms)
         except PySparkException as error:
             raise JobError("JOB_FAILED", f"The job did not start: {first_cause(error)}") from error
+        pipeline._delivery.began()
         again = partial(pipeline._start, bounded=bounded, interval_ms=interval_ms)
         threading.Thread(target=pipeline._watch, args=(again,), name="millstream-job", daemon=True).start()
         return pipeline

@@ -31,6 +31,7 @@ from millstream.streams.jobs.sources import Reading, Source, ends_by_itself, ope
 from millstream.streams.plan.nodes import JobPlan, QueryPlan, Scan
 from millstream.streams.plan.wall_clock import follows_wall_clock
 from millstream.streams.spark.envelope import envelope, passes
+from millstream.streams.spark.lookups.job_tables import JobTables
 from millstream.streams.spark.operators.host import OperatorHost
 from millstream.streams.spark.operators.queue_times import TimesSpool
 from millstream.streams.spark.sinks.swap import Swap
@@ -177,6 +178,9 @@ class JobRunner:
         Swap.complete(checkpoint.sinks)
         work = optimized(outputs, settings.rules_stage, timed)
         outputs, nodes = work.outputs, [output.node for output in work.outputs]
+        dimensions = JobTables(checkpoint.lookups, checkpoint.job_id)
+        if batch:
+            dimensions.forget_batches()
         host = OperatorHost(
             checkpoint.job_id,
             checkpoint.operators,
@@ -184,6 +188,7 @@ class JobRunner:
             self._spark.sparkContext.defaultParallelism,
             settings.ttl_ms,
             settings.idle_ms,
+            tables=dimensions,
         )
         readings = {
             source.table.name: _reading(source, work, checkpoint, settings, bounded=bounded, timed=timed)
@@ -208,7 +213,7 @@ class JobRunner:
         partitions = PartitionCommits(outputs, timed, checkpoint.sinks, numbers, idle_ms=settings.idle_ms)
         tables = {number: name for name, number in numbers.items()}
         times = partial(TimesSpool(str(checkpoint.late)).take, tables)
-        aside = SetAside([one for one in found if one is not None], late, guards, times)
+        aside = SetAside([one for one in found if one is not None], late, guards, times, dimensions)
         if batch:
             ends = {source.table.name: source.end() for source in sources}
             return BatchPipeline.run(frame, ends, outputs, checkpoint, aside, partitions)

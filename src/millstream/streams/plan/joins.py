@@ -13,7 +13,18 @@ from millstream.streams.plan.types import Field, Schema
 if TYPE_CHECKING:
     from millstream.streams.plan.nodes import Node
 
-__all__ = ["Correlate", "IntervalBounds", "Join", "JoinKind", "LookupJoin", "SetKind", "SetOperation", "TemporalJoin"]
+__all__ = [
+    "Correlate",
+    "IntervalBounds",
+    "Join",
+    "JoinKind",
+    "LookupJoin",
+    "LookupSearch",
+    "SearchKind",
+    "SetKind",
+    "SetOperation",
+    "TemporalJoin",
+]
 
 
 class JoinKind(Enum):
@@ -109,11 +120,38 @@ class TemporalJoin:
         return Schema((*self.left.schema.fields, *right))
 
 
+class SearchKind(Enum):
+    """How rows are found where no column is equal: between two columns, in a network, by a prefix, or one by one."""
+
+    RANGE = "RANGE"
+    NETWORK = "NETWORK"
+    PREFIX = "PREFIX"
+    ALL = "ALL"
+
+
+@dataclass(frozen=True, slots=True)
+class LookupSearch:
+    """The input's column `probe` among the table's `columns`: start and end of a range, or the one that is compared.
+
+    ALL has neither. A range holds its end where `end_included`.
+    """
+
+    kind: SearchKind
+    columns: tuple[str, ...] = ()
+    probe: str = ""
+    end_included: bool = True
+
+    def __str__(self) -> str:
+        bounds = "" if self.kind is not SearchKind.RANGE or self.end_included else ", end excluded"
+        return f"{self.kind.value}({', '.join((self.probe, *self.columns))}{bounds})" if self.columns else "ALL"
+
+
 @dataclass(frozen=True, slots=True)
 class LookupJoin:
     """Each row with the rows of `table` that its `keys` (column of the input, column of the table) find now.
 
     `columns` are the table's columns under the names of the output. INNER or LEFT. `hints` are those of LOOKUP(...).
+    Without keys there is a `search`.
     """
 
     input: Node
@@ -123,6 +161,7 @@ class LookupJoin:
     columns: tuple[tuple[str, str], ...]
     condition: Expression | None = None
     hints: tuple[tuple[str, str], ...] = ()
+    search: LookupSearch | None = None
 
     @property
     def schema(self) -> Schema:

@@ -128,7 +128,8 @@ class Translation:
     def _rowwise(self, node: Node, rows: Rows) -> Rows:
         """The rows of a node that looks at one row at a time."""
         if isinstance(node, LookupJoin):
-            return looked_up(node, rows, "" if self._host is None else self._host.job_id)
+            host = self._host
+            return looked_up(node, rows, "") if host is None else looked_up(node, rows, host.job_id, host.tables)
         return _stateless(node, rows)
 
     def _scan(self, node: Scan, *, with_watermark: bool) -> Rows:

@@ -133,7 +133,8 @@ def _join(node: Join | TemporalJoin | LookupJoin | Correlate) -> str:
         case LookupJoin():
             columns = ", ".join(of if of == name else f"{of} AS {name}" for name, of in node.columns)
             text = f"LookupJoin {node.kind.value} {node.table.name} ({node.table.connector})"
-            text += f" keys=[{_pairs(node.keys)}] columns=[{columns}]"
+            found_by = f"keys=[{_pairs(node.keys)}]" if node.search is None else f"search=[{node.search}]"
+            text += f" {found_by} columns=[{columns}]"
             if node.hints:
                 text += f" hints=[{', '.join(f'{key}={value}' for key, value in node.hints)}]"
         case Correlate():

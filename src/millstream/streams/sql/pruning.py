@@ -130,7 +130,7 @@ def _of_join(node: Join | TemporalJoin | LookupJoin | Correlate) -> set[str]:
     read = set(() if node.condition is None else columns_of(node.condition))
     read |= {left for left, _ in node.keys}
     if isinstance(node, LookupJoin):
-        return read
+        return read | ({node.search.probe} - {""} if node.search is not None else set())
     read |= {right for _, right in node.keys}
     if isinstance(node, TemporalJoin):
         return read | {node.left_time, node.right_time}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from millstream.streams.plan.changelog import upsert_key_of
 from millstream.streams.plan.expressions import Column, Expression, is_proctime
-from millstream.streams.plan.joins import JoinKind, LookupJoin, TemporalJoin
+from millstream.streams.plan.joins import JoinKind, LookupJoin, LookupSearch, TemporalJoin
 from millstream.streams.plan.nodes import Node, Scan
+from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import Field
 from millstream.streams.sql.connectors import CONNECTORS
 from millstream.streams.sql.join_conditions import conjunction, conjuncts_of, keyed
+from millstream.streams.sql.lookup_searches import is_key, searched
 from millstream.streams.sql.query_context import QueryContext
 from millstream.streams.sql.query_hints import lookup_hints
 from millstream.streams.sql.query_syntax import TableSource
@@ -79,18 +81,39 @@ def _lookup(
         remedy = f"Connectors that look up: {', '.join(known)}." if known else None
         raise script.error("SQL_UNSUPPORTED", message, source.span, remedy=remedy)
     named = project(table, ((new[of.name], Column(of.name, of.type)) for of in table.schema.fields))
-    node, right, keys, rest = keyed(left.node, named, conditions)
-    old = {name: of for of, name in new.items()}
-    plain = tuple((mine, old[other]) for mine, other in keys if other in old)
-    if not plain or right is not named:
-        message = (
-            "A lookup needs columns of the looked-up table that are equal to something, without a cast or function."
-        )
-        raise script.error("SQL_UNSUPPORTED", message, source.span, remedy="Write ON d.id = x.id.")
+    stored = {new[column.name]: column.name for column in table.table.physical}
+    apart = [condition for condition in conditions if not is_key(condition, left.node, named, stored)]
+    node, _, keys, _ = keyed(left.node, named, [condition for condition in conditions if condition not in apart])
+    plain = tuple((mine, stored[other]) for mine, other in keys)
+    search, rest = None, apart
+    if not plain:
+        node, search, rest = searched(node, stored, apart, full_scan=_is_full_scan(table.table))
+        _check_search(search, table.table, source, context)
     qualifier = source.alias.name or source.parts[-1]
     hints = lookup_hints(context, (qualifier, source.parts[-1]))
     columns = tuple((name, of) for of, name in new.items())
-    return LookupJoin(node, table.table, kind, plain, columns, conjunction(rest), hints)
+    return LookupJoin(node, table.table, kind, plain, columns, conjunction(rest), hints, search)
+
+
+def _is_full_scan(table: Table) -> bool:
+    return table.options.get("lookup.full-scan", "false").lower() == "true"
+
+
+def _check_search(search: LookupSearch | None, table: Table, source: TableSource, context: QueryContext) -> None:
+    """Refuse what finds nothing without looking at all rows, and what only a table that is loaded can find."""
+    if search is None:
+        message = (
+            f'"{source.name}" cannot be looked up: no stored column of it is equal to something, without a cast or '
+            "function, nor compared as a range, network or prefix."
+        )
+        remedy = "Write ON d.id = x.id, or 'lookup.full-scan' = 'true' to compare each row with all of a small table."
+        raise context.script.error("SQL_UNSUPPORTED", message, source.span, remedy=remedy)
+    if table.options.get("lookup.store", "").lower() == "plain":
+        message = f"\"{source.name}\" has no equal column in ON, and 'lookup.store' = 'plain' finds by no others."
+        raise context.script.error("SQL_UNSUPPORTED", message, source.span, remedy="Leave that option out.")
+    if table.connector == "jdbc" and table.options.get("lookup.cache", "NONE").upper() != "FULL":
+        message = f'"{source.name}" has no equal column in ON: other conditions need the table to be loaded as a whole.'
+        raise context.script.error("SQL_UNSUPPORTED", message, source.span, remedy="Set 'lookup.cache' = 'FULL'.")
 
 
 def _temporal(

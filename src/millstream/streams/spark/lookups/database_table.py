@@ -15,7 +15,7 @@ from millstream.streams.operators.changes import Row
 from millstream.streams.spark.lookups.lookup_table import Found, LookupSpec
 from millstream.streams.spark.lookups.plain_rows import plain_rows
 
-__all__ = ["KEYS_PER_QUERY", "MAX_ROWS", "DatabaseTable"]
+__all__ = ["KEYS_PER_QUERY", "MAX_ROWS", "DatabaseTable", "patience_of"]
 
 KEYS_PER_QUERY: Final = 200
 """Keys of one query at most: databases bound the values in a statement."""
@@ -27,6 +27,18 @@ T = TypeVar("T")
 
 _DEFAULT_RETRIES = "3"
 _DEFAULT_TIMEOUT = "60 s"
+
+
+def patience_of(
+    spec: LookupSpec,
+    *,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> Patience:
+    """How often and how long the options of a table let its database be asked again."""
+    retries = int(spec.option("lookup.max-retries", _DEFAULT_RETRIES))
+    timeout_s = spec.seconds("connection.max-retry-timeout", _DEFAULT_TIMEOUT) or 0
+    return Patience(retries, timeout_s, sleep=sleep, clock=clock)
 
 
 class DatabaseTable:
@@ -41,9 +53,7 @@ class DatabaseTable:
     ) -> None:
         self._spec = spec
         self._database = open_database(dict(spec.options))
-        retries = int(spec.option("lookup.max-retries", _DEFAULT_RETRIES))
-        timeout_s = spec.seconds("connection.max-retry-timeout", _DEFAULT_TIMEOUT) or 0
-        self._patience = Patience(retries, timeout_s, sleep=sleep, clock=clock)
+        self._patience = patience_of(spec, sleep=sleep, clock=clock)
         self._connection: Connection | None = None
 
     def find(self, keys: Collection[Row]) -> Found:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
@@ -18,14 +19,18 @@ from millstream.streams.operators.changes import Row
 from millstream.streams.plan.types import Field, Schema, TypeKind
 from millstream.streams.spark.lookups.kept_table import WholeTable
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
-from millstream.streams.spark.lookups.plain_rows import arrow_rows, plain_rows
+from millstream.streams.spark.lookups.plain_rows import arrow_batch, plain_batch
+from millstream.streams.spark.operators.values import rows_of
 from millstream.streams.spark.partition_names import DEFAULT_NAME, named_values
 from millstream.streams.spark.source.decoder import JsonDecoder
 
-__all__ = ["MAX_ROWS", "file_table"]
+__all__ = ["MAX_ROWS", "ROWS_AT_ONCE", "file_batches", "file_size_bytes", "file_stamp", "file_table"]
 
-MAX_ROWS = 10_000_000
-"""Rows of a looked-up table of files at most: each worker keeps all of them in memory."""
+MAX_ROWS: Final = 10_000_000
+"""Rows of a looked-up table of files at most where each worker keeps all of them in memory."""
+
+ROWS_AT_ONCE: Final = 20_000
+"""Rows of a file that are read at once."""
 
 _NESTED = (TypeKind.ARRAY, TypeKind.MAP, TypeKind.ROW)
 _DEFAULT_TTL = "10 s"
@@ -34,7 +39,7 @@ _DEFAULT_TTL = "10 s"
 def file_table(spec: LookupSpec) -> WholeTable:
     """The rows of all files under the table's path, read again when one has changed."""
     ttl_s = spec.seconds("lookup.cache.ttl", _DEFAULT_TTL) or 0
-    return WholeTable(spec, partial(_load, spec), partial(_stamp, spec), ttl_s)
+    return WholeTable(spec, partial(_load, spec), partial(file_stamp, spec), ttl_s)
 
 
 def _root(spec: LookupSpec) -> Path:
@@ -57,7 +62,7 @@ def _is_hidden(path: Path) -> bool:
     return any(part.startswith((".", "_")) and "=" not in part for part in path.parts)
 
 
-def _stamp(spec: LookupSpec) -> tuple[tuple[str, int, int], ...]:
+def file_stamp(spec: LookupSpec) -> tuple[tuple[str, int, int], ...]:
     """What shows that a file is another one."""
     stamps = []
     for file in _files(spec):
@@ -69,62 +74,77 @@ def _stamp(spec: LookupSpec) -> tuple[tuple[str, int, int], ...]:
     return tuple(stamps)
 
 
+def file_size_bytes(spec: LookupSpec) -> int:
+    """The bytes of all files."""
+    return sum(size_bytes for _, _, size_bytes in file_stamp(spec))
+
+
 def _load(spec: LookupSpec) -> list[Row]:
     """All rows. Raises JobError JOB_FAILED for a file that cannot be read, or too many rows."""
-    read = _READERS[spec.option("format", "json").lower()]
     rows: list[Row] = []
+    for batch in file_batches(spec):
+        rows += rows_of(batch, batch.num_columns) if batch.num_columns else [()] * batch.num_rows
+        if len(rows) > MAX_ROWS:
+            words = f"The table {spec.name} has more than {MAX_ROWS:,} rows, too many to be looked up."
+            raise JobError("JOB_FAILED", words, remedy="Leave out 'lookup.store' = 'plain'.")
+    return rows
+
+
+def file_batches(spec: LookupSpec) -> Iterator[pa.RecordBatch]:
+    """All rows, at most `ROWS_AT_ONCE` in memory. Raises JobError JOB_FAILED for a file that cannot be read."""
+    read = _READERS[spec.option("format", "json").lower()]
     for file in _files(spec):
         try:
-            rows += _with_partitions(spec, file, read)
+            yield from _with_partitions(spec, file, read)
         except FileNotFoundError:
             # It was replaced between the look at the directory and this one; the next look sees that.
             continue
         except (OSError, csv.Error, pa.ArrowException) as error:
             words = f"The table {spec.name} cannot be looked up: {file} cannot be read: {error}"
             raise JobError("JOB_FAILED", words) from None
-        if len(rows) > MAX_ROWS:
-            words = f"The table {spec.name} has more than {MAX_ROWS:,} rows, too many to be looked up."
-            raise JobError("JOB_FAILED", words)
-    return rows
 
 
-_Read = Callable[[LookupSpec, Path, Sequence[Field]], list[Row]]
+_Read = Callable[[LookupSpec, Path, Sequence[Field]], Iterator[pa.RecordBatch]]
 
 
-def _with_partitions(spec: LookupSpec, file: Path, read: _Read) -> Sequence[Row]:
+def _with_partitions(spec: LookupSpec, file: Path, read: _Read) -> Iterator[pa.RecordBatch]:
     """The rows of one file in the columns of the spec, with what its directories' names say."""
     inside = [field for field in spec.fields if field.name not in spec.partitions]
-    rows = read(spec, file, inside)
     outside = Schema(tuple(field for field in spec.fields if field.name in spec.partitions))
     if not outside.fields:
-        return rows
+        yield from read(spec, file, inside)
+        return
     named = named_values(file.relative_to(_root(spec)).parts[:-1], spec.option("partition.default-name", DEFAULT_NAME))
-    values = plain_rows([[named.get(name) for name in outside.names]], outside)
-    if not values:
-        return []
-    names = [*(field.name for field in inside), *outside.names]
-    order = [names.index(name) for name in spec.schema.names]
-    return [tuple((*row, *values[0])[place] for place in order) for row in rows]
+    values = plain_batch([[named.get(name) for name in outside.names]], outside)
+    if not values.num_rows:
+        return
+    # Some column tells how many rows there are.
+    counted = inside or [field for field in spec.stored if field.name not in spec.partitions][:1]
+    for batch in read(spec, file, counted):
+        first = pa.array([0] * batch.num_rows, pa.int32())
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        columns |= {name: values.column(name).take(first) for name in outside.names}
+        yield arrow_batch([columns[name] for name in spec.schema.names], spec.schema)
 
 
-def _json(spec: LookupSpec, file: Path, fields: Sequence[Field]) -> list[Row]:
-    lines = [line for line in file.read_bytes().split(b"\n") if line.strip()]
-    if not fields:
-        return [()] * len(lines)
-    decoded = JsonDecoder([(field.name, field.type) for field in fields]).decode(lines)
-    return arrow_rows(decoded.columns, Schema(tuple(fields)))
+def _json(spec: LookupSpec, file: Path, fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
+    decoder = JsonDecoder([(field.name, field.type) for field in fields])
+    with file.open("rb") as stream:
+        lines = (text for line in stream if (text := line.rstrip(b"\n")).strip())
+        while chunk := list(islice(lines, ROWS_AT_ONCE)):
+            yield arrow_batch(decoder.decode(chunk).columns, Schema(tuple(fields)))
 
 
-def _csv(spec: LookupSpec, file: Path, fields: Sequence[Field]) -> list[Row]:
+def _csv(spec: LookupSpec, file: Path, fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
     stored = [field for field in spec.stored if field.name not in spec.partitions]
     places = [stored.index(field) for field in fields]
     null = spec.option("csv.null-literal")
     delimiter = spec.option("csv.field-delimiter", ",").replace("\\t", "\t")[:1]
     with file.open(newline="", encoding="utf-8", errors="replace") as lines:
-        parsed = csv.reader(lines, delimiter=delimiter)
-        rows = (line for line in parsed if len(line) == len(stored))
-        texts = ([_csv_value(line[place], stored[place], null) for place in places] for line in rows)
-        return plain_rows(texts, Schema(tuple(fields)))
+        rows = (line for line in csv.reader(lines, delimiter=delimiter) if len(line) == len(stored))
+        while chunk := list(islice(rows, ROWS_AT_ONCE)):
+            texts = ([_csv_value(line[place], stored[place], null) for place in places] for line in chunk)
+            yield plain_batch(texts, Schema(tuple(fields)))
 
 
 def _csv_value(text: str, field: Field, null: str) -> Any:
@@ -138,18 +158,17 @@ def _csv_value(text: str, field: Field, null: str) -> Any:
     return text
 
 
-def _parquet(spec: LookupSpec, file: Path, fields: Sequence[Field]) -> list[Row]:
+def _parquet(spec: LookupSpec, file: Path, fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
     schema = Schema(tuple(fields))
-    rows: list[Row] = []
     with pa.parquet.ParquetFile(file) as parquet:
         known = set(parquet.schema_arrow.names)
-        for batch in parquet.iter_batches(columns=[name for name in schema.names if name in known]):
+        read = [name for name in schema.names if name in known]
+        for batch in parquet.iter_batches(ROWS_AT_ONCE, columns=read):
             columns = [
                 batch.column(name) if name in known else pa.nulls(batch.num_rows)
                 for name in schema.names
             ]  # fmt: skip
-            rows += arrow_rows(columns, schema) if columns else [()] * batch.num_rows
-    return rows
+            yield arrow_batch(columns, schema)
 
 
 _READERS: dict[str, _Read] = {"json": _json, "csv": _csv, "parquet": _parquet}

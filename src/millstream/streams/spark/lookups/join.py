@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import Column
@@ -17,10 +17,15 @@ from millstream.streams.plan.tables import ComputedColumn, Table
 from millstream.streams.plan.types import Schema
 from millstream.streams.spark.copies import KEEP_COLUMN, settled
 from millstream.streams.spark.expressions import column_of
+from millstream.streams.spark.lookups.dimension_form import dimension_load, is_dimension, probe_places
+from millstream.streams.spark.lookups.dimension_stage import DimensionStage, DimensionStep
+from millstream.streams.spark.lookups.job_tables import JobTables
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
+from millstream.streams.spark.lookups.row_filters import pushed
 from millstream.streams.spark.lookups.stage import LookupStage, LookupStep
 from millstream.streams.spark.rows import Rows
 from millstream.streams.spark.types import arrow_schema, spark_type
+from millstream.streams.sql.join_conditions import conjunction, conjuncts_of
 from millstream.streams.sql.options import milliseconds
 from millstream.streams.sql.variables import with_environment
 
@@ -29,11 +34,19 @@ __all__ = ["looked_up"]
 _FOUND = "__found"
 
 
-def looked_up(node: LookupJoin, rows: Rows, job_id: str) -> Rows:
-    """The rows of `node` over those of its input. Raises JobError JOB_FAILED for a table that cannot be looked up."""
+def looked_up(node: LookupJoin, rows: Rows, job_id: str, tables: JobTables | None = None) -> Rows:
+    """The rows of `node` over those of its input. Raises JobError JOB_FAILED for a table that cannot be looked up.
+
+    `tables` are the job's dimension tables; without them each worker keeps what it looks up.
+    """
+    spec = _spec(node)
+    if tables is not None and is_dimension(node, spec):
+        return _found_in_dimension(node, rows, spec, tables)
+    if node.search is not None:
+        words = f"{node.table.name} cannot be looked up without a column that is equal to something."
+        raise JobError("JOB_FAILED", words, remedy="Use it in a job that keeps a checkpoint.")
     names = node.input.schema.names
     below = settled(rows, names, names)
-    spec = _spec(node)
     hidden = {name: f"__found_{name}" for name in spec.schema.names}
     schema = spark.StructType([spark.StructField(of.name, of.dataType) for of in below.rows.frame.schema.fields])
     schema = schema.add(_FOUND, spark.BooleanType())
@@ -41,13 +54,65 @@ def looked_up(node: LookupJoin, rows: Rows, job_id: str) -> Rows:
         schema = schema.add(hidden[field.name], spark_type(field.type))
     step = _step(node, spec, schema, job_id)
     copied = below.over(below.rows.frame.mapInArrow(LookupStage(step), schema), [rows])
+    return _above(node, copied, hidden, node.condition)
+
+
+def _above(node: LookupJoin, copied: Rows, hidden: Mapping[str, str], condition: Expression | None) -> Rows:
+    """The node's columns over those that the stage gave; an inner join drops the rows that found nothing that fits."""
     stored = {name: F.col(of) for name, of in hidden.items()}
     columns = {**copied.columns, **{name: _column(node.table, of, stored) for name, of in node.columns}}
     found = copied.with_columns(columns)
     if node.kind is not JoinKind.INNER:
         return found
     found = found.where(F.col(_FOUND))
-    return found if node.condition is None else found.where(column_of(node.condition, columns))
+    return found if condition is None else found.where(column_of(condition, columns))
+
+
+def _found_in_dimension(node: LookupJoin, rows: Rows, spec: LookupSpec, tables: JobTables) -> Rows:
+    physical = {column.name for column in node.table.physical}
+    of_output = {name: of for name, of in node.columns if of in physical}
+    filters, rest = pushed(conjuncts_of(node.condition), of_output)
+    load = dimension_load(node, spec, filters)
+    use = tables.use(load)
+    names = node.input.schema.names
+    below = settled(rows, names, names)
+    hidden = {name: f"__found_{name}" for name in load.stored}
+    schema = spark.StructType([spark.StructField(of.name, of.dataType) for of in below.rows.frame.schema.fields])
+    schema = schema.add(_FOUND, spark.BooleanType())
+    types = {field.name: field.type for field in spec.fields}
+    for name in load.stored:
+        schema = schema.add(hidden[name], spark_type(types[name]))
+    condition = conjunction(rest)
+    step = DimensionStep(
+        use,
+        probe_places(node, use.key, schema.names),
+        schema.names.index(KEEP_COLUMN),
+        load.stored,
+        arrow_schema(schema),
+    )
+    if node.kind is not JoinKind.INNER and condition is not None:
+        step = _with_condition(step, node, condition, schema.names, spec.schema)
+    copied = below.over(below.rows.frame.mapInArrow(DimensionStage(step), schema), [rows])
+    return _above(node, copied, hidden, condition)
+
+
+def _with_condition(
+    step: DimensionStep, node: LookupJoin, condition: Expression, places: Sequence[str], found: Schema
+) -> DimensionStep:
+    known = set(node.input.schema.names)
+    read = tuple(dict.fromkeys(columns_of(condition)))
+    mine = tuple(name for name in read if name in known)
+    _check(condition, node, mine, found)
+    theirs = tuple(name for name in read if name not in known)
+    of_output = dict(node.columns)
+    return replace(
+        step,
+        condition=condition,
+        names=mine,
+        places=tuple(places.index(name) for name in mine),
+        read=tuple(of_output[name] for name in theirs),
+        found=theirs,
+    )
 
 
 def _spec(node: LookupJoin) -> LookupSpec:
@@ -55,10 +120,14 @@ def _spec(node: LookupJoin) -> LookupSpec:
     table = node.table
     computed = {column.name: column for column in table.columns if isinstance(column, ComputedColumn)}
     names: dict[str, None] = {}
-    for name in (*(key for _, key in node.keys), *(of for _, of in node.columns)):
+    searched = () if node.search is None else node.search.columns
+    for name in (*(key for _, key in node.keys), *searched, *(of for _, of in node.columns)):
         for read in columns_of(computed[name].expression) if name in computed else (name,):
             names[read] = None
     stored = {column.name: column.type for column in table.physical}
+    if not names:
+        # Some column tells how many rows there are.
+        names[next(iter(stored))] = None
     for name in names:
         if name not in stored:
             words = f"The column {name} of {table.name} is not stored and cannot be looked up."

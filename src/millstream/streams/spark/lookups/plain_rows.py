@@ -1,4 +1,4 @@
-"""Rows of texts, numbers and JSON values as rows of the plain values that operators and lookups compare."""
+"""Rows of texts, numbers and JSON values as rows or columns of the values that operators and lookups compare."""
 
 from __future__ import annotations
 
@@ -13,26 +13,31 @@ from millstream.streams.spark.operators.values import rows_of
 from millstream.streams.spark.source.values import Converter, converter
 from millstream.streams.spark.types import arrow_schema, spark_schema
 
-__all__ = ["arrow_rows", "plain_rows"]
+__all__ = ["arrow_batch", "plain_batch", "plain_rows"]
 
 
 def plain_rows(rows: Iterable[Sequence[Any]], schema: Schema) -> list[Row]:
     """The rows in the columns of `schema`. A row with a value that does not fit is left out."""
+    return rows_of(plain_batch(rows, schema), len(schema.fields))
+
+
+def plain_batch(rows: Iterable[Sequence[Any]], schema: Schema) -> pa.RecordBatch:
+    """The same as columns."""
     converters = [converter(field.type) for field in schema.fields]
     converted = [one for row in rows if (one := _converted(row, converters)) is not None]
     wanted = arrow_schema(spark_schema(schema))
     columns: Sequence[Sequence[Any]] = list(zip(*converted, strict=True)) if converted else [()] * len(wanted)
-    return arrow_rows([pa.array(column, field.type) for column, field in zip(columns, wanted, strict=True)], schema)
+    return arrow_batch([pa.array(column, field.type) for column, field in zip(columns, wanted, strict=True)], schema)
 
 
-def arrow_rows(columns: Sequence[pa.Array], schema: Schema) -> list[Row]:
-    """Rows of Arrow columns of any type that can be cast to that of `schema`."""
+def arrow_batch(columns: Sequence[pa.Array], schema: Schema) -> pa.RecordBatch:
+    """Arrow columns of any type that can be cast to that of `schema`."""
     wanted = arrow_schema(spark_schema(schema))
     arrays = [
         column if column.type == field.type else column.cast(field.type)
         for column, field in zip(columns, wanted, strict=True)
     ]
-    return rows_of(pa.RecordBatch.from_arrays(arrays, schema=wanted), len(arrays))
+    return pa.RecordBatch.from_arrays(arrays, schema=wanted)
 
 
 def _converted(row: Sequence[Any], converters: Sequence[Converter]) -> list[Any] | None:

@@ -16,6 +16,7 @@ from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.nodes import Node
 from millstream.streams.spark.expressions import column_of
 from millstream.streams.spark.hidden import KIND_COLUMN, TICK_COLUMN
+from millstream.streams.spark.lookups.job_tables import JobTables
 from millstream.streams.spark.operators.late_shapes import LateShape, late_shapes
 from millstream.streams.spark.operators.packing import PACKED, Packer
 from millstream.streams.spark.operators.stage import OperatorSpec, OperatorStage
@@ -38,7 +39,7 @@ class OperatorHost:
 
     `ttl_ms` is how long unused values live (0: for ever), `idle_ms` after how long a silent queue holds nothing up
     (0: never). Operators are named by their order, which is the same for equal plans. `late_shapes` tells what rows
-    each of them may find late.
+    each of them may find late. `tables` are the dimension tables that its lookups use.
     """
 
     job_id: str
@@ -48,6 +49,7 @@ class OperatorHost:
     ttl_ms: int = 0
     idle_ms: int = 0
     late_shapes: dict[str, tuple[LateShape, ...]] = field(default_factory=dict)
+    tables: JobTables | None = None
     _numbers: count[int] = field(default_factory=lambda: count(_FIRST_NUMBER))
 
     def run(self, node: Node, wiring: Wiring, inputs: Sequence[Rows]) -> Rows:

@@ -1,0 +1,74 @@
+"""Which lookup joins go over a dimension table, and what is loaded for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from millstream.streams.dimension.index_key import IndexKey, IndexKind
+from millstream.streams.errors import JobError
+from millstream.streams.plan.expressions import Call, columns_of
+from millstream.streams.plan.joins import LookupJoin, SearchKind
+from millstream.streams.plan.tables import ComputedColumn
+from millstream.streams.spark.lookups.files import file_size_bytes
+from millstream.streams.spark.lookups.loads import TableLoad
+from millstream.streams.spark.lookups.lookup_table import LookupSpec
+
+__all__ = ["DIMENSION_FILE_BYTES", "dimension_load", "is_dimension", "probe_places"]
+
+DIMENSION_FILE_BYTES: Final = 8 << 20
+"""Bytes of files from which on they become a dimension table where the table's options say nothing else."""
+
+_KINDS = {
+    SearchKind.RANGE: IndexKind.RANGE,
+    SearchKind.NETWORK: IndexKind.NETWORK,
+    SearchKind.PREFIX: IndexKind.PREFIX,
+}
+
+
+def is_dimension(node: LookupJoin, spec: LookupSpec) -> bool:
+    """Whether the table is loaded once per machine. Raises JobError JOB_FAILED where that and a hint contradict."""
+    said = spec.option("lookup.store").lower()
+    asks_again = dict(node.hints).get("retry-predicate", "").lower() == "lookup_miss"
+    if asks_again and (said == "dimension" or node.search is not None):
+        words = f"{node.table.name} is loaded as a whole: what is not in it is not asked for again."
+        raise JobError("JOB_FAILED", words, remedy="Leave out the LOOKUP hint or 'lookup.store'.")
+    if said:
+        return said == "dimension"
+    if asks_again:
+        return False
+    if node.search is not None:
+        return True
+    if spec.option("connector") == "filesystem":
+        return file_size_bytes(spec) >= DIMENSION_FILE_BYTES
+    return spec.option("lookup.cache", "NONE").upper() == "FULL"
+
+
+def dimension_load(node: LookupJoin, spec: LookupSpec, filters: tuple[Call, ...]) -> TableLoad:
+    """What is loaded for a join: the columns that it gives on, and an index of those that it compares."""
+    computed = {column.name: column for column in node.table.columns if isinstance(column, ComputedColumn)}
+    read = dict.fromkeys(
+        name for _, of in node.columns for name in (columns_of(computed[of].expression) if of in computed else (of,))
+    )
+    stored = tuple(name for name in spec.schema.names if name in read)
+    verify = spec.option("lookup.verify", "false").lower() == "true"
+    return TableLoad(spec, stored or spec.schema.names[:1], _key(node), filters, verify)
+
+
+def _key(node: LookupJoin) -> IndexKey | None:
+    search = node.search
+    if search is None:
+        return IndexKey.equal(*(key for _, key in node.keys))
+    if search.kind is SearchKind.ALL:
+        return None
+    return IndexKey(_KINDS[search.kind], search.columns, search.end_included)
+
+
+def probe_places(node: LookupJoin, key: IndexKey | None, names: Sequence[str]) -> tuple[int, ...]:
+    """Where the values stand that ask, in the order of the key's columns; `names` are those of all columns."""
+    if key is None:
+        return ()
+    if node.search is not None:
+        return (names.index(node.search.probe),)
+    of_key = {of: name for name, of in node.keys}
+    return tuple(names.index(of_key[column]) for column in key.columns)

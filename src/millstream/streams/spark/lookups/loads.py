@@ -1,0 +1,168 @@
+"""How the rows of a looked-up table come into a dimension table: from files or a database, a bounded number at once."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+
+from millstream.streams.databases.database import open_database
+from millstream.streams.databases.failure import DatabaseFailure
+from millstream.streams.databases.patience import Patience
+from millstream.streams.databases.values import found_row
+from millstream.streams.dimension.builder import TableBuilder
+from millstream.streams.dimension.index_key import IndexKey
+from millstream.streams.dimension.versions import Loaded, TableNote
+from millstream.streams.errors import JobError
+from millstream.streams.plan.expressions import Call, columns_of
+from millstream.streams.plan.types import Schema
+from millstream.streams.spark.lookups.database_table import patience_of
+from millstream.streams.spark.lookups.files import file_batches, file_stamp
+from millstream.streams.spark.lookups.lookup_table import LookupSpec
+from millstream.streams.spark.lookups.plain_rows import plain_batch
+from millstream.streams.spark.lookups.row_filters import filtered, sql_condition
+from millstream.streams.spark.types import arrow_schema, spark_schema
+
+__all__ = ["LOADED_AT_ONCE", "TableLoad"]
+
+LOADED_AT_ONCE: Final = 20_000
+"""Rows of a database that are loaded at once."""
+
+_NOT_IDENTITY = ("password", "lookup.")
+"""Options that do not tell one table from another, or must not be written down, by their beginnings."""
+
+
+@dataclass(frozen=True)
+class TableLoad:
+    """What is loaded of a table: the columns of `spec` where `filters` hold, of which `stored` can be read again.
+
+    `key` is what the join finds rows by. Loads with the same `identity` share their versions.
+    """
+
+    spec: LookupSpec
+    stored: tuple[str, ...]
+    key: IndexKey | None = None
+    filters: tuple[Call, ...] = ()
+    verify: bool = False
+    patience: Patience | None = field(default=None, compare=False)
+
+    @property
+    def identity(self) -> str:
+        """A name of a directory: the table's, and a digest of what makes its content."""
+        options = [
+            (name, _without_query(value) if name == "url" else value)
+            for name, value in self.spec.options
+            if not name.lower().startswith(_NOT_IDENTITY)
+        ]
+        # What is not stored can only be indexed while it is loaded.
+        hidden = () if self.key is None or set(self.key.columns) <= set(self.stored) else (str(self.key),)
+        content = [
+            options,
+            [(one.name, str(one.type)) for one in self.spec.stored],
+            self.spec.partitions,
+            sorted(self.stored),
+            hidden,
+            sorted(map(str, self.filters)),
+            self.verify,
+        ]
+        digest = hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:12]
+        plain = "".join(
+            character if character.isalnum() and character.isascii() else "_" for character in self.spec.name
+        )
+        return f"{plain[:60]}-{digest}"
+
+    def note(self, reload: str) -> TableNote:
+        """What is said of the table where it is kept; without any secret."""
+        place = (
+            self.spec.option("path") or f"{_without_query(self.spec.option('url'))} {self.spec.option('table-name')}"
+        )
+        return TableNote(
+            self.spec.name,
+            self.spec.option("connector"),
+            place,
+            tuple(field.name for field in self.spec.fields),
+            tuple(map(str, self.filters)),
+            reload,
+            () if self.key is None else (msgspec.json.encode(self.key.encoded()).decode(),),
+        )
+
+    def stamp(self) -> str:
+        """What shows that files are others; blank for a database, which does not tell."""
+        if self.spec.option("connector") != "filesystem":
+            return ""
+        return hashlib.sha256(msgspec.json.encode(file_stamp(self.spec))).hexdigest()
+
+    def fill(self, directory: Path, keys: Sequence[IndexKey]) -> Loaded:
+        """Build the table in `directory`, found by all `keys`.
+
+        Raises JobError where the rows cannot be read, DimensionError where they cannot be kept.
+        """
+        if self.spec.option("connector") != "jdbc":
+            return self._filled(directory, keys)
+        try:
+            return (self.patience or patience_of(self.spec)).run(
+                partial(self._filled, directory, keys), partial(_emptied, directory)
+            )
+        except DatabaseFailure as failure:
+            raise failure.job_error(f"The table {self.spec.name} cannot be loaded") from None
+
+    def _filled(self, directory: Path, keys: Sequence[IndexKey]) -> Loaded:
+        # Before the first look at them: a file that changes meanwhile is another one at the next look.
+        stamp = self.stamp()
+        schema = arrow_schema(spark_schema(self.spec.schema))
+        builder = TableBuilder(directory, schema, keys, stored=self.stored, verify=self.verify)
+        try:
+            for batch in self._batches():
+                chosen = filtered(batch, self.filters).select(schema.names)
+                if chosen.num_rows:
+                    builder.add(chosen)
+            built = builder.finish()
+        except BaseException:
+            builder.abandon()
+            raise
+        return Loaded(built.rows, built.size_bytes, stamp)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows, with the columns that the filters read."""
+        names = dict.fromkeys(name for call in self.filters for name in columns_of(call))
+        known = {one.name: one for one in self.spec.stored}
+        more = tuple(known[name] for name in names if self.spec.schema.find(name) is None)
+        spec = replace(self.spec, fields=(*self.spec.fields, *more))
+        match spec.option("connector"):
+            case "filesystem":
+                return file_batches(spec)
+            case "jdbc":
+                return self._database_batches(spec.schema)
+            case connector:
+                words = f"The table {spec.name} cannot be looked up: its connector is {connector!r}."
+                raise JobError("JOB_FAILED", words)
+
+    def _database_batches(self, schema: Schema) -> Iterator[pa.RecordBatch]:
+        database = open_database(dict(self.spec.options))
+        condition, values = sql_condition(self.filters, database)
+        query = database.select(self.spec.option("table-name"), schema.names, condition)
+        types = [one.type for one in schema.fields]
+        for rows in database.rows_in_chunks(query, values, LOADED_AT_ONCE):
+            yield plain_batch((found_row(row, types) for row in rows), schema)
+
+
+def _without_query(url: str) -> str:
+    """A URL without what may hold a password."""
+    plain = url.partition("?")[0]
+    scheme, mark, rest = plain.partition("://")
+    return f"{scheme}{mark}{rest.rpartition('@')[2]}" if mark else plain
+
+
+def _emptied(directory: Path) -> None:
+    for path in directory.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()

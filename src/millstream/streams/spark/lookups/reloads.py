@@ -1,0 +1,178 @@
+"""When a dimension table is loaded again: files that changed, an interval, a time of the day, or someone's wish."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from millstream.model.errors import MillstreamError
+from millstream.streams.dimension.hit_counts import HitCounts
+from millstream.streams.dimension.index_key import IndexKey
+from millstream.streams.dimension.requests import ReloadRequest
+from millstream.streams.dimension.versions import Loaded, VersionHead, VersionStore
+from millstream.streams.spark.lookups.loads import TableLoad
+from millstream.streams.spark.lookups.open_tables import COUNTS
+
+__all__ = ["RETRY_S", "START_FRESH_S", "Schedule", "TableReloads"]
+
+_log = logging.getLogger(__name__)
+
+RETRY_S: Final = 10.0
+"""How long a load that failed waits before the next attempt."""
+
+START_FRESH_S: Final = 60.0
+"""How old a version may be that a job begins with where no interval is said; an older one is loaded again before."""
+
+_LOOK_S = 1.0
+_DAY_S = 86_400
+_DEFAULT_TTL = "10 s"
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """When a version is too old: another stamp (`watches`), its age, or a new day, which begins at a second in UTC.
+
+    `look_s` is how often that is looked at.
+    """
+
+    watches: bool = False
+    interval_s: float | None = None
+    day_from_s: int | None = None
+    look_s: float = _LOOK_S
+
+    @classmethod
+    def of(cls, load: TableLoad) -> Schedule:
+        """What the options of a table say."""
+        spec = load.spec
+        if spec.option("connector") == "filesystem":
+            return cls(watches=True, look_s=max(spec.seconds("lookup.cache.ttl", _DEFAULT_TTL) or 0, _LOOK_S))
+        if spec.option("lookup.full-cache.reload-strategy", "PERIODIC").upper() == "TIMED":
+            begins = datetime.time.fromisoformat(spec.option("lookup.full-cache.timed-reload.iso-time").rstrip("Zz"))
+            return cls(day_from_s=(begins.hour * 60 + begins.minute) * 60 + begins.second)
+        return cls(interval_s=spec.seconds("lookup.full-cache.periodic-reload.interval"))
+
+    def __str__(self) -> str:
+        if self.watches:
+            return f"when files change, looked at every {self.look_s:g} s"
+        if self.day_from_s is not None:
+            return f"each day at {datetime.timedelta(seconds=self.day_from_s)} UTC"
+        return "when a job starts" if self.interval_s is None else f"every {self.interval_s:g} s"
+
+    def is_due(self, head: VersionHead, now_ms: int, stamp: Callable[[], str]) -> bool:
+        """Whether a version is too old."""
+        if self.watches:
+            return stamp() != head.stamp
+        if self.day_from_s is not None:
+            return self._day(now_ms) != self._day(head.time_ms)
+        return self.interval_s is not None and now_ms - head.time_ms >= self.interval_s * 1000
+
+    def is_due_at_start(self, head: VersionHead, now_ms: int, stamp: Callable[[], str]) -> bool:
+        """Whether a job that begins wants a newer one."""
+        if self.watches or self.day_from_s is not None or self.interval_s is not None:
+            return self.is_due(head, now_ms, stamp)
+        return now_ms - head.time_ms >= START_FRESH_S * 1000
+
+    def _day(self, time_ms: int) -> int:
+        return (time_ms // 1000 - (self.day_from_s or 0)) // _DAY_S
+
+
+class TableReloads:
+    """Keeps one table fresh from the driver of a job, in a thread of its own; micro-batches never wait for it.
+
+    Where several jobs share a table, whoever is first loads it.
+    """
+
+    def __init__(
+        self, load: TableLoad, store: VersionStore, *, clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    ) -> None:
+        self.load = load
+        self.store = store
+        self._schedule = Schedule.of(load)
+        self._clock_ms = clock_ms
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._again_ms = 0
+        self._told = ""
+
+    @property
+    def schedule(self) -> str:
+        """When it is loaded, in words."""
+        return str(self._schedule)
+
+    def first(self) -> None:
+        """See that there is a version, and none that is too old for a job that begins.
+
+        Raises JobError or DimensionError where there is none and it cannot be loaded.
+        """
+        self.store.describe(self.load.note(self.schedule))
+        head = self.store.current()
+        if head is None:
+            self.store.load(self._fill, newer_than=0)
+        elif self._is_asked(head) or self._schedule.is_due_at_start(head, self._clock_ms(), self.load.stamp):
+            self._reload(head)
+
+    def begin(self) -> None:
+        """Look from time to time from here on, until `stop`."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._watch, name="millstream-dimension", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more. A load under way goes on to its end, which nobody waits for."""
+        self._stopping.set()
+
+    def look(self) -> bool:
+        """Load the table if that is due; whether there is a new version."""
+        now_ms = self._clock_ms()
+        head = self.store.current()
+        if now_ms < self._again_ms:
+            return False
+        if head is None or self._is_asked(head) or self._schedule.is_due(head, now_ms, self.load.stamp):
+            return self._reload(head)
+        return False
+
+    def trouble(self) -> str | None:
+        """In one line, why what is joined is older than it should be."""
+        trouble, head = self.store.trouble(), self.store.current()
+        if trouble is None:
+            return None
+        version = "nothing" if head is None else f"version {head.version} of {self._ago(head)}"
+        return f"The table {self.load.spec.name} is not loaded again; {version} goes on: {trouble.words}"
+
+    def _ago(self, head: VersionHead) -> str:
+        return f"{datetime.datetime.fromtimestamp(head.time_ms / 1000, datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+    def _reload(self, head: VersionHead | None) -> bool:
+        try:
+            made = self.store.load(self._fill, newer_than=0 if head is None else head.version)
+        except (MillstreamError, OSError) as error:
+            self._again_ms = self._clock_ms() + int(RETRY_S * 1000)
+            words = str(error)
+            if words != self._told:
+                _log.warning("%s", self.trouble())
+            self._told = words
+            return False
+        self._told = ""
+        HitCounts.fold(self.store.directory / COUNTS)
+        return made is not None
+
+    def _is_asked(self, head: VersionHead) -> bool:
+        asked_ms = ReloadRequest(self.store.directory).time_ms()
+        return asked_ms is not None and asked_ms > head.time_ms - head.load_ms
+
+    def _fill(self, directory: Path) -> Loaded:
+        note = self.store.note()
+        said = () if note is None else note.keys
+        return self.load.fill(directory, [IndexKey.decoded(msgspec.json.decode(key)) for key in said])
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(self._schedule.look_s):
+            self.look()
