@@ -6,6 +6,7 @@ import hashlib
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -13,7 +14,7 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-from millstream.streams.databases.database import open_database
+from millstream.streams.databases.database import Connection, open_database
 from millstream.streams.databases.failure import DatabaseFailure
 from millstream.streams.databases.patience import Patience
 from millstream.streams.databases.values import found_row
@@ -149,8 +150,24 @@ class TableLoad:
         condition, values = sql_condition(self.filters, database)
         query = database.select(self.spec.option("table-name"), schema.names, condition)
         types = [one.type for one in schema.fields]
-        for rows in database.rows_in_chunks(query, values, LOADED_AT_ONCE):
-            yield plain_batch((found_row(row, types) for row in rows), schema)
+        with database.connection() as connection:
+            self._check(connection, schema.names)
+            for rows in connection.rows_in_chunks(query, values, LOADED_AT_ONCE):
+                yield plain_batch((found_row(row, types) for row in rows), schema)
+
+    def _check(self, connection: Connection, names: Sequence[str]) -> None:
+        """Refuse a missing column: SQLite takes its quoted name for a text."""
+        name = self.spec.option("table-name")
+        # Databases know their columns in any case of letters.
+        known = {column.name.lower(): column.name for column in connection.columns_of(name)}
+        missing = [one for one in names if one.lower() not in known]
+        if not missing:
+            return
+        what = f"it has no column {missing[0]}" if known else "there is no such table"
+        near = get_close_matches(missing[0].lower(), known)
+        remedy = f"Did you mean {known[near[0]]}?" if near else None
+        words = f"The table {self.spec.name} cannot be loaded from {name}: {what}."
+        raise JobError("DATABASE_TABLE", words, remedy=remedy)
 
 
 def _without_query(url: str) -> str:
