@@ -17,17 +17,17 @@ from millstream.streams.jobs.cause import first_cause
 from millstream.streams.jobs.checkpoint import Checkpoint, fingerprint
 from millstream.streams.jobs.cohort import Cohort, Member, leave, shared_query
 from millstream.streams.jobs.cohorts import cohorts_of, table_of
+from millstream.streams.jobs.edges import Edges
 from millstream.streams.jobs.handle import JobHandle
-from millstream.streams.jobs.late_output import LateOutput
 from millstream.streams.jobs.optimized import Optimized, optimized
-from millstream.streams.jobs.outputs import Output, outputs_of
+from millstream.streams.jobs.outputs import Output
 from millstream.streams.jobs.partition_commits import PartitionCommits, check_event_time, timed_scans
 from millstream.streams.jobs.pipeline import BatchPipeline, Pipeline, SetAside, StreamPipeline
 from millstream.streams.jobs.plan_text import plan_lines
 from millstream.streams.jobs.progress import JobProgress, ResultRows
 from millstream.streams.jobs.restarts import BOUNDED_ATTEMPTS, Restarts
 from millstream.streams.jobs.settings import JobSettings
-from millstream.streams.jobs.sources import Reading, Source, ends_by_itself, open_source, tables_of
+from millstream.streams.jobs.sources import Reading, Source, ends_by_itself, tables_of
 from millstream.streams.plan.nodes import JobPlan, QueryPlan, Scan
 from millstream.streams.plan.wall_clock import follows_wall_clock
 from millstream.streams.spark.envelope import envelope, passes
@@ -47,10 +47,16 @@ _NO_TABLES = "(none)"
 
 
 class JobRunner:
-    """Starts jobs on `spark`. Each job keeps its state under `checkpoint_root / name`."""
+    """Starts jobs on `spark`. Each job keeps its state under `checkpoint_root / name`.
 
-    def __init__(self, spark: SparkSession, *, nameserver: str, checkpoint_root: Path) -> None:
+    `edges` is where they read and write.
+    """
+
+    def __init__(
+        self, spark: SparkSession, *, nameserver: str, checkpoint_root: Path, edges: Edges | None = None
+    ) -> None:
         self._spark = spark
+        self._edges = edges or Edges()
         self._nameserver = nameserver
         self._root = checkpoint_root
         self._names: set[str] = set()
@@ -72,7 +78,7 @@ class JobRunner:
         ended; NameRefused TOPIC_NOT_FOUND.
         """
         settings = JobSettings.of(plan.settings, self._nameserver)
-        outputs = with_bad_casts(outputs_of(plan, settings, on_rows), settings)
+        outputs = with_bad_casts(self._edges.outputs(plan, settings, on_rows), settings)
         leave(list((self._root / name).glob("*")), self._root)
         pipelines: list[Pipeline] = []
         try:
@@ -120,10 +126,10 @@ class JobRunner:
         settings = JobSettings.of(jobs[0][1].settings, self._nameserver)
         table = table_of(jobs[0][1])
         assert table is not None
-        beginning = open_source(table, settings).beginning()
+        beginning = self._edges.source(table, settings).beginning()
         members: dict[Path, list[Output]] = {}
         for name, plan in jobs:
-            outputs = outputs_of(plan, settings, on_rows)
+            outputs = self._edges.outputs(plan, settings, on_rows)
             directory = self._root / name / table.name
             named = [(output.sink.name, output.node) for output in outputs]
             own = Checkpoint.open(directory, fingerprint(named), lambda: {table.name: beginning}, plan_lines(named))
@@ -155,7 +161,7 @@ class JobRunner:
         nodes = [output.node for output in outputs]
         # What reads no table has its rows at once.
         batch = settings.batch or not tables_of(nodes)
-        sources = [open_source(table, settings) for table in tables_of(nodes)]
+        sources = [self._edges.source(table, settings) for table in tables_of(nodes)]
         bounded = bounded or all(ends_by_itself(source.table) for source in sources)
         if not bounded and not batch:
             check_event_time(outputs)
@@ -208,7 +214,7 @@ class JobRunner:
         except PySparkException as error:
             raise JobError("JOB_FAILED", f"The plan cannot run on Spark: {first_cause(error)}") from error
         found = [source.letters(checkpoint.spool / source.table.name) for source in sources]
-        late = LateOutput(checkpoint.late, host.late_shapes, settings)
+        late = self._edges.late(checkpoint.late, host.late_shapes, settings)
         numbers = {source.table.name: number for number, source in enumerate(sources)}
         partitions = PartitionCommits(outputs, timed, checkpoint.sinks, numbers, idle_ms=settings.idle_ms)
         tables = {number: name for name, number in numbers.items()}

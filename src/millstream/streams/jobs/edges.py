@@ -1,0 +1,35 @@
+"""Where a job touches the world: what its tables are read from and written to, and where late rows go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from millstream.streams.jobs.late_output import LateOutput
+from millstream.streams.jobs.outputs import Output, outputs_of
+from millstream.streams.jobs.progress import ResultRows
+from millstream.streams.jobs.settings import JobSettings
+from millstream.streams.jobs.sources import Source, open_source
+from millstream.streams.plan.nodes import JobPlan, QueryPlan
+from millstream.streams.plan.tables import Table
+from millstream.streams.spark.operators.late_shapes import LateShape
+
+__all__ = ["Edges"]
+
+
+class Edges:
+    """What the tables themselves say. A test of a job puts its own in this place."""
+
+    def source(self, table: Table, settings: JobSettings) -> Source:
+        """What `table` is read from. Raises what `open_source` raises."""
+        return open_source(table, settings)
+
+    def outputs(
+        self, plan: JobPlan | QueryPlan, settings: JobSettings, on_rows: Callable[[ResultRows], None] | None
+    ) -> list[Output]:
+        """The outputs of a job with their sinks. Raises what `outputs_of` raises."""
+        return outputs_of(plan, settings, on_rows)
+
+    def late(self, spool: Path, shapes: Mapping[str, Sequence[LateShape]], settings: JobSettings) -> LateOutput:
+        """What takes the late rows that workers leave in `spool`."""
+        return LateOutput(spool, shapes, settings)
