@@ -23,8 +23,8 @@ def test_a_window_waits_for_orders_that_are_five_seconds_late(stream_test: Calla
     test.feed("orders", order("north", 10, 1), order("north", 5, 12)).cut()
     # The newest order is of second 12, so event time stands at 7 and this one is in time.
     test.feed("orders", order("north", 7, 8)).cut()
-    # Event time comes to second 15 and closes the first window; the next order is too late for it.
-    test.advance("orders", ts="2026-01-01 00:00:20").cut()
+    # Event time comes to second 15 and closes the first window; the order behind that is too late for it.
+    test.advance("orders", ts="2026-01-01 00:00:20").cut().cut()
     results = test.feed("orders", order("north", 100, 3)).crash_after(2).run()
     assert results.rows("sums") == [
         {"shop": "north", "total": 17, "till": datetime(2026, 1, 1, 0, 0, 10)},
