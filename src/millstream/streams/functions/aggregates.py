@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import decimal
+
 from millstream.streams.functions.spec import FunctionSpec, Given, Origin, array_of, map_of
 from millstream.streams.plan.types import BIGINT, DOUBLE, INT, STRING, DataType, TypeKind
 
@@ -10,6 +12,8 @@ __all__ = ["AGGREGATES", "WINDOW_FUNCTIONS"]
 _COUNT = BIGINT.as_nullable(False)
 _MAX_DIGITS = 38
 _AVERAGE_SCALE = 6
+_LEAST_WARM_UP = 2
+_MOST_IN_WINDOW = 65_535
 
 
 def _sum(given: Given) -> DataType:
@@ -62,6 +66,30 @@ def _lagged(given: Given) -> DataType:
     return given.types[0].as_nullable()
 
 
+def _weighted(given: Given) -> DataType:
+    weight = given.literal(1)
+    if not isinstance(weight, int | float | decimal.Decimal) or not 0 < weight <= 1:
+        raise TypeError("a constant above 0 and up to 1 as argument 2")
+    return _warmed(given, 2)
+
+
+def _warmed(given: Given, place: int = 1) -> DataType:
+    warm_up = given.literal(place)
+    if len(given.types) > place and (not isinstance(warm_up, int) or warm_up < _LEAST_WARM_UP):
+        raise TypeError(f"a constant of {_LEAST_WARM_UP} or more as argument {place + 1}")
+    return DOUBLE
+
+
+def _half_spaces(given: Given) -> DataType:
+    features, window = given.types[0], given.literal(1)
+    inside = features.elements[0] if features.kind is TypeKind.ARRAY else features
+    if not inside.is_number:
+        raise TypeError("a number or an array of numbers as argument 1")
+    if len(given.types) > 1 and (not isinstance(window, int) or not _LEAST_WARM_UP <= window <= _MOST_IN_WINDOW):
+        raise TypeError(f"a constant from {_LEAST_WARM_UP} to {_MOST_IN_WINDOW} as argument 2")
+    return DOUBLE
+
+
 AGGREGATES: dict[str, FunctionSpec] = {
     spec.name: spec
     for spec in (
@@ -109,6 +137,10 @@ WINDOW_FUNCTIONS: dict[str, FunctionSpec] = {
         FunctionSpec("LEAD", "value COMMON [, rows INT [, default COMMON]]", _lagged, "The value some rows (1) behind; NULL or the default where there is none.", "LEAD(bytes) OVER (PARTITION BY host ORDER BY ts)"),
         FunctionSpec("FIRST_VALUE", "value ANY", _same, "The value of the first row of the frame.", "FIRST_VALUE(bytes) OVER (PARTITION BY host ORDER BY ts)"),
         FunctionSpec("LAST_VALUE", "value ANY", _same, "The value of the last row of the frame.", "LAST_VALUE(bytes) OVER (PARTITION BY host ORDER BY ts)"),
+        FunctionSpec("ZSCORE", "number NUMBER [, warm_up INT]", _warmed, "How many standard deviations the value is from the mean of those before it; NULL for the first ones (10).", "ZSCORE(bytes) OVER (PARTITION BY host ORDER BY ts)", origin=Origin.OWN),
+        FunctionSpec("EWMA", "number NUMBER, weight NUMBER", _weighted, "The mean up to the row in which each value counts the weight and what came before the rest.", "EWMA(bytes, 0.2) OVER (PARTITION BY host ORDER BY ts)", origin=Origin.OWN),
+        FunctionSpec("EWMA_SCORE", "number NUMBER, weight NUMBER [, warm_up INT]", _weighted, "As ZSCORE, with a mean and a deviation that forget.", "EWMA_SCORE(bytes, 0.2) OVER (PARTITION BY host ORDER BY ts)", origin=Origin.OWN),
+        FunctionSpec("HST", "features ANY [, window INT]", _half_spaces, "From 0 to 1 how far a row is from the crowd of the window (250 rows) before, by half-space trees; NULL in the first window.", "HST(ARRAY[bytes, seconds]) OVER (PARTITION BY host ORDER BY ts)", origin=Origin.OWN),
     )
 }  # fmt: skip
 """Functions that are called with OVER, by name; all aggregates can be, too."""

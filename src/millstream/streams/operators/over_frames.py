@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+from millstream.streams.learning.scoring import SCORES, score_of
 from millstream.streams.operators.aggregates.accumulator import Accumulator, Sum
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec, accumulator_of
 from millstream.streams.operators.aggregates.group import GroupMachine
@@ -13,7 +14,7 @@ from millstream.streams.operators.changes import Row
 
 __all__ = ["OF_THE_PLACE", "Placed", "Sliding", "placed_of", "sliding_of"]
 
-OF_THE_PLACE: Final = ("ROW_NUMBER", "RANK", "DENSE_RANK", "LAG")
+OF_THE_PLACE: Final = ("ROW_NUMBER", "RANK", "DENSE_RANK", "LAG", *SCORES)
 """Functions that no frame changes."""
 
 _IN_ORDER: Final = ("LISTAGG", "ARRAY_AGG", "JSON_ARRAYAGG", "JSON_OBJECTAGG", "MIN_BY", "MAX_BY", "PERCENTILE")
@@ -239,5 +240,7 @@ def placed_of(spec: AggregateSpec) -> Placed:
             return _Number()
         case "LAG":
             return _Lag(spec)
+        case score if score in SCORES:
+            return score_of(spec)
         case _:
             return _Rank(dense=spec.function == "DENSE_RANK")

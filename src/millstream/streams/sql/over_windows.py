@@ -6,6 +6,7 @@ import datetime
 from dataclasses import dataclass, replace
 
 from millstream.streams.functions.registry import AGGREGATES, WINDOW_FUNCTIONS, FunctionSpec
+from millstream.streams.learning.scoring import SCORES
 from millstream.streams.plan.expressions import Column
 from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.ordering import Frame, OrderKey, Over, OverCall
@@ -20,7 +21,7 @@ from millstream.streams.sql.terms import over_calls_of
 
 __all__ = ["bind_over"]
 
-_OF_THE_PLACE = (*RANKINGS, "LAG")
+_OF_THE_PLACE = (*RANKINGS, "LAG", *SCORES)
 """Functions that no frame changes."""
 
 _OF_THE_WHOLE = ("LEAD", "NTILE", "PERCENT_RANK", "CUME_DIST")
