@@ -49,6 +49,9 @@ rules = App(
     help="Rules over streams of events: bring them in, try them, switch them on and off.",
     result_action="return_value",
 )
+model = App(
+    name="model", help="Models that jobs apply: publish, list, roll back and remove them.", result_action="return_value"
+)
 profile = App(name="profile", help="Names for clusters, with addresses and keys.", result_action="return_value")
 error = App(name="error", help="Look up errors by number.", result_action="return_value")
 
@@ -68,6 +71,7 @@ app.command("millstream.cli.produce:produce", name="produce")
 app.command("millstream.cli.consume:consume", name="consume")
 app.command("millstream.cli.sql:sql", name="sql")
 app.command(rules)
+app.command(model)
 app.command(acl)
 app.command(bench)
 app.command(error)
@@ -123,6 +127,10 @@ rules.command("millstream.cli.rules_view:versions", name="versions")
 rules.command("millstream.cli.rules:rollback", name="rollback")
 rules.command("millstream.cli.rules:forget", name="forget")
 rules.command("millstream.cli.rules_run:run", name="run")
+model.command("millstream.cli.model:publish", name="publish")
+model.command("millstream.cli.model:list_models", name="list")
+model.command("millstream.cli.model:rollback", name="rollback")
+model.command("millstream.cli.model:remove", name="remove")
 acl.command(acl_user)
 acl.command("millstream.cli.acl:grant", name="grant")
 acl.command("millstream.cli.acl:revoke", name="revoke")
@@ -138,7 +146,7 @@ bench.command("millstream.cli.bench:e2e", name="e2e")
 error.command("millstream.cli.error:explain", name="explain")
 error.command("millstream.cli.error:list_errors", name="list")
 
-_GROUPS = frozenset("topic group dlq message rules acl user error start config broker cluster profile".split())
+_GROUPS = frozenset("topic group dlq message rules model acl user error start config broker cluster profile".split())
 """Words that list their commands where nothing follows them."""
 
 _SERVERS = (["quickstart"], ["start"])

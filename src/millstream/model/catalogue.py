@@ -170,6 +170,12 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (9008, "RULE_FILE", "Rules cannot be read from a file or directory.", "Name readable files of rules: .yml, .yaml or .sql."),
     (9009, "RULE_REFUSED", "A rule cannot be taken; the others are.", "Correct the rule at the place shown, and import it again."),
     (9010, "RULE_EVENT", "An event that rules are to be tested on cannot be read.", "Give events as JSON objects, one a line."),
+    (9101, "MODEL_NOT_FOUND", "There is no model of that name or at that place, or no version of that number.", "See which there are: millstream model list --store DIR."),
+    (9102, "MODEL_DAMAGED", "A file of a model store fails its checksum or cannot be read.", "Go back to a version that is whole: millstream model list and millstream model rollback NAME VERSION."),
+    (9103, "MODEL_REFUSED", "A model cannot be taken: it cannot be loaded, or does not fit what is declared.", "Correct INPUT and OUTPUT of CREATE MODEL, or the model."),
+    (9104, "MODEL_STORE_IN_USE", "Another process changes the model store.", "Try again when that process has ended."),
+    (9105, "MODEL_STORE_NOT_WRITABLE", "The model store cannot be written; the models stay as they were.", "Mend the directory's permissions or make room on its disk."),
+    (9106, "MODEL_NOT_TRUSTED", "A model is not taken from a place that is not trusted.", "Move it into a directory that is, or name its directory in MILLSTREAM_MODEL_PATHS."),
 )  # fmt: skip
 
 

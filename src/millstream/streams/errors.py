@@ -4,7 +4,8 @@ MillstreamError
 ├── SqlError         points into a script: line, column, the line's text           exit 1
 ├── JobError         sessions, checkpoints, sinks, running jobs                    exit 1
 ├── RuleError        rules that cannot be taken, and the stores that keep them     exit 1
-└── DimensionError   dimension tables that cannot be built, read or asked          exit 1
+├── DimensionError   dimension tables that cannot be built, read or asked          exit 1
+└── ModelError       models that cannot be taken, and the stores that keep them    exit 1
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 
 from millstream.model.errors import MillstreamError
 
-__all__ = ["DimensionError", "JobError", "RuleError", "SourcePosition", "SqlError"]
+__all__ = ["DimensionError", "JobError", "ModelError", "RuleError", "SourcePosition", "SqlError"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +65,7 @@ class RuleError(MillstreamError):
 
 class DimensionError(MillstreamError):
     """A dimension table that cannot be built, is damaged, or is asked for what it does not have."""
+
+
+class ModelError(MillstreamError):
+    """A model that cannot be found, loaded or applied, or a store of models that cannot be read or written."""

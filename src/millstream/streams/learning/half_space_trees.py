@@ -59,7 +59,7 @@ class Forest(NamedTuple):
     ranges: tuple[tuple[float, float], ...] = ()
     before: array[int] = array("H")
     now: array[int] = array("H")
-    count: int = 0
+    seen: int = 0
 
 
 class HalfSpaceTrees:
@@ -87,11 +87,11 @@ class HalfSpaceTrees:
         place = tuple(map(_within, features, state.ranges))
         score = 1 / (1 + self._density(state.before, trees, place))
         now = array("H", state.now)
-        count = state.count + 1
+        seen = state.seen + 1
         _learn(now, trees, place)
-        if count < self._window:
-            return state._replace(now=now, count=count), score
-        return state._replace(before=now, now=_zeros(), count=0), score
+        if seen < self._window:
+            return state._replace(now=now, seen=seen), score
+        return state._replace(before=now, now=_zeros(), seen=0), score
 
     def _begun(self, state: Forest, features: tuple[float, ...]) -> Forest:
         """The state with one more row of the first window."""

@@ -41,7 +41,7 @@ def finite(given: Any) -> float | None:
 class Moments(NamedTuple):
     """How many values there were, their mean, and their spread: a sum of squares, or a weighted variance."""
 
-    count: int = 0
+    seen: int = 0
     mean: float = 0.0
     spread: float = 0.0
 
