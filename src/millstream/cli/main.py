@@ -52,6 +52,11 @@ rules = App(
 model = App(
     name="model", help="Models that jobs apply: publish, list, roll back and remove them.", result_action="return_value"
 )
+ingest = App(
+    name="ingest",
+    help="Files, syslog and HTTP posts become messages of a topic.",
+    result_action="return_value",
+)
 profile = App(name="profile", help="Names for clusters, with addresses and keys.", result_action="return_value")
 error = App(name="error", help="Look up errors by number.", result_action="return_value")
 
@@ -72,6 +77,7 @@ app.command("millstream.cli.consume:consume", name="consume")
 app.command("millstream.cli.sql:sql", name="sql")
 app.command(rules)
 app.command(model)
+app.command(ingest)
 app.command(acl)
 app.command(bench)
 app.command(error)
@@ -131,6 +137,7 @@ model.command("millstream.cli.model:publish", name="publish")
 model.command("millstream.cli.model:list_models", name="list")
 model.command("millstream.cli.model:rollback", name="rollback")
 model.command("millstream.cli.model:remove", name="remove")
+ingest.command("millstream.cli.ingest_file:ingest_file", name="file")
 acl.command(acl_user)
 acl.command("millstream.cli.acl:grant", name="grant")
 acl.command("millstream.cli.acl:revoke", name="revoke")
@@ -146,10 +153,12 @@ bench.command("millstream.cli.bench:e2e", name="e2e")
 error.command("millstream.cli.error:explain", name="explain")
 error.command("millstream.cli.error:list_errors", name="list")
 
-_GROUPS = frozenset("topic group dlq message rules model acl user error start config broker cluster profile".split())
+_GROUPS = frozenset(
+    "topic group dlq message rules model ingest acl user error start config broker cluster profile".split()
+)
 """Words that list their commands where nothing follows them."""
 
-_SERVERS = (["quickstart"], ["start"])
+_SERVERS = (["quickstart"], ["start"], ["ingest"])
 """First words of the commands that run until they are stopped."""
 
 

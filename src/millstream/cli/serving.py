@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 from millstream.cli.event_loop import loop_factory
@@ -34,23 +34,28 @@ class Server(Protocol[_Places]):
 def serve(
     server: Server[_Told],
     announce: Callable[[_Told], None],
-    farewell: str,
+    farewell: str | Callable[[], str],
     *,
     has_tls: bool,
     ends_with_input: bool = False,
+    until: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Start the server, say where it is, and stop it at SIGINT or SIGTERM. Raises what `start` raises.
 
     SIGHUP has it read its certificate again. `ends_with_input` stops it at the end of standard input, too: with the
-    process that holds the other end.
+    process that holds the other end. `until` stops it when it returns, and raises what it raises.
     """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_serve(server, announce, has_tls, ends_with_input))
-    print(farewell, flush=True)
+        runner.run(_serve(server, announce, has_tls, ends_with_input, until))
+    print(farewell if isinstance(farewell, str) else farewell(), flush=True)
 
 
 async def _serve(
-    server: Server[_Told], announce: Callable[[_Told], None], has_tls: bool, ends_with_input: bool
+    server: Server[_Told],
+    announce: Callable[[_Told], None],
+    has_tls: bool,
+    ends_with_input: bool,
+    until: Callable[[], Awaitable[None]] | None,
 ) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -65,9 +70,21 @@ async def _serve(
         announce(told)
         print(f"ready in {time.monotonic() - _started_s:.2f} s", flush=True)
         keep_what_is_there()
-        await stopped.wait()
+        await _stopped_or_done(stopped, until)
     finally:
         await server.close()
+
+
+async def _stopped_or_done(stopped: asyncio.Event, until: Callable[[], Awaitable[None]] | None) -> None:
+    if until is None:
+        await stopped.wait()
+        return
+    ends = {asyncio.ensure_future(until()), asyncio.ensure_future(stopped.wait())}
+    done, others = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    for other in others:
+        other.cancel()
+    for one in done:
+        one.result()
 
 
 def _read_on(stopped: asyncio.Event) -> None:

@@ -45,6 +45,8 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (1032, "SEVERAL_MESSAGES", "More than one message has that key or id.", "Give the id of the one that is meant: millstream message get shows them."),
     (1033, "SEARCH_TOO_WIDE", "A message cannot be searched in so many topics.", "Name its topic with --topic."),
     (1034, "NOTHING_TO_CONSUME", "A benchmark has nothing to receive.", "Leave --topic out, so that a topic is made and filled, or name one with messages."),
+    (1080, "INGEST_POSITIONS", "The positions of followed files cannot be read or written.", "Mend the directory named in the message, or choose another one: --dir."),
+    (1081, "INGEST_SOURCE", "There is nothing to ingest, or it cannot be read as it is described.", "Correct the option named in the message."),
     (2101, "TOPIC_NOT_FOUND", "The topic does not exist.", "Create it: millstream topic create NAME."),
     (2102, "TOPIC_EXISTS", "A topic of that name exists with other settings.", "Choose another name, or delete the topic first."),
     (2103, "ILLEGAL_TOPIC", "The topic's name is not legal or is reserved for the system.", "Use letters, digits, _ - % |, at most 127 characters."),

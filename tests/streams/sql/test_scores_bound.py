@@ -23,8 +23,10 @@ def planned(call: str) -> QueryPlan:
 
 @pytest.mark.parametrize(
     "call",
-    ["ZSCORE(bytes)", "ZSCORE(seconds, 30)", "EWMA(bytes, 0.2)", "EWMA(bytes, 1)", "EWMA_SCORE(bytes, 0.2, 5)"]
-    + ["HST(bytes)", "HST(ARRAY[bytes, seconds], 100)"],
+    [
+        *("ZSCORE(bytes)", "ZSCORE(seconds, 30)", "EWMA(bytes, 0.2)", "EWMA(bytes, 1)", "EWMA_SCORE(bytes, 0.2, 5)"),
+        *("HST(bytes)", "HST(ARRAY[bytes, seconds], 100)"),
+    ],
 )
 def test_a_score_is_a_double_that_may_be_null(call: str) -> None:
     (field,) = planned(call).query.schema.fields

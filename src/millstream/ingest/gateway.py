@@ -1,0 +1,182 @@
+"""Runs the inputs of one process: from the first look at the topic to the last acknowledgement."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Final, Protocol
+
+from millstream.client.client import Client
+from millstream.ingest.lanes import BulkLane, RecordLane
+from millstream.ingest.metrics import gateway_pages
+from millstream.ingest.outlet import Outlet, Target
+from millstream.ingest.tally import Tally
+from millstream.model.errors import AccessRefused, ConnectionFailed, MessageRefused, NameRefused
+from millstream.model.message import Address
+from millstream.model.topic import MessageType, Permission, TopicConfig
+from millstream.transport.http_pages import HttpPages
+
+__all__ = ["STOP_PATIENCE_S", "Gateway", "GatewayPlan", "Input", "InputPlan"]
+
+STOP_PATIENCE_S: Final = 10.0
+"""Seconds that a stop waits for the broker to take what waits."""
+
+
+class Input(Protocol):
+    """Where events come from. It gives them to its outlet."""
+
+    name: str
+    tally: Tally
+    outlet: Outlet
+
+    async def start(self) -> Mapping[str, Address]:
+        """Begin; where it can be reached. Raises StartRefused."""
+        ...
+
+    async def wait(self) -> None:
+        """Return when there is nothing more to come; an input that listens never does."""
+        ...
+
+    async def stop(self) -> None:
+        """Take no more events."""
+        ...
+
+    def reload_certificate(self) -> None:
+        """Read the certificate again; nothing for an input without TLS."""
+        ...
+
+    async def finish(self) -> None:
+        """Note how far it came, once the outlet has sent what waited."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class InputPlan:
+    """One input and where its events go; `make` gives it its outlet, its counts and what says a line."""
+
+    make: Callable[[Outlet, Tally, Callable[[str], None]], Input]
+    target: Target
+    is_bulk: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayPlan:
+    """What a gateway does. `metrics_port` None offers no pages."""
+
+    inputs: Sequence[InputPlan]
+    nameserver: str
+    timeout_s: float = 3.0
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int | None = None
+    stop_patience_s: float = STOP_PATIENCE_S
+
+
+class Gateway:
+    """The inputs of a plan. `say` takes lines for people."""
+
+    def __init__(self, plan: GatewayPlan, say: Callable[[str], None]) -> None:
+        self._plan = plan
+        self._say = say
+        self._client: Client | None = None
+        self._inputs: list[Input] = []
+        self._pages: HttpPages | None = None
+        self.unsent = 0
+        """Events that a stop left unsent."""
+
+    async def start(self) -> dict[str, Address]:
+        """Look at the topics and start the inputs; where they and the pages can be reached.
+
+        Raises what is wrong with a topic. A broker that is away is waited for.
+        """
+        client = self._client = Client(self._plan.nameserver, timeout_s=self._plan.timeout_s)
+        places: dict[str, Address] = {}
+        try:
+            for one in self._plan.inputs:
+                await self._check(client, one)
+            for one in self._plan.inputs:
+                places |= await self._begin(client, one)
+            if self._plan.metrics_port is not None:
+                host = self._plan.metrics_host
+                self._pages = gateway_pages(self._inputs, host, self._plan.metrics_port)
+                places["metrics"] = Address(host, await self._pages.start())
+        except BaseException:
+            await self.close()
+            raise
+        return places
+
+    async def wait(self) -> None:
+        """Return when all inputs have come to their end and all is acknowledged."""
+        await asyncio.gather(*(one.wait() for one in self._inputs))
+
+    async def close(self) -> None:
+        """Take no more, send what waits, and note how far the inputs came."""
+        for one in self._inputs:
+            await one.stop()
+        left = await asyncio.gather(*(one.outlet.close(self._plan.stop_patience_s) for one in self._inputs))
+        self.unsent = sum(left)
+        for one in self._inputs:
+            await one.finish()
+        if self._pages is not None:
+            await self._pages.close()
+        if self._client is not None:
+            await self._client.close()
+
+    def reload_certificate(self) -> None:
+        """Have the inputs that speak TLS read their certificates again."""
+        for one in self._inputs:
+            one.reload_certificate()
+
+    @property
+    def has_losses(self) -> bool:
+        """Whether events were left unsent, refused or dropped."""
+        return bool(self.unsent) or any(
+            one.tally.refused or one.tally.dropped or one.tally.kernel_drops for one in self._inputs
+        )
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """The counts of all inputs, by their names."""
+        return {one.name: {**asdict(one.tally), "unsent": one.outlet.waiting_events} for one in self._inputs}
+
+    def summary(self) -> str:
+        """The counts of all inputs, for people."""
+        lines = [f"{one.name}: {one.tally.sentence()}" for one in self._inputs]
+        return "\n".join([*lines, *[f"{self.unsent:,} events were not sent"] * bool(self.unsent)])
+
+    async def _begin(self, client: Client, plan: InputPlan) -> Mapping[str, Address]:
+        tally = Tally()
+        lane = BulkLane(client) if plan.is_bulk else RecordLane(client)
+        outlet = Outlet(lane, plan.target, tally, self._say)
+        one = plan.make(outlet, tally, self._say)
+        outlet.start()
+        self._inputs.append(one)
+        return await one.start()
+
+    async def _check(self, client: Client, plan: InputPlan) -> None:
+        target = plan.target
+        for name in filter(None, (target.topic, target.dead_letters)):
+            try:
+                if not await client.queues(name, Permission.WRITE):
+                    raise NameRefused("FORBIDDEN", f"The topic {name} has no queue that can be written.")
+                # Who may only send to the topic need not be allowed to list the topics.
+                with contextlib.suppress(AccessRefused):
+                    _check_kind(await client.describe_topic(name), is_bulk=plan.is_bulk)
+            except ConnectionFailed as error:
+                self._say(f"the broker is away, events will wait for it: {error}")
+                return
+
+
+def _check_kind(topic: TopicConfig, *, is_bulk: bool) -> None:
+    if is_bulk and not topic.holds_batches:
+        raise MessageRefused(
+            "MESSAGE_TYPE_MISMATCH",
+            f"The topic {topic.name} takes no bulk messages.",
+            remedy="Leave --bulk out, or make a topic for them: millstream topic create NAME --batches.",
+        )
+    if topic.message_type not in (MessageType.NORMAL, MessageType.MIXED):
+        raise MessageRefused(
+            "MESSAGE_TYPE_MISMATCH",
+            f"The topic {topic.name} is of type {topic.message_type.value}; ingested events are ordinary messages.",
+            remedy="Use a topic of type normal.",
+        )

@@ -1,0 +1,271 @@
+"""From an input to a topic: gathers events to batches, bounds what waits, and sends until the broker has it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from millstream.ingest.labels import Labels
+from millstream.ingest.lanes import Lane
+from millstream.ingest.parcel import Parcel
+from millstream.ingest.tally import Tally
+from millstream.model.errors import MessageRefused, MillstreamError
+
+__all__ = ["DEFAULT_WAITING_BYTES", "HOLD_S", "MAX_PAUSE_S", "Outlet", "Target"]
+
+DEFAULT_WAITING_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of events that wait for their acknowledgement at most; one parcel may go beyond."""
+
+HOLD_S: Final = 0.01
+"""Seconds that a first event waits for others, to share a batch."""
+
+MAX_BATCH_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of events that are sent together at most; one parcel may go beyond."""
+
+MIN_PAUSE_S: Final = 0.1
+MAX_PAUSE_S: Final = 5.0
+"""Seconds before a batch is sent again: the shortest pause, doubled each time up to the longest."""
+
+_OF_ONE_MESSAGE: Final = frozenset(
+    "BODY_EMPTY BODY_TOO_LARGE PROPERTIES_TOO_LARGE ILLEGAL_TAG ILLEGAL_KEY ILLEGAL_PROPERTY".split()
+)
+"""Refusals for which another try cannot help; all others can be mended while the gateway waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where events go: the topic, the one for dead letters, and how they are labelled."""
+
+    topic: str
+    dead_letters: str | None = None
+    labels: Labels = field(default_factory=Labels)
+    waiting_bytes: int = DEFAULT_WAITING_BYTES
+
+
+@dataclass(slots=True)
+class _Waiting:
+    parcel: Parcel
+    stored: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+class Outlet:
+    """Sends parcels to a topic in their order, one batch at a time; each is sent until the broker acknowledges it.
+
+    `say` takes a line for people: that the broker is away, that it is back, that an event was refused. `pause` is
+    what waits between two tries.
+    """
+
+    def __init__(
+        self,
+        lane: Lane,
+        target: Target,
+        tally: Tally,
+        say: Callable[[str], None],
+        *,
+        hold_s: float = HOLD_S,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._lane = lane
+        self._target = target
+        self._tally = tally
+        self._say = say
+        self._hold_s = hold_s
+        self._pause = pause
+        self._line: deque[_Waiting] = deque()
+        self._rows = 0
+        self._line_rows = 0
+        self._line_bytes = 0
+        self._waiting_bytes = 0
+        self._for_room: deque[asyncio.Future[None]] = deque()
+        self._came = asyncio.Event()
+        self._full = asyncio.Event()
+        self._ending = False
+        self._is_away = False
+        self._refusal_told = False
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of events that are not acknowledged yet."""
+        return self._waiting_bytes
+
+    @property
+    def waiting_events(self) -> int:
+        """Events that wait for a batch or for the answer to theirs."""
+        return self._rows
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the last try found no broker that takes the events."""
+        return self._is_away
+
+    def has_room(self, size_bytes: int = 1) -> bool:
+        """Whether that many bytes more may wait."""
+        return not self._waiting_bytes or self._waiting_bytes + size_bytes <= self._target.waiting_bytes
+
+    async def put(self, parcel: Parcel) -> asyncio.Future[None]:
+        """Take a parcel, as soon as there is room for it; the future is done when the broker has it.
+
+        The future fails with the refusal where the broker took none of its events, and is cancelled by a stop.
+        """
+        while not self.has_room(parcel.size_bytes):
+            turn = asyncio.get_running_loop().create_future()
+            self._for_room.append(turn)
+            await turn
+        return self._take(parcel)
+
+    def offer(self, parcel: Parcel) -> asyncio.Future[None] | None:
+        """As `put`, at once; None where there is no room."""
+        return self._take(parcel) if self.has_room(parcel.size_bytes) else None
+
+    def start(self) -> None:
+        """Begin to send."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self, patience_s: float) -> int:
+        """Send what waits, for so many seconds at most; how many events were left unsent."""
+        if self._task is None:
+            return self._rows
+        self._ending = True
+        self._came.set()
+        self._full.set()
+        await asyncio.wait({self._task}, timeout=patience_s)
+        left = self._rows
+        if not self._task.done():
+            self._task.cancel()
+            await asyncio.wait({self._task})
+        for waiting in self._line:
+            waiting.stored.cancel()
+        if not self._task.cancelled():
+            self._task.result()
+        return left
+
+    # inside
+
+    def _take(self, parcel: Parcel) -> asyncio.Future[None]:
+        waiting = _Waiting(parcel)
+        # Nobody has to look at it: HTTP does, the other inputs learn by the counts.
+        waiting.stored.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._target.labels.label(parcel)
+        self._line.append(waiting)
+        self._rows += len(parcel.bodies)
+        self._line_rows += len(parcel.bodies)
+        self._line_bytes += parcel.size_bytes
+        self._waiting_bytes += parcel.size_bytes
+        self._came.set()
+        if self._line_rows >= self._lane.max_rows or self._line_bytes >= MAX_BATCH_BYTES:
+            self._full.set()
+        return waiting.stored
+
+    async def _run(self) -> None:
+        while True:
+            await self._came.wait()
+            if not self._line:
+                if self._ending:
+                    return
+                self._came.clear()
+                continue
+            if not self._full.is_set():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._hold_s):
+                        await self._full.wait()
+            batch = self._batch()
+            try:
+                await self._deliver(batch)
+            finally:
+                self._let_go(batch)
+
+    def _batch(self) -> list[_Waiting]:
+        first = self._line.popleft()
+        batch, rows, size = [first], len(first.parcel.bodies), first.parcel.size_bytes
+        while self._line and self._line[0].parcel.dead is first.parcel.dead:
+            parcel = self._line[0].parcel
+            if rows + len(parcel.bodies) > self._lane.max_rows or size + parcel.size_bytes > MAX_BATCH_BYTES:
+                break
+            batch.append(self._line.popleft())
+            rows += len(parcel.bodies)
+            size += parcel.size_bytes
+        self._line_rows -= rows
+        self._line_bytes -= size
+        is_full = self._line_bytes >= MAX_BATCH_BYTES or self._line_rows >= self._lane.max_rows
+        if not is_full and not self._ending:
+            self._full.clear()
+        return batch
+
+    def _let_go(self, batch: Sequence[_Waiting]) -> None:
+        for waiting in batch:
+            self._rows -= len(waiting.parcel.bodies)
+            self._waiting_bytes -= waiting.parcel.size_bytes
+            if not waiting.stored.done():
+                waiting.stored.cancel()
+        turns, self._for_room = self._for_room, deque()
+        for turn in turns:
+            if not turn.done():
+                turn.set_result(None)
+
+    async def _deliver(self, batch: Sequence[_Waiting]) -> None:
+        is_dead = batch[0].parcel.dead
+        topic = self._target.dead_letters if is_dead and self._target.dead_letters else self._target.topic
+        refusal = await self._send(topic, [waiting.parcel for waiting in batch])
+        if refusal is None:
+            for waiting in batch:
+                self._count(waiting.parcel)
+                if not waiting.stored.done():
+                    waiting.stored.set_result(None)
+            return
+        # Each parcel by itself, so that a refusal reaches the one whose event it was.
+        for waiting in batch:
+            error = await self._deliver_apart(topic, waiting.parcel)
+            if waiting.stored.done():
+                continue
+            if error is None:
+                waiting.stored.set_result(None)
+            else:
+                waiting.stored.set_exception(error)
+
+    async def _deliver_apart(self, topic: str, parcel: Parcel) -> MessageRefused | None:
+        """Send all events but those that the broker refuses, found by halving; the first refusal."""
+        error = await self._send(topic, [parcel])
+        if error is None:
+            self._count(parcel)
+            return None
+        rows = len(parcel.bodies)
+        if rows == 1:
+            self._tally.refused += 1
+            if not self._refusal_told:
+                self._refusal_told = True
+                self._say(f"an event was refused and left out, as will be others: {error}")
+            return error
+        first = await self._deliver_apart(topic, parcel.part(0, rows // 2))
+        second = await self._deliver_apart(topic, parcel.part(rows // 2, rows))
+        return first or second
+
+    async def _send(self, topic: str, parcels: Sequence[Parcel]) -> MessageRefused | None:
+        """Send until it is acknowledged, or until it is known that one event never will be."""
+        pause_s = MIN_PAUSE_S
+        while True:
+            try:
+                await self._lane.send(topic, parcels)
+            except MillstreamError as error:
+                if isinstance(error, MessageRefused) and error.name in _OF_ONE_MESSAGE:
+                    return error
+                if not self._is_away:
+                    self._say(f"events wait, {topic} does not take them: {error}")
+                self._is_away = True
+            else:
+                if self._is_away:
+                    self._say(f"{topic} takes events again")
+                self._is_away = False
+                return None
+            self._tally.retries += 1
+            await self._pause(pause_s)
+            pause_s = min(2 * pause_s, MAX_PAUSE_S)
+
+    def _count(self, parcel: Parcel) -> None:
+        self._tally.stored += len(parcel.bodies)
+        if parcel.dead:
+            self._tally.dead += len(parcel.bodies)

@@ -1,0 +1,50 @@
+"""What an input has done so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Tally"]
+
+
+@dataclass(slots=True)
+class Tally:
+    """Plain counts of one input; `peers` and `unread_bytes` are as of now, the others only grow."""
+
+    taken: int = 0
+    """Events that were taken in."""
+    taken_bytes: int = 0
+    stored: int = 0
+    """Events that the broker acknowledged."""
+    refused: int = 0
+    """Events that the broker took as no message, such as one that is too large with its properties."""
+    cut: int = 0
+    """Events that were over the limit and were cut to it."""
+    dead: int = 0
+    """Events that went to the dead-letter topic."""
+    malformed: int = 0
+    """Events that are not of the form that was expected; they are sent as they came, or refused by HTTP."""
+    dropped: int = 0
+    """Events that were given up, because too many bytes waited or the input was told to."""
+    kernel_drops: int = 0
+    """Datagrams that the kernel threw away before they were read."""
+    turned_away: int = 0
+    """Posts that were answered 401, 413 or 429."""
+    broken: int = 0
+    """Files and connections that ended in the middle of something."""
+    retries: int = 0
+    """Batches that were sent again."""
+    peers: int = 0
+    unread_bytes: int = 0
+
+    def sentence(self) -> str:
+        """The counts that are not zero, in words."""
+        words = {
+            "kernel_drops": "dropped by the kernel",
+            "turned_away": "posts turned away",
+            "broken": "broken off",
+            "dead": "to the dead letters",
+        }
+        names = ("refused", "cut", "dead", "malformed", "dropped", "kernel_drops", "turned_away", "broken", "retries")
+        said = [f"{getattr(self, name):,} {words.get(name, name)}" for name in names if getattr(self, name)]
+        return ", ".join([f"{self.taken:,} events taken", f"{self.stored:,} stored", *said])

@@ -1,0 +1,1 @@
+"""Lets the tests of all inputs import `gateways` from this folder."""

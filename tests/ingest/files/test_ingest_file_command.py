@@ -1,0 +1,93 @@
+"""`millstream ingest file` against a real broker: restarts, kill -9, the bulk lane and the limits of lines."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from gateways import PATIENCE_S, bodies, messages_of, new_topic, running_gateway, wait_for_messages
+
+from servers import Servers
+
+
+def test_lines_arrive_with_file_key_and_tag_and_a_second_run_sends_what_came_since(
+    servers_in_thread: Servers, tmp_path: Path
+) -> None:
+    nameserver, log = servers_in_thread.nameserver, tmp_path / "a.log"
+    topic = new_topic(nameserver, "lines")
+    words = ["file", topic, str(log), "--once", "--dir", str(tmp_path / "state"), "--key-field", "id", "--tag", "web"]
+    log.write_text('{"id": 1}\n{"id": 2}\n')
+    with running_gateway(nameserver, *words) as gateway:
+        code, counts, _ = gateway.ended()
+    assert code == 0
+    assert (counts["file"]["taken"], counts["file"]["stored"]) == (2, 2)
+    with log.open("a") as file:
+        file.write('{"id": 3}')
+    with running_gateway(nameserver, *words) as gateway:
+        assert gateway.ended()[0] == 0
+    found = messages_of(nameserver, topic)
+    assert bodies(found) == ['{"id": 1}', '{"id": 2}', '{"id": 3}']
+    assert [message.keys for message in found] == [("1",), ("2",), ("3",)]
+    assert {(message.tag, message.user_properties["file"]) for message in found} == {("web", str(log))}
+
+
+@pytest.mark.parametrize("is_bulk", [False, True])
+def test_a_gateway_that_is_killed_again_and_again_loses_no_line_and_keeps_their_order(
+    servers_in_thread: Servers, tmp_path: Path, is_bulk: bool
+) -> None:
+    nameserver, log = servers_in_thread.nameserver, tmp_path / "a.log"
+    topic = new_topic(nameserver, "kills", is_bulk=is_bulk)
+    words = ["file", topic, str(log), "--dir", str(tmp_path / "state"), *["--bulk"] * is_bulk]
+    written = 0
+    for _ in range(3):
+        with running_gateway(nameserver, *words) as gateway, log.open("a") as file:
+            begun = len(messages_of(nameserver, topic))
+            deadline_s = time.monotonic() + PATIENCE_S
+            while len(messages_of(nameserver, topic)) == begun and time.monotonic() < deadline_s:
+                file.write("".join(f"line {number:06d}\n" for number in range(written, written + 500)))
+                file.flush()
+                written += 500
+            gateway.process.send_signal(signal.SIGKILL)
+            gateway.process.wait()
+    with running_gateway(nameserver, *words, "--once") as gateway:
+        assert gateway.ended()[0] == 0
+    numbers = [int(line.split()[1]) for line in bodies(messages_of(nameserver, topic))]
+    assert set(numbers) == set(range(written))
+    # What comes twice is a stretch that was under way at a kill: the order of first arrivals is that of the file.
+    assert list(dict.fromkeys(numbers)) == list(range(written))
+
+
+def test_a_stop_sends_what_was_read_and_the_next_start_repeats_nothing(
+    servers_in_thread: Servers, tmp_path: Path
+) -> None:
+    nameserver, log = servers_in_thread.nameserver, tmp_path / "a.log"
+    topic = new_topic(nameserver, "stops", is_bulk=True)
+    words = ["file", topic, str(log), "--dir", str(tmp_path / "state"), "--bulk"]
+    log.write_text("".join(f"{number}\n" for number in range(1000)))
+    with running_gateway(nameserver, *words) as gateway:
+        wait_for_messages(nameserver, topic, 1000)
+        assert gateway.stop()[0] == 0
+    with running_gateway(nameserver, *words, "--once") as gateway:
+        _, counts, _ = gateway.ended()
+    assert counts["file"]["taken"] == 0
+    assert bodies(messages_of(nameserver, topic)) == [str(number) for number in range(1000)]
+
+
+def test_long_lines_are_cut_with_their_length_or_go_to_the_dead_letters(
+    servers_in_thread: Servers, tmp_path: Path
+) -> None:
+    nameserver, log = servers_in_thread.nameserver, tmp_path / "a.log"
+    cut, kept, dead = (new_topic(nameserver, name) for name in ("cut", "kept", "dead"))
+    log.write_text("short\n" + "x" * 100 + "\nlast\n")
+    limit = ["--max-line-bytes", "20", "--once"]
+    with running_gateway(nameserver, "file", cut, str(log), "--dir", str(tmp_path / "1"), *limit) as gateway:
+        assert gateway.ended()[1]["file"]["cut"] == 1
+    words = ["file", kept, str(log), "--dir", str(tmp_path / "2"), "--oversized", "dead-letter", "--dead-letters", dead]
+    with running_gateway(nameserver, *words, *limit) as gateway:
+        assert gateway.ended()[1]["file"]["dead"] == 1
+    assert bodies(messages_of(nameserver, cut)) == ["short", "x" * 20, "last"]
+    assert messages_of(nameserver, cut)[1].user_properties["cut-from-bytes"] == "100"
+    assert bodies(messages_of(nameserver, kept)) == ["short", "last"]
+    assert bodies(messages_of(nameserver, dead)) == ["x" * 20]
