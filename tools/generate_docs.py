@@ -60,6 +60,7 @@ from millstream.security import audit, book, policy, user
 from millstream.server import local_cluster, restart_pace, supervised
 from millstream.server.configuration.reference import reference_page
 from millstream.streams.databases import batch_writer, database, mysql, patience, postgresql
+from millstream.streams.connectors.http import caller as http_caller
 from millstream.streams.functions import grok, user_agents
 from millstream.streams.functions.elsewhere import FLINK_ONLY
 from millstream.streams.functions.registry import AGGREGATES, FAMILIES, WINDOW_FUNCTIONS
@@ -246,6 +247,7 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
         ),
     ),
     ("Databases", (database, mysql, postgresql, patience, batch_writer, database_output)),
+    ("Requests of connectors", (http_caller,)),
     (
         "Rules",
         (

@@ -61,5 +61,5 @@ class History:
 def _has_secret(statement: str) -> bool:
     from millstream.streams.sql.connectors import CONNECTORS
 
-    secrets = {option.name for connector in CONNECTORS.values() for option in connector.options if option.secret}
-    return any(name.lower() in statement.lower() for name in secrets)
+    secret = (option for connector in CONNECTORS.values() for option in connector.options if option.secret)
+    return any(name.lower() in statement.lower() for name in {option.name.partition("#")[0] for option in secret})

@@ -17,11 +17,9 @@ from millstream.streams.spark.partition_names import DEFAULT_NAME, partition_nam
 from millstream.streams.spark.sinks.files import FileSink
 from millstream.streams.spark.sinks.part_files import FileLayout
 from millstream.streams.spark.sinks.partition_times import CommitPolicy, PartitionClock, time_reader
+from millstream.streams.sql.options import bytes_of
 
 __all__ = ["commit_policy", "file_sink", "local_directory"]
-
-_UNITS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-"""The first letter of a unit and the power of two that it stands for."""
 
 
 def file_sink(number: int, insert: Insert) -> FileSink:
@@ -97,11 +95,10 @@ def _fixed_partition(insert: Insert, default_name: str) -> str | None:
 
 def size_bytes(text: str) -> int:
     """Bytes of a text such as '128 MB'. Raises JobError SINK_FAILED."""
-    found = re.fullmatch(r"\s*(\d+)\s*([a-z]?)[a-z]*\s*", text.lower())
-    power = _UNITS.get(found[2]) if found else None
-    if found is None or power is None:
-        raise JobError("SINK_FAILED", f"{text!r} is no size.", remedy="Write it as in '128 MB'.")
-    return int(found[1]) << power
+    try:
+        return bytes_of(text)
+    except ValueError:
+        raise JobError("SINK_FAILED", f"{text!r} is no size.", remedy="Write it as in '128 MB'.") from None
 
 
 def local_directory(path: str) -> Path:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from millstream.streams.connectors.opening import connected_table
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.database_output import database_sink
 from millstream.streams.jobs.file_outputs import file_sink
@@ -16,10 +17,12 @@ from millstream.streams.plan.nodes import JobPlan, Node, QueryPlan
 from millstream.streams.plan.nodes import Sink as Insert
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import Schema
+from millstream.streams.spark.sinks.connected import ConnectedSink
 from millstream.streams.spark.sinks.console import BlackholeSink, PrintSink
 from millstream.streams.spark.sinks.sink import Sink
 from millstream.streams.spark.sinks.topic import MessageMaker, TopicSink, UpsertSink
 from millstream.streams.spark.source.body_format import UPSERTS
+from millstream.streams.sql.connectors import CONNECTORS
 
 __all__ = ["QUERY_SINK", "Output", "outputs_of"]
 
@@ -67,6 +70,9 @@ def _sink(number: int, insert: Insert, settings: JobSettings, on_rows: OnRows | 
             nameserver = table.options.get("nameserver", settings.nameserver)
             kind = UpsertSink if connector == UPSERTS else TopicSink
             return kind(table.name, MessageMaker.of(table), nameserver, timeout_s=SEND_TIMEOUT_S)
+        case connector if connector in CONNECTORS and CONNECTORS[connector].sink:
+            row = CONNECTORS[connector]
+            return ConnectedSink(connector, connected_table(table, row, settings.nameserver))
         case connector:
             raise JobError("SINK_FAILED", f"The table {table.name} cannot be written: its connector is {connector!r}.")
 

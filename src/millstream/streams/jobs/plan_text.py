@@ -20,6 +20,8 @@ OPTIONS_THAT_MATTER = (
     "key.format",
     "key.fields",
     "value.fields-include",
+    "index",
+    "query",
 )
 """Table options whose change makes another query; the others (limits, addresses) may change between runs."""
 

@@ -26,6 +26,7 @@ from millstream.streams.spark.source.nexmark.settings import is_finite
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec, WantedRows
 from millstream.streams.spark.source.topic_log import open_log
+from millstream.streams.sql.connectors import CONNECTORS
 
 __all__ = ["Judging", "Reading", "Source", "TopicSource", "ends_by_itself", "open_source", "tables_of"]
 
@@ -116,6 +117,10 @@ def open_source(table: Table, settings: JobSettings) -> Source:
         from millstream.streams.jobs.rules_source import RulesSource
 
         return RulesSource(table, settings)
+    if table.connector in CONNECTORS and CONNECTORS[table.connector].source:
+        from millstream.streams.jobs.connected_source import ConnectedSource
+
+        return ConnectedSource(table, settings)
     if table.connector not in ("rocketmq", UPSERTS):
         words = f"The table {table.name} cannot be read: its connector is {table.connector!r}."
         raise JobError("JOB_FAILED", words)
@@ -128,6 +133,8 @@ def ends_by_itself(table: Table) -> bool:
         return is_finite(table.options)
     if table.connector == "datagen":
         return any(name == "number-of-rows" or name.endswith(".end") for name in table.options)
+    if table.connector in CONNECTORS and CONNECTORS[table.connector].bounded:
+        return True
     return table.connector == "filesystem" and "source.monitor-interval" not in table.options
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from millstream.streams.connectors.connector import Connector
+from millstream.streams.connectors.installed import KnownConnectors
 from millstream.streams.plan.hits import HIT_COLUMNS
-from millstream.streams.plan.types import DataType
 from millstream.streams.sql.generator_options import DATAGEN_OPTIONS, NEXMARK_OPTIONS
+from millstream.streams.sql.http_options import HTTP_OPTIONS, SEARCH_METADATA, SEARCH_OPTIONS
 from millstream.streams.sql.option_aliases import renamed_options
 from millstream.streams.sql.options import Option, OptionProblem, text
 from millstream.streams.sql.rule_options import RULE_OPTIONS
@@ -20,29 +22,6 @@ __all__ = ["CONNECTORS", "Accepted", "Connector", "Option", "OptionProblem", "ch
 
 
 @dataclass(frozen=True, slots=True)
-class Connector:
-    """One connector. `metadata` maps the keys of METADATA columns to their types.
-
-    `looks_up` says whether a lookup join can ask it, `needs_key` whether its tables need a primary key, `overwrites`
-    whether INSERT OVERWRITE is possible. `columns` are those that its tables may have; blank: any.
-    """
-
-    name: str
-    options: tuple[Option, ...]
-    metadata: Mapping[str, DataType] = field(default_factory=dict)
-    reads: bool = False
-    writes: bool = False
-    looks_up: bool = False
-    needs_key: bool = False
-    overwrites: bool = False
-    columns: Mapping[str, DataType] = field(default_factory=dict)
-
-    def find(self, key: str) -> Option | None:
-        """The option that `key` names, also where the option's name has a # for a column."""
-        return next((known for known in self.options if key == known.name or known.column_of(key) is not None), None)
-
-
-@dataclass(frozen=True, slots=True)
 class Accepted:
     """Options that are legal: under our names, with what the environment gave, and what is to be said about them."""
 
@@ -51,9 +30,10 @@ class Accepted:
     notes: tuple[str, ...] = ()
 
 
-CONNECTORS: dict[str, Connector] = {
-    connector.name: connector
-    for connector in (
+_CODE = "millstream.streams.connectors"
+
+CONNECTORS = KnownConnectors(
+    (
         Connector("rocketmq", TOPIC_OPTIONS, TOPIC_METADATA, reads=True, writes=True),
         Connector("upsert-rocketmq", UPSERT_OPTIONS, TOPIC_METADATA, reads=True, writes=True, needs_key=True),
         Connector("filesystem", FILE_OPTIONS, reads=True, writes=True, looks_up=True, overwrites=True),
@@ -63,9 +43,12 @@ CONNECTORS: dict[str, Connector] = {
         Connector("rules", RULE_OPTIONS, TOPIC_METADATA, reads=True, columns=HIT_COLUMNS),
         Connector("print", (text("print-identifier", "Name shown before each row; default: the table's."),), writes=True),
         Connector("blackhole", (), writes=True),
+        Connector("http", HTTP_OPTIONS, writes=True, sink=f"{_CODE}.http.sink:HttpSink"),
+        Connector("elasticsearch", SEARCH_OPTIONS, SEARCH_METADATA, reads=True, writes=True, bounded=True, upserts=True,
+                  source=f"{_CODE}.elasticsearch.source:SearchSource", sink=f"{_CODE}.elasticsearch.sink:SearchSink"),
     )
-}  # fmt: skip
-"""All connectors by name."""
+)  # fmt: skip
+"""All connectors by name: ours, and those of installed packages."""
 
 
 def check_options(options: Mapping[str, str]) -> Accepted:
@@ -102,6 +85,9 @@ def _connector(options: Mapping[str, str]) -> Connector:
         raise OptionProblem("", "The table has no 'connector'.", listed)
     name = options["connector"]
     if name not in CONNECTORS:
+        broken = CONNECTORS.problem(name)
+        if broken is not None:
+            raise OptionProblem("connector", broken, "Mend that package, or install a release of it that fits.")
         raise OptionProblem("connector", f"There is no connector '{name}'.", nearest(name, list(CONNECTORS)) or listed)
     return CONNECTORS[name]
 

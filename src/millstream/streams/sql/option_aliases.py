@@ -15,6 +15,7 @@ METADATA_ALIASES = {"partition": "queue-id", "offset": "queue-offset", "timestam
 _CONNECTORS = {
     "metaq": "rocketmq", "kafka": "rocketmq", "upsert-kafka": "upsert-rocketmq", "file": "filesystem", "rds": "jdbc",
     "db": "jdbc", "mysql": "jdbc",
+    **dict.fromkeys(("elasticsearch-6", "elasticsearch-7", "elasticsearch-8", "opensearch", "opensearch-2"), "elasticsearch"),
 }  # fmt: skip
 
 _CONNECTOR_KEYS = ("connector", "type", "connector.type")

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["DURATION", "Option", "OptionProblem", "choice", "count", "duration", "flag", "milliseconds", "size", "text"]
+__all__ = [
+    "DURATION", "Option", "OptionProblem", "bytes_of", "choice", "count", "duration", "flag", "milliseconds", "size",
+    "text",
+]  # fmt: skip
 
 DURATION = r"\s*\d{1,9}\s*(ms|milli(second)?s?|s|sec(ond)?s?|m|min(ute)?s?|h|hours?|d|days?)?\s*"
 """How Flink writes a time: '5 s', '1min', '500 ms'; a number alone is milliseconds."""
@@ -17,8 +20,9 @@ _SIZE = r"\s*\d{1,12}\s*(b|bytes?|k|kb|kibibytes?|m|mb|mebibytes?|g|gb|gibibytes
 class Option:
     """One key of WITH. `choices` are the legal values, `pattern` what others look like (with `wanted` in words).
 
-    A # in the name stands for a column. `format` is the only format that it belongs to. A `secret` is never shown, and
-    a reference to the environment in it is kept until a job starts. `ignored` says why it is read and does nothing.
+    A # in the name stands for a column, or for any name where `free_name`. `format` is the only format that it belongs
+    to. A `secret` is never shown, and a reference to the environment in it is kept until a job starts. `ignored` says
+    why it is read and does nothing.
     """
 
     name: str
@@ -31,6 +35,7 @@ class Option:
     format: str = ""
     secret: bool = False
     ignored: str = ""
+    free_name: bool = False
 
     def problem(self, value: str) -> str | None:
         """What is wrong with a value, in words, or None."""
@@ -110,3 +115,16 @@ _UNITS_MS = {
     )
     for spelled in names
 }
+
+
+def bytes_of(text: str) -> int:
+    """A value such as '128 MB', as `size` takes it. Raises ValueError for another."""
+    found = re.fullmatch(r"\s*(\d{1,12})\s*([a-z]?)[a-z]*\s*", text.lower())
+    power = None if found is None else _POWERS.get(found[2])
+    if found is None or power is None:
+        raise ValueError(f"{text!r} is no size")
+    return int(found[1]) << power
+
+
+_POWERS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+"""The first letter of a unit and the power of two that it stands for."""

@@ -23,6 +23,7 @@ from millstream.streams.plan.nodes import (
 )
 from millstream.streams.plan.ordering import Over, Rank, Sort
 from millstream.streams.plan.tables import Table
+from millstream.streams.sql.connectors import CONNECTORS
 from millstream.streams.sql.script import Script, Span
 
 __all__ = ["check_changes"]
@@ -56,6 +57,8 @@ def check_changes(table: Table, node: Node, span: Span, script: Script) -> None:
 
 def _takes_changes(table: Table) -> bool:
     if table.connector in UPSERT_CONNECTORS or table.connector in _SHOWS_CHANGES:
+        return True
+    if table.primary_key and table.connector in CONNECTORS and CONNECTORS[table.connector].upserts:
         return True
     formats = (table.options.get("format", ""), table.options.get("value.format", ""))
     return any(of in CHANGELOG_FORMATS for of in formats) or (table.connector == "jdbc" and bool(table.primary_key))
@@ -104,6 +107,8 @@ def _ways_out(table: Table, cause: Node) -> str:
     if table.connector == "rocketmq":
         ways.append("choose a format of changes such as 'debezium-json'")
     if table.connector == "jdbc":
+        ways = ["declare a PRIMARY KEY for the table"]
+    if table.connector in CONNECTORS and CONNECTORS[table.connector].upserts:
         ways = ["declare a PRIMARY KEY for the table"]
     if isinstance(cause, Aggregate):
         ways.append("group by a window, whose rows are final")

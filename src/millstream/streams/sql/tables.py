@@ -252,7 +252,7 @@ def _check_columns_of_options(table: Table, statement: CreateTable, connector: C
     for option in statement.options:
         named = [] if option.key not in ("key.fields", "sink.key-column") else option.value.split(";")
         known = connector.find(option.key)
-        column = None if known is None else known.column_of(option.key)
+        column = None if known is None or known.free_name else known.column_of(option.key)
         for name in named if column is None else [column.split(".")[0]]:
             if name not in physical:
                 message = f"'{option.key}' names a column that the table has not: \"{name}\"."

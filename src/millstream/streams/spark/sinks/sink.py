@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import pyarrow as pa
-
+from millstream.streams.connectors.protocols import SinkTask, SinkWriter
 from millstream.streams.plan.types import Schema
 
 __all__ = ["Attempt", "Sink", "SinkTask", "SinkWriter", "Written"]
@@ -28,33 +27,12 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkTask:
-    """Which part of which micro-batch a writer writes; a replay has the same values and the same rows."""
-
-    job_id: str
-    batch_id: int
-    partition: int
-
-
-@dataclass(frozen=True, slots=True)
 class Written:
     """What one task wrote to one sink: rows, and the sink's own message to its commit."""
 
     task: SinkTask
     rows: int
     message: bytes = b""
-
-
-class SinkWriter(Protocol):
-    """Writes the rows of one task; lives in a worker."""
-
-    def write(self, rows: pa.RecordBatch, kinds: pa.Array | None = None) -> None:
-        """Take rows of the sink's schema; `kinds` has the number of each one's `RowKind`, None: all are inserts."""
-        ...
-
-    def finish(self) -> bytes:
-        """Make everything durable that was taken, not yet visible if the sink can do that; the commit's message."""
-        ...
 
 
 class Sink(Protocol):

@@ -1,0 +1,1 @@
+"""Elasticsearch and OpenSearch: the HTTP interface that both have, documents by their ids, and queries in slices."""

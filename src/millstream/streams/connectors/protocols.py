@@ -1,0 +1,96 @@
+"""What a connector's code does: a source divides and reads, a sink writes and commits.
+
+Both are made by the callables that a `Connector` names, once in the driver and once in each worker; what one of them
+must tell another travels in partitions and messages, never in attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Offsets", "SinkBatch", "SinkConnector", "SinkTask", "SinkWriter", "SourceConnector", "SourcePartition"]
+
+Offsets = Mapping[str, int]
+"""How far each queue of a source is read: the number of its next row, or of whatever else it is read by."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePartition:
+    """What one task reads: of one queue the rows from `start` up to but without `end`. `note` is the connector's own.
+
+    It is kept as a pickle; two that are equal give the same rows.
+    """
+
+    queue: str
+    start: int
+    end: int
+    note: str = ""
+
+
+class SourceConnector(Protocol):
+    """Reads a table. Errors that pass are raised as `model.errors.Unreachable` or `TimedOut`: the job starts again."""
+
+    def first(self) -> Offsets:
+        """Where a fresh job begins; called in the driver."""
+        ...
+
+    def latest(self) -> Offsets:
+        """Where the data ends now; called in the driver, before each micro-batch. Never goes back."""
+        ...
+
+    def partitions(self, start: Offsets, end: Offsets) -> Sequence[SourcePartition]:
+        """The tasks that read all between two offsets, each row in one; a replay asks for the same again."""
+        ...
+
+    def read(self, partition: SourcePartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task, in a worker: record batches with the table's columns by name; one left out is NULL."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SinkTask:
+    """Which part of which micro-batch a writer writes; a replay has the same values and the same rows.
+
+    For a connector `job_id` names the job and which of its outputs this is.
+    """
+
+    job_id: str
+    batch_id: int
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class SinkBatch:
+    """A micro-batch of one output of one job."""
+
+    job_id: str
+    batch_id: int
+
+
+class SinkWriter(Protocol):
+    """Writes the rows of one task; lives in a worker."""
+
+    def write(self, rows: pa.RecordBatch, kinds: pa.Array | None = None) -> None:
+        """Take rows of the sink's schema; `kinds` has the number of each one's `RowKind`, None: all are inserts."""
+        ...
+
+    def finish(self) -> bytes:
+        """Make everything durable that was taken, not yet visible if the sink can do that; the commit's message."""
+        ...
+
+
+class SinkConnector(Protocol):
+    """Writes a table."""
+
+    def writer(self, task: SinkTask) -> SinkWriter:
+        """A writer for one task; called in a worker."""
+        ...
+
+    def commit(self, batch: SinkBatch, messages: Sequence[bytes]) -> None:
+        """Make a micro-batch visible by what its writers left; in the driver, and again where a batch is replayed."""
+        ...

@@ -1,0 +1,250 @@
+"""`spark.readStream.format("millstream-connector")`: any `SourceConnector` in micro-batches, and once as a batch."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import types as spark
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from millstream.streams.connectors.opening import opened_source
+from millstream.streams.connectors.protocols import Offsets, SourceConnector, SourcePartition
+from millstream.streams.connectors.table import ConnectedTable
+from millstream.streams.errors import JobError
+from millstream.streams.spark.source.alarm import Alarm
+from millstream.streams.spark.source.data_source import SPEC_OPTION
+from millstream.streams.spark.source.position import Position
+from millstream.streams.spark.source.reader import END_OF_TIME_MS, WAKE_TIME_MS
+from millstream.streams.spark.source.rows import tick_row
+from millstream.streams.spark.source.spec import SourceColumn, rows_schema
+from millstream.streams.spark.types import arrow_schema
+from millstream.streams.sql.connectors import CONNECTORS
+
+__all__ = [
+    "ConnectedBatchReader",
+    "ConnectedDataSource",
+    "ConnectedSpec",
+    "ConnectedStreamReader",
+    "capped",
+    "find_modules",
+    "fitted",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectedSpec:
+    """What is read, as in `SourceSpec`: a `table` of the connector of that name.
+
+    `python_path` is where the driver finds modules, for workers that begin with less. A `bounded` table is read up to
+    `end`.
+    """
+
+    connector: str
+    table: ConnectedTable
+    start: Position
+    end: Position
+    bounded: bool = False
+    max_rows: int = 0
+    final_tick: bool = False
+    queues: bool = False
+    wake_after_ms: int = 0
+    wake_again: bool = False
+    python_path: tuple[str, ...] = ()
+
+    def schema(self) -> spark.StructType:
+        """Spark's schema of the rows with the hidden columns."""
+        columns = tuple(SourceColumn(column.name, column.type) for column in self.table.columns)
+        return rows_schema(columns, queues=self.queues)
+
+    def opened(self) -> SourceConnector:
+        """The connector's source, in whatever process this is. Raises JobError."""
+        find_modules(self.python_path)
+        return opened_source(CONNECTORS[self.connector], self.table)
+
+    def encode(self) -> str:
+        """The JSON text."""
+        return msgspec.json.encode(self).decode()
+
+    @classmethod
+    def decode(cls, text: str) -> ConnectedSpec:
+        """The value of a text made by `encode`."""
+        return msgspec.json.decode(text, type=cls)
+
+
+def find_modules(python_path: Sequence[str]) -> None:
+    """Let this process find modules wherever the driver does."""
+    sys.path.extend(entry for entry in python_path if entry not in sys.path)
+
+
+class ConnectedDataSource(DataSource):
+    """A connector's table as a Spark data source, streaming and batch."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The word for `format`."""
+        return "millstream-connector"
+
+    def schema(self) -> spark.StructType:
+        """The columns that are read, then the hidden ones."""
+        return self._spec().schema()
+
+    def reader(self, schema: spark.StructType) -> DataSourceReader:
+        """A reader of all between the spec's start and end."""
+        return ConnectedBatchReader(self._spec())
+
+    def streamReader(self, schema: spark.StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """A reader of micro-batches."""
+        return ConnectedStreamReader(self._spec())
+
+    def _spec(self) -> ConnectedSpec:
+        return ConnectedSpec.decode(self.options[SPEC_OPTION])
+
+
+class ConnectedPartition(InputPartition):
+    """What one task reads: a partition of the connector, or a tick."""
+
+    def __init__(self, part: SourcePartition | None, tick_ms: int | None = None) -> None:
+        super().__init__(None)
+        self.part = part
+        self.tick_ms = tick_ms
+
+
+class ConnectedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Micro-batches of a connector's rows; positions are its offsets."""
+
+    def __init__(self, spec: ConnectedSpec) -> None:
+        self._spec = spec
+        self._source: SourceConnector | None = None
+        self._target: Offsets | None = spec.end.queues if spec.bounded else None
+        self._alarm = Alarm(spec.wake_after_ms, again=spec.wake_again)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A connector belongs to the process that opened it.
+        return {"_spec": self._spec, "_source": None, "_target": self._target, "_alarm": self._alarm}
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """The position that was fixed when the job's checkpoint was made."""
+        return self._spec.start.to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """At most `max_rows`, where the spec sets it."""
+        return ReadMaxRows(self._spec.max_rows) if self._spec.max_rows else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """A bounded run reads what is there now."""
+        if self._target is None:
+            self._target = self._opened().latest()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """The end of the next micro-batch; `start` itself where there is nothing to read."""
+        begin = Position.from_json(start)
+        if begin.ended:
+            return start
+        latest = self._opened().latest() if self._target is None else self._target
+        queues = capped(begin.queues, latest, limit.max_rows if isinstance(limit, ReadMaxRows) else 0)
+        end = replace(begin, queues=queues)
+        if end.rows_since(begin):
+            self._alarm.rest()
+            return end.to_json()
+        if self._target is not None and self._spec.final_tick:
+            return replace(begin, ended=True).to_json()
+        if self._target is None and self._alarm.rings():
+            return replace(begin, wakes=begin.wakes + 1).to_json()
+        return start
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The tasks of a micro-batch."""
+        begin, until = Position.from_json(start), Position.from_json(end)
+        tasks = _tasks(self._opened(), begin, until)
+        if until.ended and not begin.ended:
+            tasks.append(ConnectedPartition(None, END_OF_TIME_MS))
+        elif until.wakes > begin.wakes and not tasks:
+            tasks.append(ConnectedPartition(None, WAKE_TIME_MS))
+        return tasks
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task; runs in a worker."""
+        return _read(self._spec, partition)
+
+    def _opened(self) -> SourceConnector:
+        if self._source is None:
+            self._source = self._spec.opened()
+        return self._source
+
+
+class ConnectedBatchReader(DataSourceReader):
+    """The rows between the spec's start and end, once."""
+
+    def __init__(self, spec: ConnectedSpec) -> None:
+        self._spec = spec
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The tasks; at least one, which may be empty."""
+        spec = self._spec
+        tasks = _tasks(spec.opened(), spec.start, spec.end)
+        last = ConnectedPartition(None, END_OF_TIME_MS if spec.final_tick else None)
+        return [*tasks, last] if spec.final_tick or not tasks else tasks
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task; runs in a worker."""
+        return _read(self._spec, partition)
+
+
+def capped(begin: Offsets, latest: Offsets, max_rows: int) -> dict[str, int]:
+    """Where a micro-batch of about `max_rows` ends (0: no limit), with a share for each queue by what it holds."""
+    waiting = {queue: max(0, end - begin.get(queue, 0)) for queue, end in latest.items()}
+    total = sum(waiting.values())
+    ends = dict(begin)
+    for queue, count in waiting.items():
+        share = count if not max_rows or total <= max_rows else min(count, max(1, count * max_rows // total))
+        ends[queue] = begin.get(queue, 0) + (share if count else 0)
+    return ends
+
+
+def fitted(batch: pa.RecordBatch, schema: pa.Schema, queue: str | None, table: str) -> pa.RecordBatch:
+    """A connector's rows as Spark takes them; `queue` fills the hidden column, where there is one.
+
+    Raises JobError JOB_FAILED for a column whose values are of another type.
+    """
+    hidden = 1 if queue is None else 2
+    arrays = []
+    for field in list(schema)[: len(schema) - hidden]:
+        place = batch.schema.get_field_index(field.name)
+        if place < 0:
+            arrays.append(pa.nulls(batch.num_rows, field.type))
+            continue
+        try:
+            arrays.append(batch.column(place).cast(field.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            given = batch.column(place).type
+            words = f"The connector of {table} gives {field.name} as {given}, which does not fit {field.type}: {error}."
+            raise JobError("JOB_FAILED", words) from None
+    if queue is not None:
+        arrays.append(pa.repeat(queue, batch.num_rows))
+    arrays.append(pa.nulls(batch.num_rows, schema.field(len(schema) - 1).type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _tasks(source: SourceConnector, begin: Position, until: Position) -> list[ConnectedPartition]:
+    if not until.rows_since(begin):
+        return []
+    return [ConnectedPartition(part) for part in source.partitions(begin.queues, until.queues)]
+
+
+def _read(spec: ConnectedSpec, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    if not isinstance(partition, ConnectedPartition):
+        raise TypeError(f"{partition!r} is no partition of a connector")
+    schema = arrow_schema(spec.schema())
+    if partition.part is not None:
+        queue = partition.part.queue if spec.queues else None
+        for batch in spec.opened().read(partition.part):
+            if batch.num_rows:
+                yield fitted(batch, schema, queue, spec.table.name)
+    if partition.tick_ms is not None:
+        yield tick_row(schema, partition.tick_ms)
