@@ -1,8 +1,8 @@
-"""Functions that users write in Python: CREATE FUNCTION f AS 'package.module.callable' LANGUAGE PYTHON.
+"""Functions that users write in Python: CREATE FUNCTION f AS 'package.module:callable' LANGUAGE PYTHON.
 
 The callable is a function, or a class with a method `eval` as Flink's are. Its annotations give the types; where they
-do not say enough, `sql_function` declares them. One that yields rows (an Iterator or Iterable of them) is a table
-function: its call is an ARRAY of ROWs, which LATERAL TABLE takes apart.
+do not say enough, a decorator of `declarations` does. One that yields rows (an Iterator or Iterable of them) is a table
+function: its call is an ARRAY of ROWs, which LATERAL TABLE takes apart. A class with an accumulator is an aggregate.
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+from millstream.streams.functions.declarations import Declaration, declaration_of, sql_function
 from millstream.streams.functions.spec import array_of, map_of
+from millstream.streams.functions.user_aggregates import AggregateMethods, aggregate_methods, is_aggregate
+from millstream.streams.plan.expressions import USER_PREFIX
 from millstream.streams.plan.types import BIGINT, BOOLEAN, DOUBLE, STRING, DataType, Field, TypeKind
 
 __all__ = [
@@ -33,14 +36,11 @@ __all__ = [
     "load_user_function",
     "root_of",
     "sql_function",
+    "user_aggregate",
     "user_callable",
 ]
 
-USER_PREFIX = "python:"
-"""Begins the name of a call of a user's function in a plan; the path of the callable follows."""
-
-_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
-_DECLARED = "__sql_function__"
+_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*[.:][A-Za-z_]\w*")
 _PLAIN = {
     int: BIGINT,
     float: DOUBLE,
@@ -51,9 +51,14 @@ _PLAIN = {
     datetime.date: DataType(TypeKind.DATE),
     datetime.datetime: DataType(TypeKind.TIMESTAMP, precision=3),
 }
-_ROWS = (collections.abc.Iterator, collections.abc.Iterable, collections.abc.Generator)
-
-F = TypeVar("F", bound=Callable[..., Any])
+_ROWS = (
+    collections.abc.Iterator,
+    collections.abc.Iterable,
+    collections.abc.Generator,
+    collections.abc.AsyncIterator,
+    collections.abc.AsyncIterable,
+    collections.abc.AsyncGenerator,
+)
 
 
 class UserFunctionProblem(ValueError):
@@ -69,7 +74,7 @@ class UserFunction:
     """One function of a user, with what the binder asks of a function.
 
     `arguments` are the declared types; the last one is `repeated` if it takes any number of values. `call_name` is the
-    function's name in a plan.
+    function's name in a plan. An aggregate `retracts` or `merges` if its class has the method.
     """
 
     name: str
@@ -81,6 +86,9 @@ class UserFunction:
     is_table: bool
     deterministic: bool
     description: str
+    is_aggregate: bool = False
+    retracts: bool = False
+    merges: bool = False
 
     @property
     def call_name(self) -> str:
@@ -117,55 +125,86 @@ class UserFunction:
         return [self.arguments[min(place, len(self.arguments) - 1)] for place in range(len(types))]
 
 
-@dataclass(frozen=True, slots=True)
-class _Declaration:
-    arguments: tuple[DataType, ...] | None
-    result: DataType | None
-    deterministic: bool
-
-
-def sql_function(
-    *, arguments: Sequence[DataType] | None = None, result: DataType | None = None, deterministic: bool = True
-) -> Callable[[F], F]:
-    """Declares the types of a function or class where its annotations do not; a table function's result is a ROW."""
-
-    def mark(function: F) -> F:
-        given = None if arguments is None else tuple(arguments)
-        setattr(function, _DECLARED, _Declaration(given, result, deterministic))
-        return function
-
-    return mark
-
-
 def load_user_function(name: str, path: str) -> UserFunction:
     """The function that a path names. Raises UserFunctionProblem."""
+    path = _dotted(path)
+    found = _found(path)
+    said = _declaration(path, found)
+    if is_aggregate(found):
+        return _aggregate(name, path, found, said)
+    if said.is_aggregate:
+        remedy = "Give its class create_accumulator, accumulate and get_value, or add and result."
+        raise UserFunctionProblem(f"{path} is declared as an aggregate, but has not its methods.", remedy)
     function = user_callable(path)
-    declared = _declaration(path, function)
-    try:
-        signature = inspect.signature(function)
-        hints = typing.get_type_hints(function)
-    except (NameError, TypeError, ValueError) as error:
-        raise UserFunctionProblem(f"The types of {path} cannot be read: {error}.", "Annotate them.") from None
-    parameters = list(signature.parameters.values())
-    if any(parameter.kind is inspect.Parameter.KEYWORD_ONLY for parameter in parameters):
-        raise UserFunctionProblem(f"{path} has arguments that SQL cannot give.", "Give them defaults of its own.")
-    arguments = declared.arguments or tuple(
-        _type_of(hints.get(one.name), f"The argument {one.name} of {path}") for one in parameters
-    )
+    parameters, hints = _signature(path, function)
+    arguments = said.arguments or _arguments(path, parameters, hints)
     element = _element(hints.get("return"))
-    is_table = element is not None or inspect.isgeneratorfunction(function)
-    result = declared.result or _type_of(element if is_table else hints.get("return"), f"The result of {path}")
+    is_table = element is not None or said.is_table or _yields(function)
+    result = _result(path, said, element if element is not None else hints.get("return"))
     return UserFunction(
         name=name,
         path=path,
         arguments=arguments,
         optional=sum(parameter.default is not inspect.Parameter.empty for parameter in parameters),
-        repeated=any(parameter.kind is inspect.Parameter.VAR_POSITIONAL for parameter in parameters),
+        repeated=_is_repeated(parameters),
         result=array_of(_as_row(result)) if is_table else result,
         is_table=is_table,
-        deterministic=declared.deterministic,
+        deterministic=said.deterministic,
         description=(inspect.getdoc(function) or "").partition("\n")[0],
     )
+
+
+def _aggregate(name: str, path: str, kind: type, said: Declaration) -> UserFunction:
+    methods = user_aggregate(path)
+    parameters, hints = _signature(path, methods.add_hints, methods.skipped)
+    _, result_hints = _signature(path, methods.result_hints)
+    return UserFunction(
+        name=name,
+        path=path,
+        arguments=said.arguments if said.arguments is not None else _arguments(path, parameters, hints),
+        optional=sum(parameter.default is not inspect.Parameter.empty for parameter in parameters),
+        repeated=_is_repeated(parameters),
+        result=_result(path, said, result_hints.get("return")),
+        is_table=False,
+        deterministic=True,
+        description=(inspect.getdoc(kind) or "").partition("\n")[0],
+        is_aggregate=True,
+        retracts=methods.retract is not None,
+        merges=methods.merge is not None,
+    )
+
+
+def _signature(
+    path: str, function: Callable[..., Any], skipped: int = 0
+) -> tuple[list[inspect.Parameter], dict[str, Any]]:
+    """The parameters behind the first `skipped`, and the annotations."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())[skipped:]
+        hints = typing.get_type_hints(function)
+    except (NameError, TypeError, ValueError) as error:
+        raise UserFunctionProblem(f"The types of {path} cannot be read: {error}.", "Annotate them.") from None
+    if any(parameter.kind is inspect.Parameter.KEYWORD_ONLY for parameter in parameters):
+        raise UserFunctionProblem(f"{path} has arguments that SQL cannot give.", "Give them defaults of its own.")
+    return parameters, hints
+
+
+def _arguments(path: str, parameters: Sequence[inspect.Parameter], hints: dict[str, Any]) -> tuple[DataType, ...]:
+    return tuple(_type_of(hints.get(one.name), f"The argument {one.name} of {path}") for one in parameters)
+
+
+def _result(path: str, said: Declaration, hint: Any) -> DataType:
+    """The declared type, of SQL or Python's, or that of the annotation."""
+    if isinstance(said.result, DataType):
+        return said.result
+    return _type_of(hint if said.result is None else said.result, f"The result of {path}")
+
+
+def _is_repeated(parameters: Sequence[inspect.Parameter]) -> bool:
+    return any(parameter.kind is inspect.Parameter.VAR_POSITIONAL for parameter in parameters)
+
+
+def _yields(function: Callable[..., Any]) -> bool:
+    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
 
 
 @cache
@@ -174,29 +213,56 @@ def user_callable(path: str, root: str = "") -> Callable[..., Any]:
 
     Raises UserFunctionProblem.
     """
-    if not _PATH.fullmatch(path):
-        raise UserFunctionProblem(f"{path!r} is no path of a callable.", "Write it as 'package.module.name'.")
-    module_name, _, attribute = path.rpartition(".")
-    found = getattr(_module(module_name, root), attribute, None)
+    found = _found(path, root)
     if isinstance(found, type):
         found = getattr(_object_of(found, path), "eval", None)
     if not callable(found):
+        module_name, _, attribute = _dotted(path).rpartition(".")
         message = f"{module_name} has no callable {attribute!r}."
         raise UserFunctionProblem(message, "Write a function, or a class with a method eval.")
     return typing.cast("Callable[..., Any]", found)
+
+
+@cache
+def user_aggregate(path: str, root: str = "") -> AggregateMethods:
+    """The methods of a class that is an aggregate. Raises UserFunctionProblem."""
+    found = _found(path, root)
+    if not is_aggregate(found):
+        raise UserFunctionProblem(f"{path} is no aggregate.", "Write a class with add and result.")
+    try:
+        return aggregate_methods(found)
+    except Exception as error:  # noqa: BLE001 - a user's class may raise anything
+        raise _cannot_be_made(path, error) from None
+
+
+def _found(path: str, root: str = "") -> Any:
+    """What the path names; None if its module has nothing of that name."""
+    if not _PATH.fullmatch(path):
+        raise UserFunctionProblem(f"{path!r} is no path of a callable.", "Write it as 'package.module:name'.")
+    module_name, _, attribute = _dotted(path).rpartition(".")
+    return getattr(_module(module_name, root), attribute, None)
+
+
+def _dotted(path: str) -> str:
+    """The path with a point before the name, whichever way it is written."""
+    return path.replace(":", ".", 1)
 
 
 def _object_of(kind: type, path: str) -> object:
     try:
         return kind()
     except Exception as error:  # noqa: BLE001 - a user's class may raise anything
-        message = f"An object of {path} cannot be made: {type(error).__name__}: {error}."
-        raise UserFunctionProblem(message, "Let its constructor take no arguments.") from None
+        raise _cannot_be_made(path, error) from None
+
+
+def _cannot_be_made(path: str, error: Exception) -> UserFunctionProblem:
+    message = f"An object of {path} cannot be made: {type(error).__name__}: {error}."
+    return UserFunctionProblem(message, "Let its constructor take no arguments.")
 
 
 def root_of(path: str) -> str:
     """The directory that the module of a path was imported from; blank if it is not known."""
-    module = sys.modules.get(path.rpartition(".")[0])
+    module = sys.modules.get(_dotted(path).rpartition(".")[0])
     file = getattr(module, "__file__", None)
     return "" if module is None or file is None else str(Path(file).parents[module.__name__.count(".")])
 
@@ -211,12 +277,11 @@ def _module(name: str, root: str) -> types.ModuleType:
         raise UserFunctionProblem(message, "Put it where PYTHONPATH finds it.") from None
 
 
-def _declaration(path: str, function: Callable[..., Any]) -> _Declaration:
-    owner = getattr(function, "__self__", function)
-    found = getattr(function, _DECLARED, None) or getattr(type(owner), _DECLARED, None)
-    if found is not None and not isinstance(found, _Declaration):
-        raise UserFunctionProblem(f"{path} has a wrong declaration.", "Use sql_function.")
-    return found or _Declaration(None, None, deterministic=True)
+def _declaration(path: str, found: object) -> Declaration:
+    try:
+        return declaration_of(found)
+    except TypeError as error:
+        raise UserFunctionProblem(f"{path} {error}.", "Use udf, udtf or udaf of millstream.streams.udf.") from None
 
 
 def _type_of(hint: Any, what: str) -> DataType:

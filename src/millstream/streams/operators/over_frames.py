@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from millstream.streams.learning.scoring import SCORES, score_of
-from millstream.streams.operators.aggregates.accumulator import Accumulator, Sum
+from millstream.streams.operators.aggregates.accumulator import Accumulator, Retractable, Sum
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec, accumulator_of
 from millstream.streams.operators.aggregates.group import GroupMachine
 from millstream.streams.operators.changes import Row
@@ -143,8 +143,29 @@ class _Extreme:
         return self._best[0] if self._best else None
 
 
+class _UserValues:
+    """A user's aggregate that cannot take a row back: it is made anew of the frame's rows."""
+
+    def __init__(self, spec: AggregateSpec) -> None:
+        self._machine = GroupMachine((spec,), changing=False)
+        self._rows: deque[Row] = deque()
+
+    def enter(self, row: Row) -> None:
+        self._rows.append(row)
+
+    def leave(self, row: Row) -> None:
+        self._rows.popleft()
+
+    def result(self) -> Any:
+        group = self._machine.new()
+        self._machine.add(group, self._rows)
+        return self._machine.results(group)[0]
+
+
 def sliding_of(spec: AggregateSpec) -> Sliding:
     """The aggregate over a frame without rows."""
+    if spec.user is not None and not isinstance(accumulator_of(spec, changing=True), Retractable):
+        return _UserValues(spec)
     if spec.function == "COUNT" and not spec.distinct and spec.filter is None and len(spec.arguments) < 2:
         return _Counted(spec.arguments[0] if spec.arguments else None)
     if spec.function in ("MIN", "MAX"):

@@ -6,6 +6,7 @@ from enum import Enum
 
 from millstream.streams.plan.aggregates import Expand, WindowAggregate
 from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.expressions import USER_PREFIX
 from millstream.streams.plan.joins import Correlate, LookupJoin
 from millstream.streams.plan.nodes import FanOut, Filter, Node, Project, Scan, Union, Values, WindowRows, inputs_of
 from millstream.streams.plan.windows import Attached, Hop, Session, Tumble
@@ -61,6 +62,7 @@ def why_own(node: Node) -> str | None:
         (time is None or not time.rowtime, "the window stands on processing time"),
         (any(call.distinct for call in calls), "DISTINCT is exact"),
         (any(call.order for call in calls), "an aggregate has an ORDER BY"),
+        (any(call.function.startswith(USER_PREFIX) for call in calls), "an aggregate is the user's, in Python"),
         (any(call.function not in SPARK_AGGREGATES for call in calls), "Spark lacks one of the aggregates"),
         (changelog_of(node.input) is Changelog.RETRACT, "rows below change"),
         (not _is_plain(node.input), "more than filters and columns stands below"),

@@ -14,11 +14,26 @@ from dataclasses import dataclass
 
 from millstream.streams.plan.types import DataType
 
-__all__ = ["Call", "Case", "Cast", "Column", "Expression", "Literal", "LiteralValue", "columns_of", "is_proctime"]
+__all__ = [
+    "USER_PREFIX",
+    "Call",
+    "Case",
+    "Cast",
+    "Column",
+    "Expression",
+    "Literal",
+    "LiteralValue",
+    "columns_of",
+    "is_proctime",
+]
 
 LiteralValue = (
     None | bool | int | float | str | bytes | decimal.Decimal | datetime.date | datetime.datetime | datetime.timedelta
 )
+
+
+USER_PREFIX = "python:"
+"""Begins the name of a call of a user's function; the path of the callable follows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from millstream.streams.functions.registry import AGGREGATES, FunctionSpec
+from millstream.streams.functions.user import UserFunction
+from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.expressions import Column, Expression, Literal
-from millstream.streams.plan.nodes import AggregateCall
+from millstream.streams.plan.nodes import Aggregate, AggregateCall, WindowAggregate
 from millstream.streams.plan.ordering import OrderKey
 from millstream.streams.plan.types import DataType
+from millstream.streams.plan.windows import Cumulate, Hop, Session
 from millstream.streams.sql.scalars import bind_condition, bind_term, converted
 from millstream.streams.sql.scopes import Scope
+from millstream.streams.sql.script import Script
 from millstream.streams.sql.syntax import CallTerm
 
-__all__ = ["bind_aggregate"]
+__all__ = ["bind_aggregate", "check_users_aggregates"]
 
 
 def bind_aggregate(term: CallTerm, scope: Scope, *, spec: FunctionSpec | None = None) -> AggregateCall:
     """The aggregate that the call names, or the function of `spec`. Raises SqlError."""
-    found = spec or AGGREGATES[term.name]
+    user = None if spec is not None or term.name in AGGREGATES else scope.script.aggregate(term.name)
+    found = spec or user or AGGREGATES[term.name]
     script = scope.script
     inside = replace(scope, place="an aggregate")
     condition = None if term.filter is None else bind_condition(term.filter, inside)
@@ -27,7 +33,7 @@ def bind_aggregate(term: CallTerm, scope: Scope, *, spec: FunctionSpec | None = 
             raise script.error("SQL_SYNTAX", f"{term.name}(*) is not possible; only COUNT(*).", term.span)
         return AggregateCall("COUNT", None, found.type_rule(()), filter=condition)
     arguments = [bind_term(argument, inside) for argument in term.arguments]
-    if len(arguments) < max(found.min_args, 1 if spec is None else 0) or (
+    if len(arguments) < max(found.min_args, 1 if spec is None and user is None else 0) or (
         found.max_args is not None and len(arguments) > found.max_args
     ):
         message = f"{term.name} does not take {len(arguments)} arguments, as in {found.example}."
@@ -35,11 +41,28 @@ def bind_aggregate(term: CallTerm, scope: Scope, *, spec: FunctionSpec | None = 
     result, arguments = _typed(found, arguments, term, scope)
     first = arguments[0] if arguments else None
     more = tuple(arguments[1:])
-    return AggregateCall(term.name, first, result, term.distinct, condition, more, _order(term, inside))
+    return AggregateCall(found.call_name, first, result, term.distinct, condition, more, _order(term, inside))
+
+
+def check_users_aggregates(terms: Sequence[CallTerm], node: Aggregate | WindowAggregate, script: Script) -> None:
+    """Whether the classes of users' aggregates have the methods that the node asks for. Raises SqlError."""
+    window = node.window if isinstance(node, WindowAggregate) else None
+    changes = changelog_of(node.input) is Changelog.RETRACT
+    for term in terms:
+        user = None if term.name in AGGREGATES else script.aggregate(term.name)
+        if user is None:
+            continue
+        if changes and not user.retracts:
+            message = f"{term.name} cannot take rows back, but the rows that it is over change."
+            remedy = f"Give {user.path} a method retract, or aggregate rows that are only appended."
+            raise script.error("SQL_UNSUPPORTED", message, term.span, remedy=remedy)
+        if isinstance(window, Hop | Cumulate | Session) and not user.merges:
+            message = f"{term.name} cannot be put together of parts, which {type(window).__name__.upper()} windows do."
+            raise script.error("SQL_UNSUPPORTED", message, term.span, remedy=f"Give {user.path} a method merge.")
 
 
 def _typed(
-    spec: FunctionSpec, arguments: list[Expression], term: CallTerm, scope: Scope
+    spec: FunctionSpec | UserFunction, arguments: list[Expression], term: CallTerm, scope: Scope
 ) -> tuple[DataType, list[Expression]]:
     """The type of the result and the arguments in the types that are wanted; SQL_TYPE where they do not fit."""
     types = [argument.type for argument in arguments]

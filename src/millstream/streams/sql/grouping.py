@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from millstream.streams.plan.expressions import Column, Expression, columns_of
 from millstream.streams.plan.nodes import Aggregate, AggregateCall, Filter, Node, WindowAggregate, WindowRows
 from millstream.streams.plan.windows import Attached, Session, Tumble, Window
-from millstream.streams.sql.aggregate_calls import bind_aggregate
+from millstream.streams.sql.aggregate_calls import bind_aggregate, check_users_aggregates
 from millstream.streams.sql.attached_windows import WindowColumns, window_columns, with_window_time
 from millstream.streams.sql.grouping_sets import ExpandedKeys, expanded, sets_of
 from millstream.streams.sql.query_context import QueryContext
@@ -46,7 +46,8 @@ def bind_grouped(
     scope = scope_of(relation, context.script, "GROUP BY")
     grouping = _Grouping(relation.node)
     _bind_keys(grouping, select, scope)
-    for term in (*aggregates_of(tuple(terms)), *aggregates_of(select.having)):
+    called = [*aggregates_of(tuple(terms), context.script), *aggregates_of(select.having, context.script)]
+    for term in called:
         if identity(term) not in grouping.calls:
             grouping.calls[identity(term)] = bind_aggregate(term, scope)
     _choose_window(grouping)
@@ -55,6 +56,7 @@ def bind_grouped(
         grouping.node = grouping.copies.node
     names = [part.qualifier for part in relation.parts if part.qualifier is not None]
     node, replaced = _aggregated(grouping, state_ttl_ms(context, names) if len(relation.parts) == 1 else None)
+    check_users_aggregates(called, node, context.script)
     window = None
     if grouping.group_window is not None:
         suffixes = {"START": "window_start", "END": "window_end"}
@@ -188,7 +190,9 @@ def _is_bound(key: Expression, bounds: frozenset[str]) -> bool:
     return isinstance(key, Column) and key.name in bounds
 
 
-def _aggregated(grouping: _Grouping, ttl_ms: int | None) -> tuple[Node, dict[object, Expression]]:
+def _aggregated(
+    grouping: _Grouping, ttl_ms: int | None
+) -> tuple[Aggregate | WindowAggregate, dict[object, Expression]]:
     """The node, and what stands for each aggregate above it; the keys are added to `above`."""
     taken = set() if grouping.window is None else set(BOUNDS)
     keys: list[tuple[str, Expression]] = []

@@ -76,7 +76,7 @@ def _spec(call: CallTerm, scope: Scope) -> FunctionSpec | None:
         raise scope.script.error("SQL_UNSUPPORTED", message, call.span, remedy=remedy)
     if call.name in WINDOW_FUNCTIONS:
         return WINDOW_FUNCTIONS[call.name]
-    if call.name in AGGREGATES:
+    if call.name in AGGREGATES or scope.script.aggregate(call.name) is not None:
         return None
     hint = nearest(call.name, [*WINDOW_FUNCTIONS, *AGGREGATES])
     message = f"{call.name} cannot stand before OVER."

@@ -122,7 +122,8 @@ def _selected(select: Select, context: QueryContext, order: tuple[SortItem, ...]
     """The rows that SELECT chooses its columns from, and these columns; `order` may name more of the rows."""
     context = replace(context, hints=select.hints)
     chosen = (*(item.value for item in select.items), *(item.value for item in order))
-    groups = bool(select.groups) or select.having is not None or any(map(has_aggregates, (*chosen, select.qualify)))
+    aggregates = has_aggregates((*chosen, select.qualify), context.script)
+    groups = bool(select.groups) or select.having is not None or aggregates
     if select.source is None and select.where is None and not groups:
         return _constants(select, context)
     if select.source is None:

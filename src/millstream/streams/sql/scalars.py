@@ -303,7 +303,7 @@ def _call(term: CallTerm, scope: Scope) -> Expression:
         message = f"{name} {'OVER' if term.over is not None else 'without OVER'} is not possible in {scope.place}."
         remedy = "It stands in SELECT, with OVER (PARTITION BY ... ORDER BY ...)."
         raise scope.script.error("SQL_SYNTAX", message, term.span, remedy=remedy)
-    if name in AGGREGATES:
+    if name in AGGREGATES or scope.script.aggregate(name) is not None:
         message = f"The aggregate {name} is not possible in {scope.place}."
         raise scope.script.error("SQL_SYNTAX", message, term.span)
     if name in WINDOW_CALLS or any(name == window + part for window in WINDOW_CALLS for part in _WINDOW_FIELDS):

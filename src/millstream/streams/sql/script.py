@@ -37,6 +37,11 @@ class Script:
         self._lines = text.splitlines(keepends=True)
         self._line_starts = [0, *accumulate(len(line) for line in self._lines)]
 
+    def aggregate(self, name: str) -> UserFunction | None:
+        """The user's aggregate of a name, if it is one."""
+        found = self.user_function(name)
+        return found if found is not None and found.is_aggregate else None
+
     def position(self, span: Span) -> SourcePosition:
         """Line and column of the span's beginning; its length is cut at the end of that line."""
         last = max(0, len(self._lines) - 1)

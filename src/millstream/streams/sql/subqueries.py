@@ -16,7 +16,7 @@ from millstream.streams.sql.query_syntax import QueryTree, Select
 from millstream.streams.sql.relations import Relation, renamed, renamed_apart, scope_of
 from millstream.streams.sql.scalars import bind_condition, bind_term
 from millstream.streams.sql.scopes import Part, Scope, column_of_name, identity
-from millstream.streams.sql.script import Span
+from millstream.streams.sql.script import Script, Span
 from millstream.streams.sql.syntax import (
     CallTerm,
     ExistsTerm,
@@ -166,7 +166,7 @@ def _equal(mine: Expression, other: Expression, span: Span, scope: Scope) -> Exp
 def _inner(relation: Relation, query: QueryTree, outer: Scope, context: QueryContext, *, has_operands: bool) -> _Inner:
     inside = replace(context, hints=(), outer=None)
     taken = relation.node.schema.names
-    if not isinstance(query, Select) or query.source is None or not _is_plain(query):
+    if not isinstance(query, Select) or query.source is None or not _is_plain(query, context.script):
         node, _ = renamed_apart(context.bind(query, inside), taken)
         return _Inner(node, [], tuple(Column(of.name, of.type) for of in node.schema.fields))
     source = bind_source(query.source, inside)
@@ -197,9 +197,9 @@ def _values(term: Term, scope: Scope) -> Iterator[Expression]:
     yield bind_term(term, replace(scope, place="SELECT"))
 
 
-def _is_plain(query: Select) -> bool:
+def _is_plain(query: Select, script: Script) -> bool:
     """Whether the query only filters and chooses columns, so that it may name columns of the query around it."""
-    computes = any(has_aggregates(item.value) or _ranks(item.value) for item in query.items)
+    computes = any(has_aggregates(item.value, script) or _ranks(item.value) for item in query.items)
     return not (query.groups or query.having is not None or query.distinct or computes)
 
 

@@ -7,7 +7,7 @@ from typing import cast, get_args
 
 from millstream.streams.functions.registry import AGGREGATES
 from millstream.streams.sql.query_syntax import QueryTree
-from millstream.streams.sql.script import Span
+from millstream.streams.sql.script import Script, Span
 from millstream.streams.sql.syntax import CallTerm, ExistsTerm, InQueryTerm, NameTerm, Operation, QueryTerm, Term
 
 __all__ = [
@@ -34,17 +34,21 @@ def _found(value: object, wanted: Callable[[object], bool]) -> Iterator[object]:
             yield from _found(getattr(value, name), wanted)
 
 
-def aggregates_of(term: object) -> Iterator[CallTerm]:
-    """The calls of aggregates that are no OVER calls; those inside of OVER calls too."""
-    for found in _found(
-        term, lambda part: isinstance(part, CallTerm) and part.name in AGGREGATES and part.over is None
-    ):
+def aggregates_of(term: object, script: Script) -> Iterator[CallTerm]:
+    """The calls of aggregates, also the user's, that are no OVER calls; those inside of OVER calls too."""
+
+    def is_one(part: object) -> bool:
+        if not isinstance(part, CallTerm) or part.over is not None:
+            return False
+        return part.name in AGGREGATES or script.aggregate(part.name) is not None
+
+    for found in _found(term, is_one):
         if isinstance(found, CallTerm):
             yield found
 
 
-def has_aggregates(term: object) -> bool:
-    return next(aggregates_of(term), None) is not None
+def has_aggregates(term: object, script: Script) -> bool:
+    return next(aggregates_of(term, script), None) is not None
 
 
 def over_calls_of(term: object) -> Iterator[CallTerm]:

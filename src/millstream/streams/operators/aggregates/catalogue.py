@@ -8,6 +8,8 @@ from functools import partial
 from typing import Any
 
 from millstream.streams.errors import JobError
+from millstream.streams.functions.user import UserFunctionProblem, user_aggregate
+from millstream.streams.functions.user_aggregates import RetractableUserAggregate, UserAggregate
 from millstream.streams.operators.aggregates.accumulator import (
     Accumulator,
     Average,
@@ -33,7 +35,7 @@ from millstream.streams.operators.aggregates.collected import (
 )
 from millstream.streams.plan.types import DataType, TypeKind
 
-__all__ = ["AGGREGATES", "AggregateSpec", "accumulator_of", "retractable_of"]
+__all__ = ["AGGREGATES", "AggregateSpec", "UserAggregateSpec", "accumulator_of", "retractable_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,8 @@ class AggregateSpec:
     """One aggregate call over places of a row.
 
     `arguments` are the places of its values, none for COUNT(*); `literals` the constants behind them. `filter` is the
-    place of a condition. `argument_type` is that of the first value, `type` the result's.
+    place of a condition. `argument_type` is that of the first value, `type` the result's. `user` is what a user's
+    aggregate is beside that; it takes rows with NULLs too.
     """
 
     function: str
@@ -51,6 +54,16 @@ class AggregateSpec:
     filter: int | None = None
     distinct: bool = False
     literals: tuple[Any, ...] = ()
+    user: UserAggregateSpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UserAggregateSpec:
+    """The class of a user's aggregate by its path, where its module lies, and the types of all its arguments."""
+
+    path: str
+    root: str
+    arguments: tuple[DataType, ...]
 
 
 _BITS = {TypeKind.TINYINT: 8, TypeKind.SMALLINT: 16, TypeKind.INT: 32, TypeKind.BIGINT: 64}
@@ -59,6 +72,8 @@ _FLOATS = (TypeKind.FLOAT, TypeKind.DOUBLE)
 
 def accumulator_of(spec: AggregateSpec, *, changing: bool) -> Accumulator:
     """The accumulator; `changing` where rows may be taken back. Raises JobError for a function without one."""
+    if spec.user is not None:
+        return _users(spec.user, spec.type)
     make = AGGREGATES.get(spec.function)
     if make is None:
         raise JobError("JOB_FAILED", f"The aggregate {spec.function} has no operator.")
@@ -68,8 +83,20 @@ def accumulator_of(spec: AggregateSpec, *, changing: bool) -> Accumulator:
 def retractable_of(spec: AggregateSpec) -> Retractable:
     """The accumulator for rows that may be taken back."""
     machine = accumulator_of(spec, changing=True)
-    assert isinstance(machine, Retractable)
+    if not isinstance(machine, Retractable):
+        raise JobError(
+            "JOB_FAILED", f"{spec.function} cannot take rows back.", remedy="Give its class a method retract."
+        )
     return machine
+
+
+def _users(user: UserAggregateSpec, result: DataType) -> Accumulator:
+    try:
+        methods = user_aggregate(user.path, user.root)
+    except UserFunctionProblem as problem:
+        raise JobError("JOB_FAILED", problem.message, remedy=problem.remedy) from None
+    kind = UserAggregate if methods.retract is None else RetractableUserAggregate
+    return kind(user.path, methods, user.arguments, result)
 
 
 def _sum(spec: AggregateSpec, _changing: bool) -> Accumulator:

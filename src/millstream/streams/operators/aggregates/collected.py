@@ -25,7 +25,7 @@ __all__ = [
 
 def hashable(value: Any) -> Any:
     """A value of a row as a key: lists and ROWs become tuples."""
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return tuple(hashable(item) for item in value)
     if isinstance(value, dict):
         return tuple((name, hashable(item)) for name, item in value.items())

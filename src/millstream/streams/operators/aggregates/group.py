@@ -108,7 +108,7 @@ class GroupMachine:
         """The values that were not there before; where values may go again, all are counted."""
         come = []
         for value in values:
-            key = hashable(value) if isinstance(value, list | dict) else value
+            key = hashable(value) if isinstance(value, list | dict | tuple) else value
             entry = counts.get(key)
             if entry is None:
                 counts[key] = [value, 1]
@@ -126,6 +126,9 @@ def _reader(spec: AggregateSpec) -> Callable[[Sequence[Row]], Sequence[Any]]:
     def passed(rows: Sequence[Row]) -> Sequence[Row]:
         return rows if condition is None else [row for row in rows if row[condition]]
 
+    if spec.user is not None:
+        places = spec.arguments
+        return lambda rows: [tuple([row[one] for one in places]) for row in passed(rows)]
     match spec.arguments:
         case ():
             return passed

@@ -5,14 +5,15 @@ from __future__ import annotations
 from functools import partial
 
 from millstream.streams.errors import JobError
-from millstream.streams.operators.aggregates.catalogue import AggregateSpec
+from millstream.streams.functions.user import root_of
+from millstream.streams.operators.aggregates.catalogue import AggregateSpec, UserAggregateSpec
 from millstream.streams.operators.grouping import Grouper
 from millstream.streams.operators.sessions import SessionRows, SessionWindower
 from millstream.streams.operators.window_times import Cumulating, Hopping, Slicing
 from millstream.streams.operators.windowing import Speaking, Windower
 from millstream.streams.plan.aggregates import Aggregate, AggregateCall, WindowAggregate
 from millstream.streams.plan.changelog import Changelog, changelog_of
-from millstream.streams.plan.expressions import Column, Expression, Literal
+from millstream.streams.plan.expressions import USER_PREFIX, Column, Expression, Literal
 from millstream.streams.plan.nodes import WindowRows
 from millstream.streams.plan.windows import Attached, Cumulate, Emit, Hop, Session, Tumble
 from millstream.streams.spark.operators.wiring import Wire, Wiring, all_columns
@@ -117,11 +118,11 @@ def spec_of(call: AggregateCall, columns: list[Expression]) -> AggregateSpec:
         columns.append(expression)
         return len(columns) - 1
 
-    literals = tuple(part.value for part in call.more if isinstance(part, Literal))
-    others = [part for part in call.more if not isinstance(part, Literal)]
     if call.order:
         raise JobError("JOB_FAILED", f"ORDER BY inside {call.function} has no operator.")
-    parts = [part for part in (call.argument, *others) if part is not None]
+    user = _user(call)
+    more = [part for part in call.more if user is not None or not isinstance(part, Literal)]
+    parts = [part for part in (call.argument, *more) if part is not None]
     return AggregateSpec(
         call.function,
         tuple(place_of(part) for part in parts),
@@ -129,5 +130,15 @@ def spec_of(call: AggregateCall, columns: list[Expression]) -> AggregateSpec:
         call.type,
         None if call.filter is None else place_of(call.filter),
         call.distinct,
-        literals,
+        () if user is not None else tuple(part.value for part in call.more if isinstance(part, Literal)),
+        user,
     )
+
+
+def _user(call: AggregateCall) -> UserAggregateSpec | None:
+    """What a call of a user's aggregate is beside the others."""
+    if not call.function.startswith(USER_PREFIX):
+        return None
+    path = call.function.removeprefix(USER_PREFIX)
+    types = tuple(part.type for part in (call.argument, *call.more) if part is not None)
+    return UserAggregateSpec(path, root_of(path), types)

@@ -1,0 +1,102 @@
+"""Calls of users' functions that gave no value: what is told of each, and who hears it.
+
+A worker collects them while it computes; where nobody collects, the error goes through to whoever called.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, Final
+
+import msgspec
+
+__all__ = ["MAX_SHOWN_ARGUMENTS", "MAX_TRACE", "FailedCall", "UserFunctionFailed", "collecting", "note"]
+
+MAX_SHOWN_ARGUMENTS: Final = 500
+"""Characters of a call's arguments that are shown at most."""
+
+MAX_TRACE: Final = 4_000
+"""Characters of a call's traceback that are shown at most, the innermost ones."""
+
+_PACKAGE = "millstream."
+
+
+class FailedCall(msgspec.Struct, frozen=True):
+    """One call of `function` (`module.name`) without a value: why, where in the user's own code, on what arguments."""
+
+    function: str
+    arguments: str
+    reason: str
+    trace: str
+
+    def __str__(self) -> str:
+        where = f"\n{self.trace}" if self.trace else ""
+        return f"{self.function}({self.arguments}): {self.reason}{where}"
+
+
+class UserFunctionFailed(Exception):
+    """A call without a value where nothing may be lost; `call` tells which."""
+
+    def __init__(self, call: FailedCall) -> None:
+        super().__init__(str(call))
+        self.call = call
+
+    def __reduce__(self) -> tuple[type[UserFunctionFailed], tuple[FailedCall]]:
+        return UserFunctionFailed, (self.call,)
+
+
+_collected: list[FailedCall] | None = None
+_fails = False
+
+
+@contextlib.contextmanager
+def collecting(*, fails: bool) -> Iterator[list[FailedCall]]:
+    """What `note` is told while this lasts; with `fails` it raises all the same."""
+    global _collected, _fails
+    before = _collected, _fails
+    found: list[FailedCall] = []
+    _collected, _fails = found, fails
+    try:
+        yield found
+    finally:
+        _collected, _fails = before
+
+
+def note(function: str, arguments: Sequence[Any], error: BaseException) -> None:
+    """Tell of a call that raised `error`. Raises UserFunctionFailed where calls must not fail, or nobody collects."""
+    call = FailedCall(function, shown_arguments(arguments), f"{type(error).__name__}: {error}", shown_trace(error))
+    if _collected is None or _fails:
+        raise UserFunctionFailed(call) from error
+    _collected.append(call)
+
+
+def shown_arguments(arguments: Sequence[Any]) -> str:
+    """The arguments as Python writes them, cut where they are long."""
+    text = ", ".join(map(_written, arguments))
+    return text if len(text) <= MAX_SHOWN_ARGUMENTS else f"{text[:MAX_SHOWN_ARGUMENTS]} ..."
+
+
+def shown_trace(error: BaseException) -> str:
+    """The traceback from the user's first frame on; blank where the error is not of the user's code."""
+    frames = list(traceback.walk_tb(_users_part(error.__traceback__)))
+    if not frames:
+        return ""
+    found = traceback.TracebackException(type(error), error, _users_part(error.__traceback__), compact=True)
+    text = "".join(found.format(chain=False)).rstrip()
+    return text if len(text) <= MAX_TRACE else f"... {text[-MAX_TRACE:]}"
+
+
+def _users_part(trace: TracebackType | None) -> TracebackType | None:
+    while trace is not None and str(trace.tb_frame.f_globals.get("__name__", "")).startswith(_PACKAGE):
+        trace = trace.tb_next
+    return trace
+
+
+def _written(value: Any) -> str:
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001 - a user's class may raise anything
+        return f"<{type(value).__name__}>"

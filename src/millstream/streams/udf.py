@@ -1,0 +1,23 @@
+"""What the author of functions for SQL needs: the decorators, and the types that they may name."""
+
+from __future__ import annotations
+
+from millstream.streams.functions.declarations import udaf, udf, udtf
+from millstream.streams.functions.spec import array_of, map_of
+from millstream.streams.plan.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, DataType, Field, TypeKind
+
+__all__ = [
+    "BIGINT",
+    "BOOLEAN",
+    "DOUBLE",
+    "INT",
+    "STRING",
+    "DataType",
+    "Field",
+    "TypeKind",
+    "array_of",
+    "map_of",
+    "udaf",
+    "udf",
+    "udtf",
+]
