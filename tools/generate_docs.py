@@ -59,8 +59,8 @@ from millstream.proxy.remoting import consumption, half_places, queue_numbers
 from millstream.security import audit, book, policy, user
 from millstream.server import local_cluster, restart_pace, supervised
 from millstream.server.configuration.reference import reference_page
-from millstream.streams.databases import batch_writer, database, mysql, patience, postgresql
 from millstream.streams.connectors.http import caller as http_caller
+from millstream.streams.databases import batch_writer, database, mysql, patience, postgresql
 from millstream.streams.functions import grok, user_agents
 from millstream.streams.functions.elsewhere import FLINK_ONLY
 from millstream.streams.functions.registry import AGGREGATES, FAMILIES, WINDOW_FUNCTIONS

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from millstream.protocol.record import split_record
 from millstream.streams.errors import SqlError
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.nodes import QueryPlan
@@ -120,7 +121,7 @@ def test_a_feed_knows_where_each_micro_batch_ends_after_its_file_is_read_again(t
     found = Feed.read(str(tmp_path / "feed"))
     assert found.ends == [{0: 1}, {0: 1, 1: 1}]
     assert found.entries[0][0].properties == b"p\x01v\x02KEYS\x01k\x02TAGS\x01t\x02"
-    assert bytes(found.entries[1][0].parts().body) == b"text"
+    assert bytes(split_record(found.entries[1][0].record()).body) == b"text"
 
 
 def test_importing_the_kit_and_its_plugin_loads_neither_spark_nor_arrow_nor_the_parser() -> None:

@@ -141,7 +141,7 @@ def _slice(spec: FedSpec, feed: Feed, builder: RowBuilder, part: Slice, *, ticks
     entries = feed.entries[int(part.queue.removeprefix(QUEUE_PREFIX))][part.start : part.end]
     spool = SpoolWriter(spec.source.spool, part, keep_bodies=True)
     for is_tick, same in groupby(entries, lambda entry: entry.is_tick):
-        messages = RecordMessages([entry.parts() for entry in same])
+        messages = RecordMessages([entry.record() for entry in same])
         if is_tick and not ticks:
             continue
         rows, malformed = builder.rows(messages, part.queue)

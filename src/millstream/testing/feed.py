@@ -12,13 +12,17 @@ from typing import Any, Final
 import msgspec
 
 from millstream.model import properties as names
-from millstream.model.properties import encode_properties
-from millstream.protocol.record import RecordParts
+from millstream.model.message import Address, OutgoingMessage
+from millstream.model.properties import decode_properties, encode_properties
+from millstream.protocol.record import encode_record
 
 __all__ = ["FIRST_STORE_MS", "Entry", "FedMessage", "Feed", "encoded_row"]
 
 FIRST_STORE_MS: Final = 1_767_225_600_000
 """Store and born time of the first message that names none: 2026-01-01 in UTC; each next one is a millisecond later."""
+
+_TOPIC: Final = "fed"
+_HOST: Final = Address("127.0.0.1", 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +49,19 @@ class Entry(msgspec.Struct, array_like=True):
     properties: bytes = b""
     is_tick: bool = False
 
-    def parts(self) -> RecordParts:
+    def record(self) -> memoryview:
         """As a record that was pulled."""
-        return RecordParts(
-            self.queue, self.offset, 0, self.time_ms, self.time_ms, memoryview(self.body), memoryview(self.properties)
+        told = decode_properties(self.properties)
+        message = OutgoingMessage(_TOPIC, self.body, told, born_timestamp_ms=self.time_ms)
+        record = encode_record(
+            message,
+            queue_id=self.queue,
+            queue_offset=self.offset,
+            log_offset=0,
+            store_timestamp_ms=self.time_ms,
+            store_host=_HOST,
         )
+        return memoryview(record)
 
 
 class Feed(msgspec.Struct):

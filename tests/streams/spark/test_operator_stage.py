@@ -60,7 +60,7 @@ def spec(directory: Path) -> OperatorSpec:
 def run(
     spec: OperatorSpec, batch_id: int, packed_rows: Iterator[pa.RecordBatch], monkeypatch: pytest.MonkeyPatch
 ) -> list[tuple[str | None, int | None, int | None]]:
-    monkeypatch.setattr(stages, "_batch_id", lambda: batch_id)
+    monkeypatch.setattr(stages, "micro_batch", lambda: batch_id)
     return [
         (row["name"], row["score"], row["__kind"])
         for batch in OperatorStage(spec)(packed_rows)
@@ -121,7 +121,7 @@ def test_every_bucket_hears_the_least_time_of_all_queues(tmp_path: Path, monkeyp
     run(top, 0, packed([("a", 1)], times=[500]), monkeypatch)
     run(top, 1, packed([("b", 1)], times=[300], queue="q/1"), monkeypatch)
     # The slow queue holds the watermark: 300 of it, 700 of the other.
-    monkeypatch.setattr(stages, "_batch_id", lambda: 2)
+    monkeypatch.setattr(stages, "micro_batch", lambda: 2)
     ticks = [
         row["__tick"].timestamp() * 1e6
         for batch in OperatorStage(top)(packed([("c", 1)], times=[700]))
@@ -130,7 +130,7 @@ def test_every_bucket_hears_the_least_time_of_all_queues(tmp_path: Path, monkeyp
     ]
     assert [round(tick) for tick in ticks] == [500, 500, 500, 500]
     later = OperatorStage(top)(packed([("a", 1)], times=[900], tick=800))
-    monkeypatch.setattr(stages, "_batch_id", lambda: 3)
+    monkeypatch.setattr(stages, "micro_batch", lambda: 3)
     found = {row["__tick"] for batch in later for row in batch.to_pylist() if row["__tick"] is not None}
     assert [round(tick.timestamp() * 1e6) for tick in found] == [800]
     assert START_OF_TIME_US < 0

@@ -32,6 +32,7 @@ def progress_values(progress: JobProgress) -> dict[str, object]:
         "watermark": None if watermark is None else watermark_text(progress),
         "behind": progress.behind,
         "hits": dict(progress.hits),
+        "failed_calls": dict(progress.failed_calls),
         "queues": [_queue_values(queue) for queue in progress.queues],
         "trouble": progress.trouble,
     }
@@ -54,6 +55,8 @@ def progress_line(progress: JobProgress) -> str:
     out = sum(progress.rows_out.values())
     behind = "-" if progress.behind is None else f"{progress.behind:,}"
     aside = f", malformed {progress.malformed:,}, late {progress.late:,}" if progress.malformed or progress.late else ""
+    if progress.failed_calls:
+        aside += f", failed calls {sum(progress.failed_calls.values()):,} ({', '.join(sorted(progress.failed_calls))})"
     silent = [queue for queue in progress.queues if queue.silent_s > SILENT_S] if progress.state == "running" else []
     if silent and len(silent) < len(progress.queues):
         names = ", ".join(f"{queue.queue} ({queue.silent_s:,.0f} s)" for queue in silent[:_SHOWN_QUEUES])

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["MAX_SHOWN_ARGUMENTS", "MAX_TRACE", "FailedCall", "UserFunctionFailed", "collecting", "note"]
+__all__ = ["MAX_SHOWN_ARGUMENTS", "MAX_TRACE", "FailedCall", "UserFunctionFailed", "collecting", "failed_call", "note"]
 
 MAX_SHOWN_ARGUMENTS: Final = 500
-"""Characters of a call's arguments that are shown at most."""
+"""Characters of a call's arguments, and of what it raised, that are shown at most."""
 
 MAX_TRACE: Final = 4_000
 """Characters of a call's traceback that are shown at most, the innermost ones."""
@@ -67,10 +67,17 @@ def collecting(*, fails: bool) -> Iterator[list[FailedCall]]:
 
 def note(function: str, arguments: Sequence[Any], error: BaseException) -> None:
     """Tell of a call that raised `error`. Raises UserFunctionFailed where calls must not fail, or nobody collects."""
-    call = FailedCall(function, shown_arguments(arguments), f"{type(error).__name__}: {error}", shown_trace(error))
+    call = failed_call(function, arguments, error)
     if _collected is None or _fails:
         raise UserFunctionFailed(call) from error
     _collected.append(call)
+
+
+def failed_call(function: str, arguments: Sequence[Any], error: BaseException) -> FailedCall:
+    """What is told of a call that raised `error`."""
+    reason = f"{type(error).__name__}: {error}"
+    shown = reason if len(reason) <= MAX_SHOWN_ARGUMENTS else f"{reason[:MAX_SHOWN_ARGUMENTS]} ..."
+    return FailedCall(function, shown_arguments(arguments), shown, shown_trace(error))
 
 
 def shown_arguments(arguments: Sequence[Any]) -> str:

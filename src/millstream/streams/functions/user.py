@@ -23,6 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from millstream.streams.functions.calling import column_hint
 from millstream.streams.functions.declarations import Declaration, declaration_of, sql_function
 from millstream.streams.functions.spec import array_of, map_of
 from millstream.streams.functions.user_aggregates import AggregateMethods, aggregate_methods, is_aggregate
@@ -38,6 +39,7 @@ __all__ = [
     "sql_function",
     "user_aggregate",
     "user_callable",
+    "user_marked",
 ]
 
 _PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*[.:][A-Za-z_]\w*")
@@ -223,6 +225,11 @@ def user_callable(path: str, root: str = "") -> Callable[..., Any]:
     return typing.cast("Callable[..., Any]", found)
 
 
+def user_marked(path: str, root: str = "") -> Any:
+    """What a decorator may have marked: the function, or the class. Raises UserFunctionProblem."""
+    return _found(path, root)
+
+
 @cache
 def user_aggregate(path: str, root: str = "") -> AggregateMethods:
     """The methods of a class that is an aggregate. Raises UserFunctionProblem."""
@@ -285,7 +292,8 @@ def _declaration(path: str, found: object) -> Declaration:
 
 
 def _type_of(hint: Any, what: str) -> DataType:
-    """The SQL type of an annotation."""
+    """The SQL type of an annotation; of a column that of one of its values."""
+    hint = column_hint(hint)
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         others = [one for one in inner if one is not type(None)]

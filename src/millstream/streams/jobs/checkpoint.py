@@ -108,7 +108,7 @@ class Checkpoint:
 
     def clear_scratch(self) -> None:
         """Remove what an attempt that ended left to its own micro-batch: it is read again."""
-        for directory in (self.spool, self.decoded, self.late):
+        for directory in (self.spool, self.decoded, self.late, self.calls):
             shutil.rmtree(directory, ignore_errors=True)
 
     @property
@@ -135,6 +135,11 @@ class Checkpoint:
     def sinks(self) -> Path:
         """Where sinks note how far a micro-batch had come."""
         return self.directory / "sinks"
+
+    @property
+    def calls(self) -> Path:
+        """Where workers leave failed calls of users' functions."""
+        return self.directory / "calls"
 
     @property
     def late(self) -> Path:

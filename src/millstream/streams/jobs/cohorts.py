@@ -15,6 +15,7 @@ from millstream.streams.optimizer.judging import JUDGING_CONNECTORS
 from millstream.streams.optimizer.merging import MERGED_CONNECTORS
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.plan.tables import Table
+from millstream.streams.plan.user_calls import calls_users_functions
 
 __all__ = ["MAX_SHARED", "cohorts_of", "may_share", "table_of"]
 
@@ -63,7 +64,9 @@ def table_of(plan: Plan) -> Table | None:
     found: Table | None = None
     for sink in plan.sinks:
         branch = branch_of(sink.input)
-        if branch is None or sink.overwrites or sink.table.connector not in MERGED_CONNECTORS:
+        if branch is None or calls_users_functions(sink.input) or sink.overwrites:
+            return None
+        if sink.table.connector not in MERGED_CONNECTORS:
             return None
         if found is not None and branch.scan.table != found:
             return None

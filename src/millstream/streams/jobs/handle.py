@@ -27,10 +27,12 @@ class JobHandle:
         rows_out: Counter[str] = Counter()
         late_by: Counter[str] = Counter()
         hits: Counter[str] = Counter()
+        failed_calls: Counter[str] = Counter()
         for part in parts:
             rows_out.update(part.rows_out)
             late_by.update(part.late_by)
             hits.update(part.hits)
+            failed_calls.update(part.failed_calls)
         watermarks = [part.watermark_ms for part in parts if part.watermark_ms is not None]
         lags = [part.behind for part in parts if part.behind is not None]
         return JobProgress(
@@ -47,6 +49,7 @@ class JobHandle:
             malformed_last_minute=sum(part.malformed_last_minute for part in parts),
             hits=dict(hits),
             queues=tuple(queue for part in parts for queue in part.queues),
+            failed_calls=dict(failed_calls),
             trouble=next((part.trouble for part in parts if part.trouble), None),
         )
 

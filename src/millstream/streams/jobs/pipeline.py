@@ -24,6 +24,7 @@ from millstream.streams.errors import JobError
 from millstream.streams.jobs.cause import first_cause
 from millstream.streams.jobs.checkpoint import Checkpoint
 from millstream.streams.jobs.dead_letter import DeadLetters
+from millstream.streams.jobs.failed_calls import FailedCalls
 from millstream.streams.jobs.late_output import LateOutput
 from millstream.streams.jobs.outputs import Output
 from millstream.streams.jobs.partition_commits import PartitionCommits
@@ -63,7 +64,7 @@ class Pipeline(Protocol):
 
 @dataclass(frozen=True)
 class SetAside:
-    """What is not among a job's rows: malformed messages by table, rows that came too late, and rules that fail.
+    """What is not among a job's rows: malformed messages by table, rows that came too late, rules and calls that fail.
 
     `times` gives what operators said of event time in a micro-batch: see `TimesSpool.take`. `tables` are the dimension
     tables that the job joins.
@@ -72,6 +73,7 @@ class SetAside:
     letters: Sequence[DeadLetters]
     late: LateOutput
     guards: Sequence[RuleGuard] = ()
+    calls: FailedCalls | None = None
     times: Callable[[], tuple[int | None, dict[tuple[str, str], int]]] = lambda: (None, {})
     tables: JobTables | None = None
 
@@ -97,6 +99,7 @@ class _Delivery:
         malformed = sum(letters.deliver() for letters in self._aside.letters)
         late = self._aside.late.deliver()
         self.tally.saw_times(*self._aside.times())
+        failed = {} if self._aside.calls is None else self._aside.calls.deliver()
         self._checkpoint.clear_scratch()
         rows_out: Counter[str] = Counter()
         # Behind those of the outputs are the counts of event times.
@@ -106,7 +109,7 @@ class _Delivery:
         for guard in self._aside.guards:
             hits.update(guard.delivered())
             self.tally.saw_times(None, guard.times_us())
-        self.tally.delivered(rows_out, malformed, late, hits)
+        self.tally.delivered(rows_out, malformed, late, hits, failed)
 
     def began(self) -> None:
         """Micro-batches come from here on."""
@@ -124,6 +127,11 @@ class _Delivery:
         """Whether what may have ended a query was found, so that the next one does without it."""
         settled = [guard.settle() for guard in self._aside.guards]
         return any(settled)
+
+    def told(self, error: BaseException) -> BaseException:
+        """The error in the words of the user's function that led to it, if one did."""
+        found = None if self._aside.calls is None else self._aside.calls.cause()
+        return error if found is None else found
 
     def trouble(self) -> str | None:
         """What hinders, in one line, while rows are delivered all the same."""
@@ -240,7 +248,7 @@ class StreamPipeline:
             while (error := self._ended()) is not None and not self._stopping.is_set():
                 wait_ms = self._restarts.next_ms(error, mended=self._delivery.mended())
                 if wait_ms is None:
-                    self._error = error
+                    self._error = self._delivery.told(error)
                     return
                 self._trouble = f"{first_cause(error)} The job goes on in {wait_ms / 1000:g} s."
                 _log.warning("%s", self._trouble)
@@ -383,7 +391,7 @@ class BatchPipeline:
             for end in ends.values():
                 self._delivery.tally.read_to(end, time.monotonic() - began_s)
         except (MillstreamError, PySparkException, Py4JError, OSError, RuntimeError, _Stopped) as error:
-            self._error = error
+            self._error = self._delivery.told(error)
 
     def _set_group(self, frame: DataFrame) -> None:
         """Give the Spark jobs of this thread a name, so that a stop can end them and no others."""

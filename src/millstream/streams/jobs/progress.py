@@ -51,6 +51,7 @@ class JobProgress:
     `rows_per_s` is the speed of the latest micro-batch while running, of the whole run afterwards. `watermark_ms` is
     None until the first event time; `behind` counts rows that are stored and not read yet, None if unknown.
     `hits` has the rows of tables of rules by rule, before anything is done with them; `queues` what each queue gave.
+    `failed_calls` has the calls of users' functions that gave no value, by function.
     `trouble` says in one line what a job waits for that could not go on just now; None where all is well.
     """
 
@@ -68,3 +69,4 @@ class JobProgress:
     malformed_last_minute: int = 0
     hits: dict[str, int] = field(default_factory=dict)
     queues: tuple[QueueProgress, ...] = ()
+    failed_calls: dict[str, int] = field(default_factory=dict)

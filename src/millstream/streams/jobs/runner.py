@@ -18,6 +18,7 @@ from millstream.streams.jobs.checkpoint import Checkpoint, fingerprint
 from millstream.streams.jobs.cohort import Cohort, Member, leave, shared_query
 from millstream.streams.jobs.cohorts import cohorts_of, table_of
 from millstream.streams.jobs.edges import Edges
+from millstream.streams.jobs.failed_calls import FailedCalls, takes_letters
 from millstream.streams.jobs.handle import JobHandle
 from millstream.streams.jobs.optimized import Optimized, optimized
 from millstream.streams.jobs.outputs import Output
@@ -31,6 +32,7 @@ from millstream.streams.jobs.sources import Reading, Source, ends_by_itself, tab
 from millstream.streams.plan.nodes import JobPlan, QueryPlan, Scan
 from millstream.streams.plan.wall_clock import follows_wall_clock
 from millstream.streams.spark.envelope import envelope, passes
+from millstream.streams.spark.functions.user_spool import CallSpool
 from millstream.streams.spark.lookups.job_tables import JobTables
 from millstream.streams.spark.operators.host import OperatorHost
 from millstream.streams.spark.operators.queue_times import TimesSpool
@@ -39,6 +41,7 @@ from millstream.streams.spark.source.alarm import MIN_WAKE_MS
 from millstream.streams.spark.source.data_source import TopicDataSource
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.translate import Translation, is_stateful, needs_operators
+from millstream.streams.spark.user_calls import UserCalls
 
 __all__ = ["JobHandle", "JobProgress", "JobRunner", "ResultRows"]
 
@@ -187,11 +190,14 @@ class JobRunner:
         dimensions = JobTables(checkpoint.lookups, checkpoint.job_id)
         if batch:
             dimensions.forget_batches()
+        timeout_ms = settings.call_timeout_ms or None
+        calls = UserCalls(str(checkpoint.calls), settings.call_error, timeout_ms, partial(takes_letters, settings))
         host = OperatorHost(
             checkpoint.job_id,
             checkpoint.operators,
             checkpoint.late,
             self._spark.sparkContext.defaultParallelism,
+            calls,
             settings.ttl_ms,
             settings.idle_ms,
             tables=dimensions,
@@ -209,7 +215,7 @@ class JobRunner:
                 name: source.load(self._spark, work.columns(source.table), readings[name])
                 for name, source in zip(readings, sources, strict=True)
             }
-            translation = Translation(frames, host, partial(_one_row, self._spark, checkpoint, batch=batch))
+            translation = Translation(frames, host, partial(_one_row, self._spark, checkpoint, batch=batch), calls)
             frame = envelope(nodes, translation, timed)
         except PySparkException as error:
             raise JobError("JOB_FAILED", f"The plan cannot run on Spark: {first_cause(error)}") from error
@@ -219,7 +225,8 @@ class JobRunner:
         partitions = PartitionCommits(outputs, timed, checkpoint.sinks, numbers, idle_ms=settings.idle_ms)
         tables = {number: name for name, number in numbers.items()}
         times = partial(TimesSpool(str(checkpoint.late)).take, tables)
-        aside = SetAside([one for one in found if one is not None], late, guards, times, dimensions)
+        failed = FailedCalls(CallSpool(calls.spool), calls.tables, settings)
+        aside = SetAside([one for one in found if one is not None], late, guards, failed, times, dimensions)
         if batch:
             ends = {source.table.name: source.end() for source in sources}
             return BatchPipeline.run(frame, ends, outputs, checkpoint, aside, partitions)

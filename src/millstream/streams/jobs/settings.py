@@ -48,6 +48,8 @@ class JobSettings:
 
     `ttl_ms` is how long state lives that nothing touches (0: for ever), `idle_ms` after how long without rows a queue
     holds up no window any more (0: never). `bad_cast` is null, dead-letter or fail.
+    `call_error` is null, dead-letter or fail for users' functions that raise, one call of which may take
+    `call_timeout_ms` (0: any time).
     With `waits_for_topics` a job starts before its topics are there. `rules_stage` is auto, always or never.
     """
 
@@ -60,6 +62,8 @@ class JobSettings:
     bad_cast: str = "null"
     waits_for_topics: bool = False
     rules_stage: str = "auto"
+    call_error: str = "dead-letter"
+    call_timeout_ms: int = 60_000
     restarts: RestartSettings = field(default_factory=RestartSettings)
 
     @classmethod
@@ -75,6 +79,8 @@ class JobSettings:
             bad_cast=settings.get("millstream.bad-cast", "null").lower(),
             waits_for_topics=settings.get("millstream.wait-for-topics", "false").lower() == "true",
             rules_stage=settings.get("millstream.rules.stage", "auto").lower(),
+            call_error=settings.get("millstream.user-function.on-error", "dead-letter").lower(),
+            call_timeout_ms=duration_ms(settings.get("millstream.user-function.timeout", "60 s")),
             restarts=_restarts(settings),
         )
 

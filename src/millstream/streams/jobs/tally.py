@@ -39,6 +39,7 @@ class Tally:
         self._malformed_at: deque[tuple[float, int]] = deque()
         self._rows_out: Counter[str] = Counter()
         self._hits: Counter[str] = Counter()
+        self._failed_calls: Counter[str] = Counter()
         self._speed = 0.0
         self._watermark_ms: int | None = None
         self._behind: dict[str, int] = {}
@@ -53,13 +54,18 @@ class Tally:
         malformed: int,
         late: Mapping[str, int] | None = None,
         hits: Mapping[str, int] | None = None,
+        failed_calls: Mapping[str, int] | None = None,
     ) -> None:
-        """A micro-batch was delivered; `late` are the rows that operators of ours left out, `hits` those of rules."""
+        """A micro-batch was delivered; `late` are the rows that operators of ours left out, `hits` those of rules.
+
+        `failed_calls` are those of users' functions, by function.
+        """
         with self._lock:
             self._rows_out.update(rows_out)
             self._malformed += malformed
             self._late_by.update(late or {})
             self._hits.update(hits or {})
+            self._failed_calls.update(failed_calls or {})
             if malformed:
                 self._malformed_at.append((self._clock(), malformed))
             self._batches += 1
@@ -123,6 +129,7 @@ class Tally:
                 late_by=dict(self._late_by),
                 malformed_last_minute=self._recently_malformed(),
                 hits=dict(self._hits),
+                failed_calls=dict(self._failed_calls),
                 queues=tuple(self._queues()),
             )
 

@@ -17,6 +17,7 @@ from millstream.streams.plan.fan_out import Constants, FanOut
 from millstream.streams.plan.nodes import Node, Project, Scan
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import BOOLEAN, INT
+from millstream.streams.plan.user_calls import calls_users_functions
 from millstream.streams.plan.wanted import BRANCHES
 from millstream.streams.rules.from_sql import split_conjuncts
 
@@ -55,7 +56,7 @@ def merged(outputs: Sequence[tuple[Node, Hashable]]) -> list[Merged]:
     tables: list[Table] = []
     for number, (node, sink) in enumerate(outputs):
         branch = branch_of(node)
-        if branch is None or not isinstance(node, Project):
+        if branch is None or not isinstance(node, Project) or calls_users_functions(node):
             alone.append(Merged(node, (number,)))
             continue
         if branch.scan.table not in tables:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from millstream.streams.plan.expressions import Expression
@@ -35,6 +36,15 @@ class AggregateCall:
     def parts(self) -> tuple[Expression, ...]:
         """Every expression that it reads."""
         return tuple(part for part in (self.argument, *self.more, self.filter) if part is not None)
+
+    def over_parts(self, parts: Iterator[Expression]) -> AggregateCall:
+        """The same call over other expressions, as many as `parts` has and in that order."""
+        return replace(
+            self,
+            argument=None if self.argument is None else next(parts),
+            more=tuple(next(parts) for _ in self.more),
+            filter=None if self.filter is None else next(parts),
+        )
 
     def __str__(self) -> str:
         inside = ", ".join(map(str, (self.argument, *self.more)))

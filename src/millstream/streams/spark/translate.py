@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.errors import JobError
 from millstream.streams.plan.aggregates import Expand
-from millstream.streams.plan.expressions import Column
+from millstream.streams.plan.expressions import Call, Column
 from millstream.streams.plan.joins import Correlate, LookupJoin
 from millstream.streams.plan.nodes import (
     FanOut,
@@ -27,6 +27,8 @@ from millstream.streams.plan.nodes import (
     inputs_of,
 )
 from millstream.streams.plan.tables import ComputedColumn
+from millstream.streams.plan.types import Schema
+from millstream.streams.plan.user_calls import calls_users_functions
 from millstream.streams.plan.windows import Cumulate, Hop, Tumble, Window
 from millstream.streams.spark.copies import expanded, settled
 from millstream.streams.spark.expressions import column_of
@@ -38,6 +40,7 @@ from millstream.streams.spark.operators.host import OperatorHost
 from millstream.streams.spark.operators.wirings import wiring_of
 from millstream.streams.spark.rows import Clock, Copies, Rows, quoted_name
 from millstream.streams.spark.rowwise import correlated_rows, expanded_rows, value_rows
+from millstream.streams.spark.user_calls import UserCalls
 
 __all__ = ["Translation", "is_shareable", "is_stateful", "needs_operators"]
 
@@ -56,6 +59,9 @@ def needs_operators(node: Node) -> bool:
 
 def is_shareable(node: Node) -> bool:
     """Whether the node's rows are rows of its source one by one, so that others can share the pass over it."""
+    # Users' functions run on rows of their own, each once.
+    if calls_users_functions(node):
+        return False
     match node:
         case Scan():
             return True
@@ -69,13 +75,18 @@ class Translation:
     """Translates the outputs of one pipeline. `sources` are the data frames of its tables, with the hidden columns.
 
     `host` is where operators of ours run; None where no output needs them. `one_row` gives the data frame of one row
-    that rows of the script stand on.
+    that rows of the script stand on; `calls` runs users' functions.
     """
 
     def __init__(
-        self, sources: Mapping[str, DataFrame], host: OperatorHost | None, one_row: Callable[[], DataFrame]
+        self,
+        sources: Mapping[str, DataFrame],
+        host: OperatorHost | None,
+        one_row: Callable[[], DataFrame],
+        calls: UserCalls,
     ) -> None:
         self._sources = sources
+        self._calls = calls
         self._one_row = one_row
         self._numbers = {name: number for number, name in enumerate(sources)}
         self._host = host
@@ -108,7 +119,7 @@ class Translation:
             return self._union([self._native(below, with_watermark=with_watermark) for below in node.inputs], node)
         rows = self._native(_only_input(node), with_watermark=with_watermark)
         if isinstance(node, WindowAggregate):
-            return native_window(node, rows)
+            return native_window(*self._window_apart(node, rows))
         return self._rowwise(node, rows)
 
     def _own(self, node: Node) -> Rows:
@@ -130,18 +141,47 @@ class Translation:
         if isinstance(node, LookupJoin):
             host = self._host
             return looked_up(node, rows, "") if host is None else looked_up(node, rows, host.job_id, host.tables)
-        return _stateless(node, rows)
+        return _stateless(*self._apart(node, rows))
+
+    def _apart(self, node: Node, rows: Rows) -> tuple[Node, Rows]:
+        """The node over rows that have the values of its calls of users' functions."""
+        match node:
+            case Project(columns=named):
+                rows, values = self._calls.apart(rows, [value for _, value in named], node.input, node.input.schema)
+                names = (name for name, _ in named)
+                return replace(node, columns=tuple(zip(names, values, strict=True))), rows
+            case Filter(predicate=predicate):
+                rows, (plain,) = self._calls.apart(rows, [predicate], node.input, node.input.schema)
+                return replace(node, predicate=plain), rows
+            case Correlate(function=function):
+                rows, (plain,) = self._calls.apart(rows, [function], node.input, node.input.schema)
+                array = plain if isinstance(plain, Call) else Call("UNNEST", (plain,), function.type)
+                return replace(node, function=array), rows
+            case _:
+                return node, rows
+
+    def _window_apart(self, node: WindowAggregate, rows: Rows) -> tuple[WindowAggregate, Rows]:
+        """The same for a window of Spark's."""
+        parts = [key for _, key in node.keys] + [part for _, call in node.aggregates for part in call.parts]
+        rows, plain = self._calls.apart(rows, parts, node.input, node.input.schema)
+        if plain == parts:
+            return node, rows
+        left = iter(plain)
+        keys = tuple((name, next(left)) for name, _ in node.keys)
+        calls = tuple((name, call.over_parts(left)) for name, call in node.aggregates)
+        return replace(node, keys=keys, aggregates=calls), rows
 
     def _scan(self, node: Scan, *, with_watermark: bool) -> Rows:
-        source = self._source(node)
-        columns = _columns(node, source)
+        rows = self._columns(node)
         if with_watermark:
-            return watermarked(node.table, source, columns)
-        return Rows(source, columns, F.col(TICK_COLUMN).isNull(), kind=_kind(source))
+            found = watermarked(node.table, rows.frame, rows.columns)
+            return found if rows.condition is None or not calls_users_functions(node) else found.where(rows.condition)
+        return rows
 
     def _clocked(self, node: Scan) -> Rows:
         source = self._source(node)
-        columns = _columns(node, source)
+        rows = self._columns(node)
+        columns = rows.columns
         number = self._numbers[node.table.name]
         watermark = node.table.watermark
         time_us: SparkColumn = F.lit(None).cast("bigint")
@@ -153,7 +193,20 @@ class Translation:
         queue = F.col(QUEUE_COLUMN) if QUEUE_COLUMN in source.columns else F.lit(None).cast("string")
         tick_us = F.unix_micros(F.col(TICK_COLUMN))
         clock = Clock(F.lit(number), queue, time_us, tick_us, frozenset({number}))
-        return Rows(source, columns, F.col(TICK_COLUMN).isNull(), clock=clock, kind=_kind(source))
+        return replace(rows, clock=clock)
+
+    def _columns(self, node: Scan) -> Rows:
+        """What the source gives, and the computed columns over it."""
+        source = self._source(node)
+        hidden = (TICK_COLUMN, QUEUE_COLUMN, KIND_COLUMN, WANTED_COLUMN)
+        columns = {name: F.col(quoted_name(name)) for name in source.columns if name not in hidden}
+        stored = Schema(tuple(field for field in node.table.schema.fields if field.name in columns))
+        rows = Rows(source, columns, F.col(TICK_COLUMN).isNull(), kind=_kind(source))
+        for column in node.table.columns:
+            if isinstance(column, ComputedColumn) and column.name in node.columns:
+                rows, (value,) = self._calls.apart(rows, [column.expression], node, stored, keeps_all=True)
+                rows = rows.with_columns({**rows.columns, column.name: column_of(value, rows.columns)})
+        return rows
 
     def _source(self, node: Scan) -> DataFrame:
         return self._sources[node.table.name]
@@ -175,16 +228,6 @@ def _only_input(node: Node) -> Node:
 def _kind(source: DataFrame) -> SparkColumn | None:
     """The kinds of a source's rows; None where all are inserts."""
     return F.col(KIND_COLUMN) if KIND_COLUMN in source.columns else None
-
-
-def _columns(node: Scan, source: DataFrame) -> dict[str, SparkColumn]:
-    """What the source gives, and the computed columns over it."""
-    hidden = (TICK_COLUMN, QUEUE_COLUMN, KIND_COLUMN, WANTED_COLUMN)
-    columns = {name: F.col(quoted_name(name)) for name in source.columns if name not in hidden}
-    for column in node.table.columns:
-        if isinstance(column, ComputedColumn) and column.name in node.columns:
-            columns[column.name] = column_of(column.expression, columns)
-    return columns
 
 
 def _stateless(node: Node, rows: Rows) -> Rows:

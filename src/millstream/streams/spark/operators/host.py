@@ -15,6 +15,7 @@ from pyspark.sql import types as spark
 from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.nodes import Node
 from millstream.streams.spark.expressions import column_of
+from millstream.streams.spark.functions.user_spool import CallSpool
 from millstream.streams.spark.hidden import KIND_COLUMN, TICK_COLUMN
 from millstream.streams.spark.lookups.job_tables import JobTables
 from millstream.streams.spark.operators.late_shapes import LateShape, late_shapes
@@ -23,6 +24,7 @@ from millstream.streams.spark.operators.stage import OperatorSpec, OperatorStage
 from millstream.streams.spark.operators.wiring import Wire, Wiring
 from millstream.streams.spark.rows import Clock, Rows, quoted_name
 from millstream.streams.spark.types import arrow_schema, spark_schema, spark_type
+from millstream.streams.spark.user_calls import UserCalls
 
 __all__ = ["BUCKETS", "OperatorHost"]
 
@@ -39,13 +41,15 @@ class OperatorHost:
 
     `ttl_ms` is how long unused values live (0: for ever), `idle_ms` after how long a silent queue holds nothing up
     (0: never). Operators are named by their order, which is the same for equal plans. `late_shapes` tells what rows
-    each of them may find late. `tables` are the dimension tables that its lookups use.
+    each of them may find late. `tables` are the dimension tables that its lookups use,
+    `calls` runs users' functions.
     """
 
     job_id: str
     directory: Path
     late: Path
     partitions: int
+    calls: UserCalls
     ttl_ms: int = 0
     idle_ms: int = 0
     late_shapes: dict[str, tuple[LateShape, ...]] = field(default_factory=dict)
@@ -74,6 +78,8 @@ class OperatorHost:
             clocks=tuple(sorted({number for clock in clocks for number in clock.sources})),
             output=arrow_schema(schema),
             late=str(self.late),
+            calls=CallSpool(self.calls.spool),
+            calls_fail=self.calls.on_error == "fail",
             ttl_ms=self.ttl_ms,
             idle_ms=self.idle_ms,
             lives_ms=wiring.lives_ms,
@@ -83,11 +89,12 @@ class OperatorHost:
         return rows if wiring.condition is None else rows.where(column_of(wiring.condition, rows.columns))
 
     def _packed(self, place: int, wire: Wire, rows: Rows, partitions: int) -> DataFrame:
+        rows, plain = self.calls.apart(rows, wire.columns, wire.node, wire.node.schema)
         clock = rows.clock
         assert clock is not None
         values = [
             column_of(column, rows.columns).cast(spark_type(column.type)).alias(f"c{number}")
-            for number, column in enumerate(wire.columns)
+            for number, column in enumerate(plain)
         ]
         # An operator that reads no column still counts rows.
         row = F.struct(*(values or [F.lit(True).alias("c0")]))

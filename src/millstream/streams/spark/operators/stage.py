@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
+from millstream.streams.functions.failed_calls import FailedCall, UserFunctionFailed, collecting
 from millstream.streams.operators.changes import Changes, Output, Row
 from millstream.streams.operators.operator import Operator
 from millstream.streams.operators.state import State
 from millstream.streams.operators.turn import END_OF_TIME_US, START_OF_TIME_US, Turn
+from millstream.streams.spark.functions.user_spool import CallSpool, SpooledCall
 from millstream.streams.spark.micro_batch import micro_batch
 from millstream.streams.spark.operators.bucket_files import BucketFiles
 from millstream.streams.spark.operators.clocks import Clocks, merged
@@ -40,7 +43,8 @@ class OperatorSpec:
     `make` gives a fresh instance. `directory` is where its buckets keep their state. `inputs` are the numbers of
     columns of each input; `clocks` the numbers of all sources and operators that move its event time; `output` the
     Arrow schema of its rows with the kind and the tick behind them. `late` is the spool of rows that came too late and
-    of what is known of event time.
+    of what is known of event time, `calls` that of failed calls of users' aggregates; with `calls_fail` they end the
+    job.
     """
 
     job_id: str
@@ -54,6 +58,8 @@ class OperatorSpec:
     ttl_ms: int = 0
     idle_ms: int = 0
     lives_ms: tuple[tuple[str, int], ...] = ()
+    calls: CallSpool | None = None
+    calls_fail: bool = False
 
 
 @dataclass(slots=True)
@@ -94,9 +100,10 @@ class OperatorStage:
         turn = Turn(before_us, END_OF_TIME_US if after_us >= END_TICK_US else after_us, now_us)
         bucket.state.set_clock(now_us)
         out = Output()
-        for place, changes in self._inputs(parts):
-            bucket.operator.process(place, changes, turn, out)
-        bucket.operator.advance(turn, out)
+        with self._telling(f"{self._spec.name}-{number}-{batch_id}"):
+            for place, changes in self._inputs(parts):
+                bucket.operator.process(place, changes, turn, out)
+            bucket.operator.advance(turn, out)
         if out.late:
             LateSpool(self._spec.late).keep(self._spec.name, number, batch_id, out.late)
         if number == 0:
@@ -106,6 +113,20 @@ class OperatorStage:
         bucket.version = files.latest(batch_id + 1)
         self._keep(number, bucket)
         yield from self._batches(out, after_us)
+
+    @contextmanager
+    def _telling(self, piece: str) -> Iterator[None]:
+        """While this lasts, failed calls of users' aggregates go to their spool."""
+        found: list[FailedCall] = []
+        try:
+            with collecting(fails=self._spec.calls_fail) as found:
+                yield
+        except UserFunctionFailed as failed:
+            found.append(failed.call)
+            raise
+        finally:
+            if self._spec.calls is not None:
+                self._spec.calls.keep(piece, [SpooledCall(self._spec.name, call) for call in found])
 
     def _inputs(self, parts: Sequence[dict[str, Any]]) -> Iterator[tuple[int, Changes]]:
         """The rows of each input that has any."""

@@ -1,0 +1,98 @@
+"""Failed calls of users' functions at the end of a micro-batch: counted and told, and their rows sent to a topic."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from millstream.model.message import Message
+from millstream.streams.errors import JobError
+from millstream.streams.functions.failed_calls import FailedCall
+from millstream.streams.jobs.outputs import SEND_TIMEOUT_S
+from millstream.streams.jobs.settings import JobSettings, SourceSettings
+from millstream.streams.plan.tables import Table
+from millstream.streams.spark.functions.user_spool import CallSpool, SpooledCall
+from millstream.streams.spark.source.topic_log import open_log
+
+__all__ = ["MAX_PROPERTY", "FailedCalls", "takes_letters"]
+
+MAX_PROPERTY: Final = 2_000
+"""Characters of a traceback that a dead letter carries in a property, the innermost ones."""
+
+_log = logging.getLogger(__name__)
+
+
+def takes_letters(settings: JobSettings, table: Table) -> bool:
+    """Whether rows that come from the table have a topic to go to."""
+    return table.connector == "rocketmq" and SourceSettings.of(table, settings).dead_letter_topic is not None
+
+
+@dataclass
+class FailedCalls:
+    """Empties the spool. `tables` are those of the stages whose rows are dead letters, by the stage's name.
+
+    `latest` is the call that failed last.
+    """
+
+    spool: CallSpool
+    tables: Mapping[str, Table]
+    settings: JobSettings
+    latest: FailedCall | None = None
+    _told: set[str] = field(default_factory=set)
+
+    def deliver(self) -> Counter[str]:
+        """How many calls failed, by function; their rows are in the topics when this returns. A replay sends again."""
+        calls = self.spool.take()
+        for stage in sorted({one.stage for one in calls if one.row}):
+            self._send(self.tables[stage], [one for one in calls if one.stage == stage])
+        for one in calls:
+            self._tell(one.call)
+        return Counter(one.call.function for one in calls)
+
+    def cause(self) -> JobError | None:
+        """Why a query ended, if it was a call; with the user's traceback and the arguments."""
+        calls = self.spool.take()
+        if not calls or self.settings.call_error != "fail":
+            return None
+        self.latest = calls[0].call
+        words = f"A user's function failed: {self.latest}"
+        return JobError("JOB_FAILED", words, remedy="SET 'millstream.user-function.on-error' says what else it may do.")
+
+    def _tell(self, call: FailedCall) -> None:
+        """Write each function's first failure to the log: the others are counted."""
+        self.latest = call
+        if call.function not in self._told:
+            self._told.add(call.function)
+            _log.warning("A call of a user's function failed; further ones of it are only counted. %s", call)
+
+    def _send(self, table: Table, calls: Sequence[SpooledCall]) -> None:
+        settings = SourceSettings.of(table, self.settings)
+        topic = settings.dead_letter_topic
+        if topic is None:
+            return
+        log = open_log(settings.nameserver, timeout_s=SEND_TIMEOUT_S)
+        try:
+            log.ensure_topic(topic)
+            log.send([_letter(one, settings.topic, topic) for one in calls])
+        finally:
+            log.close()
+
+
+def _letter(one: SpooledCall, source_topic: str, topic: str) -> Message:
+    call = one.call
+    properties = {
+        "reason": _printable(f"{call.function}: {call.reason}"),
+        "source_topic": source_topic,
+        "function": call.function,
+        "arguments": _printable(call.arguments),
+        "traceback": _printable(call.trace[-MAX_PROPERTY:]),
+    }
+    return Message(topic, one.row, user_properties={name: value for name, value in properties.items() if value})
+
+
+def _printable(text: str) -> str:
+    """The text as a message's property takes it: lines are parted by a bar."""
+    return "".join(one if one.isprintable() else " | " if one == "\n" else " " for one in text)

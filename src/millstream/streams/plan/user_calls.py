@@ -1,0 +1,139 @@
+"""Calls of users' functions taken out of expressions, so that they run together below the node that names them.
+
+A call in a branch of CASE or IF, or behind AND or OR, is asked only for the rows for which the branch is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from millstream.streams.plan.aggregates import Aggregate, Expand, WindowAggregate
+from millstream.streams.plan.expressions import USER_PREFIX, Call, Case, Cast, Column, Expression, Literal, columns_of
+from millstream.streams.plan.fan_out import FanOut
+from millstream.streams.plan.joins import Correlate
+from millstream.streams.plan.nodes import Filter, Node, Project, Scan, inputs_of
+from millstream.streams.plan.tables import ComputedColumn
+from millstream.streams.plan.types import BOOLEAN
+
+__all__ = ["ApartCall", "CallsApart", "calls_users_functions", "has_user_call"]
+
+
+@dataclass(frozen=True, slots=True)
+class ApartCall:
+    """A call under the name of the column that has its value. `asked` is for which rows; None for all.
+
+    Calls of one `level` need no other calls than those of lower ones.
+    """
+
+    name: str
+    call: Call
+    asked: Expression | None
+    level: int
+
+
+@dataclass
+class CallsApart:
+    """The calls taken out so far; `fresh` gives names for their columns."""
+
+    fresh: Callable[[], str]
+    calls: list[ApartCall] = field(default_factory=list)
+
+    def without(self, expression: Expression, asked: Expression | None = None) -> Expression:
+        """The expression with columns in the place of its calls, the inner ones too."""
+        if not has_user_call(expression):
+            return expression
+        match expression:
+            case Call(function="IF", arguments=(condition, then, otherwise)):
+                return self.without(Case(((condition, then),), otherwise, expression.type), asked)
+            case Call(function="AND" | "OR", arguments=arguments):
+                return replace(expression, arguments=tuple(self._in_turn(expression.function, arguments, asked)))
+            case Call(arguments=arguments):
+                inner = replace(expression, arguments=tuple(self.without(one, asked) for one in arguments))
+                return self._taken(inner, asked) if inner.function.startswith(USER_PREFIX) else inner
+            case Case():
+                return self._case(expression, asked)
+            case Cast(operand=operand):
+                return replace(expression, operand=self.without(operand, asked))
+            case _:
+                return expression
+
+    def _taken(self, call: Call, asked: Expression | None) -> Column:
+        known = next((one for one in self.calls if (one.call, one.asked) == (call, asked)), None)
+        if known is None:
+            parts = (*call.arguments, *(() if asked is None else (asked,)))
+            names = {name for part in parts for name in columns_of(part)}
+            level = max((one.level + 1 for one in self.calls if one.name in names), default=0)
+            known = ApartCall(self.fresh(), call, asked, level)
+            self.calls.append(known)
+        return Column(known.name, call.type)
+
+    def _case(self, expression: Case, asked: Expression | None) -> Case:
+        branches: list[tuple[Expression, Expression]] = []
+        left = asked
+        for condition, result in expression.branches:
+            plain = self.without(condition, left)
+            branches.append((plain, self.without(result, _both(left, _is_true(plain)))))
+            left = _both(left, Call("NOT", (_is_true(plain),), BOOLEAN))
+        otherwise = None if expression.otherwise is None else self.without(expression.otherwise, left)
+        return replace(expression, branches=tuple(branches), otherwise=otherwise)
+
+    def _in_turn(
+        self, junction: str, arguments: Sequence[Expression], asked: Expression | None
+    ) -> Iterator[Expression]:
+        """The operands; those without calls decide which rows the others are asked for."""
+        for argument in arguments:
+            if not has_user_call(argument):
+                open_ = Call("COALESCE", (argument, Literal(True, BOOLEAN)), BOOLEAN)
+                asked = _both(asked, open_ if junction == "AND" else Call("NOT", (_is_true(argument),), BOOLEAN))
+        for argument in arguments:
+            yield self.without(argument, asked)
+
+
+def has_user_call(expression: Expression) -> bool:
+    """Whether a call of a user's function is part of the expression."""
+    match expression:
+        case Call(function=function, arguments=arguments):
+            return function.startswith(USER_PREFIX) or any(map(has_user_call, arguments))
+        case Case(branches=branches, otherwise=otherwise):
+            parts = (part for branch in branches for part in branch)
+            return any(map(has_user_call, parts)) or (otherwise is not None and has_user_call(otherwise))
+        case Cast(operand=operand):
+            return has_user_call(operand)
+        case _:
+            return False
+
+
+def calls_users_functions(node: Node) -> bool:
+    """Whether something in the node's tree calls a user's function for single rows."""
+    return any(map(has_user_call, _expressions(node))) or any(map(calls_users_functions, inputs_of(node)))
+
+
+def _expressions(node: Node) -> Iterator[Expression]:
+    match node:
+        case Scan(table=table, columns=columns):
+            computed = (one for one in table.columns if isinstance(one, ComputedColumn) and one.name in columns)
+            yield from (one.expression for one in computed)
+        case Project(columns=named):
+            yield from (value for _, value in named)
+        case Filter(predicate=predicate):
+            yield predicate
+        case Correlate(function=function):
+            yield function
+        case Expand(projections=projections):
+            yield from (value for values in projections for value in values)
+        case FanOut(branches=branches):
+            yield branches
+        case Aggregate(keys=keys, aggregates=calls) | WindowAggregate(keys=keys, aggregates=calls):
+            yield from (key for _, key in keys)
+            yield from (part for _, call in calls for part in call.parts)
+        case _:
+            return
+
+
+def _is_true(condition: Expression) -> Expression:
+    return Call("COALESCE", (condition, Literal(False, BOOLEAN)), BOOLEAN)
+
+
+def _both(one: Expression | None, other: Expression) -> Expression:
+    return other if one is None else Call("AND", (one, other), BOOLEAN)
