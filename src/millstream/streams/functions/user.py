@@ -8,7 +8,6 @@ function: its call is an ARRAY of ROWs, which LATERAL TABLE takes apart. A class
 from __future__ import annotations
 
 import collections.abc
-import dataclasses
 import datetime
 import decimal
 import importlib
@@ -37,6 +36,7 @@ __all__ = [
     "load_user_function",
     "root_of",
     "sql_function",
+    "type_of",
     "user_aggregate",
     "user_callable",
     "user_marked",
@@ -61,6 +61,8 @@ _ROWS = (
     collections.abc.AsyncIterable,
     collections.abc.AsyncGenerator,
 )
+_NAMED_PARTS = ("__dataclass_fields__", "_fields", "__struct_fields__")
+"""What dataclasses, named tuples and msgspec.Structs have."""
 
 
 class UserFunctionProblem(ValueError):
@@ -291,6 +293,11 @@ def _declaration(path: str, found: object) -> Declaration:
         raise UserFunctionProblem(f"{path} {error}.", "Use udf, udtf or udaf of millstream.streams.udf.") from None
 
 
+def type_of(hint: Any, what: str) -> DataType:
+    """The SQL type of an annotation; `what` begins the words of the error. Raises UserFunctionProblem."""
+    return _type_of(hint, what)
+
+
 def _type_of(hint: Any, what: str) -> DataType:
     """The SQL type of an annotation; of a column that of one of its values."""
     hint = column_hint(hint)
@@ -308,7 +315,7 @@ def _type_of(hint: Any, what: str) -> DataType:
     if origin is tuple and inner and Ellipsis not in inner:
         named = ((f"f{place}", one) for place, one in enumerate(inner))
         return _row(named, what)
-    if isinstance(hint, type) and (dataclasses.is_dataclass(hint) or hasattr(hint, "_fields")):
+    if isinstance(hint, type) and any(hasattr(hint, name) for name in _NAMED_PARTS):
         return _row(typing.get_type_hints(hint).items(), what)
     shown = "has no annotation" if hint is None else f"is {hint}, which is no type of SQL"
     raise UserFunctionProblem(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from millstream.streams.optimizer.told import stage_lines, stage_lines_of_query
 from millstream.streams.plan.nodes import JobPlan, Node, QueryPlan, Sink
-from millstream.streams.sql.catalog import Catalog
+from millstream.streams.sql.catalog import Catalog, CatalogView
 from millstream.streams.sql.completion import Completions, complete
 from millstream.streams.sql.definitions import Definitions
 from millstream.streams.sql.explain import explain_node, explain_sink
@@ -106,6 +106,37 @@ class SqlSession:
                 raise too_deep(script, start) from None
         self._state = state
         return commands
+
+    def rows(self, query: str, inputs: Mapping[str, Node]) -> Node:
+        """The plan of one query over the session's tables and over `inputs`, each under its name; not narrowed yet.
+
+        It is bound as a view's query is, since more may be built on it. Raises SqlError.
+        """
+        script, state, statement = self._alone(query, inputs)
+        if not isinstance(statement, Query):
+            raise script.error("SQL_SCRIPT", "This is no query.", Span(0, 1), remedy="Write SELECT ....")
+        return Resolver(script, state.catalog, state.settings).view(statement.select)
+
+    def sink(self, insert: str, inputs: Mapping[str, Node]) -> Sink:
+        """The plan of one INSERT over the session's tables and over `inputs`, each under its name. Raises SqlError."""
+        script, state, statement = self._alone(insert, inputs)
+        if not isinstance(statement, Insert):
+            raise script.error("SQL_SCRIPT", "This is no INSERT.", Span(0, 1), remedy="Write INSERT INTO ....")
+        return Resolver(script, state.catalog, state.settings).insert(statement)
+
+    def _alone(self, text: str, inputs: Mapping[str, Node]) -> tuple[Script, _State, Statement]:
+        """The one statement of a text, and the session as it sees it."""
+        state = self._state.copy()
+        for name, node in inputs.items():
+            full = state.catalog.full((name,))
+            state.catalog.tables.pop(full, None)
+            state.catalog.views[full] = CatalogView(node, (), "", temporary=True)
+        script = Script(text, state.catalog.function)
+        statements = parse_script(script, Variables({**self._variables, **state.variables}))
+        if len(statements) != 1:
+            message = f"This is {len(statements)} statements, and one is wanted."
+            raise script.error("SQL_SCRIPT", message, Span(0, 1), remedy="Write one.")
+        return script, state, statements[0][1]
 
 
 class _Compilation:

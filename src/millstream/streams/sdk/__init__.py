@@ -1,0 +1,22 @@
+"""The DataStream SDK: jobs built in Python, alone or together with SQL; see docs/datastream.md."""
+
+from millstream.streams.sdk.builder import StreamBuilder
+from millstream.streams.sdk.keyed import KeyedStream
+from millstream.streams.sdk.pattern import Pattern
+from millstream.streams.sdk.stream import SplitStream, Stream
+from millstream.streams.sdk.windowed import WindowedStream
+from millstream.streams.sdk.windows import Window, cumulating, session, sliding, tumbling
+
+__all__ = [
+    "KeyedStream",
+    "Pattern",
+    "SplitStream",
+    "Stream",
+    "StreamBuilder",
+    "Window",
+    "WindowedStream",
+    "cumulating",
+    "session",
+    "sliding",
+    "tumbling",
+]

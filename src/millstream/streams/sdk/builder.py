@@ -1,0 +1,176 @@
+"""A job in the making: its tables, its streams, and what they are written to."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from millstream.streams.errors import JobError, SqlError
+from millstream.streams.plan.nodes import JobPlan, Node, QueryPlan, Sink, inputs_of, with_inputs
+from millstream.streams.sdk.plain import plain
+from millstream.streams.sdk.schemas import Columns
+from millstream.streams.sdk.sources import Start, TopicTable, sink_table
+from millstream.streams.sdk.sql_text import Duration, listed, quoted
+from millstream.streams.sdk.stream import Stream
+from millstream.streams.sql.catalog import CatalogView
+from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.explain import explain_sink
+
+__all__ = ["StreamBuilder"]
+
+_JOB_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+
+
+class StreamBuilder:
+    """A job of the DataStream SDK; `job_id` names it, and its directory of state.
+
+    `settings` are those of SET (docs/sql-options.md); `variables` are the values of ${name} in texts of SQL.
+    Raises JobError JOB_FAILED for an id that is no name of a directory, SqlError for an unknown setting.
+
+    >>> builder = StreamBuilder("word-count")
+    >>> lines = builder.source("lines", schema={"line": str})
+    >>> _ = lines.filter("CHAR_LENGTH(line) > 0").print()
+    >>> print("\\n".join(builder.explain()))
+    Sink print_1 (print)
+      Project [line]
+        Filter >(CHAR_LENGTH(line), 0)
+          Scan lines (rocketmq) columns=[line STRING]
+    """
+
+    def __init__(
+        self,
+        job_id: str,
+        *,
+        nameserver: str = "",
+        settings: Mapping[str, str] | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        if not _JOB_ID.fullmatch(job_id):
+            message = f"{job_id!r} is no id of a job."
+            raise JobError("JOB_FAILED", message, remedy="Use 1 to 100 letters, digits, and . _ - behind the first.")
+        self.job_id = job_id
+        self.nameserver = nameserver
+        self._session = SqlSession(nameserver=nameserver, variables=variables)
+        self._sinks: list[Sink] = []
+        self._numbers = itertools.count(1)
+        for name, value in (settings or {}).items():
+            self.set(name, value)
+
+    def set(self, name: str, value: str) -> StreamBuilder:
+        """What SET says, for all that is built from now on. Raises SqlError.
+
+        >>> builder = StreamBuilder("job").set("table.exec.source.idle-timeout", "2 s")
+        """
+        self.sql(f"SET '{name}' = '{value}'")
+        return self
+
+    def source(
+        self,
+        topic: str,
+        *,
+        schema: Columns,
+        format: str = "json",
+        timestamp: str | None = None,
+        watermark: Duration | None = None,
+        start: Start = "earliest",
+        name: str | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> Stream:
+        """The rows of a topic, which is a table of SQL from now on, called `name` or else like the topic.
+
+        `timestamp` is event time: a column, an expression of SQL (its column is `event_time`), "born" (when the message
+        was made; the default with a `watermark`) or "store". Rows may be `watermark` older than the newest one.
+        `start` says where a job begins that has no checkpoint: "earliest", "latest", a store time, or offsets.
+        `options` are others of WITH (docs/connectors.md). Raises SqlError.
+
+        >>> builder = StreamBuilder("job")
+        >>> readings = builder.source("readings", schema="device STRING, celsius DOUBLE", watermark="5 s")
+        >>> readings.columns
+        ('device', 'celsius', 'event_time')
+        """
+        table = TopicTable(
+            name or topic, topic, schema, format, timestamp, watermark, start, {**(options or {})}
+        )  # fmt: skip
+        self.sql(table.statement())
+        return self.table(table.name)
+
+    def sql(self, script: str) -> StreamBuilder:
+        """Run statements of SQL: CREATE, SET and the like; an INSERT becomes an output of this job. Raises SqlError.
+
+        >>> builder = StreamBuilder("job")
+        >>> seconds = builder.sql("CREATE TABLE t (n BIGINT) WITH ('connector' = 'datagen')").table("t")
+        """
+        for command in self._session.compile(script):
+            if isinstance(command, JobPlan):
+                self._sinks += command.sinks
+            elif isinstance(command, QueryPlan):
+                raise SqlError(
+                    "SQL_SCRIPT", "The rows of a SELECT go nowhere here.", remedy="Use from_sql(...).print()."
+                )
+        return self
+
+    def table(self, name: str) -> Stream:
+        """The rows of a table or view of SQL; a name of several parts is written as in SQL. Raises SqlError."""
+        shown = name if "." in name or name.startswith("`") else quoted(name)
+        return self.from_sql(f"SELECT * FROM {shown}")
+
+    def from_sql(self, query: str) -> Stream:
+        """The rows of a query over the tables, views and streams (see `Stream.to_table`) of this job. Raises SqlError.
+
+        >>> builder = StreamBuilder("job")
+        >>> _ = builder.source("t", schema={"host": str, "bytes": int})
+        >>> builder.from_sql("SELECT host, bytes / 1024 AS kib FROM t").columns
+        ('host', 'kib')
+        """
+        return Stream(self, self.rows(query))
+
+    def plan(self) -> JobPlan:
+        """What runs: all outputs as one job. Raises JobError JOB_FAILED where there are none."""
+        if not self._sinks:
+            message = f"The job {self.job_id} has no output."
+            raise JobError("JOB_FAILED", message, remedy="End a stream with print(), sink(...) or insert_into(...).")
+        return JobPlan(tuple(self._sinks), self._session.settings)
+
+    def explain(self) -> list[str]:
+        """The plan as lines of text, as EXPLAIN shows it."""
+        return [line for sink in self.plan().sinks for line in explain_sink(sink)]
+
+    def rows(self, query: str, /, **inputs: Node) -> Node:
+        """The plan of a query in which each of `inputs` is a table of that name. Raises SqlError."""
+        return plain(self._session.rows(query, inputs))
+
+    def write(self, table: str, node: Node) -> None:
+        """Make an output: the rows of a node go into a table, by the names of its columns where it has them all.
+
+        Raises SqlError.
+        """
+        shown = table if "." in table or table.startswith("`") else quoted(table)
+        known = self._writable(table)
+        names = f" ({listed(known)})" if known and set(known) <= set(node.schema.names) else ""
+        chosen = listed(known) if names else "*"
+        sink = self._session.sink(f"INSERT INTO {shown}{names} SELECT {chosen} FROM stream", {"stream": node})
+        # The projection at the top stays as SQL has it: what is shared by outputs is found below it.
+        top = with_inputs(sink.input, tuple(map(plain, inputs_of(sink.input))))
+        self._sinks.append(replace(sink, input=top))
+
+    def write_new(self, kind: str, node: Node, options: Mapping[str, str], key: tuple[str, ...] = ()) -> None:
+        """Make an output to a table of its own, called `kind` and a number. Raises SqlError."""
+        name = f"{kind}_{next(self._numbers)}"
+        self.sql(sink_table(name, node.schema, options, key))
+        self.write(name, node)
+
+    def name(self, name: str, node: Node) -> None:
+        """Let a node be a table of SQL. Raises SqlError SQL_TABLE_EXISTS."""
+        catalog = self._session.catalog
+        full = catalog.full((name,))
+        if full in catalog.views or full in catalog.tables:
+            raise SqlError("SQL_TABLE_EXISTS", f'There is a table or view "{name}" already.')
+        catalog.views[full] = CatalogView(node, (), "", temporary=True)
+
+    def _writable(self, table: str) -> tuple[str, ...]:
+        """The columns that a table takes; none where it is no table."""
+        catalog = self._session.catalog
+        found = catalog.tables.get(catalog.full(tuple(part.strip("`") for part in table.split("."))))
+        return () if found is None else tuple(column.name for column in found.table.writable)

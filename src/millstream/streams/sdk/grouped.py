@@ -1,0 +1,100 @@
+"""What streams with keys and their windows share: counts and sums, and places among the rows of a key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from millstream.streams.plan.nodes import Node
+from millstream.streams.sdk.sql_text import listed, quoted
+
+if TYPE_CHECKING:
+    from millstream.streams.sdk.stream import Stream
+
+__all__ = ["BOUNDS", "Grouped", "ranked", "rows_of", "stream_of", "with_calls"]
+
+BOUNDS = ("window_start", "window_end")
+"""The columns of a window."""
+
+_PLACE = "place_of_row"
+
+
+class Grouped:
+    """What is counted and added up by keys, with or without windows."""
+
+    def aggregate(self, **calls: str) -> Stream:
+        raise NotImplementedError
+
+    def count(self, column: str | None = None, *, name: str = "count") -> Stream:
+        """How many rows there are, or how many in which `column` (an expression) is not NULL.
+
+        >>> from millstream.streams.sdk import StreamBuilder
+        >>> events = StreamBuilder("job").source("events", schema={"host": str, "user": str})
+        >>> events.key_by("host").count("user", name="users").columns
+        ('host', 'users')
+        """
+        return self._one("COUNT", column or "*", name)
+
+    def sum(self, column: str, *, name: str = "sum") -> Stream:
+        """The sum of an expression, in the widest type of its kind: BIGINT, DOUBLE or DECIMAL.
+
+        >>> from millstream.streams.sdk import StreamBuilder
+        >>> events = StreamBuilder("job").source("events", schema={"host": str, "bytes": int})
+        >>> totals = events.key_by("host").sum("bytes", name="total")
+        """
+        return self._one("SUM", column, name)
+
+    def avg(self, column: str, *, name: str = "avg") -> Stream:
+        """The mean of an expression; of whole numbers it is a whole number, as in Flink (CAST it to DOUBLE else).
+
+        >>> from millstream.streams.sdk import StreamBuilder
+        >>> events = StreamBuilder("job").source("events", schema={"host": str, "seconds": float})
+        >>> means = events.key_by("host").avg("seconds")
+        """
+        return self._one("AVG", column, name)
+
+    def count_distinct(self, column: str, *, name: str = "count_distinct") -> Stream:
+        """How many different values an expression has, exactly; NULL is none.
+
+        >>> from millstream.streams.sdk import StreamBuilder
+        >>> events = StreamBuilder("job").source("events", schema={"host": str, "user": str})
+        >>> users = events.key_by("host").count_distinct("user")
+        """
+        return self._one("COUNT", f"DISTINCT {column}", name)
+
+    def _one(self, function: str, argument: str, name: str) -> Stream:
+        return self.aggregate(**{name: f"{function}({argument})"})
+
+
+def with_calls(groups: str, calls: dict[str, str]) -> str:
+    named = [f"{call} AS {quoted(name)}" for name, call in calls.items()]
+    return ", ".join([*([groups] if groups else []), *named])
+
+
+def ranked(
+    stream: Stream,
+    rows: str,
+    keys: tuple[str, ...],
+    order: str,
+    last: int,
+    where: str,
+    rank: str | None,
+    *,
+    windowed: bool = False,
+) -> Stream:
+    """The first `last` rows of each key, with their places where `rank` names them."""
+    partition = f"PARTITION BY {listed(keys)} " if keys else ""
+    place = rank or _PLACE
+    columns = listed((*stream.columns, *(BOUNDS if windowed else ())))
+    filtered = f" WHERE {where}" if where else ""
+    inner = f"SELECT *, ROW_NUMBER() OVER ({partition}ORDER BY {order}) AS {quoted(place)} FROM {rows}{filtered}"
+    shown = f"{columns}, {quoted(place)}" if rank else columns
+    bound = f"{quoted(place)} = 1" if last == 1 else f"{quoted(place)} <= {last}"
+    return rows_of(stream, f"SELECT {shown} FROM ({inner}) WHERE {bound}", stream=stream.node)
+
+
+def rows_of(like: Stream, query: str, /, **inputs: Node) -> Stream:
+    return stream_of(like, like.builder.rows(query, **inputs))
+
+
+def stream_of(stream: Stream, node: Node) -> Stream:
+    return type(stream)(stream.builder, node)

@@ -1,0 +1,63 @@
+"""Columns as Python declares them: a dataclass, a msgspec.Struct, a mapping of names to types, or SQL's own text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from millstream.streams.errors import SqlError
+from millstream.streams.functions.user import UserFunctionProblem, type_of
+from millstream.streams.plan.types import DataType, Field, TypeKind
+from millstream.streams.sdk.sql_text import quoted
+
+__all__ = ["Columns", "column_text", "declared_fields", "type_text"]
+
+Columns = str | type | Mapping[str, Any]
+"""A schema: "host STRING, amount BIGINT"; a dataclass, named tuple or msgspec.Struct; or names with their types, each
+of which is a Python annotation, a text of SQL or a `DataType`."""
+
+
+def column_text(columns: Columns) -> str:
+    """The columns as CREATE TABLE lists them. Raises SqlError SQL_TYPE for an annotation that is no type."""
+    if isinstance(columns, str):
+        return columns.strip().rstrip(",")
+    if isinstance(columns, type):
+        return ", ".join(f"{quoted(field.name)} {type_text(field.type)}" for field in declared_fields(columns))
+    return ", ".join(f"{quoted(name)} {_declared(name, of)}" for name, of in columns.items())
+
+
+def declared_fields(columns: type) -> tuple[Field, ...]:
+    """The fields of a class. Raises SqlError SQL_TYPE for a class without fields."""
+    row = declared_type(columns, f"The class {columns.__name__}")
+    if row.kind is not TypeKind.ROW:
+        message = f"{columns.__name__} has no fields."
+        raise SqlError("SQL_TYPE", message, remedy="Use a dataclass, a named tuple or a msgspec.Struct.")
+    return row.fields
+
+
+def declared_type(hint: Any, what: str) -> DataType:
+    """The type of an annotation; `what` is in the error's words. Raises SqlError SQL_TYPE."""
+    if isinstance(hint, DataType):
+        return hint
+    try:
+        return type_of(hint, what)
+    except UserFunctionProblem as problem:
+        raise SqlError("SQL_TYPE", problem.message, remedy=problem.remedy) from None
+
+
+def type_text(data_type: DataType) -> str:
+    """A type as CREATE TABLE takes it, with quoted names in a ROW."""
+    match data_type.kind:
+        case TypeKind.ROW:
+            text = f"ROW<{', '.join(f'{quoted(of.name)} {type_text(of.type)}' for of in data_type.fields)}>"
+        case TypeKind.ARRAY | TypeKind.MAP:
+            text = f"{data_type.kind.value}<{', '.join(map(type_text, data_type.elements))}>"
+        case _:
+            return str(data_type)
+    return text if data_type.nullable else f"{text} NOT NULL"
+
+
+def _declared(name: str, of: Any) -> str:
+    if isinstance(of, str):
+        return of
+    return type_text(declared_type(of, f"The column {name}"))
