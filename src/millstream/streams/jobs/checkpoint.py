@@ -199,7 +199,10 @@ def _tagged(value: Any) -> Any:
         options = {name: value.options[name] for name in OPTIONS_THAT_MATTER if name in value.options}
         return ["Table", value.name, _tagged(value.columns), options, _tagged(value.watermark)]
     if hasattr(value, "__dataclass_fields__"):
-        return [type(value).__name__, *(_tagged(getattr(value, name)) for name in value.__dataclass_fields__)]
+        return [
+            type(value).__name__,
+            *(_tagged(getattr(value, name)) for name, of in value.__dataclass_fields__.items() if of.compare),
+        ]
     if isinstance(value, tuple):
         return [_tagged(item) for item in value]
     return value

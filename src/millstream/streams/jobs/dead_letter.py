@@ -35,11 +35,12 @@ class DeadLetters:
             for file in files:
                 messages = self.spool.read(file)
                 count += len(messages)
-                if self.topic is not None:
+                letters = [message for message in messages if not message.only_counted]
+                if self.topic is not None and letters:
                     if log is None:
                         log = open_log(self.nameserver, timeout_s=self.timeout_s)
                         log.ensure_topic(self.topic)
-                    log.send([self._letter(message, self.topic) for message in messages])
+                    log.send([self._letter(message, self.topic) for message in letters])
                 file.unlink()
         finally:
             if log is not None:
@@ -47,12 +48,12 @@ class DeadLetters:
         return count
 
     def _letter(self, message: MalformedMessage, topic: str) -> Message:
-        broker, _, queue_id = message.queue.rpartition("/")
         properties = {
             "reason": "".join(character if character.isprintable() else " " for character in message.reason),
             "source_topic": self.source_topic,
-            "source_broker": broker,
-            "source_queue_id": queue_id,
-            "source_queue_offset": str(message.queue_offset),
         }
+        if message.queue:
+            broker, _, queue_id = message.queue.rpartition("/")
+            place = {"source_queue_id": queue_id, "source_queue_offset": str(message.queue_offset)}
+            properties |= {"source_broker": broker, **place}
         return Message(topic, message.body or _BLANK_BODY, user_properties=properties)

@@ -215,7 +215,8 @@ class JobRunner:
                 name: source.load(self._spark, work.columns(source.table), readings[name])
                 for name, source in zip(readings, sources, strict=True)
             }
-            translation = Translation(frames, host, partial(_one_row, self._spark, checkpoint, batch=batch), calls)
+            one_row = partial(_one_row, self._spark, checkpoint, batch=batch)
+            translation = Translation(frames, host, one_row, calls, checkpoint.spool)
             frame = envelope(nodes, translation, timed)
         except PySparkException as error:
             raise JobError("JOB_FAILED", f"The plan cannot run on Spark: {first_cause(error)}") from error

@@ -9,6 +9,7 @@ from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.expressions import USER_PREFIX
 from millstream.streams.plan.joins import Correlate, LookupJoin
 from millstream.streams.plan.nodes import FanOut, Filter, Node, Project, Scan, Union, Values, WindowRows, inputs_of
+from millstream.streams.plan.python_rows import PythonRows
 from millstream.streams.plan.windows import Attached, Hop, Session, Tumble
 
 __all__ = ["SPARK_AGGREGATES", "Backend", "backend_of", "needs_own", "why_own"]
@@ -40,6 +41,8 @@ def backend_of(node: Node) -> Backend:
     """Where `node` can run, whatever stands above it."""
     match node:
         case Scan() | Values() | Project() | Filter() | Expand() | FanOut() | Union() | Correlate() | LookupJoin():
+            return Backend.COLUMNS
+        case PythonRows():
             return Backend.COLUMNS
         case WindowRows(window=window):
             return Backend.OWN if isinstance(window, Session) else Backend.COLUMNS

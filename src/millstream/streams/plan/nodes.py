@@ -14,6 +14,7 @@ from millstream.streams.plan.fan_out import FanOut
 from millstream.streams.plan.joins import Correlate, Join, LookupJoin, SetOperation, TemporalJoin
 from millstream.streams.plan.ordering import Over, Rank, Sort
 from millstream.streams.plan.patterns import Match
+from millstream.streams.plan.python_rows import PythonRows
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import Field, Schema
 from millstream.streams.plan.windows import Tumble, Window, window_fields
@@ -165,6 +166,7 @@ Node = (
     | Join
     | TemporalJoin
     | SetOperation
+    | PythonRows
 )
 
 

@@ -1,5 +1,6 @@
 """The DataStream SDK: jobs built in Python, alone or together with SQL; see docs/datastream.md."""
 
+from millstream.streams.functions.row import Row
 from millstream.streams.sdk.builder import StreamBuilder
 from millstream.streams.sdk.keyed import KeyedStream
 from millstream.streams.sdk.pattern import Pattern
@@ -10,6 +11,7 @@ from millstream.streams.sdk.windows import Window, cumulating, session, sliding,
 __all__ = [
     "KeyedStream",
     "Pattern",
+    "Row",
     "SplitStream",
     "Stream",
     "StreamBuilder",

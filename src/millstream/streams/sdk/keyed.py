@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from millstream.streams.errors import SqlError
+from millstream.streams.plan.python_rows import PythonKind
 from millstream.streams.plan.windows import Emit
 from millstream.streams.sdk import joining
-from millstream.streams.sdk.grouped import BOUNDS, Grouped, ranked, rows_of, with_calls
+from millstream.streams.sdk.code import ErrorChoice, python_rows
+from millstream.streams.sdk.grouped import BOUNDS, Grouped, ranked, rows_of, stream_of, with_calls
 from millstream.streams.sdk.pattern import Pattern
+from millstream.streams.sdk.schemas import Columns
 from millstream.streams.sdk.sql_text import Duration, after, duration_ms, listed, quoted
 from millstream.streams.sdk.windowed import WindowedStream
 from millstream.streams.sdk.windows import Window, tumbling
@@ -187,9 +191,30 @@ class KeyedStream(Grouped):
         """
         return self._of(pattern.query(self.keys, _time_of(self.stream), measures, skip))
 
-    def filter(self, condition: str) -> KeyedStream:
+    def filter(self, condition: str | Callable[[Any], object], *, on_error: ErrorChoice | None = None) -> KeyedStream:
         """The rows for which the condition is true, with the same keys; see `Stream.filter`."""
-        return KeyedStream(self.stream.filter(condition), self.keys)
+        return KeyedStream(self.stream.filter(condition, on_error=on_error), self.keys)
+
+    def map(
+        self, function: Callable[[Any], Any], *, schema: Columns | None = None, on_error: ErrorChoice | None = None
+    ) -> KeyedStream:
+        """The row that a Python function makes of each row, with the same keys, which go along; see `Stream.map`.
+
+        >>> from millstream.streams.sdk import StreamBuilder
+        >>> events = StreamBuilder("job").source("events", schema={"host": str, "text": str})
+        >>> lengths = events.key_by("host").map(lambda row: {"length": len(row.text)}, schema={"length": int})
+        >>> lengths.sum("length").columns
+        ('host', 'sum')
+        """
+        kind, node = PythonKind.MAP, self.stream.node
+        step = python_rows(node, kind, function, schema=schema, on_error=on_error, keep=self.keys)
+        return KeyedStream(stream_of(self.stream, step), self.keys)
+
+    def flat_map(
+        self, function: Callable[[Any], Any], *, schema: Columns | None = None, on_error: ErrorChoice | None = None
+    ) -> Stream:
+        """The rows that a Python function makes of each row, without keys; see `Stream.flat_map`."""
+        return self.stream.flat_map(function, schema=schema, on_error=on_error)
 
     def tostream_of(self) -> Stream:
         """The rows without keys."""

@@ -9,8 +9,9 @@ from millstream.streams.errors import SqlError
 from millstream.streams.functions.user import UserFunctionProblem, type_of
 from millstream.streams.plan.types import DataType, Field, TypeKind
 from millstream.streams.sdk.sql_text import quoted
+from millstream.streams.sql.compiler import SqlSession
 
-__all__ = ["Columns", "column_text", "declared_fields", "type_text"]
+__all__ = ["Columns", "column_text", "declared_fields", "declared_type", "schema_of", "type_text"]
 
 Columns = str | type | Mapping[str, Any]
 """A schema: "host STRING, amount BIGINT"; a dataclass, named tuple or msgspec.Struct; or names with their types, each
@@ -24,6 +25,17 @@ def column_text(columns: Columns) -> str:
     if isinstance(columns, type):
         return ", ".join(f"{quoted(field.name)} {type_text(field.type)}" for field in declared_fields(columns))
     return ", ".join(f"{quoted(name)} {_declared(name, of)}" for name, of in columns.items())
+
+
+def schema_of(columns: Columns) -> tuple[Field, ...]:
+    """The columns with their types. Raises SqlError for a text that does not list columns."""
+    if isinstance(columns, type):
+        return declared_fields(columns)
+    statement = f"CREATE TABLE t ({column_text(columns)}) WITH ('connector' = 'blackhole')"
+    session = SqlSession()
+    session.compile(statement)
+    (table,) = session.catalog.tables.values()
+    return table.table.schema.fields
 
 
 def declared_fields(columns: type) -> tuple[Field, ...]:

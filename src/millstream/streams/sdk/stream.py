@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from millstream.streams.errors import SqlError
 from millstream.streams.plan.nodes import Node
+from millstream.streams.plan.python_rows import PythonKind
 from millstream.streams.plan.types import Schema
 from millstream.streams.sdk import joining
+from millstream.streams.sdk.code import ErrorChoice, python_rows
 from millstream.streams.sdk.keyed import KeyedStream
+from millstream.streams.sdk.schemas import Columns
 from millstream.streams.sdk.sql_text import Duration, items, listed, literal, quoted
 from millstream.streams.sdk.windowed import WindowedStream
 from millstream.streams.sdk.windows import Window
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from millstream.streams.sdk.builder import StreamBuilder
 
 __all__ = ["SplitStream", "Stream"]
+
+_LABEL = "label_of_row"
 
 
 class Stream:
@@ -58,6 +63,70 @@ class Stream:
         chosen += [f"{items((value,), self.columns)} AS {quoted(name)}" for name, value in named.items()]
         return self._of(f"SELECT {', '.join(chosen)} FROM stream")
 
+    def map(
+        self, function: Callable[[Any], Any], *, schema: Columns | None = None, on_error: ErrorChoice | None = None
+    ) -> Stream:
+        """The row that a Python function makes of each row; None makes none.
+
+        The function gets a `Row`, or an object of the class that annotates its argument, which is then all it reads. It
+        gives a dataclass, named tuple, msgspec.Struct, dict, tuple, or one value, which becomes the column `value`; the
+        types are those of its annotation, or of `schema`. Event time goes along as a column of its own.
+        A row for which it raises, or gives another type, goes with the traceback to the dead-letter topic of its source
+        ("dead-letter", the default), is only counted ("skip"), or ends the job ("fail"; the default without a topic).
+
+        >>> from millstream.streams.sdk import StreamBuilder
+        >>> events = StreamBuilder("job").source("events", schema={"host": str}, watermark="5 s")
+        >>> events.map(lambda row: {"length": len(row.host)}, schema={"length": int}).columns
+        ('length', 'event_time')
+        """
+        return self._called(PythonKind.MAP, function, schema, on_error)
+
+    def flat_map(
+        self, function: Callable[[Any], Any], *, schema: Columns | None = None, on_error: ErrorChoice | None = None
+    ) -> Stream:
+        """The rows that a Python function makes of each row: none, one or several; see `map`.
+
+        >>> from collections.abc import Iterator
+        >>> from typing import NamedTuple
+        >>> from millstream.streams.sdk import Row, StreamBuilder
+        >>> class Word(NamedTuple):
+        ...     word: str
+        >>> def words(row: Row) -> Iterator[Word]:
+        ...     return map(Word, row.line.split())
+        >>> StreamBuilder("job").source("lines", schema={"line": str}).flat_map(words).columns
+        ('word',)
+        """
+        return self._called(PythonKind.FLAT_MAP, function, schema, on_error)
+
+    def map_batches(
+        self, function: Callable[[Any], Any], *, schema: Columns, on_error: ErrorChoice | None = None
+    ) -> Stream:
+        """The columns that a Python function makes of a `pyarrow.RecordBatch` of rows, as many as it was given.
+
+        It gives a RecordBatch, a Table or a dict of columns. Where it raises, all rows of the batch are refused; see
+        `map`.
+
+        >>> from millstream.streams.sdk import StreamBuilder
+        >>> events = StreamBuilder("job").source("events", schema={"host": str})
+        >>> import pyarrow.compute as pc
+        >>> events.map_batches(lambda rows: {"host": pc.utf8_lower(rows["host"])}, schema={"host": str}).columns
+        ('host',)
+        """
+        return self._called(PythonKind.MAP_BATCHES, function, schema, on_error)
+
+    def foreach(self, function: Callable[[Any], Any], *, on_error: ErrorChoice | None = None) -> Stream:
+        """Call a Python function for each row, for what it does elsewhere; the stream itself.
+
+        A row is seen at least once: again after a crash.
+
+        >>> from millstream.streams.sdk import StreamBuilder
+        >>> events = StreamBuilder("job").source("events", schema={"host": str})
+        >>> _ = events.foreach(lambda row: print(row.host))
+        """
+        called = self._called(PythonKind.FOREACH, function, None, on_error)
+        self.builder.write_new("foreach", called.node, {"connector": "blackhole"})
+        return self
+
     def with_column(self, name: str, value: str) -> Stream:
         """One more column, the value of an expression; a column of that name is replaced.
 
@@ -81,8 +150,8 @@ class Stream:
         """
         return self._of(f"SELECT {listed(self._others(names))} FROM stream")
 
-    def filter(self, condition: str) -> Stream:
-        """The rows for which the condition is true: not false, and not NULL.
+    def filter(self, condition: str | Callable[[Any], object], *, on_error: ErrorChoice | None = None) -> Stream:
+        """The rows for which the condition is true: not false, and not NULL. It may be a Python function; see `map`.
 
         >>> from millstream.streams.sdk import StreamBuilder
         >>> events = StreamBuilder("job").source("events", schema={"host": str, "bytes": int})
@@ -90,6 +159,8 @@ class Stream:
         Filter >(bytes, 1000)
           Scan events (rocketmq) columns=[host STRING, bytes BIGINT]
         """
+        if not isinstance(condition, str):
+            return self._called(PythonKind.FILTER, condition, None, on_error)
         return self._of(f"SELECT * FROM stream WHERE {condition}")
 
     def union(self, *others: Stream) -> Stream:
@@ -106,15 +177,18 @@ class Stream:
         ]
         return Stream(self.builder, self.builder.rows(" UNION ALL ".join(queries), **inputs))
 
-    def split(self, by: str) -> SplitStream:
-        """Parts by the value of an expression, which names them; `select` gives each.
+    def split(self, by: str | Callable[[Any], str], *, on_error: ErrorChoice | None = None) -> SplitStream:
+        """Parts by the value of an expression or of a Python function, which names them; `select` gives each.
 
         >>> from millstream.streams.sdk import StreamBuilder
         >>> events = StreamBuilder("job").source("events", schema={"level": int})
         >>> parts = events.split("CASE WHEN level > 8 THEN 'urgent' ELSE 'other' END")
         >>> urgent, other = parts.select("urgent"), parts.select("other")
         """
-        return SplitStream(self, by)
+        if isinstance(by, str):
+            return SplitStream(self, by)
+        step = python_rows(self.node, PythonKind.MAP, by, schema={_LABEL: str}, on_error=on_error, keep=self.columns)
+        return SplitStream(Stream(self.builder, step), quoted(_LABEL), self.columns)
 
     def distinct(self, *columns: str, within: Duration | None = None) -> Stream:
         """The first row of each value of the columns (all, if none are named), as it comes.
@@ -238,6 +312,11 @@ class Stream:
         self.builder.write_new("print", self.node, options)
         return self
 
+    def _called(
+        self, kind: PythonKind, function: Callable[[Any], Any], schema: Columns | None, on_error: ErrorChoice | None
+    ) -> Stream:
+        return Stream(self.builder, python_rows(self.node, kind, function, schema=schema, on_error=on_error))
+
     def _of(self, query: str) -> Stream:
         return Stream(self.builder, self.builder.rows(query, stream=self.node))
 
@@ -252,10 +331,12 @@ class Stream:
 class SplitStream:
     """A stream whose rows have labels."""
 
-    def __init__(self, stream: Stream, by: str) -> None:
+    def __init__(self, stream: Stream, by: str, columns: tuple[str, ...] = ()) -> None:
         self._stream = stream
         self._by = by
+        self._columns = columns
 
     def select(self, label: str) -> Stream:
         """The rows with that label."""
-        return self._stream.filter(f"({self._by}) = {literal(label)}")
+        found = self._stream.filter(f"({self._by}) = {literal(label)}")
+        return found.select(*self._columns) if self._columns else found

@@ -30,6 +30,7 @@ from millstream.streams.plan.nodes import (
 )
 from millstream.streams.plan.ordering import Frame, OrderKey, Over, Rank, Sort
 from millstream.streams.plan.patterns import Match
+from millstream.streams.plan.python_rows import PythonRows
 from millstream.streams.plan.types import Schema
 from millstream.streams.plan.windows import Emit
 from millstream.streams.sql.kept_state import kept_state
@@ -91,8 +92,8 @@ def _line(node: Node) -> str:
             return _join(node)
         case Rank() | Over() | Sort():
             return _ordering(node)
-        case Match():
-            return _match(node)
+        case Match() | PythonRows():
+            return _match(node) if isinstance(node, Match) else _python(node)
 
 
 def _grouping(node: WindowRows | WindowAggregate | Aggregate | Expand | FanOut) -> str:
@@ -166,6 +167,12 @@ def _match(node: Match) -> str:
         f"Match {node.pattern} {_partitioned(node.partition, node.order)} defines=[{defines}]"
         f" measures=[{_named(node.measures)}] skip={skip}{within}"
     )
+
+
+def _python(node: PythonRows) -> str:
+    made = f"made=[{_columns(Schema(node.made))}] kept=[{', '.join(node.kept)}]"
+    code = node.code
+    return f"Python {node.kind.value} {code.name}({', '.join(node.reads)}) {made} on error: {code.on_error.value}"
 
 
 def _partitioned(partition: tuple[str, ...], order: tuple[OrderKey, ...]) -> str:

@@ -26,6 +26,7 @@ from millstream.streams.plan.nodes import (
 )
 from millstream.streams.plan.ordering import OrderKey, Over, Rank, Sort
 from millstream.streams.plan.patterns import Match
+from millstream.streams.plan.python_rows import PythonRows
 from millstream.streams.plan.tables import ComputedColumn
 from millstream.streams.plan.windows import Attached, Session, Window
 
@@ -67,6 +68,8 @@ def _narrowed(node: Node, wanted: set[str]) -> Node:
         case LookupJoin():
             read = wanted | set(() if node.condition is None else columns_of(node.condition))
             return replace(node, columns=tuple(column for column in node.columns if column[0] in read))
+        case PythonRows():
+            return replace(node, kept=tuple(name for name in node.kept if name in wanted))
         case Expand():
             places = [place for place, name in enumerate(node.names) if name in wanted]
             names = tuple(node.names[place] for place in places)
@@ -97,7 +100,7 @@ def _needed(node: Node, wanted: set[str]) -> set[str]:
             return _of_window(node.window) | _of_grouping(node)
         case Aggregate():
             return _of_grouping(node)
-        case Join() | TemporalJoin() | LookupJoin() | Correlate():
+        case Join() | TemporalJoin() | LookupJoin() | Correlate() | PythonRows():
             return wanted | _of_join(node)
         case Rank() | Over() | Sort() | Match():
             return _of_order(node, wanted)
@@ -124,7 +127,9 @@ def _of_calls(calls: Iterable[AggregateCall]) -> set[str]:
     return read
 
 
-def _of_join(node: Join | TemporalJoin | LookupJoin | Correlate) -> set[str]:
+def _of_join(node: Join | TemporalJoin | LookupJoin | Correlate | PythonRows) -> set[str]:
+    if isinstance(node, PythonRows):
+        return set(node.reads)
     if isinstance(node, Correlate):
         return set(columns_of(node.function))
     read = set(() if node.condition is None else columns_of(node.condition))

@@ -1,0 +1,62 @@
+"""Users' Python functions in Spark: a stage of Python workers between the columns below and above it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark import cloudpickle
+from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
+from pyspark.sql import types as spark
+
+from millstream.streams.errors import JobError
+from millstream.streams.plan.python_rows import PythonRows
+from millstream.streams.spark.copies import KEEP_COLUMN, settled
+from millstream.streams.spark.python_stage import PythonStage, PythonStep
+from millstream.streams.spark.rows import Rows, quoted_name
+from millstream.streams.spark.types import arrow_schema, spark_type
+
+__all__ = ["python_rows"]
+
+_MADE = "__made_"
+
+
+def python_rows(node: PythonRows, rows: Rows, spool: str) -> Rows:
+    """The rows of `node` over those of its input. Raises JobError JOB_FAILED for a function that cannot be shipped."""
+    known = node.input.schema.names
+    names = tuple(name for name in known if name in node.kept or name in node.reads)
+    below = settled(rows, names, names)
+    given = below.rows.frame.schema
+    places = tuple(place for place, of in enumerate(given.fields) if of.name in node.kept or of.name not in names)
+    schema = spark.StructType([spark.StructField(given[place].name, given[place].dataType) for place in places])
+    for field in node.made:
+        schema = schema.add(f"{_MADE}{field.name}", spark_type(field.type))
+    types = {of.name: of.type for of in node.input.schema.fields}
+    step = PythonStep(
+        name=node.code.name,
+        kind=node.kind,
+        on_error=node.code.on_error,
+        code=_pickled(node),
+        root=node.code.root,
+        reads=node.reads,
+        types=tuple(types[name] for name in node.reads),
+        kept=places,
+        keep=given.names.index(KEEP_COLUMN),
+        made=node.made,
+        output=arrow_schema(schema),
+        spool=spool,
+    )
+    frame = below.rows.frame.mapInArrow(PythonStage(step), schema)
+    found = replace(below, names=tuple(name for name in names if name in node.kept)).over(frame, [rows])
+    made = {of.name: F.col(quoted_name(f"{_MADE}{of.name}")) for of in node.made}
+    columns = {**found.columns, **made}
+    return found.with_columns({name: columns[name] for name in node.schema.names})
+
+
+def _pickled(node: PythonRows) -> bytes:
+    try:
+        code: bytes = cloudpickle.dumps((node.code.function, node.code.row_type))  # type: ignore[no-untyped-call]
+    except Exception as error:  # noqa: BLE001 - what a user's function holds may raise anything
+        message = f"{node.code.name} cannot be sent to the workers: {error}."
+        remedy = "Let it use no open files, locks or connections of this process; make them when it is called."
+        raise JobError("JOB_FAILED", message, remedy=remedy) from None
+    return code
