@@ -57,6 +57,11 @@ ingest = App(
     help="Files, syslog and HTTP posts become messages of a topic.",
     result_action="return_value",
 )
+dim = App(
+    name="dim",
+    help="Dimension tables, which jobs look rows up in: what is loaded, how large, how often it is found.",
+    result_action="return_value",
+)
 profile = App(name="profile", help="Names for clusters, with addresses and keys.", result_action="return_value")
 error = App(name="error", help="Look up errors by number.", result_action="return_value")
 
@@ -78,6 +83,7 @@ app.command("millstream.cli.sql:sql", name="sql")
 app.command(rules)
 app.command(model)
 app.command(ingest)
+app.command(dim)
 app.command(acl)
 app.command(bench)
 app.command(error)
@@ -138,6 +144,10 @@ model.command("millstream.cli.model:list_models", name="list")
 model.command("millstream.cli.model:rollback", name="rollback")
 model.command("millstream.cli.model:remove", name="remove")
 ingest.command("millstream.cli.ingest_file:ingest_file", name="file")
+dim.command("millstream.cli.dim:list_tables", name="list")
+dim.command("millstream.cli.dim:describe", name="describe")
+dim.command("millstream.cli.dim:reload", name="reload")
+dim.command("millstream.cli.dim:drop", name="drop")
 acl.command(acl_user)
 acl.command("millstream.cli.acl:grant", name="grant")
 acl.command("millstream.cli.acl:revoke", name="revoke")
@@ -156,6 +166,7 @@ error.command("millstream.cli.error:list_errors", name="list")
 _GROUPS = frozenset(
     "topic group dlq message rules model ingest acl user error start config broker cluster profile".split()
 )
+_GROUPS = frozenset("topic group dlq message rules dim acl user error start config broker cluster profile".split())
 """Words that list their commands where nothing follows them."""
 
 _SERVERS = (["quickstart"], ["start"], ["ingest"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -148,6 +149,16 @@ def test_a_version_of_the_last_two_micro_batches_stays_and_an_older_one_goes(tmp
     loaded(store)
     assert 1 not in numbers(store)
     assert set(pins.batches()) == {1, 2}
+
+
+def test_a_job_whose_notes_were_removed_holds_no_version(tmp_path: Path) -> None:
+    store = VersionStore(tmp_path / "store")
+    loaded(store)
+    BatchPins(tmp_path / "pins", store, "job").version(0)
+    assert store.pinned() == {"job": (1,)}
+    shutil.rmtree(tmp_path / "pins")
+    assert loaded(store, MAX_VERSIONS) == MAX_VERSIONS + 1
+    assert 1 not in numbers(store)
 
 
 def test_a_version_that_is_gone_is_told_and_never_replaced_by_another_one(tmp_path: Path) -> None:

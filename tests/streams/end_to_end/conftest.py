@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from running_jobs import Topic, filled_topic
 
-from millstream.streams.spark.lookups.job_tables import DIRECTORY_VARIABLE
+from millstream.streams.dimension.directory import DIRECTORY_VARIABLE
 from millstream.streams.spark.session import SessionOptions, start_session
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import sqlite3
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,7 +15,14 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from running_jobs import Topic, bounded_run, filled_topic
+from running_jobs import LIMIT_S, Topic, bounded_run, compiled, filled_topic
+
+from millstream.streams.dimension.directory import DIRECTORY_VARIABLE, dimension_directory
+from millstream.streams.dimension.requests import ReloadRequest
+from millstream.streams.dimension.versions import VersionStore
+from millstream.streams.errors import JobError
+from millstream.streams.jobs.progress import ResultRows
+from millstream.streams.jobs.runner import JobRunner
 
 pytestmark = pytest.mark.spark
 
@@ -82,3 +91,61 @@ def test_a_dimension_table_finds_what_sparks_own_join_finds(spark: SparkSession,
     )
     assert found.table("every_match") == Counter(tuple(row) for row in every.collect())
     assert found.table("some_matches") == Counter(tuple(row) for row in some.collect())
+
+
+LABELLED = "SELECT e.n, d.label FROM events AS e JOIN names FOR SYSTEM_TIME AS OF e.p AS d ON e.k = d.k"
+
+
+class Reloading:
+    """Takes the rows of each micro-batch, and loads the table anew behind each; the third one fails once after that."""
+
+    def __init__(self, directory: Path) -> None:
+        self.labels: list[set[Any]] = []
+        self.numbers: Counter[int] = Counter()
+        self._directory = directory
+        self._has_failed = False
+
+    def take(self, result: ResultRows) -> None:
+        self.labels.append({label for _, label in result.rows})
+        fails = len(self.labels) == 3 and not self._has_failed
+        if not fails:
+            self.numbers.update(number for number, _ in result.rows)
+        self._reload(f"v{len(self.labels) + 1}")
+        if fails:
+            self._has_failed = True
+            raise OSError("the first attempt at this micro-batch fails")
+
+    def _reload(self, label: str) -> None:
+        keep(self._directory, [(key, 1, label) for key in (*KEYS, "none")])
+        (directory,) = dimension_directory().glob("names-*")
+        store = VersionStore(directory)
+        head = store.current()
+        assert head is not None
+        ReloadRequest(directory).ask(time.time_ns() // 1_000_000)
+        until_s = time.monotonic() + LIMIT_S
+        while (now := store.current()) is None or now.version == head.version:
+            assert time.monotonic() < until_s
+            time.sleep(0.02)
+
+
+def test_a_micro_batch_joins_one_version_and_the_same_when_it_is_repeated(
+    spark: SparkSession, events: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(events.directory / "dimensions"))
+    keep(events.directory, [(key, 1, "v1") for key in (*KEYS, "none")])
+    script = f"SET 'millstream.max-rows-per-trigger' = '30'; {EVENTS}{NAMES}{LABELLED}"
+    plan = compiled(script.replace("{directory}", str(events.directory)), events.nameserver)
+    runner = JobRunner(spark, nameserver=events.nameserver, checkpoint_root=events.directory / "checkpoints")
+    seen = Reloading(events.directory)
+    first = runner.start(plan, name="reloading", bounded=True, on_rows=seen.take)
+    with pytest.raises(JobError, match="the first attempt"):
+        first.wait(LIMIT_S)
+    # What the sink remembers of the attempt is gone, so that the rows are joined again.
+    for notes in (events.directory / "checkpoints").rglob("sinks"):
+        shutil.rmtree(notes)
+    second = runner.start(plan, name="reloading", bounded=True, on_rows=seen.take)
+    assert second.wait(LIMIT_S), second.progress()
+    assert seen.labels[:4] == [{"v1"}, {"v2"}, {"v3"}, {"v3"}]
+    assert seen.labels[4] == {"v5"}
+    with_key = {event["n"] for event in events_of(120) if event["k"] is not None}
+    assert seen.numbers == Counter(dict.fromkeys(with_key, 1))

@@ -13,7 +13,10 @@ import msgspec
 
 from millstream.streams.dimension.file_locks import FileLock
 
-__all__ = ["COUNTS_EVERY_S", "HitCounts", "Hits"]
+__all__ = ["COUNTS", "COUNTS_EVERY_S", "HitCounts", "Hits"]
+
+COUNTS: Final = "counts"
+"""The directory beside a table's versions in which processes leave what they counted."""
 
 COUNTS_EVERY_S: Final = 1.0
 """How often a process writes its counts at most."""

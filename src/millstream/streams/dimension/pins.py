@@ -67,7 +67,7 @@ class BatchPins:
                 if int(path.stem) <= batch - KEPT_BATCHES:
                     path.unlink(missing_ok=True)
             # Known to the store first: a version must not go that a repetition would ask for.
-            self._store.keep_for(self._job, sorted({*self.batches().values(), head.version}))
+            self._store.keep_for(self._job, tuple(sorted({*self.batches().values(), head.version})), self._directory)
             return self._put(batch, _Pin(head.version, head.id))
 
     def _put(self, batch: int, pin: _Pin) -> _Pin:

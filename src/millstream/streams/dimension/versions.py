@@ -82,6 +82,11 @@ class LoadTrouble(msgspec.Struct, frozen=True):
     words: str
 
 
+class _Pins(msgspec.Struct, frozen=True):
+    versions: tuple[int, ...]
+    notes: str
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """What a load made: rows and bytes, and what `VersionHead` keeps of where they are from."""
@@ -189,19 +194,19 @@ class VersionStore:
             return None
         return HeldVersion(head, self._versions / str(version), lock)
 
-    def pinned(self, job: str) -> list[int]:
-        """The versions that a job may want again."""
-        return _read(self._pin_path(job), list[int]) or []
+    def pinned(self) -> dict[str, tuple[int, ...]]:
+        """The versions that jobs may want again, by job; those whose notes were removed want none."""
+        pins = {path.stem: _read(path, _Pins) for path in (self.directory / "pins").glob("*.json")}
+        return {job: one.versions for job, one in pins.items() if one is not None and Path(one.notes).exists()}
 
-    def keep_for(self, job: str, versions: list[int]) -> None:
-        """Let no version go that `job` may want again. Call it where `pinning` is held."""
-        path = self._pin_path(job)
+    def keep_for(self, job: str, versions: tuple[int, ...], notes: Path) -> None:
+        """Let no version go that `job` may want again as long as its directory `notes` is there.
+
+        Call it where `pinning` is held.
+        """
+        path = self.directory / "pins" / f"{job}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        written(path, msgspec.json.encode(versions))
-
-    def let_go(self, job: str) -> None:
-        """The job wants no version again."""
-        self._pin_path(job).unlink(missing_ok=True)
+        written(path, msgspec.json.encode(_Pins(versions, str(notes))))
 
     @property
     def pinning(self) -> Path:
@@ -216,12 +221,15 @@ class VersionStore:
         with locked(self.pinning):
             numbers = self._numbers()
             now = self.current()
-            wanted = {number for path in (self.directory / "pins").glob("*.json") for number in self.pinned(path.stem)}
+            wanted = {number for versions in self.pinned().values() for number in versions}
             wanted |= set() if now is None else {now.version}
             return [one for one in numbers[: max(0, len(numbers) - kept)] if one not in wanted and self._removed(one)]
 
     def drop(self) -> bool:
-        """Remove the table with all its versions; False where a reader holds one or a load is under way."""
+        """Remove the table with all its versions; False where a reader holds one or a load is under way.
+
+        Raises OSError.
+        """
         build = FileLock.take(self.directory / "build.lock", wait=False)
         if build is None:
             return False
@@ -294,9 +302,6 @@ class VersionStore:
 
     def _lock_path(self, version: int) -> Path:
         return self._versions / f".{version}.lock"
-
-    def _pin_path(self, job: str) -> Path:
-        return self.directory / "pins" / f"{job}.json"
 
     def _say(self, words: str) -> None:
         trouble = LoadTrouble(self._clock_ms(), words[:MAX_ERROR_CHARACTERS])

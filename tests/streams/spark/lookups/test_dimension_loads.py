@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millstream.streams.dimension.directory import dimension_directory
 from millstream.streams.dimension.index_key import IndexKey, IndexKind
 from millstream.streams.dimension.requests import ReloadRequest
 from millstream.streams.dimension.table import DimensionTable
@@ -25,7 +26,7 @@ from millstream.streams.errors import JobError
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
 from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.plan.types import BIGINT, BOOLEAN, INT, STRING
-from millstream.streams.spark.lookups.job_tables import JobTables, dimension_directory
+from millstream.streams.spark.lookups.job_tables import JobTables
 from millstream.streams.spark.lookups.loads import TableLoad
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
 from millstream.streams.spark.lookups.reloads import RETRY_S, START_FRESH_S, TableReloads

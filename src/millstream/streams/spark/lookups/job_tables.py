@@ -4,31 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from millstream.streams.dimension.directory import dimension_directory
 from millstream.streams.dimension.versions import VersionStore
 from millstream.streams.spark.lookups.loads import TableLoad
 from millstream.streams.spark.lookups.open_tables import TableUse
 from millstream.streams.spark.lookups.reloads import TableReloads
 
-__all__ = ["COPIES_VARIABLE", "DIRECTORY_VARIABLE", "JobTables", "dimension_directory"]
-
-DIRECTORY_VARIABLE: Final = "MILLSTREAM_DIMENSIONS"
-"""The environment's name of the directory of all dimension tables."""
+__all__ = ["COPIES_VARIABLE", "JobTables"]
 
 COPIES_VARIABLE: Final = "MILLSTREAM_DIMENSION_COPIES"
 """The environment's name of a directory of each machine into which tables on a shared disk are copied."""
-
-
-def dimension_directory(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where the dimension tables of this machine are: MILLSTREAM_DIMENSIONS, or in the user's directory of state."""
-    said = environment.get(DIRECTORY_VARIABLE)
-    if said:
-        return Path(said).absolute()
-    home = environment.get("XDG_STATE_HOME")
-    return (Path(home) if home else Path.home() / ".local" / "state") / "millstream" / "dimensions"
 
 
 class JobTables:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from millstream.streams.dimension.file_locks import locked
-from millstream.streams.dimension.hit_counts import HitCounts
+from millstream.streams.dimension.hit_counts import COUNTS, HitCounts
 from millstream.streams.dimension.index_key import IndexKey
 from millstream.streams.dimension.pins import BatchPins
 from millstream.streams.dimension.table import DimensionTable
@@ -18,13 +18,10 @@ from millstream.streams.dimension.versions import HeldVersion, VersionHead, Vers
 from millstream.streams.errors import JobError
 from millstream.streams.spark.micro_batch import micro_batch
 
-__all__ = ["COUNTS", "MAX_OPEN", "OpenTables", "TableUse", "hit_counts", "open_tables"]
+__all__ = ["MAX_OPEN", "OpenTables", "TableUse", "hit_counts", "open_tables"]
 
 MAX_OPEN: Final = 16
 """Versions of dimension tables that a worker holds; the one that was used longest ago is let go first."""
-
-COUNTS: Final = "counts"
-"""The directory beside a table's versions in which workers leave what they counted."""
 
 
 @dataclass(frozen=True, slots=True)

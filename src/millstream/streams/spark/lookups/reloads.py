@@ -14,12 +14,11 @@ from typing import Final
 import msgspec
 
 from millstream.model.errors import MillstreamError
-from millstream.streams.dimension.hit_counts import HitCounts
+from millstream.streams.dimension.hit_counts import COUNTS, HitCounts
 from millstream.streams.dimension.index_key import IndexKey
 from millstream.streams.dimension.requests import ReloadRequest
 from millstream.streams.dimension.versions import Loaded, VersionHead, VersionStore
 from millstream.streams.spark.lookups.loads import TableLoad
-from millstream.streams.spark.lookups.open_tables import COUNTS
 
 __all__ = ["RETRY_S", "START_FRESH_S", "Schedule", "TableReloads"]
 
