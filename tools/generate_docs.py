@@ -61,6 +61,9 @@ from millstream.server import local_cluster, restart_pace, supervised
 from millstream.server.configuration.reference import reference_page
 from millstream.streams.connectors.http import caller as http_caller
 from millstream.streams.databases import batch_writer, database, mysql, patience, postgresql
+from millstream.streams.databases import database, mysql, patience
+from millstream.streams.dimension import hit_counts, pins
+from millstream.streams.dimension import versions as dimension_versions
 from millstream.streams.functions import grok, user_agents
 from millstream.streams.functions.elsewhere import FLINK_ONLY
 from millstream.streams.functions.registry import AGGREGATES, FAMILIES, WINDOW_FUNCTIONS
@@ -77,7 +80,16 @@ from millstream.streams.rules import watch as rule_watch
 from millstream.streams.rules import why, yaml_conditions, yaml_depth, yaml_form, yaml_nodes
 from millstream.streams.rules.sigma import conditions as sigma_conditions
 from millstream.streams.rules.sigma import documents as sigma_documents
-from millstream.streams.spark.lookups import database_table, opening
+from millstream.streams.spark.lookups import (
+    database_table,
+    dimension_form,
+    dimension_stage,
+    loads,
+    open_tables,
+    opening,
+    probes,
+    reloads,
+)
 from millstream.streams.spark.lookups import files as looked_up_files
 from millstream.streams.spark.operators import bucket_files, packing
 from millstream.streams.spark.operators import host as operator_host
@@ -248,6 +260,21 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
     ),
     ("Databases", (database, mysql, postgresql, patience, batch_writer, database_output)),
     ("Requests of connectors", (http_caller,)),
+    (
+        "Dimension tables",
+        (
+            dimension_versions,
+            pins,
+            hit_counts,
+            loads,
+            reloads,
+            dimension_form,
+            dimension_stage,
+            probes,
+            open_tables,
+        ),
+    ),
+    ("Databases", (database, mysql, patience)),
     (
         "Rules",
         (
