@@ -65,7 +65,7 @@ def test_a_topic_that_is_not_there_is_refused_unless_the_job_waits_for_it(monkey
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr(sources, "open_log", lambda _nameserver, timeout_s: Missing())
+    monkeypatch.setattr(sources, "open_log", lambda _nameserver, **_: Missing())
     table = Table("t", (), {"connector": "rocketmq", "topic": "t"})
     with pytest.raises(NameRefused):
         sources.open_source(table, JobSettings.of({}, "n:1"))

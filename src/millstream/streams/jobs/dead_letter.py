@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from millstream.model.message import Message
 from millstream.streams.spark.source.malformed import MalformedMessage, Spool
-from millstream.streams.spark.source.topic_log import TopicLog, open_log
+from millstream.streams.spark.source.topic_log import Access, TopicLog, open_log
 
 __all__ = ["DeadLetters"]
 
@@ -23,6 +23,7 @@ class DeadLetters:
     topic: str | None
     nameserver: str
     timeout_s: float
+    access: Access | None = None
 
     def deliver(self) -> int:
         """How many messages were malformed; all are in the topic when this returns. A replay sends them again."""
@@ -38,7 +39,7 @@ class DeadLetters:
                 letters = [message for message in messages if not message.only_counted]
                 if self.topic is not None and letters:
                     if log is None:
-                        log = open_log(self.nameserver, timeout_s=self.timeout_s)
+                        log = open_log(self.nameserver, timeout_s=self.timeout_s, access=self.access)
                         log.ensure_topic(self.topic)
                     log.send([self._letter(message, self.topic) for message in letters])
                 file.unlink()

@@ -13,7 +13,7 @@ from millstream.streams.plan.tables import Table
 from millstream.streams.spark.operators.late_rows import LateSpool
 from millstream.streams.spark.operators.late_shapes import LateShape
 from millstream.streams.spark.sinks.json_rows import encode_rows
-from millstream.streams.spark.source.topic_log import TopicLog, open_log
+from millstream.streams.spark.source.topic_log import Access, TopicLog, open_log
 
 __all__ = ["LATE_TOPIC", "LateOutput"]
 
@@ -54,9 +54,9 @@ class LateOutput:
     ) -> None:
         nameserver = table.options.get("nameserver", self._settings.nameserver)
         topic = table.options[LATE_TOPIC]
-        if nameserver not in logs:
-            logs[nameserver] = open_log(nameserver, timeout_s=_TIMEOUT_S)
-        log = logs[nameserver]
+        if table.name not in logs:
+            logs[table.name] = open_log(nameserver, timeout_s=_TIMEOUT_S, access=Access.of(table.options))
+        log = logs[table.name]
         log.ensure_topic(topic)
         properties = {"reason": _REASON, "operator": operator, "source_table": table.name}
         bodies = encode_rows(shape.batch(rows), shape.schema)

@@ -22,6 +22,7 @@ from millstream.streams.spark.sinks.console import BlackholeSink, PrintSink
 from millstream.streams.spark.sinks.sink import Sink
 from millstream.streams.spark.sinks.topic import MessageMaker, TopicSink, UpsertSink
 from millstream.streams.spark.source.body_format import UPSERTS
+from millstream.streams.spark.source.topic_log import Access
 from millstream.streams.sql.connectors import CONNECTORS
 
 __all__ = ["QUERY_SINK", "Output", "outputs_of"]
@@ -69,7 +70,13 @@ def _sink(number: int, insert: Insert, settings: JobSettings, on_rows: OnRows | 
         case "rocketmq" | "upsert-rocketmq" as connector:
             nameserver = table.options.get("nameserver", settings.nameserver)
             kind = UpsertSink if connector == UPSERTS else TopicSink
-            return kind(table.name, MessageMaker.of(table), nameserver, timeout_s=SEND_TIMEOUT_S)
+            return kind(
+                table.name,
+                MessageMaker.of(table),
+                nameserver,
+                timeout_s=SEND_TIMEOUT_S,
+                access=Access.of(table.options),
+            )
         case connector if connector in CONNECTORS and CONNECTORS[connector].sink:
             row = CONNECTORS[connector]
             return ConnectedSink(connector, connected_table(table, row, settings.nameserver))

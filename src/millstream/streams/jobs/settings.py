@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.restarts import RestartSettings
 from millstream.streams.plan.tables import Table
+from millstream.streams.spark.source.topic_log import Access
 
 __all__ = ["JobSettings", "SourceSettings", "duration_ms"]
 
@@ -108,6 +109,7 @@ class SourceSettings:
     group: str
     dead_letter_topic: str | None
     startup_offsets: str = ""
+    access: Access = field(default_factory=Access)
 
     @classmethod
     def of(cls, table: Table, job: JobSettings) -> SourceSettings:
@@ -123,6 +125,7 @@ class SourceSettings:
             startup_timestamp_ms=int(options.get("scan.startup.timestamp-millis", "0")),
             max_rows=int(options.get("scan.max-rows-per-trigger", job.max_rows)),
             group=options.get("consumer.group", ""),
+            access=Access.of(options),
             startup_offsets=options.get("scan.startup.specific-offsets", ""),
             dead_letter_topic=None if ignored else options.get("dead-letter.topic", f"{topic}_dead_letter"),
         )

@@ -157,7 +157,7 @@ class TopicSource:
         self.table = table
         self._settings = settings
         self._beginning = self._end = Position(name=table.name)
-        log = open_log(settings.nameserver, timeout_s=TIMEOUT_S)
+        log = open_log(settings.nameserver, timeout_s=TIMEOUT_S, access=settings.access)
         try:
             self._beginning = first_position(log, settings, table.name)
             spans = log.spans(settings.topic)
@@ -210,6 +210,7 @@ class TopicSource:
             wake_after_ms=reading.wake_after_ms,
             wake_again=reading.wake_again,
             timeout_s=TIMEOUT_S,
+            access=settings.access,
             wanted=None
             if judging is None
             else WantedRows(
@@ -226,7 +227,8 @@ class TopicSource:
     def letters(self, spool: Path) -> DeadLetters:
         """Malformed messages go to the dead-letter topic."""
         settings = self._settings
-        return DeadLetters(Spool(spool), settings.topic, settings.dead_letter_topic, settings.nameserver, TIMEOUT_S)
+        topic, nameserver = settings.dead_letter_topic, settings.nameserver
+        return DeadLetters(Spool(spool), settings.topic, topic, nameserver, TIMEOUT_S, settings.access)
 
 
 def _source_columns(table: Table, wanted: Mapping[str, DataType], *, narrowed: bool) -> tuple[SourceColumn, ...]:

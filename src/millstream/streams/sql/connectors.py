@@ -141,6 +141,9 @@ def _check_together(connector: Connector, options: Mapping[str, str]) -> None:
     for key, value, needed in _NEEDED_BY:
         if options.get(key, "").lower() == value and needed not in options and needed not in defaults:
             raise OptionProblem(key, f"'{key}' = '{value}' needs '{needed}'.")
+    for key, needed in (("access-key", "secret-key"), ("secret-key", "access-key")):
+        if key in options and needed not in options:
+            raise OptionProblem(key, f"'{key}' needs '{needed}'.")
     for key, needed in (("key.fields", "key.format"), ("key.format", "key.fields")):
         if connector.name == "rocketmq" and key in options and needed not in options:
             raise OptionProblem(key, f"'{key}' needs '{needed}'.")

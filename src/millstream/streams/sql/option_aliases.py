@@ -29,6 +29,7 @@ _NAMES = {
     "connector.path": "path", "connector.topic": "topic", "connector.url": "url", "connector.table": "table-name",
     "connector.username": "username", "connector.password": "password", "connector.driver": "driver",
     "connector.startup-mode": "scan.startup.mode", "connector.properties.group.id": "consumer.group",
+    "accesskey": "access-key", "secretkey": "secret-key",
     "format.type": "format", "format.field-delimiter": "csv.field-delimiter",
     "lookup.cache.max-rows": "lookup.partial-cache.max-rows", "lookup.cache.ttl": "lookup.partial-cache.expire-after-write",
     "lookup.cache.caching-missing-key": "lookup.partial-cache.cache-missing-key",

@@ -10,6 +10,9 @@ __all__ = ["RULE_OPTIONS"]
 _AS_OF_TOPICS = (
     "topic",
     "nameserver",
+    "access-key",
+    "secret-key",
+    "tls",
     "scan.max-rows-per-trigger",
     "tag",
     "consumer.group",

@@ -37,6 +37,9 @@ _TIMES = ("SQL", "ISO-8601")
 _COMMON: tuple[Option, ...] = (
     text("topic", "The topic.", required=True, pattern=_NAME, wanted=_TOPIC_WORDS),
     text("nameserver", "Nameserver; default: the session's.", pattern=r"[^\s:;]+:\d{1,5}(;[^\s:;]+:\d{1,5})*", wanted="host:port"),
+    text("access-key", "Who reads and writes; default: MILLSTREAM_ACCESS_KEY of the environment."),
+    Option("secret-key", "Their secret, best as ${env:NAME}; default: MILLSTREAM_SECRET_KEY.", pattern=r"(?s).+", wanted="a text", secret=True),
+    text("tls", "Speak TLS, and verify servers with the certificates of this file, or with those of the machine (system).", wanted="a path, or system"),
     count("scan.max-rows-per-trigger", "About how many rows a micro-batch reads.", "a number of rows"),
     text("tag", "Tags to read, joined by ||.", default="*"),
     text("consumer.group", "Group whose offsets show how far the job is.", pattern=_NAME, wanted="a legal group name"),

@@ -17,7 +17,7 @@ from millstream.streams.spark.sinks.earlier import BatchNote, Fingerprints, ends
 from millstream.streams.spark.sinks.message_maker import MessageMaker
 from millstream.streams.spark.sinks.sink import Attempt, SinkTask, SinkWriter, Written
 from millstream.streams.spark.source.body_format import CHANGELOG_FORMATS
-from millstream.streams.spark.source.topic_log import TopicLog, open_log
+from millstream.streams.spark.source.topic_log import Access, TopicLog, open_log
 
 __all__ = ["MessageMaker", "TopicSink", "UpsertSink"]
 
@@ -36,12 +36,15 @@ _NULL = b"null"
 class TopicSink:
     """Sends rows to a topic while the tasks run."""
 
-    def __init__(self, name: str, maker: MessageMaker, nameserver: str, *, timeout_s: float) -> None:
+    def __init__(
+        self, name: str, maker: MessageMaker, nameserver: str, *, timeout_s: float, access: Access | None = None
+    ) -> None:
         self.name = name
         self.schema = maker.schema
         self._maker = maker
         self._nameserver = nameserver
         self._timeout_s = timeout_s
+        self._access = access or Access()
         self._earlier: Fingerprints = Counter()
 
     def begin(self, attempt: Attempt) -> bool:
@@ -50,7 +53,7 @@ class TopicSink:
         self._earlier = Counter()
         file = attempt.notes / f"{attempt.number}.json"
         note = BatchNote.read(file)
-        log = open_log(self._nameserver, timeout_s=self._timeout_s)
+        log = open_log(self._nameserver, timeout_s=self._timeout_s, access=self._access)
         try:
             if note is None or note.batch_id != attempt.batch_id:
                 BatchNote(attempt.batch_id, ends_of(log, self._maker.topic)).write(file)
@@ -62,7 +65,7 @@ class TopicSink:
 
     def writer(self, task: SinkTask) -> SinkWriter:
         """A writer with a connection of its own."""
-        log = open_log(self._nameserver, timeout_s=self._timeout_s)
+        log = open_log(self._nameserver, timeout_s=self._timeout_s, access=self._access)
         bulk = log.takes_bulk(self._maker.topic)
         return _Sender(self._maker, log, Counter(self._earlier), bulk=bulk)
 
@@ -76,12 +79,15 @@ class UpsertSink:
     Topics that are not compacted take no such message; there its body is `null`.
     """
 
-    def __init__(self, name: str, maker: MessageMaker, nameserver: str, *, timeout_s: float) -> None:
+    def __init__(
+        self, name: str, maker: MessageMaker, nameserver: str, *, timeout_s: float, access: Access | None = None
+    ) -> None:
         self.name = name
         self.schema = maker.schema
         self._maker = maker
         self._nameserver = nameserver
         self._timeout_s = timeout_s
+        self._access = access or Access()
 
     def begin(self, attempt: Attempt) -> bool:
         """A repeated micro-batch writes the same rows of its keys again."""
@@ -89,7 +95,7 @@ class UpsertSink:
 
     def writer(self, task: SinkTask) -> SinkWriter:
         """A writer with a connection of its own."""
-        return _UpsertSender(self._maker, open_log(self._nameserver, timeout_s=self._timeout_s))
+        return _UpsertSender(self._maker, open_log(self._nameserver, timeout_s=self._timeout_s, access=self._access))
 
     def commit(self, batch_id: int, written: Sequence[Written]) -> None:
         """Nothing to do: what was acknowledged is visible."""

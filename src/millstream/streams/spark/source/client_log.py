@@ -19,8 +19,11 @@ from millstream.model.message import Message
 from millstream.model.operations import PullStatus
 from millstream.model.topic import TopicConfig
 from millstream.protocol.record import split_record
+from millstream.security.signature import Credentials
+from millstream.security.tls import client_context
 from millstream.streams.spark.source.cut import QueueSpan
 from millstream.streams.spark.source.partition import Slice
+from millstream.streams.spark.source.topic_log import Access
 
 __all__ = ["ClientLog"]
 
@@ -35,8 +38,14 @@ _BEYOND = 1 << 62
 class ClientLog:
     """A `TopicLog` over one `BlockingClient`. Not for several threads at once."""
 
-    def __init__(self, nameserver: str, *, timeout_s: float) -> None:
-        self._client = BlockingClient(nameserver, timeout_s=timeout_s)
+    def __init__(self, nameserver: str, *, timeout_s: float, access: Access | None = None) -> None:
+        access = access or Access()
+        self._client = BlockingClient(
+            nameserver,
+            timeout_s=timeout_s,
+            credentials=Credentials(access.access_key, access.secret_key) if access.access_key else None,
+            tls=client_context(access.tls) if access.tls else None,
+        )
         self._puller = BlockingBulkPuller(self._client)
         # A send that is repeated here could be stored twice; a job repeats what it knows not to be there.
         self._producer = BlockingBulkProducer(self._client, retries=0)

@@ -127,7 +127,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _cluster(self) -> TopicLog:
         if self._log is None:
-            self._log = open_log(self._spec.nameserver, timeout_s=self._spec.timeout_s)
+            self._log = open_log(self._spec.nameserver, timeout_s=self._spec.timeout_s, access=self._spec.access)
         return self._log
 
 
@@ -144,7 +144,7 @@ class TopicBatchReader(DataSourceReader):
         last = TopicPartition((), END_OF_TIME_MS if spec.final_tick else None)
         if not groups:
             return [last]
-        log = open_log(spec.nameserver, timeout_s=spec.timeout_s)
+        log = open_log(spec.nameserver, timeout_s=spec.timeout_s, access=spec.access)
         try:
             bulk = log.takes_bulk(spec.topic)
         finally:
@@ -165,7 +165,7 @@ def read_partition(
         raise TypeError(f"{partition!r} is no partition of a topic")
     builder = builder or row_builder(spec)
     if partition.slices:
-        log = open_log(spec.nameserver, timeout_s=spec.timeout_s)
+        log = open_log(spec.nameserver, timeout_s=spec.timeout_s, access=spec.access)
         try:
             for part in partition.slices:
                 yield from _shared_slice(spec, _messages(spec, log, part, bulk=partition.bulk), builder, part)

@@ -12,6 +12,7 @@ from millstream.streams.spark.hidden import KIND_COLUMN, QUEUE_COLUMN, TICK_COLU
 from millstream.streams.spark.rules.judged import Judged
 from millstream.streams.spark.source.body_format import BodyFormat, KeyFormat
 from millstream.streams.spark.source.position import Position
+from millstream.streams.spark.source.topic_log import Access
 from millstream.streams.spark.types import spark_schema
 
 __all__ = ["SourceColumn", "SourceSpec", "WantedRows", "rows_schema"]
@@ -50,6 +51,7 @@ class SourceSpec:
     `changes` its kind. `body` and `key` say how rows stand in messages; `upserts` that a key's last message counts.
     `wake_after_ms` without rows bring a tick (0: never), once or, with `wake_again`, each time. `judged` says which
     rules' hits the rows are, where they are hits. With `wanted` each row tells which conditions want it.
+    `access` is who asks the cluster.
     """
 
     nameserver: str
@@ -75,6 +77,7 @@ class SourceSpec:
     timeout_s: float = field(default=10.0)
     judged: Judged | None = None
     wanted: WantedRows | None = None
+    access: Access = field(default_factory=Access)
 
     def schema(self) -> spark.StructType:
         """Spark's schema of the rows: the columns, the hidden queue and kind where they are wanted, the hidden tick."""

@@ -3,16 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from millstream.model.message import Message
+from millstream.streams.errors import JobError
 from millstream.streams.spark.source.cut import QueueSpan
 from millstream.streams.spark.source.partition import Slice
+from millstream.streams.sql.variables import from_environment
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["TopicLog", "open_log"]
+__all__ = ["Access", "TopicLog", "open_log"]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who asks a cluster, and what it is verified with: a file of certificates, or `system`.
+
+    What is blank is taken from the environment (MILLSTREAM_ACCESS_KEY, MILLSTREAM_SECRET_KEY, MILLSTREAM_TLS_CA).
+    """
+
+    access_key: str = ""
+    secret_key: str = field(default="", repr=False)
+    tls: str = ""
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Access:
+        """What a table's options say. Raises JobError JOB_FAILED for a name that the environment has not."""
+        try:
+            return cls(*(from_environment(options.get(name, "")) for name in ("access-key", "secret-key", "tls")))
+        except KeyError as missing:
+            name = missing.args[0]
+            words = f"The environment has no {name}, which the options of a topic name."
+            raise JobError("JOB_FAILED", words, remedy=f"Set it before the start: export {name}=...") from None
 
 
 class TopicLog(Protocol):
@@ -70,8 +95,8 @@ class TopicLog(Protocol):
         ...
 
 
-def open_log(nameserver: str, *, timeout_s: float) -> TopicLog:
-    """A connection to the cluster of `nameserver`; `timeout_s` bounds each call."""
+def open_log(nameserver: str, *, timeout_s: float, access: Access | None = None) -> TopicLog:
+    """A connection to the cluster of `nameserver`; `timeout_s` bounds each call. `access` None: by the environment."""
     from millstream.streams.spark.source.client_log import ClientLog
 
-    return ClientLog(nameserver, timeout_s=timeout_s)
+    return ClientLog(nameserver, timeout_s=timeout_s, access=access or Access())
