@@ -61,7 +61,6 @@ from millstream.server import local_cluster, restart_pace, supervised
 from millstream.server.configuration.reference import reference_page
 from millstream.streams.connectors.http import caller as http_caller
 from millstream.streams.databases import batch_writer, database, mysql, patience, postgresql
-from millstream.streams.databases import database, mysql, patience
 from millstream.streams.dimension import hit_counts, pins
 from millstream.streams.dimension import versions as dimension_versions
 from millstream.streams.functions import grok, user_agents
@@ -274,7 +273,6 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
             open_tables,
         ),
     ),
-    ("Databases", (database, mysql, patience)),
     (
         "Rules",
         (

@@ -164,9 +164,8 @@ error.command("millstream.cli.error:explain", name="explain")
 error.command("millstream.cli.error:list_errors", name="list")
 
 _GROUPS = frozenset(
-    "topic group dlq message rules model ingest acl user error start config broker cluster profile".split()
+    "topic group dlq message rules model ingest dim acl user error start config broker cluster profile".split()
 )
-_GROUPS = frozenset("topic group dlq message rules dim acl user error start config broker cluster profile".split())
 """Words that list their commands where nothing follows them."""
 
 _SERVERS = (["quickstart"], ["start"], ["ingest"])

@@ -111,7 +111,7 @@ class _FedSource:
 
     def letters(self, spool: Path) -> DeadLetters:
         """Malformed messages are kept."""
-        return KeptLetters(Spool(spool), self.table.name, None, "", 0.0, self._log)
+        return KeptLetters(Spool(spool), self.table.name, None, "", 0.0, log=self._log)
 
 
 def _columns(table: Table, wanted: Mapping[str, DataType]) -> tuple[SourceColumn, ...]:
