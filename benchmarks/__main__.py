@@ -15,6 +15,7 @@ from pathlib import Path
 from benchmarks.brokers import measure_brokers
 from benchmarks.bulk import measure_bulk
 from benchmarks.detections import measure_detections
+from benchmarks.dimension import measure_dimension
 from benchmarks.grpc import measure_backlog, measure_calls, measure_idle_consumers, measure_share
 from benchmarks.merged import measure_merged
 from benchmarks.nexmark.measure import measure_nexmark
@@ -71,6 +72,7 @@ def main() -> int:
         "operators": measure_operators,
         "rules": measure_rules,
         "merged": measure_merged,
+        "dimension": measure_dimension,
         "first-result": measure_first_result,
         "latency": measure_latency,
         "demo": lambda: measure_demo(arguments.input),

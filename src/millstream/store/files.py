@@ -88,6 +88,17 @@ class FileLayer:
         """The whole file (not empty), read-only and not copied. What is written to the file later shows in it."""
         return memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
 
+    def map_file(self, path: Path) -> memoryview:
+        """The whole of a file that this process need not be allowed to write, read-only and not copied.
+
+        It stays readable after the file was removed.
+        """
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return self.map(descriptor) if self.size(descriptor) else memoryview(b"")
+        finally:
+            os.close(descriptor)
+
     def rename(self, source: Path, target: Path) -> None:
         """Give the file another name; a file of that name is replaced in one step."""
         source.replace(target)

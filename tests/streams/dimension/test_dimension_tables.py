@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import shutil
 import tempfile
 from decimal import Decimal
 from pathlib import Path
@@ -242,6 +243,12 @@ def test_memory_too_small_for_the_rows_changes_no_answer(
         found = table.find(key, [rows.column(1).slice(20_000, 3)])
         assert pairs(table, found, "text") == [(at, f"{20_000 + at:060}") for at in range(3)]
     assert sorted(one for batch in table.scan(["id"]) for one in batch.column(0).to_pylist()) == list(range(count))
+
+
+def test_an_open_table_answers_after_its_directory_was_removed(tmp_path: Path) -> None:
+    table = built(tmp_path / "t", batch_of([("a", 1), ("b", 2)]), BY_KEY)
+    shutil.rmtree(tmp_path / "t")
+    assert pairs(table, table.find(BY_KEY, [pa.array(["b"])]), "id") == [(0, 1)]
 
 
 def test_an_index_is_added_later_and_all_who_have_the_table_open_can_ask_it(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ __all__ = ["PlaneFact", "PlaneReader", "PlaneWriter", "PlaneWriters", "read_arra
 _WRITE_BYTES: Final = 256 * 1024
 """Bytes that are gathered for one write."""
 
-_CHECKED_BYTES: Final = 4 * 1024 * 1024
 _DIGEST_BYTES: Final = 16
 
 _WIDTHS: Final = (1, 2, 4)
@@ -106,48 +105,38 @@ class PlaneWriters:
 class PlaneReader:
     """Maps the files of one directory; all processes share what of them is in memory.
 
-    Raises DIMENSION_DAMAGED where a file is not as the manifest says: always by its length, with `check` by its digest.
+    What is mapped stays whole when the directory is removed. Raises DIMENSION_DAMAGED where a file is not as the
+    manifest says: always by its length, with `check` by its digest.
     """
 
     def __init__(self, files: FileLayer, directory: Path, facts: Mapping[str, PlaneFact], *, check: bool) -> None:
-        self._files = files
         self._directory = directory
-        self._facts = facts
-        for name, fact in facts.items():
-            self._look(name, fact, check)
+        self._contents = {name: self._mapped(files, name, fact, check) for name, fact in facts.items()}
 
-    def _look(self, name: str, fact: PlaneFact, check: bool) -> None:
-        path = self._directory / name
+    def _mapped(self, files: FileLayer, name: str, fact: PlaneFact, check: bool) -> memoryview:
         try:
-            with self._files.opened(path) as descriptor:
-                if (found := self._files.size(descriptor)) != fact.size_bytes:
-                    raise self._damaged(path, f"has {found} bytes instead of {fact.size_bytes}")
-                if check and self._digest(descriptor, fact.size_bytes) != fact.checksum:
-                    raise self._damaged(path, "fails its checksum")
+            content = files.map_file(self._directory / name)
         except OSError as error:
-            raise self._damaged(path, f"cannot be read: {error.strerror}") from None
+            raise self._damaged(name, f"cannot be read: {error.strerror}") from None
+        if len(content) != fact.size_bytes:
+            raise self._damaged(name, f"has {len(content)} bytes instead of {fact.size_bytes}")
+        if check and hashlib.blake2b(content, digest_size=_DIGEST_BYTES).hexdigest() != fact.checksum:
+            raise self._damaged(name, "fails its checksum")
+        return content
 
-    def _digest(self, descriptor: int, size_bytes: int) -> str:
-        digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
-        for position in range(0, size_bytes, _CHECKED_BYTES):
-            digest.update(self._files.pread(descriptor, _CHECKED_BYTES, position))
-        return digest.hexdigest()
-
-    def _damaged(self, path: Path, what: str) -> DimensionError:
-        return DimensionError("DIMENSION_DAMAGED", f"The file {path} of a dimension table {what}.")
+    def _damaged(self, name: str, what: str) -> DimensionError:
+        words = f"The file {self._directory / name} of a dimension table {what}."
+        return DimensionError("DIMENSION_DAMAGED", words)
 
     def open(self, name: str, dtype: Any = np.uint8) -> np.ndarray:
         """The numbers of a file, mapped."""
-        fact = self._facts.get(name)
-        if fact is None:
-            raise self._damaged(self._directory / name, "is not named by the manifest")
-        if not fact.size_bytes:
-            return np.empty(0, dtype)
+        content = self._contents.get(name)
+        if content is None:
+            raise self._damaged(name, "is not named by the manifest")
         try:
-            with self._files.opened(self._directory / name) as descriptor:
-                return np.frombuffer(self._files.map(descriptor), dtype)
-        except (OSError, ValueError) as error:
-            raise self._damaged(self._directory / name, f"cannot be read: {error}") from None
+            return np.frombuffer(content, dtype)
+        except ValueError as error:
+            raise self._damaged(name, f"cannot be read: {error}") from None
 
 
 def written_array(array: pa.Array) -> bytes:
