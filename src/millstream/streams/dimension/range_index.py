@@ -1,7 +1,8 @@
-"""An index of ranges: sorted by their starts, with the largest end of every sixteen, of every 256, and so on.
+"""An index of ranges: sorted by their starts, in layers in which the ends ascend as well.
 
-Where the ends ascend as the starts do, which they do unless a range lies within another one, the matches of a value
-stand side by side. Otherwise the blocks are walked down that hold a range which starts before the value and ends
+There the matches of a value stand side by side. A range that lies within one of a layer goes to the next layer, and
+where ranges are nested deeper than there are layers, the last one holds all others with the largest end of every
+sixteen, of every 256, and so on: the blocks are walked down that hold a range which starts before the value and ends
 behind it; all but one of them, at each level, hold a match.
 """
 
@@ -21,7 +22,11 @@ from millstream.streams.dimension.spans import flat_places
 
 __all__ = ["RangeIndexReader", "RangeIndexWriter", "is_ordered", "ordered_values"]
 
-_FAN: Final = 16
+MAX_LAYERS: Final = 8
+"""Layers of an index of ranges; each costs one search, all beyond stands in the last one."""
+
+_FAN_BITS: Final = 4
+_FAN: Final = 1 << _FAN_BITS
 _SIGN: Final = np.uint64(1 << 63)
 
 
@@ -48,88 +53,131 @@ class RangeIndexWriter:
         self._planes = planes
         self._name = name
         self._row_width = row_width
+        self._layers: list[_LayerWriter] = []
+
+    def append(self, starts: Unsigned, ends: Unsigned, rows: Numbers) -> None:
+        """More ranges."""
+        place = 0
+        while len(starts):
+            if place == len(self._layers):
+                self._layers.append(_LayerWriter(self._planes, f"{self._name}.{place}", self._row_width))
+            layer = self._layers[place]
+            place += 1
+            if place == MAX_LAYERS:
+                layer.append(starts, ends, rows)
+                return
+            fits = layer.fitting(ends)
+            layer.append(starts[fits], ends[fits], rows[fits])
+            starts, ends, rows = starts[~fits], ends[~fits], rows[~fits]
+
+    def finish(self) -> dict[str, Any]:
+        """What the manifest says of the index."""
+        return {"row_width": self._row_width, "levels": [layer.finish() for layer in self._layers]}
+
+
+class _LayerWriter:
+    """Writes one layer."""
+
+    def __init__(self, planes: PlaneWriters, name: str, row_width: int) -> None:
+        self._planes = planes
+        self._name = name
+        self._row_width = row_width
         self._starts = planes.make(f"{name}.starts")
         self._ends = planes.make(f"{name}.ends0")
-        self._rows = planes.make(f"{name}.rows") if row_width else None
-        self._entries = 0
-        self._last_end = 0
+        self._rows = planes.make(f"{name}.rows")
+        self._last_end = np.uint64(0)
         self._ascending = True
         self._largest: list[Unsigned] = []
         self._rest = np.empty(0, np.uint64)
+
+    def fitting(self, ends: Unsigned) -> Flags:
+        """Which of the next ranges do not end before one that is here or comes here."""
+        fits: Flags = ends >= np.maximum(np.maximum.accumulate(ends), self._last_end)
+        return fits
 
     def append(self, starts: Unsigned, ends: Unsigned, rows: Numbers) -> None:
         """More ranges."""
         if not len(starts):
             return
-        self._ascending &= self._last_end <= int(ends[0]) and bool((ends[1:] >= ends[:-1]).all())
-        self._last_end = int(ends[-1])
-        self._entries += len(starts)
+        self._ascending &= bool(self._last_end <= ends[0]) and bool((ends[1:] >= ends[:-1]).all())
+        self._last_end = ends[-1]
         self._starts.append(starts)
         self._ends.append(ends)
-        if self._rows is not None:
-            self._rows.append(rows.astype(f"<u{self._row_width}"))
+        self._rows.append(rows.astype(f"<u{self._row_width}"))
         ends = np.concatenate([self._rest, ends])
         whole = len(ends) // _FAN * _FAN
         self._largest.append(ends[:whole].reshape(-1, _FAN).max(axis=1))
         self._rest = ends[whole:]
 
-    def finish(self) -> dict[str, Any]:
-        """What the manifest says of the index."""
+    def finish(self) -> int:
+        """The levels of ends that there are, one where they ascend."""
+        if self._ascending:
+            return 1
         levels = 1
-        if not self._ascending:
-            level = np.concatenate([*self._largest, *([[self._rest.max()]] if len(self._rest) else [])])
-            level = level.astype(np.uint64)
-            while True:
-                self._planes.make(f"{self._name}.ends{levels}").append(level)
-                levels += 1
-                if len(level) <= _FAN:
-                    break
-                level = np.pad(level, (0, -len(level) % _FAN)).reshape(-1, _FAN).max(axis=1)
-        return {"row_width": self._row_width, "entries": self._entries, "levels": levels}
+        level = np.concatenate([*self._largest, *([[self._rest.max()]] if len(self._rest) else [])]).astype(np.uint64)
+        while True:
+            self._planes.make(f"{self._name}.ends{levels}").append(level)
+            levels += 1
+            if len(level) <= _FAN:
+                return levels
+            level = np.pad(level, (0, -len(level) % _FAN)).reshape(-1, _FAN).max(axis=1)
 
 
 class RangeIndexReader:
     """Finds the ranges that hold a value."""
 
     def __init__(self, planes: PlaneReader, name: str, said: dict[str, Any], *, end_included: bool) -> None:
-        self._starts = planes.open(f"{name}.starts", "<u8")
-        self._ends = [planes.open(f"{name}.ends{level}", "<u8") for level in range(said["levels"])]
-        width = said["row_width"]
-        self._rows = planes.open(f"{name}.rows", f"<u{width}") if width else None
-        self._end_included = end_included
+        self._layers = [
+            _Layer(planes, f"{name}.{place}", levels, said["row_width"], end_included=end_included)
+            for place, levels in enumerate(said["levels"])
+        ]
 
     def find(self, values: Unsigned, valid: Flags) -> Matches:
         """Every range of each valid value, ordered by the value's place, then by row."""
         asked = np.flatnonzero(valid)
-        if not len(self._starts) or not len(asked):
-            return Matches(np.empty(0, np.int64), np.empty(0, np.int64))
         wanted = values[asked]
         # Sorted values are looked up several times as fast as others.
         order = np.argsort(wanted, kind="stable")
         asked, wanted = asked[order], wanted[order]
-        after = np.searchsorted(self._starts, wanted, "right").astype(np.int64)
-        if len(self._ends) == 1:
-            ends = self._ends[0]
-            # Ends at the value itself lie before the first match where a range does not hold its end.
-            if self._end_included:
-                first = np.searchsorted(ends, wanted, "left").astype(np.int64)
-            else:
-                first = np.searchsorted(ends, wanted, "right").astype(np.int64)
-            counts = np.maximum(after - first, 0)
-            probe, place = np.repeat(asked, counts), flat_places(first, counts)
-        else:
-            probe, place = self._walked(asked, wanted, after)
-        row = place if self._rows is None else self._rows[place].astype(np.int64)
+        found = [layer.find(wanted) for layer in self._layers]
+        number = np.concatenate([np.empty(0, np.int64), *(one.probe for one in found)])
+        row = np.concatenate([np.empty(0, np.int64), *(one.row for one in found)])
+        probe = asked[number]
         order = np.lexsort((row, probe))
         return Matches(probe[order], row[order])
 
-    def _walked(self, asked: Numbers, wanted: Unsigned, after: Numbers) -> tuple[Numbers, Numbers]:
+
+class _Layer:
+    """Finds the ranges of one layer."""
+
+    def __init__(self, planes: PlaneReader, name: str, levels: int, row_width: int, *, end_included: bool) -> None:
+        self._starts = planes.open(f"{name}.starts", "<u8")
+        self._ends = [planes.open(f"{name}.ends{level}", "<u8") for level in range(levels)]
+        self._rows = planes.open(f"{name}.rows", f"<u{row_width}")
+        self._end_included = end_included
+
+    def find(self, wanted: Unsigned) -> Matches:
+        """Pairs of a value's place and a row; the values ascend."""
+        after = np.searchsorted(self._starts, wanted, "right").astype(np.int64)
+        if len(self._ends) > 1:
+            number, place = self._walked(wanted, after)
+        else:
+            # A range that does not hold its end is behind the value only where it ends above it.
+            if self._end_included:
+                first = np.searchsorted(self._ends[0], wanted, "left").astype(np.int64)
+            else:
+                first = np.searchsorted(self._ends[0], wanted, "right").astype(np.int64)
+            counts = np.maximum(after - first, 0)
+            number, place = np.repeat(np.arange(len(wanted)), counts), flat_places(first, counts)
+        return Matches(number, self._rows[place].astype(np.int64))
+
+    def _walked(self, wanted: Unsigned, after: Numbers) -> tuple[Numbers, Numbers]:
         top = len(self._ends) - 1
         count = len(self._ends[top])
-        number, block = np.repeat(np.arange(len(asked)), count), np.tile(np.arange(count), len(asked))
+        number, block = np.repeat(np.arange(len(wanted)), count), np.tile(np.arange(count), len(wanted))
+        reaches = np.greater_equal if self._end_included else np.greater
         for level in range(top, -1, -1):
-            reaches = np.greater_equal if self._end_included else np.greater
-            kept = (block << 4 * level) < after[number]
+            kept = (block << _FAN_BITS * level) < after[number]
             number, block = number[kept], block[kept]
             kept = reaches(self._ends[level][block], wanted[number])
             number, block = number[kept], block[kept]
@@ -138,4 +186,4 @@ class RangeIndexReader:
                 block = (block[:, None] * _FAN + np.arange(_FAN)).ravel()
                 inside = block < len(self._ends[level - 1])
                 number, block = number[inside], block[inside]
-        return asked[number], block
+        return number, block
