@@ -90,6 +90,7 @@ from millstream.streams.spark.lookups import (
     reloads,
 )
 from millstream.streams.spark.lookups import files as looked_up_files
+from millstream.streams.spark.lookups import topics as looked_up_topics
 from millstream.streams.spark.operators import bucket_files, packing
 from millstream.streams.spark.operators import host as operator_host
 from millstream.streams.spark.operators import stage as operator_stage
@@ -266,6 +267,7 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
             pins,
             hit_counts,
             loads,
+            looked_up_topics,
             reloads,
             dimension_form,
             dimension_stage,

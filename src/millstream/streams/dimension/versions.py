@@ -173,10 +173,10 @@ class VersionStore:
                 return self._load(fill)
         except OSError as error:
             refusal = self._not_writable(error)
-            self._say(str(refusal))
+            self.complain(str(refusal))
             raise refusal from None
         except BaseException as error:
-            self._say(str(error) or type(error).__name__)
+            self.complain(str(error) or type(error).__name__)
             raise
 
     def hold(self, version: int) -> HeldVersion | None:
@@ -303,7 +303,11 @@ class VersionStore:
     def _lock_path(self, version: int) -> Path:
         return self._versions / f".{version}.lock"
 
-    def _say(self, words: str) -> None:
+    def complain(self, words: str) -> None:
+        """Keep why the table cannot be loaded again; blank: it can."""
+        if not words:
+            (self.directory / _ERROR).unlink(missing_ok=True)
+            return
         trouble = LoadTrouble(self._clock_ms(), words[:MAX_ERROR_CHARACTERS])
         try:
             written(self.directory / _ERROR, msgspec.json.encode(trouble))

@@ -187,7 +187,7 @@ class JobRunner:
         Swap.complete(checkpoint.sinks)
         work = optimized(outputs, settings.rules_stage, timed)
         outputs, nodes = work.outputs, [output.node for output in work.outputs]
-        dimensions = JobTables(checkpoint.lookups, checkpoint.job_id)
+        dimensions = JobTables(checkpoint.lookups, checkpoint.job_id, settings.nameserver)
         if batch:
             dimensions.forget_batches()
         timeout_ms = settings.call_timeout_ms or None

@@ -35,7 +35,15 @@ _CODE = "millstream.streams.connectors"
 CONNECTORS = KnownConnectors(
     (
         Connector("rocketmq", TOPIC_OPTIONS, TOPIC_METADATA, reads=True, writes=True),
-        Connector("upsert-rocketmq", UPSERT_OPTIONS, TOPIC_METADATA, reads=True, writes=True, needs_key=True),
+        Connector(
+            "upsert-rocketmq",
+            UPSERT_OPTIONS,
+            TOPIC_METADATA,
+            reads=True,
+            writes=True,
+            looks_up=True,
+            needs_key=True,
+        ),
         Connector("filesystem", FILE_OPTIONS, reads=True, writes=True, looks_up=True, overwrites=True),
         Connector("jdbc", JDBC_OPTIONS, reads=True, writes=True, looks_up=True),
         Connector("nexmark", NEXMARK_OPTIONS, reads=True),

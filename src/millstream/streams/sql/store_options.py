@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from millstream.streams.sql.options import Option, choice, count, duration, flag, size, text
 
-__all__ = ["FILE_OPTIONS", "JDBC_OPTIONS"]
+__all__ = ["FILE_OPTIONS", "JDBC_OPTIONS", "LOOKUP_OPTIONS"]
 
 _ONE_WRITER = "each micro-batch writes its own files, as many as it needs"
 
-_LOOKUPS: tuple[Option, ...] = (
+LOOKUP_OPTIONS: tuple[Option, ...] = (
     choice("lookup.store", "How rows for lookups are kept: in each worker, or once per machine as a dimension table; default: dimension where the whole table is kept, and for large files.", "dimension", "plain"),
     flag("lookup.verify", "Whether a dimension table keeps its keys and compares them, beyond their 128-bit hashes."),
     flag("lookup.full-scan", "Whether a condition without any index may compare each row with the whole table."),
 )  # fmt: skip
+"""Those of every table that can become a dimension table."""
 
 FILE_OPTIONS: tuple[Option, ...] = (
     text("path", "Directory of the files.", required=True, pattern=r".+", wanted="a path"),
@@ -35,7 +36,7 @@ FILE_OPTIONS: tuple[Option, ...] = (
     text("sink.partition-commit.success-file.name", "Name of the file that says so.", default="_SUCCESS"),
     size("sink.rolling-policy.file-size", "Size at which a file gets a successor.", "128 MB"),
     duration("lookup.cache.ttl", "How often a lookup looks for changed files.", "10 s"),
-    *_LOOKUPS,
+    *LOOKUP_OPTIONS,
     *(
         Option(name, "Read and ignored.", ignored=_ONE_WRITER)
         for name in (
@@ -68,7 +69,7 @@ JDBC_OPTIONS: tuple[Option, ...] = (
     choice("lookup.full-cache.reload-strategy", "When the whole table is read again.", "PERIODIC", "TIMED", default="PERIODIC"),
     duration("lookup.full-cache.periodic-reload.interval", "How often."),
     text("lookup.full-cache.timed-reload.iso-time", "At which time of the day.", pattern=r"\d{2}:\d{2}(:\d{2})?Z?", wanted="a time such as 10:15"),
-    *_LOOKUPS,
+    *LOOKUP_OPTIONS,
     count("lookup.max-retries", "How often a failed lookup is tried again.", "a number of times", least=0, default="3"),
     count("sink.buffer-flush.max-rows", "Rows that are written at once.", "a number of rows", least=0, default="100"),
     Option("sink.buffer-flush.interval", "Read and ignored.", ignored="rows are written at the end of each micro-batch"),

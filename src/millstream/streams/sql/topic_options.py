@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from millstream.streams.plan.types import BIGINT, INT, STRING, DataType, TypeKind
-from millstream.streams.sql.options import Option, choice, count, flag, text
+from millstream.streams.sql.options import Option, choice, count, duration, flag, text
+from millstream.streams.sql.store_options import LOOKUP_OPTIONS
 
 __all__ = ["CHANGELOG_FORMATS", "FORMATS", "TOPIC_METADATA", "TOPIC_OPTIONS", "UPSERT_OPTIONS"]
 
@@ -104,5 +105,7 @@ UPSERT_OPTIONS: tuple[Option, ...] = (
     text("key.fields-prefix", "What the names of the key's columns begin with in the table only."),
     _INCLUDE,
     *(option for option in _FORMAT_OPTIONS if option.format not in CHANGELOG_FORMATS),
+    duration("lookup.cache.ttl", "How often a dimension table looks for new messages.", "10 s"),
+    *LOOKUP_OPTIONS,
 )
 """Those of the connector 'upsert-rocketmq': the last message of a key counts, one without a body deletes it."""

@@ -13,6 +13,7 @@ from millstream.streams.plan.tables import ComputedColumn
 from millstream.streams.spark.lookups.files import file_size_bytes
 from millstream.streams.spark.lookups.loads import TableLoad
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
+from millstream.streams.spark.lookups.topics import UPSERTS
 
 __all__ = ["DIMENSION_FILE_BYTES", "dimension_load", "is_dimension", "probe_places"]
 
@@ -29,10 +30,16 @@ _KINDS = {
 def is_dimension(node: LookupJoin, spec: LookupSpec) -> bool:
     """Whether the table is loaded once per machine. Raises JobError JOB_FAILED where that and a hint contradict."""
     said = spec.option("lookup.store").lower()
+    is_topic = spec.option("connector") == UPSERTS
     asks_again = dict(node.hints).get("retry-predicate", "").lower() == "lookup_miss"
-    if asks_again and (said == "dimension" or node.search is not None):
+    if asks_again and (said == "dimension" or node.search is not None or is_topic):
         words = f"{node.table.name} is loaded as a whole: what is not in it is not asked for again."
         raise JobError("JOB_FAILED", words, remedy="Leave out the LOOKUP hint or 'lookup.store'.")
+    if is_topic:
+        if said == "plain":
+            words = f"{node.table.name} is a topic, which is only looked up as a dimension table."
+            raise JobError("JOB_FAILED", words, remedy="Leave out 'lookup.store'.")
+        return True
     if said:
         return said == "dimension"
     if asks_again:

@@ -24,7 +24,7 @@ from millstream.streams.spark.operators.values import rows_of
 from millstream.streams.spark.partition_names import DEFAULT_NAME, named_values
 from millstream.streams.spark.source.decoder import JsonDecoder
 
-__all__ = ["MAX_ROWS", "ROWS_AT_ONCE", "file_batches", "file_size_bytes", "file_stamp", "file_table"]
+__all__ = ["MAX_ROWS", "ROWS_AT_ONCE", "file_batches", "file_root", "file_size_bytes", "file_stamp", "file_table"]
 
 MAX_ROWS: Final = 10_000_000
 """Rows of a looked-up table of files at most where each worker keeps all of them in memory."""
@@ -42,7 +42,8 @@ def file_table(spec: LookupSpec) -> WholeTable:
     return WholeTable(spec, partial(_load, spec), partial(file_stamp, spec), ttl_s)
 
 
-def _root(spec: LookupSpec) -> Path:
+def file_root(spec: LookupSpec) -> Path:
+    """The table's file or directory. Raises JobError JOB_FAILED for one that is not local."""
     parts = urlparse(spec.option("path"))
     if parts.scheme and parts.scheme != "file":
         raise JobError("JOB_FAILED", f"The table {spec.name} cannot be looked up: {spec.option('path')} is not local.")
@@ -51,7 +52,7 @@ def _root(spec: LookupSpec) -> Path:
 
 def _files(spec: LookupSpec) -> list[Path]:
     """The files, or the one; hidden ones are those that are still written."""
-    root = _root(spec)
+    root = file_root(spec)
     if root.is_file():
         return [root]
     found = (file for file in root.rglob("*") if file.is_file())
@@ -114,7 +115,9 @@ def _with_partitions(spec: LookupSpec, file: Path, read: _Read) -> Iterator[pa.R
     if not outside.fields:
         yield from read(spec, file, inside)
         return
-    named = named_values(file.relative_to(_root(spec)).parts[:-1], spec.option("partition.default-name", DEFAULT_NAME))
+    named = named_values(
+        file.relative_to(file_root(spec)).parts[:-1], spec.option("partition.default-name", DEFAULT_NAME)
+    )
     values = plain_batch([[named.get(name) for name in outside.names]], outside)
     if not values.num_rows:
         return

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from millstream.streams.dimension.directory import dimension_directory
 from millstream.streams.dimension.versions import VersionStore
 from millstream.streams.spark.lookups.loads import TableLoad
+from millstream.streams.spark.lookups.lookup_table import LookupSpec
 from millstream.streams.spark.lookups.open_tables import TableUse
 from millstream.streams.spark.lookups.reloads import TableReloads
+from millstream.streams.spark.lookups.topics import UPSERTS
 
 __all__ = ["COPIES_VARIABLE", "JobTables"]
 
@@ -20,13 +23,23 @@ COPIES_VARIABLE: Final = "MILLSTREAM_DIMENSION_COPIES"
 
 
 class JobTables:
-    """The tables of the job `job`, which notes the version of each micro-batch below `pins`."""
+    """The tables of the job `job`, which notes the version of each micro-batch below `pins`.
 
-    def __init__(self, pins: Path, job: str, *, root: Path | None = None) -> None:
+    `nameserver` is that of topics whose tables name none.
+    """
+
+    def __init__(self, pins: Path, job: str, nameserver: str = "", *, root: Path | None = None) -> None:
         self._pins = pins
         self._job = job
+        self._nameserver = nameserver
         self._root = root or dimension_directory()
         self._reloads: dict[str, TableReloads] = {}
+
+    def placed(self, spec: LookupSpec) -> LookupSpec:
+        """The table with the address of its cluster, where it is a topic."""
+        if spec.option("connector") != UPSERTS or spec.option("nameserver"):
+            return spec
+        return replace(spec, options=tuple(sorted((*spec.options, ("nameserver", self._nameserver)))))
 
     def use(self, load: TableLoad) -> TableUse:
         """The table for the workers; there is a version of it when this returns.

@@ -40,6 +40,8 @@ def looked_up(node: LookupJoin, rows: Rows, job_id: str, tables: JobTables | Non
     `tables` are the job's dimension tables; without them each worker keeps what it looks up.
     """
     spec = _spec(node)
+    if tables is not None:
+        spec = tables.placed(spec)
     if tables is not None and is_dimension(node, spec):
         return _found_in_dimension(node, rows, spec, tables)
     if node.search is not None:

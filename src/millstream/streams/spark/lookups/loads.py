@@ -1,4 +1,4 @@
-"""How the rows of a looked-up table come into a dimension table: from files or a database, a bounded number at once."""
+"""How the rows of a looked-up table come into a dimension table: from files, a database or a topic."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ from millstream.streams.dimension.versions import Loaded, TableNote
 from millstream.streams.errors import JobError
 from millstream.streams.plan.expressions import Call, columns_of
 from millstream.streams.plan.types import Schema
+from millstream.streams.spark.lookups import topics
 from millstream.streams.spark.lookups.database_table import patience_of
-from millstream.streams.spark.lookups.files import file_batches, file_stamp
+from millstream.streams.spark.lookups.files import file_batches, file_root, file_stamp
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
 from millstream.streams.spark.lookups.plain_rows import plain_batch
 from millstream.streams.spark.lookups.row_filters import filtered, sql_condition
@@ -81,9 +82,8 @@ class TableLoad:
 
     def note(self, reload: str) -> TableNote:
         """What is said of the table where it is kept; without any secret."""
-        place = (
-            self.spec.option("path") or f"{_without_query(self.spec.option('url'))} {self.spec.option('table-name')}"
-        )
+        database = f"{_without_query(self.spec.option('url'))} {self.spec.option('table-name')}"
+        place = self.spec.option("path") or self.spec.option("topic") or database
         return TableNote(
             self.spec.name,
             self.spec.option("connector"),
@@ -95,10 +95,14 @@ class TableLoad:
         )
 
     def stamp(self) -> str:
-        """What shows that files are others; blank for a database, which does not tell."""
-        if self.spec.option("connector") != "filesystem":
-            return ""
-        return hashlib.sha256(msgspec.json.encode(file_stamp(self.spec))).hexdigest()
+        """What shows that files are others or a topic went on; blank for a database, which does not tell."""
+        match self.spec.option("connector"):
+            case "filesystem":
+                return hashlib.sha256(msgspec.json.encode(file_stamp(self.spec))).hexdigest()
+            case topics.UPSERTS:
+                return hashlib.sha256(msgspec.json.encode(topics.topic_ends(self.spec))).hexdigest()
+            case _:
+                return ""
 
     def fill(self, directory: Path, keys: Sequence[IndexKey]) -> Loaded:
         """Build the table in `directory`, found by all `keys`.
@@ -117,6 +121,9 @@ class TableLoad:
     def _filled(self, directory: Path, keys: Sequence[IndexKey]) -> Loaded:
         # Before the first look at them: a file that changes meanwhile is another one at the next look.
         stamp = self.stamp()
+        if self.spec.option("connector") == "filesystem" and not file_root(self.spec).exists():
+            words = f"The table {self.spec.name} cannot be loaded: {self.spec.option('path')} is not there."
+            raise JobError("JOB_FAILED", words, remedy="Correct 'path', or bring the files back.")
         schema = arrow_schema(spark_schema(self.spec.schema))
         builder = TableBuilder(directory, schema, keys, stored=self.stored, verify=self.verify)
         try:
@@ -141,6 +148,8 @@ class TableLoad:
                 return file_batches(spec)
             case "jdbc":
                 return self._database_batches(spec.schema)
+            case topics.UPSERTS:
+                return topics.topic_batches(spec)
             case connector:
                 words = f"The table {spec.name} cannot be looked up: its connector is {connector!r}."
                 raise JobError("JOB_FAILED", words)

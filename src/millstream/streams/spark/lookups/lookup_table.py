@@ -34,7 +34,7 @@ class LookupSpec:
     """A table as it travels to the workers: `fields` are what is found, `keys` those of them that it is found by.
 
     `stored` are all columns that the data has, in order; `partitions` those that stand in the names of directories.
-    `hints` are those of LOOKUP.
+    `hints` are those of LOOKUP, `primary_key` that of the table.
     """
 
     name: str
@@ -44,6 +44,7 @@ class LookupSpec:
     stored: tuple[Field, ...]
     partitions: tuple[str, ...] = ()
     hints: tuple[tuple[str, str], ...] = ()
+    primary_key: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, table: Table, options: Mapping[str, str], names: Sequence[str], keys: Sequence[str]) -> LookupSpec:
@@ -51,7 +52,9 @@ class LookupSpec:
         stored = {column.name: Field(column.name, column.type) for column in table.physical}
         fields = tuple(stored[name] for name in names)
         given = tuple(sorted(options.items()))
-        return cls(table.name, given, fields, tuple(keys), tuple(stored.values()), table.partition_keys)
+        return cls(
+            table.name, given, fields, tuple(keys), tuple(stored.values()), table.partition_keys, (), table.primary_key
+        )
 
     def option(self, name: str, default: str = "") -> str:
         """The value of an option of the table."""

@@ -19,6 +19,7 @@ from millstream.streams.dimension.index_key import IndexKey
 from millstream.streams.dimension.requests import ReloadRequest
 from millstream.streams.dimension.versions import Loaded, VersionHead, VersionStore
 from millstream.streams.spark.lookups.loads import TableLoad
+from millstream.streams.spark.lookups.topics import UPSERTS
 
 __all__ = ["RETRY_S", "START_FRESH_S", "Schedule", "TableReloads"]
 
@@ -51,7 +52,7 @@ class Schedule:
     def of(cls, load: TableLoad) -> Schedule:
         """What the options of a table say."""
         spec = load.spec
-        if spec.option("connector") == "filesystem":
+        if spec.option("connector") in ("filesystem", UPSERTS):
             return cls(watches=True, look_s=max(spec.seconds("lookup.cache.ttl", _DEFAULT_TTL) or 0, _LOOK_S))
         if spec.option("lookup.full-cache.reload-strategy", "PERIODIC").upper() == "TIMED":
             begins = datetime.time.fromisoformat(spec.option("lookup.full-cache.timed-reload.iso-time").rstrip("Zz"))
@@ -60,7 +61,7 @@ class Schedule:
 
     def __str__(self) -> str:
         if self.watches:
-            return f"when files change, looked at every {self.look_s:g} s"
+            return f"when its content changes, looked at every {self.look_s:g} s"
         if self.day_from_s is not None:
             return f"each day at {datetime.timedelta(seconds=self.day_from_s)} UTC"
         return "when a job starts" if self.interval_s is None else f"every {self.interval_s:g} s"
@@ -100,6 +101,7 @@ class TableReloads:
         self._thread: threading.Thread | None = None
         self._again_ms = 0
         self._told = ""
+        self._is_blind = False
 
     @property
     def schedule(self) -> str:
@@ -115,8 +117,15 @@ class TableReloads:
         head = self.store.current()
         if head is None:
             self.store.load(self._fill, newer_than=0)
-        elif self._is_asked(head) or self._schedule.is_due_at_start(head, self._clock_ms(), self.load.stamp):
+        elif self._is_due_at_start(head):
             self._reload(head)
+
+    def _is_due_at_start(self, head: VersionHead) -> bool:
+        try:
+            return self._is_asked(head) or self._schedule.is_due_at_start(head, self._clock_ms(), self.load.stamp)
+        except (MillstreamError, OSError):
+            # The load says what is wrong, and what there is goes on.
+            return True
 
     def begin(self) -> None:
         """Look from time to time from here on, until `stop`."""
@@ -134,9 +143,18 @@ class TableReloads:
         head = self.store.current()
         if now_ms < self._again_ms:
             return False
-        if head is None or self._is_asked(head) or self._schedule.is_due(head, now_ms, self.load.stamp):
-            return self._reload(head)
-        return False
+        try:
+            is_due = head is None or self._is_asked(head) or self._schedule.is_due(head, now_ms, self.load.stamp)
+        except (MillstreamError, OSError) as error:
+            # A source that cannot be looked at is told as one that cannot be loaded.
+            self.store.complain(str(error))
+            self._failed(error)
+            self._is_blind = True
+            return False
+        if self._is_blind:
+            self._is_blind = False
+            self.store.complain("")
+        return is_due and self._reload(head)
 
     def trouble(self) -> str | None:
         """In one line, why what is joined is older than it should be."""
@@ -153,15 +171,19 @@ class TableReloads:
         try:
             made = self.store.load(self._fill, newer_than=0 if head is None else head.version)
         except (MillstreamError, OSError) as error:
-            self._again_ms = self._clock_ms() + int(RETRY_S * 1000)
-            words = str(error)
-            if words != self._told:
-                _log.warning("%s", self.trouble())
-            self._told = words
+            self._failed(error)
             return False
         self._told = ""
         HitCounts.fold(self.store.directory / COUNTS)
         return made is not None
+
+    def _failed(self, error: BaseException) -> None:
+        """Wait a while, and say it once."""
+        self._again_ms = self._clock_ms() + int(RETRY_S * 1000)
+        words = str(error)
+        if words != self._told:
+            _log.warning("%s", self.trouble())
+        self._told = words
 
     def _is_asked(self, head: VersionHead) -> bool:
         asked_ms = ReloadRequest(self.store.directory).time_ms()
