@@ -15,6 +15,7 @@ from millstream.streams.plan.ordering import Frame, OrderKey, Over, OverCall, Ra
 from millstream.streams.plan.tables import ComputedColumn, PhysicalColumn, Table, Watermark
 from millstream.streams.plan.types import BIGINT, BOOLEAN, STRING, DataType, TypeKind
 from millstream.streams.plan.windows import Attached, Emit, Session, Tumble
+from millstream.streams.sql.compiler import SqlSession
 from millstream.streams.sql.explain import explain_node
 from millstream.streams.sql.pruning import prune
 
@@ -194,3 +195,20 @@ def test_a_window_below_an_operator_of_ours_runs_in_ours_as_well() -> None:
         "state: one row, for ever or the job's TTL",
         "state: open windows; own operator: other nodes of the query need them",
     ]
+
+
+@pytest.mark.parametrize(
+    ("key", "options", "said"),
+    [
+        ("", "", "[append, once where millstream_batches can be used]"),
+        (", PRIMARY KEY (a) NOT ENFORCED", ", 'sink.exactly-once' = 'always'", "[by key a, once]"),
+        ("", ", 'sink.exactly-once' = 'never'", "[append, more than once where a micro-batch is repeated]"),
+    ],
+)
+def test_a_sink_of_a_database_tells_how_often_it_writes(key: str, options: str, said: str) -> None:
+    script = (
+        "CREATE TABLE s (a INT) WITH ('connector' = 'datagen');"
+        f"CREATE TABLE d (a INT{key}) WITH ('connector' = 'jdbc', 'url' = 'jdbc:x:y', 'table-name' = 't'{options});"
+        "EXPLAIN INSERT INTO d SELECT a FROM s"
+    )
+    assert f"Sink d (jdbc) {said}" in str(SqlSession().compile(script)[-1])

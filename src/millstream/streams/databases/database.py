@@ -15,7 +15,7 @@ from millstream.streams.databases.names import quoted, table_parts
 from millstream.streams.databases.postgresql import PostgresqlDriver
 from millstream.streams.databases.sqlite import SqliteDriver
 
-__all__ = ["CHUNK_ROWS", "CONNECT_TIMEOUT_S", "Connection", "Database", "open_database"]
+__all__ = ["CHUNK_ROWS", "CONNECT_TIMEOUT_S", "Connection", "Database", "database_at", "open_database"]
 
 CHUNK_ROWS: Final = 5_000
 """Rows of a query that a process takes at once where nothing else is said."""
@@ -31,7 +31,14 @@ def open_database(options: Mapping[str, str], *, connect_timeout_s: float = CONN
 
     Raises JobError DATABASE_URL, EXTRA_MISSING.
     """
-    address = Address.of(options.get("url", ""), options.get("username", ""), options.get("password", ""))
+    return database_at(
+        Address.of(options.get("url", ""), options.get("username", ""), options.get("password", "")),
+        connect_timeout_s=connect_timeout_s,
+    )
+
+
+def database_at(address: Address, *, connect_timeout_s: float = CONNECT_TIMEOUT_S) -> Database:
+    """The database at that place; nothing is connected yet. Raises JobError DATABASE_URL, EXTRA_MISSING."""
     return Database(address, _driver(address, connect_timeout_s))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from millstream.streams.plan.types import DataType, TypeKind
 
-__all__ = ["holds"]
+__all__ = ["holds", "is_day", "is_moment", "is_text", "is_whole"]
 
 _INTEGERS = frozenset(("tinyint", "smallint", "mediumint", "int", "integer", "bigint", "int2", "int4", "int8"))
 _FRACTIONS = frozenset(("decimal", "numeric", "float", "double", "double precision", "real", "number"))
@@ -63,5 +63,30 @@ def holds(stored: str, declared: DataType) -> bool:
     """
     if stored.endswith("[]"):
         return False
-    word = " ".join(re.sub(r"\([^)]*\)|unsigned|zerofill", " ", stored).split())
+    word = _word(stored)
     return word not in _KNOWN or word in _HOLDERS.get(declared.kind, _KNOWN)
+
+
+def is_whole(stored: str) -> bool:
+    """Whether the type has whole numbers and nothing else."""
+    return _word(stored) in _INTEGERS
+
+
+def is_text(stored: str) -> bool:
+    """Whether the type has texts."""
+    return _word(stored) in _TEXTS
+
+
+def is_day(stored: str) -> bool:
+    """Whether the type has dates without a time."""
+    return _word(stored) in _DAYS
+
+
+def is_moment(stored: str) -> bool:
+    """Whether the type has dates with a time."""
+    return _word(stored) in _MOMENTS
+
+
+def _word(stored: str) -> str:
+    """The type without lengths and marks."""
+    return " ".join(re.sub(r"\([^)]*\)|unsigned|zerofill", " ", stored).split())

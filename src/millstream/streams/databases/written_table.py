@@ -12,7 +12,7 @@ from millstream.streams.databases.fit import holds
 from millstream.streams.errors import JobError
 from millstream.streams.plan.types import Field
 
-__all__ = ["WrittenTable"]
+__all__ = ["WrittenTable", "columns_named"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +34,15 @@ class WrittenTable:
 
         Types of SQLite bind nobody and are not looked at.
         """
-        database = connection.database
-        stored = connection.columns_of(self.table)
-        if not stored:
-            words = f"The table {self.name} cannot be written: {database.address} has no table {self.table}."
-            raise JobError("DATABASE_TABLE", words, remedy="Create it there, or correct 'table-name'.")
-        by_name = {self._folded(column.name, connection): column for column in stored}
+        database, stored = connection.database, connection.columns_of(self.table)
+        found = columns_named(connection, f"The table {self.name} cannot be written", self.table, self.columns)
         for field in self.fields:
-            column = by_name.get(self._folded(field.name, connection))
-            if column is None:
-                raise self._missing(field.name, stored)
+            column = found[field.name]
             if database.address.kind != "sqlite" and not holds(column.type, field.type):
                 words = f"its column {column.name} is of type {column.type}, which holds no {field.type}"
                 raise self._error(words, "Alter the column, or CAST the value and declare that type.")
-        ours = {self._folded(name, connection) for name in self.columns}
+        by_name = {_folded(column.name, connection): column for column in stored}
+        ours = {_folded(name, connection) for name in self.columns}
         for name, column in by_name.items():
             if name not in ours and not column.fills:
                 words = f"its column {column.name} is NOT NULL without a default, and the job gives it no value"
@@ -55,9 +50,9 @@ class WrittenTable:
         self._check_key(connection)
 
     def _check_key(self, connection: Connection) -> None:
-        key = frozenset(self._folded(name, connection) for name in self.keys)
+        key = frozenset(_folded(name, connection) for name in self.keys)
         there = [
-            frozenset(self._folded(name, connection) for name in unique)
+            frozenset(_folded(name, connection) for name in unique)
             for unique in connection.unique_keys_of(self.table)
         ]  # fmt: skip
         if key and key not in there:
@@ -65,16 +60,31 @@ class WrittenTable:
             words = f"it has no unique key over ({shown}), the PRIMARY KEY of the job's table"
             raise self._error(words, f"Add one there: ALTER TABLE {self.table} ADD UNIQUE ({shown}).")
 
-    def _missing(self, name: str, stored: Sequence[StoredColumn]) -> JobError:
-        names = [column.name for column in stored]
-        near = difflib.get_close_matches(name.lower(), [known.lower() for known in names], 3, 0.6)
-        meant = [known for known in names if known.lower() in near]
-        remedy = f"Did you mean {' or '.join(meant)}?" if meant else f"Its columns are {', '.join(names)}."
-        return self._error(f"{self.table} has no column {name}", remedy)
-
     def _error(self, words: str, remedy: str) -> JobError:
         return JobError("DATABASE_TABLE", f"The table {self.name} cannot be written: {words}.", remedy=remedy)
 
-    @staticmethod
-    def _folded(name: str, connection: Connection) -> str:
-        return name.lower() if connection.database.folds_case else name
+
+def columns_named(
+    connection: Connection, what: str, table: str, names: Sequence[str]
+) -> dict[str, StoredColumn]:  # fmt: skip
+    """The columns of those names. Raises JobError DATABASE_TABLE where one lacks, which says `what` cannot be done."""
+    stored = connection.columns_of(table)
+    if not stored:
+        words = f"{what}: {connection.database.address} has no table {table}."
+        raise JobError("DATABASE_TABLE", words, remedy="Create it there, or correct 'table-name'.")
+    by_name = {_folded(column.name, connection): column for column in stored}
+    found = {}
+    for name in names:
+        column = by_name.get(_folded(name, connection))
+        if column is None:
+            known = [column.name for column in stored]
+            near = difflib.get_close_matches(name.lower(), [one.lower() for one in known], 3, 0.6)
+            meant = [one for one in known if one.lower() in near]
+            remedy = f"Did you mean {' or '.join(meant)}?" if meant else f"Its columns are {', '.join(known)}."
+            raise JobError("DATABASE_TABLE", f"{what}: {table} has no column {name}.", remedy=remedy)
+        found[name] = column
+    return found
+
+
+def _folded(name: str, connection: Connection) -> str:
+    return name.lower() if connection.database.folds_case else name

@@ -15,6 +15,8 @@ from millstream.streams.jobs.outputs import Output
 from millstream.streams.jobs.sources import Judging
 from millstream.streams.optimizer.judging import SourceStage, judged
 from millstream.streams.optimizer.merging import merged, sink_keys
+from millstream.streams.optimizer.pushed import pushed_conditions
+from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.nodes import Node, Scan
 from millstream.streams.plan.reads import columns_read
 from millstream.streams.plan.tables import Table
@@ -57,6 +59,10 @@ class Optimized:
         """
         still = columns_read(table, [*(output.node for output in self.outputs), *self.timed])
         return {name: kind for name, kind in self._read(table).items() if name in still}
+
+    def conditions(self, table: Table) -> tuple[Expression, ...]:
+        """What all rows of `table` fulfil that anybody wants."""
+        return pushed_conditions(table, [*(output.node for output in self.outputs), *self.timed])
 
     def _read(self, table: Table) -> dict[str, DataType]:
         return columns_read(table, [*self.given, *self.timed])

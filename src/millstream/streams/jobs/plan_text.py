@@ -22,6 +22,11 @@ OPTIONS_THAT_MATTER = (
     "value.fields-include",
     "index",
     "query",
+    "table-name",
+    "scan.partition.column",
+    "scan.partition.num",
+    "scan.partition.lower-bound",
+    "scan.partition.upper-bound",
 )
 """Table options whose change makes another query; the others (limits, addresses) may change between runs."""
 

@@ -280,6 +280,7 @@ def _reading(
         wake_after_ms=MIN_WAKE_MS if by_clock else settings.idle_ms if own else 0,
         wake_again=by_clock,
         judging=work.judging(source.table, checkpoint.rules),
+        conditions=work.conditions(source.table),
     )
 
 

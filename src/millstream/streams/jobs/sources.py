@@ -16,6 +16,7 @@ from millstream.streams.jobs.rule_guard import RuleGuard
 from millstream.streams.jobs.settings import JobSettings, SourceSettings
 from millstream.streams.jobs.startup import first_position
 from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.nodes import Node, Scan, scans_of
 from millstream.streams.plan.tables import MetadataColumn, PhysicalColumn, Table
 from millstream.streams.plan.types import DataType
@@ -54,7 +55,7 @@ class Reading:
     the rows of a micro-batch are read. `queues` lets each row tell its queue. `spool` and `decoded` are directories
     that a micro-batch empties, `notes` is one that stays.
     After `wake_after_ms` without rows (0: never) the source sends a tick, with `wake_again` each time. With `judging`
-    rows tell which conditions hold.
+    rows tell which conditions hold. Rows for which one of `conditions` fails may be left out.
     """
 
     start: Position
@@ -68,6 +69,7 @@ class Reading:
     wake_after_ms: int = 0
     wake_again: bool = False
     judging: Judging | None = None
+    conditions: tuple[Expression, ...] = ()
 
 
 class Source(Protocol):
@@ -109,6 +111,10 @@ def open_source(table: Table, settings: JobSettings) -> Source:
         from millstream.streams.jobs.file_source import FileSource
 
         return FileSource(table, settings)
+    if table.connector == "jdbc":
+        from millstream.streams.jobs.database_source import DatabaseSource
+
+        return DatabaseSource(table, settings)
     if table.connector == "datagen":
         from millstream.streams.jobs.datagen_source import DatagenSource
 

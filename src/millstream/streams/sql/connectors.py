@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from millstream.streams.connectors.connector import Connector
 from millstream.streams.connectors.installed import KnownConnectors
+from millstream.streams.databases.address import shown_url
 from millstream.streams.plan.hits import HIT_COLUMNS
 from millstream.streams.sql.generator_options import DATAGEN_OPTIONS, NEXMARK_OPTIONS
 from millstream.streams.sql.http_options import HTTP_OPTIONS, SEARCH_METADATA, SEARCH_OPTIONS
@@ -45,7 +46,7 @@ CONNECTORS = KnownConnectors(
             needs_key=True,
         ),
         Connector("filesystem", FILE_OPTIONS, reads=True, writes=True, looks_up=True, overwrites=True),
-        Connector("jdbc", JDBC_OPTIONS, reads=True, writes=True, looks_up=True),
+        Connector("jdbc", JDBC_OPTIONS, reads=True, writes=True, looks_up=True, bounded=True),
         Connector("nexmark", NEXMARK_OPTIONS, reads=True),
         Connector("datagen", DATAGEN_OPTIONS, reads=True),
         Connector("rules", RULE_OPTIONS, TOPIC_METADATA, reads=True, columns=HIT_COLUMNS),
@@ -123,7 +124,7 @@ def _with_environment(options: Mapping[str, str], written: Mapping[str, str]) ->
 def _check(option: Option, key: str, value: str, format_name: str) -> None:
     problem = option.problem(value)
     if problem is not None:
-        shown = "the value that it has" if option.secret else f"'{value}'"
+        shown = "the value that it has" if option.secret else f"'{shown_url(value)}'"
         raise OptionProblem(key, f"'{key}' cannot be {shown}.", f"It is {problem}.")
     if option.format and option.format != format_name.lower():
         message = f"'{key}' belongs to the format '{option.format}', but the table's is '{format_name}'."

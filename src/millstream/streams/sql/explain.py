@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from millstream.streams.databases.batch_notes import NOTES_TABLE
 from millstream.streams.plan.aggregates import Expand
 from millstream.streams.plan.backends import Backend, backend_of, needs_own
 from millstream.streams.plan.changelog import Changelog, changelog_of
@@ -31,6 +32,7 @@ from millstream.streams.plan.nodes import (
 from millstream.streams.plan.ordering import Frame, OrderKey, Over, Rank, Sort
 from millstream.streams.plan.patterns import Match
 from millstream.streams.plan.python_rows import PythonRows
+from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import Schema
 from millstream.streams.plan.windows import Emit
 from millstream.streams.sql.kept_state import kept_state
@@ -40,7 +42,23 @@ __all__ = ["explain_node", "explain_sink"]
 
 def explain_sink(sink: Sink) -> list[str]:
     """The lines of an INSERT."""
-    return [f"Sink {sink.table.name} ({sink.table.connector})", *(f"  {line}" for line in explain_node(sink.input))]
+    first = f"Sink {sink.table.name} ({sink.table.connector}){_writes(sink.table)}"
+    return [first, *(f"  {line}" for line in explain_node(sink.input))]
+
+
+def _writes(table: Table) -> str:
+    """How rows reach a table of a database."""
+    if table.connector != "jdbc":
+        return ""
+    how = f"by key {', '.join(table.primary_key)}" if table.primary_key else "append"
+    match table.options.get("sink.exactly-once", "auto").lower():
+        case "never":
+            return f" [{how}, {'again' if table.primary_key else 'more than once'} where a micro-batch is repeated]"
+        case "always":
+            return f" [{how}, once]"
+        case _:
+            notes = table.options.get("sink.exactly-once.table", NOTES_TABLE)
+            return f" [{how}, once where {notes} can be used]"
 
 
 def explain_node(node: Node) -> list[str]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from millstream.streams.databases.address import shown_url
 from millstream.streams.functions.registry import AGGREGATES, FUNCTIONS, WINDOW_FUNCTIONS
 from millstream.streams.plan.tables import ComputedColumn, MetadataColumn, Table
 from millstream.streams.plan.types import DataType, Schema, TypeKind
@@ -113,7 +114,7 @@ def create_table_text(name: FullName, found: CatalogTable) -> str:
     for key, value in table.options.items():
         option = connector.find(key)
         hidden = option is not None and option.secret and not value.startswith("${env:")
-        options.append(f"  {_text(key)} = {_text(_SECRET if hidden else value)}")
+        options.append(f"  {_text(key)} = {_text(_SECRET if hidden else shown_url(value))}")
     return "\n".join([*lines, "WITH (", ",\n".join(options), ")"])
 
 
