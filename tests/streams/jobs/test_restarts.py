@@ -25,6 +25,8 @@ millstream.model.errors.{error}
         NameRefused("TOPIC_NOT_FOUND", "The topic t does not exist."),
         RuntimeError(IN_A_WORKER.format(error="Unreachable: Nothing answers at 127.0.0.1:9876.")),
         RuntimeError(IN_A_WORKER.format(error="NameRefused: The topic t does not exist. [MS-2101]")),
+        JobError("DATABASE_UNREACHABLE", "The table t cannot be written: postgresql://h:5432/d: connection refused"),
+        RuntimeError(IN_A_WORKER.format(error="JobError: The table t cannot be read: gone [MS-6101]")),
         RuntimeError("sqlite3.OperationalError: unable to open database file"),
         RuntimeError("org.apache.spark.SparkException: Python worker failed to connect back."),
     ],
@@ -36,6 +38,7 @@ def test_what_was_not_there_just_now_may_pass(error: BaseException) -> None:
 @pytest.mark.parametrize(
     "error",
     [
+        JobError("DATABASE_REFUSED", "The table t cannot be written: no such user"),
         JobError("SINK_FAILED", "A row cannot be written as CSV."),
         MessageRefused("BODY_TOO_LARGE", "The message has 5 MiB."),
         RuntimeError(IN_A_WORKER.format(error="MessageRefused: a key has a separator [MS-3005]")),

@@ -51,7 +51,7 @@ FILE_OPTIONS: tuple[Option, ...] = (
 JDBC_OPTIONS: tuple[Option, ...] = (
     text("url", "The database.", required=True, pattern=r"(jdbc:)?[a-zA-Z0-9+]+:.+", wanted="a URL such as jdbc:postgresql://host:5432/name"),
     text("table-name", "The table there.", required=True),
-    text("driver", "Class of the driver; default: what the URL says."),
+    Option("driver", "Read and ignored.", ignored="databases are reached without drivers of Java"),
     text("username", "Who reads and writes."),
     Option("password", "Their password, best as ${env:NAME}.", pattern=r"(?s).*", wanted="a text", secret=True),
     duration("connection.max-retry-timeout", "How long a connection may take.", "60 s"),
@@ -60,7 +60,7 @@ JDBC_OPTIONS: tuple[Option, ...] = (
     text("scan.partition.lower-bound", "Where the first range begins.", pattern=r"-?\d{1,18}", wanted="a whole number"),
     text("scan.partition.upper-bound", "Where the last range ends.", pattern=r"-?\d{1,18}", wanted="a whole number"),
     count("scan.fetch-size", "Rows that are fetched at once.", "a number of rows", least=0, default="0"),
-    flag("scan.auto-commit", "Whether reading commits.", "true"),
+    Option("scan.auto-commit", "Read and ignored.", ignored="a table is read in one transaction per range"),
     choice("lookup.cache", "What of the table is kept for lookups.", "NONE", "PARTIAL", "FULL", default="NONE"),
     count("lookup.partial-cache.max-rows", "Keys that are kept.", "a number of rows"),
     duration("lookup.partial-cache.expire-after-write", "How long a key is kept."),

@@ -1,0 +1,82 @@
+"""Each kind of database as jobs use it: keys looked up, parts read to record batches, changes written and read back."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs the extra streams")
+
+from millstream.streams.jobs.database_source import DatabaseSource
+from millstream.streams.jobs.settings import JobSettings
+from millstream.streams.jobs.sources import Reading
+from millstream.streams.plan.expressions import Call, Column, Literal
+from millstream.streams.plan.tables import PhysicalColumn, Table
+from millstream.streams.plan.types import BIGINT, BOOLEAN, INT, STRING, DataType, TypeKind
+from millstream.streams.spark.lookups.database_table import DatabaseTable
+from millstream.streams.spark.lookups.lookup_table import LookupSpec
+from millstream.streams.spark.source.database.contents import DatabaseRows
+from millstream.streams.spark.source.malformed import SpoolWriter
+from millstream.streams.spark.source.partition import Slice
+
+NOON = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
+NOON_US = 1_772_366_400_000_000
+COLUMNS = (
+    PhysicalColumn("id", BIGINT),
+    PhysicalColumn("name", STRING),
+    PhysicalColumn("price", DataType(TypeKind.DECIMAL, precision=10, scale=2)),
+    PhysicalColumn("open", BOOLEAN),
+    PhysicalColumn("since", DataType(TypeKind.TIMESTAMP, precision=3)),
+)
+NAMES = tuple(column.name for column in COLUMNS)
+TYPES = {
+    "sqlite": "id INTEGER, name TEXT, price NUMERIC, open INTEGER, since TEXT",
+    "postgresql": "id BIGINT, name TEXT, price NUMERIC(10, 2), open BOOLEAN, since TIMESTAMP(3)",
+    "mysql": "id BIGINT, name VARCHAR(20), price DECIMAL(10, 2), open BOOLEAN, since DATETIME(3)",
+}
+ROWS = [(1, "one", "1.50", True, "2026-03-01 12:00:00"), (2, "TWO", None, False, None), (2, "two", "2.25", None, None)]
+
+
+@pytest.fixture
+def items(shop: Any) -> Table:
+    name = shop.make(TYPES[shop.kind])
+    shop.connection.run_each(shop.database.insert(name, NAMES), ROWS)
+    return Table("items", COLUMNS, {"connector": "jdbc", "table-name": name, **shop.options})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "found"),
+    [
+        ("id", 1, [1]),
+        ("id", 2, [2, 2]),
+        # MySQL finds texts in any case; a key is equal in its own.
+        ("name", "two", [2]),
+        ("price", Decimal("2.25"), [2]),
+        ("open", True, [1]),
+        ("since", NOON_US, [1]),
+        ("id", 3, []),
+    ],
+)
+def test_rows_are_found_by_keys_of_every_kind(key: str, value: Any, found: list[int], items: Table) -> None:
+    table = DatabaseTable(LookupSpec.of(items, items.options, list(NAMES), [key]))
+    assert [row[0] for row in table.find([(value,)]).get((value,), [])] == found
+    assert len(table.all_rows()) == 3
+
+
+def test_rows_are_read_with_their_types(items: Table, tmp_path: Path) -> None:
+    source = DatabaseSource(items, JobSettings.of({}, ""))
+    condition = Call("=", (Column("id", BIGINT), Literal(1, INT)), BOOLEAN)
+    reading = Reading(
+        start=source.beginning(), batch=True, final_tick=False, passes=1, queues=False, spool=tmp_path,
+        decoded=tmp_path, notes=tmp_path, conditions=(condition,),
+    )  # fmt: skip
+    spec = source.spec({column.name: column.type for column in COLUMNS}, reading, 1)
+    assert spec.condition
+    database = source._database
+    (batch,) = DatabaseRows(spec, database).read(0, SpoolWriter(str(tmp_path), Slice("q", 0, 1), keep_bodies=False))
+    (row,) = batch.select(NAMES).to_pylist()
+    assert row == {"id": 1, "name": "one", "price": Decimal("1.50"), "open": True, "since": NOON}
