@@ -62,6 +62,7 @@ dim = App(
     help="Dimension tables, which jobs look rows up in: what is loaded, how large, how often it is found.",
     result_action="return_value",
 )
+job = App(name="job", help="Run jobs of the DataStream SDK, and scripts of SQL.", result_action="return_value")
 profile = App(name="profile", help="Names for clusters, with addresses and keys.", result_action="return_value")
 error = App(name="error", help="Look up errors by number.", result_action="return_value")
 
@@ -80,6 +81,7 @@ app.command(message)
 app.command("millstream.cli.produce:produce", name="produce")
 app.command("millstream.cli.consume:consume", name="consume")
 app.command("millstream.cli.sql:sql", name="sql")
+app.command(job)
 app.command(rules)
 app.command(model)
 app.command(ingest)
@@ -125,6 +127,7 @@ group.command("millstream.cli.group_position:lag", name="lag")
 group.command("millstream.cli.group_position:reset", name="reset")
 dlq.command("millstream.cli.dead_letter:list_dead_letters", name="list")
 dlq.command("millstream.cli.dead_letter:redrive", name="redrive")
+job.command("millstream.cli.job:run", name="run")
 rules.command("millstream.cli.rules:import_rules", name="import")
 rules.command("millstream.cli.rules_view:list_rules", name="list")
 rules.command("millstream.cli.rules_view:show", name="show")

@@ -17,6 +17,7 @@ from millstream.model.errors import ExtraMissing, MillstreamError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from millstream.cli.sql_shell.engine import Engine
     from millstream.streams.plan.nodes import JobPlan, QueryPlan
     from millstream.streams.sql.compiler import Command, PrintCommand, SqlSession
 
@@ -179,20 +180,25 @@ def run_plans(
     bounded: bool,
     checkpoint_dir: Path | None,
     name: str = "sql",
+    names: Sequence[str] | None = None,
+    engine: Engine | None = None,
 ) -> ExitCode:
-    """Run the plans and show what they give until they end or Ctrl-C stops them; the jobs are `name` and a number."""
+    """Run the plans and show what they give until they end or Ctrl-C stops them.
+
+    The jobs are called `names`, else `name` and a number.
+    """
     from millstream.cli.sql_shell.engine import Engine
     from millstream.cli.sql_shell.foreground import Foreground
     from millstream.cli.sql_shell.interrupts import Interrupts
 
     interrupts = Interrupts()
     interrupts.install()
-    engine = Engine()
+    engine = engine or Engine()
     try:
         with tempfile.TemporaryDirectory(prefix="millstream-sql-") as scratch:
             foreground = Foreground(engine, interrupts, common, checkpoint_dir or Path(scratch))
-            names = [f"{name}-{number}" for number in range(len(plans))]
-            ended = foreground.run(plans, names, bounded=bounded)
+            called = names or [f"{name}-{number}" for number in range(len(plans))]
+            ended = foreground.run(plans, called, bounded=bounded)
     finally:
         engine.close()
     return ExitCode.DONE if ended or not bounded else ExitCode.PARTLY_DONE

@@ -93,3 +93,26 @@ def test_rows_that_cannot_enter_the_places_are_not_kept() -> None:
     player.turn(inserted(*(("a", number) for number in range(100))))
     assert max(map(len, player._deltas)) < 500
     assert player.turn(inserted(("a", 5))) == []
+
+
+@given(
+    turns=st.lists(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 2)), max_size=6), max_size=6),
+    last=st.integers(1, 3),
+    changing=st.booleans(),
+)
+def test_the_newest_of_equal_rows_may_stand_first(
+    turns: list[list[tuple[str, int]]], last: int, changing: bool
+) -> None:
+    order = (Place(1, ascending=False),)
+    make = partial(Ranker, (0,), order, "ROW_NUMBER", 1, last, ranked=False, changing=changing, newest_first=True)
+    player = Player(make)
+    there: list[Row] = []
+    for turn in turns:
+        rows = [(key, value, len(there) + place) for place, (key, value) in enumerate(turn)]
+        there += rows
+        player.turn([(INSERT, row) for row in rows])
+        wanted: Counter[Row] = Counter()
+        for key in "ab":
+            mine = sorted((row for row in there if row[0] == key), key=lambda row: (row[1], row[2]), reverse=True)
+            wanted.update(mine[:last])
+        assert table_of(player.played.said) == wanted

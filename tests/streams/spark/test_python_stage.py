@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import pickle
 from collections.abc import Callable, Iterator
@@ -60,7 +61,7 @@ def step(
         kind=kind,
         on_error=on_error,
         code=cloudpickle.dumps((function, row_type)),  # type: ignore[no-untyped-call]
-        root="",
+        roots=(),
         reads=("line", "ts"),
         types=(STRING, MOMENT),
         kept=(1, 2, 3),
@@ -157,6 +158,11 @@ def test_a_function_of_batches_must_give_as_many_rows() -> None:
 
 
 class TestErrors:
+    def test_a_function_whose_module_is_not_there_is_named(self) -> None:
+        of = dataclasses.replace(step(PythonKind.MAP, len, WORD), code=b"cno_such_module\nmade\n.")
+        with pytest.raises(FunctionFailed, match="made cannot be loaded by a worker: ModuleNotFoundError"):
+            run(of, batch(("a", True)))
+
     def test_an_error_names_the_function_the_line_and_the_row(self) -> None:
         def broken(row: Any) -> str:
             return str(1 / len(row.line))

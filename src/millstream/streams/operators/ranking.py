@@ -26,7 +26,8 @@ class Ranker:
     """The rows at places `first` to `last` of their partition, with the place behind them if `ranked`.
 
     `window_end` is the place of a column with the attached window's end: then nothing is said before the watermark
-    has passed it, each row once. `changing` inputs may take rows back.
+    has passed it, each row once. `changing` inputs may take rows back. With `newest_first` the later of rows with equal
+    keys stands before the earlier one.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Ranker:
         ranked: bool,
         window_end: int | None = None,
         changing: bool = True,
+        newest_first: bool = False,
     ) -> None:
         self._key = row_key(partition)
         self._sort_key = sort_key(order)
@@ -49,6 +51,8 @@ class Ranker:
         self._ranked = ranked
         self._window_end = window_end
         self._changing = changing
+        self._newest_first = newest_first
+        self._place_of = bisect_left if newest_first else bisect_right
         # Only rows that come, and of those only the first few, are ever needed again.
         self._bounded = not changing and window_end is None and function == "ROW_NUMBER"
         self._kept: KeyedTable[Any, _Partition] = KeyedTable()
@@ -107,12 +111,12 @@ class Ranker:
             pairs = [(sort_key(row), row) for row in members]
             if len(keys) >= last:
                 worst = keys[-1]
-                pairs = [pair for pair in pairs if pair[0] < worst]
+                pairs = [pair for pair in pairs if pair[0] < worst or (self._newest_first and pair[0] == worst)]
                 if not pairs:
                     continue
             before = self._shown((keys, kept))
             for found, row in pairs:
-                place = bisect_right(keys, found)
+                place = self._place_of(keys, found)
                 if place < last:
                     keys.insert(place, found)
                     kept.insert(place, row)
@@ -123,7 +127,7 @@ class Ranker:
     def _add(self, partition: _Partition, row: Row) -> None:
         keys, rows = partition
         key = self._sort_key(row)
-        place = bisect_right(keys, key)
+        place = self._place_of(keys, key)
         if not self._changing and place >= self._last and (self._function == "ROW_NUMBER" or not self._ties(keys, key)):
             return
         keys.insert(place, key)

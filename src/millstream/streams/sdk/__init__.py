@@ -4,6 +4,7 @@ from millstream.streams.functions.row import Row
 from millstream.streams.sdk.builder import StreamBuilder
 from millstream.streams.sdk.keyed import KeyedStream
 from millstream.streams.sdk.pattern import Pattern
+from millstream.streams.sdk.running import RunningJob
 from millstream.streams.sdk.stream import SplitStream, Stream
 from millstream.streams.sdk.windowed import WindowedStream
 from millstream.streams.sdk.windows import Window, cumulating, session, sliding, tumbling
@@ -12,6 +13,7 @@ __all__ = [
     "KeyedStream",
     "Pattern",
     "Row",
+    "RunningJob",
     "SplitStream",
     "Stream",
     "StreamBuilder",

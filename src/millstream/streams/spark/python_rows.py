@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 from pyspark import cloudpickle
@@ -36,7 +37,7 @@ def python_rows(node: PythonRows, rows: Rows, spool: str) -> Rows:
         kind=node.kind,
         on_error=node.code.on_error,
         code=_pickled(node),
-        root=node.code.root,
+        roots=_roots(node),
         reads=node.reads,
         types=tuple(types[name] for name in node.reads),
         kept=places,
@@ -50,6 +51,11 @@ def python_rows(node: PythonRows, rows: Rows, spool: str) -> Rows:
     made = {of.name: F.col(quoted_name(f"{_MADE}{of.name}")) for of in node.made}
     columns = {**found.columns, **made}
     return found.with_columns({name: columns[name] for name in node.schema.names})
+
+
+def _roots(node: PythonRows) -> tuple[str, ...]:
+    """Where this process imports from: a worker on this machine finds there what the function names."""
+    return tuple(dict.fromkeys(root for root in (node.code.root, *sys.path) if root))
 
 
 def _pickled(node: PythonRows) -> bytes:

@@ -39,14 +39,15 @@ class PythonStep:
 
     `code` is the pickled pair of the function and the class of its rows. The columns `reads` (with their types) are
     those that it sees, `kept` those that stay as they are, `keep` is the place of the flag that says whether a row is
-    one at all. `output` is the Arrow schema: what is kept, then what is `made`. `spool` is where refused rows are left.
+    one at all. `output` is the Arrow schema: what is kept, then what is `made`. `spool` is where refused rows are left,
+    `roots` are directories to import from.
     """
 
     name: str
     kind: PythonKind
     on_error: OnError
     code: bytes
-    root: str
+    roots: tuple[str, ...]
     reads: tuple[str, ...]
     types: tuple[DataType, ...]
     kept: tuple[int, ...]
@@ -74,9 +75,7 @@ class PythonStage:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         step = self._step
-        if step.root and step.root not in sys.path:
-            sys.path.append(step.root)
-        function, row_type = pickle.loads(step.code)
+        function, row_type = _loaded(step)
         for batch in batches:
             keep = batch.column(step.keep).to_pylist()
             places = [place for place, kept in enumerate(keep) if kept]
@@ -164,6 +163,17 @@ class PythonStage:
         if refused and self._step.spool:
             told = repr([(one.reason, one.body) for one in refused]).encode()
             write_spool(self._step.spool, f"python-{hashlib.sha256(told).hexdigest()[:32]}", refused)
+
+
+def _loaded(step: PythonStep) -> tuple[Callable[..., Any], type | None]:
+    """The function, and the class of its rows."""
+    sys.path += [root for root in step.roots if root not in sys.path]
+    try:
+        function, row_type = pickle.loads(step.code)
+    except Exception as error:
+        message = f"{step.name} cannot be loaded by a worker: {type(error).__name__}: {error}."
+        raise FunctionFailed(message) from error
+    return function, row_type
 
 
 def _rows(batch: pa.RecordBatch, places: Sequence[int], step: PythonStep) -> list[dict[str, Any]]:

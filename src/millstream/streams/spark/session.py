@@ -31,6 +31,9 @@ MINIMUM_MEMORY_MB = 512
 WORKER_PATIENCE_S = 120
 """How long the JVM and a Python worker wait for each other; Spark's 15 s end jobs on a busy machine."""
 
+_OWN_ADDRESS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+"""Nobody else talks to the driver, except on a cluster."""
+
 SQL_SETTINGS = {
     # TIMESTAMP columns are instants for Spark; both of Flink's kinds mean the same only in UTC.
     "spark.sql.session.timeZone": "UTC",
@@ -60,7 +63,11 @@ SQL_SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
-    """How to start Spark. `cores` None takes all; `memory_mb` is the JVM's heap; `settings` win over all others."""
+    """How to start Spark. `cores` None takes all; `memory_mb` is the JVM's heap; `settings` win over all others.
+
+    `master` is the address of a cluster; blank runs it beside this process. `worker_python` is the interpreter of the
+    workers, if it is another one than this process's.
+    """
 
     name: str = "millstream"
     cores: int | None = None
@@ -68,6 +75,8 @@ class SessionOptions:
     scratch: Path | None = None
     self_test: bool = True
     settings: dict[str, str] = field(default_factory=dict)
+    master: str = ""
+    worker_python: str = ""
 
 
 def start_session(
@@ -90,7 +99,8 @@ def start_session(
     java = find_java()
     # A worker with another interpreter dies with words that name neither.
     interpreter = str(make_interpreter()) if _is_local(options) else sys.executable
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = interpreter
+    os.environ["PYSPARK_DRIVER_PYTHON"] = interpreter
+    os.environ["PYSPARK_PYTHON"] = options.worker_python or interpreter
     # The workers of sources read only this, not Spark's setting of the same meaning.
     os.environ.setdefault("SPARK_AUTH_SOCKET_TIMEOUT", str(WORKER_PATIENCE_S))
     try:
@@ -130,15 +140,14 @@ def _start(builder: SparkSession.Builder, options: SessionOptions) -> SparkSessi
     scratch = options.scratch or Path(tempfile.gettempdir())
     log4j = resources.files("millstream.streams.spark") / "log4j2.properties"
     settings = {
-        "spark.master": f"local[{cores}]",
+        "spark.master": options.master or f"local[{cores}]",
         "spark.app.name": options.name,
         "spark.driver.memory": f"{max(options.memory_mb, MINIMUM_MEMORY_MB)}m",
         "spark.driver.extraJavaOptions": (
             f"-Dlog4j2.configurationFile={Path(str(log4j)).as_uri()} -XX:+UseSerialGC -Xss4m -XX:-UsePerfData"
             f" -Dderby.system.home={scratch}"
         ),
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+        **(_OWN_ADDRESS if _is_local(options) else {}),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.local.dir": str(scratch),
@@ -158,7 +167,7 @@ def _start(builder: SparkSession.Builder, options: SessionOptions) -> SparkSessi
 
 def _is_local(options: SessionOptions) -> bool:
     """Whether all workers run on this machine, where our interpreter and modules are."""
-    return options.settings.get("spark.master", "local").startswith("local")
+    return (options.master or options.settings.get("spark.master", "local")).startswith("local")
 
 
 def _ask_a_worker(session: SparkSession) -> None:

@@ -18,6 +18,7 @@ def rank_wiring(node: Rank) -> Wiring:
     """Top-N and deduplication."""
     schema = node.input.schema
     partition = places_of(schema, node.partition)
+    first = schema.find(node.order[0].column) if len(node.order) == 1 else None
     make = partial(
         Ranker,
         partition,
@@ -28,6 +29,8 @@ def rank_wiring(node: Rank) -> Wiring:
         ranked=node.rank_name is not None,
         changing=changelog_of(node.input) is Changelog.RETRACT,
         window_end=None if node.window_end is None else schema.names.index(node.window_end),
+        # The clock stands still within a micro-batch, whose rows came one after the other all the same.
+        newest_first=first is not None and first.proctime and not node.order[0].ascending,
     )
     return Wiring(make, (Wire(node.input, all_columns(schema), partition),))
 
