@@ -15,7 +15,7 @@ from cyclopts import Parameter
 
 from millstream.cli.options import Common, ExitCode
 from millstream.cli.printer import print_usage
-from millstream.cli.sql import run_plans, sql_session
+from millstream.cli.sql import run_plans, show_plans, sql_session
 from millstream.model.errors import ExtraMissing, MillstreamError
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def run(
     archive: Annotated[list[str] | None, Parameter(negative="")] = None,
     python: str = "",
     bounded: Annotated[bool, Parameter(negative="")] = False,
+    explain: Annotated[bool, Parameter(negative="")] = False,
     checkpoint_dir: Path | None = None,
     common: Common = Common(),
 ) -> int:
@@ -65,6 +66,8 @@ def run(
         The interpreter of a cluster's workers; default: the path of this process's.
     bounded
         Read what is there now, close all windows and end.
+    explain
+        Show the plans and start nothing, except what main() starts.
     checkpoint_dir
         Where positions and state are kept, so that the next run goes on; on a cluster all machines must see it there.
         Default: a directory of this run only.
@@ -76,7 +79,10 @@ def run(
     pairs = dict(_pair(setting) for setting in settings or ())
     own = {name: value for name, value in pairs.items() if not name.startswith("spark.")}
     found = _script(file, own, common) if file.suffix == ".sql" else _program(file, own)
-    if not found:
+    plans, names = [plan for _, plan in found], [name for name, _ in found]
+    if explain and plans:
+        return show_plans(plans, common)
+    if not plans:
         return ExitCode.DONE
     start = partial(
         _start_spark,
@@ -89,7 +95,6 @@ def run(
     from millstream.cli.sql_shell.engine import Engine
 
     engine: Engine = Engine(start)
-    plans, names = [plan for _, plan in found], [name for name, _ in found]
     return run_plans(plans, common, bounded=bounded, checkpoint_dir=checkpoint_dir, names=names, engine=engine)
 
 

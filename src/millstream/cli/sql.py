@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from millstream.streams.plan.nodes import JobPlan, QueryPlan
     from millstream.streams.sql.compiler import Command, PrintCommand, SqlSession
 
-__all__ = ["run_plans", "sql", "sql_session"]
+__all__ = ["run_plans", "show_plans", "sql", "sql_session"]
 
 
 def sql(
@@ -63,7 +63,7 @@ def sql(
         return run_shell(session, common, bounded=bounded, checkpoint_dir=checkpoint_dir)
     commands = [command for script in _scripts(file, statement) for command in script.compiled(session)]
     if action == "explain":
-        return _explain(commands, common)
+        return show_plans(commands, common)
     printer = Printer(common.output)
     plans: list[JobPlan | QueryPlan] = []
     for command in commands:
@@ -119,7 +119,7 @@ def sql_session(common: Common) -> SqlSession:
     return SqlSession(nameserver=common.nameserver)
 
 
-def _explain(commands: Sequence[Command], common: Common) -> int:
+def show_plans(commands: Sequence[Command], common: Common) -> int:
     """Show the plan of each query, and what the script's own EXPLAINs say, in their order."""
     from millstream.streams.optimizer.told import stage_lines, stage_lines_of_query
     from millstream.streams.plan.nodes import JobPlan, QueryPlan
