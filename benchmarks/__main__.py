@@ -27,6 +27,7 @@ from benchmarks.send import measure_send
 from benchmarks.sql import measure_first_result, measure_job, measure_latency
 from benchmarks.start import measure_start
 from benchmarks.store import measure_appends, measure_restart, measure_sync_flush, measure_topics
+from benchmarks.user_functions import measure_user_functions
 
 _HERE = Path(__file__).parent
 _DEMO = _HERE.parent / "examples" / "security" / "demo.py"
@@ -70,6 +71,7 @@ def main() -> int:
         "detections": lambda: measure_detections(list(read_events(arguments.input, SYNTHETIC_EVENTS))),
         "nexmark": measure_nexmark,
         "operators": measure_operators,
+        "user_functions": measure_user_functions,
         "rules": measure_rules,
         "merged": measure_merged,
         "dimension": measure_dimension,
