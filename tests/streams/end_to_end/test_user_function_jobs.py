@@ -132,6 +132,18 @@ def test_aggregates_of_the_user_are_the_same_in_a_stream_and_in_batch(
     assert left_by(bounded_run(spark, numbers, BATCH + TABLES + query, name=f"{name}-batch")) == rows
 
 
+def test_rows_for_which_an_aggregate_fails_are_dead_letters_and_do_not_count(
+    spark: SparkSession, topic: TopicOf
+) -> None:
+    bodies = [(0, json.dumps({"host": "a", "n": n}).encode()) for n in (1, 13, 2)]
+    with topic(bodies) as running:
+        result = bounded_run(spark, running, TABLES + "SELECT host, seen(n) FROM t GROUP BY host", name="unlucky")
+        ((body, told),) = letters(running)
+    assert left_by(result) == [("a", [1, 2])]
+    assert result.progress.failed_calls == {"sample_aggregates.Seen": 1}
+    assert (json.loads(body), told["reason"]) == ({"arguments": [13]}, "sample_aggregates.Seen: ValueError: unlucky")
+
+
 def test_rows_of_an_async_table_function_stand_beside_each_row(spark: SparkSession, numbers: Topic) -> None:
     query = "SELECT n, step FROM t, LATERAL TABLE(steps(n)) AS s(step) WHERE n < 3"
     result = bounded_run(spark, numbers, TABLES + query, name="steps")

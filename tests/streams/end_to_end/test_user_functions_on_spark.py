@@ -9,9 +9,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from millstream.streams.functions.user import load_user_function
-from millstream.streams.plan.expressions import Call, Literal
-from millstream.streams.plan.types import BIGINT, DOUBLE, NULL, STRING, DataType, TypeKind
+from millstream.streams.plan.expressions import Call, Column, Literal
+from millstream.streams.plan.nodes import Values
+from millstream.streams.plan.types import BIGINT, DOUBLE, NULL, STRING, DataType, Field, Schema, TypeKind
 from millstream.streams.spark.expressions import column_of
+from millstream.streams.spark.rows import Rows
+from millstream.streams.spark.user_calls import UserCalls
 
 pytestmark = pytest.mark.spark
 
@@ -24,6 +27,23 @@ def _call(name: str, *values: str | float | datetime.datetime | None) -> Call:
     function = load_user_function(name, f"sample_functions.{name}")
     given = tuple(Literal(value, _TYPES.get(type(value), _TIMESTAMP)) for value in values)
     return Call(function.call_name, given, function.type_rule([argument.type for argument in given]))
+
+
+def test_all_calls_of_one_projection_run_in_one_stage_of_python(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "functions"))
+    frame = spark.range(3)
+    rows = Rows(frame, {"id": frame["id"]})
+    schema = Schema((Field("id", BIGINT),))
+    number = Column("id", BIGINT)
+    asked = [Call(f"python:sample_functions.{name}", (number,), BIGINT) for name in ("tripled", "Doubler")]
+    calls = UserCalls(str(tmp_path), "null", None, lambda _table: False)
+    apart, plain = calls.apart(rows, asked, Values(schema, ()), schema)
+    found = apart.frame.select(*(column_of(one, apart.columns).alias(str(place)) for place, one in enumerate(plain)))
+    assert found.collect() == [(0, 0), (3, 2), (6, 4)]
+    shown = found._jdf.queryExecution().executedPlan().toString()
+    assert shown.count("ArrowEvalPython") == 1
 
 
 def test_a_call_has_the_value_that_the_function_gives_and_null_where_it_raises(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import time
 from dataclasses import dataclass
 
 from millstream.streams.plan.types import BIGINT
@@ -111,6 +112,21 @@ class Seen:
 
     def result(self):  # type: ignore[no-untyped-def]
         return self.numbers
+
+
+class Stuck:
+    """Never comes back from 13."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def add(self, number: int) -> None:
+        while number == 13:
+            time.sleep(0.001)
+        self.total += number
+
+    def result(self) -> int:
+        return self.total
 
 
 class Liar:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import pickle
 from collections import defaultdict
 from functools import partial
@@ -141,6 +142,20 @@ def test_a_call_that_raises_is_noted_and_other_rows_count() -> None:
     assert (call.function, call.arguments, call.reason) == ("sample_aggregates.Seen", "13", "ValueError: unlucky")
     assert 'raise ValueError("unlucky")' in call.trace
     assert "user_aggregates.py" not in call.trace
+
+
+def test_a_call_keeps_the_row_that_it_was_made_for() -> None:
+    machine = accumulator_of(SEEN, changing=False)
+    with collecting(fails=False) as calls:
+        machine.add(machine.new(), [(13,)])
+    assert json.loads(calls[0].given) == {"arguments": [13]}
+
+
+def test_a_call_that_blocks_is_stopped_and_the_next_ones_are_made() -> None:
+    machine = accumulator_of(spec("Stuck", 0, types=(BIGINT,), result=BIGINT), changing=False)
+    with collecting(fails=False, timeout_ms=40) as calls:
+        assert machine.result(machine.add(machine.new(), [(1,), (13,), (2,)])) == 3
+    assert [call.reason for call in calls] == ["CallTookTooLong: the call did not end within 0.04 s"]
 
 
 def test_a_call_that_raises_goes_through_where_it_must_not() -> None:

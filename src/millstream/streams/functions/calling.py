@@ -23,6 +23,7 @@ from millstream.streams.functions.declarations import Declaration, declaration_o
 __all__ = [
     "COLUMN_TYPES",
     "CallTookTooLong",
+    "CallWatch",
     "Calling",
     "Failure",
     "Way",
@@ -30,7 +31,10 @@ __all__ = [
     "called_by_row",
     "calling_of",
     "column_hint",
+    "watched",
 ]
+
+_IDLE: Final = -1
 
 TICKS: Final = 4
 """Looks at a call in the time that it may take: it is stopped within a fourth of that time behind it."""
@@ -106,13 +110,14 @@ def called_by_row(
     count, first = len(rows), 0
     values: list[Any] = [None] * count
     failures: list[Failure] = []
-    with _watched(timeout_ms) as watch:
+    with watched(timeout_ms) as watch:
         while first < count:
             try:
                 for place in range(first, count):
                     watch.number = place
                     values[place] = function(*rows[place])
-                first = watch.number = count
+                watch.number = _IDLE
+                first = count
             except (Exception, CallTookTooLong) as error:  # noqa: BLE001 - a user's code may raise anything
                 failures.append((watch.number, error))
                 values[watch.number] = None
@@ -168,29 +173,39 @@ def _loop() -> asyncio.AbstractEventLoop:
     return asyncio.new_event_loop()
 
 
-class _Watch:
+class CallWatch:
     """Counts how often a call was found under way; `number` is the call's."""
 
     def __init__(self, timeout_ms: int) -> None:
-        self.number = -1
+        self.number = _IDLE
         self._timeout_ms = timeout_ms
-        self._seen = -1
+        self._seen = _IDLE
         self._ticks = 0
+        self._calls = 0
+
+    def begin(self) -> None:
+        """A call begins."""
+        self._calls += 1
+        self.number = self._calls
+
+    def end(self) -> None:
+        """No call is under way."""
+        self.number = _IDLE
 
     def tick(self, _signal: int, _frame: FrameType | None) -> None:
         """Raises CallTookTooLong where the same call was under way at all the last ticks."""
         if self.number != self._seen:
             self._seen, self._ticks = self.number, 0
         self._ticks += 1
-        if self._ticks > TICKS:
+        if self.number != _IDLE and self._ticks > TICKS:
             self._ticks = 0
             raise CallTookTooLong(f"the call did not end within {self._timeout_ms / 1000:g} s")
 
 
 @contextmanager
-def _watched(timeout_ms: int | None) -> Iterator[_Watch]:
+def watched(timeout_ms: int | None) -> Iterator[CallWatch]:
     """Bounds calls while this lasts; only in a process's main thread, which alone hears signals."""
-    watch = _Watch(timeout_ms or 0)
+    watch = CallWatch(timeout_ms or 0)
     if not timeout_ms or threading.current_thread() is not threading.main_thread():
         yield watch
         return

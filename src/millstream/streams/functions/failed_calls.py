@@ -13,7 +13,18 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["MAX_SHOWN_ARGUMENTS", "MAX_TRACE", "FailedCall", "UserFunctionFailed", "collecting", "failed_call", "note"]
+from millstream.streams.functions.calling import CallWatch, watched
+
+__all__ = [
+    "MAX_SHOWN_ARGUMENTS",
+    "MAX_TRACE",
+    "FailedCall",
+    "UserFunctionFailed",
+    "collecting",
+    "failed_call",
+    "note",
+    "watch",
+]
 
 MAX_SHOWN_ARGUMENTS: Final = 500
 """Characters of a call's arguments, and of what it raised, that are shown at most."""
@@ -25,12 +36,16 @@ _PACKAGE = "millstream."
 
 
 class FailedCall(msgspec.Struct, frozen=True):
-    """One call of `function` (`module.name`) without a value: why, where in the user's own code, on what arguments."""
+    """One call of `function` (`module.name`) without a value: why, where in the user's own code, on what arguments.
+
+    `given` is a row for which an aggregate was called, as JSON; blank for other calls.
+    """
 
     function: str
     arguments: str
     reason: str
     trace: str
+    given: bytes = b""
 
     def __str__(self) -> str:
         where = f"\n{self.trace}" if self.trace else ""
@@ -50,24 +65,36 @@ class UserFunctionFailed(Exception):
 
 _collected: list[FailedCall] | None = None
 _fails = False
+_watch = CallWatch(0)
 
 
 @contextlib.contextmanager
-def collecting(*, fails: bool) -> Iterator[list[FailedCall]]:
-    """What `note` is told while this lasts; with `fails` it raises all the same."""
-    global _collected, _fails
-    before = _collected, _fails
+def collecting(*, fails: bool, timeout_ms: int | None = None) -> Iterator[list[FailedCall]]:
+    """What `note` is told while this lasts; with `fails` it raises all the same. A call may take `timeout_ms`."""
+    global _collected, _fails, _watch
+    before = _collected, _fails, _watch
     found: list[FailedCall] = []
-    _collected, _fails = found, fails
     try:
-        yield found
+        with watched(timeout_ms) as watch:
+            _collected, _fails, _watch = found, fails, watch
+            yield found
     finally:
-        _collected, _fails = before
+        _collected, _fails, _watch = before
 
 
-def note(function: str, arguments: Sequence[Any], error: BaseException) -> None:
-    """Tell of a call that raised `error`. Raises UserFunctionFailed where calls must not fail, or nobody collects."""
+def watch() -> CallWatch:
+    """What bounds the calls of whoever collects; it bounds nothing where nobody does."""
+    return _watch
+
+
+def note(function: str, arguments: Sequence[Any], error: BaseException, *, row: bool = False) -> None:
+    """Tell of a call that raised `error`; with `row` the arguments are a row that may be kept.
+
+    Raises UserFunctionFailed where calls must not fail, or nobody collects.
+    """
     call = failed_call(function, arguments, error)
+    if row:
+        call = msgspec.structs.replace(call, given=msgspec.json.encode({"arguments": list(arguments)}, enc_hook=repr))
     if _collected is None or _fails:
         raise UserFunctionFailed(call) from error
     _collected.append(call)

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from millstream.streams.errors import JobError
-from millstream.streams.functions.failed_calls import note
+from millstream.streams.functions.calling import CallTookTooLong
+from millstream.streams.functions.failed_calls import note, watch
 from millstream.streams.functions.user_values import plain_value, python_value
 from millstream.streams.plan.types import DataType
 
@@ -139,15 +140,18 @@ class UserAggregate:
         return UserState(self._name, self._methods.create())
 
     def add(self, state: UserState, values: Sequence[tuple[Any, ...]]) -> UserState:
-        return self._taken(state, values, self._methods.add)
+        return self._taken(state, values, self._methods.add, comes=True)
 
     def merge(self, state: UserState, other: UserState) -> UserState:
         if self._methods.merge is None:
             raise JobError("JOB_FAILED", f"{self._name} has no method merge.")
-        theirs = other.copy()
+        theirs, bound = other.copy(), watch()
         try:
+            bound.begin()
             changed = self._methods.merge(state.value, theirs)
-        except Exception as error:  # noqa: BLE001 - a user's code may raise anything
+            bound.end()
+        except (Exception, CallTookTooLong) as error:  # noqa: BLE001 - a user's code may raise anything
+            bound.end()
             note(self._name, (state.value, theirs), error)
             return state
         if changed is not None:
@@ -155,20 +159,30 @@ class UserAggregate:
         return state
 
     def result(self, state: UserState) -> Any:
+        bound = watch()
         try:
-            return plain_value(self._methods.result(state.value), self._result)
-        except Exception as error:  # noqa: BLE001 - a user's code may raise anything
+            bound.begin()
+            value = plain_value(self._methods.result(state.value), self._result)
+            bound.end()
+            return value
+        except (Exception, CallTookTooLong) as error:  # noqa: BLE001 - a user's code may raise anything
+            bound.end()
             note(self._name, (state.value,), error)
             return None
 
-    def _taken(self, state: UserState, values: Sequence[tuple[Any, ...]], call: Callable[..., Any]) -> UserState:
-        accumulator = state.value
+    def _taken(
+        self, state: UserState, values: Sequence[tuple[Any, ...]], call: Callable[..., Any], *, comes: bool
+    ) -> UserState:
+        accumulator, bound = state.value, watch()
         for given in values:
             arguments = given if self._converts is None else self._converted(given)
             try:
+                bound.begin()
                 changed = call(accumulator, *arguments)
-            except Exception as error:  # noqa: BLE001 - a user's code may raise anything
-                note(self._name, arguments, error)
+                bound.end()
+            except (Exception, CallTookTooLong) as error:  # noqa: BLE001 - a user's code may raise anything
+                bound.end()
+                note(self._name, arguments, error, row=comes)
                 continue
             if changed is not None:
                 accumulator = changed
@@ -188,7 +202,7 @@ class RetractableUserAggregate(UserAggregate):
 
     def retract(self, state: UserState, values: Sequence[tuple[Any, ...]]) -> UserState:
         assert self._methods.retract is not None
-        return self._taken(state, values, self._methods.retract)
+        return self._taken(state, values, self._methods.retract, comes=False)
 
 
 def _has(kind: type, names: Sequence[str]) -> bool:

@@ -13,10 +13,11 @@ from millstream.streams.plan.expressions import USER_PREFIX, Call, Case, Cast, C
 from millstream.streams.plan.fan_out import FanOut
 from millstream.streams.plan.joins import Correlate
 from millstream.streams.plan.nodes import Filter, Node, Project, Scan, inputs_of
+from millstream.streams.plan.ordering import Over
 from millstream.streams.plan.tables import ComputedColumn
 from millstream.streams.plan.types import BOOLEAN
 
-__all__ = ["ApartCall", "CallsApart", "calls_users_functions", "has_user_call"]
+__all__ = ["ApartCall", "CallsApart", "calls_users_functions", "has_user_call", "has_users_aggregates"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,17 @@ def has_user_call(expression: Expression) -> bool:
 def calls_users_functions(node: Node) -> bool:
     """Whether something in the node's tree calls a user's function for single rows."""
     return any(map(has_user_call, _expressions(node))) or any(map(calls_users_functions, inputs_of(node)))
+
+
+def has_users_aggregates(node: Node) -> bool:
+    """Whether the node itself calls an aggregate of a user's."""
+    match node:
+        case Aggregate(aggregates=calls) | WindowAggregate(aggregates=calls):
+            return any(call.function.startswith(USER_PREFIX) for _, call in calls)
+        case Over(calls=overs):
+            return any(over.call.function.startswith(USER_PREFIX) for over in overs)
+        case _:
+            return False
 
 
 def _expressions(node: Node) -> Iterator[Expression]:

@@ -17,11 +17,12 @@ from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.nodes import Node, scans_of
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import Schema
-from millstream.streams.plan.user_calls import ApartCall, CallsApart, has_user_call
+from millstream.streams.plan.user_calls import ApartCall, CallsApart, has_user_call, has_users_aggregates
 from millstream.streams.spark.expressions import column_of
 from millstream.streams.spark.functions.user import batch_call
 from millstream.streams.spark.functions.user_spool import CallSpool
 from millstream.streams.spark.functions.user_stage import FAILED, PlacedCall, UserStage
+from millstream.streams.spark.operators.stage import CallsSpec
 from millstream.streams.spark.rows import Rows
 from millstream.streams.spark.types import spark_type
 
@@ -66,6 +67,20 @@ class UserCalls:
             rows = self._stage(f"{number}-{level}", calls, rows, node, schema)
         return rows, plain
 
+    def of_operator(self, name: str, node: Node) -> CallsSpec | None:
+        """How an operator calls the users' aggregates of `node`; None where it has none."""
+        if not has_users_aggregates(node):
+            return None
+        table = self._letter_table(node)
+        if table is not None:
+            self.tables[name] = table
+        return CallsSpec(CallSpool(self.spool), self.on_error == "fail", table is not None, self.timeout_ms)
+
+    def _letter_table(self, node: Node) -> Table | None:
+        """The table whose dead-letter topic takes the node's rows; None where there is none."""
+        takers = (scan.table for scan in scans_of(node) if self.takes_letters(scan.table))
+        return next(takers, None) if self.on_error == DEAD_LETTER else None
+
     def _stage(self, name: str, calls: Sequence[ApartCall], rows: Rows, node: Node, schema: Schema) -> Rows:
         arrays: list[SparkColumn] = []
         placed = []
@@ -73,8 +88,7 @@ class UserCalls:
             places = [self._place(argument, rows.columns, arrays) for argument in one.call.arguments]
             arrays.append(_asked(one, rows))
             placed.append(PlacedCall(batch_call(one.call), tuple(places), len(arrays) - 1))
-        takers = (scan.table for scan in scans_of(node) if self.takes_letters(scan.table))
-        table = next(takers, None) if self.on_error == DEAD_LETTER else None
+        table = self._letter_table(node)
         start = len(arrays)
         if table is not None:
             self.tables[name] = table

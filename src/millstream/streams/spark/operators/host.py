@@ -15,7 +15,6 @@ from pyspark.sql import types as spark
 from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.nodes import Node
 from millstream.streams.spark.expressions import column_of
-from millstream.streams.spark.functions.user_spool import CallSpool
 from millstream.streams.spark.hidden import KIND_COLUMN, TICK_COLUMN
 from millstream.streams.spark.lookups.job_tables import JobTables
 from millstream.streams.spark.operators.late_shapes import LateShape, late_shapes
@@ -78,8 +77,7 @@ class OperatorHost:
             clocks=tuple(sorted({number for clock in clocks for number in clock.sources})),
             output=arrow_schema(schema),
             late=str(self.late),
-            calls=CallSpool(self.calls.spool),
-            calls_fail=self.calls.on_error == "fail",
+            calls=self.calls.of_operator(name, node),
             ttl_ms=self.ttl_ms,
             idle_ms=self.idle_ms,
             lives_ms=wiring.lives_ms,

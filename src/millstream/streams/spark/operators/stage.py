@@ -24,7 +24,7 @@ from millstream.streams.spark.operators.late_rows import LateSpool
 from millstream.streams.spark.operators.queue_times import QueueTimes, TimesSpool
 from millstream.streams.spark.operators.values import batch_of, rows_of
 
-__all__ = ["END_TICK_US", "OperatorSpec", "OperatorStage"]
+__all__ = ["END_TICK_US", "CallsSpec", "OperatorSpec", "OperatorStage"]
 
 MAX_KEPT_BUCKETS: Final = 64
 """Buckets whose state a worker keeps in memory from one micro-batch to the next; the others are read again."""
@@ -37,14 +37,26 @@ ROWS_PER_BATCH: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
+class CallsSpec:
+    """How users' aggregates are called: where failed calls go, whether one ends the job, and how long one may take.
+
+    With `keeps_rows` the rows for which they failed go there too.
+    """
+
+    spool: CallSpool
+    fails: bool
+    keeps_rows: bool
+    timeout_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorSpec:
     """One operator of a job, as it travels to the workers.
 
     `make` gives a fresh instance. `directory` is where its buckets keep their state. `inputs` are the numbers of
     columns of each input; `clocks` the numbers of all sources and operators that move its event time; `output` the
     Arrow schema of its rows with the kind and the tick behind them. `late` is the spool of rows that came too late and
-    of what is known of event time, `calls` that of failed calls of users' aggregates; with `calls_fail` they end the
-    job.
+    of what is known of event time, `calls` says what becomes of failed calls of users' aggregates.
     """
 
     job_id: str
@@ -58,8 +70,7 @@ class OperatorSpec:
     ttl_ms: int = 0
     idle_ms: int = 0
     lives_ms: tuple[tuple[str, int], ...] = ()
-    calls: CallSpool | None = None
-    calls_fail: bool = False
+    calls: CallsSpec | None = None
 
 
 @dataclass(slots=True)
@@ -117,16 +128,20 @@ class OperatorStage:
     @contextmanager
     def _telling(self, piece: str) -> Iterator[None]:
         """While this lasts, failed calls of users' aggregates go to their spool."""
+        calls = self._spec.calls
+        if calls is None:
+            yield
+            return
         found: list[FailedCall] = []
         try:
-            with collecting(fails=self._spec.calls_fail) as found:
+            with collecting(fails=calls.fails, timeout_ms=calls.timeout_ms) as found:
                 yield
         except UserFunctionFailed as failed:
             found.append(failed.call)
             raise
         finally:
-            if self._spec.calls is not None:
-                self._spec.calls.keep(piece, [SpooledCall(self._spec.name, call) for call in found])
+            spooled = [SpooledCall(self._spec.name, one, one.given if calls.keeps_rows else b"") for one in found]
+            calls.spool.keep(piece, spooled)
 
     def _inputs(self, parts: Sequence[dict[str, Any]]) -> Iterator[tuple[int, Changes]]:
         """The rows of each input that has any."""
