@@ -96,6 +96,7 @@ from millstream.streams.spark.operators import host as operator_host
 from millstream.streams.spark.operators import stage as operator_stage
 from millstream.streams.spark.rules import kept_versions
 from millstream.streams.spark.rules import stages as rule_stages
+from millstream.streams.spark.source import schema_registry
 from millstream.streams.sql.connectors import CONNECTORS
 from millstream.streams.sql.settings import SETTINGS
 from millstream.telemetry.metrics import METRICS, NODE_LABELS
@@ -259,7 +260,7 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
         ),
     ),
     ("Databases", (database, mysql, postgresql, patience, batch_writer, database_output)),
-    ("Requests of connectors", (http_caller,)),
+    ("Requests of connectors", (http_caller, schema_registry)),
     (
         "Dimension tables",
         (

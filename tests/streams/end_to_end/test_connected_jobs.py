@@ -11,6 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 from running_jobs import Topic, bounded_run
 
+from example_package import installed
+
 pytestmark = pytest.mark.spark
 
 ROWS = [(0, json.dumps({"id": number, "word": f"w{number % 3}"}).encode()) for number in range(20)]
@@ -18,11 +20,8 @@ Filled = Callable[..., AbstractContextManager[Topic]]
 
 
 def test_a_connector_of_another_package_is_written_and_read_by_sql(
-    spark: SparkSession, topic: Filled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, topic: Filled, tmp_path: Path
 ) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "connectors"))
-    from example_package import installed
-
     notes = f"CREATE TABLE notes (id INT, word STRING) WITH ('connector' = 'folder', 'path' = '{tmp_path}/notes');"
     with topic(ROWS) as running, installed(tmp_path / "installed"):
         source = "CREATE TABLE t (id INT, word STRING) WITH ('connector' = 'rocketmq', 'topic' = 't');"

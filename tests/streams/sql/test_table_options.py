@@ -75,7 +75,9 @@ def test_options_that_are_legal_are_kept_as_they_are(options: str) -> None:
     ("options", "said"),
     [
         (f"{TOPIC}, 'tagg' = 'x'", 'Did you mean "tag"?'),
-        (f"{TOPIC}, 'format' = 'avro'", "one of json, csv, raw"),
+        (f"{TOPIC}, 'format' = 'orc'", "one of json, csv, raw"),
+        (f"{TOPIC}, 'format' = 'avro-confluent'", "needs 'avro-confluent.url'"),
+        (f"{TOPIC}, 'format' = 'protobuf', 'protobuf.message-name' = 'a.B'", "needs 'protobuf.descriptor-file'"),
         (f"{TOPIC}, 'format' = 'raw'", "here are 2"),
         (f"{TOPIC}, 'key.format' = 'raw', 'key.fields' = 'a;b'", "message's key, but here are 2"),
         (f"{TOPIC}, 'csv.field-delimiter' = '|', 'format' = 'json'", "belongs to the format 'csv'"),

@@ -141,6 +141,13 @@ _NEEDED_BY: Sequence[tuple[str, str, str]] = (
 """Options that need another one where they have a value."""
 
 
+_NEEDED_BY_FORMAT = {
+    "avro-confluent": ("avro-confluent.url",),
+    "protobuf": ("protobuf.descriptor-file", "protobuf.message-name"),
+}
+"""Options without which a format says nothing."""
+
+
 def _check_together(connector: Connector, options: Mapping[str, str]) -> None:
     for option in connector.options:
         if option.required and option.name not in options:
@@ -156,6 +163,10 @@ def _check_together(connector: Connector, options: Mapping[str, str]) -> None:
     for key, needed in (("key.fields", "key.format"), ("key.format", "key.fields")):
         if connector.name == "rocketmq" and key in options and needed not in options:
             raise OptionProblem(key, f"'{key}' needs '{needed}'.")
+    chosen = options.get("format", "").lower()
+    for key in _NEEDED_BY_FORMAT.get(chosen, ()):
+        if connector.find(key) is not None and key not in options:
+            raise OptionProblem("format", f"The format '{chosen}' needs '{key}'.")
     split = [key for key in options if key.startswith("scan.partition.")]
     if split and len(split) < 4:
         raise OptionProblem(split[0], "The four options 'scan.partition...' are given together.")

@@ -11,7 +11,10 @@ __all__ = ["CHANGELOG_FORMATS", "FORMATS", "TOPIC_METADATA", "TOPIC_OPTIONS", "U
 CHANGELOG_FORMATS = ("debezium-json", "canal-json", "maxwell-json", "changelog-json")
 """Formats whose messages say what changed: inserts, updates, deletions."""
 
-FORMATS = ("json", "csv", "raw", *CHANGELOG_FORMATS)
+BINARY_FORMATS = ("avro", "avro-confluent", "protobuf")
+"""Formats whose messages have a schema."""
+
+FORMATS = ("json", "csv", "raw", *BINARY_FORMATS, *CHANGELOG_FORMATS)
 """How rows can be written in messages."""
 
 _INSTANT = DataType(TypeKind.TIMESTAMP_LTZ, precision=3)
@@ -66,6 +69,17 @@ _FORMAT_OPTIONS: tuple[Option, ...] = (
     flag("csv.ignore-parse-errors", "Only count malformed messages.", format="csv"),
     choice("raw.charset", "How text stands in the body.", "UTF-8", default="UTF-8", format="raw"),
     choice("raw.endianness", "How numbers stand in the body.", "big-endian", "little-endian", default="big-endian", format="raw"),
+    *(text(f"{name}.schema", "Schema of the messages as JSON, or a file with it; default: what the columns say.", format=name) for name in ("avro", "avro-confluent")),
+    *(flag(f"{name}.timestamp_mapping.legacy", "Whether a TIMESTAMP is an instant in the schema that the columns say, as in Flink before 1.19; else a time without a zone.", "true", format=name) for name in ("avro", "avro-confluent")),
+    text("avro-confluent.url", "The schema registry.", pattern=r"https?://[^\s?#@]+", wanted="an address such as http://host:8081", format="avro-confluent"),
+    text("avro-confluent.subject", "Subject under which a schema that is written is registered; default: TOPIC-value.", format="avro-confluent"),
+    choice("avro-confluent.basic-auth.credentials-source", "How the registry is told who asks.", "USER_INFO", default="USER_INFO", format="avro-confluent"),
+    Option("avro-confluent.basic-auth.user-info", "Name and password for the registry, joined by :, best as ${env:NAME}.", pattern=r"[^:]+:.*", wanted="name:password", format="avro-confluent", secret=True),
+    text("protobuf.descriptor-file", "File with the descriptors, as `protoc --include_imports --descriptor_set_out=FILE` writes it.", wanted="a path", format="protobuf"),
+    text("protobuf.message-name", "Full name of the message, as in shop.v1.Order.", pattern=r"[A-Za-z_][\w.]*", wanted="the name of a message", format="protobuf"),
+    flag("protobuf.read-default-values", "Fields that are not in a message have the default values of their declaration; else they are NULL.", format="protobuf"),
+    text("protobuf.write-null-string-literal", "What NULL is written as among the texts of an ARRAY or MAP.", pattern="(?s).*", default="", format="protobuf"),
+    *(flag(f"{name}.ignore-parse-errors", "Only count malformed messages.", format=name) for name in BINARY_FORMATS),
     flag("debezium-json.schema-include", "Messages bring their schema.", format="debezium-json"),
     *(flag(f"{name}.ignore-parse-errors", "Only count malformed messages.", format=name) for name in CHANGELOG_FORMATS),
     *(choice(f"{name}.timestamp-format.standard", "How times are written.", *_TIMES, default="SQL", format=name) for name in CHANGELOG_FORMATS),
@@ -100,7 +114,7 @@ TOPIC_OPTIONS: tuple[Option, ...] = (
 
 UPSERT_OPTIONS: tuple[Option, ...] = (
     *_COMMON,
-    choice("format", "How rows are written in a message.", "json", "csv", "raw", default="json"),
+    choice("format", "How rows are written in a message.", "json", "csv", "raw", *BINARY_FORMATS, default="json"),
     choice("key.format", "How the primary key stands in the message's key.", "raw", "json", "csv", default="json"),
     text("key.fields-prefix", "What the names of the key's columns begin with in the table only."),
     _INCLUDE,

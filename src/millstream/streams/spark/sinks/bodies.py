@@ -45,6 +45,14 @@ def body_encoder(text: BodyFormat, schema: Schema) -> BodyEncoder:
             return _csv(text, schema)
         case "raw":
             return _raw(text, schema)
+        case "avro" | "avro-confluent":
+            from millstream.streams.spark.sinks.avro_rows import AvroEncoder
+
+            return AvroEncoder(text, schema)
+        case "protobuf":
+            from millstream.streams.spark.sinks.protobuf_rows import ProtobufEncoder
+
+            return ProtobufEncoder(text, schema)
         case _:
             iso = _iso(text)
             return lambda rows, _kinds: encode_rows(rows, schema, iso_times=iso)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import decimal
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 from millstream.streams.plan.types import DataType, Schema, TypeKind
 from millstream.streams.spark.sinks.values import python_values
 
-__all__ = ["encode_rows"]
+__all__ = ["encode_rows", "json_text"]
 
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
 
@@ -24,6 +25,19 @@ def encode_rows(rows: pa.RecordBatch, schema: Schema, *, iso_times: bool = False
     names = schema.names
     encode = _ENCODER.encode
     return [encode(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
+
+
+def json_text(data_type: DataType) -> Callable[[Any], str]:
+    """What makes the text of a value of such a column as JSON has it, without quotes."""
+    convert = _converter(data_type, _sql_time)
+
+    def text(value: Any) -> str:
+        plain = msgspec.to_builtins(value if convert is None else convert(value), builtin_types=(decimal.Decimal,))
+        if isinstance(plain, str):
+            return plain
+        return f"{plain:f}" if isinstance(plain, decimal.Decimal) else _ENCODER.encode(plain).decode()
+
+    return text
 
 
 def _values(column: pa.Array, data_type: DataType, time: Callable[[Any], str]) -> list[Any]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from millstream.streams.errors import JobError
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import DataType
+from millstream.streams.sql.variables import from_environment
 
 __all__ = ["CHANGELOG_FORMATS", "UPSERTS", "BodyColumn", "BodyFormat", "KeyFormat", "formats_of"]
 
@@ -65,7 +66,33 @@ def formats_of(table: Table) -> tuple[BodyFormat, KeyFormat | None]:
     if name == "raw" and len(columns) != 1:
         words = f"The table {table.name} has {len(columns)} columns in its body; the format raw holds one."
         raise JobError("JOB_FAILED", words, remedy="Use another format, or METADATA columns for the rest.")
-    return BodyFormat(name, columns, dict(options)), key
+    return checked_format(BodyFormat(name, columns, dict(options)), table.name), key
+
+
+def checked_format(text: BodyFormat, table: str) -> BodyFormat:
+    """The format with what its options name beside themselves: schemas and secrets, which workers might not find.
+
+    Raises JobError JOB_FAILED where the columns cannot be in such a message.
+    """
+    match text.name:
+        case "avro" | "avro-confluent":
+            from millstream.streams.spark.source.avro_schema import parsed, schema_text
+
+            schema = schema_text(text)
+            parsed(schema)
+            secret = f"{text.name}.basic-auth.user-info"
+            try:
+                resolved = {secret: from_environment(text.options[secret])} if secret in text.options else {}
+            except KeyError as missing:
+                words = f"The environment has no {missing.args[0]}, which '{secret}' of {table} names."
+                raise JobError("JOB_FAILED", words) from None
+            return replace(text, options={**text.options, f"{text.name}.schema": schema, **resolved})
+        case "protobuf":
+            from millstream.streams.spark.source.protobuf_types import with_descriptors
+
+            return with_descriptors(text, table)
+        case _:
+            return text
 
 
 def _key_format(table: Table) -> KeyFormat | None:

@@ -36,6 +36,14 @@ def body_decoder(text: BodyFormat, fields: Sequence[tuple[str, DataType]]) -> Bo
             return CsvDecoder(text, fields)
         case "raw":
             return RawDecoder(text, fields)
+        case "avro" | "avro-confluent":
+            from millstream.streams.spark.source.avro_bodies import AvroDecoder
+
+            return AvroDecoder(text, fields)
+        case "protobuf":
+            from millstream.streams.spark.source.protobuf_bodies import ProtobufDecoder
+
+            return ProtobufDecoder(text, fields)
         case _:
             return JsonDecoder(fields, complete=text.is_set("fail-on-missing-field"))
 

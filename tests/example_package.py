@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "connector"
+EXAMPLE = Path(__file__).parents[1] / "examples" / "connector"
 
 
 @contextmanager
