@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from dying_writers import killed_before_the_commit
-from http_servers import HttpServer, SearchEngine, Told, serving
 
+from http_servers import Asked, HttpServer, SearchEngine, Told, serving
 from millstream.client.blocking import BlockingClient
 from millstream.model.errors import Unreachable
 from millstream.streams.connectors import kit
@@ -164,6 +164,26 @@ def test_documents_that_are_refused_go_to_the_topic_and_the_others_are_written(t
     assert [message.body for message in held] == [b'{"id":1,"word":"a"}']
     assert "mapper_parsing_exception" in held[0].user_properties["reason"]
     assert list(engine.indices["words"]) == ["2"]
+
+
+def test_a_request_that_is_too_large_is_sent_in_halves() -> None:
+    engine = SearchEngine()
+
+    def reply(asked: Asked) -> Told:
+        return (
+            Told(413, b"too large") if asked.body.count(b"_id") > 1 or b"giant" in asked.body else engine.reply(asked)
+        )
+
+    with serving(reply) as server, pytest.raises(JobError, match="refuses 1 rows: status 413, 'too large'"):
+        written(table(server), rows((1, "a"), (2, "b"), (3, "giant")))
+    assert sorted(engine.indices["words"]) == ["1", "2"]
+
+
+def test_a_request_that_is_refused_as_a_whole_ends_the_job_and_sets_nothing_aside() -> None:
+    with serving(lambda _: Told(401, b"unable to authenticate")) as server:
+        to = table(server, failure__handler="ignore")
+        with pytest.raises(JobError, match="out is refused: status 401, 'unable to authenticate'"):
+            written(to, rows((1, "a")))
 
 
 def test_a_server_of_another_kind_is_named_as_such() -> None:

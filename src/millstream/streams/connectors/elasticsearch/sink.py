@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Sequence
+from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
@@ -32,7 +33,6 @@ __all__ = ["SearchSink"]
 
 _GONE = (RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value)
 _BUSY: Final = (429, 503)
-_NOT_FOUND: Final = 404
 _BULK: Final = {"Content-Type": "application/x-ndjson"}
 _UNLIMITED: Final = 1 << 62
 
@@ -138,14 +138,20 @@ class SearchWriter:
 
     def _send(self) -> None:
         waiting, self._waiting, self._waiting_bytes = self._waiting, {}, 0
+        self._deliver(waiting)
+
+    def _deliver(self, waiting: dict[_Id, bytes | None]) -> None:
         attempt = 0
         while waiting:
             answer = self._caller.call("POST", "/_bulk", _request(waiting), _BULK)
             if answer.is_busy:
                 raise Unreachable(f"The sink {self._table.name} is not served: {_said(answer)}.")
-            if not answer.is_success:
-                self._set_aside(list(waiting.values()), f"{_said(answer)}.")
+            if answer.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+                self._split(waiting, f"{_said(answer)}.")
                 return
+            if not answer.is_success:
+                # No document is to blame for that, so none is set aside.
+                raise JobError("SINK_FAILED", f"The sink {self._table.name} is refused: {_said(answer)}.")
             again, reason = self._settled(waiting, _decoded(answer))
             if again and attempt >= self._attempts:
                 words = f"The sink {self._table.name} is not served: {len(again)} documents are refused, {reason}."
@@ -153,6 +159,16 @@ class SearchWriter:
             if again:
                 self._caller.pause(attempt)
             waiting, attempt = again, attempt + 1
+
+    def _split(self, waiting: dict[_Id, bytes | None], reason: str) -> None:
+        """Send what is too large in halves; one document that is too large alone is set aside."""
+        if len(waiting) == 1:
+            self._set_aside(list(waiting.values()), reason)
+            return
+        pairs = list(waiting.items())
+        middle = len(pairs) // 2
+        self._deliver(dict(pairs[:middle]))
+        self._deliver(dict(pairs[middle:]))
 
     def _settled(self, sent: dict[_Id, bytes | None], answer: _BulkAnswer) -> tuple[dict[_Id, bytes | None], str]:
         """What is to be sent again, and why; what is refused for good is set aside."""
@@ -163,7 +179,9 @@ class SearchWriter:
         busy = ""
         for (place, document), named in zip(sent.items(), answer.items, strict=True):
             ((action, item),) = named.items()
-            if item.error is None and (item.status < 300 or (action == "delete" and item.status == _NOT_FOUND)):
+            if item.error is None and (
+                item.status < 300 or (action == "delete" and item.status == HTTPStatus.NOT_FOUND)
+            ):
                 continue
             reason = _reason(item)
             if item.status in _BUSY:
