@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from example_package import installed
 
+from example_package import installed
 from millstream.streams.connectors import kit
 from millstream.streams.connectors.connector import Connector
 from millstream.streams.connectors.kit import ContractBroken

@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 
 import pytest
-from http_servers import Asked, Told, serving
 
+from http_servers import Asked, Told, serving
 from millstream.model.errors import TimedOut, Unreachable
 from millstream.streams.connectors.http.caller import HttpCaller, HttpServer, Retries
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from dying_writers import killed_before_the_commit
-from http_servers import Asked, HttpServer, Told, serving
 
+from http_servers import Asked, HttpServer, Told, serving
 from millstream.client.blocking import BlockingClient
 from millstream.model.errors import Unreachable
 from millstream.streams.connectors import kit

@@ -7,8 +7,8 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
-from example_package import installed
 
+from example_package import installed
 from millstream.streams.connectors.connector import Connector
 from millstream.streams.connectors.installed import GROUP, KnownConnectors
 from millstream.streams.errors import SqlError

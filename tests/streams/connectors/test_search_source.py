@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from http_servers import Asked, HttpServer, SearchEngine, Told, serving
 
+from http_servers import Asked, HttpServer, SearchEngine, Told, serving
 from millstream.client.blocking import BlockingClient
 from millstream.model.errors import Unreachable
 from millstream.streams.connectors import kit
