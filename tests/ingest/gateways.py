@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +17,16 @@ from millstream.client.blocking import BlockingClient
 from millstream.model.message import StoredMessage
 from millstream.model.topic import TopicConfig
 
-__all__ = ["GatewayProcess", "messages_of", "new_topic", "running_gateway", "wait_for_messages"]
+__all__ = [
+    "GatewayProcess",
+    "bodies",
+    "count_of",
+    "messages_of",
+    "new_topic",
+    "ran",
+    "running_gateway",
+    "wait_for_messages",
+]
 
 PATIENCE_S = 60.0
 
@@ -62,6 +72,12 @@ def running_gateway(nameserver: str, *words: str, cwd: Path | None = None) -> It
         process.communicate()
 
 
+def ran(nameserver: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """`millstream ingest WORDS` that ends by itself."""
+    command = [sys.executable, "-m", "millstream", "ingest", *words, "--nameserver", nameserver]
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+
+
 def new_topic(nameserver: str, name: str, *, is_bulk: bool = False) -> str:
     """A topic of one queue, so that messages have one order."""
     attributes = {"queue.type": "BatchCQ"} if is_bulk else {}
@@ -81,17 +97,19 @@ def messages_of(nameserver: str, topic: str) -> list[StoredMessage]:
     return found
 
 
+def count_of(nameserver: str, topic: str) -> int:
+    """How many messages the topic holds."""
+    with BlockingClient(nameserver) as client:
+        return sum(held.range.max_offset - held.range.min_offset for held in client.queue_ranges(topic))
+
+
 def wait_for_messages(nameserver: str, topic: str, count: int) -> list[StoredMessage]:
     """The same, as soon as there are so many; fails when they do not come."""
-    import time
-
     deadline_s = time.monotonic() + PATIENCE_S
-    while True:
-        found = messages_of(nameserver, topic)
-        if len(found) >= count:
-            return found
-        assert time.monotonic() < deadline_s, f"{len(found)} of {count} messages came"
+    while (came := count_of(nameserver, topic)) < count:
+        assert time.monotonic() < deadline_s, f"{came} of {count} messages came"
         time.sleep(0.05)
+    return messages_of(nameserver, topic)
 
 
 def bodies(messages: Sequence[StoredMessage]) -> list[str]:

@@ -81,6 +81,8 @@ class Outlet:
         self._line_bytes = 0
         self._waiting_bytes = 0
         self._for_room: deque[asyncio.Future[None]] = deque()
+        self._outside = 0
+        """Events of the calls that wait for room."""
         self._came = asyncio.Event()
         self._full = asyncio.Event()
         self._ending = False
@@ -96,7 +98,7 @@ class Outlet:
     @property
     def waiting_events(self) -> int:
         """Events that wait for a batch or for the answer to theirs."""
-        return self._rows
+        return self._rows + self._outside
 
     @property
     def is_away(self) -> bool:
@@ -112,11 +114,16 @@ class Outlet:
 
         The future fails with the refusal where the broker took none of its events, and is cancelled by a stop.
         """
-        while not self.has_room(parcel.size_bytes):
-            turn = asyncio.get_running_loop().create_future()
-            self._for_room.append(turn)
-            await turn
-        return self._take(parcel)
+        self._outside += len(parcel.bodies)
+        try:
+            while not self.has_room(parcel.size_bytes):
+                turn = asyncio.get_running_loop().create_future()
+                self._for_room.append(turn)
+                await turn
+            return self._take(parcel)
+        finally:
+            self._outside -= len(parcel.bodies)
+            self._came.set()
 
     def offer(self, parcel: Parcel) -> asyncio.Future[None] | None:
         """As `put`, at once; None where there is no room."""
@@ -134,7 +141,9 @@ class Outlet:
         self._came.set()
         self._full.set()
         await asyncio.wait({self._task}, timeout=patience_s)
-        left = self._rows
+        left = self.waiting_events
+        for turn in self._for_room:
+            turn.cancel()
         if not self._task.done():
             self._task.cancel()
             await asyncio.wait({self._task})
@@ -165,7 +174,7 @@ class Outlet:
         while True:
             await self._came.wait()
             if not self._line:
-                if self._ending:
+                if self._ending and not self._outside:
                     return
                 self._came.clear()
                 continue

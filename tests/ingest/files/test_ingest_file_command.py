@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from gateways import PATIENCE_S, bodies, messages_of, new_topic, running_gateway, wait_for_messages
+from gateways import PATIENCE_S, bodies, count_of, messages_of, new_topic, running_gateway, wait_for_messages
 
 from servers import Servers
 
@@ -43,12 +43,13 @@ def test_a_gateway_that_is_killed_again_and_again_loses_no_line_and_keeps_their_
     written = 0
     for _ in range(3):
         with running_gateway(nameserver, *words) as gateway, log.open("a") as file:
-            begun = len(messages_of(nameserver, topic))
+            begun = count_of(nameserver, topic)
             deadline_s = time.monotonic() + PATIENCE_S
-            while len(messages_of(nameserver, topic)) == begun and time.monotonic() < deadline_s:
-                file.write("".join(f"line {number:06d}\n" for number in range(written, written + 500)))
+            while count_of(nameserver, topic) == begun and time.monotonic() < deadline_s:
+                file.write("".join(f"line {number:06d}\n" for number in range(written, written + 100)))
                 file.flush()
-                written += 500
+                written += 100
+                time.sleep(0.02)
             gateway.process.send_signal(signal.SIGKILL)
             gateway.process.wait()
     with running_gateway(nameserver, *words, "--once") as gateway:
