@@ -7,9 +7,11 @@ import time
 from pathlib import Path
 
 import pytest
-from gateways import PATIENCE_S, bodies, count_of, messages_of, new_topic, running_gateway, wait_for_messages
+from gateways import PATIENCE_S, bodies, count_of, messages_of, new_topic, ran, running_gateway, wait_for_messages
 
-from servers import Servers
+from millstream.client.blocking import BlockingClient
+from millstream.model.topic import MessageType, TopicConfig
+from servers import Servers, running_servers_in_thread
 
 
 def test_lines_arrive_with_file_key_and_tag_and_a_second_run_sends_what_came_since(
@@ -92,3 +94,65 @@ def test_long_lines_are_cut_with_their_length_or_go_to_the_dead_letters(
     assert messages_of(nameserver, cut)[1].user_properties["cut-from-bytes"] == "100"
     assert bodies(messages_of(nameserver, kept)) == ["short", "last"]
     assert bodies(messages_of(nameserver, dead)) == ["x" * 20]
+
+
+def test_files_that_are_not_there_are_told_and_end_a_run_that_waits_for_none(
+    servers_in_thread: Servers, tmp_path: Path
+) -> None:
+    nameserver = servers_in_thread.nameserver
+    topic = new_topic(nameserver, "nothing")
+    words = ["file", topic, str(tmp_path / "*.log"), "--dir", str(tmp_path / "state")]
+    done = ran(nameserver, *words, "--once")
+    assert done.returncode == 1
+    assert f"No file matches {tmp_path}/*.log. Correct the path or pattern. [MS-1081]" in done.stderr
+    with running_gateway(nameserver, *words) as gateway:
+        (tmp_path / "a.log").write_text("one\n")
+        assert bodies(wait_for_messages(nameserver, topic, 1)) == ["one"]
+        _, _, said = gateway.stop()
+    assert "It is waited for." in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["file", "nosuchtopic", "a.log"], "MS-2101"),
+        (["file", "ordinary", "a.log", "--bulk"], "takes no bulk messages"),
+        (["file", "inorder", "a.log"], "of type FIFO"),
+        (["file", "ordinary"], "Name at least one file"),
+        (["file", "ordinary", "a.log", "--event-start", "("], "--event-start is no regular expression"),
+        (["file", "ordinary", "a.log", "--encoding", "utf-9"], "--encoding: there is no 'utf-9'"),
+        (["file", "ordinary", "a.log", "--oversized", "dead-letter"], "needs --dead-letters TOPIC"),
+        (["syslog", "ordinary"], "--udp, --tcp or --tls"),
+        (["syslog", "ordinary", "--tls", "0"], "--tls needs --tls-cert FILE and --tls-key FILE"),
+        (["http", "ordinary", "--tls-cert", "a.pem"], "HTTPS needs both"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_anything_begins(
+    servers_in_thread: Servers, tmp_path: Path, words: list[str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    nameserver = servers_in_thread.nameserver
+    new_topic(nameserver, "ordinary")
+    with BlockingClient(nameserver) as client:
+        client.create_topic(TopicConfig("inorder", MessageType.FIFO))
+    done = ran(nameserver, *words)
+    assert done.returncode in (1, 2)
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_events_wait_while_the_broker_is_away_and_a_stop_then_keeps_the_position(tmp_path: Path) -> None:
+    log, state = tmp_path / "a.log", tmp_path / "state"
+    log.write_text("one\ntwo\n")
+    with running_servers_in_thread(tmp_path / "data") as servers:
+        topic = new_topic(servers.nameserver, "away")
+        nameserver = servers.nameserver
+    words = ["file", topic, str(log), "--dir", str(state), "--stop-after", "0.1", "--timeout", "1"]
+    with running_gateway(nameserver, *words) as gateway:
+        _, counts, said = gateway.stop()
+    assert "the broker is away, events will wait for it" in said
+    assert counts["file"]["stored"] == 0
+    with running_servers_in_thread(tmp_path / "data") as servers:
+        with running_gateway(servers.nameserver, *words, "--once") as gateway:
+            assert gateway.ended()[0] == 0
+        assert bodies(messages_of(servers.nameserver, topic)) == ["one", "two"]

@@ -75,9 +75,14 @@ class FileInput:
         self._saved: Positions | None = None
 
     async def start(self) -> Mapping[str, Address]:
-        """Read the positions and begin."""
+        """Read the positions and begin. INGEST_SOURCE where there is no file and none is waited for."""
         self._book = PositionBook(self._options.directory)
         self._watch = FileWatch(self._options.watch, self._book.read, time.monotonic, self._say)
+        if not self._watch.found():
+            words = f"No file matches {' or '.join(self._options.watch.patterns)}."
+            if self._options.once:
+                raise StartRefused("INGEST_SOURCE", words, remedy="Correct the path or pattern.")
+            self._say(f"{words} It is waited for.")
         self._task = asyncio.get_running_loop().create_task(self._run(self._book, self._watch))
         return {}
 

@@ -114,6 +114,19 @@ class FileWatch:
             tail.source.close()
         self._tails, self._ending = {}, []
 
+    def found(self) -> dict[FileKey, Path]:
+        """The files that match the patterns now."""
+        found: dict[FileKey, Path] = {}
+        for pattern in self._options.patterns:
+            for name in sorted(glob.glob(pattern, recursive=True)):
+                try:
+                    status = os.stat(name)
+                except OSError:
+                    continue  # It went between the two calls.
+                if stat.S_ISREG(status.st_mode):
+                    found.setdefault(FileKey.of(status), Path(name))
+        return found
+
     # inside
 
     def _read(self, key: FileKey, now_s: float) -> Iterator[Piece]:
@@ -142,7 +155,7 @@ class FileWatch:
         return tail.end()
 
     def _scan(self, now_s: float, *, is_first: bool) -> None:
-        found = self._found()
+        found = self.found()
         for key, tail in self._tails.items():
             path = found.get(key)
             if path is not None:
@@ -156,18 +169,6 @@ class FileWatch:
                 self._open(path, from_end=is_first and self._options.from_end)
             elif key not in self._tails:
                 self._complain("", f"{MAX_FILES:,} files are followed; the others wait until some are gone")
-
-    def _found(self) -> dict[FileKey, Path]:
-        found: dict[FileKey, Path] = {}
-        for pattern in self._options.patterns:
-            for name in sorted(glob.glob(pattern, recursive=True)):
-                try:
-                    status = os.stat(name)
-                except OSError:
-                    continue  # It went between the two calls.
-                if stat.S_ISREG(status.st_mode):
-                    found.setdefault(FileKey.of(status), Path(name))
-        return found
 
     def _open(self, path: Path, *, from_end: bool) -> FileTail | None:
         try:

@@ -1,0 +1,1 @@
+"""Events that are posted over HTTP: JSON, lines and CloudEvents."""

@@ -1,0 +1,146 @@
+"""The events of one post, by what its headers say that it holds. Pure.
+
+One JSON value is one event, a JSON array one for each element, as is each line of NDJSON or plain text. Numbers stay
+as they are written: a value is cut out of the body, not written anew.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+import orjson
+
+from millstream.ingest.http.cloud_events import CloudEvent, of_headers, of_json
+from millstream.ingest.parcel import MAX_EVENT_BYTES, Parcel
+
+__all__ = ["MAX_EVENTS", "BadPost", "parcel_of", "unpacked"]
+
+MAX_EVENTS: Final = 100_000
+"""Events of one post at most."""
+
+_JSON_TYPES: Final = frozenset({"application/json", "text/json"})
+_NDJSON_TYPES: Final = frozenset(
+    {"application/x-ndjson", "application/ndjson", "application/jsonl", "application/json-seq"}
+)
+_STRUCTURED: Final = "application/cloudevents+json"
+_STRUCTURED_BATCH: Final = "application/cloudevents-batch+json"
+
+_RAW_LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class BadPost(Exception):
+    """A post that cannot be taken, with the HTTP status that says so."""
+
+    def __init__(self, status: int, words: str) -> None:
+        super().__init__(words)
+        self.status = status
+
+
+def unpacked(body: bytes, encoding: str, max_bytes: int) -> bytes:
+    """The body as it was before its Content-Encoding. 415 for another one than gzip, 413 beyond `max_bytes`."""
+    if encoding in ("", "identity"):
+        return body
+    if encoding != "gzip":
+        raise BadPost(415, f"The Content-Encoding {encoding[:80]!r} is not taken; send gzip or none.")
+    plain = bytearray()
+    while body:
+        unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        try:
+            plain += unpacker.decompress(body, max_bytes + 1 - len(plain))
+        except zlib.error as error:
+            raise BadPost(400, f"The body is no gzip: {error}.") from None
+        if len(plain) > max_bytes:
+            raise BadPost(413, f"The body unpacks to more than {max_bytes:,} bytes.")
+        if not unpacker.eof:
+            raise BadPost(400, "The body is no gzip: it ends in the middle.")
+        body = unpacker.unused_data
+    return bytes(plain)
+
+
+def parcel_of(headers: Mapping[str, str], body: bytes, peer: str) -> Parcel:
+    """The events of a post. `headers` are in lower case. 400 with the place of what cannot be read, 413, 415."""
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    shared = {"peer": peer}
+    found: list[CloudEvent] = []
+    if kind == _STRUCTURED:
+        found = [_cloud_event("The body", of_json, body)]
+    elif kind == _STRUCTURED_BATCH:
+        events = _elements(body)
+        found = [_cloud_event(f"Element {number}", of_json, event) for number, event in enumerate(events, 1)]
+    elif "ce-specversion" in headers:
+        found = [_cloud_event("The post", lambda data: of_headers(headers, data), body)]
+    else:
+        return _checked(Parcel(_bodies(kind, body), shared))
+    own = {place: one.properties for place, one in enumerate(found)}
+    return _checked(Parcel([one.body for one in found], shared, own, keys=[one.key for one in found]))
+
+
+def _bodies(kind: str, body: bytes) -> Sequence[bytes]:
+    if kind in _JSON_TYPES or kind.endswith("+json"):
+        start = body.lstrip()[:1]
+        if start == b"[":
+            return _elements(body)
+        _check_json(body, "The body")
+        return [body.strip()]
+    if kind in _NDJSON_TYPES:
+        return _lines(body, is_json=True)
+    if kind == "text/plain":
+        return _lines(body, is_json=False)
+    if kind in ("", "application/x-www-form-urlencoded"):
+        # curl names the latter unless it is told otherwise, so that it says nothing of what the body holds.
+        raise BadPost(
+            415, "Name what the body holds: Content-Type: application/json, application/x-ndjson or text/plain."
+        )
+    return [body]
+
+
+def _lines(body: bytes, *, is_json: bool) -> list[bytes]:
+    found = []
+    for number, line in enumerate(body.split(b"\n"), 1):
+        line = line.removesuffix(b"\r").removeprefix(b"\x1e")
+        if not line.strip():
+            continue
+        if is_json:
+            _check_json(line, f"Line {number}")
+        found.append(line)
+    return found
+
+
+def _elements(body: bytes) -> list[bytes]:
+    try:
+        elements = [bytes(one).strip() for one in _RAW_LIST.decode(body)]
+    except msgspec.MsgspecError as error:
+        raise BadPost(400, f"The body is no JSON array: {error}.") from None
+    for number, element in enumerate(elements, 1):
+        _check_json(element, f"Element {number} of the array")
+    return elements
+
+
+def _check_json(text: bytes, what: str) -> None:
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise BadPost(400, f"{what} is no JSON: {error}.") from None
+
+
+def _cloud_event(what: str, read: Callable[[bytes], CloudEvent], data: bytes) -> CloudEvent:
+    try:
+        return read(data)
+    except ValueError as error:
+        raise BadPost(400, f"{what} is no CloudEvent: {error}.") from None
+
+
+def _checked(parcel: Parcel) -> Parcel:
+    if not parcel.bodies:
+        raise BadPost(400, "The post holds no event.")
+    if len(parcel.bodies) > MAX_EVENTS:
+        raise BadPost(413, f"The post holds {len(parcel.bodies):,} events; {MAX_EVENTS:,} are taken at a time.")
+    for number, body in enumerate(parcel.bodies, 1):
+        if not body:
+            raise BadPost(400, f"Event {number} is blank.")
+        if len(body) > MAX_EVENT_BYTES:
+            raise BadPost(413, f"Event {number} has {len(body):,} bytes; the limit is {MAX_EVENT_BYTES:,}.")
+    return parcel
