@@ -68,6 +68,9 @@ from millstream.streams.functions.elsewhere import FLINK_ONLY
 from millstream.streams.functions.registry import AGGREGATES, FAMILIES, WINDOW_FUNCTIONS
 from millstream.streams.functions.spec import FunctionSpec, Origin
 from millstream.streams.jobs import database_output, rule_guard
+from millstream.streams.learning import half_space_trees
+from millstream.streams.learning import kept as kept_models
+from millstream.streams.learning import store as model_store
 from millstream.streams.operators.patterns import program, search
 from millstream.streams.rules import answers as rule_answers
 from millstream.streams.rules import notes as rule_notes
@@ -284,6 +287,7 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
             *(rule_answers, rule_watch, rule_stage),
         ),
     ),
+    ("Models and scores", (model_store, kept_models, half_space_trees)),
 )
 """What the page of limits shows: the public numbers of these modules that have a docstring."""
 

@@ -69,6 +69,7 @@ def test_a_model_that_is_removed_is_not_found_and_those_that_are_there_are_named
     with pytest.raises(ModelError, match="no model churn; it has fraud") as refused:
         store.current("churn")
     assert refused.value.name == "MODEL_NOT_FOUND"
+    assert store.publish("churn", b"another", "onnx").version == 2
 
 
 @pytest.mark.parametrize("name", ["", "../up", "a b", "1st", "x" * 65])

@@ -23,6 +23,8 @@ CREATE TABLE visits (
   page STRING, ms INT, at TIMESTAMP_LTZ(3) METADATA FROM 'store-timestamp' VIRTUAL,
   WATERMARK FOR at AS at - INTERVAL '1' SECOND
 ) WITH ('connector' = 'rocketmq', 'topic' = 'visits');
+CREATE TABLE flows (host STRING, bytes BIGINT, seconds DOUBLE, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
+WITH ('connector' = 'rocketmq', 'topic' = 'flows');
 CREATE TABLE items (item STRING, name STRING) WITH ('connector' = 'filesystem', 'path' = '/items', 'format' = 'csv');
 """
 

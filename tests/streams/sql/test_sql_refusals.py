@@ -34,7 +34,6 @@ UNSUPPORTED = [
     "LOAD MODULE hive",
     "USE MODULES core",
     "MERGE INTO events USING events ON TRUE",
-    "CREATE MODEL m WITH ('a' = 'b')",
     "CREATE FUNCTION f AS 'a.b.C' LANGUAGE JAVA USING JAR 'x.jar'",
     "CREATE CATALOG c WITH ('type' = 'hive')",
     "CREATE TABLE t (a RAW('x', 'y')) WITH ('connector' = 'print')",

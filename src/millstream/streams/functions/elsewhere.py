@@ -6,7 +6,8 @@ __all__ = ["FLINK_ONLY"]
 
 _WATERMARK = "a watermark belongs to a whole micro-batch here; late rows are counted and can be kept by the job."
 _VARIANT = "there is no VARIANT type; JSON_VALUE and JSON_QUERY read JSON text."
-_MODEL = "models are not part of SQL here; a user function can call one."
+_PREDICT = "it stands in FROM: ML_PREDICT(TABLE t, MODEL m, DESCRIPTOR(a, b))."
+_MODEL = "a model is only asked by ML_PREDICT; a user function can do the rest."
 
 FLINK_ONLY: dict[str, str] = {
     "CURRENT_WATERMARK": _WATERMARK,
@@ -18,7 +19,7 @@ FLINK_ONLY: dict[str, str] = {
     "OBJECT_UPDATE": "rows have named columns: CAST(ROW(...) AS ROW<...>) makes one.",
     "OVERLAPS": "compare the bounds: start1 < end2 AND start2 < end1.",
     "URL_DECODE_RECURSIVE": "URL_DECODE may be called as often as the text was encoded.",
-    "ML_PREDICT": _MODEL,
+    "ML_PREDICT": _PREDICT,
     "ML_EVALUATE": _MODEL,
     "VECTOR_SEARCH": _MODEL,
 }

@@ -122,6 +122,11 @@ class Checkpoint:
         return self.directory / "sources"
 
     @property
+    def models(self) -> Path:
+        """Where the versions of models are that the job uses."""
+        return self.directory / "models"
+
+    @property
     def rules(self) -> Path:
         """Where the conditions lie that sources judge."""
         return self.directory / "rules"

@@ -32,6 +32,7 @@ from millstream.streams.jobs.progress import JobProgress
 from millstream.streams.jobs.restarts import Restarts
 from millstream.streams.jobs.rule_guard import RuleGuard
 from millstream.streams.jobs.tally import Tally
+from millstream.streams.learning.kept import KeptModel
 from millstream.streams.spark.lookups.job_tables import JobTables
 from millstream.streams.spark.sinks.console import PrintSink
 from millstream.streams.spark.sinks.router import deliver
@@ -67,7 +68,7 @@ class SetAside:
     """What is not among a job's rows: malformed messages by table, rows that came too late, rules and calls that fail.
 
     `times` gives what operators said of event time in a micro-batch: see `TimesSpool.take`. `tables` are the dimension
-    tables that the job joins.
+    tables that the job joins; `models` are told before each micro-batch that it begins.
     """
 
     letters: Sequence[DeadLetters]
@@ -76,6 +77,7 @@ class SetAside:
     calls: FailedCalls | None = None
     times: Callable[[], tuple[int | None, dict[tuple[str, str], int]]] = lambda: (None, {})
     tables: JobTables | None = None
+    models: Sequence[KeptModel] = ()
 
 
 class _Delivery:
@@ -93,6 +95,8 @@ class _Delivery:
         checkpoint.clear_scratch()
 
     def run(self, batch: DataFrame, batch_id: int) -> None:
+        for model in self._aside.models:
+            model.begin(batch_id)
         sinks = [*self._sinks, *self.partitions.times]
         counts = deliver(batch, sinks, job_id=self._job_id, batch_id=batch_id, notes=self._checkpoint.sinks)
         self.partitions.after(batch_id)
@@ -136,8 +140,8 @@ class _Delivery:
     def trouble(self) -> str | None:
         """What hinders, in one line, while rows are delivered all the same."""
         tables = self._aside.tables
-        said = next((said for guard in self._aside.guards if (said := guard.trouble())), None)
-        return said or (None if tables is None else tables.trouble())
+        told = [*(guard.trouble() for guard in self._aside.guards), *(one.trouble() for one in self._aside.models)]
+        return next((said for said in told if said), None if tables is None else tables.trouble())
 
 
 LOOK_AGAIN_S = 1

@@ -32,6 +32,7 @@ from millstream.streams.jobs.sources import Reading, Source, ends_by_itself, tab
 from millstream.streams.plan.nodes import JobPlan, QueryPlan, Scan
 from millstream.streams.plan.wall_clock import follows_wall_clock
 from millstream.streams.spark.envelope import envelope, passes
+from millstream.streams.spark.functions.models import ModelBook
 from millstream.streams.spark.functions.user_spool import CallSpool
 from millstream.streams.spark.lookups.job_tables import JobTables
 from millstream.streams.spark.operators.host import OperatorHost
@@ -217,7 +218,11 @@ class JobRunner:
             }
             one_row = partial(_one_row, self._spark, checkpoint, batch=batch)
             translation = Translation(frames, host, one_row, calls, checkpoint.spool)
-            frame = envelope(nodes, translation, timed)
+            book = ModelBook(checkpoint.models)
+            with book.open():
+                frame = envelope(nodes, translation, timed)
+            for model in book.models if batch else ():
+                model.forget()
         except PySparkException as error:
             raise JobError("JOB_FAILED", f"The plan cannot run on Spark: {first_cause(error)}") from error
         found = [source.letters(checkpoint.spool / source.table.name) for source in sources]
@@ -227,7 +232,8 @@ class JobRunner:
         tables = {number: name for name, number in numbers.items()}
         times = partial(TimesSpool(str(checkpoint.late)).take, tables)
         failed = FailedCalls(CallSpool(calls.spool), calls.tables, settings)
-        aside = SetAside([one for one in found if one is not None], late, guards, failed, times, dimensions)
+        letters = [one for one in found if one is not None]
+        aside = SetAside(letters, late, guards, failed, times, dimensions, book.models)
         if batch:
             ends = {source.table.name: source.end() for source in sources}
             return BatchPipeline.run(frame, ends, outputs, checkpoint, aside, partitions)

@@ -2,7 +2,7 @@
 
 `<model>/<number>.model`: the words `MSMODEL 1`, the SHA-256 of all that follows, a line of JSON about the version
 (`ModelHead`), and the artefact as it was given. `<model>/current`: the words `MSCURRENT 1`, the number and its SHA-256.
-`lock` names the process that writes. Numbers only grow.
+`lock` names the process that writes. Numbers only grow: `<model>/removed` has the last one of a removed model.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class ModelStore:
             words = f"The model {name} has {len(artefact):,} bytes; 1 to {MAX_ARTEFACT_BYTES:,} can be kept."
             raise ModelError("MODEL_REFUSED", words)
         with self._locked():
-            number = max(self._numbers(name), default=0) + 1
+            number = max([*self._numbers(name), self._removed(name)]) + 1
             head = ModelHead(number, time.time_ns() // 1_000_000, format, len(artefact), why[:_MAX_WHY_CHARACTERS])
             rest = msgspec.json.encode(head) + b"\n" + artefact
             with self._writing():
@@ -156,6 +156,8 @@ class ModelStore:
                 raise self._not_found(name)
             if version is None:
                 with self._writing():
+                    # The numbers go on from here, so that none means two models.
+                    self._files.replace(self._removed_path(name), b"%d" % max(numbers))
                     # Without it there is no model; what a crash leaves behind is removed by the next attempt.
                     self._files.discard(self._current_path(name))
                     for number in numbers:
@@ -172,6 +174,15 @@ class ModelStore:
 
     def _current_path(self, name: str) -> Path:
         return self.directory / name / "current"
+
+    def _removed_path(self, name: str) -> Path:
+        return self.directory / name / "removed"
+
+    def _removed(self, name: str) -> int:
+        """The greatest number of a model of that name that was removed; 0 for none."""
+        path = self._removed_path(name)
+        text = self._files.read_all(path) if self._files.exists(path) else b"0"
+        return int(text) if text.isdigit() else 0
 
     def _path(self, name: str, version: int) -> Path:
         return self.directory / name / f"{version}{_SUFFIX}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from millstream.streams.functions.registry import FUNCTIONS
 from millstream.streams.functions.user import UserFunction
+from millstream.streams.learning.model import Model
 from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.tables import Table
 from millstream.streams.sql.names import path_text
@@ -64,11 +65,13 @@ class Catalog:
     tables: dict[FullName, CatalogTable] = field(default_factory=dict)
     views: dict[FullName, CatalogView] = field(default_factory=dict)
     functions: dict[FullName, CatalogFunction] = field(default_factory=dict)
+    models: dict[FullName, Model] = field(default_factory=dict)
 
     def copy(self) -> Catalog:
         """Another catalog with the same names, which changes alone."""
         databases = {catalog: set(names) for catalog, names in self.databases.items()}
-        return Catalog(databases, self.current, dict(self.tables), dict(self.views), dict(self.functions))
+        kept = (dict(self.tables), dict(self.views), dict(self.functions), dict(self.models))
+        return Catalog(databases, self.current, *kept)
 
     def full(self, parts: tuple[str, ...]) -> FullName:
         """The whole name of what is called so here; whether it exists is another question."""
@@ -108,9 +111,18 @@ class Catalog:
         mine = (made for key, made in here if key[:2] == self.current and key[2].upper() == name.upper())
         return next((made.function for made in mine), None)
 
+    def model(self, parts: tuple[str, ...]) -> Model | None:
+        """The model that is called so here; None if there is none."""
+        return self.models.get(self.full(parts))
+
+    def model_names(self) -> list[str]:
+        """Names of models as they may be written here."""
+        return [path_text(name[2:] if name[:2] == self.current else name) for name in self.models]
+
     def names_in(self, catalog: str, database: str, kind: str) -> Iterator[str]:
-        """Names of TABLES (with views), VIEWS or FUNCTIONS in one database."""
+        """Names of TABLES (with views), VIEWS, FUNCTIONS or MODELS in one database."""
         named = {
             "TABLES": (*self.tables, *self.views), "VIEWS": (*self.views,), "FUNCTIONS": (*self.functions,),
+            "MODELS": (*self.models,),
         }[kind]  # fmt: skip
         return (name[2] for name in named if name[:2] == (catalog, database))

@@ -93,7 +93,7 @@ class SqlSession:
     def compile(self, text: str) -> list[Command]:
         """One command per statement of the script. Raises SqlError, and nothing of the script has taken effect then."""
         state = self._state.copy()
-        script = Script(text, state.catalog.function)
+        script = Script(text, state.catalog.function, state.catalog)
         statements = parse_script(script, Variables({**self._variables, **state.variables}))
         if not statements:
             raise script.error("SQL_SCRIPT", "The script has no statement.", Span(0, 1))

@@ -14,6 +14,7 @@ from millstream.streams.sql.catalog import Catalog, CatalogFunction, CatalogTabl
 from millstream.streams.sql.derived_tables import like, of_query, relocated
 from millstream.streams.sql.inspection import Inspection
 from millstream.streams.sql.listing import TextResult
+from millstream.streams.sql.models import bind_model
 from millstream.streams.sql.resolver import Resolver
 from millstream.streams.sql.scalars import nearest
 from millstream.streams.sql.script import Script, Span
@@ -25,6 +26,7 @@ from millstream.streams.sql.statements import (
     CreateCatalog,
     CreateDatabase,
     CreateFunction,
+    CreateModel,
     CreateTable,
     CreateView,
     Describe,
@@ -62,8 +64,8 @@ class Definitions:
                 return self._create_view(statement)
             case CreateCatalog() | CreateDatabase():
                 return self._spaces.create(statement)
-            case CreateFunction():
-                return self._create_function(statement)
+            case CreateFunction() | CreateModel():
+                return self._create_called(statement)
             case AlterTable():
                 return self._alter_table(statement)
             case AlterView():
@@ -149,6 +151,11 @@ class Definitions:
             raise self._script.error("SQL_TABLE_EXISTS", message, span)
         return True
 
+    def _create_called(self, statement: CreateFunction | CreateModel) -> TextResult:
+        if isinstance(statement, CreateModel):
+            return self._create_model(statement)
+        return self._create_function(statement)
+
     def _create_function(self, statement: CreateFunction) -> TextResult:
         full = self._spaces.place(statement.path)
         name = statement.path.parts[-1]
@@ -172,6 +179,16 @@ class Definitions:
             raise self._script.error("SQL_UNKNOWN_FUNCTION", problem.message, statement.span, remedy=remedy) from None
         self._catalog.functions[full] = CatalogFunction(function, statement)
         return TextResult(f"Function {name} is created.")
+
+    def _create_model(self, statement: CreateModel) -> TextResult:
+        full = self._spaces.place(statement.path)
+        name = statement.path.parts[-1]
+        if full in self._catalog.models and statement.if_not_exists:
+            return TextResult(f"The model {name} exists already.")
+        if full in self._catalog.models and not statement.replaces:
+            raise self._script.error("SQL_TABLE_EXISTS", f'There is a model "{name}" already.', statement.span)
+        self._catalog.models[full] = bind_model(statement, self._script)
+        return TextResult(f"Model {name} is created.")
 
     def _alter_table(self, statement: AlterTable) -> TextResult:
         full = self._catalog.full(statement.path.parts)
@@ -210,6 +227,7 @@ class Definitions:
         full = self._catalog.full(path.parts)
         kept: dict[FullName, object] = {
             "TABLE": self._catalog.tables, "VIEW": self._catalog.views, "FUNCTION": self._catalog.functions,
+            "MODEL": self._catalog.models,
         }[kind]  # type: ignore[assignment]  # fmt: skip
         if full in kept:
             del kept[full]
@@ -218,6 +236,8 @@ class Definitions:
             return TextResult(f"There is no {kind.lower()} {path}.")
         if kind == "FUNCTION":
             raise self._inspection.no_function(path)
+        if kind == "MODEL":
+            raise self._inspection.no_model(path)
         other = "view" if full in self._catalog.views else "table" if full in self._catalog.tables else ""
         remedy = f"It is a {other}: use DROP {other.upper()}." if other else nearest(str(path), self._catalog.near())
         message = f'There is no {kind.lower()} "{path}".'

@@ -13,6 +13,7 @@ from millstream.streams.sql.join_conditions import conjuncts_of, filtered, joine
 from millstream.streams.sql.laterals import correlated
 from millstream.streams.sql.match_syntax import MatchSource
 from millstream.streams.sql.matches import bind_match
+from millstream.streams.sql.models import predicted
 from millstream.streams.sql.query_context import QueryContext
 from millstream.streams.sql.query_hints import state_ttl_ms, with_options
 from millstream.streams.sql.query_syntax import (
@@ -20,6 +21,7 @@ from millstream.streams.sql.query_syntax import (
     FilteredSource,
     FunctionSource,
     JoinSource,
+    PredictionSource,
     Select,
     Source,
     SubquerySource,
@@ -49,6 +51,8 @@ def bind_source(source: Source, context: QueryContext) -> Relation:
             return _subquery(source, context)
         case WindowSource():
             return _window(source, context)
+        case PredictionSource():
+            return _prediction(source, context)
         case MatchSource():
             matches = bind_match(source, bind_source(source.table, context).node, context.script)
             return _aliased(matches, source.alias, None, source.span, context.script)
@@ -74,9 +78,9 @@ def table_names(source: Source | None) -> Iterator[str]:
         case JoinSource():
             yield from table_names(source.left)
             yield from table_names(source.right)
-        case WindowSource() | MatchSource():
+        case WindowSource() | PredictionSource() | MatchSource():
             yield from table_names(source.table)
-    named = TableSource | SubquerySource | WindowSource | FunctionSource | MatchSource
+    named = TableSource | SubquerySource | WindowSource | PredictionSource | FunctionSource | MatchSource
     if isinstance(source, named) and source.alias.name:
         yield source.alias.name
 
@@ -123,6 +127,12 @@ def _window(source: WindowSource, context: QueryContext) -> Relation:
     relation = window_relation(source, inside.node, inside.parts[0].qualifier, context.script)
     qualifier = source.alias.name or inside.parts[0].qualifier
     return _aliased(relation.node, source.alias, qualifier, source.span, context.script)
+
+
+def _prediction(source: PredictionSource, context: QueryContext) -> Relation:
+    inside = bind_source(source.table, context)
+    qualifier = source.alias.name or inside.parts[0].qualifier
+    return _aliased(predicted(source, inside, context.script), source.alias, qualifier, source.span, context.script)
 
 
 def _join(source: JoinSource, context: QueryContext) -> Relation:

@@ -9,14 +9,17 @@ from millstream.streams.sql.cursor import RESERVED, Cursor
 from millstream.streams.sql.hint_parser import parse_hints
 from millstream.streams.sql.lexer import TokenKind
 from millstream.streams.sql.match_parser import parse_match
+from millstream.streams.sql.prediction_parser import parse_prediction
 from millstream.streams.sql.query_syntax import (
     Alias,
     FilteredSource,
     FunctionSource,
     JoinSource,
+    PredictionSource,
     Source,
     SubquerySource,
     TableSource,
+    WindowSource,
 )
 from millstream.streams.sql.script import Span
 from millstream.streams.sql.syntax import CallTerm, NameTerm, Term
@@ -114,16 +117,19 @@ def _one(cursor: Cursor) -> Source:
         return _bracketed(cursor)
     if cursor.take("TABLE"):
         cursor.need_symbol("(")
-        window = parse_window(cursor, start)
+        window = _called(cursor, start)
         cursor.need_symbol(")")
         return replace(window, span=cursor.since(start), alias=_alias(cursor))
     if cursor.sees("LATERAL") or cursor.sees("UNNEST"):
         return _function(cursor)
     following = cursor.peek(1)
     if following is not None and following.is_symbol("("):
-        window = parse_window(cursor, start)
-        return replace(window, alias=_alias(cursor))
+        return replace(_called(cursor, start), alias=_alias(cursor))
     return _table(cursor)
+
+
+def _called(cursor: Cursor, start: Span) -> WindowSource | PredictionSource:
+    return parse_prediction(cursor, start) if cursor.sees("ML_PREDICT") else parse_window(cursor, start)
 
 
 def _bracketed(cursor: Cursor) -> Source:

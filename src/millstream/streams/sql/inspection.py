@@ -88,7 +88,19 @@ class Inspection:
                     ("description", made.function.description),
                 )
                 return TextResult(str(path), ("part", "value"), parts)
+            case "MODEL":
+                model = self._catalog.model(path.parts)
+                if model is None:
+                    raise self.no_model(path)
+                sides = ((model.inputs, "input"), (model.outputs, "output"))
+                columns = tuple((field.name, str(field.type), side) for fields, side in sides for field in fields)
+                return TextResult(str(path), ("column", "type", "side"), columns)
         return TextResult(str(path), ("column", "type", "note"), self._columns(path))
+
+    def no_model(self, path: Path) -> SqlError:
+        message = f'There is no model "{path}" that was made by CREATE MODEL.'
+        hint = nearest(str(path), self._catalog.model_names())
+        return self._script.error("SQL_UNKNOWN_NAME", message, path.span, remedy=hint or None)
 
     def no_function(self, path: Path) -> SqlError:
         message = f'There is no function "{path}" that was made by CREATE FUNCTION.'

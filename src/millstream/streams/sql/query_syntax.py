@@ -20,6 +20,7 @@ __all__ = [
     "Hint",
     "JoinSource",
     "OrderedQuery",
+    "PredictionSource",
     "QueryTree",
     "Select",
     "SelectItem",
@@ -93,6 +94,18 @@ class WindowSource:
 
 
 @dataclass(frozen=True, slots=True)
+class PredictionSource:
+    """ML_PREDICT(TABLE t, MODEL m, DESCRIPTOR(a, b)); `model` are the parts of its name."""
+
+    table: TableSource | SubquerySource
+    model: tuple[str, ...]
+    model_span: Span
+    features: tuple[NameTerm, ...]
+    span: Span
+    alias: Alias = Alias()
+
+
+@dataclass(frozen=True, slots=True)
 class FunctionSource:
     """LATERAL TABLE(f(...)) or UNNEST(...), which may name columns of what stands left of it."""
 
@@ -124,7 +137,16 @@ class JoinSource:
     span: Span
 
 
-Source = TableSource | SubquerySource | WindowSource | FunctionSource | FilteredSource | JoinSource | MatchSource
+Source = (
+    TableSource
+    | SubquerySource
+    | WindowSource
+    | PredictionSource
+    | FunctionSource
+    | FilteredSource
+    | JoinSource
+    | MatchSource
+)
 
 
 @dataclass(frozen=True, slots=True)

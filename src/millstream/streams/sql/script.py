@@ -6,11 +6,13 @@ import bisect
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Protocol
 
 from millstream.streams.errors import SourcePosition, SqlError
 from millstream.streams.functions.user import UserFunction
+from millstream.streams.learning.model import Model
 
-__all__ = ["Script", "Span", "Splices"]
+__all__ = ["ModelNames", "Script", "Span", "Splices"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +27,34 @@ class Span:
         return Span(min(self.start, other.start), max(self.end, other.end))
 
 
+class ModelNames(Protocol):
+    """The models of a session by name."""
+
+    def model(self, parts: tuple[str, ...]) -> Model | None:
+        """What is called so here; None if nothing is."""
+        ...
+
+    def model_names(self) -> list[str]:
+        """What a misspelled one may have meant."""
+        ...
+
+
 class Script:
     """The text as the user wrote it. All spans of the front end are offsets into it.
 
-    `user_function` gives the user's function of a name, as far as the session and the script have made it.
+    `user_function` gives the user's function of a name, as far as the session and the script have made it; `models`
+    knows those of CREATE MODEL.
     """
 
-    def __init__(self, text: str, user_function: Callable[[str], UserFunction | None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        text: str,
+        user_function: Callable[[str], UserFunction | None] = lambda _: None,
+        models: ModelNames | None = None,
+    ) -> None:
         self.text = text
         self.user_function = user_function
+        self.models = models
         self._lines = text.splitlines(keepends=True)
         self._line_starts = [0, *accumulate(len(line) for line in self._lines)]
 

@@ -37,11 +37,22 @@ __all__ = [
     "parse_use",
 ]
 
-_LISTED = ("TABLES", "VIEWS", "FUNCTIONS", "USER FUNCTIONS", "CATALOGS", "DATABASES", "JOBS", "JARS", "MODULES")
-_IN_DATABASE = ("TABLES", "VIEWS", "FUNCTIONS")
+_LISTED = (
+    "TABLES",
+    "VIEWS",
+    "FUNCTIONS",
+    "USER FUNCTIONS",
+    "MODELS",
+    "CATALOGS",
+    "DATABASES",
+    "JOBS",
+    "JARS",
+    "MODULES",
+)
+_IN_DATABASE = ("TABLES", "VIEWS", "FUNCTIONS", "MODELS")
 _SHOWN_ALONE = ("CURRENT CATALOG", "CURRENT DATABASE")
 _SHOWN_OF = ("CREATE TABLE", "CREATE VIEW", "COLUMNS")
-_NOT_SHOWN = ("PARTITIONS", "PROCEDURES", "MODELS", "CREATE CATALOG", "CREATE DATABASE", "FULL MODULES")
+_NOT_SHOWN = ("PARTITIONS", "PROCEDURES", "CREATE CATALOG", "CREATE DATABASE", "FULL MODULES")
 
 
 def parse_setting(cursor: Cursor) -> Statement:
@@ -106,9 +117,9 @@ def _filtered(cursor: Cursor, show: Show) -> Show:
 
 
 def parse_describe(cursor: Cursor) -> Statement:
-    """DESCRIBE or DESC of a table, view, catalog, database or function."""
+    """DESCRIBE or DESC of a table, view, catalog, database, function or model."""
     cursor.advance()
-    for kind in ("CATALOG", "DATABASE", "FUNCTION", "JOB"):
+    for kind in ("CATALOG", "DATABASE", "FUNCTION", "MODEL", "JOB"):
         following = cursor.peek(1)
         if cursor.sees(kind) and following is not None and following.kind is not TokenKind.SYMBOL:
             if kind == "JOB":
@@ -177,11 +188,11 @@ def parse_create_function(cursor: Cursor, start: Span, *, temporary: bool, syste
 
 
 def parse_drop(cursor: Cursor) -> Statement:
-    """DROP of a table, view, function, catalog or database."""
+    """DROP of a table, view, function, model, catalog or database."""
     start = cursor.advance().span
     temporary = cursor.take("TEMPORARY")
     cursor.take("SYSTEM")
-    kinds = ("TABLE", "VIEW", "FUNCTION", *(() if temporary else ("CATALOG", "DATABASE")))
+    kinds = ("TABLE", "VIEW", "FUNCTION", "MODEL", *(() if temporary else ("CATALOG", "DATABASE")))
     kind = next((word for word in kinds if cursor.take(word)), None)
     if kind is None:
         raise cursor.expected(f"one of {', '.join(kinds)}")

@@ -11,6 +11,7 @@ from millstream.streams.sql.cursor import Cursor
 from millstream.streams.sql.emission import parse_emit
 from millstream.streams.sql.hint_parser import parse_hints
 from millstream.streams.sql.lexer import TokenKind, tokenize
+from millstream.streams.sql.model_parser import parse_create_model
 from millstream.streams.sql.names import name_list, name_term, parse_path
 from millstream.streams.sql.query_parser import parse_select, sees_query
 from millstream.streams.sql.scalars import nearest
@@ -122,10 +123,12 @@ def _create(cursor: Cursor) -> Statement:
             return parse_create_catalog(cursor, start)
         if cursor.take("DATABASE"):
             return parse_create_database(cursor, start)
-    for word in ("MODEL", "MATERIALIZED", "CONNECTION"):
+    if cursor.take("MODEL"):
+        return parse_create_model(cursor, start, replaces=replaces)
+    for word in ("MATERIALIZED", "CONNECTION"):
         if cursor.sees(word):
             raise cursor.unsupported(f"CREATE {word} is not supported.")
-    raise cursor.expected("TABLE, VIEW, FUNCTION, CATALOG or DATABASE")
+    raise cursor.expected("TABLE, VIEW, FUNCTION, MODEL, CATALOG or DATABASE")
 
 
 def _create_view(cursor: Cursor, start: Span, *, temporary: bool, replaces: bool) -> CreateView:

@@ -20,6 +20,7 @@ __all__ = [
     "CreateCatalog",
     "CreateDatabase",
     "CreateFunction",
+    "CreateModel",
     "CreateTable",
     "CreateView",
     "Describe",
@@ -254,6 +255,19 @@ class CreateFunction:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateModel:
+    """`inputs` and `outputs` are columns with types alone."""
+
+    path: Path
+    inputs: tuple[ColumnDefinition, ...]
+    outputs: tuple[ColumnDefinition, ...]
+    options: tuple[OptionDefinition, ...]
+    span: Span
+    if_not_exists: bool = False
+    replaces: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionValue:
     """One column of PARTITION (...); a `value` of None is dynamic: the query gives it."""
 
@@ -365,6 +379,7 @@ Statement = (
     | CreateCatalog
     | CreateDatabase
     | CreateFunction
+    | CreateModel
     | AlterTable
     | AlterView
     | AnalyzeTable

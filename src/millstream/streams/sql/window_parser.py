@@ -9,7 +9,7 @@ from millstream.streams.sql.query_syntax import SubquerySource, TableSource, Win
 from millstream.streams.sql.script import Span
 from millstream.streams.sql.syntax import IntervalTerm, NameTerm
 
-__all__ = ["WINDOW_FUNCTIONS", "parse_window"]
+__all__ = ["WINDOW_FUNCTIONS", "parse_rows", "parse_window"]
 
 WINDOW_FUNCTIONS = {
     "TUMBLE": ("SIZE", "OFFSET"),
@@ -79,7 +79,7 @@ def _argument_name(cursor: Cursor) -> str | None:
 
 def _argument(cursor: Cursor, key: str) -> _Argument:
     if key == "DATA":
-        return _data(cursor)
+        return parse_rows(cursor)
     if key == "TIMECOL":
         cursor.need("DESCRIPTOR")
         cursor.need_symbol("(")
@@ -89,7 +89,8 @@ def _argument(cursor: Cursor, key: str) -> _Argument:
     return parse_interval(cursor)
 
 
-def _data(cursor: Cursor) -> TableSource | SubquerySource:
+def parse_rows(cursor: Cursor) -> TableSource | SubquerySource:
+    """The rows that a function of FROM takes: TABLE t, or a query in brackets."""
     cursor.take("TABLE")
     start = cursor.here()
     if not cursor.take_symbol("("):

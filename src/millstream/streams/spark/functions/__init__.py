@@ -7,11 +7,13 @@ its arguments. No builder raises for a row: a value that cannot be computed is N
 from __future__ import annotations
 
 from millstream.streams.functions.user import USER_PREFIX
+from millstream.streams.learning.model import MODEL_PREFIX
 from millstream.streams.spark.functions.builder import Builder
 from millstream.streams.spark.functions.collections import COLLECTIONS
 from millstream.streams.spark.functions.conditions import CONDITIONS
 from millstream.streams.spark.functions.digests import DIGESTS
 from millstream.streams.spark.functions.documents import DOCUMENTS
+from millstream.streams.spark.functions.models import model_call
 from millstream.streams.spark.functions.numbers import NUMBERS
 from millstream.streams.spark.functions.patterns import PATTERNS
 from millstream.streams.spark.functions.security import SECURITY
@@ -35,5 +37,7 @@ FUNCTIONS: dict[str, Builder] = {
 
 
 def builder_of(function: str) -> Builder | None:
-    """The builder of a call of that name, of the registry or a user's; None if there is none."""
+    """The builder of a call of that name, of the registry, a model's or a user's; None if there is none."""
+    if function.startswith(MODEL_PREFIX):
+        return model_call
     return user_call if function.startswith(USER_PREFIX) else FUNCTIONS.get(function)
