@@ -9,7 +9,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -23,22 +23,17 @@ from millstream.model.errors import MillstreamError
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.cause import first_cause
 from millstream.streams.jobs.checkpoint import Checkpoint
-from millstream.streams.jobs.dead_letter import DeadLetters
-from millstream.streams.jobs.failed_calls import FailedCalls
-from millstream.streams.jobs.late_output import LateOutput
 from millstream.streams.jobs.outputs import Output
 from millstream.streams.jobs.partition_commits import PartitionCommits
 from millstream.streams.jobs.progress import JobProgress
 from millstream.streams.jobs.restarts import Restarts
-from millstream.streams.jobs.rule_guard import RuleGuard
+from millstream.streams.jobs.set_aside import SetAside
 from millstream.streams.jobs.tally import Tally
-from millstream.streams.learning.kept import KeptModel
-from millstream.streams.spark.lookups.job_tables import JobTables
 from millstream.streams.spark.sinks.console import PrintSink
 from millstream.streams.spark.sinks.router import deliver
 from millstream.streams.spark.source.position import Position
 
-__all__ = ["BatchPipeline", "Pipeline", "SetAside", "StreamPipeline"]
+__all__ = ["BatchPipeline", "Pipeline", "StreamPipeline"]
 
 _log = logging.getLogger(__name__)
 
@@ -61,23 +56,6 @@ class Pipeline(Protocol):
     def stop(self) -> None:
         """End it; returns when it has ended."""
         ...
-
-
-@dataclass(frozen=True)
-class SetAside:
-    """What is not among a job's rows: malformed messages by table, rows that came too late, rules and calls that fail.
-
-    `times` gives what operators said of event time in a micro-batch: see `TimesSpool.take`. `tables` are the dimension
-    tables that the job joins; `models` are told before each micro-batch that it begins.
-    """
-
-    letters: Sequence[DeadLetters]
-    late: LateOutput
-    guards: Sequence[RuleGuard] = ()
-    calls: FailedCalls | None = None
-    times: Callable[[], tuple[int | None, dict[tuple[str, str], int]]] = lambda: (None, {})
-    tables: JobTables | None = None
-    models: Sequence[KeptModel] = ()
 
 
 class _Delivery:
@@ -139,9 +117,7 @@ class _Delivery:
 
     def trouble(self) -> str | None:
         """What hinders, in one line, while rows are delivered all the same."""
-        tables = self._aside.tables
-        told = [*(guard.trouble() for guard in self._aside.guards), *(one.trouble() for one in self._aside.models)]
-        return next((said for said in told if said), None if tables is None else tables.trouble())
+        return self._aside.trouble()
 
 
 LOOK_AGAIN_S = 1

@@ -23,10 +23,11 @@ from millstream.streams.jobs.handle import JobHandle
 from millstream.streams.jobs.optimized import Optimized, optimized
 from millstream.streams.jobs.outputs import Output
 from millstream.streams.jobs.partition_commits import PartitionCommits, check_event_time, timed_scans
-from millstream.streams.jobs.pipeline import BatchPipeline, Pipeline, SetAside, StreamPipeline
+from millstream.streams.jobs.pipeline import BatchPipeline, Pipeline, StreamPipeline
 from millstream.streams.jobs.plan_text import plan_lines
 from millstream.streams.jobs.progress import JobProgress, ResultRows
 from millstream.streams.jobs.restarts import BOUNDED_ATTEMPTS, Restarts
+from millstream.streams.jobs.set_aside import SetAside
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.sources import Reading, Source, ends_by_itself, tables_of
 from millstream.streams.plan.nodes import JobPlan, QueryPlan, Scan

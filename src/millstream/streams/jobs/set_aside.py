@@ -1,0 +1,37 @@
+"""What a pipeline has beside its rows: what is set aside of them, and what is looked after while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from millstream.streams.jobs.dead_letter import DeadLetters
+from millstream.streams.jobs.failed_calls import FailedCalls
+from millstream.streams.jobs.late_output import LateOutput
+from millstream.streams.jobs.rule_guard import RuleGuard
+from millstream.streams.learning.kept import KeptModel
+from millstream.streams.spark.lookups.job_tables import JobTables
+
+__all__ = ["SetAside"]
+
+
+@dataclass(frozen=True)
+class SetAside:
+    """What is not among a job's rows: malformed messages by table, rows that came too late, rules and calls that fail.
+
+    `times` gives what operators said of event time in a micro-batch: see `TimesSpool.take`. `tables` are the dimension
+    tables that the job joins; `models` are told before each micro-batch that it begins.
+    """
+
+    letters: Sequence[DeadLetters]
+    late: LateOutput
+    guards: Sequence[RuleGuard] = ()
+    calls: FailedCalls | None = None
+    times: Callable[[], tuple[int | None, dict[tuple[str, str], int]]] = lambda: (None, {})
+    tables: JobTables | None = None
+    models: Sequence[KeptModel] = ()
+
+    def trouble(self) -> str | None:
+        """What hinders, in one line, while rows are delivered all the same."""
+        told = [*(guard.trouble() for guard in self.guards), *(model.trouble() for model in self.models)]
+        return next((said for said in told if said), None if self.tables is None else self.tables.trouble())
