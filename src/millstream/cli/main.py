@@ -147,12 +147,12 @@ model.command("millstream.cli.model:list_models", name="list")
 model.command("millstream.cli.model:rollback", name="rollback")
 model.command("millstream.cli.model:remove", name="remove")
 ingest.command("millstream.cli.ingest_file:ingest_file", name="file")
+ingest.command("millstream.cli.ingest_syslog:ingest_syslog", name="syslog")
+ingest.command("millstream.cli.ingest_http:ingest_http", name="http")
 dim.command("millstream.cli.dim:list_tables", name="list")
 dim.command("millstream.cli.dim:describe", name="describe")
 dim.command("millstream.cli.dim:reload", name="reload")
 dim.command("millstream.cli.dim:drop", name="drop")
-ingest.command("millstream.cli.ingest_syslog:ingest_syslog", name="syslog")
-ingest.command("millstream.cli.ingest_http:ingest_http", name="http")
 acl.command(acl_user)
 acl.command("millstream.cli.acl:grant", name="grant")
 acl.command("millstream.cli.acl:revoke", name="revoke")
@@ -169,7 +169,7 @@ error.command("millstream.cli.error:explain", name="explain")
 error.command("millstream.cli.error:list_errors", name="list")
 
 _GROUPS = frozenset(
-    "topic group dlq message rules model ingest dim acl user error start config broker cluster profile".split()
+    "topic group dlq message rules model ingest dim job acl user error start config broker cluster profile".split()
 )
 """Words that list their commands where nothing follows them."""
 
