@@ -61,7 +61,8 @@ from millstream.server import local_cluster, restart_pace, supervised
 from millstream.server.configuration.reference import reference_page
 from millstream.streams.connectors.http import caller as http_caller
 from millstream.streams.databases import batch_writer, database, mysql, patience, postgresql
-from millstream.streams.dimension import hit_counts, pins
+from millstream.streams.dimension import builder as dimension_builder
+from millstream.streams.dimension import column_facts, hit_counts, key_hash, pins, range_index, sorted_runs
 from millstream.streams.dimension import versions as dimension_versions
 from millstream.streams.functions import grok, user_agents
 from millstream.streams.functions.elsewhere import FLINK_ONLY
@@ -267,6 +268,7 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
     (
         "Dimension tables",
         (
+            *(dimension_builder, sorted_runs, column_facts, key_hash, range_index),
             dimension_versions,
             pins,
             hit_counts,

@@ -25,7 +25,7 @@ MAX_DISTINCT: Final = 65_536
 """Different texts of a column up to which they are stored once each and named by numbers."""
 
 MAX_DISTINCT_BYTES: Final = 4 * 1024 * 1024
-"""Bytes of those texts."""
+"""Bytes of the different texts of a column up to which they are stored once each."""
 
 _DOUBTFUL: Final = 4_096
 """Different texts beyond which a column is given up whose values hardly repeat."""

@@ -17,7 +17,7 @@ from millstream.streams.dimension.key_values import Unsigned
 __all__ = ["SortedRows", "SortedRuns"]
 
 MAX_RUNS: Final = 48
-"""Runs that are merged at a time; as many become one longer run."""
+"""Sorted runs on the disk that become one longer run, of which again as many become one."""
 
 _SHARE_OF_BUFFER: Final = 3
 """Part of the memory that waiting rows may take: sorting makes a copy of them."""
@@ -59,7 +59,7 @@ class SortedRuns:
         self._piece_bytes = memory_bytes // _SHARE_OF_BUFFER // MAX_RUNS
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
-        self._runs: list[_Run] = []
+        self._runs: list[list[_Run]] = []
         self._descriptor: int | None = None
         self._end = 0
         self.rows = 0
@@ -80,7 +80,7 @@ class SortedRuns:
             return
         if self._waiting:
             self._spill()
-        yield from self._merged(self._runs)
+        yield from self._merged([run for level in self._runs for run in level])
 
     def close(self) -> None:
         """Let go of the file and remove it."""
@@ -100,10 +100,14 @@ class SortedRuns:
             yield _split(batch.take(pa.array(order[start : start + _MOST_ROWS])))
 
     def _spill(self) -> None:
-        self._runs.append(self._written(self._sorted_waiting()))
-        if len(self._runs) == MAX_RUNS:
-            merged = self._written(self._merged(self._runs))
-            self._runs = [merged]
+        run = self._written(self._sorted_waiting())
+        for level in self._runs:
+            level.append(run)
+            if len(level) < MAX_RUNS:
+                return
+            run = self._written(self._merged(level))
+            level.clear()
+        self._runs.append([run])
 
     def _written(self, batches: Iterator[SortedRows]) -> _Run:
         if self._descriptor is None:

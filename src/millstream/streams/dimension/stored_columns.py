@@ -19,6 +19,7 @@ from millstream.streams.dimension.index_key import Numbers
 from millstream.streams.dimension.key_values import Flags, valid_flags
 from millstream.streams.dimension.planes import PlaneReader, PlaneWriters, read_array, written_array
 from millstream.streams.dimension.spans import SpanReader, SpanWriter, flat_places
+from millstream.streams.errors import DimensionError
 
 __all__ = ["ColumnReader", "ColumnWriter"]
 
@@ -163,6 +164,8 @@ class ColumnReader:
         starts, lengths = self._spans.of(rows)
         if self._spans.length is not None and valid is not None:
             lengths[~valid] = 0
+        large = pa.types.is_large_string(self._type) or pa.types.is_large_binary(self._type)
+        offsets = self._offsets(lengths, np.int64 if large else np.int32)
         width = int(lengths.max()) if len(lengths) else 0
         if 0 < width <= _WINDOW_BYTES:
             windows = np.lib.stride_tricks.as_strided(self._values, (len(self._values) - width + 1, width), (1, 1))
@@ -170,27 +173,25 @@ class ColumnReader:
             content = found if int(lengths.min()) == width else found[np.arange(width) < lengths[:, None]]
         else:
             content = self._values[flat_places(starts, lengths)]
-        offsets = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum(lengths, out=offsets[1:])
-        large = pa.types.is_large_string(self._type) or pa.types.is_large_binary(self._type)
-        if not large:
-            if offsets[-1] > _MOST_BYTES:
-                raise OverflowError(f"{offsets[-1]} bytes of text are too many for one batch of {self._type}")
-            offsets = offsets.astype(np.int32)
         buffers = [validity(valid), pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(content))]
         return pa.Array.from_buffers(self._type, len(rows), buffers)
 
     def _take_repeated(self, rows: Numbers, valid: Flags | None) -> pa.Array:
         starts, lengths = self._spans.of(rows)
+        offsets = self._offsets(lengths, np.int32)
         elements = self._parts[0].take(flat_places(starts, lengths))
-        offsets = np.zeros(len(rows) + 1, np.int32)
-        np.cumsum(lengths, out=offsets[1:])
         mask = None if valid is None else pa.array(~valid)
         if pa.types.is_map(self._type):
             keys, items = elements.field(0), elements.field(1)
             return pa.MapArray.from_arrays(pa.array(offsets), keys, items, type=self._type, mask=mask)
         return pa.ListArray.from_arrays(pa.array(offsets), elements, type=self._type, mask=mask)
 
-
-_MOST_BYTES: Final = 2**31 - 1
-"""Bytes of text that one Arrow array of STRING has room for."""
+    def _offsets(self, lengths: Numbers, dtype: Any) -> np.ndarray:
+        offsets = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        if offsets[-1] > np.iinfo(dtype).max:
+            words = f"{len(lengths):,} rows have {offsets[-1]:,} bytes or elements of {self._type}"
+            raise DimensionError(
+                "DIMENSION_TOO_LARGE", f"{words}, too many for one batch.", remedy="Take fewer at once."
+            )
+        return offsets.astype(dtype)

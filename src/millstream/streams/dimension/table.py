@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -14,6 +12,7 @@ import pyarrow as pa
 
 from millstream.store.files import FileLayer
 from millstream.streams.dimension.builder import SPILL_SUFFIX, Hashing
+from millstream.streams.dimension.file_locks import locked
 from millstream.streams.dimension.hash_index import HashIndexReader
 from millstream.streams.dimension.index_building import IndexBuilding
 from millstream.streams.dimension.index_key import IndexKey, IndexKind, Matches, Numbers
@@ -153,7 +152,7 @@ class DimensionTable:
         """
         check_key(key, self._schema)
         try:
-            with self._locked():
+            with locked(self.directory / _LOCK_NAME):
                 self._load()
                 if key not in self._indexes:
                     self._build(key, memory_mb)
@@ -178,12 +177,6 @@ class DimensionTable:
             building.close()
         manifest = msgspec.structs.replace(self._manifest, indexes=[*self._manifest.indexes, fact], files=files)
         manifest.write(self._files, self.directory)
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        with self._files.opened(self.directory / _LOCK_NAME, create=True) as descriptor:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
 
     def hashes_by(self, key: IndexKey) -> tuple[bytes, bool]:
         """The secret of the hashes, and whether matches are to be compared."""
