@@ -59,6 +59,13 @@ def _rule_jobs(run: ProgrammeRun) -> None:
     kill_rule_jobs(run)
 
 
+def _dimension_jobs(run: ProgrammeRun) -> None:
+    # Spark is needed for this programme alone.
+    from crash.dimension_kills import kill_dimension_jobs
+
+    kill_dimension_jobs(run)
+
+
 def _network(name: str) -> Callable[[ProgrammeRun], None]:
     return lambda run: run_in_network(run, name)
 
@@ -74,6 +81,7 @@ PROGRAMMES = {
     "S8": Programme("nexmark-kills", _nexmark),
     "S9": Programme("topic-kills", _topic_jobs),
     "S10": Programme("rules-kills", _rule_jobs),
+    "S11": Programme("dimension-kills", _dimension_jobs),
     "N1": Programme("lost-nameservers", lose_all_nameservers),
     "N2": Programme("changing-brokers", change_brokers_under_load),
     "N3": Programme("cut-brokers", _network("N3")),

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
+from crash.job_batches import batches_of_events, end_group, is_done, is_noted, topic_rows
 from crash.programme import ProgrammeRun, scratch_directory
 from crash.rules_job import ALERTS, EVENTS
 from millstream.client.blocking import BlockingClient
@@ -77,7 +74,7 @@ def _played(
             _wait_for_batch(driver, root)
             time.sleep(run.random.choice((0.0, 0.05, 0.2, 0.5)))
         is_alive = driver.poll() is None
-        _end_group(driver)
+        end_group(driver)
         driver.wait()
         # What is repeated meets other rules than those that judged it.
         _publish(run, store)
@@ -86,7 +83,7 @@ def _played(
         if is_alive:
             killed += 1
             run.count("kills")
-            run.count("killed_in_a_micro_batch", not _is_noted(root))
+            run.count("killed_in_a_micro_batch", not is_noted(root))
         else:
             failed += 1
             run.count("lives_that_failed")
@@ -101,7 +98,7 @@ def _change_rules(
     limit_s = time.monotonic() + _LIMIT_S
     before, changes = _messages(client), 0
     while driver.poll() is None and changes < times and time.monotonic() < limit_s:
-        if _is_done(root):
+        if is_done(root, _EVENTS):
             return True
         now = _messages(client)
         if now == before:
@@ -121,7 +118,7 @@ def _publish(run: ProgrammeRun, store: RuleStore) -> None:
 def _wait_for_batch(driver: subprocess.Popen[bytes], root: Path) -> None:
     """Until a micro-batch is planned that is not noted as delivered: the next life has to judge it again."""
     limit_s = time.monotonic() + _LIMIT_S
-    while driver.poll() is None and _is_noted(root) and not _is_done(root) and time.monotonic() < limit_s:
+    while driver.poll() is None and is_noted(root) and not is_done(root, _EVENTS) and time.monotonic() < limit_s:
         time.sleep(_POLL_S)
 
 
@@ -137,74 +134,22 @@ def _messages(client: BlockingClient) -> int:
     return sum(held.range.max_offset for held in client.queue_ranges(ALERTS))
 
 
-def _end_group(driver: subprocess.Popen[bytes]) -> None:
-    """The driver, and workers that would outlive it for a while."""
-    try:
-        os.killpg(driver.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-
-
-def _planned(root: Path) -> Iterator[tuple[Path, dict[str, int], int]]:
-    """The micro-batches in their order: Spark's note, the end of each queue, and the version."""
-    files = [file for file in (root / "checkpoints").glob("job/*/spark/offsets/*") if file.name.isdigit()]
-    for file in sorted(files, key=lambda one: int(one.name)):
-        lines = file.read_text().splitlines()
-        if len(lines) > 2:
-            end = json.loads(lines[2])
-            yield file, end["queues"], end["rules"]
-
-
-def _is_done(root: Path) -> bool:
-    """Whether all events are judged and the last micro-batch is noted as delivered."""
-    planned = [*_planned(root)]
-    return bool(planned) and sum(planned[-1][1].values()) >= _EVENTS and _is_noted(root)
-
-
-def _is_noted(root: Path) -> bool:
-    """Whether the last micro-batch that was planned is noted as delivered."""
-    note = [*_planned(root)][-1][0]
-    return (note.parent.parent / "commits" / note.name).exists()
-
-
 def _compare(run: ProgrammeRun, client: BlockingClient, root: Path, store: RuleStore) -> None:
     """Each alert is there once, and is what the version says that Spark noted for the event's micro-batch."""
-    versions = _versions_of_events(root)
+    versions = {place: batch.end["rules"] for place, batch in batches_of_events(root).items()}
     if len(set(versions.values())) < 2:
         run.fail("the rules never changed while the job ran", root)
     wanted: Counter[Alert] = Counter()
-    for (queue, place), event in _rows(client, EVENTS):
+    for (queue, place), event in topic_rows(client, EVENTS):
         version = versions[queue, place]
         for rule in store.load(version).rules:
             if judge(rule.condition, event.get):
                 wanted[rule.id, version, queue, place] += 1
     found: Counter[Alert] = Counter(
-        (row["rule"], row["version"], row["queue"], row["place"]) for _, row in _rows(client, ALERTS)
+        (row["rule"], row["version"], row["queue"], row["place"]) for _, row in topic_rows(client, ALERTS)
     )
     run.count("alerts", sum(found.values()))
     run.count("versions", len(set(versions.values())))
     for words, rows in (("too much", found - wanted), ("missing", wanted - found)):
         if rows:
             run.fail(f"{sum(rows.values())} alerts {words}, such as {next(iter(rows))}", root)
-
-
-def _versions_of_events(root: Path) -> dict[tuple[int, int], int]:
-    """The version that judged each event, by queue and offset."""
-    versions = {}
-    before: dict[str, int] = {}
-    for _, queues, version in _planned(root):
-        for queue, end in queues.items():
-            for place in range(before.get(queue, 0), end):
-                versions[int(queue.rpartition("/")[2]), place] = version
-        before = queues
-    return versions
-
-
-def _rows(client: BlockingClient, topic: str) -> Iterator[tuple[tuple[int, int], dict[str, Any]]]:
-    """The messages of a topic as JSON, each with its queue and offset."""
-    for held in client.queue_ranges(topic):
-        place = held.range.min_offset
-        for batch in client.read(held.queue, place, held.range.max_offset):
-            for message in batch.messages():
-                yield (held.range.queue_id, place), json.loads(message.body)
-                place += 1

@@ -19,6 +19,14 @@ def test_s9_a_job_that_is_killed_between_a_send_and_its_note_writes_each_row_onc
     assert run.counts["kills"] == 2
 
 
+def test_s11_a_job_that_is_killed_while_its_table_is_loaded_joins_each_micro_batch_with_one_version(
+    tmp_path: Path,
+) -> None:
+    run = run_programme("S11", seed=SEED, size=Size.CI, keep=tmp_path)
+    assert not run.failures, run.verdict(f"S11 {PROGRAMMES['S11'].title}", 0.0)
+    assert run.counts["kills"] == 2
+
+
 def test_s10_a_job_that_is_killed_while_its_rules_change_judges_each_event_by_one_version(tmp_path: Path) -> None:
     run = run_programme("S10", seed=SEED, size=Size.CI, keep=tmp_path)
     assert not run.failures, run.verdict(f"S10 {PROGRAMMES['S10'].title}", 0.0)
