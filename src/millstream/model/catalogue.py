@@ -148,7 +148,7 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (6101, "DATABASE_UNREACHABLE", "A database does not answer, or is busy for the moment.", "Start it, or correct the address in 'url'; jobs go on by themselves once it answers."),
     (6102, "DATABASE_REFUSED", "A database refuses the login, or the statement for want of a permission.", "Correct 'username' and 'password', or grant what the message names."),
     (6103, "DATABASE_TABLE", "A table of a database is missing, or its columns do not fit the declared ones.", "Create or alter it there, or correct the names and types of CREATE TABLE."),
-    (6104, "DATABASE_ROW", "A database refuses a row.", "Filter such rows out, or name a topic for them with 'dead-letter.topic'."),
+    (6104, "DATABASE_ROW", "A database refuses a row.", "Filter such rows out, or name a topic for them with 'sink.dead-letter.topic'."),
     (6105, "DATABASE_URL", "No database can be reached by that URL.", "Use jdbc:postgresql://host:5432/name, jdbc:mysql://host:3306/name or jdbc:sqlite:/path/file.db."),
     (6106, "DATABASE_QUERY", "A database cannot run a statement.", "See the database's words in the message."),
     (6101, "DIMENSION_DAMAGED", "A directory holds no whole dimension table.", "Load the table again: what is damaged or was not finished is not read."),

@@ -9,7 +9,8 @@ from typing import Final
 
 import msgspec
 
-from millstream.model.message import Message
+from millstream.streams.connectors.refused_rows import DEAD_LETTER_TOPIC, RefusedRows
+from millstream.streams.connectors.table import ConnectedColumn, ConnectedTable
 from millstream.streams.databases.batch_notes import NOTES_TABLE, BatchNotes, BatchShare
 from millstream.streams.databases.batch_writer import BatchWriter, RefusedRow
 from millstream.streams.databases.database import Database, open_database
@@ -21,7 +22,6 @@ from millstream.streams.jobs.settings import JobSettings, duration_ms
 from millstream.streams.plan.nodes import Sink as Insert
 from millstream.streams.plan.nodes import scans_of
 from millstream.streams.spark.sinks.database import DatabaseSink
-from millstream.streams.spark.source.topic_log import open_log
 from millstream.streams.sql.variables import with_environment
 
 __all__ = ["MAX_CHUNK_ROWS", "database_sink"]
@@ -32,7 +32,6 @@ MAX_CHUNK_ROWS: Final = 5_000
 _DEFAULT_CHUNK_ROWS = "100"
 _DEFAULT_RETRIES = "3"
 _DEFAULT_TIMEOUT = "60 s"
-_SEND_TIMEOUT_S = 10.0
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +48,8 @@ def database_sink(insert: Insert, settings: JobSettings) -> DatabaseSink:
         notes = patience.run(partial(_checked, database, written, options))
     except DatabaseFailure as failure:
         raise failure.job_error(f"The table {table.name} cannot be written") from None
-    topic = options.get("dead-letter.topic")
+    columns = tuple(ConnectedColumn(field.name, field.type) for field in written.fields)
+    refused = RefusedRows(ConnectedTable(table.name, columns, options, table.primary_key, settings.nameserver))
     make_writer = partial(
         BatchWriter,
         database,
@@ -57,7 +57,7 @@ def database_sink(insert: Insert, settings: JobSettings) -> DatabaseSink:
         notes,
         patience,
         chunk_rows=int(options.get("sink.buffer-flush.max-rows", _DEFAULT_CHUNK_ROWS)) or MAX_CHUNK_ROWS,
-        set_aside=None if topic is None else partial(_send, topic, table.name, settings.nameserver),
+        set_aside=partial(_set_aside, refused) if DEAD_LETTER_TOPIC in options else None,
     )
     # A file of SQLite has one writer at a time.
     shares = 1 if database.address.kind == "sqlite" else int(options.get("sink.parallelism", "1"))
@@ -102,24 +102,5 @@ def _shares(database: Database, notes: BatchNotes | None, shares: int, name: str
         raise failure.job_error(f"The table {name} cannot be written") from None
 
 
-def _send(topic: str, table: str, nameserver: str, rows: Sequence[RefusedRow]) -> None:
-    """Send refused rows to a topic, which is made if it is not there."""
-    log = open_log(nameserver, timeout_s=_SEND_TIMEOUT_S)
-    try:
-        log.ensure_topic(topic)
-        log.send(
-            [
-                Message(
-                    topic,
-                    msgspec.json.encode(row.values),
-                    user_properties={"reason": _one_line(row.reason), "sink_table": table},
-                )
-                for row in rows
-            ]
-        )
-    finally:
-        log.close()
-
-
-def _one_line(text: str) -> str:
-    return "".join(character if character.isprintable() else " " for character in text)
+def _set_aside(refused: RefusedRows, rows: Sequence[RefusedRow]) -> None:
+    refused.take_each([(msgspec.json.encode(row.values), row.reason) for row in rows])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from millstream.streams.connectors.refused_rows import DEAD_LETTER_OPTIONS
 from millstream.streams.sql.options import Option, choice, count, duration, flag, size, text
 
 __all__ = ["FILE_OPTIONS", "JDBC_OPTIONS", "LOOKUP_OPTIONS"]
@@ -77,6 +78,6 @@ JDBC_OPTIONS: tuple[Option, ...] = (
     count("sink.parallelism", "Transactions that write a micro-batch at one time, with a connection each; SQLite has one.", "a number of connections", default="1"),
     choice("sink.exactly-once", "Whether a table of Millstream's in the database keeps a repeated micro-batch from being written again: where it can, never, or always, else the job does not start.", "auto", "never", "always", default="auto"),
     text("sink.exactly-once.table", "Name of that table; it is made if it is not there.", default="millstream_batches"),
-    text("dead-letter.topic", "Topic of the rows that the database refuses; default: the first one ends the job."),
+    *DEAD_LETTER_OPTIONS,
 )  # fmt: skip
 """Those of the connector 'jdbc'."""

@@ -16,7 +16,6 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 import pyarrow as pa
 
 from millstream.streams.errors import JobError
-from millstream.streams.jobs import database_output
 from millstream.streams.jobs.outputs import outputs_of
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.plan.nodes import JobPlan
@@ -123,8 +122,8 @@ def test_a_row_that_is_refused_ends_the_job_or_goes_to_a_topic(
     with pytest.raises(JobError, match=r"d does not take the row id=2, name=None: .*NOT NULL"):
         deliver(sink_of(file, "plain"), tmp_path / "notes", 0, [(1, "a"), (2, None)])
     log = _Log()
-    monkeypatch.setattr(database_output, "open_log", lambda *_args, **_more: log)
-    sink = sink_of(file, "plain", ", 'dead-letter.topic' = 'refused'")
+    monkeypatch.setattr("millstream.streams.spark.source.topic_log.open_log", lambda *_args, **_more: log)
+    sink = sink_of(file, "plain", ", 'sink.dead-letter.topic' = 'refused'")
     deliver(sink, tmp_path / "notes", 0, [(1, "a"), (2, None)])
     assert execute(file, "SELECT id FROM plain") == [(1,)]
     (letter,) = log.sent
