@@ -85,6 +85,8 @@ MYSQL = open_database({"url": "jdbc:mysql://h/d"})
     [
         (call("=", ID, FIVE), "(`id` = %s)", (5,)),
         (call("<", FIVE, ID), "(`id` > %s)", (5,)),
+        (call("<>", ID, FIVE), "(`id` <> %s)", (5,)),
+        (call("IS NULL", NAME), "(`name` IS NULL)", ()),
         (call("BETWEEN", ID, FIVE, NINE), "((`id` >= %s) AND (`id` <= %s))", (5, 9)),
         (call("IN", NAME, TEXT, Literal("b", STRING)), "((`name` = %s) OR (`name` = %s))", ("it's", "b")),
         (call("IS NOT NULL", PRICE), "(`price` IS NOT NULL)", ()),

@@ -17,7 +17,11 @@ from millstream.streams.plan.types import TypeKind
 
 __all__ = ["asked_conditions"]
 
-_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
+_WHOLE = (TypeKind.TINYINT, TypeKind.SMALLINT, TypeKind.INT, TypeKind.BIGINT)
+_NULL_IN_BOTH = (*_WHOLE, TypeKind.STRING, TypeKind.BOOLEAN, TypeKind.DATE)
+"""A DECIMAL with too many digits is NULL in the job alone."""
+
 _Asked = tuple[str, tuple[int | str, ...]]
 
 
@@ -43,6 +47,8 @@ def _asked(database: Database, stored: Mapping[str, StoredColumn], condition: Ex
             return _joined(" OR ", known) if len(known) == len(each) else None
         case Call("IS NOT NULL", (Column(name),)) if name in stored:
             return f"{database.name(stored[name].name)} IS NOT NULL", ()
+        case Call("IS NULL", (Column(name, of),)) if name in stored and of.kind in _NULL_IN_BOTH:
+            return f"{database.name(stored[name].name)} IS NULL", ()
         case Call("BETWEEN", (Column() as column, Literal() as low, Literal() as high)):
             ends = [_compared(database, stored, ">=", column, low), _compared(database, stored, "<=", column, high)]
             known = [found for found in ends if found is not None]
@@ -81,7 +87,7 @@ def _value(kind: str, there: str, operator: str, column: Column, literal: Litera
     value = literal.value
     is_time = isinstance(value, datetime.datetime)
     match column.type.kind:
-        case TypeKind.TINYINT | TypeKind.SMALLINT | TypeKind.INT | TypeKind.BIGINT:
+        case of if of in _WHOLE:
             return value if isinstance(value, int) and not isinstance(value, bool) and is_whole(there) else None
         case TypeKind.STRING:
             return value if isinstance(value, str) and operator == "=" and is_text(there) else None

@@ -6,7 +6,6 @@ import hashlib
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -14,10 +13,12 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-from millstream.streams.databases.database import Connection, open_database
+from millstream.streams.databases.conditions import asked_conditions
+from millstream.streams.databases.database import open_database
 from millstream.streams.databases.failure import DatabaseFailure
 from millstream.streams.databases.patience import Patience
 from millstream.streams.databases.values import found_row
+from millstream.streams.databases.written_table import columns_named
 from millstream.streams.dimension.builder import TableBuilder
 from millstream.streams.dimension.index_key import IndexKey
 from millstream.streams.dimension.versions import Loaded, TableNote
@@ -29,7 +30,7 @@ from millstream.streams.spark.lookups.database_table import patience_of
 from millstream.streams.spark.lookups.files import file_batches, file_root, file_stamp
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
 from millstream.streams.spark.lookups.plain_rows import plain_batch
-from millstream.streams.spark.lookups.row_filters import filtered, sql_condition
+from millstream.streams.spark.lookups.row_filters import filtered
 from millstream.streams.spark.types import arrow_schema, spark_schema
 
 __all__ = ["LOADED_AT_ONCE", "TableLoad"]
@@ -156,27 +157,14 @@ class TableLoad:
 
     def _database_batches(self, schema: Schema) -> Iterator[pa.RecordBatch]:
         database = open_database(dict(self.spec.options))
-        condition, values = sql_condition(self.filters, database)
-        query = database.select(self.spec.option("table-name"), schema.names, condition)
+        table = self.spec.option("table-name")
         types = [one.type for one in schema.fields]
         with database.connection() as connection:
-            self._check(connection, schema.names)
+            stored = columns_named(connection, f"The table {self.spec.name} cannot be loaded", table, schema.names)
+            condition, values = asked_conditions(database, stored, self.filters)
+            query = database.select(table, [stored[name].name for name in schema.names], condition)
             for rows in connection.rows_in_chunks(query, values, LOADED_AT_ONCE):
                 yield plain_batch((found_row(row, types) for row in rows), schema)
-
-    def _check(self, connection: Connection, names: Sequence[str]) -> None:
-        """Refuse a missing column: SQLite takes its quoted name for a text."""
-        name = self.spec.option("table-name")
-        # Databases know their columns in any case of letters.
-        known = {column.name.lower(): column.name for column in connection.columns_of(name)}
-        missing = [one for one in names if one.lower() not in known]
-        if not missing:
-            return
-        what = f"it has no column {missing[0]}" if known else "there is no such table"
-        near = get_close_matches(missing[0].lower(), known)
-        remedy = f"Did you mean {known[near[0]]}?" if near else None
-        words = f"The table {self.spec.name} cannot be loaded from {name}: {what}."
-        raise JobError("DATABASE_TABLE", words, remedy=remedy)
 
 
 def _without_query(url: str) -> str:

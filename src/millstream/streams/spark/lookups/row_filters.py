@@ -9,15 +9,13 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.streams.databases.database import Database
-from millstream.streams.databases.values import asked_value
 from millstream.streams.operators.evaluate import plain_literal
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal, columns_of
 from millstream.streams.plan.types import DataType, TypeKind
 from millstream.streams.spark.operators.values import plain_type
 from millstream.streams.sql.relations import renamed
 
-__all__ = ["filtered", "pushed", "sql_condition"]
+__all__ = ["filtered", "pushed"]
 
 _COMPARED: Final[Mapping[str, Callable[..., Any]]] = {
     "=": pc.equal,
@@ -106,26 +104,3 @@ def _mask(batch: pa.RecordBatch, call: Call) -> pa.Array:
 def _constants(call: Call, of: pa.DataType) -> pa.Array:
     values = [plain_literal(one) for one in call.arguments[1:] if isinstance(one, Literal)]
     return pa.array(values, plain_type(of)).cast(of)
-
-
-def sql_condition(filters: Sequence[Call], database: Database) -> tuple[str, list[Any]]:
-    """What the database can leave out by itself, as SQL and the values of its marks.
-
-    Text is only compared for being equal: databases order it in ways of their own. What they find too much is left out
-    by `filtered`.
-    """
-    words: list[str] = []
-    values: list[Any] = []
-    for call in filters:
-        column = call.arguments[0]
-        assert isinstance(column, Column)
-        name, constants = database.name(column.name), call.arguments[1:]
-        if call.function.endswith("NULL"):
-            words.append(f"{name} {call.function}")
-        elif column.type.kind in _WHOLE or (column.type.kind is TypeKind.STRING and call.function in ("=", "IN")):
-            marks = [database.mark] * len(constants)
-            words.append(
-                f"{name} IN ({', '.join(marks)})" if call.function == "IN" else f"{name} {call.function} {marks[0]}"
-            )
-            values += [asked_value(plain_literal(one), column.type) for one in constants if isinstance(one, Literal)]
-    return " AND ".join(words), values
