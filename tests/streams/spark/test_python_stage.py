@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import pickle
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark import cloudpickle
 
+from millstream.streams.functions.failed_calls import UserFunctionFailed
 from millstream.streams.plan.python_rows import OnError, PythonKind
-from millstream.streams.plan.types import BIGINT, STRING, DataType, Field, TypeKind
-from millstream.streams.spark.python_stage import FunctionFailed, PythonStage, PythonStep
-from millstream.streams.spark.source.malformed import Spool
+from millstream.streams.plan.types import BIGINT, STRING, DataType, Field, Schema, TypeKind
+from millstream.streams.spark.functions.user_spool import CallSpool
+from millstream.streams.spark.python_stage import PythonStage, PythonStep
 
 MOMENT = DataType(TypeKind.TIMESTAMP, precision=3)
 WORD = (Field("word", STRING),)
@@ -50,6 +52,7 @@ def step(
     on_error: OnError = OnError.FAIL,
     row_type: type | None = None,
     spool: str = "",
+    timeout_ms: int | None = None,
 ) -> PythonStep:
     kept = [
         pa.field("ts", pa.timestamp("us", "UTC")),
@@ -58,17 +61,19 @@ def step(
     ]
     return PythonStep(
         name="made",
+        stage="python-0",
         kind=kind,
         on_error=on_error,
         code=cloudpickle.dumps((function, row_type)),  # type: ignore[no-untyped-call]
         roots=(),
-        reads=("line", "ts"),
-        types=(STRING, MOMENT),
+        reads=Schema((Field("line", STRING), Field("ts", MOMENT))),
         kept=(1, 2, 3),
         keep=2,
         made=made,
         output=pa.schema([*kept, *(pa.field(f"__made_{of.name}", ARROW[of.type]) for of in made)]),
-        spool=spool,
+        spool=CallSpool(spool or tempfile.mkdtemp()),
+        letters=on_error is OnError.DEAD_LETTER,
+        timeout_ms=timeout_ms,
     )
 
 
@@ -153,28 +158,28 @@ def test_a_function_of_batches_sees_the_rows_that_are_rows() -> None:
 
 def test_a_function_of_batches_must_give_as_many_rows() -> None:
     of = step(PythonKind.MAP_BATCHES, lambda rows: {"n": [1, 2, 3]}, NUMBER)
-    with pytest.raises(FunctionFailed, match="has 3 rows, but the batch has 1"):
+    with pytest.raises(UserFunctionFailed, match="has 3 rows, but the batch has 1"):
         run(of, batch(("a", True)))
 
 
 class TestErrors:
     def test_a_function_whose_module_is_not_there_is_named(self) -> None:
         of = dataclasses.replace(step(PythonKind.MAP, len, WORD), code=b"cno_such_module\nmade\n.")
-        with pytest.raises(FunctionFailed, match="made cannot be loaded by a worker: ModuleNotFoundError"):
+        with pytest.raises(UserFunctionFailed, match=r"made.*a worker cannot load it: ModuleNotFoundError"):
             run(of, batch(("a", True)))
 
     def test_an_error_names_the_function_the_line_and_the_row(self) -> None:
         def broken(row: Any) -> str:
             return str(1 / len(row.line))
 
-        with pytest.raises(FunctionFailed) as caught:
+        with pytest.raises(UserFunctionFailed) as caught:
             run(step(PythonKind.MAP, broken, WORD), batch(("", True)))
-        text = str(caught.value)
-        assert "made raised ZeroDivisionError: division by zero" in text
-        assert "test_python_stage.py:" in text
-        assert "in broken: return str(1 / len(row.line))" in text
-        assert '"line":""' in text
-        assert "python_stage.py" not in text.replace("test_python_stage.py", "")
+        call = caught.value.call
+        assert (call.function, call.reason) == ("made", "ZeroDivisionError: division by zero")
+        assert "'line': ''" in call.arguments
+        assert "in broken" in call.trace
+        assert "return str(1 / len(row.line))" in call.trace
+        assert "python_stage.py" not in call.trace.replace("test_python_stage.py", "")
 
     @pytest.mark.parametrize(
         ("answer", "words"),
@@ -187,29 +192,34 @@ class TestErrors:
         ],
     )
     def test_a_result_of_another_type_is_told(self, answer: object, words: str) -> None:
-        with pytest.raises(FunctionFailed, match=words):
+        with pytest.raises(UserFunctionFailed, match=words):
             run(step(PythonKind.MAP, lambda row: answer, NUMBER), batch(("a", True)))
 
     def test_rows_of_dead_letters_are_left_with_their_reason(self, tmp_path: Path) -> None:
         of = step(PythonKind.MAP, lambda row: int(row.line), NUMBER, on_error=OnError.DEAD_LETTER, spool=str(tmp_path))
         assert shown(run(of, batch(("1", True), ("x", True), ("3", True))), "n") == [1, 3]
-        (letter,) = [one for file in Spool(tmp_path).files() for one in Spool(tmp_path).read(file)]
-        assert "ValueError: invalid literal" in letter.reason
-        assert letter.body.startswith(b'{"line":"x"')
-        assert not letter.only_counted
+        (letter,) = CallSpool(str(tmp_path)).take()
+        assert letter.call.reason.startswith("ValueError: invalid literal")
+        assert letter.row == b'{"line":"x","ts":"2026-05-01 12:00:00"}'
+        assert not letter.ends
 
     def test_a_second_look_at_the_same_rows_leaves_no_second_letter(self, tmp_path: Path) -> None:
         of = step(PythonKind.MAP, lambda row: int(row.line), NUMBER, on_error=OnError.DEAD_LETTER, spool=str(tmp_path))
         rows = batch(("x", True))
         run(of, rows)
         run(of, rows)
-        assert len(Spool(tmp_path).files()) == 1
+        assert len(CallSpool(str(tmp_path)).take()) == 1
 
     def test_skipped_rows_are_only_counted(self, tmp_path: Path) -> None:
         of = step(PythonKind.MAP, lambda row: int(row.line), NUMBER, on_error=OnError.SKIP, spool=str(tmp_path))
         assert shown(run(of, batch(("x", True))), "n") == []
-        (file,) = Spool(tmp_path).files()
-        assert [one.only_counted for one in Spool(tmp_path).read(file)] == [True]
+        assert [one.row for one in CallSpool(str(tmp_path)).take()] == [b""]
+
+    def test_a_call_that_ends_the_job_says_so(self, tmp_path: Path) -> None:
+        of = step(PythonKind.MAP, lambda row: int(row.line), NUMBER, spool=str(tmp_path))
+        with pytest.raises(UserFunctionFailed):
+            run(of, batch(("x", True)))
+        assert [one.ends for one in CallSpool(str(tmp_path)).take()] == [True]
 
     def test_a_batch_that_fails_is_refused_whole(self, tmp_path: Path) -> None:
         def broken(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -218,8 +228,19 @@ class TestErrors:
         of = step(PythonKind.MAP_BATCHES, broken, NUMBER, on_error=OnError.DEAD_LETTER, spool=str(tmp_path))
         found = run(of, batch(("a", True), ("b", False), ("c", True)))
         assert [row["__keep"] for row in found] == [False] * 3
-        (file,) = Spool(tmp_path).files()
-        assert len(Spool(tmp_path).read(file)) == 2
+        assert len(CallSpool(str(tmp_path)).take()) == 2
+
+    def test_a_call_that_never_ends_is_stopped(self, tmp_path: Path) -> None:
+        def endless(row: Any) -> int:
+            while row.line == "x":
+                pass
+            return 1
+
+        skip = OnError.SKIP
+        of = step(PythonKind.MAP, endless, NUMBER, on_error=skip, spool=str(tmp_path), timeout_ms=200)
+        assert shown(run(of, batch(("x", True), ("a", True))), "n") == [1]
+        (told,) = CallSpool(str(tmp_path)).take()
+        assert "did not end within 0.2 s" in told.call.reason
 
 
 @given(st.lists(st.lists(st.tuples(st.text("ab ", max_size=6), st.booleans()), max_size=6), max_size=4))

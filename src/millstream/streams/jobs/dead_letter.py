@@ -36,12 +36,11 @@ class DeadLetters:
             for file in files:
                 messages = self.spool.read(file)
                 count += len(messages)
-                letters = [message for message in messages if not message.only_counted]
-                if self.topic is not None and letters:
+                if self.topic is not None:
                     if log is None:
                         log = open_log(self.nameserver, timeout_s=self.timeout_s, access=self.access)
                         log.ensure_topic(self.topic)
-                    log.send([self._letter(message, self.topic) for message in letters])
+                    log.send([self._letter(message, self.topic) for message in messages])
                 file.unlink()
         finally:
             if log is not None:
@@ -49,12 +48,12 @@ class DeadLetters:
         return count
 
     def _letter(self, message: MalformedMessage, topic: str) -> Message:
+        broker, _, queue_id = message.queue.rpartition("/")
         properties = {
             "reason": "".join(character if character.isprintable() else " " for character in message.reason),
             "source_topic": self.source_topic,
+            "source_broker": broker,
+            "source_queue_id": queue_id,
+            "source_queue_offset": str(message.queue_offset),
         }
-        if message.queue:
-            broker, _, queue_id = message.queue.rpartition("/")
-            place = {"source_queue_id": queue_id, "source_queue_offset": str(message.queue_offset)}
-            properties |= {"source_broker": broker, **place}
         return Message(topic, message.body or _BLANK_BODY, user_properties=properties)

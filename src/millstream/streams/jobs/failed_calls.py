@@ -54,12 +54,13 @@ class FailedCalls:
 
     def cause(self) -> JobError | None:
         """Why a query ended, if it was a call; with the user's traceback and the arguments."""
-        calls = self.spool.take()
-        if not calls or self.settings.call_error != "fail":
+        calls = [one for one in self.spool.take() if one.ends or self.settings.call_error == "fail"]
+        if not calls:
             return None
         self.latest = calls[0].call
         words = f"A user's function failed: {self.latest}"
-        return JobError("JOB_FAILED", words, remedy="SET 'millstream.user-function.on-error' says what else it may do.")
+        remedy = "SET 'millstream.user-function.on-error' (on_error in the SDK) says what else it may do."
+        return JobError("JOB_FAILED", words, remedy=remedy)
 
     def _tell(self, call: FailedCall) -> None:
         """Write each function's first failure to the log: the others are counted."""

@@ -218,7 +218,7 @@ class JobRunner:
                 for name, source in zip(readings, sources, strict=True)
             }
             one_row = partial(_one_row, self._spark, checkpoint, batch=batch)
-            translation = Translation(frames, host, one_row, calls, checkpoint.spool)
+            translation = Translation(frames, host, one_row, calls)
             book = ModelBook(checkpoint.models)
             with book.open():
                 frame = envelope(nodes, translation, timed)

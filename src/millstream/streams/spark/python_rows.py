@@ -10,19 +10,26 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 from pyspark.sql import types as spark
 
 from millstream.streams.errors import JobError
-from millstream.streams.plan.python_rows import PythonRows
+from millstream.streams.plan.nodes import scans_of
+from millstream.streams.plan.python_rows import OnError, PythonRows
+from millstream.streams.plan.types import Schema
 from millstream.streams.spark.copies import KEEP_COLUMN, settled
+from millstream.streams.spark.functions.user_spool import CallSpool
 from millstream.streams.spark.python_stage import PythonStage, PythonStep
 from millstream.streams.spark.rows import Rows, quoted_name
 from millstream.streams.spark.types import arrow_schema, spark_type
+from millstream.streams.spark.user_calls import UserCalls
 
 __all__ = ["python_rows"]
 
 _MADE = "__made_"
 
 
-def python_rows(node: PythonRows, rows: Rows, spool: str) -> Rows:
-    """The rows of `node` over those of its input. Raises JobError JOB_FAILED for a function that cannot be shipped."""
+def python_rows(node: PythonRows, rows: Rows, calls: UserCalls) -> Rows:
+    """The rows of `node` over those of its input; `calls` takes what fails.
+
+    Raises JobError JOB_FAILED for a function that cannot be shipped.
+    """
     known = node.input.schema.names
     names = tuple(name for name in known if name in node.kept or name in node.reads)
     below = settled(rows, names, names)
@@ -31,20 +38,27 @@ def python_rows(node: PythonRows, rows: Rows, spool: str) -> Rows:
     schema = spark.StructType([spark.StructField(given[place].name, given[place].dataType) for place in places])
     for field in node.made:
         schema = schema.add(f"{_MADE}{field.name}", spark_type(field.type))
-    types = {of.name: of.type for of in node.input.schema.fields}
+    types = {of.name: of for of in node.input.schema.fields}
+    stage = f"python-{calls.number()}"
+    table = next((scan.table for scan in scans_of(node) if calls.takes_letters(scan.table)), None)
+    letters = table is not None and node.code.on_error is OnError.DEAD_LETTER
+    if table is not None and letters:
+        calls.tables[stage] = table
     step = PythonStep(
         name=node.code.name,
+        stage=stage,
         kind=node.kind,
         on_error=node.code.on_error,
         code=_pickled(node),
         roots=_roots(node),
-        reads=node.reads,
-        types=tuple(types[name] for name in node.reads),
+        reads=Schema(tuple(types[name] for name in node.reads)),
         kept=places,
         keep=given.names.index(KEEP_COLUMN),
         made=node.made,
         output=arrow_schema(schema),
-        spool=spool,
+        spool=CallSpool(calls.spool),
+        letters=letters,
+        timeout_ms=calls.timeout_ms,
     )
     frame = below.rows.frame.mapInArrow(PythonStage(step), schema)
     found = replace(below, names=tuple(name for name in names if name in node.kept)).over(frame, [rows])

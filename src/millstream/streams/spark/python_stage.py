@@ -6,64 +6,60 @@ import datetime
 import hashlib
 import pickle
 import sys
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 import pyarrow as pa
 
+from millstream.streams.functions.calling import called_by_row
+from millstream.streams.functions.failed_calls import FailedCall, UserFunctionFailed, failed_call
 from millstream.streams.functions.row import Row
 from millstream.streams.plan.python_rows import OnError, PythonKind
-from millstream.streams.plan.types import DataType, Field, TypeKind
-from millstream.streams.spark.source.malformed import MalformedMessage, write_spool
+from millstream.streams.plan.types import DataType, Field, Schema, TypeKind
+from millstream.streams.spark.functions.user_spool import CallSpool, SpooledCall
+from millstream.streams.spark.sinks.json_rows import encode_rows
 
-__all__ = ["FunctionFailed", "PythonStage", "PythonStep"]
+__all__ = ["PythonStage", "PythonStep"]
 
-MAX_REASON_CHARACTERS: Final = 2_000
-"""How much of an error and its traceback is told."""
-
-MAX_ROW_CHARACTERS: Final = 500
-"""How much of a row is shown in an error."""
-
-
-class FunctionFailed(Exception):
-    """A user's function raised, or gave something else than it declares."""
+MAX_VALUE_CHARACTERS: Final = 500
+"""How much of a value of the wrong type is shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class PythonStep:
     """One function of a job, as it travels to the workers.
 
-    `code` is the pickled pair of the function and the class of its rows. The columns `reads` (with their types) are
-    those that it sees, `kept` those that stay as they are, `keep` is the place of the flag that says whether a row is
-    one at all. `output` is the Arrow schema: what is kept, then what is `made`. `spool` is where refused rows are left,
-    `roots` are directories to import from.
+    `name` is that of the function, `stage` that of the step. `code` is the pickled pair of the function and the class
+    of its rows. A call may take `timeout_ms`, None for any time. The columns `reads` are those that it sees, `kept` the
+    places of those that stay as they are, `keep` that of the flag that says whether a row is one at all. `output` is
+    the Arrow schema: what is kept, then what is `made`. `spool` is where failed calls are left, with their rows where
+    `letters` says so; `roots` are directories to import from.
     """
 
     name: str
+    stage: str
     kind: PythonKind
     on_error: OnError
     code: bytes
     roots: tuple[str, ...]
-    reads: tuple[str, ...]
-    types: tuple[DataType, ...]
+    reads: Schema
     kept: tuple[int, ...]
     keep: int
     made: tuple[Field, ...]
     output: pa.Schema
-    spool: str
+    spool: CallSpool
+    letters: bool
+    timeout_ms: int | None = None
 
 
 @dataclass
 class _Made:
-    """What came of a batch: for each row made the place of the row it is made of, and its values."""
+    """What came of a batch: for each row made the place of the row it is made of, and its values; and what failed."""
 
     places: list[int] = field(default_factory=list)
     rows: list[tuple[Any, ...]] = field(default_factory=list)
-    refused: list[MalformedMessage] = field(default_factory=list)
+    failed: list[tuple[int, BaseException]] = field(default_factory=list)
 
 
 class PythonStage:
@@ -83,36 +79,37 @@ class PythonStage:
                 yield self._of_batch(batch, places, function)
                 continue
             made = self._of_rows(batch, places, function, row_type or Row)
-            self._leave(made.refused)
+            self._tell(batch, made.failed)
             yield self._output(batch, made)
 
     def _of_rows(
         self, batch: pa.RecordBatch, places: Sequence[int], function: Callable[..., Any], row_type: type
     ) -> _Made:
         """Call the function for each row."""
-        step, made = self._step, _Made()
-        rows = dict(zip(places, _rows(batch, places, step), strict=True))
-        for place, row in rows.items():
-            try:
-                found = [_values(one, step.made) for one in _answers(step.kind, function(row_type(**row)))]
-            except Exception as error:  # noqa: BLE001 - a user's function may raise anything
-                made.refused.append(self._refused(row, error))
-                continue
-            made.places += [place] * len(found)
-            made.rows += found
-        return made if _fit(made.rows, self._types) else self._fitting(made, rows)
+        step = self._step
 
-    def _fitting(self, made: _Made, rows: Mapping[int, Mapping[str, Any]]) -> _Made:
+        def rows_of(row: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+            return [_values(one, step.made) for one in _answers(step.kind, function(row_type(**row)))]
+
+        given = [(row,) for row in _rows(batch, places, step)]
+        answers, failures = called_by_row(rows_of, given, step.timeout_ms)
+        made = _Made(failed=[(places[number], error) for number, error in failures])
+        for place, found in zip(places, answers, strict=True):
+            for values in found or ():
+                made.places.append(place)
+                made.rows.append(values)
+        return made if _fit(made.rows, self._types) else self._fitting(made)
+
+    def _fitting(self, made: _Made) -> _Made:
         """What was made without the rows of which something has another type than is declared."""
-        wrong: dict[int, TypeError] = {}
+        wrong: dict[int, BaseException] = {}
         for place, values in zip(made.places, made.rows, strict=True):
             try:
                 _check_types(values, self._types, self._step.made)
             except TypeError as error:
                 wrong.setdefault(place, error)
         pairs = [pair for pair in zip(made.places, made.rows, strict=True) if pair[0] not in wrong]
-        refused = [self._refused(rows[place], error) for place, error in wrong.items()]
-        return _Made([place for place, _ in pairs], [values for _, values in pairs], [*made.refused, *refused])
+        return _Made([place for place, _ in pairs], [values for _, values in pairs], [*made.failed, *wrong.items()])
 
     def _output(self, batch: pa.RecordBatch, made: _Made) -> pa.RecordBatch:
         """The rows made, and behind them those of which nothing was."""
@@ -129,12 +126,12 @@ class PythonStage:
     def _of_batch(self, batch: pa.RecordBatch, places: Sequence[int], function: Callable[..., Any]) -> pa.RecordBatch:
         """Call the function once for all rows."""
         step = self._step
-        chosen = batch.select(list(step.reads)).take(pa.array(places, pa.int32()))
+        chosen = _read(batch, places, step)
         silent = sorted(set(range(batch.num_rows)) - set(places))
         try:
             arrays = _columns(function(chosen), chosen.num_rows, self._types, step.made) if places else []
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything
-            self._leave([self._refused(row, error) for row in _rows(batch, places, step)])
+            self._tell(batch, [(place, error) for place in places])
             places, silent, arrays = [], list(range(batch.num_rows)), []
         if not arrays:
             arrays = [pa.array([], of) for of in self._types]
@@ -149,20 +146,25 @@ class PythonStage:
         kept = [pa.array(flags, pa.bool_()) if place == step.keep else taken.column(place) for place in step.kept]
         return pa.RecordBatch.from_arrays([*kept, *made], schema=step.output)
 
-    def _refused(self, row: Mapping[str, Any], error: Exception) -> MalformedMessage:
-        """A row that is set aside. Raises FunctionFailed where the job asks for that."""
-        step = self._step
-        body = msgspec.json.encode(dict(row), enc_hook=str)
-        reason = _reason(step.name, error)
-        if step.on_error is OnError.FAIL:
-            raise FunctionFailed(f"{reason} The row: {body.decode()[:MAX_ROW_CHARACTERS]}") from error
-        return MalformedMessage("", -1, reason, body, only_counted=step.on_error is OnError.SKIP)
+    def _tell(self, batch: pa.RecordBatch, failed: Sequence[tuple[int, BaseException]]) -> None:
+        """Leave failed calls to the driver, in a file that a second look at the same rows writes again.
 
-    def _leave(self, refused: Sequence[MalformedMessage]) -> None:
-        """Leave refused rows for the driver, in a file that a second look at the same rows writes again."""
-        if refused and self._step.spool:
-            told = repr([(one.reason, one.body) for one in refused]).encode()
-            write_spool(self._step.spool, f"python-{hashlib.sha256(told).hexdigest()[:32]}", refused)
+        Raises UserFunctionFailed where they end the job.
+        """
+        if not failed:
+            return
+        step, places = self._step, [place for place, _ in failed]
+        calls = [
+            failed_call(step.name, [row], error)
+            for row, (_, error) in zip(_rows(batch, places, step), failed, strict=True)
+        ]
+        rows = encode_rows(_read(batch, places, step), step.reads) if step.letters else [b""] * len(failed)
+        ends = step.on_error is OnError.FAIL
+        spooled = [SpooledCall(step.stage, call, row, ends) for call, row in zip(calls, rows, strict=True)]
+        told = repr([(str(one.call), one.row) for one in spooled]).encode()
+        step.spool.keep(f"{step.stage}-{hashlib.sha256(told).hexdigest()[:32]}", spooled)
+        if ends:
+            raise UserFunctionFailed(calls[0])
 
 
 def _loaded(step: PythonStep) -> tuple[Callable[..., Any], type | None]:
@@ -171,17 +173,25 @@ def _loaded(step: PythonStep) -> tuple[Callable[..., Any], type | None]:
     try:
         function, row_type = pickle.loads(step.code)
     except Exception as error:
-        message = f"{step.name} cannot be loaded by a worker: {type(error).__name__}: {error}."
-        raise FunctionFailed(message) from error
+        reason = f"a worker cannot load it: {type(error).__name__}: {error}"
+        call = FailedCall(step.name, "", reason, "")
+        step.spool.keep(f"{step.stage}-load", [SpooledCall(step.stage, call, ends=True)])
+        raise UserFunctionFailed(call) from error
     return function, row_type
 
 
 def _rows(batch: pa.RecordBatch, places: Sequence[int], step: PythonStep) -> list[dict[str, Any]]:
-    chosen = batch.select(list(step.reads)).take(pa.array(places, pa.int32()))
+    chosen = _read(batch, places, step)
     columns = [
-        _given(chosen.column(number).to_pylist(maps_as_pydicts="lossy"), of) for number, of in enumerate(step.types)
+        _given(chosen.column(number).to_pylist(maps_as_pydicts="lossy"), of.type)
+        for number, of in enumerate(step.reads.fields)
     ]
-    return [dict(zip(step.reads, values, strict=True)) for values in zip(*columns, strict=True)]
+    return [dict(zip(step.reads.names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _read(batch: pa.RecordBatch, places: Sequence[int], step: PythonStep) -> pa.RecordBatch:
+    """The rows at the places, of the columns that the function sees."""
+    return batch.select(list(step.reads.names)).take(pa.array(places, pa.int32()))
 
 
 def _given(values: list[Any], data_type: DataType) -> list[Any]:
@@ -262,7 +272,7 @@ def _check_types(values: Sequence[Any], types: Sequence[pa.DataType], made: Sequ
     """Raises TypeError for a value that is not of its declared type."""
     for value, arrow, of in zip(values, types, made, strict=True):
         if not _fit([(value,)], [arrow]):
-            shown = repr(value)[:MAX_ROW_CHARACTERS]
+            shown = repr(value)[:MAX_VALUE_CHARACTERS]
             raise TypeError(f"{of.name} should be {of.type}, but it is {shown} ({type(value).__name__})")
 
 
@@ -283,16 +293,3 @@ def _columns(answer: Any, rows: int, types: Sequence[pa.DataType], made: Sequenc
         array = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
         arrays.append(array if array.type == of else array.cast(of))
     return arrays
-
-
-def _reason(name: str, error: Exception) -> str:
-    """One line: what was raised, and where in the user's code."""
-    own = str(Path(__file__).parent)
-    frames = [
-        f"{Path(of.filename).name}:{of.lineno} in {of.name}{f': {of.line}' if of.line else ''}"
-        for of in traceback.extract_tb(error.__traceback__)
-        if not of.filename.startswith(own)
-    ]
-    where = f" ({'; '.join(frames)})" if frames else ""
-    text = f"{name} raised {type(error).__name__}: {' '.join(str(error).split())}{where}."
-    return text if len(text) <= MAX_REASON_CHARACTERS else f"{text[:MAX_REASON_CHARACTERS]} ..."

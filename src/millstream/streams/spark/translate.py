@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import reduce
-from pathlib import Path
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
@@ -26,7 +25,6 @@ from millstream.streams.plan.nodes import (
     WindowAggregate,
     WindowRows,
     inputs_of,
-    scans_of,
 )
 from millstream.streams.plan.python_rows import PythonRows
 from millstream.streams.plan.tables import ComputedColumn
@@ -79,8 +77,7 @@ class Translation:
     """Translates the outputs of one pipeline. `sources` are the data frames of its tables, with the hidden columns.
 
     `host` is where operators of ours run; None where no output needs them. `one_row` gives the data frame of one row
-    that rows of the script stand on; `calls` runs users' functions. In `spool` are left the rows that
-    Python functions of streams refuse, in a directory for each table.
+    that rows of the script stand on; `calls` runs users' functions.
     """
 
     def __init__(
@@ -89,11 +86,9 @@ class Translation:
         host: OperatorHost | None,
         one_row: Callable[[], DataFrame],
         calls: UserCalls,
-        spool: Path | None = None,
     ) -> None:
         self._sources = sources
         self._calls = calls
-        self._spool = spool
         self._one_row = one_row
         self._numbers = {name: number for number, name in enumerate(sources)}
         self._host = host
@@ -149,8 +144,7 @@ class Translation:
             host = self._host
             return looked_up(node, rows, "") if host is None else looked_up(node, rows, host.job_id, host.tables)
         if isinstance(node, PythonRows):
-            table = next((scan.table.name for scan in scans_of(node)), None)
-            return python_rows(node, rows, "" if self._spool is None or table is None else str(self._spool / table))
+            return python_rows(node, rows, self._calls)
         return _stateless(*self._apart(node, rows))
 
     def _apart(self, node: Node, rows: Rows) -> tuple[Node, Rows]:

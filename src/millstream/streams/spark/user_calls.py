@@ -46,6 +46,10 @@ class UserCalls:
     tables: dict[str, Table] = field(default_factory=dict)
     _numbers: count[int] = field(default_factory=count)
 
+    def number(self) -> int:
+        """One for the name of a stage, in the order of the plan."""
+        return next(self._numbers)
+
     def apart(
         self, rows: Rows, expressions: Sequence[Expression], node: Node, schema: Schema, *, keeps_all: bool = False
     ) -> tuple[Rows, list[Expression]]:
@@ -57,7 +61,7 @@ class UserCalls:
         if rows.copies is not None or not any(map(has_user_call, expressions)):
             return rows, list(expressions)
         names = count()
-        number = next(self._numbers)
+        number = self.number()
         found = CallsApart(lambda: f"__call_{number}_{next(names)}")
         plain = [found.without(one) for one in expressions]
         if not keeps_all and rows.clock is None and rows.condition is not None and not rows.event_times:

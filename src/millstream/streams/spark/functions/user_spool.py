@@ -17,11 +17,15 @@ _SUFFIX = ".calls"
 
 
 class SpooledCall(msgspec.Struct, frozen=True):
-    """A failed call of `stage`, and the row that it was made for as JSON; blank where that goes nowhere."""
+    """A failed call of `stage`, and the row that it was made for as JSON; blank where that goes nowhere.
+
+    `ends` says that the job ends, whatever its settings say of calls.
+    """
 
     stage: str
     call: FailedCall
     row: bytes = b""
+    ends: bool = False
 
 
 @dataclass(frozen=True, slots=True)

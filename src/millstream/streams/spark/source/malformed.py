@@ -7,7 +7,6 @@ topic in one batch, a replay) writes the same file again instead of one more.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import msgspec
 
 from millstream.streams.spark.source.partition import Slice
 
-__all__ = ["MalformedMessage", "Spool", "SpoolWriter", "write_spool"]
+__all__ = ["MalformedMessage", "Spool", "SpoolWriter"]
 
 _PER_FILE = 1_000
 """Malformed messages that a worker keeps in memory at most."""
@@ -25,16 +24,12 @@ _SUFFIX = ".malformed"
 
 @dataclass(frozen=True, slots=True)
 class MalformedMessage:
-    """A message that is no row of its table: where it lies, why, and its body (blank if only counted).
-
-    A row that a user's function refused has a blank `queue`; its body is the row as JSON.
-    """
+    """A message that is no row of its table: where it lies, why, and its body (blank if only counted)."""
 
     queue: str
     queue_offset: int
     reason: str
     body: bytes
-    only_counted: bool = False
 
 
 class SpoolWriter:
@@ -59,18 +54,13 @@ class SpoolWriter:
         if not self._waiting:
             return
         queue = self._part.queue.replace("/", "_")
-        write_spool(self._directory, f"{queue}-{self._part.start}-{self._part.end}-{self._files}", self._waiting)
+        name = f"{queue}-{self._part.start}-{self._part.end}-{self._files}{_SUFFIX}"
+        self._directory.mkdir(parents=True, exist_ok=True)
+        unfinished = self._directory / f".{name}.{os.getpid()}"
+        unfinished.write_bytes(msgspec.msgpack.encode(self._waiting))
+        unfinished.replace(self._directory / name)
         self._files += 1
         self._waiting = []
-
-
-def write_spool(directory: str | Path, name: str, messages: Sequence[MalformedMessage]) -> None:
-    """Leave messages in a file of that name; one that is there already is replaced."""
-    spool = Path(directory)
-    spool.mkdir(parents=True, exist_ok=True)
-    unfinished = spool / f".{name}{_SUFFIX}.{os.getpid()}"
-    unfinished.write_bytes(msgspec.msgpack.encode(messages))
-    unfinished.replace(spool / f"{name}{_SUFFIX}")
 
 
 class Spool:
