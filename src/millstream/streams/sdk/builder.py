@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from millstream.streams.errors import JobError, SqlError
 from millstream.streams.jobs.progress import JobProgress, ResultRows
 from millstream.streams.plan.nodes import JobPlan, Node, QueryPlan, Sink, inputs_of, with_inputs
+from millstream.streams.sdk.code import import_path
 from millstream.streams.sdk.plain import plain
 from millstream.streams.sdk.running import RunningJob, print_rows, start_job
 from millstream.streams.sdk.schemas import Columns
 from millstream.streams.sdk.sources import Start, TopicTable, sink_table
-from millstream.streams.sdk.sql_text import Duration, listed, quoted
+from millstream.streams.sdk.sql_text import Duration, listed, literal, quoted
 from millstream.streams.sdk.stream import Stream
 from millstream.streams.sql.catalog import CatalogView
 from millstream.streams.sql.compiler import SqlSession
@@ -61,6 +62,7 @@ class StreamBuilder:
         self.nameserver = nameserver
         self._session = SqlSession(nameserver=nameserver, variables=variables)
         self._sinks: list[Sink] = []
+        self._functions: dict[str, str] = {}
         self._numbers = itertools.count(1)
         for name, value in (settings or {}).items():
             self.set(name, value)
@@ -132,6 +134,24 @@ class StreamBuilder:
         ('host', 'kib')
         """
         return Stream(self, self.rows(query))
+
+    def function(self, function: Callable[..., Any], name: str | None = None) -> str:
+        """Let texts of SQL in this job call a Python function, or a class that is an aggregate; its name there.
+
+        It must be found by its module and name, as CREATE FUNCTION wants it (docs/user-functions.md). Raises SqlError.
+
+        >>> from millstream.streams.functions.java_twins import count_char
+        >>> builder = StreamBuilder("job")
+        >>> builder.function(count_char, "count_of")
+        'count_of'
+        >>> _ = builder.source("t", schema={"line": str}).select(n="count_of(line, 'a')")
+        """
+        path, called = import_path(function), name or function.__name__
+        if self._functions.setdefault(called, path) != path:
+            message = f'There is another function "{called}" in this job.'
+            raise SqlError("SQL_TABLE_EXISTS", message, remedy="Give it another name.")
+        self.sql(f"CREATE TEMPORARY FUNCTION IF NOT EXISTS {quoted(called)} AS {literal(path)} LANGUAGE PYTHON")
+        return called
 
     def plan(self) -> JobPlan:
         """What runs: all outputs as one job. Raises JobError JOB_FAILED where there are none."""

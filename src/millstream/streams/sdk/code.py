@@ -16,7 +16,7 @@ from millstream.streams.plan.python_rows import OnError, PythonCode, PythonKind,
 from millstream.streams.plan.types import Field, Schema, TypeKind
 from millstream.streams.sdk.schemas import Columns, declared_fields, declared_type, schema_of
 
-__all__ = ["ErrorChoice", "python_rows"]
+__all__ = ["ErrorChoice", "import_path", "python_rows"]
 
 ErrorChoice = Literal["dead-letter", "fail", "skip"]
 """What becomes of a row for which a function raises."""
@@ -29,6 +29,8 @@ _SEVERAL = (
     collections.abc.Sequence,
 )
 _VALUE = "value"
+_PROGRAMS = ("__main__", "millstream_job")
+"""What a program is called that runs; its workers know it by the name of its file."""
 
 
 def python_rows(
@@ -54,6 +56,18 @@ def python_rows(
     kept = columns if kind in (PythonKind.FILTER, PythonKind.FOREACH) else _kept(node.schema, keep, made)
     code = PythonCode(name, function, row_type, _root(function), _choice(node, on_error))
     return PythonRows(node, kind, code, reads, made, kept)
+
+
+def import_path(function: Callable[..., Any]) -> str:
+    """`module.name` by which a worker finds the function or class. Raises SqlError for one that no module has."""
+    name = getattr(function, "__qualname__", "")
+    module = getattr(function, "__module__", "")
+    if module in _PROGRAMS:
+        module = Path(getattr(sys.modules.get(module), "__file__", None) or "").stem
+    if not module or not name.isidentifier():
+        message = f"{name or repr(function)} is not found by a module and a name."
+        raise SqlError("SQL_UNKNOWN_FUNCTION", message, remedy="Define it at the top level of a file.")
+    return f"{module}.{name}"
 
 
 def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from millstream.streams.errors import SqlError
 from millstream.streams.plan.nodes import Node
-from millstream.streams.sdk.sql_text import listed, quoted
+from millstream.streams.sdk.sql_text import items, listed, quoted
 
 if TYPE_CHECKING:
     from millstream.streams.sdk.stream import Stream
 
-__all__ = ["BOUNDS", "Grouped", "ranked", "rows_of", "stream_of", "with_calls"]
+__all__ = ["BOUNDS", "Call", "Grouped", "ranked", "rows_of", "stream_of", "with_calls"]
+
+Call = str | tuple[type | str, ...]
+"""An aggregate: a text of SQL, or a class of accumulators with its arguments."""
 
 BOUNDS = ("window_start", "window_end")
 """The columns of a window."""
@@ -21,7 +26,7 @@ _PLACE = "place_of_row"
 class Grouped:
     """What is counted and added up by keys, with or without windows."""
 
-    def aggregate(self, **calls: str) -> Stream:
+    def aggregate(self, **calls: Call) -> Stream:
         raise NotImplementedError
 
     def count(self, column: str | None = None, *, name: str = "count") -> Stream:
@@ -65,9 +70,19 @@ class Grouped:
         return self.aggregate(**{name: f"{function}({argument})"})
 
 
-def with_calls(groups: str, calls: dict[str, str]) -> str:
-    named = [f"{call} AS {quoted(name)}" for name, call in calls.items()]
+def with_calls(like: Stream, groups: str, calls: Mapping[str, Call]) -> str:
+    named = [f"{_call_text(like, call)} AS {quoted(name)}" for name, call in calls.items()]
     return ", ".join([*([groups] if groups else []), *named])
+
+
+def _call_text(like: Stream, call: Call) -> str:
+    if isinstance(call, str):
+        return call
+    accumulator, *arguments = call
+    if not isinstance(accumulator, type):
+        remedy = 'Write mean=(WeightedMean, "value", "weight").'
+        raise SqlError("SQL_TYPE", f"{accumulator!r} is no class of accumulators.", remedy=remedy)
+    return f"{like.builder.function(accumulator)}({items(map(str, arguments), like.columns)})"
 
 
 def ranked(

@@ -10,7 +10,7 @@ from millstream.streams.plan.python_rows import PythonKind
 from millstream.streams.plan.windows import Emit
 from millstream.streams.sdk import joining
 from millstream.streams.sdk.code import ErrorChoice, python_rows
-from millstream.streams.sdk.grouped import BOUNDS, Grouped, ranked, rows_of, stream_of, with_calls
+from millstream.streams.sdk.grouped import BOUNDS, Call, Grouped, ranked, rows_of, stream_of, with_calls
 from millstream.streams.sdk.pattern import Pattern
 from millstream.streams.sdk.schemas import Columns
 from millstream.streams.sdk.sql_text import Duration, after, duration_ms, listed, quoted
@@ -33,8 +33,10 @@ class KeyedStream(Grouped):
         self.stream = stream
         self.keys = keys
 
-    def aggregate(self, **calls: str) -> Stream:
+    def aggregate(self, **calls: Call) -> Stream:
         """Aggregates of SQL (docs/functions.md) by key, each under its name.
+
+        A class of accumulators (docs/user-functions.md) stands with its arguments: `mean=(Mean, "value", "weight")`.
 
         >>> from millstream.streams.sdk import StreamBuilder
         >>> events = StreamBuilder("job").source("events", schema={"host": str, "bytes": int})
@@ -42,7 +44,7 @@ class KeyedStream(Grouped):
         ('host', 'lowest', 'users')
         """
         grouped = f" GROUP BY {listed(self.keys)}" if self.keys else ""
-        return self._of(f"SELECT {with_calls(listed(self.keys), calls)} FROM stream{grouped}")
+        return self._of(f"SELECT {with_calls(self.stream, listed(self.keys), calls)} FROM stream{grouped}")
 
     def min(self, column: str) -> Stream:
         """The whole row that has the smallest value of an expression, one for each key; of equal ones the oldest.

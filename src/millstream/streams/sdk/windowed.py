@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from millstream.streams.errors import SqlError
 from millstream.streams.plan.windows import Emit
 from millstream.streams.sdk import joining
-from millstream.streams.sdk.grouped import BOUNDS, Grouped, ranked, rows_of, stream_of, with_calls
+from millstream.streams.sdk.grouped import BOUNDS, Call, Grouped, ranked, rows_of, stream_of, with_calls
 from millstream.streams.sdk.sql_text import listed
 from millstream.streams.sdk.windows import Window
 from millstream.streams.sql.emission import with_emit
@@ -28,8 +28,10 @@ class WindowedStream(Grouped):
         self._emit = emit
         self.time = time
 
-    def aggregate(self, *, event_time: bool = False, **calls: str) -> Stream:  # type: ignore[override]
+    def aggregate(self, *, event_time: bool = False, **calls: Call) -> Stream:  # type: ignore[override]
         """Aggregates of SQL (docs/functions.md) by window and key, each under its name.
+
+        A class of accumulators (docs/user-functions.md) stands with its arguments: `mean=(Mean, "value", "weight")`.
 
         With `event_time` the column `window_time` is among them, on which further windows can stand.
 
@@ -41,7 +43,9 @@ class WindowedStream(Grouped):
         """
         bounds = (*BOUNDS, *(("window_time",) if event_time else ()))
         groups = ", ".join([*bounds, *([listed(self._keyed.keys)] if self._keyed.keys else [])])
-        return self._of(f"SELECT {with_calls(groups, calls)} FROM {self._rows('stream')} GROUP BY {groups}")
+        return self._of(
+            f"SELECT {with_calls(self._keyed.stream, groups, calls)} FROM {self._rows('stream')} GROUP BY {groups}"
+        )
 
     def min(self, column: str) -> Stream:
         """The whole row that has the smallest value of an expression, of each window and key; of equal ones the oldest.
