@@ -11,12 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from millstream.testing.feed import FedMessage
-    from millstream.testing.results import Letter, Results
+    from millstream.testing.results import FailedRow, Letter, Results
     from millstream.testing.stream_test import StreamTest
 
-__all__ = ["FedMessage", "Letter", "Results", "StreamTest"]
+__all__ = ["FailedRow", "FedMessage", "Letter", "Results", "StreamTest"]
 
-_MODULES = {"FedMessage": "feed", "Letter": "results", "Results": "results", "StreamTest": "stream_test"}
+_MODULES = {
+    "FailedRow": "results",
+    "FedMessage": "feed",
+    "Letter": "results",
+    "Results": "results",
+    "StreamTest": "stream_test",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millstream.streams.jobs.dead_letter import DeadLetters
 from millstream.streams.jobs.edges import Edges
+from millstream.streams.jobs.failed_calls import FailedCalls
 from millstream.streams.jobs.late_output import LateOutput
 from millstream.streams.jobs.outputs import QUERY_SINK, Output
 from millstream.streams.jobs.progress import ResultRows
@@ -18,6 +19,7 @@ from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.nodes import JobPlan, QueryPlan, Scan
 from millstream.streams.plan.tables import MetadataColumn, PhysicalColumn, Table
 from millstream.streams.plan.types import DataType
+from millstream.streams.spark.functions.user_spool import CallSpool
 from millstream.streams.spark.operators.late_shapes import LateShape
 from millstream.streams.spark.source.body_format import UPSERTS, formats_of
 from millstream.streams.spark.source.data_source import SPEC_OPTION
@@ -26,7 +28,7 @@ from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
 from millstream.testing.fed_reader import QUEUE_PREFIX, FedDataSource, FedSpec
 from millstream.testing.feed import Feed
-from millstream.testing.kept_rows import KeptLate, KeptLetters, KeptSink, RunLog
+from millstream.testing.kept_rows import KeptCalls, KeptLate, KeptLetters, KeptSink, RunLog
 
 __all__ = ["FedEdges"]
 
@@ -64,6 +66,10 @@ class FedEdges(Edges):
     def late(self, spool: Path, shapes: Mapping[str, Sequence[LateShape]], settings: JobSettings) -> LateOutput:
         """Late rows are kept, by the names of their columns."""
         return KeptLate(spool, shapes, settings, self._log)
+
+    def calls(self, spool: CallSpool, tables: Mapping[str, Table], settings: JobSettings) -> FailedCalls:
+        """The rows of failed calls are kept."""
+        return KeptCalls(spool, tables, settings, log=self._log)
 
 
 class _FedSource:

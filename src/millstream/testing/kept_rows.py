@@ -11,17 +11,20 @@ from typing import Any
 
 from millstream.streams.jobs.checkpoint import Checkpoint
 from millstream.streams.jobs.dead_letter import DeadLetters
+from millstream.streams.jobs.failed_calls import FailedCalls
 from millstream.streams.jobs.late_output import LateOutput
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.plan.changelog import RowKind
+from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import Schema
+from millstream.streams.spark.functions.user_spool import SpooledCall
 from millstream.streams.spark.operators.late_rows import LateSpool
 from millstream.streams.spark.operators.late_shapes import LateShape
 from millstream.streams.spark.sinks.console import PrintSink
 from millstream.streams.spark.sinks.sink import Attempt, Written
-from millstream.testing.results import Letter
+from millstream.testing.results import FailedRow, Letter
 
-__all__ = ["KeptLate", "KeptLetters", "KeptSink", "PlannedCrash", "RunLog"]
+__all__ = ["KeptCalls", "KeptLate", "KeptLetters", "KeptSink", "PlannedCrash", "RunLog"]
 
 Told = tuple[RowKind, tuple[Any, ...]]
 
@@ -44,6 +47,7 @@ class RunLog:
     differing: list[tuple[str, int]] = field(default_factory=list)
     late: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     letters: list[Letter] = field(default_factory=list)
+    failed: list[FailedRow] = field(default_factory=list)
     crash_after: int | None = None
     crashed: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -109,6 +113,20 @@ class KeptLetters(DeadLetters):
                 count += 1
             file.unlink()
         return count
+
+
+@dataclass
+class KeptCalls(FailedCalls):
+    """Keeps the rows of failed calls in the log."""
+
+    log: RunLog = field(default_factory=RunLog)
+
+    def send(self, table: Table, calls: Sequence[SpooledCall]) -> None:
+        """Keep them."""
+        self.log.failed += [
+            FailedRow(table.name, one.call.function, one.call.arguments, one.call.reason, one.call.trace, one.row)
+            for one in calls
+        ]
 
 
 def _batches_planned(pipeline: Path) -> int:

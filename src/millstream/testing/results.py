@@ -9,7 +9,7 @@ from typing import Any
 
 from millstream.streams.plan.changelog import RowKind
 
-__all__ = ["Letter", "Results"]
+__all__ = ["FailedRow", "Letter", "Results"]
 
 _ADDS = (RowKind.INSERT, RowKind.UPDATE_AFTER)
 
@@ -25,12 +25,25 @@ class Letter:
     body: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class FailedRow:
+    """A row that is a dead letter, as JSON, since a call of a user's function failed for it, and what is told of it."""
+
+    table: str
+    function: str
+    arguments: str
+    reason: str
+    trace: str
+    body: bytes
+
+
 @dataclass(frozen=True)
 class Results:
     """The outputs by the names of their tables, "result" for a query. An output may be left out where there is one.
 
     `batches` has each micro-batch's changes by output; `late` the late rows by table, as far as an operator names
-    them; `late_count` all of them; `malformed` the messages that are no rows.
+    them; `late_count` all of them; `malformed` the messages that are no rows; `failed` the rows that users' functions
+    failed for.
     """
 
     columns: Mapping[str, tuple[str, ...]]
@@ -38,6 +51,7 @@ class Results:
     late: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     late_count: int = 0
     malformed: Sequence[Letter] = ()
+    failed: Sequence[FailedRow] = ()
 
     def rows(self, output: str | None = None) -> list[dict[str, Any]]:
         """The rows that are there at the end, as dicts by column; equal rows as often as they are there."""

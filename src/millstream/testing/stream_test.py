@@ -277,7 +277,7 @@ def _with_key(table: Table, message: FedMessage) -> FedMessage:
 def _results_of(log: RunLog, late: int) -> Results:
     batches = {name: [told[number] for number in sorted(told)] for name, told in log.told.items()}
     batches.update({name: [] for name in log.columns if name not in batches})
-    return Results(dict(log.columns), batches, dict(log.late), late, tuple(log.letters))
+    return Results(dict(log.columns), batches, dict(log.late), late, tuple(log.letters), tuple(log.failed))
 
 
 def _assert_equal(name: str, streamed: Results, batch: Results) -> None:

@@ -14,6 +14,7 @@ from running_jobs import Collected, Topic, bounded_run, filled_topic
 from millstream.client.blocking import BlockingClient
 from millstream.streams.errors import JobError
 from millstream.streams.plan.changelog import RowKind
+from millstream.testing import StreamTest
 
 pytestmark = pytest.mark.spark
 
@@ -142,6 +143,39 @@ def test_rows_for_which_an_aggregate_fails_are_dead_letters_and_do_not_count(
     assert left_by(result) == [("a", [1, 2])]
     assert result.progress.failed_calls == {"sample_aggregates.Seen": 1}
     assert (json.loads(body), told["reason"]) == ({"arguments": [13]}, "sample_aggregates.Seen: ValueError: unlucky")
+
+
+@pytest.mark.parametrize(
+    ("name", "query", "rows"),
+    [
+        ("script", "SELECT doubled(20) + 2 AS n", [(42,)]),
+        (
+            "sets",
+            "SELECT doubled(n), COUNT(*) FROM t WHERE n < 3 GROUP BY ROLLUP (doubled(n))",
+            [(2, 1), (4, 1), (None, 2)],
+        ),
+        (
+            "join",
+            "SELECT a.n, b.n FROM t AS a JOIN t AS b ON a.host = b.host AND doubled(a.n - b.n) > 10",
+            [(7, 1), (8, 2)],
+        ),
+    ],
+)
+def test_a_call_may_stand_wherever_an_expression_does(
+    name: str, query: str, rows: list[tuple[object, ...]], spark: SparkSession, numbers: Topic
+) -> None:
+    found = bounded_run(spark, numbers, BATCH + TABLES + query, name=name)
+    table = found.table("result")
+    assert sorted(table.elements(), key=str) == rows
+
+
+def test_the_test_kit_keeps_the_rows_that_functions_fail_for() -> None:
+    test = StreamTest(TABLES.replace("CREATE TABLE t", "CREATE TABLE fed") + "SELECT halved(n) AS h FROM fed;")
+    test.feed("fed", {"host": "a", "n": 3, "ms": 1}, {"host": "a", "n": 4, "ms": 2})
+    result = test.run()
+    assert result.rows() == [{"h": 2.0}]
+    ((table, reason, body),) = [(one.table, one.reason, json.loads(one.body)) for one in result.failed]
+    assert (table, reason, body["n"]) == ("fed", "ValueError: 3 is odd", 3)
 
 
 def test_rows_of_an_async_table_function_stand_beside_each_row(spark: SparkSession, numbers: Topic) -> None:

@@ -1,10 +1,11 @@
-"""Where a job touches the world: what its tables are read from and written to, and where late rows go."""
+"""Where a job touches the world: what its tables are read from and written to, and where goes what is set aside."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from millstream.streams.jobs.failed_calls import FailedCalls
 from millstream.streams.jobs.late_output import LateOutput
 from millstream.streams.jobs.outputs import Output, outputs_of
 from millstream.streams.jobs.progress import ResultRows
@@ -12,6 +13,7 @@ from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.sources import Source, open_source
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.plan.tables import Table
+from millstream.streams.spark.functions.user_spool import CallSpool
 from millstream.streams.spark.operators.late_shapes import LateShape
 
 __all__ = ["Edges"]
@@ -33,3 +35,7 @@ class Edges:
     def late(self, spool: Path, shapes: Mapping[str, Sequence[LateShape]], settings: JobSettings) -> LateOutput:
         """What takes the late rows that workers leave in `spool`."""
         return LateOutput(spool, shapes, settings)
+
+    def calls(self, spool: CallSpool, tables: Mapping[str, Table], settings: JobSettings) -> FailedCalls:
+        """What takes the failed calls of users' functions that workers leave in `spool`."""
+        return FailedCalls(spool, tables, settings)

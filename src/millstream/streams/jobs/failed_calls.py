@@ -47,7 +47,7 @@ class FailedCalls:
         """How many calls failed, by function; their rows are in the topics when this returns. A replay sends again."""
         calls = self.spool.take()
         for stage in sorted({one.stage for one in calls if one.row}):
-            self._send(self.tables[stage], [one for one in calls if one.stage == stage])
+            self.send(self.tables[stage], [one for one in calls if one.stage == stage])
         for one in calls:
             self._tell(one.call)
         return Counter(one.call.function for one in calls)
@@ -69,12 +69,13 @@ class FailedCalls:
             self._told.add(call.function)
             _log.warning("A call of a user's function failed; further ones of it are only counted. %s", call)
 
-    def _send(self, table: Table, calls: Sequence[SpooledCall]) -> None:
+    def send(self, table: Table, calls: Sequence[SpooledCall]) -> None:
+        """Send the rows of the calls to the dead-letter topic of their table."""
         settings = SourceSettings.of(table, self.settings)
         topic = settings.dead_letter_topic
         if topic is None:
             return
-        log = open_log(settings.nameserver, timeout_s=SEND_TIMEOUT_S)
+        log = open_log(settings.nameserver, timeout_s=SEND_TIMEOUT_S, access=settings.access)
         try:
             log.ensure_topic(topic)
             log.send([_letter(one, settings.topic, topic) for one in calls])

@@ -18,7 +18,7 @@ from millstream.streams.jobs.checkpoint import Checkpoint, fingerprint
 from millstream.streams.jobs.cohort import Cohort, Member, leave, shared_query
 from millstream.streams.jobs.cohorts import cohorts_of, table_of
 from millstream.streams.jobs.edges import Edges
-from millstream.streams.jobs.failed_calls import FailedCalls, takes_letters
+from millstream.streams.jobs.failed_calls import takes_letters
 from millstream.streams.jobs.handle import JobHandle
 from millstream.streams.jobs.optimized import Optimized, optimized
 from millstream.streams.jobs.outputs import Output
@@ -232,7 +232,7 @@ class JobRunner:
         partitions = PartitionCommits(outputs, timed, checkpoint.sinks, numbers, idle_ms=settings.idle_ms)
         tables = {number: name for name, number in numbers.items()}
         times = partial(TimesSpool(str(checkpoint.late)).take, tables)
-        failed = FailedCalls(CallSpool(calls.spool), calls.tables, settings)
+        failed = self._edges.calls(CallSpool(calls.spool), calls.tables, settings)
         letters = [one for one in found if one is not None]
         aside = SetAside(letters, late, guards, failed, times, dimensions, book.models)
         if batch:

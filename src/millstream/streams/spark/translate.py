@@ -29,7 +29,7 @@ from millstream.streams.plan.nodes import (
 from millstream.streams.plan.python_rows import PythonRows
 from millstream.streams.plan.tables import ComputedColumn
 from millstream.streams.plan.types import Schema
-from millstream.streams.plan.user_calls import calls_users_functions
+from millstream.streams.plan.user_calls import calls_users_functions, has_user_call
 from millstream.streams.plan.windows import Cumulate, Hop, Tumble, Window
 from millstream.streams.spark.copies import expanded, settled
 from millstream.streams.spark.expressions import column_of
@@ -116,7 +116,7 @@ class Translation:
         if isinstance(node, Scan):
             return self._scan(node, with_watermark=with_watermark)
         if isinstance(node, Values):
-            return value_rows(node, self._one_row(), clocked=False)
+            return self._values(node, clocked=False)
         if isinstance(node, Union):
             return self._union([self._native(below, with_watermark=with_watermark) for below in node.inputs], node)
         rows = self._native(_only_input(node), with_watermark=with_watermark)
@@ -129,7 +129,7 @@ class Translation:
         if isinstance(node, Scan):
             return self._clocked(node)
         if isinstance(node, Values):
-            return value_rows(node, self._one_row(), clocked=True)
+            return self._values(node, clocked=True)
         if isinstance(node, Union):
             return self._union([self._own(below) for below in node.inputs], node)
         wiring = wiring_of(node)
@@ -137,6 +137,14 @@ class Translation:
             return self._rowwise(node, self._own(_only_input(node)))
         assert self._host is not None
         return self._host.run(node, wiring, [self._own(wire.node) for wire in wiring.inputs])
+
+    def _values(self, node: Values, *, clocked: bool) -> Rows:
+        """Rows that stand in the script; of one with calls of users' functions the columns are made of no columns."""
+        if len(node.rows) > 1 or not any(map(has_user_call, node.rows[0] if node.rows else ())):
+            return value_rows(node, self._one_row(), clocked=clocked)
+        nothing = Values(Schema(()), ((),))
+        columns = tuple(zip(node.schema.names, node.rows[0], strict=True))
+        return self._rowwise(Project(nothing, columns), value_rows(nothing, self._one_row(), clocked=clocked))
 
     def _rowwise(self, node: Node, rows: Rows) -> Rows:
         """The rows of a node that looks at one row at a time."""
@@ -161,6 +169,12 @@ class Translation:
                 rows, (plain,) = self._calls.apart(rows, [function], node.input, node.input.schema)
                 array = plain if isinstance(plain, Call) else Call("UNNEST", (plain,), function.type)
                 return replace(node, function=array), rows
+            case Expand(projections=projections):
+                given = [value for values in projections for value in values]
+                rows, every = self._calls.apart(rows, given, node.input, node.input.schema)
+                width = len(node.names)
+                parts = (tuple(every[start : start + width]) for start in range(0, len(every), width))
+                return replace(node, projections=tuple(parts)), rows
             case _:
                 return node, rows
 

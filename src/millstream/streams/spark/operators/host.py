@@ -84,7 +84,10 @@ class OperatorHost:
         )
         together = reduce(DataFrame.unionAll, packed).repartition(partitions, "place")
         rows = _relation(together.mapInArrow(OperatorStage(spec), schema), node, number)
-        return rows if wiring.condition is None else rows.where(column_of(wiring.condition, rows.columns))
+        if wiring.condition is None:
+            return rows
+        rows, (condition,) = self.calls.apart(rows, [wiring.condition], node, node.schema)
+        return rows.where(column_of(condition, rows.columns))
 
     def _packed(self, place: int, wire: Wire, rows: Rows, partitions: int) -> DataFrame:
         rows, plain = self.calls.apart(rows, wire.columns, wire.node, wire.node.schema)
