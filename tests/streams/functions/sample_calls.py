@@ -88,6 +88,19 @@ def stuck(number: int) -> int:
     return number
 
 
+@udf(arguments=[BIGINT], result=BIGINT, vectorised=True, timeout_s=0.04)
+def stuck_column(numbers):  # type: ignore[no-untyped-def]
+    while len(numbers) > 1:
+        time.sleep(0.001)
+    return numbers
+
+
+def leaving(number: int) -> int:
+    if number == 13:
+        raise SystemExit(1)
+    return number
+
+
 def broken_words(text: str) -> Iterator[str]:
     yield text
     if text == "bad":

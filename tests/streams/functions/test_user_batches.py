@@ -121,6 +121,17 @@ def test_a_call_that_blocks_is_stopped_and_the_next_ones_are_made() -> None:
     assert failed == {1: "CallTookTooLong: the call did not end within 0.04 s"}
 
 
+def test_a_column_that_blocks_is_stopped_once_and_fails_for_all_rows() -> None:
+    values, failed = computed("stuck_column", 1, 2)
+    assert values == [None, None]
+    assert set(failed.values()) == {"CallTookTooLong: the call did not end within 0.04 s"}
+    assert computed("stuck_column", 1) == ([1], {})
+
+
+def test_a_call_that_wants_to_end_the_process_only_fails() -> None:
+    assert computed("leaving", 1, 13, 2) == ([1, None, 2], {1: "SystemExit: 1"})
+
+
 def test_a_generator_that_raises_gives_none_of_its_rows() -> None:
     values, failed = computed("broken_words", "good", "bad")
     assert values == [[{"f0": "good"}], None]

@@ -21,6 +21,7 @@ from typing import Any, Final
 from millstream.streams.functions.declarations import Declaration, declaration_of
 
 __all__ = [
+    "CAUGHT",
     "COLUMN_TYPES",
     "CallTookTooLong",
     "CallWatch",
@@ -81,6 +82,10 @@ class CallTookTooLong(BaseException):
     """Raised within a user's code, which has no business catching it."""
 
 
+CAUGHT: Final = (Exception, SystemExit, CallTookTooLong)
+"""What a call may raise without an end to its process."""
+
+
 def calling_of(function: Callable[..., Any], marked: object) -> Calling:
     """How `function` is called; `marked` is what a decorator may have marked, the function or its class."""
     said = declaration_of(marked)
@@ -118,7 +123,7 @@ def called_by_row(
                     values[place] = function(*rows[place])
                 watch.number = _IDLE
                 first = count
-            except (Exception, CallTookTooLong) as error:  # noqa: BLE001 - a user's code may raise anything
+            except CAUGHT as error:
                 failures.append((watch.number, error))
                 values[watch.number] = None
                 first = watch.number + 1
@@ -143,7 +148,7 @@ async def _all(
         for place, row in waiting:
             try:
                 values[place] = await _one(calling, row, timeout_ms)
-            except Exception as error:  # noqa: BLE001 - a user's code may raise anything
+            except CAUGHT as error:
                 failures.append((place, error))
 
     await asyncio.gather(*(work() for _ in range(min(calling.said.capacity, len(rows)))))
@@ -158,10 +163,10 @@ async def _one(calling: Calling, row: tuple[Any, ...], timeout_ms: int | None) -
                 if inspect.isasyncgenfunction(calling.function):
                     return [one async for one in calling.function(*row)]
                 return await calling.function(*row)
-        except Exception as error:
+        except CAUGHT as error:
             if attempt == said.retries:
-                if isinstance(error, TimeoutError) and not str(error):
-                    raise TimeoutError(f"no answer within {(timeout_ms or 0) / 1000:g} s") from error
+                if isinstance(error, TimeoutError) and timeout_ms is not None and not str(error):
+                    raise TimeoutError(f"no answer within {timeout_ms / 1000:g} s") from error
                 raise
             await asyncio.sleep(said.retry_wait_ms / 1000)
     raise AssertionError("unreachable")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from millstream.streams.errors import JobError
-from millstream.streams.functions.calling import CallTookTooLong
+from millstream.streams.functions.calling import CAUGHT
 from millstream.streams.functions.failed_calls import note, watch
 from millstream.streams.functions.user_values import plain_value, python_value
 from millstream.streams.plan.types import DataType
@@ -150,7 +150,7 @@ class UserAggregate:
             bound.begin()
             changed = self._methods.merge(state.value, theirs)
             bound.end()
-        except (Exception, CallTookTooLong) as error:  # noqa: BLE001 - a user's code may raise anything
+        except CAUGHT as error:
             bound.end()
             note(self._name, (state.value, theirs), error)
             return state
@@ -165,7 +165,7 @@ class UserAggregate:
             value = plain_value(self._methods.result(state.value), self._result)
             bound.end()
             return value
-        except (Exception, CallTookTooLong) as error:  # noqa: BLE001 - a user's code may raise anything
+        except CAUGHT as error:
             bound.end()
             note(self._name, (state.value,), error)
             return None
@@ -180,7 +180,7 @@ class UserAggregate:
                 bound.begin()
                 changed = call(accumulator, *arguments)
                 bound.end()
-            except (Exception, CallTookTooLong) as error:  # noqa: BLE001 - a user's code may raise anything
+            except CAUGHT as error:
                 bound.end()
                 note(self._name, arguments, error, row=comes)
                 continue

@@ -9,7 +9,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millstream.streams.functions.calling import Calling, Failure, Way, awaited, called_by_row, calling_of
+from millstream.streams.functions.calling import (
+    CAUGHT,
+    Calling,
+    CallTookTooLong,
+    CallWatch,
+    Failure,
+    Way,
+    awaited,
+    called_by_row,
+    calling_of,
+    watched,
+)
 from millstream.streams.functions.failed_calls import FailedCall, failed_call
 from millstream.streams.functions.user import user_callable, user_marked
 from millstream.streams.functions.user_values import taken
@@ -53,7 +64,8 @@ class BatchCall:
         """The values of `count` rows, NULL where a call failed, and what is told of those that did."""
         calling = calling_of(user_callable(self.path, self.root), user_marked(self.path, self.root))
         if calling.way in (Way.ARROW, Way.NUMPY):
-            return self._by_column(calling, arrays, count)
+            with watched(calling.said.timeout_ms or timeout_ms) as watch:
+                return self._by_column(calling, arrays, count, watch)
         given = [_given(array, data_type) for array, data_type in zip(arrays, self.arguments, strict=True)]
         rows = list(zip(*given, strict=True)) if given else [()] * count
         if calling.way is Way.ASYNC:
@@ -90,20 +102,26 @@ class BatchCall:
                 values[place] = None
         return pa.array(values, of), failures
 
-    def _by_column(self, calling: Calling, arrays: Sequence[pa.Array], count: int) -> tuple[pa.Array, list[Failed]]:
-        """A batch that raises is cut in halves until the rows are alone that do."""
+    def _by_column(
+        self, calling: Calling, arrays: Sequence[pa.Array], count: int, watch: CallWatch
+    ) -> tuple[pa.Array, list[Failed]]:
+        """A batch that raises is cut in halves until the rows are alone that do; one that takes too long is not."""
         if not count:
             return pa.nulls(0, arrow_type(self.result)), []
         try:
-            return self._whole(calling, arrays, count), []
-        except Exception as error:  # noqa: BLE001 - a user's code may raise anything
-            if count == 1 or isinstance(error, WrongCount):
+            watch.begin()
+            column = self._whole(calling, arrays, count)
+            watch.end()
+            return column, []
+        except CAUGHT as error:
+            watch.end()
+            if count == 1 or isinstance(error, WrongCount | CallTookTooLong):
                 row = [array[:1].to_pylist()[0] for array in arrays]
                 told = failed_call(self.path, row, error)
                 return pa.nulls(count, arrow_type(self.result)), [(place, told) for place in range(count)]
         half = count // 2
-        first, failed = self._by_column(calling, [array[:half] for array in arrays], half)
-        second, more = self._by_column(calling, [array[half:] for array in arrays], count - half)
+        first, failed = self._by_column(calling, [array[:half] for array in arrays], half, watch)
+        second, more = self._by_column(calling, [array[half:] for array in arrays], count - half, watch)
         return pa.concat_arrays([first, second]), [*failed, *((half + place, told) for place, told in more)]
 
     def _whole(self, calling: Calling, arrays: Sequence[pa.Array], count: int) -> pa.Array:
