@@ -39,7 +39,9 @@ class Changelog(Enum):
 UPSERT_CONNECTORS = frozenset({"upsert-rocketmq"})
 """Connectors whose rows are the last ones of their keys."""
 
-CHANGELOG_FORMATS = frozenset({"debezium-json", "canal-json", "maxwell-json", "changelog-json", "ogg-json"})
+CHANGELOG_FORMATS = frozenset(
+    {"debezium-json", "debezium-avro-confluent", "canal-json", "maxwell-json", "changelog-json", "ogg-json"}
+)
 """Formats whose messages say what kind of change a row is."""
 
 

@@ -143,6 +143,7 @@ _NEEDED_BY: Sequence[tuple[str, str, str]] = (
 
 _NEEDED_BY_FORMAT = {
     "avro-confluent": ("avro-confluent.url",),
+    "debezium-avro-confluent": ("debezium-avro-confluent.url",),
     "protobuf": ("protobuf.descriptor-file", "protobuf.message-name"),
 }
 """Options without which a format says nothing."""

@@ -14,7 +14,10 @@ CHANGELOG_FORMATS = ("debezium-json", "canal-json", "maxwell-json", "changelog-j
 BINARY_FORMATS = ("avro", "avro-confluent", "protobuf")
 """Formats whose messages have a schema."""
 
-FORMATS = ("json", "csv", "raw", *BINARY_FORMATS, *CHANGELOG_FORMATS)
+_REGISTERED = ("avro-confluent", "debezium-avro-confluent")
+_AVRO = ("avro", *_REGISTERED)
+
+FORMATS = ("json", "csv", "raw", *BINARY_FORMATS, *CHANGELOG_FORMATS, "debezium-avro-confluent")
 """How rows can be written in messages."""
 
 _INSTANT = DataType(TypeKind.TIMESTAMP_LTZ, precision=3)
@@ -69,17 +72,17 @@ _FORMAT_OPTIONS: tuple[Option, ...] = (
     flag("csv.ignore-parse-errors", "Only count malformed messages.", format="csv"),
     choice("raw.charset", "How text stands in the body.", "UTF-8", default="UTF-8", format="raw"),
     choice("raw.endianness", "How numbers stand in the body.", "big-endian", "little-endian", default="big-endian", format="raw"),
-    *(text(f"{name}.schema", "Schema of the messages as JSON, or a file with it; default: what the columns say.", format=name) for name in ("avro", "avro-confluent")),
-    *(flag(f"{name}.timestamp_mapping.legacy", "Whether a TIMESTAMP is an instant in the schema that the columns say, as in Flink before 1.19; else a time without a zone.", "true", format=name) for name in ("avro", "avro-confluent")),
-    text("avro-confluent.url", "The schema registry.", pattern=r"https?://[^\s?#@]+", wanted="an address such as http://host:8081", format="avro-confluent"),
-    text("avro-confluent.subject", "Subject under which a schema that is written is registered; default: TOPIC-value.", format="avro-confluent"),
-    choice("avro-confluent.basic-auth.credentials-source", "How the registry is told who asks.", "USER_INFO", default="USER_INFO", format="avro-confluent"),
-    Option("avro-confluent.basic-auth.user-info", "Name and password for the registry, joined by :, best as ${env:NAME}.", pattern=r"[^:]+:.*", wanted="name:password", format="avro-confluent", secret=True),
+    *(text(f"{name}.schema", "Schema of the messages as JSON, or a file with it; default: what the columns say.", format=name) for name in _AVRO),
+    *(flag(f"{name}.timestamp_mapping.legacy", "Whether a TIMESTAMP is an instant in the schema that the columns say, as in Flink before 1.19; else a time without a zone.", "true", format=name) for name in _AVRO),
+    *(text(f"{name}.url", "The schema registry.", pattern=r"https?://[^\s?#@]+", wanted="an address such as http://host:8081", format=name) for name in _REGISTERED),
+    *(text(f"{name}.subject", "Subject under which a schema that is written is registered; default: TOPIC-value.", format=name) for name in _REGISTERED),
+    *(choice(f"{name}.basic-auth.credentials-source", "How the registry is told who asks.", "USER_INFO", default="USER_INFO", format=name) for name in _REGISTERED),
+    *(Option(f"{name}.basic-auth.user-info", "Name and password for the registry, joined by :, best as ${env:NAME}.", pattern=r"[^:]+:.*", wanted="name:password", format=name, secret=True) for name in _REGISTERED),
     text("protobuf.descriptor-file", "File with the descriptors, as `protoc --include_imports --descriptor_set_out=FILE` writes it.", wanted="a path", format="protobuf"),
     text("protobuf.message-name", "Full name of the message, as in shop.v1.Order.", pattern=r"[A-Za-z_][\w.]*", wanted="the name of a message", format="protobuf"),
     flag("protobuf.read-default-values", "Fields that are not in a message have the default values of their declaration; else they are NULL.", format="protobuf"),
     text("protobuf.write-null-string-literal", "What NULL is written as among the texts of an ARRAY or MAP.", pattern="(?s).*", default="", format="protobuf"),
-    *(flag(f"{name}.ignore-parse-errors", "Only count malformed messages.", format=name) for name in BINARY_FORMATS),
+    *(flag(f"{name}.ignore-parse-errors", "Only count malformed messages.", format=name) for name in (*BINARY_FORMATS, "debezium-avro-confluent")),
     flag("debezium-json.schema-include", "Messages bring their schema.", format="debezium-json"),
     *(flag(f"{name}.ignore-parse-errors", "Only count malformed messages.", format=name) for name in CHANGELOG_FORMATS),
     *(choice(f"{name}.timestamp-format.standard", "How times are written.", *_TIMES, default="SQL", format=name) for name in CHANGELOG_FORMATS),
@@ -121,5 +124,6 @@ UPSERT_OPTIONS: tuple[Option, ...] = (
     *(option for option in _FORMAT_OPTIONS if option.format not in CHANGELOG_FORMATS),
     duration("lookup.cache.ttl", "How often a dimension table looks for new messages.", "10 s"),
     *LOOKUP_OPTIONS,
+    *(option for option in _FORMAT_OPTIONS if option.format not in (*CHANGELOG_FORMATS, "debezium-avro-confluent")),
 )
 """Those of the connector 'upsert-rocketmq': the last message of a key counts, one without a body deletes it."""

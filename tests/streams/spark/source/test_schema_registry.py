@@ -9,14 +9,19 @@ import pytest
 
 pytest.importorskip("fastavro", reason="needs the extra formats")
 
+import pyarrow as pa
 from typed_rows import read, table_of, written
 
 from http_servers import Asked, Told, serving
 from millstream.model.errors import Unreachable
 from millstream.streams.errors import JobError
+from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.tables import Table
-from millstream.streams.plan.types import BIGINT, STRING
+from millstream.streams.plan.types import BIGINT, STRING, Field, Schema
+from millstream.streams.spark.sinks.bodies import body_encoder
 from millstream.streams.spark.source import schema_registry
+from millstream.streams.spark.source.body_format import formats_of
+from millstream.streams.spark.source.keyed_rows import body_decoder
 from millstream.streams.spark.source.schema_registry import MISSING_FOR_S, Retries, SchemaRegistry
 
 COLUMNS = {"a": BIGINT.as_nullable(False), "b": STRING.as_nullable(False)}
@@ -106,3 +111,60 @@ def test_a_schema_that_is_registered_late_is_found_after_a_while() -> None:
         now[0] += MISSING_FOR_S
         assert asked.schema(7)["name"] == "r"
     assert len(server.requests) == 2
+
+
+ROW = {"type": "record", "name": "Value", "fields": [{"name": "a", "type": "long"}, {"name": "b", "type": "string"}]}
+ENVELOPE = {
+    "type": "record",
+    "name": "Envelope",
+    "fields": [
+        {"name": "before", "type": ["null", ROW]},
+        {"name": "after", "type": ["null", "Value"]},
+        {"name": "op", "type": "string"},
+    ],
+}
+DEBEZIUM = "debezium-avro-confluent"
+ONE, TWO = "02" + "02" + "0261", "02" + "04" + "0262"
+"""The rows (1, a) and (2, b), each as the second branch of its union."""
+
+
+def envelope(rows: str, op: str) -> bytes:
+    return bytes.fromhex("0000000007" + rows + "02") + op.encode()
+
+
+def test_the_envelopes_of_debezium_are_rows_with_their_kinds() -> None:
+    registry = Registry({7: {"schema": json.dumps(ENVELOPE)}})
+    bodies = [
+        envelope("00" + ONE, "r"), envelope(ONE + TWO, "u"), envelope(TWO + "00", "d"), b"",
+        envelope("00" + TWO, "u"), envelope("0000", "t"), envelope("00" + ONE, "c"),
+    ]  # fmt: skip
+    with serving(registry.reply) as server:
+        source = table_of({"format": DEBEZIUM, f"{DEBEZIUM}.url": server.address}, COLUMNS)
+        fields = [(column.name, column.type) for column in source.physical]
+        decoded = body_decoder(formats_of(source)[0], fields).decode(bodies)
+    assert decoded.kinds is not None
+    assert decoded.kept is not None
+    rows = list(zip(decoded.kept.to_pylist(), decoded.kinds.to_pylist(), decoded.columns[0].to_pylist(), strict=True))
+    new, before, after, gone = (kind.value for kind in RowKind)
+    assert rows == [(0, new, 1), (1, before, 1), (1, after, 2), (2, gone, 2), (6, new, 1)]
+    assert [bad.position for bad in decoded.malformed] == [4, 5]
+    assert decoded.malformed[0].reason.startswith("before is null")
+    assert decoded.malformed[1].reason == "op 't' is none of c, r, u, d"
+
+
+def test_changes_are_written_as_envelopes_which_are_read_again() -> None:
+    registry = Registry({})
+    with serving(registry.reply) as server:
+        target = table_of({"format": DEBEZIUM, f"{DEBEZIUM}.url": server.address}, COLUMNS)
+        text = formats_of(target)[0]
+        schema = Schema(tuple(Field(column.name, column.type) for column in target.physical))
+        rows = pa.RecordBatch.from_pydict({"a": [1, 2, 2], "b": ["a", "b", "c"]})
+        bodies = body_encoder(text, schema)(
+            rows, [kind.value for kind in (RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER)]
+        )
+        registry.schemas[7] = {"schema": registry.subjects["/subjects/t-value/versions"]}
+        decoded = body_decoder(text, [(column.name, column.type) for column in target.physical]).decode(bodies)
+    assert decoded.malformed == ()
+    assert [column.to_pylist() for column in decoded.columns] == [[1, 2, 2], ["a", "b", "c"]]
+    assert decoded.kinds is not None
+    assert decoded.kinds.to_pylist() == [RowKind.INSERT.value, RowKind.DELETE.value, RowKind.INSERT.value]

@@ -10,13 +10,17 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.streams.errors import JobError
+from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.types import DataType, Schema, TypeKind
 from millstream.streams.spark.sinks.values import python_values
-from millstream.streams.spark.source.avro_schema import avro_fields, parsed, schema_text
+from millstream.streams.spark.source.avro_schema import avro_fields, is_framed, parsed, says_changes, schema_text
 from millstream.streams.spark.source.body_format import BodyFormat
 from millstream.streams.spark.source.schema_registry import frame, registry_of
 
 __all__ = ["AvroEncoder"]
+
+
+_GONE = (RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value)
 
 
 class AvroEncoder:
@@ -27,23 +31,28 @@ class AvroEncoder:
         self._names = schema.names
         self._convert = [_converter(field.type) for field in schema.fields]
         self._schema_text = schema_text(text)
-        unknown = [name for name in schema.names if name not in avro_fields(parsed(self._schema_text))]
+        self._wraps = says_changes(text)
+        named = ("before", "after", "op") if self._wraps else schema.names
+        unknown = [name for name in named if name not in avro_fields(parsed(self._schema_text))]
         if unknown:
             words = f"The Avro schema has no field for the column {unknown[0]}, which would be lost."
             raise JobError("SINK_FAILED", words)
 
-    def __call__(self, rows: pa.RecordBatch, _kinds: Sequence[int]) -> list[bytes]:
+    def __call__(self, rows: pa.RecordBatch, kinds: Sequence[int]) -> list[bytes]:
         """The bodies of `rows`, in their order."""
         columns = [
             values if convert is None else [None if value is None else convert(value) for value in values]
             for values, convert in zip(map(python_values, rows.columns), self._convert, strict=True)
         ]
-        return [self._body(dict(zip(self._names, row, strict=True))) for row in zip(*columns, strict=True)]
+        records = [dict(zip(self._names, row, strict=True)) for row in zip(*columns, strict=True)]
+        if self._wraps:
+            return [self._body(_envelope(record, kind)) for record, kind in zip(records, kinds, strict=True)]
+        return [self._body(record) for record in records]
 
     @cached_property
     def _before(self) -> bytes:
         """The frame; the first row asks the registry."""
-        if self._text.name != "avro-confluent":
+        if not is_framed(self._text):
             return b""
         subject = self._text.option("subject") or f"{self._text.options.get('topic', '')}-value"
         return frame(registry_of(self._text).register(subject, self._schema_text))
@@ -58,6 +67,13 @@ class AvroEncoder:
         except (ValueError, TypeError, ArithmeticError, LookupError, AttributeError) as error:
             raise JobError("SINK_FAILED", f"A row does not fit the Avro schema: {error}.") from None
         return content.getvalue()
+
+
+def _envelope(record: dict[str, Any], kind: int) -> dict[str, Any]:
+    """What Debezium says of the row. Source: Flink writes an update as a row that is gone and one that is new."""
+    if kind in _GONE:
+        return {"before": record, "after": None, "op": "d"}
+    return {"before": None, "after": record, "op": "c"}
 
 
 def _converter(kind: DataType) -> Callable[[Any], Any] | None:

@@ -16,7 +16,7 @@ from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.types import DataType, Field, Schema, TypeKind
 from millstream.streams.spark.sinks.json_rows import encode_rows
 from millstream.streams.spark.sinks.values import python_values
-from millstream.streams.spark.source.body_format import CHANGELOG_FORMATS, BodyFormat
+from millstream.streams.spark.source.body_format import CHANGELOG_FORMATS, DEBEZIUM_AVRO, BodyFormat
 from millstream.streams.spark.source.csv_bodies import csv_dialect
 from millstream.streams.spark.source.raw_bodies import NUMBER_LAYOUTS, byte_order
 
@@ -38,14 +38,14 @@ _WRAPPINGS: dict[str, tuple[tuple[bytes, bytes], tuple[bytes, bytes]]] = {
 
 def body_encoder(text: BodyFormat, schema: Schema) -> BodyEncoder:
     """The encoder of a format for rows of `schema`. Raises JobError SINK_FAILED for what it cannot hold."""
-    if text.name in CHANGELOG_FORMATS:
+    if text.name in CHANGELOG_FORMATS and text.name != DEBEZIUM_AVRO:
         return _changes(text, schema)
     match text.name:
         case "csv":
             return _csv(text, schema)
         case "raw":
             return _raw(text, schema)
-        case "avro" | "avro-confluent":
+        case "avro" | "avro-confluent" | "debezium-avro-confluent":
             from millstream.streams.spark.sinks.avro_rows import AvroEncoder
 
             return AvroEncoder(text, schema)

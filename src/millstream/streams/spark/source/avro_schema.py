@@ -12,10 +12,10 @@ import msgspec
 
 from millstream.model.errors import ExtraMissing
 from millstream.streams.errors import JobError
-from millstream.streams.plan.types import DataType, TypeKind
-from millstream.streams.spark.source.body_format import BodyColumn, BodyFormat
+from millstream.streams.plan.types import STRING, DataType, Field, TypeKind
+from millstream.streams.spark.source.body_format import DEBEZIUM_AVRO, BodyColumn, BodyFormat
 
-__all__ = ["avro_fields", "given_schema", "parsed", "schema_of", "schema_text"]
+__all__ = ["avro_fields", "given_schema", "is_framed", "parsed", "says_changes", "schema_of", "schema_text"]
 
 _RECORD = "org.apache.flink.avro.generated.record"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -45,7 +45,23 @@ def schema_text(text: BodyFormat) -> str:
     if given is not None:
         return given
     local = text.option("timestamp_mapping.legacy", "true").lower() == "false"
-    return msgspec.json.encode(schema_of(text.columns, local=local)).decode()
+    columns = _envelope(text.columns) if says_changes(text) else text.columns
+    return msgspec.json.encode(schema_of(columns, local=local)).decode()
+
+
+def is_framed(text: BodyFormat) -> bool:
+    """Whether each message names its schema in a registry."""
+    return text.name.endswith("-confluent")
+
+
+def says_changes(text: BodyFormat) -> bool:
+    """Whether a message is Debezium's envelope around rows."""
+    return text.name == DEBEZIUM_AVRO
+
+
+def _envelope(columns: Sequence[BodyColumn]) -> tuple[BodyColumn, ...]:
+    row = DataType(TypeKind.ROW, fields=tuple(Field(column.name, column.type) for column in columns))
+    return BodyColumn("before", row), BodyColumn("after", row), BodyColumn("op", STRING)
 
 
 def given_schema(text: BodyFormat) -> str | None:

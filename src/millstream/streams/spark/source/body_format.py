@@ -10,9 +10,12 @@ from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import DataType
 from millstream.streams.sql.variables import from_environment
 
-__all__ = ["CHANGELOG_FORMATS", "UPSERTS", "BodyColumn", "BodyFormat", "KeyFormat", "formats_of"]
+__all__ = ["CHANGELOG_FORMATS", "DEBEZIUM_AVRO", "UPSERTS", "BodyColumn", "BodyFormat", "KeyFormat", "formats_of"]
 
-CHANGELOG_FORMATS: Final = ("debezium-json", "canal-json", "maxwell-json", "changelog-json")
+DEBEZIUM_AVRO: Final = "debezium-avro-confluent"
+"""Debezium's envelope in Avro, with a schema registry."""
+
+CHANGELOG_FORMATS: Final = ("debezium-json", "canal-json", "maxwell-json", "changelog-json", DEBEZIUM_AVRO)
 """Formats whose bodies say what changed."""
 
 UPSERTS: Final = "upsert-rocketmq"
@@ -75,7 +78,7 @@ def checked_format(text: BodyFormat, table: str) -> BodyFormat:
     Raises JobError JOB_FAILED where the columns cannot be in such a message.
     """
     match text.name:
-        case "avro" | "avro-confluent":
+        case "avro" | "avro-confluent" | "debezium-avro-confluent":
             from millstream.streams.spark.source.avro_schema import parsed, schema_text
 
             schema = schema_text(text)

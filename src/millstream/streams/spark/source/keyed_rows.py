@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.types import DataType
-from millstream.streams.spark.source.body_format import CHANGELOG_FORMATS, BodyFormat, KeyFormat
+from millstream.streams.spark.source.body_format import CHANGELOG_FORMATS, DEBEZIUM_AVRO, BodyFormat, KeyFormat
 from millstream.streams.spark.source.changelog_bodies import ChangelogDecoder
 from millstream.streams.spark.source.csv_bodies import CsvDecoder
 from millstream.streams.spark.source.decoder import DecodedRows, JsonDecoder, Malformed
@@ -29,6 +29,10 @@ class BodyDecoder(Protocol):
 
 def body_decoder(text: BodyFormat, fields: Sequence[tuple[str, DataType]]) -> BodyDecoder:
     """The decoder of a format for the columns of `fields`."""
+    if text.name == DEBEZIUM_AVRO:
+        from millstream.streams.spark.source.avro_changes import AvroChangesDecoder
+
+        return AvroChangesDecoder(text, fields)
     if text.name in CHANGELOG_FORMATS:
         return ChangelogDecoder(text, fields)
     match text.name:
