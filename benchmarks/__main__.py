@@ -17,6 +17,7 @@ from benchmarks.bulk import measure_bulk
 from benchmarks.detections import measure_detections
 from benchmarks.dimension import measure_dimension
 from benchmarks.grpc import measure_backlog, measure_calls, measure_idle_consumers, measure_share
+from benchmarks.ingest import measure_ingest
 from benchmarks.merged import measure_merged
 from benchmarks.nexmark.measure import measure_nexmark
 from benchmarks.operators import measure_operators
@@ -61,6 +62,7 @@ def main() -> int:
         "remoting": measure_remoting,
         "reference": measure_reference,
         "bulk": measure_bulk,
+        "ingest": measure_ingest,
         "calls": measure_calls,
         "share": measure_share,
         "hop": measure_proxy_hop,

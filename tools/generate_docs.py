@@ -40,6 +40,21 @@ from millstream.cli.options import ExitCode
 from millstream.client import known_routes
 from millstream.client import logic_queues as client_logic_queues
 from millstream.cluster import key_values, nameserver
+from millstream.ingest import complaints as ingest_complaints
+from millstream.ingest import labels as ingest_labels
+from millstream.ingest import outlet as ingest_outlet
+from millstream.ingest import parcel as ingest_parcel
+from millstream.ingest.files import input as ingest_files
+from millstream.ingest.files import lines as ingest_lines
+from millstream.ingest.files import positions as ingest_positions
+from millstream.ingest.files import tail as ingest_tail
+from millstream.ingest.files import watch as ingest_watch
+from millstream.ingest.http import cloud_events as ingest_cloud_events
+from millstream.ingest.http import input as ingest_http
+from millstream.ingest.http import posts as ingest_posts
+from millstream.ingest.syslog import connections as ingest_connections
+from millstream.ingest.syslog import datagrams as ingest_datagrams
+from millstream.ingest.syslog import framing as ingest_framing
 from millstream.model import filter as filters
 from millstream.model import group as group_settings
 from millstream.model import lite
@@ -249,6 +264,15 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
     ("Connections before their first words, and the pages", (doorway, http_pages)),
     ("Users and policies", (user, book, policy, audit)),
     ("SQL functions", (grok, user_agents)),
+    (
+        "Ingestion",
+        (
+            *(ingest_outlet, ingest_parcel, ingest_labels, ingest_complaints),
+            *(ingest_lines, ingest_tail, ingest_watch, ingest_positions, ingest_files),
+            *(ingest_framing, ingest_datagrams, ingest_connections),
+            *(ingest_posts, ingest_cloud_events, ingest_http),
+        ),
+    ),
     (
         "Operators of Spark jobs",
         (
