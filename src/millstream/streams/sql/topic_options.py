@@ -121,7 +121,6 @@ UPSERT_OPTIONS: tuple[Option, ...] = (
     choice("key.format", "How the primary key stands in the message's key.", "raw", "json", "csv", default="json"),
     text("key.fields-prefix", "What the names of the key's columns begin with in the table only."),
     _INCLUDE,
-    *(option for option in _FORMAT_OPTIONS if option.format not in CHANGELOG_FORMATS),
     duration("lookup.cache.ttl", "How often a dimension table looks for new messages.", "10 s"),
     *LOOKUP_OPTIONS,
     *(option for option in _FORMAT_OPTIONS if option.format not in (*CHANGELOG_FORMATS, "debezium-avro-confluent")),
