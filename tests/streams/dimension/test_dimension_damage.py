@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import multiprocessing
 import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -44,6 +46,14 @@ def check(table: DimensionTable) -> None:
     assert pairs(table, table.find(BY_RANGE, [pa.array([2])]), "id") == [(0, 0), (0, 2)]
 
 
+@pytest.fixture
+def quick_path() -> Iterator[Path]:
+    """A directory in memory where there is such, for thousands of files that no disk has to see."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(prefix="millstream-test-", dir=memory if memory.is_dir() else None) as directory:
+        yield Path(directory)
+
+
 def is_table(directory: Path) -> bool:
     try:
         DimensionTable.open(directory)
@@ -53,10 +63,10 @@ def is_table(directory: Path) -> bool:
 
 
 @pytest.mark.parametrize("undone", [False, True], ids=["renamed", "rename undone"])
-def test_a_builder_that_dies_at_any_point_leaves_a_whole_table_or_none(undone: bool, tmp_path: Path) -> None:
+def test_a_builder_that_dies_at_any_point_leaves_a_whole_table_or_none(undone: bool, quick_path: Path) -> None:
     finished = 0
     for life in range(1, MOST_OPERATIONS):
-        directory = tmp_path / str(life)
+        directory = quick_path / str(life)
         try:
             build(directory, MortalFiles(life, undone))
             finished += 1
@@ -71,14 +81,14 @@ def test_a_builder_that_dies_at_any_point_leaves_a_whole_table_or_none(undone: b
 
 @pytest.mark.parametrize("undone", [False, True], ids=["renamed", "rename undone"])
 def test_adding_an_index_that_dies_at_any_point_leaves_the_table_as_it_was_or_with_it(
-    undone: bool, tmp_path: Path
+    undone: bool, quick_path: Path
 ) -> None:
     key = IndexKey.equal("text")
-    built(tmp_path / "whole", ROWS, BY_KEY, BY_ID, BY_RANGE)
+    built(quick_path / "whole", ROWS, BY_KEY, BY_ID, BY_RANGE)
     finished = 0
     for life in range(1, MOST_OPERATIONS):
-        directory = tmp_path / str(life)
-        shutil.copytree(tmp_path / "whole", directory)
+        directory = quick_path / str(life)
+        shutil.copytree(quick_path / "whole", directory)
         table = DimensionTable.open(directory, files=MortalFiles(life, undone))
         try:
             table.add_index(key)

@@ -75,6 +75,7 @@ def test_texts_of_every_length_have_the_same_hash_alone_and_beside_others_and_al
     ("digits", "scale", "words"),
     [
         ("5.00", 2, [10, 0, 0, 0, 0]),
+        ("500", -2, [1000, 0, 0, 0, 0]),
         ("-0.50", 2, [9, 0, 0, 0, 1]),
         ("0.00", 2, [0, 0, 0, 0, 0]),
         ("18446744073709551616", 0, [0, 0, 2, 0, 0]),

@@ -167,10 +167,12 @@ class ColumnReader:
         large = pa.types.is_large_string(self._type) or pa.types.is_large_binary(self._type)
         offsets = self._offsets(lengths, np.int64 if large else np.int32)
         width = int(lengths.max()) if len(lengths) else 0
-        if 0 < width <= _WINDOW_BYTES:
+        if width and self._spans.length is not None:
+            equal = self._values[: len(self._values) // width * width].view(f"V{width}")
+            content = equal[rows if valid is None else rows[valid]]
+        elif 0 < width <= _WINDOW_BYTES:
             windows = np.lib.stride_tricks.as_strided(self._values, (len(self._values) - width + 1, width), (1, 1))
-            found = windows[starts]
-            content = found if int(lengths.min()) == width else found[np.arange(width) < lengths[:, None]]
+            content = windows[starts][np.arange(width) < lengths[:, None]]
         else:
             content = self._values[flat_places(starts, lengths)]
         buffers = [validity(valid), pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(content))]
