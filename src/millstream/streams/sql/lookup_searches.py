@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from millstream.streams.functions.common_type import common_type
-from millstream.streams.plan.expressions import Call, Column, Expression, columns_of
+from millstream.streams.plan.expressions import Call, Cast, Column, Expression, columns_of
 from millstream.streams.plan.joins import LookupSearch, SearchKind
 from millstream.streams.plan.nodes import Node
+from millstream.streams.plan.types import TypeKind
 from millstream.streams.sql.join_conditions import equal_pair
 from millstream.streams.sql.relations import as_column
 from millstream.streams.sql.scalars import converted
 
-__all__ = ["is_key", "searched"]
+__all__ = ["equal_columns", "searched"]
 
+_WHOLE = {TypeKind.TINYINT, TypeKind.SMALLINT, TypeKind.INT, TypeKind.BIGINT}
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _CONTAINED = {"CIDR_MATCH": SearchKind.NETWORK, "STARTSWITH": SearchKind.PREFIX}
 
@@ -29,10 +31,25 @@ class _Bound:
     of: Expression
 
 
-def is_key(condition: Expression, left: Node, right: Node, stored: Collection[str]) -> bool:
-    """Whether the condition sets a column `stored` on the right equal to something of the left, as it is."""
-    pair = equal_pair(condition, left, right)
-    return pair is not None and isinstance(pair[1], Column) and pair[1].name in stored
+def equal_columns(
+    left: Node, right: Node, stored: Mapping[str, str], conditions: Sequence[Expression]
+) -> tuple[Node, tuple[tuple[str, str], ...], list[Expression]]:
+    """`left` with a column for each value that a stored column of the table equals, these pairs, and the others.
+
+    `stored` are the table's columns by their names on the right. Whole numbers of another width are equal as they are.
+    """
+    keys: dict[tuple[str, str], None] = {}
+    rest: list[Expression] = []
+    for condition in conditions:
+        value, column = equal_pair(condition, left, right) or (condition, condition)
+        if isinstance(column, Cast) and {column.type.kind, column.operand.type.kind} <= _WHOLE:
+            column = column.operand
+        if isinstance(column, Column) and column.name in stored and value is not condition:
+            left, mine = as_column(left, value, "left_key")
+            keys[mine, stored[column.name]] = None
+        else:
+            rest.append(condition)
+    return left, tuple(keys), rest
 
 
 def searched(

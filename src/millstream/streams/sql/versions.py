@@ -10,7 +10,7 @@ from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import Field
 from millstream.streams.sql.connectors import CONNECTORS
 from millstream.streams.sql.join_conditions import conjunction, conjuncts_of, keyed
-from millstream.streams.sql.lookup_searches import is_key, searched
+from millstream.streams.sql.lookup_searches import equal_columns, searched
 from millstream.streams.sql.query_context import QueryContext
 from millstream.streams.sql.query_hints import lookup_hints
 from millstream.streams.sql.query_syntax import TableSource
@@ -82,9 +82,7 @@ def _lookup(
         raise script.error("SQL_UNSUPPORTED", message, source.span, remedy=remedy)
     named = project(table, ((new[of.name], Column(of.name, of.type)) for of in table.schema.fields))
     stored = {new[column.name]: column.name for column in table.table.physical}
-    apart = [condition for condition in conditions if not is_key(condition, left.node, named, stored)]
-    node, _, keys, _ = keyed(left.node, named, [condition for condition in conditions if condition not in apart])
-    plain = tuple((mine, stored[other]) for mine, other in keys)
+    node, plain, apart = equal_columns(left.node, named, stored, conditions)
     search, rest = None, apart
     if not plain:
         node, search, rest = searched(node, stored, apart, full_scan=_is_full_scan(table.table))

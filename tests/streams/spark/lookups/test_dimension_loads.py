@@ -324,3 +324,14 @@ def test_two_jobs_with_other_keys_share_one_table_with_both_indexes(tmp_path: Pa
 def test_the_directory_is_what_the_environment_says() -> None:
     assert dimension_directory({"MILLSTREAM_DIMENSIONS": "/data/d"}) == Path("/data/d")
     assert dimension_directory({"XDG_STATE_HOME": "/state"}) == Path("/state/millstream/dimensions")
+
+
+def test_whole_numbers_find_each_other_whatever_their_width(tmp_path: Path) -> None:
+    by_kind = IndexKey.equal("kind")
+    spec = LookupSpec.of(Table("things", COLUMNS, {}), sqlite_of(tmp_path), ["kind", "name"], ["kind"])
+    (tmp_path / "table").mkdir()
+    TableLoad(spec, ("name",), by_kind).fill(tmp_path / "table", [by_kind])
+    table = DimensionTable.open(tmp_path / "table")
+    pairs = table.find(by_kind, [pa.array([1, 2**40, 2**32 + 1, None], pa.int64())])
+    assert sorted(table.take(pairs.row).column("name").to_pylist()) == ["one", "two"]
+    assert pairs.probe.tolist() == [0, 0]
