@@ -96,6 +96,49 @@ def test_a_dimension_table_finds_what_sparks_own_join_finds(spark: SparkSession,
 LABELLED = "SELECT e.n, d.label FROM events AS e JOIN names FOR SYSTEM_TIME AS OF e.p AS d ON e.k = d.k"
 
 
+SEARCHES = """
+CREATE TABLE ranges (low BIGINT, high BIGINT, word STRING) WITH ('connector' = 'filesystem',
+  'path' = '{directory}/ranges.csv', 'format' = 'csv');
+CREATE TABLE words (start STRING, net STRING, word STRING) WITH ('connector' = 'filesystem',
+  'path' = '{directory}/words.csv', 'format' = 'csv', 'lookup.full-scan' = 'true');
+CREATE TABLE in_range (n BIGINT, word STRING) WITH ('connector' = 'print');
+CREATE TABLE in_net (n BIGINT, word STRING) WITH ('connector' = 'print');
+CREATE TABLE with_start (n BIGINT, word STRING) WITH ('connector' = 'print');
+CREATE TABLE with_end (n BIGINT, word STRING) WITH ('connector' = 'print');
+EXECUTE STATEMENT SET BEGIN
+INSERT INTO in_range SELECT e.n, d.word FROM events AS e LEFT JOIN ranges FOR SYSTEM_TIME AS OF e.p AS d
+  ON e.v * 10 >= d.low AND e.v * 10 < d.high AND d.word <> 'x';
+INSERT INTO in_net SELECT e.n, d.word FROM events AS e JOIN words FOR SYSTEM_TIME AS OF e.p AS d
+  ON CIDR_MATCH('10.0.0.' || CAST(e.v AS STRING), d.net);
+INSERT INTO with_start SELECT e.n, d.word FROM events AS e JOIN words FOR SYSTEM_TIME AS OF e.p AS d
+  ON STARTSWITH(e.k, d.start);
+INSERT INTO with_end SELECT e.n, d.word FROM events AS e JOIN words FOR SYSTEM_TIME AS OF e.p AS d
+  ON e.k LIKE '%' || d.word;
+END;
+"""
+RANGES = [(0, 20, "low"), (10, 40, "x"), (20, 21, "one"), (0, 1000, "all")]
+WORDS = [("n", "10.0.0.0/30", "e"), ("no", "10.0.0.3", "a"), ("a", "::/0", "one")]
+
+
+def test_ranges_networks_and_prefixes_are_found_as_loops_find_them(spark: SparkSession, events: Topic) -> None:
+    for name, rows in (("ranges", RANGES), ("words", WORDS)):
+        lines = (",".join(map(str, row)) for row in rows)
+        (events.directory / f"{name}.csv").write_text("\n".join(lines))
+    script = f"SET 'execution.runtime-mode' = 'batch'; {EVENTS}{SEARCHES}"
+    found = bounded_run(spark, events, script.replace("{directory}", str(events.directory)), name="searches")
+    wanted: dict[str, Counter[tuple[Any, ...]]] = {name: Counter() for name in found.rows}
+    for event in events_of(120):
+        n, k, tens = event["n"], event["k"], event["v"] * 10
+        ranges: list[str | None] = [word for low, high, word in RANGES if low <= tens < high and word != "x"]
+        wanted["in_range"].update((n, word) for word in ranges or [None])
+        nets = [("e", event["v"] < 4), ("a", event["v"] == 3)]
+        wanted["in_net"].update((n, word) for word, holds in nets if holds)
+        if k is not None:
+            wanted["with_start"].update((n, word) for start, _, word in WORDS if k.startswith(start))
+            wanted["with_end"].update((n, word) for _, _, word in WORDS if k.endswith(word))
+    assert {name: found.table(name) for name in wanted} == wanted
+
+
 class Reloading:
     """Takes the rows of each micro-batch, and loads the table anew behind each; the third one fails once after that."""
 
