@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import uuid
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,17 +12,24 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra streams")
 
+import pyarrow as pa
+
 from millstream.streams.jobs.database_source import DatabaseSource
+from millstream.streams.jobs.outputs import outputs_of
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.sources import Reading
 from millstream.streams.plan.expressions import Call, Column, Literal
+from millstream.streams.plan.nodes import JobPlan
 from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.plan.types import BIGINT, BOOLEAN, INT, STRING, DataType, TypeKind
 from millstream.streams.spark.lookups.database_table import DatabaseTable
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
+from millstream.streams.spark.sinks.database import DatabaseSink
+from millstream.streams.spark.sinks.sink import Attempt, SinkTask, Written
 from millstream.streams.spark.source.database.contents import DatabaseRows
 from millstream.streams.spark.source.malformed import SpoolWriter
 from millstream.streams.spark.source.partition import Slice
+from millstream.streams.sql.compiler import SqlSession
 
 NOON = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
 NOON_US = 1_772_366_400_000_000
@@ -80,3 +88,40 @@ def test_rows_are_read_with_their_types(items: Table, tmp_path: Path) -> None:
     (batch,) = DatabaseRows(spec, database).read(0, SpoolWriter(str(tmp_path), Slice("q", 0, 1), keep_bodies=False))
     (row,) = batch.select(NAMES).to_pylist()
     assert row == {"id": 1, "name": "one", "price": Decimal("1.50"), "open": True, "since": NOON}
+
+
+def sink_of(shop: Any, table: str, more: str) -> DatabaseSink:
+    options = "".join(f", '{name}' = '{value}'" for name, value in shop.options.items())
+    script = (
+        "CREATE TABLE s (id BIGINT, name STRING) WITH ('connector' = 'datagen', 'number-of-rows' = '1');"
+        "CREATE TABLE d (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED)"
+        f" WITH ('connector' = 'jdbc', 'table-name' = '{table}'{options}{more}); INSERT INTO d SELECT * FROM s"
+    )
+    plan = SqlSession().compile(script)[-1]
+    assert isinstance(plan, JobPlan)
+    (output,) = outputs_of(plan, JobSettings.of(plan.settings, ""), None)
+    assert isinstance(output.sink, DatabaseSink)
+    return output.sink
+
+
+def deliver(sink: DatabaseSink, notes: Path, job: str, batch_id: int, tasks: list[range]) -> None:
+    sink.begin(Attempt(job, batch_id, 0, notes))
+    written = []
+    for number, ids in enumerate(tasks):
+        writer = sink.writer(SinkTask(job, batch_id, number))
+        writer.write(pa.RecordBatch.from_pydict({"id": list(ids), "name": [f"n{batch_id}" for _ in ids]}))
+        written.append(Written(SinkTask(job, batch_id, number), len(ids), writer.finish()))
+    sink.commit(batch_id, written)
+
+
+def test_several_transactions_write_a_micro_batch_each_once(shop: Any, tmp_path: Path) -> None:
+    """Also where the repetition asks for another number of them, and divides the rows in another way."""
+    table, job = shop.make("id BIGINT NOT NULL PRIMARY KEY, name VARCHAR(20)"), uuid.uuid4().hex[:12]
+    deliver(sink_of(shop, table, ", 'sink.parallelism' = '3'"), tmp_path, job, 0, [range(50), range(50, 90)])
+    shop.connection.run(f"DELETE FROM {shop.database.table(table)} WHERE id < 10")
+    deliver(sink_of(shop, table, ", 'sink.parallelism' = '2'"), tmp_path, job, 0, [range(90)])
+    # What the database had of the micro-batch was not written again.
+    assert [row[0] for row in shop.rows(table)] == list(range(10, 90))
+    deliver(sink_of(shop, table, ", 'sink.parallelism' = '2'"), tmp_path, job, 1, [range(20)])
+    assert {row[1] for row in shop.rows(table) if row[0] < 20} == {"n1"}
+    assert len(shop.rows(table)) == 90
