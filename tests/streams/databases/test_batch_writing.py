@@ -236,7 +236,8 @@ def test_a_table_that_does_not_fit_is_refused_with_the_way_out(shop: Any) -> Non
     assert "has no column name. Did you mean names?" in missing
     assert "its column price is NOT NULL without a default" in refusal(shop, name, wanted[:2])
     assert "no unique key over (names)" in refusal(shop, name, wanted, ["names"])
-    assert "has no table nowhere" in refusal(shop, "nowhere", wanted)
+    assert "has no table nowhere. Create it there" in refusal(shop, "nowhere", wanted)
+    assert f"Did you mean {name}" in refusal(shop, f"{name}s", wanted)
     if shop.kind != "sqlite":
         assert "which holds no STRING" in refusal(shop, name, (*wanted[:2], Field("price", STRING)))
 

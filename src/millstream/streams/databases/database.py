@@ -182,6 +182,10 @@ class Connection:
             for name, kind, nullable, fills in self.rows(query, values)
         )
 
+    def tables(self) -> list[str]:
+        """The tables and views that a name without a schema can mean."""
+        return [_text(row[0]) for row in self.rows(self._driver.tables_query())]
+
     def unique_keys_of(self, table: str) -> list[frozenset[str]]:
         """The columns of each unique key that holds for all rows of a table."""
         query, values = self._driver.unique_query(table_parts(table))

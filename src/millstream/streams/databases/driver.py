@@ -57,6 +57,10 @@ class Driver(Protocol):
         """
         ...
 
+    def tables_query(self) -> str:
+        """A query for the names of all tables and views that a name without a schema can mean."""
+        ...
+
     def unique_query(self, parts: Sequence[str]) -> tuple[str, tuple[Any, ...]]:
         """A query for (index, column) of all unique keys of the table."""
         ...

@@ -99,6 +99,10 @@ class MysqlDriver:
         )
         return query, (parts[-1], parts[-2] if len(parts) > 1 else None)
 
+    def tables_query(self) -> str:
+        """Those of the database that the URL names."""
+        return "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()"
+
     def unique_query(self, parts: Sequence[str]) -> tuple[str, tuple[Any, ...]]:
         """Of information_schema."""
         query = (

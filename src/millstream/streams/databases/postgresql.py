@@ -114,6 +114,13 @@ class PostgresqlDriver:
         )
         return query, (_quoted(parts),)
 
+    def tables_query(self) -> str:
+        """Those on the search path, without the system's."""
+        return (
+            "SELECT relname FROM pg_class WHERE relkind IN ('r', 'v', 'm', 'f', 'p') AND pg_table_is_visible(oid) "
+            "AND relnamespace <> 'pg_catalog'::regnamespace"
+        )
+
     def unique_query(self, parts: Sequence[str]) -> tuple[str, tuple[Any, ...]]:
         """The unique indexes over plain columns that hold for all rows."""
         query = (

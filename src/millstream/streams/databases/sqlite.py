@@ -71,6 +71,10 @@ class SqliteDriver:
         )
         return query, (parts[-1], parts[-2] if len(parts) > 1 else "main")
 
+    def tables_query(self) -> str:
+        """Of the file's own table of what is in it."""
+        return "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
+
     def unique_query(self, parts: Sequence[str]) -> tuple[str, tuple[object, ...]]:
         """The primary key and the unique indexes that hold for all rows."""
         schema = parts[-2] if len(parts) > 1 else "main"

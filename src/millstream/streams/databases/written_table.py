@@ -71,19 +71,25 @@ def columns_named(
     stored = connection.columns_of(table)
     if not stored:
         words = f"{what}: {connection.database.address} has no table {table}."
-        raise JobError("DATABASE_TABLE", words, remedy="Create it there, or correct 'table-name'.")
+        remedy = _meant(table, connection.tables()) or "Create it there, or correct 'table-name'."
+        raise JobError("DATABASE_TABLE", words, remedy=remedy)
     by_name = {_folded(column.name, connection): column for column in stored}
     found = {}
     for name in names:
         column = by_name.get(_folded(name, connection))
         if column is None:
             known = [column.name for column in stored]
-            near = difflib.get_close_matches(name.lower(), [one.lower() for one in known], 3, 0.6)
-            meant = [one for one in known if one.lower() in near]
-            remedy = f"Did you mean {' or '.join(meant)}?" if meant else f"Its columns are {', '.join(known)}."
+            remedy = _meant(name, known) or f"Its columns are {', '.join(known)}."
             raise JobError("DATABASE_TABLE", f"{what}: {table} has no column {name}.", remedy=remedy)
         found[name] = column
     return found
+
+
+def _meant(name: str, known: Sequence[str]) -> str:
+    """The known names that look like it, the nearest first; blank where none does."""
+    by_folded = {one.lower(): one for one in known}
+    meant = [by_folded[near] for near in difflib.get_close_matches(name.lower(), by_folded)]
+    return f"Did you mean {' or '.join(meant)}?" if meant else ""
 
 
 def _folded(name: str, connection: Connection) -> str:
