@@ -114,6 +114,22 @@ class Seen:
         return self.numbers
 
 
+class Parts:
+    """Numbers in lists by their last bit, which a merge takes over as they are."""
+
+    def __init__(self) -> None:
+        self.lists: dict[int, list[int]] = {}
+
+    def add(self, number: int) -> None:
+        self.lists.setdefault(number % 2, []).append(number)
+
+    def merge(self, other: Parts) -> None:
+        self.lists |= other.lists
+
+    def result(self) -> list[int]:
+        return sorted(number for numbers in self.lists.values() for number in numbers)
+
+
 class Stuck:
     """Never comes back from 13."""
 

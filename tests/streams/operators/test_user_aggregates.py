@@ -93,7 +93,7 @@ def test_rows_between_two_sessions_make_one_of_them() -> None:
 
 
 def test_what_is_merged_into_another_state_stays_as_it_was() -> None:
-    machine = accumulator_of(SEEN, changing=False)
+    machine = accumulator_of(spec("Parts", 0, types=(BIGINT,), result=SEEN.type), changing=False)
     one, other = machine.add(machine.new(), [(1,)]), machine.add(machine.new(), [(2,)])
     whole = machine.merge(machine.merge(machine.new(), one), other)
     machine.add(whole, [(3,)])
