@@ -79,11 +79,20 @@ from millstream.streams.databases import batch_writer, database, mysql, patience
 from millstream.streams.dimension import builder as dimension_builder
 from millstream.streams.dimension import column_facts, hit_counts, key_hash, pins, range_index, sorted_runs
 from millstream.streams.dimension import versions as dimension_versions
-from millstream.streams.functions import grok, user_agents
+from millstream.streams.functions import (
+    calling,
+    declarations,
+    failed_calls,
+    grok,
+    user_agents,
+    user_aggregates,
+    user_values,
+)
 from millstream.streams.functions.elsewhere import FLINK_ONLY
 from millstream.streams.functions.registry import AGGREGATES, FAMILIES, WINDOW_FUNCTIONS
 from millstream.streams.functions.spec import FunctionSpec, Origin
 from millstream.streams.jobs import database_output, rule_guard
+from millstream.streams.jobs import failed_calls as failed_call_letters
 from millstream.streams.learning import half_space_trees
 from millstream.streams.learning import kept as kept_models
 from millstream.streams.learning import store as model_store
@@ -264,6 +273,7 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
     ("Connections before their first words, and the pages", (doorway, http_pages)),
     ("Users and policies", (user, book, policy, audit)),
     ("SQL functions", (grok, user_agents)),
+    ("Users' functions", (declarations, calling, user_aggregates, user_values, failed_calls, failed_call_letters)),
     (
         "Ingestion",
         (
