@@ -6,7 +6,10 @@ import pytest
 
 from millstream.streams.functions.spec import array_of, map_of
 from millstream.streams.functions.user import UserFunctionProblem, load_user_function, root_of, user_callable
+from millstream.streams.plan.nodes import QueryPlan
 from millstream.streams.plan.types import BIGINT, DOUBLE, INT, NULL, STRING, DataType, Field, TypeKind
+from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.explain import explain_node
 
 TIMESTAMP = DataType(TypeKind.TIMESTAMP, precision=3)
 
@@ -87,3 +90,17 @@ def test_a_worker_finds_the_module_in_the_directory_it_came_from() -> None:
     assert (root_of("sample_functions.tripled") + "/sample_functions.py").endswith(
         "tests/streams/functions/sample_functions.py"
     )
+
+
+def test_a_plan_tells_which_functions_run_in_python_below_a_node() -> None:
+    script = """CREATE FUNCTION tripled AS 'sample_functions:tripled' LANGUAGE PYTHON;
+    CREATE TABLE t (n BIGINT) WITH ('connector' = 'rocketmq', 'topic' = 't');
+    SELECT CASE WHEN n > 1 THEN tripled(n) END AS h, tripled(n + 1) AS m FROM t"""
+    plan = SqlSession().compile(script)[-1]
+    assert isinstance(plan, QueryPlan)
+    assert explain_node(plan.query)[1] == "  calls in Python: sample_functions.tripled"
+
+
+def test_both_spellings_of_a_path_mean_one_function() -> None:
+    spelled = [load_user_function("f", f"sample_functions{mark}tripled").call_name for mark in ".:"]
+    assert spelled == ["python:sample_functions.tripled"] * 2

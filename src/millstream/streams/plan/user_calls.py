@@ -17,7 +17,14 @@ from millstream.streams.plan.ordering import Over
 from millstream.streams.plan.tables import ComputedColumn
 from millstream.streams.plan.types import BOOLEAN
 
-__all__ = ["ApartCall", "CallsApart", "calls_users_functions", "has_user_call", "has_users_aggregates"]
+__all__ = [
+    "ApartCall",
+    "CallsApart",
+    "calls_users_functions",
+    "has_user_call",
+    "has_users_aggregates",
+    "users_functions_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +126,31 @@ def has_users_aggregates(node: Node) -> bool:
             return any(over.call.function.startswith(USER_PREFIX) for over in overs)
         case _:
             return False
+
+
+def users_functions_of(node: Node) -> tuple[str, ...]:
+    """The functions of the user's that the node itself calls for single rows, each once, by their paths."""
+    found: dict[str, None] = {}
+
+    def look(expression: Expression) -> None:
+        match expression:
+            case Call(function=function, arguments=arguments):
+                for argument in arguments:
+                    look(argument)
+                if function.startswith(USER_PREFIX):
+                    found[function.removeprefix(USER_PREFIX)] = None
+            case Case(branches=branches, otherwise=otherwise):
+                for part in (
+                    *(one for branch in branches for one in branch),
+                    *(() if otherwise is None else (otherwise,)),
+                ):
+                    look(part)
+            case Cast(operand=operand):
+                look(operand)
+
+    for expression in _expressions(node):
+        look(expression)
+    return tuple(found)
 
 
 def _expressions(node: Node) -> Iterator[Expression]:

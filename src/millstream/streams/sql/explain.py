@@ -34,6 +34,7 @@ from millstream.streams.plan.patterns import Match
 from millstream.streams.plan.python_rows import PythonRows
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import Schema
+from millstream.streams.plan.user_calls import users_functions_of
 from millstream.streams.plan.windows import Emit
 from millstream.streams.sql.kept_state import kept_state
 
@@ -71,6 +72,9 @@ def _lines(node: Node, *, own: bool) -> Iterator[str]:
     if isinstance(node, Scan) and (watermark := node.table.watermark) is not None and watermark.column in node.columns:
         behind = f"{watermark.column} - {watermark.delay_ms} ms"
         yield f"  watermark {behind if watermark.expression is None else watermark.expression}"
+    called = users_functions_of(node)
+    if called:
+        yield f"  calls in Python: {', '.join(called)}"
     state = kept_state(node, own=own)
     if state is not None:
         yield f"  {state}"
