@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import datetime
+import pickle
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from millstream.streams.connectors.connector import Connector
+from millstream.streams.connectors.protocols import SourcePartition
 from millstream.streams.connectors.table import ConnectedColumn, ConnectedTable
 from millstream.streams.errors import JobError
 from millstream.streams.plan.types import BIGINT, STRING, DataType, TypeKind
-from millstream.streams.spark.source.connected import ConnectedSpec, capped, fitted
+from millstream.streams.spark.source.connected import (
+    ConnectedBatchReader,
+    ConnectedSpec,
+    ConnectedStreamReader,
+    capped,
+    fitted,
+)
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.types import arrow_schema
+from millstream.streams.sql.connectors import CONNECTORS
 
 QUEUES = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 50))
 
@@ -59,3 +73,69 @@ def test_a_spec_travels_as_text() -> None:
 
 def test_options_are_not_among_what_a_table_shows() -> None:
     assert "secret" not in repr(ConnectedTable("t", (), {"password": "secret"}))
+
+
+class Growing:
+    """A source of one queue that has three rows more at each look."""
+
+    def __init__(self, table: ConnectedTable) -> None:
+        self.rows = 0
+
+    def first(self) -> dict[str, int]:
+        return {}
+
+    def latest(self) -> dict[str, int]:
+        self.rows += 3
+        return {"q": self.rows}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[SourcePartition]:
+        return [SourcePartition("q", start.get("q", 0), end["q"])]
+
+    def read(self, partition: SourcePartition) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"id": list(range(partition.start, partition.end))})
+
+
+@pytest.fixture
+def growing(monkeypatch: pytest.MonkeyPatch) -> ConnectedSpec:
+    row = Connector("growing", (), reads=True, source=f"{__name__}:Growing")
+    monkeypatch.setitem(CONNECTORS.own, "growing", row)
+    table = ConnectedTable("t", (ConnectedColumn("id", BIGINT),))
+    return ConnectedSpec("growing", table, Position(name="t"), Position(name="t"), final_tick=True)
+
+
+def rows_of(reader: ConnectedStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[int | None]:
+    copied = pickle.loads(pickle.dumps(reader))
+    return [
+        row["id"] for part in reader.partitions(start, end) for batch in copied.read(part) for row in batch.to_pylist()
+    ]
+
+
+def test_a_stream_goes_on_with_what_has_come_and_tells_how_far_behind_it_is(growing: ConnectedSpec) -> None:
+    reader = ConnectedStreamReader(growing)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadMaxRows(2))
+    assert rows_of(reader, start, end) == [0, 1]
+    told = reader.reportLatestOffset()
+    assert told is not None
+    assert Position.from_json(told).rows_since(Position.from_json(end)) == 1
+    assert rows_of(reader, end, reader.latestOffset(end, ReadAllAvailable())) == [2, 3, 4, 5]
+
+
+def test_a_bounded_run_ends_with_what_was_there_and_then_with_a_tick(growing: ConnectedSpec) -> None:
+    reader = ConnectedStreamReader(growing)
+    reader.prepareForTriggerAvailableNow()
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert rows_of(reader, start, end) == [0, 1, 2]
+    last = reader.latestOffset(end, ReadAllAvailable())
+    assert Position.from_json(last).ended
+    assert rows_of(reader, end, last) == [None]
+    assert reader.latestOffset(last, ReadAllAvailable()) == last
+
+
+def test_a_batch_reads_between_two_positions(growing: ConnectedSpec) -> None:
+    reader = ConnectedBatchReader(replace(growing, end=Position({"q": 2}, name="t"), final_tick=False))
+    assert [row["id"] for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()] == [
+        0,
+        1,
+    ]

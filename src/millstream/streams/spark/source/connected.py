@@ -122,11 +122,12 @@ class ConnectedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._spec = spec
         self._source: SourceConnector | None = None
         self._target: Offsets | None = spec.end.queues if spec.bounded else None
+        self._latest: Offsets = {}
         self._alarm = Alarm(spec.wake_after_ms, again=spec.wake_again)
 
     def __getstate__(self) -> dict[str, Any]:
         # A connector belongs to the process that opened it.
-        return {"_spec": self._spec, "_source": None, "_target": self._target, "_alarm": self._alarm}
+        return {**self.__dict__, "_source": None}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The position that was fixed when the job's checkpoint was made."""
@@ -146,8 +147,8 @@ class ConnectedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         begin = Position.from_json(start)
         if begin.ended:
             return start
-        latest = self._opened().latest() if self._target is None else self._target
-        queues = capped(begin.queues, latest, limit.max_rows if isinstance(limit, ReadMaxRows) else 0)
+        self._latest = self._opened().latest() if self._target is None else self._target
+        queues = capped(begin.queues, self._latest, limit.max_rows if isinstance(limit, ReadMaxRows) else 0)
         end = replace(begin, queues=queues)
         if end.rows_since(begin):
             self._alarm.rest()
@@ -157,6 +158,10 @@ class ConnectedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if self._target is None and self._alarm.rings():
             return replace(begin, wakes=begin.wakes + 1).to_json()
         return start
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        """Where the data ended when it was last looked at, from which the progress tells how far behind a job is."""
+        return Position(dict(self._latest), name=self._spec.start.name).to_json() if self._latest else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a micro-batch."""
