@@ -124,3 +124,12 @@ def test_a_table_of_changes_is_named_as_the_cause() -> None:
     error = checked(sink("rocketmq"), Scan(table, ("item",)))
     assert error is not None
     assert "people is a table of changes" in error.message
+
+
+def test_documents_of_a_search_engine_change_by_their_primary_key() -> None:
+    counted = plan_of(COUNTED)
+    assert checked(sink("elasticsearch", ("item",)), counted) is None
+    error = checked(sink("elasticsearch"), counted)
+    assert error is not None
+    assert str(error.remedy).startswith("Declare a PRIMARY KEY for the table")
+    assert checked(sink("http"), counted) is not None

@@ -26,9 +26,10 @@ def made(options: str, columns: str = "a INT, b STRING") -> tuple[Table, str]:
 @pytest.mark.parametrize(
     ("name", "reads", "writes", "looks_up"),
     [
-        ("rocketmq", True, True, False), ("upsert-rocketmq", True, True, False), ("filesystem", True, True, True),
+        ("rocketmq", True, True, False), ("upsert-rocketmq", True, True, True), ("filesystem", True, True, True),
         ("jdbc", True, True, True), ("nexmark", True, False, False), ("datagen", True, False, False),
-        ("print", False, True, False), ("blackhole", False, True, False),
+        ("print", False, True, False), ("blackhole", False, True, False), ("http", False, True, False),
+        ("elasticsearch", True, True, False),
     ],
 )  # fmt: skip
 def test_a_connector_says_what_it_can_do(name: str, reads: bool, writes: bool, looks_up: bool) -> None:
