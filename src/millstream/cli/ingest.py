@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from millstream.ingest.outlet import Target
     from millstream.model.message import Address
 
-__all__ = ["Given", "run_gateway", "state_directory", "target_of"]
+__all__ = ["Given", "collecting", "run_gateway", "state_directory", "target_of"]
 
 MAX_WAITING_MB = 4096
 """MB of `--waiting-mb` at most."""
@@ -82,13 +84,31 @@ def state_directory(topic: str, environment: Mapping[str, str] = os.environ) -> 
     return (Path(home) if home else Path.home() / ".local" / "state") / "millstream" / "ingest" / topic
 
 
+_collected: ContextVar[list[InputPlan] | None] = ContextVar("collected", default=None)
+
+
+@contextmanager
+def collecting() -> Iterator[list[InputPlan]]:
+    """The inputs of the commands that are called within the block, none of which runs."""
+    plans: list[InputPlan] = []
+    token = _collected.set(plans)
+    try:
+        yield plans
+    finally:
+        _collected.reset(token)
+
+
 def run_gateway(inputs: Sequence[InputPlan], given: Given, common: Common, *, has_tls: bool = False) -> int:
     """Run the inputs until a signal, or until all have come to their end; the exit code.
 
-    PARTLY_DONE where events were left unsent, refused or dropped.
+    Within `collecting` they are only noted. PARTLY_DONE where events were left unsent, refused or dropped.
     """
     from millstream.ingest.gateway import Gateway, GatewayPlan
 
+    collected = _collected.get()
+    if collected is not None:
+        collected += inputs
+        return ExitCode.DONE
     plan = GatewayPlan(
         inputs, common.nameserver, common.timeout_s, given.metrics_host, given.metrics_port, given.stop_after
     )

@@ -54,11 +54,15 @@ class Input(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class InputPlan:
-    """One input and where its events go; `make` gives it its outlet, its counts and what says a line."""
+    """One input and where its events go; `make` gives it its outlet, its counts and what says a line.
+
+    `name` tells several inputs of a kind apart, in what they say and in their counts.
+    """
 
     make: Callable[[Outlet, Tally, Callable[[str], None]], Input]
     target: Target
     is_bulk: bool = False
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +151,16 @@ class Gateway:
     async def _begin(self, client: Client, plan: InputPlan) -> Mapping[str, Address]:
         tally = Tally()
         lane = BulkLane(client) if plan.is_bulk else RecordLane(client)
-        outlet = Outlet(lane, plan.target, tally, self._say)
-        one = plan.make(outlet, tally, self._say)
+        say = self._say if plan.name is None else lambda words: self._say(f"{plan.name}: {words}")
+        outlet = Outlet(lane, plan.target, tally, say)
+        one = plan.make(outlet, tally, say)
         outlet.start()
         self._inputs.append(one)
-        return await one.start()
+        places = await one.start()
+        if plan.name is None:
+            return places
+        one.name = plan.name
+        return {f"{plan.name}.{name}": place for name, place in places.items()}
 
     async def _check(self, client: Client, plan: InputPlan) -> None:
         target = plan.target

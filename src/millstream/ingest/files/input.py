@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -72,6 +73,8 @@ class FileInput:
         self._last: asyncio.Future[None] | None = None
         """The acknowledgement of what was put last: all before it is acknowledged, too."""
         self._next_save_s = 0.0
+        self._using_watch = threading.Lock()
+        """A stop may find a thread that still reads."""
         self._saved: Positions | None = None
 
     async def start(self) -> Mapping[str, Address]:
@@ -89,7 +92,9 @@ class FileInput:
     async def wait(self) -> None:
         """Return at the end of the files, once all is acknowledged; without `once` never."""
         assert self._task is not None
-        await self._task
+        # Whoever gives up waiting does not end the reading.
+        await asyncio.wait({self._task})
+        self._task.result()
 
     async def stop(self) -> None:
         """Read no more."""
@@ -106,14 +111,15 @@ class FileInput:
         """Save the positions and let go of the files."""
         if self._book is not None and self._watch is not None:
             self._save(self._book, self._watch)
-            self._watch.close()
+            with self._using_watch:
+                self._watch.close()
             self._book.close()
 
     # inside
 
     async def _run(self, book: PositionBook, watch: FileWatch) -> None:
         while not self._stopping.is_set():
-            pieces = await asyncio.to_thread(watch.turn)
+            pieces = await asyncio.to_thread(self._turn, watch)
             self.tally.broken = watch.broken
             if not pieces and watch.is_at_end and self._options.once:
                 await self._put(watch.end())
@@ -165,9 +171,14 @@ class FileInput:
         long = [bodies[place] for place in own]
         return [*parcels, Parcel(long, shared, dict(enumerate(own.values())), dead=True)]
 
+    def _turn(self, watch: FileWatch) -> list[Piece]:
+        with self._using_watch:
+            return watch.turn()
+
     def _save(self, book: PositionBook, watch: FileWatch) -> None:
         try:
-            positions = watch.positions()
+            with self._using_watch:
+                positions = watch.positions()
             if positions != self._saved:
                 book.save(positions)
                 self._saved = positions
