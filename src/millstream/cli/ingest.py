@@ -101,7 +101,7 @@ def collecting() -> Iterator[list[InputPlan]]:
 def run_gateway(inputs: Sequence[InputPlan], given: Given, common: Common, *, has_tls: bool = False) -> int:
     """Run the inputs until a signal, or until all have come to their end; the exit code.
 
-    Within `collecting` they are only noted. PARTLY_DONE where events were left unsent, refused or dropped.
+    Within `collecting` they are only noted. PARTLY_DONE where something was lost or left unsent.
     """
     from millstream.ingest.gateway import Gateway, GatewayPlan
 

@@ -13,7 +13,7 @@ from millstream.ingest.lanes import BulkLane, RecordLane
 from millstream.ingest.metrics import gateway_pages
 from millstream.ingest.outlet import Outlet, Target
 from millstream.ingest.tally import Tally
-from millstream.model.errors import AccessRefused, ConnectionFailed, MessageRefused, NameRefused
+from millstream.model.errors import AccessRefused, ConnectionFailed, MessageRefused, NameRefused, StartRefused
 from millstream.model.message import Address
 from millstream.model.topic import MessageType, Permission, TopicConfig
 from millstream.transport.http_pages import HttpPages
@@ -128,16 +128,17 @@ class Gateway:
             await self._client.close()
 
     def reload_certificate(self) -> None:
-        """Have the inputs that speak TLS read their certificates again."""
+        """Have the inputs that speak TLS read their certificates again; the old one holds where that fails."""
         for one in self._inputs:
-            one.reload_certificate()
+            try:
+                one.reload_certificate()
+            except StartRefused as error:
+                self._say(f"the old certificate is used on: {error}")
 
     @property
     def has_losses(self) -> bool:
-        """Whether events were left unsent, refused or dropped."""
-        return bool(self.unsent) or any(
-            one.tally.refused or one.tally.dropped or one.tally.kernel_drops for one in self._inputs
-        )
+        """Whether events were left unsent, refused, dropped or unreadable."""
+        return bool(self.unsent) or any(one.tally.has_losses for one in self._inputs)
 
     def counts(self) -> dict[str, dict[str, int]]:
         """The counts of all inputs, by their names."""

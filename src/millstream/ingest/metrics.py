@@ -14,7 +14,7 @@ from millstream.transport.http_pages import HttpPages, Page
 
 __all__ = ["Measured", "gateway_pages"]
 
-_TOTALS: Final = tuple("stored refused cut dead malformed dropped kernel_drops turned_away broken".split())
+_TOTALS: Final = tuple("stored refused cut dead malformed dropped kernel_drops turned_away broken unreadable".split())
 
 
 class Measured(Protocol):

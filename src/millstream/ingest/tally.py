@@ -31,20 +31,32 @@ class Tally:
     turned_away: int = 0
     """Posts that were answered 401, 413 or 429."""
     broken: int = 0
-    """Files and connections that ended in the middle of something."""
+    """Connections that ended in the middle of something."""
+    unreadable: int = 0
+    """Files that could not be read, or not to their end."""
     retries: int = 0
     """Batches that were sent again."""
     peers: int = 0
     unread_bytes: int = 0
 
+    @property
+    def has_losses(self) -> bool:
+        """Whether there was something that did not come to the topic and will not."""
+        return bool(self.refused or self.dropped or self.kernel_drops or self.unreadable)
+
     def sentence(self) -> str:
         """The counts that are not zero, in words."""
         words = {
+            "refused": "refused",
+            "cut": "cut",
+            "dead": "to the dead letters",
+            "malformed": "malformed",
+            "dropped": "dropped",
             "kernel_drops": "dropped by the kernel",
             "turned_away": "posts turned away",
-            "broken": "broken off",
-            "dead": "to the dead letters",
+            "broken": "connections broken off",
+            "unreadable": "files not read to their end",
+            "retries": "batches sent again",
         }
-        names = ("refused", "cut", "dead", "malformed", "dropped", "kernel_drops", "turned_away", "broken", "retries")
-        said = [f"{getattr(self, name):,} {words.get(name, name)}" for name in names if getattr(self, name)]
+        said = [f"{getattr(self, name):,} {word}" for name, word in words.items() if getattr(self, name)]
         return ", ".join([f"{self.taken:,} events taken", f"{self.stored:,} stored", *said])

@@ -84,7 +84,7 @@ METRICS: dict[str, Metric] = _rows(
     ("millstream_groups_left_out", _GAUGE, "", "Pairs of group and topic whose lag is not told, because there are too many."),
     ("millstream_ingest_taken_total", _COUNTER, "input", "Events that an input of millstream ingest took in."),
     ("millstream_ingest_taken_bytes_total", _COUNTER, "input", "Bytes of these events."),
-    ("millstream_ingest_events_total", _COUNTER, "input outcome", "What became of events: stored, refused, cut, dead (letters), malformed, dropped, kernel_drops (datagrams), turned_away (posts), broken (off files and connections)."),
+    ("millstream_ingest_events_total", _COUNTER, "input outcome", "What became of events: stored, refused, cut, dead (letters), malformed, dropped, kernel_drops (datagrams), turned_away (posts), broken (off connections), unreadable (files)."),
     ("millstream_ingest_retries_total", _COUNTER, "input", "Batches of events that were sent again."),
     ("millstream_ingest_waiting_bytes", _GAUGE, "input", "Bytes of events that the broker has not acknowledged."),
     ("millstream_ingest_unread_bytes", _GAUGE, "input", "Bytes of followed files that are not acknowledged, as of the last pause."),

@@ -220,7 +220,7 @@ def test_a_damaged_packed_file_is_told_and_the_others_are_read(logs: Path) -> No
     following = Following(logs, "*.gz")
     assert following.look() == ["one"]
     assert [line for line in following.said if "bad.log.gz is damaged" in line]
-    assert following.watch.broken == 1
+    assert following.watch.unreadable == 1
 
 
 def test_beginning_at_the_end_holds_for_the_files_of_the_first_look_alone(logs: Path) -> None:

@@ -120,7 +120,7 @@ class FileInput:
     async def _run(self, book: PositionBook, watch: FileWatch) -> None:
         while not self._stopping.is_set():
             pieces = await asyncio.to_thread(self._turn, watch)
-            self.tally.broken = watch.broken
+            self.tally.unreadable = watch.unreadable
             if not pieces and watch.is_at_end and self._options.once:
                 await self._put(watch.end())
                 break

@@ -61,7 +61,7 @@ class FileWatch:
         self._first = 0
         self._complaints: set[str] = set()
         self._next_scan_s: float | None = None
-        self.broken = 0
+        self.unreadable = 0
         """Files that could not be read, or not to their end."""
         self.is_at_end = False
         """Whether the last turn found nothing more in any file."""
@@ -231,7 +231,7 @@ class FileWatch:
         """Say it once for each file."""
         if name not in self._complaints:
             self._complaints.add(name)
-            self.broken += bool(name)
+            self.unreadable += bool(name)
             self._say(words)
 
 
