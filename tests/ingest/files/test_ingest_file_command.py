@@ -11,6 +11,7 @@ from gateways import PATIENCE_S, bodies, count_of, messages_of, new_topic, ran, 
 
 from millstream.client.blocking import BlockingClient
 from millstream.model.topic import MessageType, TopicConfig
+from millstream.server.child import RoleProcess
 from servers import Servers, running_servers_in_thread
 
 
@@ -156,3 +157,28 @@ def test_events_wait_while_the_broker_is_away_and_a_stop_then_keeps_the_position
         with running_gateway(servers.nameserver, *words, "--once") as gateway:
             assert gateway.ended()[0] == 0
         assert bodies(messages_of(servers.nameserver, topic)) == ["one", "two"]
+
+
+@pytest.mark.parametrize("is_bulk", [False, True])
+def test_a_broker_that_is_killed_and_comes_back_elsewhere_gets_every_line_in_order(
+    tmp_path: Path, is_bulk: bool
+) -> None:
+    log = tmp_path / "a.log"
+    with RoleProcess("nameserver", tmp_path / "nameserver", options=["--port", "0"]) as nameservers:
+        nameserver = nameservers.addresses["nameserver"]
+        options = ["--port", "0", "--nameservers", nameserver]
+        log.write_text("".join(f"{number}\n" for number in range(1000)))
+        words = ["file", "lines", str(log), "--dir", str(tmp_path / "state"), *["--bulk"] * is_bulk]
+        with RoleProcess("broker", tmp_path / "broker", options=options) as broker:
+            new_topic(nameserver, "lines", is_bulk=is_bulk)
+            with running_gateway(nameserver, *words) as gateway:
+                wait_for_messages(nameserver, "lines", 1000)
+                broker.kill()
+                with log.open("a") as file:
+                    file.write("".join(f"{number}\n" for number in range(1000, 2000)))
+                with RoleProcess("broker", tmp_path / "broker", options=options):
+                    numbers = [int(body) for body in bodies(wait_for_messages(nameserver, "lines", 2000))]
+                    _, counts, said = gateway.stop()
+    assert list(dict.fromkeys(numbers)) == list(range(2000))
+    assert (counts["file"]["stored"], counts["file"]["unsent"]) == (2000, 0)
+    assert "Traceback" not in said
