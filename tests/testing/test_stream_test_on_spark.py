@@ -60,3 +60,17 @@ def test_a_job_that_crashes_between_its_outputs_and_its_checkpoint_says_each_row
         *[("-U", ("b", 5)), ("+U", ("b", 10))],
     ]
     test.assert_same_as_batch()
+
+
+def test_windows_over_processing_time_go_by_what_the_test_says() -> None:
+    script = """
+    CREATE TABLE clicks (page STRING, p AS PROCTIME()) WITH ('connector' = 'rocketmq', 'topic' = 'clicks');
+    SELECT page, window_start, COUNT(*) AS clicks
+    FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(p), INTERVAL '10' SECOND)) GROUP BY page, window_start, window_end;
+    """
+    test = StreamTest(script)
+    test.set_processing_time(moment(1)).feed("clicks", {"page": "a"}, {"page": "a"}).cut()
+    test.set_processing_time(moment(9)).feed("clicks", {"page": "a"}).cut()
+    test.set_processing_time(moment(12)).feed("clicks", {"page": "b"})
+    assert test.run(end=False).table() == {("a", moment(0), 3): 1}
+    assert test.run().table() == {("a", moment(0), 3): 1, ("b", moment(10), 1): 1}

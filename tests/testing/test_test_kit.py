@@ -131,3 +131,12 @@ def test_importing_the_kit_and_its_plugin_loads_neither_spark_nor_arrow_nor_the_
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_processing_time_is_told_from_the_first_micro_batch_on_and_never_goes_back() -> None:
+    noon = datetime.datetime(2026, 1, 1, 12)
+    test = StreamTest(QUERY).set_processing_time(noon)
+    with pytest.raises(ValueError, match="does not go back"):
+        test.set_processing_time(noon - datetime.timedelta(seconds=1))
+    with pytest.raises(ValueError, match="from the first micro-batch on"):
+        StreamTest(QUERY).cut().set_processing_time(noon)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.jobs.dead_letter import DeadLetters
 from millstream.streams.jobs.edges import Edges
@@ -36,10 +38,12 @@ __all__ = ["FedEdges"]
 class FedEdges(Edges):
     """`files` are the feeds by table; other tables are read from where they are. What comes out goes to `log`.
 
-    With `ends` event time is over behind the last row.
+    With `ends` event time is over behind the last row. `clock` is the file that tells processing time; None: the
+    machine does.
     """
 
-    def __init__(self, files: Mapping[str, Path], log: RunLog, *, ends: bool) -> None:
+    def __init__(self, files: Mapping[str, Path], log: RunLog, *, ends: bool, clock: Path | None = None) -> None:
+        self._clock = clock
         self._files = files
         self._log = log
         self._ends = ends
@@ -70,6 +74,16 @@ class FedEdges(Edges):
     def calls(self, spool: CallSpool, tables: Mapping[str, Table], settings: JobSettings) -> FailedCalls:
         """The rows of failed calls are kept."""
         return KeptCalls(spool, tables, settings, log=self._log)
+
+    def now_us(self) -> Column:
+        """What the test says, else what the machine does."""
+        if self._clock is None:
+            return super().now_us()
+        return F.udf(partial(_told, str(self._clock)), "bigint").asNondeterministic()()
+
+
+def _told(clock: str) -> int:
+    return int(Path(clock).read_text())
 
 
 class _FedSource:
@@ -106,6 +120,7 @@ class _FedSource:
             key=key,
             changes=changelog_of(Scan(self.table, ())) is Changelog.RETRACT,
             upserts=self.table.connector == UPSERTS,
+            wake_again=reading.wake_again,
         )
         spark.dataSource.register(FedDataSource)
         reader = spark.read if reading.batch else spark.readStream

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -24,7 +25,10 @@ from millstream.streams.spark.source.rows import RowBuilder
 from millstream.streams.spark.source.spec import SourceSpec
 from millstream.testing.feed import Feed
 
-__all__ = ["QUEUE_PREFIX", "FedDataSource", "FedSpec"]
+__all__ = ["CLOCK_FILE", "QUEUE_PREFIX", "FedDataSource", "FedSpec"]
+
+CLOCK_FILE: Final = "now"
+"""Holds the processing time of the micro-batch that runs, in microseconds."""
 
 QUEUE_PREFIX: Final = "test/"
 """Begins the name of every queue."""
@@ -77,8 +81,12 @@ class FedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a micro-batch."""
         begin, until = Position.from_json(start), Position.from_json(end)
+        tell_time(self._spec, until.cut_ms)
         tasks = [TopicPartition(slices) for slices in divide(begin, until, self._spec.source.parallelism)]
-        return [*tasks, TopicPartition((), END_OF_TIME_MS)] if until.ended and not begin.ended else tasks
+        if until.ended and not begin.ended:
+            return [*tasks, TopicPartition((), END_OF_TIME_MS)]
+        # A silent source wakes such a job right behind its rows; here that is part of each micro-batch.
+        return [*tasks, TopicPartition((), WAKE_TIME_MS)] if self._spec.source.wake_again else tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task; runs in a worker."""
@@ -94,6 +102,7 @@ class FedBatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks; at least one, which may be empty."""
         spec = self._spec.source
+        tell_time(self._spec, len(Feed.read(self._spec.file).ends))
         tasks = [TopicPartition(slices) for slices in divide(spec.start, spec.end or spec.start, spec.parallelism)]
         return [*tasks, TopicPartition((), END_OF_TIME_MS)] if spec.final_tick else tasks or [TopicPartition(())]
 
@@ -124,6 +133,16 @@ class FedDataSource(DataSource):
 
     def _spec(self) -> FedSpec:
         return FedSpec.decode(self.options[SPEC_OPTION])
+
+
+def tell_time(spec: FedSpec, batches: int) -> None:
+    """Leave the processing time of the last of so many micro-batches where its operators look."""
+    nows_us = Feed.read(spec.file).nows_us[:batches]
+    if nows_us and nows_us[-1] is not None:
+        path = Path(spec.file).with_name(CLOCK_FILE)
+        unfinished = path.with_name(f".{CLOCK_FILE}-{Path(spec.file).name}")
+        unfinished.write_text(str(nows_us[-1]))
+        unfinished.replace(path)
 
 
 def _read(spec: FedSpec, partition: InputPartition, *, ticks: bool) -> Iterator[pa.RecordBatch]:

@@ -65,10 +65,14 @@ class Entry(msgspec.Struct, array_like=True):
 
 
 class Feed(msgspec.Struct):
-    """The entries of one table, and of each micro-batch where it ends: the next offset of each queue."""
+    """The entries of one table, and of each micro-batch where it ends: the next offset of each queue.
+
+    `nows_us` are the processing times of the micro-batches, where the test says them.
+    """
 
     entries: dict[int, list[Entry]] = {}
     ends: list[dict[int, int]] = []
+    nows_us: list[int | None] = []
 
     def add(self, queue: int, message: FedMessage, time_ms: int, *, is_tick: bool = False) -> None:
         """A message behind the others of its queue."""
@@ -81,9 +85,10 @@ class Feed(msgspec.Struct):
         here = self.entries.setdefault(queue, [])
         here.append(Entry(queue, len(here), time_ms, body, encode_properties(told), is_tick))
 
-    def cut(self) -> None:
+    def cut(self, now_us: int | None = None) -> None:
         """End the micro-batch here; one without rows is one all the same."""
         self.ends.append(self.offsets())
+        self.nows_us.append(now_us)
 
     def offsets(self) -> dict[int, int]:
         """Behind the last entry of each queue."""

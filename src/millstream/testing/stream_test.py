@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import tempfile
 import weakref
 from collections import Counter
@@ -30,6 +31,8 @@ LIMIT_S: Final = 240.0
 
 TEST_MEMORY_MB: Final = 900
 """Heap of the Spark session that a test starts where none runs."""
+
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 _TOPICS: Final = ("rocketmq", "upsert-rocketmq")
 """Connectors whose tables are empty where a test feeds nothing."""
@@ -71,6 +74,7 @@ class StreamTest:
         self._directory = Path(tempfile.mkdtemp(prefix="millstream-test-"))
         weakref.finalize(self, rmtree, self._directory, ignore_errors=True)
         self._time_ms = FIRST_STORE_MS
+        self._now_us: int | None = None
         self._cuts = 0
         self._is_open = False
         self._ended = False
@@ -102,6 +106,21 @@ class StreamTest:
         self._is_open = True
         return self
 
+    def set_processing_time(self, moment: datetime.datetime) -> StreamTest:
+        """Let processing time stand there from the present micro-batch on; without a zone the moment is in UTC.
+
+        It is what windows over PROCTIME(), the life of state and silent queues go by; CURRENT_TIMESTAMP and the values
+        of PROCTIME() are the machine's. Raises ValueError behind the first cut, or for a moment before the last one.
+        """
+        if self._cuts and self._now_us is None:
+            raise ValueError("Processing time is told from the first micro-batch on, or not at all.")
+        zoned = moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
+        now_us = (zoned - _EPOCH) // datetime.timedelta(microseconds=1)
+        if self._now_us is not None and now_us < self._now_us:
+            raise ValueError(f"Processing time does not go back to {moment}.")
+        self._now_us = now_us
+        return self
+
     def cut(self) -> StreamTest:
         """End the micro-batch here, in all tables; one without rows is one all the same."""
         if self._ended:
@@ -111,7 +130,8 @@ class StreamTest:
             while len(feed.ends) < self._cuts:
                 # What was not fed before was empty until now.
                 feed.ends.append({})
-            feed.cut()
+                feed.nows_us.append(None)
+            feed.cut(self._now_us)
         self._cuts += 1
         self._is_open = False
         return self
@@ -172,13 +192,15 @@ class StreamTest:
     def _start(self, plan: JobPlan | QueryPlan, log: RunLog, name: str, *, end: bool = True) -> None:
         from millstream.streams.jobs.runner import JobRunner
         from millstream.testing.fed_edges import FedEdges
+        from millstream.testing.fed_reader import CLOCK_FILE
 
         files = {table: self._directory / f"{number}.feed" for number, table in enumerate(self._feeds)}
         for table, file in files.items():
             self._feed(table).write(file)
         # Conditions that sources judge would be one more thing that a test does not see.
         plan = replace(plan, settings={**plan.settings, "millstream.rules.stage": "never"})
-        edges = FedEdges(files, log, ends=end)
+        clock = None if self._now_us is None else self._directory / CLOCK_FILE
+        edges = FedEdges(files, log, ends=end, clock=clock)
         root = self._directory / "checkpoints"
         runner = JobRunner(self._session(), nameserver="", checkpoint_root=root, edges=edges)
         job = runner.start(plan, name=name, bounded=True)

@@ -1,9 +1,11 @@
-"""Where a job touches the world: what its tables are read from and written to, and where goes what is set aside."""
+"""Where a job touches the world: what its tables are read from and written to, what is set aside, and its clock."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+
+from pyspark.sql import Column
 
 from millstream.streams.jobs.failed_calls import FailedCalls
 from millstream.streams.jobs.late_output import LateOutput
@@ -14,6 +16,7 @@ from millstream.streams.jobs.sources import Source, open_source
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.plan.tables import Table
 from millstream.streams.spark.functions.user_spool import CallSpool
+from millstream.streams.spark.operators.host import clock_us
 from millstream.streams.spark.operators.late_shapes import LateShape
 
 __all__ = ["Edges"]
@@ -39,3 +42,7 @@ class Edges:
     def calls(self, spool: CallSpool, tables: Mapping[str, Table], settings: JobSettings) -> FailedCalls:
         """What takes the failed calls of users' functions that workers leave in `spool`."""
         return FailedCalls(spool, tables, settings)
+
+    def now_us(self) -> Column:
+        """The processing time of a micro-batch, as operators of ours know it."""
+        return clock_us()

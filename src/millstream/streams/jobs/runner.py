@@ -203,6 +203,7 @@ class JobRunner:
             settings.ttl_ms,
             settings.idle_ms,
             tables=dimensions,
+            now_us=self._edges.now_us,
         )
         readings = {
             source.table.name: _reading(source, work, checkpoint, settings, bounded=bounded, timed=timed)

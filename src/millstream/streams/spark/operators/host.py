@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import count
@@ -25,13 +25,18 @@ from millstream.streams.spark.rows import Clock, Rows, quoted_name
 from millstream.streams.spark.types import arrow_schema, spark_schema, spark_type
 from millstream.streams.spark.user_calls import UserCalls
 
-__all__ = ["BUCKETS", "OperatorHost"]
+__all__ = ["BUCKETS", "OperatorHost", "clock_us"]
 
 BUCKETS = 8
 """Buckets of keys of each operator, so many tasks can share its work at most. A checkpoint is bound to the number."""
 
 _FIRST_NUMBER = 1_000
 """Clocks of operators are numbered from here on, those of sources from 0."""
+
+
+def clock_us() -> Column:
+    """The time at which a micro-batch began, in microseconds since 1970."""
+    return F.unix_micros(F.current_timestamp())
 
 
 @dataclass
@@ -41,7 +46,7 @@ class OperatorHost:
     `ttl_ms` is how long unused values live (0: for ever), `idle_ms` after how long a silent queue holds nothing up
     (0: never). Operators are named by their order, which is the same for equal plans. `late_shapes` tells what rows
     each of them may find late. `tables` are the dimension tables that its lookups use,
-    `calls` runs users' functions.
+    `calls` runs users' functions. `now_us` is the processing time of a micro-batch.
     """
 
     job_id: str
@@ -53,6 +58,7 @@ class OperatorHost:
     idle_ms: int = 0
     late_shapes: dict[str, tuple[LateShape, ...]] = field(default_factory=dict)
     tables: JobTables | None = None
+    now_us: Callable[[], Column] = clock_us
     _numbers: count[int] = field(default_factory=lambda: count(_FIRST_NUMBER))
 
     def run(self, node: Node, wiring: Wiring, inputs: Sequence[Rows]) -> Rows:
@@ -112,7 +118,7 @@ class OperatorHost:
             clock.queue.alias("queue"),
             clock.time_us.alias("time_us"),
             clock.tick_us.alias("tick_us"),
-            F.unix_micros(F.current_timestamp()).alias("now_us"),
+            self.now_us().alias("now_us"),
         ).mapInArrow(Packer(place, BUCKETS, partitions), PACKED)
 
 
