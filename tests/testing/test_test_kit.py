@@ -13,8 +13,7 @@ import pytest
 from millstream.protocol.record import split_record
 from millstream.streams.errors import SqlError
 from millstream.streams.plan.changelog import RowKind
-from millstream.streams.plan.nodes import QueryPlan
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sdk import StreamBuilder
 from millstream.testing import FedMessage, Results, StreamTest
 from millstream.testing.feed import Feed, encoded_row
 
@@ -88,14 +87,11 @@ def test_a_script_that_only_creates_tables_has_nothing_to_test() -> None:
 
 
 def test_a_builder_is_tested_by_its_plan() -> None:
-    class Builder:
-        def plan(self) -> QueryPlan:
-            plan = SqlSession().compile(QUERY)[-1]
-            assert isinstance(plan, QueryPlan)
-            return plan
-
-    with pytest.raises(KeyError, match="it reads events, lines"):
-        StreamTest(Builder()).feed("others", {})
+    builder = StreamBuilder("job")
+    builder.source("readings", schema={"device": str, "value": int}).filter("value > 1").print("large")
+    test = StreamTest(builder).feed("readings", {"device": "a", "value": 2})
+    with pytest.raises(KeyError, match="no table 'others'; it reads readings"):
+        test.feed("others", {})
 
 
 def test_rows_become_json_with_times_as_sql_writes_them() -> None:
