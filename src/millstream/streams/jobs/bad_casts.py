@@ -124,11 +124,12 @@ def _letter(rows: Filter, found: Sequence[FailingCast], table: Table) -> Node:
 def _output(letters: CastLetters, settings: JobSettings) -> Output:
     """The sink of the rows; its topic is made if it is not there."""
     topic = _topic_of(letters.table) or ""
-    nameserver = SourceSettings.of(letters.table, settings).nameserver
-    log = open_log(nameserver, timeout_s=SEND_TIMEOUT_S)
+    source = SourceSettings.of(letters.table, settings)
+    log = open_log(source.nameserver, timeout_s=SEND_TIMEOUT_S, access=source.access)
     try:
         log.ensure_topic(topic)
     finally:
         log.close()
     maker = MessageMaker(topic, letters.node.schema, ((_PROPERTIES, "properties"),))
-    return Output(letters.node, TopicSink(topic, maker, nameserver, timeout_s=SEND_TIMEOUT_S))
+    sink = TopicSink(topic, maker, source.nameserver, timeout_s=SEND_TIMEOUT_S, access=source.access)
+    return Output(letters.node, sink)

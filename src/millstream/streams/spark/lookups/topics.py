@@ -21,7 +21,7 @@ from millstream.streams.spark.source.partition import Slice, TopicPartition
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.reader import read_partition
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
-from millstream.streams.spark.source.topic_log import open_log
+from millstream.streams.spark.source.topic_log import Access, open_log
 
 __all__ = ["MAX_TOPIC_KEYS", "UPSERTS", "LatestRows", "topic_batches", "topic_ends"]
 
@@ -97,7 +97,7 @@ def topic_ends(spec: LookupSpec) -> dict[str, int]:
 
 
 def _ends(spec: LookupSpec) -> _Ends:
-    log = open_log(spec.option("nameserver"), timeout_s=_TIMEOUT_S)
+    log = open_log(spec.option("nameserver"), timeout_s=_TIMEOUT_S, access=Access.of(dict(spec.options)))
     try:
         spans = log.spans(spec.option("topic"))
     finally:
@@ -129,6 +129,7 @@ def topic_batches(spec: LookupSpec) -> Iterator[pa.RecordBatch]:
         source = SourceSpec(
             nameserver=spec.option("nameserver"),
             topic=spec.option("topic"),
+            access=Access.of(dict(spec.options)),
             columns=tuple(SourceColumn(name, types[name]) for name in names),
             start=Position(),
             tag=spec.option("tag", "*"),
