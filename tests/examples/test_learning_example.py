@@ -13,7 +13,8 @@ from millstream.testing import StreamTest
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "learning"
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed: millstream[learning]")
-pytestmark = pytest.mark.spark
+LIMIT_S = 600.0
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 def flow(host: str, pace: float, second: int) -> dict[str, object]:
@@ -24,11 +25,11 @@ def flow(host: str, pace: float, second: int) -> dict[str, object]:
 def test_the_script_finds_what_the_model_was_trained_for(tmp_path: Path) -> None:
     store = tmp_path / "models"
     done = subprocess.run(
-        [sys.executable, str(EXAMPLE / "train.py"), str(store)], capture_output=True, text=True, timeout=120
+        [sys.executable, str(EXAMPLE / "train.py"), str(store)], capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
     assert f"version 1 of the model leaks is in {store}" in done.stdout
-    test = StreamTest((EXAMPLE / "score.sql").read_text(), variables={"store": str(store)})
+    test = StreamTest((EXAMPLE / "score.sql").read_text(), variables={"store": str(store)}, limit_s=LIMIT_S)
     quiet = [flow("quiet", pace, second) for second, pace in enumerate((10_000, 12_000, 11_000, 10_500))]
     test.feed("flows", *quiet, flow("quiet", 45_000, 5), flow("leaking", 900_000, 6))
     found = {row["host"]: row for row in test.run().rows("alerts")}

@@ -8,7 +8,8 @@ import pytest
 
 from millstream.testing import StreamTest
 
-pytestmark = pytest.mark.spark
+LIMIT_S = 600.0
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 SHOP = """
 CREATE TABLE orders (shop STRING, amount BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
@@ -35,7 +36,7 @@ def order(shop: str, amount: int, second: int) -> dict[str, object]:
 
 
 def test_a_window_closes_when_event_time_has_passed_it_and_late_rows_are_told() -> None:
-    test = StreamTest(WINDOWS)
+    test = StreamTest(WINDOWS, limit_s=LIMIT_S)
     test.feed("orders", order("a", 1, 1), order("a", 2, 9), "no json").cut()
     test.advance("orders", ts=at(15)).cut()
     early = test.run(end=False)
@@ -48,7 +49,7 @@ def test_a_window_closes_when_event_time_has_passed_it_and_late_rows_are_told() 
 
 
 def test_a_job_that_crashes_between_its_outputs_and_its_checkpoint_says_each_row_once() -> None:
-    test = StreamTest(RUNNING)
+    test = StreamTest(RUNNING, limit_s=LIMIT_S)
     test.feed("orders", order("a", 1, 1)).cut()
     test.feed("orders", order("a", 2, 2), order("b", 5, 3)).cut()
     test.feed("orders", order("b", 5, 4))
@@ -68,7 +69,7 @@ def test_windows_over_processing_time_go_by_what_the_test_says() -> None:
     SELECT page, window_start, COUNT(*) AS clicks
     FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(p), INTERVAL '10' SECOND)) GROUP BY page, window_start, window_end;
     """
-    test = StreamTest(script)
+    test = StreamTest(script, limit_s=LIMIT_S)
     test.set_processing_time(moment(1)).feed("clicks", {"page": "a"}, {"page": "a"}).cut()
     test.set_processing_time(moment(9)).feed("clicks", {"page": "a"}).cut()
     test.set_processing_time(moment(12)).feed("clicks", {"page": "b"})

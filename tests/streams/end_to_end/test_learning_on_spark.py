@@ -13,7 +13,8 @@ from millstream.streams.learning.store import ModelStore
 from millstream.testing import StreamTest
 
 joblib = pytest.importorskip("joblib", reason="scikit-learn is not installed: millstream[learning]")
-pytestmark = pytest.mark.spark
+LIMIT_S = 600.0
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 FLOWS = """CREATE TABLE flows (host STRING, bytes BIGINT, seconds DOUBLE, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
 WITH ('connector' = 'rocketmq', 'topic' = 'flows');
@@ -48,7 +49,7 @@ def test_a_new_version_of_a_model_scores_what_comes_later_and_a_crash_changes_no
 ) -> None:
     store = ModelStore(tmp_path / "store")
     store.publish("line", weighted(tmp_path, 2.0, 1.0), "sklearn")
-    test = StreamTest(SCORED, variables={"store": str(store.directory)}, spark=spark)
+    test = StreamTest(SCORED, variables={"store": str(store.directory)}, spark=spark, limit_s=LIMIT_S)
     test.feed("flows", flow("a", 1, 0.5), flow("unknown", None, 1.0), flow("none", 1, 1.0)).crash_after(1)
     assert rounded(test, end=False) == {"a": 2.5, "unknown": None}
     store.publish("line", weighted(tmp_path, 10.0, 1.0), "sklearn")
@@ -60,7 +61,7 @@ def test_a_model_that_does_not_fit_ends_the_start_with_its_reason(spark: SparkSe
     store = ModelStore(tmp_path / "store")
     store.publish("line", weighted(tmp_path, 2.0, 1.0), "sklearn")
     script = SCORED.replace("(b DOUBLE, s DOUBLE)", "(b DOUBLE)").replace("(bytes, seconds)", "(bytes)")
-    test = StreamTest(script, variables={"store": str(store.directory)}, spark=spark)
+    test = StreamTest(script, variables={"store": str(store.directory)}, spark=spark, limit_s=LIMIT_S)
     with pytest.raises(JobError, match="it takes 2 columns, and INPUT declares 1"):
         test.feed("flows", flow("a", 1, 0.5)).run()
 
@@ -69,7 +70,7 @@ def test_scores_are_those_of_the_plain_formulas_in_the_stream_and_in_the_batch(s
     over = "OVER (PARTITION BY host ORDER BY ts)"
     script = f"""{FLOWS} SELECT host, bytes, ZSCORE(bytes, 2) {over} AS z, EWMA(bytes, 0.5) {over} AS mean,
     HST(ARRAY[CAST(bytes AS DOUBLE), seconds], 2) {over} AS odd FROM flows;"""
-    test = StreamTest(script, spark=spark)
+    test = StreamTest(script, spark=spark, limit_s=LIMIT_S)
     test.feed("flows", flow("a", 1, 0.5, 1), flow("a", 3, 0.5, 2)).cut()
     test.feed("flows", flow("a", 9, 0.5, 3), flow("b", 5, 0.5, 4)).crash_after(2)
     rows = sorted(test.run().rows(), key=lambda row: (row["host"], row["bytes"]))
