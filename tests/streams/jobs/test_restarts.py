@@ -26,7 +26,7 @@ millstream.model.errors.{error}
         RuntimeError(IN_A_WORKER.format(error="Unreachable: Nothing answers at 127.0.0.1:9876.")),
         RuntimeError(IN_A_WORKER.format(error="NameRefused: The topic t does not exist. [MS-2101]")),
         JobError("DATABASE_UNREACHABLE", "The table t cannot be written: postgresql://h:5432/d: connection refused"),
-        RuntimeError(IN_A_WORKER.format(error="JobError: The table t cannot be read: gone [MS-6101]")),
+        RuntimeError(IN_A_WORKER.format(error="JobError: The table t cannot be read: gone [MS-6201]")),
         RuntimeError("sqlite3.OperationalError: unable to open database file"),
         RuntimeError("org.apache.spark.SparkException: Python worker failed to connect back."),
     ],
