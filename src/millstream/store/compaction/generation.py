@@ -35,10 +35,7 @@ class CompactedEntry(IndexEntry):
 
 def map_file(path: Path, files: FileLayer) -> memoryview:
     """The whole file without a copy; nothing where it is missing."""
-    if not files.exists(path):
-        return memoryview(b"")
-    with files.opened(path) as descriptor:
-        return files.map(descriptor) if files.size(descriptor) else memoryview(b"")
+    return files.map_file(path) if files.exists(path) else memoryview(b"")
 
 
 class Generation:
