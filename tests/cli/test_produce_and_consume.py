@@ -181,5 +181,8 @@ def test_ctrl_c_says_how_many_were_sent(server: ServerProcess, millstream: Comma
         process.stdin.flush()
         process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=30)
+        # Its input stays open: an end of it would be another reason to stop.
+        process.wait(30)
+        assert process.stderr is not None
+        said = process.stderr.read()
     assert (process.returncode, said) == (130, "stopped: sent 1 message to stopped\n")
