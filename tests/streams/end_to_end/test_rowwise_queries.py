@@ -29,7 +29,8 @@ READINGS = [
     ("a", 5, 41, [None], ["green", "grey"], {"m": None}),
     ("a", 5, 60, [], [], {}),
 ]
-FUNCTION = "CREATE FUNCTION numbered_words AS 'sample_functions.numbered' LANGUAGE PYTHON;"
+FUNCTION = """SET 'millstream.user-function.on-error' = 'null';
+CREATE FUNCTION numbered_words AS 'sample_functions.numbered' LANGUAGE PYTHON;"""
 MODES = {
     "cut": "SET 'millstream.max-rows-per-trigger' = '2';",
     "batch": "SET 'execution.runtime-mode' = 'batch';",
