@@ -16,7 +16,7 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 import numpy as np
 
 from millstream.model.message import Address, OutgoingMessage
-from millstream.protocol.record import RecordParts, encode_record, split_record
+from millstream.protocol.record import encode_record
 from millstream.streams.plan.hits import HIT_COLUMNS
 from millstream.streams.plan.types import INT, STRING
 from millstream.streams.rules.atoms import Atom, Op
@@ -63,12 +63,12 @@ class OneStage(KeptStages):
         return self.stage
 
 
-def message(number: int, body: bytes) -> RecordParts:
+def message(number: int, body: bytes) -> memoryview:
     stored = encode_record(
         OutgoingMessage("t", body, {"TAGS": f"tag{number}"}),
         queue_id=2, queue_offset=number, log_offset=0, store_timestamp_ms=STORED_MS + number, store_host=HOST,
     )  # fmt: skip
-    return split_record(memoryview(stored))
+    return memoryview(stored)
 
 
 def columns(*names: str, **metadata: str) -> tuple[SourceColumn, ...]:
