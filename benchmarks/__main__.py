@@ -18,6 +18,7 @@ from benchmarks.detections import measure_detections
 from benchmarks.dimension import measure_dimension
 from benchmarks.grpc import measure_backlog, measure_calls, measure_idle_consumers, measure_share
 from benchmarks.ingest import measure_ingest
+from benchmarks.lookups import measure_lookups
 from benchmarks.merged import measure_merged
 from benchmarks.nexmark.measure import measure_nexmark
 from benchmarks.operators import measure_operators
@@ -76,6 +77,7 @@ def main() -> int:
         "user_functions": measure_user_functions,
         "rules": measure_rules,
         "merged": measure_merged,
+        "lookups": measure_lookups,
         "dimension": measure_dimension,
         "first-result": measure_first_result,
         "latency": measure_latency,

@@ -31,6 +31,9 @@ _ROWS = int(os.environ.get("MERGED_ROWS", "200000"))
 _ROWS_PER_CALL = 1_000
 _STEADY_ROWS_PER_S = 1_000
 _STEADY_S = 30.0
+_INTERVALS = ("0 s", "1 s")
+"""Between micro-batches: as soon as one is done, and once a second."""
+
 _TENTH_S = 0.1
 _LIMIT_S = 900.0
 _SEED = 7
@@ -39,6 +42,7 @@ _TABLES = """
 CREATE TABLE lines (host STRING, image STRING, line STRING) WITH ('connector' = 'rocketmq', 'topic' = '{topic}');
 CREATE TABLE nowhere (rule STRING, host STRING, line STRING) WITH ('connector' = 'blackhole');
 SET 'millstream.task-type' = '{kind}';
+SET 'execution.checkpointing.interval' = '{interval}';
 """
 _RULE = """INSERT INTO nowhere SELECT '{name}', host, line FROM lines
   WHERE image LIKE '%tool{number}.exe' AND (line LIKE '%-flag{number}%' OR line LIKE '%secret{number}%');"""
@@ -60,7 +64,7 @@ def measure_merged() -> Figures:
                 _bounded(runner, nameserver, "warm", 1, "resource-sensitive")
                 merged = _bounded(runner, nameserver, "merged", 10, "resource-sensitive")
                 separate = _bounded(runner, nameserver, "separate", 10, "error-sensitive")
-                steady = _steady(runner, nameserver, client)
+                steady = {interval: _steady(runner, nameserver, client, interval) for interval in _INTERVALS}
             finally:
                 session.stop()
     return {
@@ -88,10 +92,12 @@ def _fill(client: BlockingClient, topic: str, rows: int) -> None:
         client.send_many(batch)
 
 
-def _plans(nameserver: str, topic: str, count: int, kind: str) -> list[JobPlan]:
+def _plans(nameserver: str, topic: str, count: int, kind: str, interval: str = "0 s") -> list[JobPlan]:
     plans = []
     for number in range(count):
-        script = _TABLES.format(topic=topic, kind=kind) + _RULE.format(name=f"r{number}", number=number)
+        script = _TABLES.format(topic=topic, kind=kind, interval=interval) + _RULE.format(
+            name=f"r{number}", number=number
+        )
         plan = SqlSession(nameserver=nameserver).compile(script)[-1]
         assert isinstance(plan, JobPlan)
         plans.append(plan)
@@ -114,9 +120,9 @@ def _bounded(runner: JobRunner, nameserver: str, name: str, count: int, kind: st
         }
 
 
-def _steady(runner: JobRunner, nameserver: str, client: BlockingClient) -> dict[str, float]:
-    plans = _plans(nameserver, "steady", 100, "resource-sensitive")
-    jobs = runner.start_merged(plans, names=[f"steady{number}" for number in range(100)])
+def _steady(runner: JobRunner, nameserver: str, client: BlockingClient, interval: str) -> dict[str, float]:
+    plans = _plans(nameserver, "steady", 100, "resource-sensitive", interval)
+    jobs = runner.start_merged(plans, names=[f"steady {interval} {number}".replace(" ", "-") for number in range(100)])
     ended = threading.Event()
     sender = threading.Thread(target=_send, args=(client, ended))
     sender.start()
