@@ -22,8 +22,13 @@ RESERVED_BYTES = 1024 * 1024
 """Room that a log reserves at a time: the product's 64 MiB for each of the stores of a run fill a disk."""
 
 
-# A machine that is busy with something else is no fault of what a test looks at.
-settings.register_profile("unhurried", deadline=None)
+# What a test computes is over before Java's second compiler has earned back what it takes. Children inherit it.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+
+# A machine that is busy with something else is no fault of what a test looks at. For every commit 40 examples of each
+# property that names no number of its own; `--hypothesis-profile thorough` looks for long.
+settings.register_profile("unhurried", deadline=None, max_examples=40)
+settings.register_profile("thorough", deadline=None, max_examples=1_000)
 settings.load_profile("unhurried")
 
 _open_before = pytest.StashKey[int]()

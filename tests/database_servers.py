@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,7 +64,13 @@ def running_postgresql() -> Iterator[DatabaseServer]:
             import psycopg
 
             def ready() -> None:
-                given = {"host": "127.0.0.1", "port": port, "user": USER, "password": PASSWORD, "dbname": "postgres"}
+                given: dict[str, Any] = {
+                    "host": "127.0.0.1",
+                    "port": port,
+                    "user": USER,
+                    "password": PASSWORD,
+                    "dbname": "postgres",
+                }
                 with psycopg.connect(**given, autocommit=True) as connection:
                     connection.execute(f"CREATE DATABASE {DATABASE}")
 

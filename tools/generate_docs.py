@@ -105,6 +105,8 @@ from millstream.streams.rules import stage as rule_stage
 from millstream.streams.rules import store as rule_store
 from millstream.streams.rules import watch as rule_watch
 from millstream.streams.rules import why, yaml_conditions, yaml_depth, yaml_form, yaml_nodes
+from millstream.streams.rules.packed import packer
+from millstream.streams.rules.packed import record as packed_record
 from millstream.streams.rules.sigma import conditions as sigma_conditions
 from millstream.streams.rules.sigma import documents as sigma_documents
 from millstream.streams.spark.lookups import (
@@ -321,6 +323,7 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
             *(rules, rule_store, rule_notes, rule_reading, yaml_form, yaml_conditions, yaml_depth, yaml_nodes),
             *(sigma_documents, sigma_conditions, why, kept_versions, rule_stages, rule_guard),
             *(rule_answers, rule_watch, rule_stage),
+            *(packed_record, packer),
         ),
     ),
     ("Models and scores", (model_store, kept_models, half_space_trees)),

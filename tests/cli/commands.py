@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import subprocess
-import sys
 from dataclasses import dataclass
+
+from command_forks import CommandForks
 
 __all__ = ["Ran", "run"]
 
@@ -24,11 +25,9 @@ class Ran:
 
 def run(*arguments: str, stdin: str = "") -> Ran:
     """One command in a process of its own, without a terminal."""
-    done = subprocess.run(
-        [sys.executable, "-m", "millstream", *arguments],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
-    return Ran(done.returncode, done.stdout, done.stderr)
+    return Ran(*_forks().run(arguments, stdin))
+
+
+@functools.cache
+def _forks() -> CommandForks:
+    return CommandForks()

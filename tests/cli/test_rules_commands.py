@@ -94,6 +94,19 @@ def test_an_import_with_one_bad_rule_takes_the_others_and_tells_file_line_and_re
     assert "bad.yml:2:26: There is no 'end' here. Did you mean 'ends'?" in done.err
 
 
+def test_rules_of_sigma_are_imported_with_a_mapping_of_events(rules: Rules, tmp_path: Path) -> None:
+    rule = "title: t\nid: a\nlogsource: {product: linux}\ndetection: {s: {user|expand: '%Admins%'}, condition: s}\n"
+    (tmp_path / "rule.yml").write_text(rule)
+    (tmp_path / "mapping.yml").write_text(
+        "log sources: [{product: linux, when: {log_type: auditd}}]\nplaceholders: {Admins: root}\n"
+    )
+    assert rules("import", "rule.yml").code == 1
+    assert rules("import", "rule.yml", "--mapping", "mapping.yml").code == 0
+    shown = rules("show", "a").out
+    assert "log_type is 'auditd'" in shown
+    assert "user is 'root'" in shown
+
+
 def test_an_import_that_brings_nothing_is_refused_and_publishes_nothing(filled: Rules, tmp_path: Path) -> None:
     (tmp_path / "bad.yml").write_text("{rule: two}")
     assert filled("import", "bad.yml").code == 1

@@ -78,6 +78,9 @@ def test_the_sql_of_the_job_is_shown_without_a_server(store: str) -> None:
     assert "MATCH_RECOGNIZE" in shown.out
     shown = run("rules", "run", "--store", store, "--topic", "events", "--explain", "--no-statistics")
     assert "counted_alerts" not in shown.out
+    shown = run("rules", "run", "--store", store, "--topic", "events", "--hits", "between", "--explain")
+    assert "'hits.topic' = 'between'" in shown.out
+    assert "SUM(hits)" in shown.out
 
 
 def test_a_store_without_rules_and_a_topic_that_is_not_there_are_refused_before_spark_starts(
@@ -94,3 +97,10 @@ def test_a_store_without_rules_and_a_topic_that_is_not_there_are_refused_before_
 
 def test_a_lateness_that_is_no_time_is_a_slip_of_the_command_line(store: str) -> None:
     assert run("rules", "run", "--store", store, "--topic", "events", "--lateness", "soon").code == 2
+
+
+def test_hits_go_to_no_topic_that_has_another_use(store: str) -> None:
+    for taken in ("events", "alerts"):
+        refused = run("rules", "run", "--store", store, "--topic", "events", "--alerts", "alerts", "--hits", taken)
+        assert refused.code == 2
+        assert "such as events_hits" in refused.err

@@ -52,6 +52,13 @@ def test_ordered_sends_follow_the_order_of_the_messages(client: BlockingClient) 
     assert len({receipt.queue.queue_id for receipt in sent}) == 3
 
 
+def test_messages_for_one_queue_go_there_in_their_order_and_nowhere_else(client: BlockingClient) -> None:
+    wanted = client.queues("t")[2]
+    sent = client.send_many([Message("t", b"%04d" % n) for n in range(2500)], queue=wanted)
+    assert {receipt.queue for receipt in sent} == {wanted}
+    assert bodies(client) == [b"%04d" % n for n in range(2500)]
+
+
 def test_a_pull_gives_raw_records_and_says_where_to_go_on(client: BlockingClient) -> None:
     client.send_many([Message("t", b"x")] * 8)
     [queue, *_] = client.queues("t")

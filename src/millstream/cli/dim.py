@@ -73,7 +73,8 @@ def describe(table: str, *, directory: Directory = None, common: Common = Common
     lines = [f"{name:<{width}}  {_shown(value)}" for name, value in values.items()]
     for head in store.versions():
         mark = "*" if head.version == values["version"] else " "
-        size = f"{head.rows:,} rows, {head.size_bytes:,} bytes"
+        overlay = f", {head.changed:,} of them changed" if head.changed else ""
+        size = f"{head.rows:,} rows{overlay}, {head.size_bytes:,} bytes"
         took = f"loaded in {head.load_ms / 1000:.1f} s"
         lines.append(f"{mark} version {head.version}: {time_text(head.time_ms)}, {size}, {took}")
     full = values | {"versions": [head.version for head in store.versions()]}

@@ -50,7 +50,9 @@ rules = App(
     result_action="return_value",
 )
 model = App(
-    name="model", help="Models that jobs apply: publish, list, roll back and remove them.", result_action="return_value"
+    name="model",
+    help="Models that jobs apply: publish, send, list, roll back and remove them.",
+    result_action="return_value",
 )
 ingest = App(
     name="ingest",
@@ -143,6 +145,7 @@ rules.command("millstream.cli.rules:rollback", name="rollback")
 rules.command("millstream.cli.rules:forget", name="forget")
 rules.command("millstream.cli.rules_run:run", name="run")
 model.command("millstream.cli.model:publish", name="publish")
+model.command("millstream.cli.model_send:send", name="send")
 model.command("millstream.cli.model:list_models", name="list")
 model.command("millstream.cli.model:rollback", name="rollback")
 model.command("millstream.cli.model:remove", name="remove")

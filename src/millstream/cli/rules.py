@@ -30,6 +30,7 @@ _SHOWN_REFUSALS = 50
 def import_rules(
     *paths: Path,
     store: Store,
+    mapping: Path | None = None,
     dry_run: Annotated[bool, Parameter(negative="")] = False,
     common: Common = Common(),
 ) -> int:
@@ -44,6 +45,9 @@ def import_rules(
         Files, and directories with all files of rules (.yml, .yaml, .sql) below them.
     store
         The directory of the rules; it is made where it is not there. MILLSTREAM_RULES names it, too.
+    mapping
+        A YAML file that says which events are those of Sigma's log sources, where they hold fields, and what
+        placeholders stand for; docs/rules.md describes it.
     dry_run
         Only tell what would be done.
     """
@@ -51,7 +55,7 @@ def import_rules(
 
     if not paths:
         return print_usage("Name files or directories of rules.")
-    found = read_rule_files(paths)
+    found = read_rule_files(paths, mapping)
     rules, done = RuleStore(store), list[Merged]()
 
     def change(before: RuleSet) -> RuleSet:

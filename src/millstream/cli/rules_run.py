@@ -27,6 +27,7 @@ def run(
     lateness: str = "5 s",
     begin: Annotated[Literal["earliest", "latest"], Parameter(name="--from")] = "earliest",
     count: Annotated[bool, Parameter(name="--statistics", negative="--no-statistics")] = True,
+    hits: str | None = None,
     bounded: Annotated[bool, Parameter(negative="")] = False,
     explain: Annotated[bool, Parameter(negative="")] = False,
     checkpoint_dir: Path | None = None,
@@ -52,6 +53,8 @@ def run(
         Where to begin without a checkpoint.
     count
         Also count for rules that speak of many events.
+    hits
+        A topic through which hits go, packed, to the rules that count: these run as a query of their own then.
     bounded
         Judge what is there now, close all windows and end.
     explain
@@ -68,10 +71,14 @@ def run(
         delay_ms = milliseconds(lateness)
     except ValueError:
         return print_usage(f"--lateness takes a time such as '5 s', not {lateness!r}.")
+    if hits is not None and hits in (topic, alerts):
+        return print_usage(f"--hits names a topic for hits alone, such as {topic}_hits, not {hits!r}.")
     rules = RuleStore(store).latest().rules
     source = {"topic": topic, "store": str(store), "scan.startup.mode": f"{begin}-offset"}
     if event_time is not None:
         source["event-time.field"] = event_time
+    if hits is not None:
+        source["hits.topic"] = hits
     sink = {"connector": "print"} if alerts is None else {"connector": "rocketmq", "topic": alerts}
     script, uncounted = AlertScript(source, sink, delay_ms).text(rules if count else ())
     if explain:

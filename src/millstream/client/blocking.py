@@ -153,17 +153,20 @@ class BlockingClient:
         *,
         ordered: bool = False,
         by_key: bool = False,
+        queue: QueueAddress | None = None,
         retries: int = SEND_RETRIES,
     ) -> list[Sent]:
         """Store messages in batch requests, one after the other; the receipts stand in the order of the messages.
 
         With `ordered`, the store times of all queues together follow the order of the messages. With `by_key` (not
-        both) all messages of a key go to one queue. Without `retries` no message is stored twice, but sends fail early.
+        both) all messages of a key go to one queue; with `queue` all go there and nowhere else, in their order.
+        Without `retries` no message is stored twice, but sends fail early.
         """
         queues = {
-            topic: self.queues(topic, Permission.WRITE)
+            topic: self.queues(topic, Permission.WRITE) if queue is None else [queue]
             for topic in dict.fromkeys(message.topic for message in messages)
         }
+        by_key = by_key or queue is not None
         receipts: list[Sent | None] = [None] * len(messages)
         if ordered:
             batches = self._placement.ordered_batches(messages, queues.__getitem__)

@@ -97,10 +97,12 @@ class Gateway:
         client = self._client = Client(self._plan.nameserver, timeout_s=self._plan.timeout_s)
         places: dict[str, Address] = {}
         try:
-            for one in self._plan.inputs:
-                await self._check(client, one)
+            away = [words for one in self._plan.inputs if (words := await self._check(client, one))]
             for one in self._plan.inputs:
                 places |= await self._begin(client, one)
+            # Not before: where an input cannot begin, there is nothing that would wait.
+            if away:
+                self._say(away[0])
             if self._plan.metrics_port is not None:
                 host = self._plan.metrics_host
                 self._pages = gateway_pages(self._inputs, host, self._plan.metrics_port)
@@ -163,7 +165,8 @@ class Gateway:
         one.name = plan.name
         return {f"{plan.name}.{name}": place for name, place in places.items()}
 
-    async def _check(self, client: Client, plan: InputPlan) -> None:
+    async def _check(self, client: Client, plan: InputPlan) -> str:
+        """Look at the topics of an input; what is to be said where the broker does not tell."""
         target = plan.target
         for name in filter(None, (target.topic, target.dead_letters)):
             try:
@@ -173,8 +176,8 @@ class Gateway:
                 with contextlib.suppress(AccessRefused):
                     _check_kind(await client.describe_topic(name), is_bulk=plan.is_bulk)
             except ConnectionFailed as error:
-                self._say(f"the broker is away, events will wait for it: {error}")
-                return
+                return f"the broker is away, events will wait for it: {error}"
+        return ""
 
 
 def _check_kind(topic: TopicConfig, *, is_bulk: bool) -> None:

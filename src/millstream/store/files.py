@@ -103,6 +103,17 @@ class FileLayer:
         """Give the file another name; a file of that name is replaced in one step."""
         source.replace(target)
 
+    def link(self, source: Path, target: Path) -> None:
+        """Give a file a second name, or the other name a copy where the file system has no such links."""
+        try:
+            os.link(source, target)
+        except FileExistsError:
+            raise
+        except OSError:
+            shutil.copyfile(source, target)
+            with self.opened(target) as descriptor:
+                self.fsync(descriptor)
+
     def sync_directory(self, path: Path) -> None:
         """Return when the directory's entries are on the disk."""
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -42,6 +42,8 @@ class FedEdges(Edges):
     machine does.
     """
 
+    parts_hits = False
+
     def __init__(self, files: Mapping[str, Path], log: RunLog, *, ends: bool, clock: Path | None = None) -> None:
         self._clock = clock
         self._files = files

@@ -182,3 +182,13 @@ def test_a_broker_that_is_killed_and_comes_back_elsewhere_gets_every_line_in_ord
     assert list(dict.fromkeys(numbers)) == list(range(2000))
     assert (counts["file"]["stored"], counts["file"]["unsent"]) == (2000, 0)
     assert "Traceback" not in said
+
+
+def test_without_a_file_that_matches_nothing_is_said_to_wait_for_a_broker(tmp_path: Path) -> None:
+    words = ["file", "t", str(tmp_path / "nothing-*.log"), "--once", "--dir", str(tmp_path / "state")]
+    # Nobody listens at the port of discards.
+    done = ran("127.0.0.1:9", *words)
+    assert done.returncode == 1
+    assert "No file matches" in done.stderr
+    assert "Correct the path or pattern" in done.stderr
+    assert "away" not in done.stderr

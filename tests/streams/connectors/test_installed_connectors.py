@@ -36,6 +36,16 @@ def test_an_installed_connector_is_known_to_sql_with_its_options(tmp_path: Path)
         assert list(CONNECTORS)[-1] == "folder"
 
 
+def test_a_table_of_our_own_connectors_asks_for_no_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked() -> list[EntryPoint]:
+        raise AssertionError("the installed packages were looked through")
+
+    monkeypatch.setattr(CONNECTORS, "_entries", asked)
+    SqlSession().compile("CREATE TABLE t (a INT) WITH ('connector' = 'print')")
+    with pytest.raises(AssertionError, match="looked through"):
+        SqlSession().compile("CREATE TABLE t (a INT) WITH ('connector' = 'prin')")
+
+
 def test_a_broken_one_is_named_and_the_others_work(tmp_path: Path) -> None:
     (tmp_path / "torn.py").write_text("raise RuntimeError('no licence')\n")
     torn = {"name": "torn-package", "version": "1", "entry-points": {GROUP: {"torn": "torn:ROW"}}}

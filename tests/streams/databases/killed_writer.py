@@ -1,14 +1,9 @@
-"""A process that writes one micro-batch to a table and dies by SIGKILL at the n-th statement or behind it.
-
-Started by tests with one argument: what to write, as JSON.
-"""
+"""A process that writes one micro-batch to a table and dies by SIGKILL at the n-th statement or behind it."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,10 +20,10 @@ FIELDS = (Field("id", BIGINT), Field("name", STRING))
 def die_at(statement: int) -> None:
     """Let every statement count; the process dies in the place of that one, or behind it where it is negative."""
     count = 0
-    run, run_each = Connection.run, Connection.run_each
+    run, run_each, put = Connection.run, Connection.run_each, Connection.put
 
     def counted(statement_of: Any) -> Any:
-        def call(self: Connection, text: str, values: Sequence[Any] = ()) -> None:
+        def call(self: Connection, text: Any, values: Sequence[Any] = ()) -> None:
             nonlocal count
             count += 1
             if count == statement:
@@ -40,9 +35,11 @@ def die_at(statement: int) -> None:
         return call
 
     Connection.run, Connection.run_each = counted(run), counted(run_each)  # type: ignore[method-assign]
+    Connection.put = counted(put)  # type: ignore[method-assign]
 
 
 def main(given: dict[str, Any]) -> None:
+    """What the process does."""
     database = open_database(given["options"])
     table = WrittenTable("sink", given["table"], FIELDS, tuple(given["keys"]))
     with database.connection(writes=True) as connection:
@@ -53,7 +50,3 @@ def main(given: dict[str, Any]) -> None:
         die_at(given["dies_at"])
     writer.write(BatchShare(given["job"], 0, given["batch_id"]), lambda: changes, len(changes))
     writer.close()
-
-
-if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))

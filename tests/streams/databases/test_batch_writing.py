@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
+import multiprocessing
 import signal
-import subprocess
-import sys
 import uuid
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
+import killed_writer
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -51,7 +48,7 @@ def written(shop: Any, name: str, keys: Sequence[str] = (), fields: Sequence[Fie
 def writer_of(shop: Any, table: WrittenTable, *, notes: bool = True, **more: Any) -> BatchWriter:
     kept = BatchNotes.open(shop.connection) if notes else None
     assert (kept is not None) is notes
-    return BatchWriter(shop.database, table, kept, Patience(3, 60, sleep=no_wait), chunk_rows=2, **more)
+    return BatchWriter(shop.database, table, kept, Patience(3, 60, sleep=no_wait), **{"chunk_rows": 2, **more})
 
 
 def new_job() -> str:
@@ -131,6 +128,39 @@ def test_rows_that_are_refused_are_named_and_the_others_written(keys: tuple[str,
     assert all("null" in row.reason.lower() for row in aside)
 
 
+@pytest.mark.parametrize("keys", [(), ("id",)])
+def test_of_many_rows_at_once_those_that_are_refused_are_named_and_the_others_written(
+    keys: tuple[str, ...], shop: Any
+) -> None:
+    name = shop.make("id INT NOT NULL PRIMARY KEY, name VARCHAR(20) NOT NULL")
+    shop.connection.run_each(shop.database.insert(name, ["id", "name"]), [(900, "kept")])
+    aside: list[RefusedRow] = []
+    writer, job = writer_of(shop, written(shop, name, keys), set_aside=aside.extend, chunk_rows=500), new_job()
+    rows = [(INSERT, (number, None if number in (3, 170) else f"n{number}")) for number in range(200)]
+    for _ in range(2):
+        writer.write(BatchShare(job, 0, 0), lambda: rows, len(rows))
+    writer.write(BatchShare(job, 0, 1), lambda: [(INSERT, (number, "x")) for number in range(200, 300)], 100)
+    writer.close()
+    wanted = [(number, f"n{number}") for number in range(200) if number not in (3, 170)]
+    assert shop.rows(name) == [*wanted, *((number, "x") for number in range(200, 300)), (900, "kept")]
+    assert [row.values for row in aside] == [{"id": 3, "name": None}, {"id": 170, "name": None}]
+    assert all("null" in row.reason.lower() for row in aside)
+
+
+@pytest.mark.parametrize("shop", ["postgresql"], indirect=True)
+def test_keys_that_only_the_database_holds_for_one_replace_each_other(shop: Any) -> None:
+    """CHAR is compared without the blanks behind it, and one statement changes no row twice."""
+    name = shop.make("id CHAR(9) PRIMARY KEY, name VARCHAR(20)")
+    fields = (Field("id", STRING), Field("name", STRING))
+    writer = writer_of(shop, written(shop, name, ["id"], fields), chunk_rows=500)
+    rows = [(INSERT, (f"k{number}", "first")) for number in range(100)] + [(INSERT, ("k7 ", "second"))]
+    writer.write(BatchShare(new_job(), 0, 0), lambda: rows, len(rows))
+    writer.close()
+    found = {str(key).strip(): value for key, value in shop.rows(name)}
+    assert len(found) == 100
+    assert found["k7"] == "second"
+
+
 def test_a_row_that_is_refused_ends_a_job_that_sets_none_aside(shop: Any) -> None:
     name = shop.make("id INT NOT NULL PRIMARY KEY, name VARCHAR(20) NOT NULL")
     writer = writer_of(shop, written(shop, name))
@@ -174,16 +204,22 @@ def test_a_line_that_breaks_is_mended_and_rows_are_there_once(shop: Any, monkeyp
     assert sorted(shop.rows(name)) == [row for _, row in ROWS]
 
 
+FORKS = multiprocessing.get_context("forkserver")
+"""Where processes have all imported that a writer needs, in the place of starting Python anew."""
+FORKS.set_forkserver_preload(["pytest", "psycopg", "pymysql", "millstream.streams.databases.batch_writer"])
+
+
 def child(
     shop: Any, name: str, job: str, changes: Sequence[Any], keys: Sequence[str], dies_at: int, *, notes: bool
-) -> int:
+) -> int | None:
     given = {
         "options": shop.options, "table": name, "keys": list(keys), "changes": changes, "notes": notes,
         "job": job, "batch_id": 4, "dies_at": dies_at,
     }  # fmt: skip
-    program = str(Path(__file__).with_name("killed_writer.py"))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run([sys.executable, program, json.dumps(given)], env=environment, check=False).returncode
+    process = FORKS.Process(target=killed_writer.main, args=(given,))
+    process.start()
+    process.join()
+    return process.exitcode
 
 
 # The note's row, BEGIN, then of each chunk a savepoint, its rows and the savepoint's release, the note, COMMIT.

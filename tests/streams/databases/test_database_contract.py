@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from database_servers import DATABASE
 from millstream.streams.databases.database import open_database
 from millstream.streams.databases.failure import Cause, DatabaseFailure
 from millstream.streams.databases.values import asked_value, found_value
@@ -59,6 +60,38 @@ def test_values_of_every_type_come_back(shop: Any) -> None:
     )
     assert [name for name, one, other in zip(COLUMNS, found[0], FOUND, strict=True) if not same(one, other)] == []
     assert found[1] == [None] * len(COLUMNS)
+
+
+def test_many_rows_at_once_are_what_each_of_them_is_alone(shop: Any) -> None:
+    alone, together = shop.make(TYPES[shop.kind]), shop.make(TYPES[shop.kind])
+    rows = [[asked_value(value, of) for value, of in zip(PLAIN, KINDS, strict=True)], [None] * len(COLUMNS)] * 40
+    shop.connection.run_each(shop.database.insert(alone, COLUMNS), rows)
+    with shop.connection.transaction():
+        shop.connection.put(shop.database.put_into(together, COLUMNS), rows[:60])
+        shop.connection.put(shop.database.put_into(together, COLUMNS), rows[60:])
+    assert sorted(map(repr, shop.rows(together))) == sorted(map(repr, shop.rows(alone)))
+    assert len(shop.rows(together)) == 80
+
+
+def test_many_rows_stand_under_names_that_hold_anything(shop: Any) -> None:
+    name = "it's 100% \"mine`"
+    quoted = shop.database.name(name)
+    table = shop.make(f"{quoted.replace('%%', '%') if shop.kind == 'sqlite' else quoted} INT PRIMARY KEY")
+    with shop.connection.transaction():
+        shop.connection.put(shop.database.put_into(table, [name], [name]), [(number,) for number in range(80)])
+    assert shop.rows(table) == [(number,) for number in range(80)]
+
+
+@pytest.mark.parametrize("shop", ["postgresql"], indirect=True)
+def test_a_user_who_may_make_no_temporary_tables_writes_many_rows_all_the_same(shop: Any) -> None:
+    table = shop.make("id INT PRIMARY KEY")
+    shop.connection.run(f"REVOKE TEMPORARY ON DATABASE {DATABASE} FROM PUBLIC")
+    shop.connection.run("CREATE ROLE clerk LOGIN PASSWORD 'x'")
+    shop.connection.run(f"GRANT INSERT, SELECT ON {shop.database.table(table)} TO clerk")
+    clerk = open_database({**shop.options, "username": "clerk", "password": "x"})
+    with clerk.connection(writes=True) as connection, connection.transaction():
+        connection.put(clerk.put_into(table, ["id"]), [(number,) for number in range(80)])
+    assert len(shop.rows(table)) == 80
 
 
 def test_a_map_and_a_row_are_documents() -> None:

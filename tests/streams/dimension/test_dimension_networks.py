@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from millstream.streams.dimension.addresses import addresses_of
 from millstream.streams.dimension.index_key import IndexKey, IndexKind
+from millstream.streams.functions.networks import in_networks
 
 BY_NETWORK = IndexKey(IndexKind.NETWORK, ("text",))
 BY_PREFIX = IndexKey(IndexKind.PREFIX, ("text",))
@@ -63,6 +64,23 @@ def test_every_network_of_an_address_is_found(rows: list[str | None], probes: li
         table = built(Path(directory) / "t", rows_of(rows), BY_NETWORK, verify=verify, **hashing)
         found = table.find(BY_NETWORK, [pa.array(probes, pa.string())])
         wanted = [(at, row) for at, probe in enumerate(probes) for row, text in enumerate(rows) if holds(text, probe)]
+        assert pairs(table, found, "id") == sorted(wanted, key=repr)
+
+
+@given(rows=st.lists(NETWORKS, max_size=30), probes=st.lists(ADDRESSES, max_size=20))
+@settings(deadline=None, max_examples=80)
+def test_a_network_is_found_where_cidr_match_says_that_it_holds_the_address(
+    rows: list[str | None], probes: list[str | None]
+) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        table = built(Path(directory) / "t", rows_of(rows), BY_NETWORK)
+        found = table.find(BY_NETWORK, [pa.array(probes, pa.string())])
+        wanted = [
+            (at, row)
+            for at, probe in enumerate(probes)
+            for row, text in enumerate(rows)
+            if probe is not None and text is not None and in_networks(probe, text)
+        ]
         assert pairs(table, found, "id") == sorted(wanted, key=repr)
 
 

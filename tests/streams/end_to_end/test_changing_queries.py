@@ -118,7 +118,7 @@ class Tables:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"millstream.max-rows-per-trigger": "150"}, {"execution.runtime-mode": "batch"}],
+    [{"millstream.max-rows-per-trigger": "200"}, {"execution.runtime-mode": "batch"}],
     ids=["micro-batches", "batch"],
 )
 def test_changing_queries_add_up_to_what_all_rows_give(

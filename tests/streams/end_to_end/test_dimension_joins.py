@@ -17,7 +17,11 @@ import pytest
 from pyspark.sql import SparkSession
 from running_jobs import LIMIT_S, Topic, bounded_run, compiled, filled_topic
 
+from millstream.client.blocking import BlockingClient
+from millstream.model.message import Message
+from millstream.model.topic import TopicConfig
 from millstream.streams.dimension.directory import DIRECTORY_VARIABLE, dimension_directory
+from millstream.streams.dimension.overlaid_table import OverlaidTable, open_version
 from millstream.streams.dimension.requests import ReloadRequest
 from millstream.streams.dimension.versions import VersionStore
 from millstream.streams.errors import JobError
@@ -38,7 +42,7 @@ CREATE TABLE every_match (n BIGINT, label STRING) WITH ('connector' = 'print');
 CREATE TABLE some_matches (n BIGINT, label STRING) WITH ('connector' = 'print');
 EXECUTE STATEMENT SET BEGIN
 INSERT INTO every_match SELECT e.n, d.label FROM events AS e JOIN names FOR SYSTEM_TIME AS OF e.p AS d
-  ON e.k = d.k AND d.kind > 1 AND d.label <> e.k;
+  ON e.k = d.k AND d.label <> e.k WHERE d.kind > 1;
 INSERT INTO some_matches SELECT e.n, d.label FROM events AS e LEFT JOIN names FOR SYSTEM_TIME AS OF e.p AS d
   ON e.k = d.k AND d.kind < e.v AND d.label IN ('a', 'b', 'ä');
 END;
@@ -192,3 +196,58 @@ def test_a_micro_batch_joins_one_version_and_the_same_when_it_is_repeated(
     assert seen.labels[4] == {"v5"}
     with_key = {event["n"] for event in events_of(120) if event["k"] is not None}
     assert seen.numbers == Counter(dict.fromkeys(with_key, 1))
+
+
+CHANGED = """
+CREATE TABLE names (k STRING, label STRING, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'upsert-rocketmq',
+  'topic' = 'names', 'format' = 'json', 'lookup.cache.ttl' = '1 s');
+"""
+
+
+class Telling:
+    """Takes the rows of each micro-batch, and lets the topic of the table go on behind each."""
+
+    def __init__(self, nameserver: str) -> None:
+        self.labels: list[set[Any]] = []
+        self._nameserver = nameserver
+        self.tell("v1")
+
+    def tell(self, label: str) -> None:
+        with BlockingClient(self._nameserver) as client:
+            for key in (key for key in (*KEYS, "none") if key is not None):
+                body = json.dumps({"k": key, "label": label}).encode()
+                client.send(Message("names", body, keys=(json.dumps({"k": key}, separators=(",", ":")),)))
+
+    def take(self, result: ResultRows) -> None:
+        self.labels.append({label for _, label in result.rows})
+        (directory,) = dimension_directory().glob("names-*")
+        store = VersionStore(directory)
+        ends = self._ends(store)
+        self.tell(f"v{len(self.labels) + 1}")
+        until_s = time.monotonic() + LIMIT_S
+        while self._ends(store) < ends + len(KEYS):
+            assert time.monotonic() < until_s
+            time.sleep(0.02)
+
+    def _ends(self, store: VersionStore) -> int:
+        head = store.current()
+        assert head is not None
+        return sum(head.ends.values())
+
+
+def test_micro_batches_see_the_changes_of_a_topic_that_were_merged_before_them(
+    spark: SparkSession, events: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(events.directory / "dimensions"))
+    with BlockingClient(events.nameserver) as client:
+        client.create_topic(TopicConfig("names", read_queues=2, write_queues=2))
+    seen = Telling(events.nameserver)
+    script = f"SET 'millstream.max-rows-per-trigger' = '30'; {EVENTS}{CHANGED}{LABELLED}"
+    runner = JobRunner(spark, nameserver=events.nameserver, checkpoint_root=events.directory / "checkpoints")
+    plan = compiled(script, events.nameserver)
+    assert runner.start(plan, name="telling", bounded=True, on_rows=seen.take).wait(LIMIT_S)
+    assert seen.labels[:4] == [{"v1"}, {"v2"}, {"v3"}, {"v4"}]
+    (directory,) = dimension_directory().glob("names-*")
+    last = VersionStore(directory).versions()[-1]
+    assert isinstance(open_version(VersionStore(directory).directory_of(last.version)), OverlaidTable)
+    assert last.rows == len(KEYS)

@@ -24,11 +24,12 @@ _FILES = sorted(path.name for path in GOLDENS.iterdir())
 EXAMPLES = [Golden(spec.example, spec.result_shown, "", name) for name, spec in FUNCTIONS.items() if spec.result_shown]
 
 
-def _bound(expression: str) -> Expression:
-    plan = SqlSession().compile(f"{_TABLE} SELECT {expression} AS x FROM t")[-1]
+def _bound(expressions: Sequence[str]) -> list[Expression]:
+    named = ", ".join(f"{expression} AS x{place}" for place, expression in enumerate(expressions))
+    plan = SqlSession().compile(f"{_TABLE} SELECT {named} FROM t")[-1]
     assert isinstance(plan, QueryPlan)
     assert isinstance(plan.query, Project)
-    return plan.query.columns[0][1]
+    return [column[1] for column in plan.query.columns]
 
 
 def _values(spark: SparkSession, columns: Sequence[SparkColumn]) -> list[object]:
@@ -54,7 +55,7 @@ def unfolded(spark: SparkSession) -> Iterator[SparkSession]:
 
 def _wrong(spark: SparkSession, rows: Sequence[Golden]) -> dict[str, tuple[str, ...]]:
     """What differs, by place: the value, the one wanted, the type, the one wanted."""
-    bound = [_bound(row.expression) for row in rows]
+    bound = _bound([row.expression for row in rows])
     values = map(shown, _values(spark, [column_of(expression, {}) for expression in bound]))
     told = zip(rows, values, (str(expression.type) for expression in bound), strict=True)
     return {

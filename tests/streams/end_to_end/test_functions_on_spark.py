@@ -17,6 +17,14 @@ D = decimal.Decimal
 
 GOLDENS: list[tuple[str, object]] = [
     ("small / 2", 2),
+    ("TIME '10:00:00' + INTERVAL '30' MINUTE = TIME '10:30:00'", True),
+    ("TIME '23:30:00' + INTERVAL '45' MINUTE = TIME '00:15:00'", True),
+    ("TIME '00:10:00' - INTERVAL '20' MINUTE = TIME '23:50:00'", True),
+    ("DATE '2026-01-01' + INTERVAL '2' DAY * 3 = DATE '2026-01-07'", True),
+    ("TIMESTAMP '2026-01-01 12:00:00' - small * INTERVAL '1' HOUR = TIMESTAMP '2026-01-01 07:00:00'", True),
+    ("(TIME '2:55:00', INTERVAL '1' HOUR) OVERLAPS (TIME '3:30:00', INTERVAL '2' HOUR)", True),
+    ("(TIME '9:00:00', TIME '10:00:00') OVERLAPS (TIME '10:15:00', INTERVAL '3' HOUR)", False),
+    ("(DATE '2026-02-01', DATE '2026-01-01') OVERLAPS (DATE '2026-01-31', DATE '2026-03-01')", True),
     ("7 / 2", 3),
     ("-7 / 2", -3),
     ("MOD(-7, 3)", -1),

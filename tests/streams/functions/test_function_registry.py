@@ -75,5 +75,5 @@ def test_an_aggregate_says_what_it_wants(name: str, types: list[DataType], wante
 
 def test_a_ranking_function_gives_a_number_and_a_navigation_what_it_is_given() -> None:
     assert WINDOW_FUNCTIONS["ROW_NUMBER"].type_rule([]) == BIGINT.as_nullable(False)
-    assert WINDOW_FUNCTIONS["LAG"].type_rule([STRING.as_nullable(False), INT]) == STRING
+    assert WINDOW_FUNCTIONS["LAG"].type_rule([STRING.as_nullable(False), INT], (None, 2)) == STRING
     assert WINDOW_FUNCTIONS["LAG"].wanted_types([INT, INT, BIGINT]) == [BIGINT, None, BIGINT]

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from millstream.streams.operators.aggregates.accumulator import Retractable
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec, accumulator_of, retractable_of
-from millstream.streams.plan.types import BIGINT
+from millstream.streams.operators.aggregates.group import GroupMachine
+from millstream.streams.operators.over_frames import sliding_of
+from millstream.streams.plan.types import BIGINT, STRING
 
 PAIRS = st.lists(
     st.lists(st.tuples(st.integers(0, 9), st.one_of(st.none(), st.integers(-3, 3))), max_size=5), max_size=5
@@ -30,6 +32,34 @@ def test_one_kept_value_says_what_all_values_say(function: str, turns: list[list
         one, every = keeps_one.add(one, values), keeps_all.add(every, values)
         merged = keeps_one.merge(merged, keeps_one.add(keeps_one.new(), values))
         assert keeps_one.result(one) == keeps_all.result(every) == keeps_one.result(merged)
+
+
+@pytest.mark.parametrize(
+    ("function", "literals", "result"),
+    [
+        ("ARRAY_AGG", (), [1, None, 2]),
+        ("JSON_ARRAYAGG", (), "[1,2]"),
+        ("JSON_ARRAYAGG", ("ABSENT",), "[1,2]"),
+        ("JSON_ARRAYAGG", ("NULL",), "[1,null,2]"),
+        ("JSON_OBJECTAGG", ("NULL",), '{"a":1,"b":null,"c":2}'),
+        ("JSON_OBJECTAGG", ("ABSENT",), '{"a":1,"c":2}'),
+    ],
+)
+def test_a_null_is_a_value_where_the_call_says_so(function: str, literals: tuple[str, ...], result: object) -> None:
+    arguments = (0, 1) if function == "JSON_OBJECTAGG" else (1,)
+    call = AggregateSpec(function, arguments, BIGINT, STRING, literals=literals)
+    rows = [("a", 1), ("b", None), ("c", 2)]
+    machine = GroupMachine((call,), changing=True)
+    group = machine.new()
+    machine.add(group, rows)
+    assert machine.results(group) == (result,)
+    machine.retract(group, rows[:1])
+    sliding = sliding_of(call)
+    for row in rows:
+        sliding.enter(row)
+    assert sliding.result() == result
+    sliding.leave(rows[0])
+    assert machine.results(group) == (sliding.result(),)
 
 
 @pytest.mark.parametrize("function", ONE_OF_MANY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from playing import Kinded, Player, inserted, table_of
 from millstream.streams.operators.changes import DELETE, INSERT, Row
 from millstream.streams.operators.interval_joining import IntervalJoiner
 from millstream.streams.operators.joining import Joiner, JoinShape
+from millstream.streams.operators.not_in_joining import NotInJoiner
 from millstream.streams.operators.window_joining import WindowJoiner
 from millstream.streams.plan.joins import JoinKind
 
@@ -78,6 +80,60 @@ def test_a_join_follows_rows_of_both_sides_that_come_and_go(
         sides = [[(row[0], row[1:]) for row in side.elements()] for side in there]
         wanted = joined(kind, *sides, lambda left, right: condition is None or unequal(left + right))
         assert table_of(player.played.said) == wanted
+
+
+@pytest.mark.parametrize(
+    "make", [*(partial(Joiner, JoinShape(kind, 1, (2, 2))) for kind in KINDS), partial(NotInJoiner, 1)]
+)
+def test_rows_with_lists_and_rows_inside_come_and_go(make: Any) -> None:
+    player = Player(make)
+    left, right = (1, ["a", None], {"city": "Oslo", "zips": [1]}), (1, [], None)
+    first = player.turn(inserted(left), []) + player.turn([], inserted(right))
+    gone = player.turn([(DELETE, left)], []) + player.turn([], [(DELETE, right)])
+    assert sorted(kind for kind, _ in first + gone) == sorted([INSERT, DELETE] * (len(first + gone) // 2))
+    assert first
+    for kind, row in first + gone:
+        assert row in (left[1:], left[1:] + right[1:], (*left[1:], None, None), (None, None, *right[1:])), kind
+
+
+PAIRS = st.tuples(KEYS, st.one_of(st.none(), st.integers(0, 1)))
+
+
+def is_known_apart(key: Row, others: list[Row]) -> bool:
+    """NOT IN in three values: each comparison with a NULL is unknown, AND over the columns, OR over the rows."""
+    for other in others:
+        equal = [None if None in pair else pair[0] == pair[1] for pair in zip(key, other, strict=True)]
+        if False not in equal:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("keys", [1, 2])
+@given(turns=st.lists(st.lists(st.tuples(st.integers(0, 1), PAIRS, st.booleans()), max_size=6), max_size=6))
+def test_not_in_shows_the_rows_that_are_known_to_equal_none(
+    keys: int, turns: list[list[tuple[int, tuple[int | None, int | None], bool]]]
+) -> None:
+    player = Player(lambda: NotInJoiner(keys))
+    there: tuple[Counter[Row], Counter[Row]] = (Counter(), Counter())
+    for turn in turns:
+        inputs: tuple[list[Kinded], list[Kinded]] = ([], [])
+        for side, values, comes in turn:
+            row = (*values[:keys], *values)
+            kind = INSERT if comes or not there[side][row] else DELETE
+            there[side][row] += 1 if kind == INSERT else -1
+            inputs[side].append((kind, row))
+        player.turn(*inputs)
+        others = [row[:keys] for row in there[1].elements()]
+        wanted = Counter(row[keys:] for row in there[0].elements() if is_known_apart(row[:keys], others))
+        assert table_of(player.played.said) == wanted
+
+
+def test_a_null_hides_all_rows_of_not_in_until_it_goes() -> None:
+    player = Player(lambda: NotInJoiner(1))
+    assert player.turn(inserted((1, "a"), (None, "b")), []) == [(INSERT, ("a",)), (INSERT, ("b",))]
+    assert player.turn([], inserted((2,))) == [(DELETE, ("b",))]
+    assert player.turn([], inserted((None,))) == [(DELETE, ("a",))]
+    assert player.turn([], [(DELETE, (None,))]) == [(INSERT, ("a",))]
 
 
 TIMED = st.lists(st.lists(st.tuples(st.integers(0, 1), KEYS, st.integers(0, 30)), max_size=6), max_size=6)

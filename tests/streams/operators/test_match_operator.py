@@ -225,11 +225,23 @@ ROWS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 20), st.integers
 
 
 def matcher(
-    pattern: Pattern, defines: Mapping[str, Expression], skip: Skip = PAST, within: int | None = None
+    pattern: Pattern,
+    defines: Mapping[str, Expression],
+    skip: Skip = PAST,
+    within: int | None = None,
+    unless: tuple[tuple[str, str], ...] = (),
 ) -> Callable[[], Matcher]:
     formulas = tuple((name, formula(expression)) for name, expression in defines.items())
-    spec = PatternSpec(program_of(pattern), formulas, skip, within)
+    spec = PatternSpec(program_of(pattern), formulas, skip, within, unless)
     return partial(Matcher, (0,), (Place(1),), spec, tuple(map(formula, MEASURES)), time=1)
+
+
+ANYTHING: Fits = lambda _rows, _binding: True  # noqa: E731 - as the others are made
+
+
+def neither(own: Fits, other: str, of_other: Fits) -> Fits:
+    """A row that fits and would not fit the other variable in its place."""
+    return lambda rows, binding: own(rows, binding) and not of_other(rows, (*binding[:-1], (other, binding[-1][1])))
 
 
 @settings(max_examples=150, deadline=None)
@@ -238,23 +250,31 @@ def matcher(
     chosen=CHOSEN,
     skip=SKIPS,
     within=st.sampled_from([None, 4 * S]),
+    unless=st.sampled_from([(), (("B", "A"),), (("C", "B"),)]),
     rows=ROWS,
     sizes=st.lists(st.integers(0, 4), max_size=5),
 )
 def test_matches_are_those_of_trying_every_way(
-    pattern: Pattern, chosen: dict[str, int], skip: Skip, within: int | None, rows: list[Row], sizes: list[int]
+    pattern: Pattern,
+    chosen: dict[str, int],
+    skip: Skip,
+    within: int | None,
+    unless: tuple[tuple[str, str], ...],
+    rows: list[Row],
+    sizes: list[int],
 ) -> None:
     # Out of order by less than 5 seconds, which the watermark waits for.
     rows = [(key, time * S, value) for key, time, value in sorted(rows, key=lambda row: row[1] // 5)]
     note(f"PATTERN {pattern}")
     fits = {name: DEFINES[of][1](name) for name, of in chosen.items()}
+    fits |= {name: neither(fits.get(name, ANYTHING), other, fits.get(other, ANYTHING)) for name, other in unless}
     wanted = {
         key: matches(
             pattern, sorted((row for row in rows if row[0] == key), key=lambda row: row[1]), fits, skip, within
         )
         for key in "ab"
     }
-    player = Player(matcher(pattern, {name: DEFINES[of][0](name) for name, of in chosen.items()}, skip, within))
+    player = Player(matcher(pattern, {name: DEFINES[of][0](name) for name, of in chosen.items()}, skip, within, unless))
     newest = start = 0
     for size in [*sizes, len(rows)]:
         part = rows[start : start + size]
@@ -266,6 +286,17 @@ def test_matches_are_those_of_trying_every_way(
         assert [row for _, row in player.played.said if row[0] == key] == wanted[key]
     assert player.played.late == []
     assert player.keys() <= 1
+
+
+def test_the_first_row_that_fits_is_the_one_where_rows_between_must_not_fit() -> None:
+    """Relaxed contiguity, as Flink calls it: `a followedBy b next c` over a, b, x, b, c finds nothing."""
+    defines = {name: call("=", VALUE, number, of=BOOLEAN) for number, name in enumerate("ABC")}
+    pattern = Sequence((A, Quantified(Variable("gap"), 0, None, greedy=False), B, C))
+    rows = [("a", number * S, value) for number, value in enumerate((0, 1, 9, 1, 2))]
+    for unless, wanted in (((), 1), ((("gap", "B"),), 0)):
+        player = Player(matcher(pattern, defines, unless=unless))
+        player.turn(inserted(*rows), watermark_us=9 * S)
+        assert len(player.played.said) == wanted
 
 
 def test_a_price_that_falls_and_recovers_is_told_once_per_dip() -> None:

@@ -7,8 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from millstream.streams.plan.nodes import JobPlan, Node, inputs_of
+from millstream.streams.plan.patterns import Match
 from millstream.streams.sdk import Pattern, Stream, StreamBuilder, cumulating, session, sliding, tumbling
 from millstream.streams.sdk.plain import plain
+from millstream.streams.spark.operators.match_wirings import match_wiring
 from millstream.streams.sql.compiler import SqlSession
 
 TABLES = """
@@ -178,7 +180,8 @@ METHODS: dict[str, tuple[Callable[[Stream, Stream], Stream], str]] = {
     ),
     "pattern": (
         lambda _, o: o.key_by("user").pattern(
-            Pattern.begin("bad", "NOT ok").times(3).followed_by("good", "ok").within("1 min"), {"moment": "good.`at`"}
+            Pattern.begin("bad", "NOT ok").times(3).followed_by_any("good", "ok").within("1 min"),
+            {"moment": "good.`at`"},
         ),
         "SELECT * FROM logins MATCH_RECOGNIZE (PARTITION BY `user` ORDER BY `at` MEASURES good.`at` AS moment AFTER"
         " MATCH SKIP PAST LAST ROW PATTERN (bad{3} before_good*? good) WITHIN INTERVAL '1' MINUTE DEFINE bad AS NOT ok,"
@@ -256,6 +259,15 @@ def _nodes(node: Node) -> list[Node]:
     return [node, *(one for below in inputs_of(node) for one in _nodes(below))]
 
 
+def test_what_stands_between_parts_of_a_pattern_reaches_the_search() -> None:
+    _, logins = streams()
+    pattern = Pattern.begin("bad", "NOT ok").times(3, apart=True).followed_by("good", "ok")
+    stream = logins.key_by("user").pattern(pattern, {"moment": "good.`at`"})
+    (match,) = (node for node in _nodes(stream.node) if isinstance(node, Match))
+    assert "unless=(('before_good', 'good'), ('between_bad', 'bad'))" in repr(match_wiring(match).make)
+    assert "before_good unless good between_bad unless bad" in "\n".join(stream.print().builder.explain())
+
+
 def test_a_source_is_the_table_that_create_table_makes() -> None:
     builder = StreamBuilder("job")
     built = builder.source(
@@ -275,3 +287,12 @@ def test_inserts_of_sql_and_streams_are_one_job() -> None:
     first, second = builder.plan().sinks
     assert first.table.name == second.table.name == "shown"
     assert repr(first.input).replace("value=1", "value=2") == repr(second.input)
+
+
+def test_a_plan_carries_the_nameserver_of_its_builder_unless_sql_sets_one() -> None:
+    """`millstream job run FILE` runs the plan alone, with a nameserver of its own."""
+    builder = StreamBuilder("job", nameserver="mq.example:9876")
+    builder.source("events", schema={"host": str}).print("shown")
+    assert builder.plan().settings["millstream.nameserver"] == "mq.example:9876"
+    builder.sql("SET 'millstream.nameserver' = 'other.example:9876'")
+    assert builder.plan().settings["millstream.nameserver"] == "other.example:9876"

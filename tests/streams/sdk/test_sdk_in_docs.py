@@ -18,7 +18,7 @@ def test_the_programs_of_the_docs_become_plans() -> None:
         exec(compile(block, str(DOCS), "exec"), names)
     builder = names["builder"]
     assert isinstance(builder, StreamBuilder)
-    assert len(builder.plan().sinks) == 8
+    assert len(builder.plan().sinks) == 9
 
 
 def test_examples_that_the_docs_name_are_there() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from millstream.streams.errors import JobError, SqlError
@@ -86,6 +88,27 @@ class TestPatterns:
 
     def test_anything_may_lie_between_parts_that_follow(self) -> None:
         assert Pattern.begin("a").followed_by("b", "x > 1").text == "(`a` `before_b`*? `b`)"
+
+    def test_rows_that_lie_between_are_none_of_the_part_that_follows(self) -> None:
+        assert Pattern.begin("a").followed_by("b", "x > 1").unless == (("before_b", "b"),)
+        assert Pattern.begin("a").followed_by_any("b", "x > 1").unless == ()
+
+    @pytest.mark.parametrize(
+        ("build", "text"),
+        [
+            (lambda a: a.times(3), "(`a`{3})"),
+            (lambda a: a.times(2, 5), "(`a`{2,5})"),
+            (lambda a: a.one_or_more(), "(`a`+)"),
+            (lambda a: a.optional(), "(`a`?)"),
+            (lambda a: a.times(3, apart=True), "((`a` (`between_a`*? `a`){2}))"),
+            (lambda a: a.times(1, 3, apart=True), "((`a` (`between_a`*? `a`){0,2}))"),
+            (lambda a: a.times(1, 2, apart=True), "((`a` (`between_a`*? `a`)?))"),
+            (lambda a: a.times(1, apart=True), "((`a`))"),
+            (lambda a: a.one_or_more(apart=True), "((`a` (`between_a`*? `a`)*))"),
+        ],
+    )
+    def test_a_part_that_repeats_stands_in_a_row_or_apart(self, build: Callable[[Pattern], Pattern], text: str) -> None:
+        assert build(Pattern.begin("a", "x > 1")).text == text
 
     def test_what_must_not_lie_between_is_a_condition_of_the_gap(self) -> None:
         pattern = Pattern.begin("a", "x = 1").not_followed_by("x = 2").followed_by("b", "x = 3")

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Changes, Output, Row
+from millstream.streams.operators.not_in_joining import NotInJoiner
 from millstream.streams.operators.set_operations import SetOperator
+from millstream.streams.operators.state import State
 from millstream.streams.operators.temporal_joining import TemporalJoiner
+from millstream.streams.operators.turn import Turn
 from millstream.streams.plan.expressions import Call
-from millstream.streams.plan.joins import SetOperation, TemporalJoin
+from millstream.streams.plan.joins import Join, SetOperation, TemporalJoin
 from millstream.streams.plan.nodes import Node, QueryPlan, Scan, inputs_of
 from millstream.streams.plan.ordering import Rank
 from millstream.streams.spark.operators.wiring import Wiring
@@ -36,6 +40,17 @@ def found(query: str, kind: type[Node]) -> Node:
     raise AssertionError(f"no {kind.__name__}")
 
 
+def table_of(out: Output) -> list[Row]:
+    """The rows that were said and not taken back."""
+    rows: list[Row] = []
+    for kind, row in out.changes():
+        if kind in (INSERT, UPDATE_AFTER):
+            rows.append(row)
+        else:
+            rows.remove(row)
+    return rows
+
+
 def wired(node: Node) -> Wiring:
     wiring = wiring_of(node)
     assert wiring is not None
@@ -52,6 +67,47 @@ def test_a_temporal_join_meets_its_versions_by_key() -> None:
     assert [wire.keys for wire in wiring.inputs] == [(0,), (0,)]
     assert str(wiring.inputs[0].columns[0]) == "currency"
     assert len(wiring.inputs[0].columns) == 1 + len(node.left.schema.fields)  # type: ignore[union-attr]
+
+
+def test_not_in_over_columns_that_may_be_null_meets_in_one_bucket() -> None:
+    node = found("SELECT id FROM orders WHERE price NOT IN (SELECT rate FROM rates)", Join)
+    wiring = wired(node)
+    assert isinstance(wiring.make(), NotInJoiner)
+    assert [wire.keys for wire in wiring.inputs] == [(), ()]
+    assert [len(wire.columns) for wire in wiring.inputs] == [1 + len(below.schema.fields) for below in inputs_of(node)]
+
+
+def test_a_constant_that_is_not_in_a_sub_query_is_a_key_as_well() -> None:
+    node = found("SELECT id FROM orders WHERE 1.5 NOT IN (SELECT rate FROM rates)", Join)
+    assert isinstance(node, Join)
+    assert node.condition is None
+    assert len(node.keys) == 1
+
+
+@pytest.mark.parametrize(
+    ("order", "bound", "kept"),
+    [
+        ("ts DESC", "place = 1", "newer"),
+        ("ts DESC", "place <= 2", "older, newer"),
+        ("ts DESC, id", "place = 1", "older"),
+        ("ts", "place = 1", "older"),
+        ("price DESC", "place = 1", "older"),
+    ],
+)
+def test_of_rows_of_one_time_the_last_row_of_a_key_is_the_one_that_came_last(order: str, bound: str, kept: str) -> None:
+    node = found(
+        f"SELECT id, price, currency, ts FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY id ORDER BY {order}) AS place FROM orders)"
+        f" WHERE {bound}",
+        Rank,
+    )
+    operator, out = wired(node).make(), Output()
+    operator.open(State())
+    rows = [(1, 5, currency, 1_000) for currency in ("older", "newer")]
+    for row in rows:
+        operator.process(0, Changes([row]), Turn(), out)
+    names = node.schema.names
+    shown = [row[names.index("currency")] for row in table_of(out)]
+    assert ", ".join(shown) == kept
 
 
 VERSIONS = """

@@ -1,5 +1,11 @@
+import os
 import subprocess
 import sys
+
+from pyspark.sql import SparkSession
+
+from millstream.streams.spark.worker_daemon import POOL_VARIABLE
+from millstream.streams.spark.worker_pools import RULES_WORKERS, workers_for
 
 _PRELOAD = """
 import sys, threading
@@ -12,3 +18,36 @@ print(threading.active_count(), *("pandas" in sys.modules, "millstream.streams.s
 def test_what_workers_import_is_there_before_the_fork_and_no_thread_of_python_is() -> None:
     done = subprocess.run([sys.executable, "-c", _PRELOAD], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["1", "True", "True"]
+
+
+_PRELOAD_TO_JUDGE = """
+import sys
+from millstream.streams.spark.worker_daemon import preload
+preload("pyspark.worker")
+print(*("millstream.streams.rules.stage" in sys.modules, "millstream.streams.spark.operators.host" in sys.modules))
+"""
+
+
+def test_workers_that_judge_have_what_judges_and_not_what_others_need() -> None:
+    environment = {**os.environ, POOL_VARIABLE: RULES_WORKERS}
+    program = [sys.executable, "-c", _PRELOAD_TO_JUDGE]
+    done = subprocess.run(program, capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.split() == ["True", "False"]
+
+
+class _Context:
+    def __init__(self) -> None:
+        self.environment = {"KEPT": "1"}
+
+
+class _Session:
+    def __init__(self) -> None:
+        self.sparkContext = _Context()
+
+
+def test_a_pool_is_for_what_is_given_to_spark_meanwhile() -> None:
+    session = _Session()
+    spark: SparkSession = session  # type: ignore[assignment]
+    with workers_for(spark, RULES_WORKERS):
+        assert session.sparkContext.environment == {"KEPT": "1", POOL_VARIABLE: RULES_WORKERS}
+    assert session.sparkContext.environment == {"KEPT": "1"}

@@ -112,3 +112,13 @@ def test_a_table_of_hits_may_say_its_types_more_closely() -> None:
 def test_a_table_of_hits_needs_its_rules() -> None:
     error = refused("CREATE TABLE h (rule STRING) WITH ('connector' = 'rules', 'topic' = 't')")
     assert "'store'" in str(error)
+
+
+def test_where_hits_go_through_a_topic_a_row_may_stand_for_several() -> None:
+    rules = [counting("c", MeasureKind.EVENTS, 60_000), counting("v", MeasureKind.VALUES, 60_000)]
+    plain, _ = AlertScript(SOURCE, {"connector": "print"}).text(rules)
+    packed, _ = AlertScript({**SOURCE, "hits.topic": "between"}, {"connector": "print"}).text(rules)
+    assert "hits BIGINT" not in plain
+    assert plain.count("COUNT(*)") == packed.count("SUM(hits)") == 3
+    assert "COUNT(*)" not in packed
+    assert isinstance(SqlSession(nameserver="here:1").compile(packed)[-1], JobPlan)

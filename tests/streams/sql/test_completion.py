@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from millstream.streams.sql.compiler import SqlSession
 from millstream.streams.sql.completion import Completions
+from millstream.streams.sql.settings import SETTINGS
 
+QUOTED = sorted((f"'{name}'" for name in SETTINGS), key=str.lower)
 SESSION = SqlSession()
 SESSION.compile(
     EVENTS
@@ -44,7 +46,7 @@ def texts(marked: str) -> list[str]:
         ("SELECT REGEXP_RE|", ["REGEXP_REPLACE("]),
         ("SELECT sho|", ["shout"]),
         ("SHOW DAT|", ["DATABASES"]),
-        ("DROP |", ["CATALOG", "DATABASE", "FUNCTION", "TABLE", "TEMPORARY", "VIEW"]),
+        ("DROP |", ["CATALOG", "DATABASE", "FUNCTION", "MODEL", "TABLE", "TEMPORARY", "VIEW"]),
         ("USE |", ["default_database", "lab"]),
         ("SET 'table.exec.st|", ["table.exec.state.ttl"]),
         ("SET 'execution.runtime-mode' = '|", ["batch", "streaming"]),
@@ -53,6 +55,20 @@ def texts(marked: str) -> list[str]:
         ("CREATE TABLE t (a INT) WITH ('connector' = 'pr|", ["print"]),
         ("CREATE TABLE t (a INT) WITH ('connector' = 'print', '|", ["print-identifier"]),
         ("CREATE TABLE t (a INT) WITH ('connector' = 'rocketmq', 'format' = 'c|", ["canal-json", "changelog-json", "csv"]),
+        ("SET |", QUOTED),
+        ("SELECT /*+ L| */ host FROM events", ["LOOKUP("]),
+        ("SELECT /*+ BROADCAST(|) */ h.host FROM events e, hot h", ["e", "h"]),
+        ("SELECT /*+ STATE_TTL('|) */ h.host FROM events e JOIN hot h ON TRUE", ["e", "h"]),
+        ("SELECT /*+ LOOKUP('ta|') */ h.host FROM events e, hot h", ["table"]),
+        ("SELECT /*+ LOOKUP('table' = '|') */ h.host FROM events e, hot h", ["e", "h"]),
+        ("SELECT /*+ LOOKUP('table' = 'e', 'retry-p|", ["retry-predicate"]),
+        ("SELECT /*+ LOOKUP('table' = 'e', 'async' = '|", ["false", "true"]),
+        ("SELECT * FROM events /*+ |", ["OPTIONS("]),
+        ("SELECT * FROM events /*+ OPTIONS('scan.startup.m|", ["scan.startup.mode"]),
+        ("SELECT * FROM events /*+ OPTIONS('format' = 'cs|", ["csv"]),
+        ("SELECT * FROM nothing /*+ OPTIONS('|", []),
+        ("SELECT /*+ BROADCAST(e) */ hos| FROM events e", ["host"]),
+        ("SELECT '/*+ |", []),
         ("SELECT host -- SEL|", []),
         ("SELECT /* SEL|", []),
         ("SELECT 'SEL|", []),

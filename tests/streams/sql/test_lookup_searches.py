@@ -56,6 +56,28 @@ def test_a_lookup_finds_rows_by_what_its_condition_compares(on: str, found_by: s
     assert (lookup(joined(on)).condition is not None) is is_checked_again
 
 
+def test_a_topic_of_upserts_is_looked_up_as_the_rows_that_its_keys_have() -> None:
+    table = """CREATE TABLE d (id BIGINT, label STRING, PRIMARY KEY (id) NOT ENFORCED)
+      WITH ('connector' = 'upsert-rocketmq', 'topic' = 'd');"""
+    select = "SELECT e.n, d.label FROM events AS e JOIN d FOR SYSTEM_TIME AS OF e.p AS d ON e.n = d.id"
+    node = lookup(TABLES.replace("{options}", "") + table + select)
+    assert (node.table.name, node.keys) == ("d", (("n", "id"),))
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "words"),
+    [
+        ("id BIGINT", "", '"d" has no primary key, by which the rows of'),
+        ("id BIGINT, PRIMARY KEY (id) NOT ENFORCED", ", 'lookup.store' = 'plain'", "has a topic of changes"),
+    ],
+)
+def test_changes_that_cannot_be_merged_are_refused(columns: str, options: str, words: str) -> None:
+    table = f"""CREATE TABLE d ({columns}) WITH ('connector' = 'jdbc', 'url' = 'jdbc:sqlite:/x.db', 'table-name' = 't',
+      'lookup.changes.topic' = 'c'{options});"""
+    select = "SELECT d.id FROM events AS e JOIN d FOR SYSTEM_TIME AS OF e.p AS d ON e.n = d.id"
+    assert words in str(shop_error(TABLES.replace("{options}", "") + table + select))
+
+
 def test_what_a_search_does_not_answer_stays_a_condition() -> None:
     node = lookup(joined("e.n > d.low AND e.n <= d.high AND d.label <> e.ip", kind="LEFT"))
     assert str(node.search) == "RANGE(n, low, high)"

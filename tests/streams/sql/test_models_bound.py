@@ -117,6 +117,17 @@ def test_rows_that_change_are_not_scored(session: SqlSession) -> None:
         ("INPUT (a DOUBLE) OUTPUT (b DOUBLE) WITH ('provider' = 'openai')", "SQL_OPTION", "'openai' is not supported"),
         ("INPUT (a DOUBLE) OUTPUT (b DOUBLE) WITH ('pth' = 'x')", "SQL_OPTION", "no option 'pth'"),
         ("INPUT (a DOUBLE) OUTPUT (b DOUBLE)", "SQL_OPTION", "one of them"),
+        (
+            "INPUT (a DOUBLE) OUTPUT (b DOUBLE) WITH ('topic' = 'models', 'store' = '/no')",
+            "SQL_OPTION",
+            "or a 'topic', one of them",
+        ),
+        (
+            "INPUT (a DOUBLE) OUTPUT (b DOUBLE) WITH ('topic' = 'models', 'provider' = 'sklearn')",
+            "SQL_OPTION",
+            "would run whatever code a message holds",
+        ),
+        ("INPUT (a DOUBLE) OUTPUT (b DOUBLE) WITH ('topic' = 'models', 'model' = '1')", "SQL_OPTION", "'1' is no name"),
         ("INPUT (a DATE) OUTPUT (b DOUBLE) WITH ('path' = 'm.onnx')", "SQL_TYPE", 'the column "a" of the type DATE'),
         ("INPUT (a DOUBLE, a INT) OUTPUT (b DOUBLE) WITH ('path' = 'm')", "SQL_SYNTAX", '"a" is declared twice'),
     ],
@@ -140,6 +151,18 @@ def test_a_file_says_its_format_by_its_name_or_the_provider_says_it(tmp_path: Pa
     model = session.catalog.model(("m",))
     assert model is not None
     assert model.reference == ModelReference("m", ("a",), file=str(file), format="sklearn")
+
+
+def test_a_model_of_a_topic_is_the_last_message_with_its_name() -> None:
+    session = SqlSession()
+    columns = "INPUT (a DOUBLE) OUTPUT (b DOUBLE)"
+    session.compile(f"CREATE MODEL m {columns} WITH ('topic' = 'models');")
+    session.compile(f"CREATE MODEL n {columns} WITH ('topic' = 't', 'model' = 'x', 'nameserver' = 'far:9876');")
+    found = [session.catalog.model((name,)) for name in "mn"]
+    assert [model.reference for model in found if model is not None] == [
+        ModelReference("m", ("a",), topic="models", stored="m"),
+        ModelReference("n", ("a",), topic="t", stored="x", nameserver="far:9876"),
+    ]
 
 
 def test_models_are_shown_described_and_dropped(session: SqlSession) -> None:

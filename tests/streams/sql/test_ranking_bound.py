@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from shop import SHOP, plan_of, shop_error, shop_plan
 
-from millstream.streams.plan.nodes import JobPlan, Node, inputs_of
+from millstream.streams.plan.nodes import JobPlan, Node, QueryPlan, inputs_of
 from millstream.streams.plan.ordering import Rank
 from millstream.streams.sql.compiler import SqlSession
-from millstream.streams.sql.explain import explain_sink
+from millstream.streams.sql.explain import explain_node, explain_sink
 
 OWN = "[append, own operator]"
 CHANGES = "[retract, own operator]"
@@ -206,6 +206,49 @@ def test_a_batch_job_may_sort_by_anything() -> None:
 
 
 @pytest.mark.parametrize(
+    ("call", "line"),
+    [
+        ("LEAD(amount, 2, 0) OVER (PARTITION BY item ORDER BY ts)",
+         "Over whole partition=[item] order=[ts ASC] frame=[rows, all before] calls=[LEAD(amount, 2, 0) AS over_0]"),
+        ("ROW_NUMBER() OVER (ORDER BY price DESC)",
+         "Over whole partition=[] order=[price DESC] frame=[rows, all before] calls=[ROW_NUMBER() AS over_0]"),
+        ("SUM(amount) OVER (PARTITION BY item)",
+         "Over whole partition=[item] order=[] frame=[range, all before] calls=[SUM(amount) AS over_0]"),
+        ("SUM(amount) OVER (ORDER BY amount RANGE BETWEEN 2 PRECEDING AND 3 FOLLOWING)",
+         "Over whole partition=[] order=[amount ASC] frame=[range, 2 before, 3 behind] calls=[SUM(amount) AS over_0]"),
+        ("SUM(amount) OVER (ORDER BY ts ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING)",
+         "Over whole partition=[] order=[ts ASC] frame=[rows, -1 rows before, all behind] calls=[SUM(amount) AS over_0]"),
+        ("SUM(amount) OVER (ORDER BY ts)",
+         "Over partition=[] order=[ts ASC] frame=[range, all before] calls=[SUM(amount) AS over_0]"),
+    ],
+)  # fmt: skip
+def test_a_batch_job_looks_at_whole_partitions_where_it_has_to(call: str, line: str) -> None:
+    plan = SqlSession().compile(f"{SHOP} SET 'execution.runtime-mode' = 'batch'; SELECT id, {call} FROM orders")[-1]
+    assert isinstance(plan, QueryPlan)
+    (over,) = [shown for shown in explain_node(plan.query) if "Over " in shown]
+    assert over.strip() == f"{line} {OWN}"
+
+
+@pytest.mark.parametrize(
+    ("call", "name", "said"),
+    [
+        ("SUM(amount) OVER (ORDER BY item RANGE BETWEEN 2 PRECEDING AND CURRENT ROW)", "SQL_TYPE", "one column"),
+        ("SUM(amount) OVER (ORDER BY ts RANGE BETWEEN 2 PRECEDING AND CURRENT ROW)", "SQL_TYPE", "a number needs a number"),
+        ("SUM(amount) OVER (ORDER BY ts ROWS BETWEEN 1 FOLLOWING AND 1 PRECEDING)", "SQL_SYNTAX", "before it begins"),
+        ("SUM(amount) OVER (ORDER BY ts ROWS BETWEEN UNBOUNDED FOLLOWING AND 1 FOLLOWING)", "SQL_SYNTAX", "not the other way"),
+        ("NTILE(0) OVER (ORDER BY ts)", "SQL_TYPE", "1 or more"),
+        ("NTILE(amount) OVER (ORDER BY ts)", "SQL_TYPE", "1 or more"),
+        ("LEAD(amount, amount) OVER (ORDER BY ts)", "SQL_TYPE", "0 or more"),
+        ("LEAD(amount) OVER (PARTITION BY item)", "SQL_UNSUPPORTED", "ORDER BY"),
+    ],
+)  # fmt: skip
+def test_a_batch_job_refuses_frames_that_cannot_be(call: str, name: str, said: str) -> None:
+    error = shop_error(f"SET 'execution.runtime-mode' = 'batch'; SELECT {call} FROM orders")
+    assert error.name == name
+    assert said in error.message
+
+
+@pytest.mark.parametrize(
     ("select", "name", "place", "said"),
     [
         ("SELECT id, ROW_NUMBER() OVER (ORDER BY price) AS n FROM orders", "SQL_UNSUPPORTED", (1, 12, 34), "WHERE rn <= 10"),
@@ -215,7 +258,7 @@ def test_a_batch_job_may_sort_by_anything() -> None:
         ("SELECT SUM(amount) OVER (ORDER BY ts DESC) FROM orders", "SQL_TIME_ATTRIBUTE", (1, 25, 18), "DESC"),
         ("SELECT SUM(amount) OVER (ORDER BY ts ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) FROM orders", "SQL_UNSUPPORTED", (1, 67, 11), "CURRENT ROW"),
         ("SELECT SUM(amount) OVER (ORDER BY ts ROWS 'x' PRECEDING) FROM orders", "SQL_TYPE", (1, 43, 13), "a number"),
-        ("SELECT LEAD(amount) OVER (ORDER BY ts) FROM orders", "SQL_UNSUPPORTED", (1, 8, 31), "still to come"),
+        ("SELECT LEAD(amount) OVER (ORDER BY ts) FROM orders", "SQL_UNSUPPORTED", (1, 8, 31), "'batch' looks at whole"),
         ("SELECT UPPER(item) OVER (ORDER BY ts) FROM orders", "SQL_UNKNOWN_FUNCTION", (1, 8, 5), "cannot stand before OVER"),
         ("SELECT SUM(amount) OVER w FROM orders", "SQL_SYNTAX", (1, 25, 1), "no window"),
         ("SELECT id FROM orders WHERE ROW_NUMBER() OVER (ORDER BY ts) = 1", "SQL_SYNTAX", (1, 29, 31), "SELECT"),

@@ -114,6 +114,10 @@ def test_views_and_sub_queries_are_inlined_and_keep_event_time() -> None:
         ("CAST(host AS DECIMAL(4, 1))", "DECIMAL(4, 1)"),
         ("TRY_CAST(host AS INT)", "INT"),
         ("ts + INTERVAL '1' DAY", "TIMESTAMP(3)"),
+        ("ts - 2 * INTERVAL '1' DAY", "TIMESTAMP(3)"),
+        ("INTERVAL '1' HOUR * small", "INTERVAL DAY TO SECOND"),
+        ("TIME '10:00:00' + INTERVAL '30' MINUTE", "TIME(0)"),
+        ("(ts, INTERVAL '1' HOUR) OVERLAPS (ts, ts)", "BOOLEAN"),
         ("day_ = '2026-01-01'", "BOOLEAN"),
         ("small IN (1, 2, 3)", "BOOLEAN"),
         ("score BETWEEN 1 AND id", "BOOLEAN"),
@@ -143,6 +147,7 @@ def test_expressions_have_flinks_types(expression: str, data_type: str) -> None:
     ("aggregate", "data_type"),
     [
         ("COUNT(*)", "BIGINT NOT NULL"),
+        ("COUNT(DISTINCT host, small)", "BIGINT NOT NULL"),
         ("SUM(small)", "INT"),
         ("AVG(small)", "INT"),
         ("AVG(score)", "DOUBLE"),

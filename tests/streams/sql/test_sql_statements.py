@@ -192,6 +192,24 @@ def test_a_java_function_is_replaced_by_its_twin_or_refused() -> None:
     assert (error.name, "cannot be imported" in error.message) == ("SQL_UNKNOWN_FUNCTION", True)
 
 
+def test_a_function_has_the_options_of_its_statement_and_others_are_refused_where_they_stand() -> None:
+    made = "CREATE FUNCTION tally AS 'millstream.streams.functions.java_twins.count_char' LANGUAGE PYTHON"
+    assert ("deterministic", "TRUE") in text(f"{made}; DESCRIBE FUNCTION tally").rows
+    said = text(f"{made} WITH ('deterministic' = 'false'); DESCRIBE FUNCTION tally").rows
+    assert ("deterministic", "FALSE") in said
+    for option, remedy in (("timeout' = '1 s", "@udf"), ("determinstic' = 'true", 'Did you mean "deterministic"')):
+        error = refused(f"{made} WITH ('{option}')")
+        assert error.name == "SQL_OPTION"
+        assert remedy in (error.remedy or "")
+        assert error.position is not None
+        assert error.position.column > len(made)
+    assert "'true' or 'false', not 'maybe'" in refused(f"{made} WITH ('deterministic' = 'maybe')").message
+    for kind in ("FILE", "ARCHIVE"):
+        error = refused(f"{made} USING {kind} 'helpers.zip'")
+        assert error.name == "SQL_UNSUPPORTED"
+        assert "PYTHONPATH" in (error.remedy or "")
+
+
 def test_analyze_does_nothing_and_says_so() -> None:
     assert text("ANALYZE TABLE events COMPUTE STATISTICS FOR ALL COLUMNS").title.startswith("Nothing is done")
     assert refused("ANALYZE TABLE evens COMPUTE STATISTICS").name == "SQL_UNKNOWN_TABLE"

@@ -104,6 +104,13 @@ def test_fields_of_rows_are_reached_by_points_and_stars() -> None:
     ]
 
 
+def test_a_table_function_may_stand_alone_in_from() -> None:
+    lines = shop_plan("SELECT v, at FROM UNNEST(ARRAY[1, 2]) WITH ORDINALITY AS t (v, at) WHERE v > 1")
+    assert lines[0] == "Project [v, at]"
+    assert lines[1].strip() == "Filter >(v, 1)"
+    assert lines[2].strip().startswith("Correlate INNER UNNEST_WITH_ORDINALITY(ARRAY(1, 2))")
+
+
 def test_words_that_are_reserved_elsewhere_are_columns_where_nothing_else_can_be() -> None:
     table = (
         "CREATE TABLE words (`time` STRING, `value` INT, `timestamp` STRING, `user` STRING, `order` INT, `interval` INT)"
@@ -148,7 +155,7 @@ def test_literals_of_all_forms_are_read(expression: str, shown: str) -> None:
         ("SELECT * FROM orders, UNNEST(tags) AS t (a, b)", "SQL_SYNTAX", "names 2 columns"),
         ("SELECT * FROM orders RIGHT JOIN UNNEST(tags) AS t (a) ON TRUE", "SQL_UNSUPPORTED", "RIGHT JOIN"),
         ("SELECT * FROM orders LEFT JOIN UNNEST(tags) AS t (a) ON a = 'x'", "SQL_UNSUPPORTED", "ON TRUE"),
-        ("SELECT * FROM UNNEST(ARRAY[1]) AS t (a)", "SQL_UNSUPPORTED", "behind another table"),
+        ("SELECT * FROM UNNEST(a) AS t (b)", "SQL_UNKNOWN_COLUMN", '"a"'),
         ("SELECT * FROM orders o JOIN rates FOR SYSTEM_TIME AS OF o.p AS r ON o.item = r.item", "SQL_UNSUPPORTED", "cannot be looked up"),
         ("SELECT * FROM orders o JOIN rates FOR SYSTEM_TIME AS OF o.price AS r ON o.item = r.item", "SQL_TIME_ATTRIBUTE", "ts, p"),
         ("SELECT * FROM orders o JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.price = r.rate", "SQL_UNSUPPORTED", "whole primary key: item"),

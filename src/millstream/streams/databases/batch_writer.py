@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
@@ -39,6 +40,7 @@ class RefusedRow:
         return ", ".join(f"{name}={_shown(value)}" for name, value in self.values.items())
 
 
+Write = Callable[[Sequence[tuple[Any, ...]]], None]
 SetAside = Callable[[Sequence[RefusedRow]], None]
 
 
@@ -66,7 +68,7 @@ class BatchWriter:
         self._chunk_rows = chunk_rows
         self._set_aside = set_aside
         self._places = [table.columns.index(key) for key in table.keys]
-        self._put = database.insert(table.table, table.columns, table.keys)
+        self._put = database.put_into(table.table, table.columns, table.keys)
         self._drop = database.delete(table.table, table.keys) if table.keys else ""
         self._connection: Connection | None = None
 
@@ -104,7 +106,7 @@ class BatchWriter:
                     for kind, row in self._asked(changes())
                     if kind in (INSERT, UPDATE_AFTER) and share_of(row, part.shares) == part.share
                 )
-                self._run(connection, self._put, self._table.columns, rows)
+                self._run(connection, partial(connection.put, self._put), self._table.columns, rows)
             if notes is not None:
                 notes.write(connection, part)
 
@@ -121,8 +123,8 @@ class BatchWriter:
                 == number * part.shares + part.share
             )
             left = key_changes(mine, self._places)
-            self._run(connection, self._drop, self._table.keys, left.gone)
-            self._run(connection, self._put, self._table.columns, left.put)
+            self._run(connection, partial(connection.run_each, self._drop), self._table.keys, left.gone)
+            self._run(connection, partial(connection.put, self._put), self._table.columns, left.put)
 
     def _asked(self, changes: Iterable[Change], *, tells: bool = True) -> Iterator[tuple[int, tuple[Any, ...]]]:
         """The changes with values as statements take them, without the rows that have one that no database takes."""
@@ -136,11 +138,11 @@ class BatchWriter:
                     self._refuse([RefusedRow(shown, str(unfit))])
 
     def _run(
-        self, connection: Connection, statement: str, names: Sequence[str], rows: Iterable[tuple[Any, ...]]
+        self, connection: Connection, write: Write, names: Sequence[str], rows: Iterable[tuple[Any, ...]]
     ) -> None:  # fmt: skip
         waiting = iter(rows)
         while chunk := list(islice(waiting, self._chunk_rows)):
-            refused = list(_refused(connection, statement, names, chunk))
+            refused = list(_refused(connection, write, names, chunk))
             if refused:
                 self._refuse(refused)
 
@@ -154,12 +156,12 @@ class BatchWriter:
 
 
 def _refused(
-    connection: Connection, statement: str, names: Sequence[str], rows: Sequence[tuple[Any, ...]]
+    connection: Connection, write: Write, names: Sequence[str], rows: Sequence[tuple[Any, ...]]
 ) -> Iterator[RefusedRow]:
-    """Run the statement for the rows; those that the database refuses, found by halves."""
+    """Write the rows; those that the database refuses, found by halves."""
     connection.run("SAVEPOINT chunk")
     try:
-        connection.run_each(statement, rows)
+        write(rows)
     except DatabaseFailure as failure:
         if failure.cause is not Cause.ROW:
             raise
@@ -168,8 +170,8 @@ def _refused(
             yield RefusedRow(dict(zip(names, rows[0], strict=True)), failure.words)
             return
         half = len(rows) // 2
-        yield from _refused(connection, statement, names, rows[:half])
-        yield from _refused(connection, statement, names, rows[half:])
+        yield from _refused(connection, write, names, rows[:half])
+        yield from _refused(connection, write, names, rows[half:])
         return
     connection.run("RELEASE SAVEPOINT chunk")
 

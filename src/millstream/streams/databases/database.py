@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from millstream.streams.databases.address import Address
-from millstream.streams.databases.driver import Driver, StoredColumn
+from millstream.streams.databases.driver import Driver, Put, StoredColumn
 from millstream.streams.databases.failure import DatabaseFailure, without_secret
 from millstream.streams.databases.mysql import MysqlDriver
 from millstream.streams.databases.names import quoted, table_parts
@@ -81,10 +81,18 @@ class Database:
 
     def insert(self, table: str, columns: Sequence[str], keys: Sequence[str] = ()) -> str:
         """A statement that adds a row, or with `keys` puts it in the place of the one that has them."""
-        names = [self.name(column) for column in columns]
-        values = ", ".join([self.mark] * len(names))
-        words = f"INSERT INTO {self.table(table)} ({', '.join(names)}) VALUES ({values})"
-        return words + self._driver.replacing(names, [self.name(key) for key in keys]) if keys else words
+        return self.put_into(table, columns, keys).statement
+
+    def put_into(self, table: str, columns: Sequence[str], keys: Sequence[str] = ()) -> Put:
+        """Where `Connection.put` writes: rows are added, or with `keys` take the place of those that have them."""
+        names = tuple(self.name(column) for column in columns)
+        conflict = self._driver.replacing(names, [self.name(key) for key in keys]) if keys else ""
+        return Put(self.table(table), names, self.mark, conflict)
+
+    @property
+    def put_rows(self) -> int:
+        """How many rows are best written at once."""
+        return self._driver.put_rows
 
     def delete(self, table: str, keys: Sequence[str]) -> str:
         """A statement that removes the rows with those keys."""
@@ -160,6 +168,11 @@ class Connection:
         """The statement with the values of each row, in as few journeys as the driver can."""
         with self.database.failures(), contextlib.closing(self._raw.cursor()) as cursor:
             cursor.executemany(statement, rows)
+
+    def put(self, target: Put, rows: Sequence[Values]) -> None:
+        """Write rows within a transaction, in the fastest way that does what the statement of `target` does."""
+        with self.database.failures():
+            self._driver.put(self._raw, target, rows)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

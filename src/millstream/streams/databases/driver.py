@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from millstream.streams.databases.failure import Cause
 
-__all__ = ["Driver", "StoredColumn"]
+__all__ = ["Driver", "Put", "StoredColumn"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +21,32 @@ class StoredColumn:
     fills: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Where rows are put: a table and its columns by their quoted names, `mark` as `Driver` has it.
+
+    `conflict` are the words that put a row in the place of another one (`Driver.replacing`); blank: rows are added.
+    """
+
+    table: str
+    columns: tuple[str, ...]
+    mark: str
+    conflict: str = ""
+
+    @property
+    def statement(self) -> str:
+        """The INSERT of one row."""
+        values = ", ".join([self.mark] * len(self.columns))
+        return f"INSERT INTO {self.table} ({', '.join(self.columns)}) VALUES ({values}){self.conflict}"
+
+
 class Driver(Protocol):
     """One kind of database.
 
     `mark` stands for a value in its SQL and `quote` around names. `folds_case` says that names which differ only in
     case are one column. `errors` are what its calls raise. `begin` are the words of a transaction that writes, `locked`
-    those behind a SELECT whose row nobody else may change meanwhile.
+    those behind a SELECT whose row nobody else may change meanwhile. `put_rows` rows are written at once unless a table
+    says how many.
     """
 
     mark: str
@@ -35,6 +55,7 @@ class Driver(Protocol):
     errors: tuple[type[Exception], ...]
     begin: str
     locked: str
+    put_rows: int
 
     def connect(self, *, writes: bool) -> Any:
         """A connection in which each statement counts at once unless a transaction has begun."""
@@ -44,6 +65,10 @@ class Driver(Protocol):
         self, connection: Any, query: str, values: Sequence[Any], chunk_rows: int
     ) -> Iterator[list[Sequence[Any]]]:
         """The rows of a query as the server gives them, never more than `chunk_rows` at once in memory."""
+        ...
+
+    def put(self, connection: Any, target: Put, rows: Sequence[Sequence[Any]]) -> None:
+        """Write rows within a transaction, as the statement of `target` does for each of them."""
         ...
 
     def cause(self, error: Exception) -> Cause:

@@ -9,6 +9,7 @@ from contextlib import closing
 from typing import Any, Final
 
 from millstream.streams.databases.address import Address
+from millstream.streams.databases.driver import Put
 from millstream.streams.databases.failure import Cause
 from millstream.streams.errors import JobError
 
@@ -35,6 +36,7 @@ class MysqlDriver:
     folds_case = True
     begin = "BEGIN"
     locked = " FOR UPDATE"
+    put_rows = 100
 
     def __init__(self, address: Address, timeout_s: float) -> None:
         try:
@@ -77,6 +79,11 @@ class MysqlDriver:
             cursor.execute(query, tuple(values))
             while rows := cursor.fetchmany(chunk_rows):
                 yield list(rows)
+
+    def put(self, connection: Any, target: Put, rows: Sequence[Sequence[Any]]) -> None:
+        """By the statement."""
+        with closing(connection.cursor()) as cursor:
+            cursor.executemany(target.statement, rows)
 
     def cause(self, error: Exception) -> Cause:
         """By the server's number."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from typing import Any
 from urllib.parse import quote
 
 from millstream.streams.databases.address import Address
+from millstream.streams.databases.driver import Put
 from millstream.streams.databases.failure import Cause
 
 __all__ = ["SqliteDriver"]
@@ -29,6 +31,7 @@ class SqliteDriver:
     errors: tuple[type[Exception], ...] = (sqlite3.Error, OverflowError)
     begin = "BEGIN IMMEDIATE"
     locked = ""
+    put_rows = 100
 
     def __init__(self, address: Address, timeout_s: float) -> None:
         self._file = address.name
@@ -49,6 +52,11 @@ class SqliteDriver:
             cursor.execute(query, tuple(values))
             while rows := cursor.fetchmany(chunk_rows):
                 yield rows
+
+    def put(self, connection: Any, target: Put, rows: Sequence[Sequence[Any]]) -> None:
+        """By the statement."""
+        with closing(connection.cursor()) as cursor:
+            cursor.executemany(target.statement, rows)
 
     def cause(self, error: Exception) -> Cause:
         """By the result code; Python's own errors, and those of statements, have none that helps."""

@@ -45,11 +45,12 @@ Hashing = Callable[[bytes, int], Hashed]
 
 @dataclass(frozen=True, slots=True)
 class BuiltTable:
-    """What a builder made: its directory, its rows, the bytes of all its files."""
+    """What a builder made: its directory, rows and bytes, and how many rows an overlay has or hides."""
 
     directory: Path
     rows: int
     size_bytes: int
+    changed: int = 0
 
 
 class TableBuilder:

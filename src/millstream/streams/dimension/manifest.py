@@ -23,6 +23,9 @@ __all__ = ["MANIFEST_NAME", "IndexFact", "Manifest", "decoded_schema", "encoded_
 MANIFEST_NAME: Final = "manifest.json"
 
 _FORMAT: Final = 1
+_OVERLAID: Final = 2
+"""The format of a table that is not whole without its overlay, so that older releases refuse it."""
+
 _DIGEST_BYTES: Final = 16
 
 
@@ -58,6 +61,15 @@ class Manifest(msgspec.Struct, frozen=True):
     indexes: list[IndexFact]
     files: dict[str, PlaneFact]
 
+    @property
+    def is_overlaid(self) -> bool:
+        """Whether an overlay beside the table hides some of its rows and has others."""
+        return self.format == _OVERLAID
+
+    def overlaid(self, hidden: dict[str, PlaneFact]) -> Manifest:
+        """The same table below an overlay, with the files that say what that hides."""
+        return msgspec.structs.replace(self, format=_OVERLAID, files={**self.files, **hidden})
+
     def write(self, files: FileLayer, directory: Path) -> None:
         """Put it into the directory, in place of the one before, in one step."""
         content = msgspec.json.encode(self) + b"\n"
@@ -90,7 +102,7 @@ class Manifest(msgspec.Struct, frozen=True):
             found = msgspec.json.decode(content, type=cls)
         except msgspec.MsgspecError as error:
             raise _damaged(path, f"cannot be read by this release: {error}") from None
-        if found.format != _FORMAT:
+        if found.format not in (_FORMAT, _OVERLAID):
             raise _damaged(path, f"has the format {found.format}, which this release does not know")
         return found
 

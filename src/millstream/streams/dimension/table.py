@@ -73,6 +73,19 @@ class DimensionTable:
         return self._manifest.rows
 
     @property
+    def manifest(self) -> Manifest:
+        """What says which files the table has."""
+        return self._manifest
+
+    def numbers(self, name: str, dtype: str) -> np.ndarray:
+        """The numbers of one of its files, mapped."""
+        return self._planes.open(name, dtype)
+
+    def row_numbers(self) -> Numbers:
+        """The numbers of all rows, ascending."""
+        return np.arange(self.rows, dtype=np.int64)
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of all files."""
         return self._manifest.size_bytes

@@ -30,6 +30,7 @@ __all__ = [
     "TableNote",
     "VersionHead",
     "VersionStore",
+    "WholeLoad",
     "written",
 ]
 
@@ -44,10 +45,18 @@ _Kept = TypeVar("_Kept")
 _HEAD, _NOTE, _ERROR, _CURRENT = "version.json", "table.json", "error.json", "current"
 
 
+class WholeLoad(msgspec.Struct, frozen=True):
+    """When a source was read from its beginning to its end."""
+
+    begin_ms: int
+    end_ms: int
+
+
 class VersionHead(msgspec.Struct, frozen=True):
     """What is known of a version: its number and an `id` that no other one has, when it was loaded and how large it is.
 
-    `stamp` tells the state of the files it was read from, `ends` how far a topic had been read, by queue.
+    `stamp` tells the state of the files it was read from, `ends` how far a topic had been read, by queue. `changed`
+    rows are in its overlay, or hidden by it. `whole` tells when its source was last read from the beginning.
     """
 
     version: int
@@ -58,6 +67,18 @@ class VersionHead(msgspec.Struct, frozen=True):
     load_ms: int
     stamp: str = ""
     ends: dict[str, int] = {}
+    changed: int = 0
+    whole: WholeLoad | None = None
+
+    @property
+    def read_from_ms(self) -> int:
+        """When the reading of the whole source began that the version goes back to."""
+        return self.time_ms - self.load_ms if self.whole is None else self.whole.begin_ms
+
+    @property
+    def read_until_ms(self) -> int:
+        """When that reading ended."""
+        return self.time_ms if self.whole is None else self.whole.end_ms
 
 
 class TableNote(msgspec.Struct, frozen=True):
@@ -95,6 +116,8 @@ class Loaded:
     size_bytes: int
     stamp: str = ""
     ends: dict[str, int] = field(default_factory=dict)
+    changed: int = 0
+    whole: WholeLoad | None = None
 
 
 class HeldVersion:
@@ -149,6 +172,10 @@ class VersionStore:
     def head(self, version: int) -> VersionHead | None:
         """What is known of a version; None where it is gone."""
         return _read(self._versions / str(version) / _HEAD, VersionHead)
+
+    def directory_of(self, version: int) -> Path:
+        """Where the files of a version are."""
+        return self._versions / str(version)
 
     def versions(self) -> list[VersionHead]:
         """All that are kept, oldest first."""
@@ -268,6 +295,8 @@ class VersionStore:
                 max(0, end_ms - begin_ms),
                 made.stamp,
                 made.ends,
+                made.changed,
+                made.whole,
             )
             written(building / _HEAD, msgspec.json.encode(head))
             building.rename(self._versions / str(number))

@@ -63,7 +63,17 @@ def _bins(_given: Given) -> DataType:
 
 
 def _lagged(given: Given) -> DataType:
+    rows = given.literal(1)
+    if len(given.types) > 1 and (not isinstance(rows, int) or rows < 0):
+        raise TypeError("a constant of 0 or more as argument 2")
     return given.types[0].as_nullable()
+
+
+def _parts(given: Given) -> DataType:
+    parts = given.literal(0)
+    if not isinstance(parts, int) or parts < 1:
+        raise TypeError("a constant of 1 or more")
+    return _COUNT
 
 
 def _weighted(given: Given) -> DataType:
@@ -132,7 +142,7 @@ WINDOW_FUNCTIONS: dict[str, FunctionSpec] = {
         FunctionSpec("DENSE_RANK", "", _COUNT, "The rank of the row; equal rows share one and none is left out.", "DENSE_RANK() OVER (PARTITION BY host ORDER BY bytes)"),
         FunctionSpec("PERCENT_RANK", "", DOUBLE.as_nullable(False), "(rank - 1) / (rows - 1); 0 for a single row.", "PERCENT_RANK() OVER (PARTITION BY host ORDER BY bytes)"),
         FunctionSpec("CUME_DIST", "", DOUBLE.as_nullable(False), "The part of the rows that come before this one or are equal.", "CUME_DIST() OVER (PARTITION BY host ORDER BY bytes)"),
-        FunctionSpec("NTILE", "buckets INT", _COUNT, "Which of so many even parts the row is in, from 1.", "NTILE(4) OVER (PARTITION BY host ORDER BY bytes)"),
+        FunctionSpec("NTILE", "buckets INT", _parts, "Which of so many even parts the row is in, from 1.", "NTILE(4) OVER (PARTITION BY host ORDER BY bytes)"),
         FunctionSpec("LAG", "value COMMON [, rows INT [, default COMMON]]", _lagged, "The value some rows (1) before; NULL or the default where there is none.", "LAG(bytes, 1, 0) OVER (PARTITION BY host ORDER BY ts)"),
         FunctionSpec("LEAD", "value COMMON [, rows INT [, default COMMON]]", _lagged, "The value some rows (1) behind; NULL or the default where there is none.", "LEAD(bytes) OVER (PARTITION BY host ORDER BY ts)"),
         FunctionSpec("FIRST_VALUE", "value ANY", _same, "The value of the first row of the frame.", "FIRST_VALUE(bytes) OVER (PARTITION BY host ORDER BY ts)"),

@@ -10,6 +10,8 @@ __all__ = ["in_networks", "in_range", "ip_of_number", "is_ipv4", "is_ipv6", "is_
 _CACHED_NETWORKS = 10_000
 _CACHED_ADDRESSES = 10_000
 _IPV4_BITS = 32
+_MAPPED_BITS = 96
+"""Bits before an address of IPv4 that is written as IPv6."""
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -28,10 +30,15 @@ def _address(text: str) -> Address | None:
 
 @lru_cache(maxsize=_CACHED_NETWORKS)
 def _network(text: str) -> Network | None:
+    """The network of a text; one of IPv4 that is written as IPv6 (`::ffff:10.0.0.0/104`) is one of IPv4."""
     try:
-        return ipaddress.ip_network(text.strip(), strict=False)
+        network = ipaddress.ip_network(text.strip(), strict=False)
     except ValueError:
         return None
+    mapped = network.network_address.ipv4_mapped if isinstance(network, ipaddress.IPv6Network) else None
+    if mapped is None or network.prefixlen < _MAPPED_BITS:
+        return network
+    return ipaddress.IPv4Network((mapped, network.prefixlen - _MAPPED_BITS))
 
 
 def in_networks(ip: str, *networks: str) -> bool | None:

@@ -29,7 +29,6 @@ __all__ = ["MAX_CHUNK_ROWS", "database_sink"]
 MAX_CHUNK_ROWS: Final = 5_000
 """Rows that are written at once where `sink.buffer-flush.max-rows` is 0, which sets no limit."""
 
-_DEFAULT_CHUNK_ROWS = "100"
 _DEFAULT_RETRIES = "3"
 _DEFAULT_TIMEOUT = "60 s"
 
@@ -56,7 +55,7 @@ def database_sink(insert: Insert, settings: JobSettings) -> DatabaseSink:
         written,
         notes,
         patience,
-        chunk_rows=int(options.get("sink.buffer-flush.max-rows", _DEFAULT_CHUNK_ROWS)) or MAX_CHUNK_ROWS,
+        chunk_rows=int(options.get("sink.buffer-flush.max-rows", database.put_rows)) or MAX_CHUNK_ROWS,
         set_aside=partial(_set_aside, refused) if DEAD_LETTER_TOPIC in options else None,
     )
     # A file of SQLite has one writer at a time.

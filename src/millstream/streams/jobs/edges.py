@@ -25,6 +25,9 @@ __all__ = ["Edges"]
 class Edges:
     """What the tables themselves say. A test of a job puts its own in this place."""
 
+    parts_hits = True
+    """Whether what keeps state over hits may be a query of its own, with a topic between."""
+
     def source(self, table: Table, settings: JobSettings) -> Source:
         """What `table` is read from. Raises what `open_source` raises."""
         return open_source(table, settings)

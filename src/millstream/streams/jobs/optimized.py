@@ -14,6 +14,7 @@ from pathlib import Path
 from millstream.streams.jobs.outputs import Output
 from millstream.streams.jobs.sources import Judging
 from millstream.streams.optimizer.judging import SourceStage, judged
+from millstream.streams.optimizer.lookups import with_narrowed_lookups
 from millstream.streams.optimizer.merging import merged, sink_keys
 from millstream.streams.optimizer.pushed import pushed_conditions
 from millstream.streams.plan.expressions import Expression
@@ -72,7 +73,7 @@ def optimized(outputs: Sequence[Output], rules_stage: str, timed: Sequence[Scan]
     """The outputs of one pipeline; `rules_stage` is auto, always or never."""
     keys = sink_keys([output.table for output in outputs])
     together = merged([(output.node, key) for output, key in zip(outputs, keys, strict=True)])
-    nodes = [one.node for one in together]
+    nodes = [with_narrowed_lookups(one.node) for one in together]
     found = judged([*nodes, *timed], rules_stage, has_engine=find_spec("hyperscan") is not None)
     rewritten = [
         replace(outputs[one.numbers[0]], node=node)

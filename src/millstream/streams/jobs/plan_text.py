@@ -27,6 +27,7 @@ OPTIONS_THAT_MATTER = (
     "scan.partition.num",
     "scan.partition.lower-bound",
     "scan.partition.upper-bound",
+    "origin",
 )
 """Table options whose change makes another query; the others (limits, addresses) may change between runs."""
 

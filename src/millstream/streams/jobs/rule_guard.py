@@ -41,27 +41,28 @@ class RuleGuard:
 
     def __init__(self, judged: Judged, table: Table, job: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._job = job
-        self._table = table
+        self.table = table
         self._delay_us = 0 if table.watermark is None else table.watermark.delay_ms * 1000
         self._times_us: dict[str, int] = {}
         self._work = Work()
         self._clock = clock
         self._noted_s = clock()
-        self._directory = Path(judged.directory)
+        self.directory = Path(judged.directory)
+        """Where workers leave what they found."""
         self._allowance_ms = judged.allowance_ms
         self._store = RuleStore(Path(judged.store), lock_wait_s=_LOCK_WAIT_S)
         self._notes = RuleNotes(Path(judged.store))
-        self._kept = KeptVersions(self._directory, Path(judged.store))
-        self._left_out = LeftOut(self._directory)
+        self._kept = KeptVersions(self.directory, Path(judged.store))
+        self._left_out = LeftOut(self.directory)
         self._refused: str | None = None
 
     def times_us(self) -> dict[tuple[str, str], int]:
         """The newest event time of each queue less the watermark's delay, by table and queue, as far as it is told."""
-        return {(self._table.name, queue): time_us - self._delay_us for queue, time_us in self._times_us.items()}
+        return {(self.table.name, queue): time_us - self._delay_us for queue, time_us in self._times_us.items()}
 
     def delivered(self) -> Mapping[str, int]:
         """The hits by rule of the micro-batch just delivered; rules that failed in it are put out of service."""
-        work = JudgedSlices(self._directory).take()
+        work = JudgedSlices(self.directory).take()
         self._times_us = work.times_us
         self._work.add(work)
         if self._clock() - self._noted_s >= _NOTES_EVERY_S:
@@ -90,7 +91,7 @@ class RuleGuard:
         """
         before = self._left_out.suspicions()
         noted = self._left_out.take_notes()
-        dead = dead_calls(self._directory / "calls")
+        dead = dead_calls(self.directory / "calls")
         new = self._left_out.add([*map(self._in_newest, (*noted, *self._convicted(dead)))])
         for one in new:
             with contextlib.suppress(RuleError):

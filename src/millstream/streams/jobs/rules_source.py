@@ -18,6 +18,7 @@ from millstream.streams.spark.rules.judged import DEFAULT_ALLOWANCE_MS, Judged
 from millstream.streams.spark.rules.kept_versions import KeptVersions
 from millstream.streams.spark.rules.reader import RulesDataSource
 from millstream.streams.spark.source.data_source import SPEC_OPTION
+from millstream.streams.spark.worker_pools import RULES_WORKERS, workers_for
 
 __all__ = ["RulesSource"]
 
@@ -33,7 +34,8 @@ class RulesSource(TopicSource):
         judged = self._judged(reading)
         version = KeptVersions(Path(judged.directory), Path(judged.store)).take()
         spec = replace(self.spec(spark, columns, reading), judged=replace(judged, version=version))
-        spark.dataSource.register(RulesDataSource)
+        with workers_for(spark, RULES_WORKERS):
+            spark.dataSource.register(RulesDataSource)
         reader = spark.read if reading.batch else spark.readStream
         return reader.format(RulesDataSource.name()).option(SPEC_OPTION, spec.encode()).load()
 

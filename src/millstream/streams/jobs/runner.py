@@ -19,9 +19,12 @@ from millstream.streams.jobs.cohort import Cohort, Member, leave, shared_query
 from millstream.streams.jobs.cohorts import cohorts_of, table_of
 from millstream.streams.jobs.edges import Edges
 from millstream.streams.jobs.failed_calls import takes_letters
+from millstream.streams.jobs.following import FollowingPipeline
 from millstream.streams.jobs.handle import JobHandle
+from millstream.streams.jobs.model_topic import ModelTopic
 from millstream.streams.jobs.optimized import Optimized, optimized
 from millstream.streams.jobs.outputs import Output
+from millstream.streams.jobs.parted_hits import PartedHits, part_hits, tell_sinks
 from millstream.streams.jobs.partition_commits import PartitionCommits, check_event_time, timed_scans
 from millstream.streams.jobs.pipeline import BatchPipeline, Pipeline, StreamPipeline
 from millstream.streams.jobs.plan_text import plan_lines
@@ -85,17 +88,43 @@ class JobRunner:
         settings = JobSettings.of(plan.settings, self._nameserver)
         outputs = with_bad_casts(self._edges.outputs(plan, settings, on_rows), settings)
         leave(list((self._root / name).glob("*")), self._root)
+        parted = part_hits(outputs, settings) if self._edges.parts_hits else None
         pipelines: list[Pipeline] = []
         try:
-            for members in _by_tables(outputs):
-                names = [table.name for table in tables_of(output.node for output in members)]
-                directory = self._root / name / ("+".join(names) or _NO_TABLES)
+            if parted is not None:
+                parted.make_topics(settings)
+            for members in _by_tables(outputs if parted is None else parted.judging):
+                directory = self._directory(name, members)
                 pipelines.append(self._pipeline(name, directory, members, settings, bounded=bounded))
+            if parted is not None:
+                pipelines += self._counting(name, parted, pipelines, settings, bounded=bounded)
         except BaseException:
             for pipeline in pipelines:
                 pipeline.stop()
             raise
         return JobHandle(name, pipelines)
+
+    def _counting(
+        self, name: str, parted: PartedHits, judging: Sequence[Pipeline], settings: JobSettings, *, bounded: bool
+    ) -> list[Pipeline]:
+        """The queries that keep state over hits; a bounded one reads what there is once the others have ended."""
+        origins = {}
+        for members in _by_tables(parted.judging):
+            checkpoint = Checkpoint.find(self._directory(name, members))
+            assert checkpoint is not None
+            origins.update({table.name: checkpoint.job_id for table in tables_of(one.node for one in members)})
+        return [
+            FollowingPipeline(
+                judging if bounded else (),
+                partial(self._pipeline, name, self._directory(name, members), members, settings, bounded=bounded),
+            )
+            for members in _by_tables(parted.counting_of(origins))
+        ]
+
+    def _directory(self, job: str, members: Sequence[Output]) -> Path:
+        """The checkpoint of a job's outputs that read any table together."""
+        names = [table.name for table in tables_of(output.node for output in members)]
+        return self._root / job / ("+".join(names) or _NO_TABLES)
 
     def start_merged(
         self,
@@ -213,6 +242,7 @@ class JobRunner:
         for guard in guards:
             # What an earlier process came to grief of.
             guard.settle()
+        tell_sinks(outputs, guards)
         try:
             frames = {
                 name: source.load(self._spark, work.columns(source.table), readings[name])
@@ -220,7 +250,7 @@ class JobRunner:
             }
             one_row = partial(_one_row, self._spark, checkpoint, batch=batch)
             translation = Translation(frames, host, one_row, calls)
-            book = ModelBook(checkpoint.models)
+            book = ModelBook(checkpoint.models, partial(ModelTopic.of, nameserver=settings.nameserver))
             with book.open():
                 frame = envelope(nodes, translation, timed)
             for model in book.models if batch else ():

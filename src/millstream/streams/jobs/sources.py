@@ -123,6 +123,10 @@ def open_source(table: Table, settings: JobSettings) -> Source:
         from millstream.streams.jobs.rules_source import RulesSource
 
         return RulesSource(table, settings)
+    if table.connector == "packed-hits":
+        from millstream.streams.jobs.packed_source import PackedHitsSource
+
+        return PackedHitsSource(table, settings)
     if table.connector in CONNECTORS and CONNECTORS[table.connector].source:
         from millstream.streams.jobs.connected_source import ConnectedSource
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -19,10 +19,10 @@ from millstream.streams.errors import ModelError
 from millstream.streams.learning.artefacts import Artefact, load_artefact
 from millstream.streams.learning.model import ModelReference
 from millstream.streams.learning.store import ModelStore
-from millstream.streams.learning.trust import check_trusted, read_artefact
+from millstream.streams.learning.trust import check_trusted, check_trusted_topic, read_artefact
 from millstream.streams.plan.types import Field
 
-__all__ = ["KEPT_BATCHES", "LOADED", "KeptModel", "artefact_of"]
+__all__ = ["KEPT_BATCHES", "LOADED", "KeptModel", "ModelFeed", "artefact_of"]
 
 KEPT_BATCHES: Final = 100
 """Micro-batches of which a job knows the version of a model: as many as it may repeat, and a look back."""
@@ -40,17 +40,35 @@ class _Head(msgspec.Struct):
     shown: str
 
 
+class ModelFeed(Protocol):
+    """Where the versions of a model arrive."""
+
+    def newest(self) -> tuple[str, bytes]:
+        """What the newest version is called, as part of a file's name, and its artefact. Raises ModelError."""
+        ...
+
+
 class KeptModel:
-    """One model of one job, below `directory`. `inputs` and `outputs` are the declared columns."""
+    """One model of one job, below `directory`. `inputs` and `outputs` are the declared columns.
+
+    `feed` is that of a model of a topic.
+    """
 
     def __init__(
-        self, directory: Path, reference: ModelReference, inputs: Sequence[Field], outputs: Sequence[Field]
+        self,
+        directory: Path,
+        reference: ModelReference,
+        inputs: Sequence[Field],
+        outputs: Sequence[Field],
+        feed: ModelFeed | None = None,
     ) -> None:
         name = hashlib.sha256(reference.call_name.encode()).hexdigest()[:16]
         self.directory = directory / name
         self.reference = reference
         self._inputs = inputs
         self._outputs = outputs
+        self._feed = feed
+        self._arrived = b""
         self._trouble: str | None = None
 
     def begin(self, batch_id: int) -> None:
@@ -102,6 +120,9 @@ class KeptModel:
     def _current(self) -> str:
         """What the version that counts now is called."""
         reference = self.reference
+        if self._feed is not None:
+            key, self._arrived = self._feed.newest()
+            return key
         if reference.store:
             store = ModelStore(Path(reference.store))
             return str(store.current(reference.stored))
@@ -114,7 +135,11 @@ class KeptModel:
 
     def _keep(self, key: str) -> None:
         reference = self.reference
-        if reference.store:
+        if self._feed is not None:
+            check_trusted_topic(reference.topic)
+            format, shown = "onnx", f"{reference.name} ({key} of the topic {reference.topic})"
+            content = self._arrived
+        elif reference.store:
             found, content = ModelStore(Path(reference.store)).load(reference.stored, int(key))
             format, shown = found.format, f"{reference.name} (version {key} of {reference.stored})"
             check_trusted(Path(reference.store), format)

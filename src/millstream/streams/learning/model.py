@@ -18,6 +18,7 @@ MODEL_PREFIX: Final = "model:"
 class ModelReference(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where the artefact of the model `name` is: a `file` of that `format`, or the model `stored` of a `store`.
 
+    Or it is the last message with the key `stored` of a `topic` (of the job's cluster, unless it has a `nameserver`).
     `inputs` are the names of the columns that it takes.
     """
 
@@ -27,6 +28,8 @@ class ModelReference(msgspec.Struct, frozen=True, omit_defaults=True):
     format: str = ""
     store: str = ""
     stored: str = ""
+    topic: str = ""
+    nameserver: str = ""
 
     @property
     def call_name(self) -> str:

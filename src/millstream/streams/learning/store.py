@@ -22,7 +22,7 @@ from millstream.store.directory_lock import DirectoryLock
 from millstream.store.files import FileLayer
 from millstream.streams.errors import ModelError
 
-__all__ = ["FORMATS", "LOCK_WAIT_S", "MAX_ARTEFACT_BYTES", "ModelHead", "ModelStore", "format_of"]
+__all__ = ["FORMATS", "LOCK_WAIT_S", "MAX_ARTEFACT_BYTES", "ModelHead", "ModelStore", "checked_name", "format_of"]
 
 LOCK_WAIT_S: Final = 10.0
 """Seconds that a change of a model store waits for another one to end."""
@@ -74,7 +74,7 @@ class ModelStore:
 
     def current(self, name: str) -> int:
         """The number of the version that counts. Raises MODEL_NOT_FOUND, MODEL_DAMAGED."""
-        path = self._current_path(_checked(name))
+        path = self._current_path(checked_name(name))
         try:
             content = self._files.read_all(path)
         except FileNotFoundError:
@@ -89,7 +89,7 @@ class ModelStore:
 
     def load(self, name: str, version: int) -> tuple[ModelHead, bytes]:
         """A version and its artefact. Raises MODEL_NOT_FOUND, MODEL_DAMAGED."""
-        path = self._path(_checked(name), version)
+        path = self._path(checked_name(name), version)
         try:
             content = self._files.read_all(path)
         except FileNotFoundError:
@@ -108,7 +108,7 @@ class ModelStore:
     def versions(self, name: str) -> list[ModelHead | ModelError]:
         """What is known of each version of a model, oldest first; an error stands for one that is damaged."""
         found: list[ModelHead | ModelError] = []
-        for number in self._numbers(_checked(name)):
+        for number in self._numbers(checked_name(name)):
             try:
                 found.append(self.load(name, number)[0])
             except ModelError as error:
@@ -121,7 +121,7 @@ class ModelStore:
         Raises MODEL_REFUSED for a name, format or size that cannot be kept, MODEL_STORE_IN_USE where another process
         writes for longer than `LOCK_WAIT_S`, MODEL_STORE_NOT_WRITABLE; then nothing is changed.
         """
-        _checked(name)
+        checked_name(name)
         if format not in FORMATS:
             raise ModelError("MODEL_REFUSED", f"{format!r} is no format of models; there are {', '.join(FORMATS)}.")
         if not artefact or len(artefact) > MAX_ARTEFACT_BYTES:
@@ -149,7 +149,7 @@ class ModelStore:
 
         Raises MODEL_NOT_FOUND, MODEL_REFUSED. Running jobs keep the versions that they use.
         """
-        _checked(name)
+        checked_name(name)
         with self._locked():
             numbers = self._numbers(name)
             if not numbers:
@@ -236,7 +236,8 @@ class ModelStore:
         return ModelError("MODEL_NOT_FOUND", f"The model {name} has no version {version}; the newest are {there}.")
 
 
-def _checked(name: str) -> str:
+def checked_name(name: str) -> str:
+    """The name, where a model may be called so. Raises ModelError MODEL_REFUSED."""
     if _NAME.fullmatch(name) is None:
         words = f"{name!r} is no name of a model."
         raise ModelError("MODEL_REFUSED", words, remedy="Use a letter, then letters, digits, _ and -; 64 at most.")

@@ -10,7 +10,7 @@ from typing import Final
 
 from millstream.streams.errors import ModelError
 
-__all__ = ["PATHS_VARIABLE", "check_trusted", "read_artefact"]
+__all__ = ["PATHS_VARIABLE", "check_trusted", "check_trusted_topic", "read_artefact"]
 
 PATHS_VARIABLE: Final = "MILLSTREAM_MODEL_PATHS"
 """Names the directories (parted by a colon) from which alone models are taken; blank or not set: from all."""
@@ -34,10 +34,18 @@ def check_trusted(path: Path, format: str, environment: Mapping[str, str] = os.e
         raise ModelError("MODEL_NOT_TRUSTED", words, remedy=f"Take that away: chmod o-w {path}.")
 
 
+def check_trusted_topic(topic: str, environment: Mapping[str, str] = os.environ) -> None:
+    """Raises ModelError MODEL_NOT_TRUSTED where models are taken from certain directories alone."""
+    if environment.get(PATHS_VARIABLE):
+        words = f"The topic {topic} is none of the directories that {PATHS_VARIABLE} names."
+        raise ModelError("MODEL_NOT_TRUSTED", words, remedy="Use a store in one of them.")
+
+
 def read_artefact(path: Path, format: str) -> bytes:
     """The content of a file that may be read. Raises MODEL_NOT_FOUND, MODEL_NOT_TRUSTED."""
     try:
         check_trusted(path, format)
         return path.read_bytes()
     except OSError as error:
-        raise ModelError("MODEL_NOT_FOUND", f"The model {path} cannot be read: {error.strerror}.") from None
+        words = f"The model {path} cannot be read: {error.strerror}."
+        raise ModelError("MODEL_NOT_FOUND", words, remedy="Name a file that is there and may be read.") from None

@@ -9,7 +9,7 @@ from typing import Any
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
 from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Changes, Output, Row
 from millstream.streams.operators.netting import netted
-from millstream.streams.operators.over_frames import OF_THE_PLACE, placed_of, sliding_of
+from millstream.streams.operators.over_frames import OF_THE_PLACE, places_told, sliding_of
 from millstream.streams.operators.overs import OverFrame
 from millstream.streams.operators.row_keys import row_key
 from millstream.streams.operators.sort_keys import Place, sort_key
@@ -84,18 +84,10 @@ class ChangingOver:
         numbered = sorted(self._rows.group(key).items())
         rows = sorted((row for _, row in numbered), key=self._order)
         columns = [
-            self._places(spec, rows) if spec.function in OF_THE_PLACE else self._framed(spec, rows)
+            places_told(spec, rows, self._order) if spec.function in OF_THE_PLACE else self._framed(spec, rows)
             for spec in self._specs
         ]
         return [(*row[: self._width], *results) for row, *results in zip(rows, *columns, strict=True)]
-
-    def _places(self, spec: AggregateSpec, rows: Sequence[Row]) -> list[Any]:
-        machine = placed_of(spec)
-        state, values = machine.new(), []
-        for row in rows:
-            state, value = machine.next(state, row, self._order(row))
-            values.append(value)
-        return values
 
     def _framed(self, spec: AggregateSpec, rows: Sequence[Row]) -> list[Any]:
         sliding = sliding_of(spec)

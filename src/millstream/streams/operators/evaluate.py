@@ -199,6 +199,16 @@ def _divide(call: Call) -> Callable[[Any, Any], Any]:
     return divide
 
 
+def _moved(call: Call, compute: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The sum or the difference; a TIMESTAMP is moved by microseconds, which other times have not."""
+    kinds = [argument.type.kind for argument in call.arguments]
+    by_interval = kinds[1] in (TypeKind.INTERVAL_DAY, TypeKind.INTERVAL_YEAR)
+    if by_interval and not (call.arguments[0].type.is_timestamp and kinds[1] is TypeKind.INTERVAL_DAY):
+        shown = f"{call.arguments[0].type} {call.function} {call.arguments[1].type}"
+        raise JobError("JOB_FAILED", f"{shown} cannot be evaluated inside an operator.")
+    return compute
+
+
 def _remainder(_call: Call) -> Callable[[Any, Any], Any]:
     def remainder(first: Any, second: Any) -> Any:
         if second == 0:
@@ -250,8 +260,8 @@ EVALUATED: dict[str, Callable[[Call], Callable[..., Any]]] = {
     "<=": _plain(operator.le),
     ">": _plain(operator.gt),
     ">=": _plain(operator.ge),
-    "+": _plain(operator.add),
-    "-": _plain(operator.sub),
+    "+": lambda call: _moved(call, operator.add),
+    "-": lambda call: _moved(call, operator.sub),
     "*": _plain(operator.mul),
     "/": _divide,
     "%": _remainder,

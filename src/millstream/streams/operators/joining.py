@@ -6,6 +6,7 @@ from millstream.streams.operators.aggregates.collected import hashable
 from millstream.streams.operators.changes import DELETE, INSERT, UPDATE_AFTER, Changes, Output, Row
 from millstream.streams.operators.evaluate import Evaluator
 from millstream.streams.operators.netting import netted
+from millstream.streams.operators.row_keys import frozen
 from millstream.streams.operators.state import GroupedTable, State
 from millstream.streams.operators.turn import Turn
 from millstream.streams.plan.joins import JoinKind
@@ -45,8 +46,8 @@ class JoinShape:
         return row + partner if side == 0 else partner + row
 
 
-_Entry = tuple[int, int]
-"""Of equal rows: how many there are, and how many partners each has."""
+_Entry = tuple[Row, int, int]
+"""Of equal rows: one of them, how many there are, and how many partners each has."""
 
 _Side = GroupedTable[Row, _Entry]
 
@@ -91,31 +92,32 @@ class Joiner:
     def _change(self, side: int, key: Row, row: Row, comes: bool, said: Output) -> None:
         ours, theirs = self._sides[side], self._sides[1 - side]
         partners = [
-            (other, entry)
-            for other, entry in list(theirs.group(key).items())
-            if (self._shape.fits(row, other) if side == 0 else self._shape.fits(other, row))
+            entry
+            for entry in list(theirs.group(key).values())
+            if (self._shape.fits(row, entry[0]) if side == 0 else self._shape.fits(entry[0], row))
         ]
-        count, _ = ours.group(key).get(row, (0, 0))
-        count += 1 if comes else -1
+        name = frozen(row)
+        known = ours.group(key).get(name)
+        count = (known[1] if known is not None else 0) + (1 if comes else -1)
         if count > 0:
-            ours.put(key, row, (count, sum(number for _, (number, _) in partners)))
+            ours.put(key, name, (row, count, sum(number for _, number, _ in partners)))
         else:
-            ours.delete(key, row)
+            ours.delete(key, name)
         kind = INSERT if comes else DELETE
         if self._shape.kind.only_left:
             self._exists(side, key, row, partners, kind, said)
         else:
             self._pair(side, key, row, partners, kind, said)
 
-    def _pair(self, side: int, key: Row, row: Row, partners: list[tuple[Row, _Entry]], kind: int, said: Output) -> None:
+    def _pair(self, side: int, key: Row, row: Row, partners: list[_Entry], kind: int, said: Output) -> None:
         """Say the pairs of a row, and what they make of partners that were alone before or are now."""
         shape, theirs = self._shape, self._sides[1 - side]
         if not partners and shape.keeps[side]:
             said.emit(kind, shape.pair(side, row, None))
-        for other, (number, paired) in partners:
+        for other, number, paired in partners:
             now = paired + (1 if kind == INSERT else -1)
             if shape.keeps[1 - side]:
-                theirs.put(key, other, (number, now))
+                theirs.put(key, frozen(other), (other, number, now))
                 if (paired == 0) != (now == 0):
                     alone = shape.pair(1 - side, other, None)
                     for _ in range(number):
@@ -123,9 +125,7 @@ class Joiner:
             for _ in range(number):
                 said.emit(kind, shape.pair(side, row, other))
 
-    def _exists(
-        self, side: int, key: Row, row: Row, partners: list[tuple[Row, _Entry]], kind: int, said: Output
-    ) -> None:
+    def _exists(self, side: int, key: Row, row: Row, partners: list[_Entry], kind: int, said: Output) -> None:
         """SEMI and ANTI: a left row is there by whether it has partners."""
         semi = self._shape.kind is JoinKind.SEMI
         if side == 0:
@@ -133,9 +133,9 @@ class Joiner:
                 said.emit(kind, row)
             return
         left = self._sides[0]
-        for other, (number, paired) in partners:
+        for other, number, paired in partners:
             now = paired + (1 if kind == INSERT else -1)
-            left.put(key, other, (number, now))
+            left.put(key, frozen(other), (other, number, now))
             if (paired == 0) != (now == 0):
                 for _ in range(number):
                     said.emit(INSERT if (now > 0) is semi else DELETE, other)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from millstream.streams.operators.changes import DELETE, INSERT, UPDATE_AFTER, Output, Row
+from millstream.streams.operators.row_keys import frozen
 
 __all__ = ["netted"]
 
@@ -10,12 +11,15 @@ __all__ = ["netted"]
 def netted(said: Output, out: Output) -> None:
     """Say in `out` what `said` comes to: a row that came and went in one turn was never there."""
     counts: dict[Row, int] = {}
+    rows: dict[Row, Row] = {}
     for kind, row in zip(said.kinds, said.rows, strict=True):
-        counts[row] = counts.get(row, 0) + (1 if kind in (INSERT, UPDATE_AFTER) else -1)
+        key = frozen(row)
+        rows.setdefault(key, row)
+        counts[key] = counts.get(key, 0) + (1 if kind in (INSERT, UPDATE_AFTER) else -1)
     # What goes is said first: where a key has one row at a time, that row is never told twice.
-    for row, count in counts.items():
+    for key, count in counts.items():
         for _ in range(-count):
-            out.emit(DELETE, row)
-    for row, count in counts.items():
+            out.emit(DELETE, rows[key])
+    for key, count in counts.items():
         for _ in range(count):
-            out.emit(INSERT, row)
+            out.emit(INSERT, rows[key])

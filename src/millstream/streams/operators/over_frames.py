@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from millstream.streams.learning.scoring import SCORES, score_of
@@ -12,7 +12,7 @@ from millstream.streams.operators.aggregates.catalogue import AggregateSpec, acc
 from millstream.streams.operators.aggregates.group import GroupMachine
 from millstream.streams.operators.changes import Row
 
-__all__ = ["OF_THE_PLACE", "Placed", "Sliding", "placed_of", "sliding_of"]
+__all__ = ["OF_THE_PLACE", "Placed", "Sliding", "placed_of", "places_told", "sliding_of"]
 
 OF_THE_PLACE: Final = ("ROW_NUMBER", "RANK", "DENSE_RANK", "LAG", *SCORES)
 """Functions that no frame changes."""
@@ -103,12 +103,19 @@ class _Values:
         self._finish = _finish(spec)
 
     def enter(self, row: Row) -> None:
-        if (value := _value(self._spec, row)) is not None:
+        value = _value(self._spec, row)
+        if self._is_one(value, row):
             self._values.append(value)
 
     def leave(self, row: Row) -> None:
-        if _value(self._spec, row) is not None:
+        if self._is_one(_value(self._spec, row), row):
             self._values.popleft()
+
+    def _is_one(self, value: Any, row: Row) -> bool:
+        """Whether a value counts: NULL does where the aggregate takes it and its filter lets the row through."""
+        if value is not None:
+            return not (self._spec.leaves_null_values and value[1] is None)
+        return self._spec.takes_nulls and (self._spec.filter is None or bool(row[self._spec.filter]))
 
     def result(self) -> Any:
         return self._finish(self._values) if self._values else None
@@ -265,3 +272,13 @@ def placed_of(spec: AggregateSpec) -> Placed:
             return score_of(spec)
         case _:
             return _Rank(dense=spec.function == "DENSE_RANK")
+
+
+def places_told(spec: AggregateSpec, rows: Sequence[Row], order: Callable[[Row], Any]) -> list[Any]:
+    """The results of a function of the place for all rows of a partition, which stand in that order."""
+    machine = placed_of(spec)
+    state, values = machine.new(), []
+    for row in rows:
+        state, value = machine.next(state, row, order(row))
+        values.append(value)
+    return values

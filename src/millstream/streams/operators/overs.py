@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import eq
 from typing import Any, Literal, NamedTuple
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
@@ -25,11 +26,13 @@ __all__ = ["Over", "OverFrame"]
 class OverFrame:
     """The rows that aggregates look at: `preceding` rows before the row, or microseconds; None from the beginning.
 
-    A "range" takes in all rows that are equal in the order.
+    A "range" takes in all rows that are equal in the order. `following` is how far it reaches behind the row, None to
+    the end; a negative number on either side keeps away from the row. Only runs that end look behind.
     """
 
     unit: Literal["rows", "range"] = "range"
     preceding: int | None = None
+    following: int | None = 0
 
 
 class _Partition(NamedTuple):
@@ -114,7 +117,11 @@ class Over:
             self._put(columns, results)
             self._note(key, frame)
         elif partition.group is not None:
-            self._put(columns, self._grow(partition.group, rows))
+            if self._has_peers(rows):
+                self._put(columns, self._grow(partition.group, rows))
+            else:
+                for number, values in zip(self._framed, self._machine.running(partition.group, rows), strict=True):
+                    columns[number] = values
         placed = self._place(partition.placed, rows, columns)
         self._partitions.put(key, _Partition(placed, partition.group, held))
         width = self._width
@@ -135,6 +142,13 @@ class Over:
             columns[number] = values
             after.append(state)
         return tuple(after)
+
+    def _has_peers(self, rows: Sequence[Row]) -> bool:
+        """Whether rows are looked at together, as those of one event time are in a range."""
+        if self._frame.unit == "rows" or self._time is None:
+            return False
+        keys = list(map(self._order, rows))
+        return any(map(eq, keys, keys[1:]))
 
     def _steps(self, rows: list[Row]) -> Iterable[Sequence[Row]]:
         """The rows that are looked at together: peers in a range of event time, else each for itself."""
@@ -163,15 +177,15 @@ class Over:
         for peers in self._steps(rows):
             time_us = turn.now_us if self._time is None else peers[0][self._time]
             for row in peers:
-                frame.enter((time_us, *(row[place] for place in self._kept)))
+                frame.enter((time_us, *[row[place] for place in self._kept]))
             if self._frame.unit == "rows":
                 while len(frame.rows) > preceding + 1:
                     frame.leave()
             else:
                 while frame.rows[0][0] < time_us - preceding:
                     frame.leave()
-            result = tuple(sliding.result() for sliding in frame.slidings)
-            results += [result] * len(peers)
+            result = tuple([sliding.result() for sliding in frame.slidings])
+            results += (result,) * len(peers)
         gone = before + len(rows) - len(frame.rows)
         return results, self._frames.keep(key, frame, min(gone, before), len(rows))
 

@@ -9,10 +9,19 @@ from typing import Any
 from millstream.streams.operators.aggregates.collected import hashable
 from millstream.streams.operators.changes import Row
 
-__all__ = ["row_key", "rows_by_key"]
+__all__ = ["frozen", "row_key", "rows_by_key"]
 
 RowKey = Callable[[Row], Any]
 """From a row to its key: the value of one column itself, of several a tuple."""
+
+
+def frozen(row: Row) -> Row:
+    """The whole row as a key: itself, or with what is in its lists and ROWs where it has such."""
+    try:
+        hash(row)
+    except TypeError:
+        return tuple(map(hashable, row))
+    return row
 
 
 def row_key(places: Sequence[int]) -> RowKey:

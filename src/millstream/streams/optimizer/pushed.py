@@ -8,7 +8,7 @@ from millstream.streams.plan.expressions import Call, Expression
 from millstream.streams.plan.nodes import Filter, Node, Scan, inputs_of
 from millstream.streams.plan.tables import Table
 
-__all__ = ["pushed_conditions"]
+__all__ = ["conditions_above", "pushed_conditions"]
 
 
 def pushed_conditions(table: Table, nodes: Sequence[Node]) -> tuple[Expression, ...]:
@@ -18,10 +18,15 @@ def pushed_conditions(table: Table, nodes: Sequence[Node]) -> tuple[Expression, 
     """
     if table.watermark is not None:
         return ()
-    reads = [above for node in nodes for above in _above(node, table.name, ())]
+    reads = [above for node in nodes for above in conditions_above(node, table.name)]
     if not reads:
         return ()
     return tuple(condition for condition in reads[0] if all(condition in above for above in reads[1:]))
+
+
+def conditions_above(node: Node, table: str) -> list[tuple[Expression, ...]]:
+    """The conditions right above each read of the table; none where all its rows are wanted."""
+    return list(_above(node, table, ()))
 
 
 def _above(node: Node, table: str, conditions: tuple[Expression, ...]) -> Iterator[tuple[Expression, ...]]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from millstream.streams.plan.expressions import Expression
-from millstream.streams.plan.ordering import OrderKey
 from millstream.streams.plan.types import DataType, Field, Schema
 from millstream.streams.plan.windows import Emit, Window, window_fields
 
@@ -21,7 +20,7 @@ __all__ = ["Aggregate", "AggregateCall", "Expand", "WindowAggregate"]
 class AggregateCall:
     """One aggregate of the registry. `argument` None counts rows; `more` are the arguments behind it.
 
-    `filter` is FILTER (WHERE ...); `order` is the ORDER BY inside LISTAGG and its kin.
+    `filter` is FILTER (WHERE ...).
     """
 
     function: str
@@ -30,7 +29,6 @@ class AggregateCall:
     distinct: bool = False
     filter: Expression | None = None
     more: tuple[Expression, ...] = ()
-    order: tuple[OrderKey, ...] = ()
 
     @property
     def parts(self) -> tuple[Expression, ...]:
@@ -50,8 +48,7 @@ class AggregateCall:
         inside = ", ".join(map(str, (self.argument, *self.more)))
         if self.argument is None:
             inside = "*" if self.function == "COUNT" else ""
-        order = f" ORDER BY {', '.join(map(str, self.order))}" if self.order else ""
-        text = f"{self.function}({'DISTINCT ' if self.distinct else ''}{inside}{order})"
+        text = f"{self.function}({'DISTINCT ' if self.distinct else ''}{inside})"
         return f"{text} FILTER (WHERE {self.filter})" if self.filter is not None else text
 
 

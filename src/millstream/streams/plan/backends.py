@@ -64,7 +64,6 @@ def why_own(node: Node) -> str | None:
         (node.emit is not None, "EMIT speaks beside the window's end"),
         (time is None or not time.rowtime, "the window stands on processing time"),
         (any(call.distinct for call in calls), "DISTINCT is exact"),
-        (any(call.order for call in calls), "an aggregate has an ORDER BY"),
         (any(call.function.startswith(USER_PREFIX) for call in calls), "an aggregate is the user's, in Python"),
         (any(call.function not in SPARK_AGGREGATES for call in calls), "Spark lacks one of the aggregates"),
         (changelog_of(node.input) is Changelog.RETRACT, "rows below change"),

@@ -51,7 +51,7 @@ def changelog_of(node: Node) -> Changelog:
         case Scan(table=table):
             changes = table.connector in UPSERT_CONNECTORS or table.options.get("format", "") in CHANGELOG_FORMATS
             return Changelog.RETRACT if changes else Changelog.APPEND
-        case Values() | Match():
+        case Values() | Match() | Over(whole=True):
             return Changelog.APPEND
         case Over():
             return changelog_of(node.input) if _is_timed(node) else Changelog.RETRACT

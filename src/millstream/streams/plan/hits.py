@@ -30,5 +30,6 @@ HIT_COLUMNS: Final[dict[str, DataType]] = {
     "steps": BIGINT,
     "group_key": STRING,
     "measured": STRING,
+    "hits": BIGINT,
 }
 """Their types by name; a table has any of them. A time may be of either kind of TIMESTAMP, a number any integer."""

@@ -38,7 +38,8 @@ class Rank:
 
     `rank_name` adds the place as BIGINT; without it rows only come and go. `window_end` names the attached window's
     end where the partition is one of a window: places are final then and each is emitted once, at the window's end.
-    ROW_NUMBER breaks ties by arrival, the earlier first; by a processing-time order key the arrival itself counts.
+    ROW_NUMBER breaks ties by arrival, the earlier first; by a processing-time order key the arrival itself counts, and
+    where the last row by event time alone is kept of rows that are only appended, the later of equal times is it.
     """
 
     input: Node
@@ -60,11 +61,14 @@ class Rank:
 class Frame:
     """The rows that an OVER looks at: `preceding` before the row up to it; None is from the beginning.
 
-    `unit` "rows" counts rows; "range" milliseconds of the time attribute, and takes in all rows of the same time.
+    `unit` "rows" counts rows; "range" milliseconds of the time attribute, and takes in all rows of the same time. Where
+    a partition is looked at whole, `following` is how far it reaches behind the row (None: to the end), and a negative
+    number keeps away from the row; a range over numbers counts in them.
     """
 
     unit: Literal["rows", "range"] = "range"
     preceding: int | None = None
+    following: int | None = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,8 @@ class Over:
     """Each row with aggregates over the rows of its partition before it, emitted in the order of time.
 
     `order` begins with a time attribute, ascending. Over event time rows wait for the watermark. Where it is another
-    time, whose rows come in any order, or the input changes, results change as rows come.
+    time, whose rows come in any order, or the input changes, results change as rows come. In a batch job `whole` looks
+    at partitions at the end, in any order or none.
     """
 
     input: Node
@@ -88,6 +93,7 @@ class Over:
     order: tuple[OrderKey, ...]
     frame: Frame
     calls: tuple[OverCall, ...]
+    whole: bool = False
 
     @property
     def schema(self) -> Schema:

@@ -96,7 +96,8 @@ class Match:
     * `MATCH_PREV(value, offset)`, `MATCH_NEXT(value, offset)`: of the row so far before or behind in the partition.
     * `MATCH_AGGREGATE(function, variable, value)`: an aggregate over the variable's rows; COUNT(*) has no value.
 
-    The value inside may name columns of the input and functions of them. `within_ms` None sets no limit.
+    The value inside may name columns of the input and functions of them. `within_ms` None sets no limit. A variable
+    that is in `unless` with another one fits no row that would fit that one in its place.
     """
 
     input: Node
@@ -108,6 +109,7 @@ class Match:
     skip: Skip = Skip()
     within_ms: int | None = None
     rowtime: frozenset[str] = frozenset()
+    unless: tuple[tuple[str, str], ...] = ()
 
     @property
     def schema(self) -> Schema:

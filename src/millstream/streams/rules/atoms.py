@@ -51,7 +51,7 @@ class Step(StrEnum):
     """Runs of white space become one blank."""
 
 
-class Atom(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+class Atom(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, cache_hash=True):
     """A question about one field.
 
     `caseless` compares texts in lower case (`str.lower` on both sides; regular expressions by `re.IGNORECASE`).

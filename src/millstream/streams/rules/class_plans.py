@@ -52,7 +52,7 @@ class ClassPlans:
 
     def _asked(self, name: str, numbers: Mapping[int, object]) -> list[Atom]:
         every = (atom for number in numbers for atom in atoms_of(self._formulas[number]))
-        return list(dict.fromkeys(atom for atom in every if atom.field == name and atom.op is Op.IN))
+        return list(dict.fromkeys(atom for atom in every if atom.field == name and atom.op in (Op.IN, Op.IS_NULL)))
 
     def parts(self, events: EventRows) -> Iterator[tuple[ClassPlan, Rows | None]]:
         """The plans to judge a batch by, each with its rows; None: all of them."""

@@ -11,7 +11,7 @@ from millstream.streams.rules.atoms import Atom
 __all__ = ["All", "AnyOf", "Formula", "Not", "Truth", "all_of", "any_of", "atoms_of", "negated"]
 
 
-class Truth(msgspec.Struct, frozen=True, tag=True):
+class Truth(msgspec.Struct, frozen=True, tag=True, cache_hash=True):
     """A condition that does not look at the event; None is unknown."""
 
     value: bool | None
@@ -20,7 +20,7 @@ class Truth(msgspec.Struct, frozen=True, tag=True):
         return "unknown" if self.value is None else str(self.value).lower()
 
 
-class All(msgspec.Struct, frozen=True, tag=True):
+class All(msgspec.Struct, frozen=True, tag=True, cache_hash=True):
     """All parts hold. False where one is false, else unknown where one is unknown."""
 
     parts: tuple[Formula, ...]
@@ -29,7 +29,7 @@ class All(msgspec.Struct, frozen=True, tag=True):
         return f"({' AND '.join(map(str, self.parts))})"
 
 
-class AnyOf(msgspec.Struct, frozen=True, tag=True):
+class AnyOf(msgspec.Struct, frozen=True, tag=True, cache_hash=True):
     """One part holds. True where one is true, else unknown where one is unknown."""
 
     parts: tuple[Formula, ...]
@@ -38,7 +38,7 @@ class AnyOf(msgspec.Struct, frozen=True, tag=True):
         return f"({' OR '.join(map(str, self.parts))})"
 
 
-class Not(msgspec.Struct, frozen=True, tag=True):
+class Not(msgspec.Struct, frozen=True, tag=True, cache_hash=True):
     """The part is false; unknown stays unknown."""
 
     part: Formula

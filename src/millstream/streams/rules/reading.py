@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -14,6 +14,9 @@ from millstream.streams.errors import RuleError
 from millstream.streams.rules.imported import FromFiles, Refusal
 from millstream.streams.rules.rule import Path as FieldPath
 from millstream.streams.rules.rule import Rule
+
+if TYPE_CHECKING:
+    from millstream.streams.rules.sigma.mapping import EventMapping
 
 __all__ = ["read_rule_files"]
 
@@ -25,9 +28,10 @@ _SUFFIXES: Final = (*_YAML, ".sql")
 _SIGMA_KEYS = re.compile(r"(?m)^(?:detection|correlation|logsource)[ ]*:")
 
 
-def read_rule_files(places: Iterable[Path]) -> FromFiles:
+def read_rule_files(places: Iterable[Path], mapping: Path | None = None) -> FromFiles:
     """The rules of the files, and of all files of rules below the directories, hidden ones apart; Sigma's come first.
 
+    `mapping` is a file that says where the events of Sigma's log sources and fields are.
     What cannot be taken is told with its place and stops nothing else. Raises RULE_FILE where a place does not exist
     or has no files of rules, ExtraMissing without the packages that read them.
     """
@@ -44,7 +48,7 @@ def read_rule_files(places: Iterable[Path]) -> FromFiles:
             sigma.append(file)
         else:
             found.append(_read_yaml(content, str(file)))
-    return _joined([*([_read_sigma(sigma)] if sigma else []), *found])
+    return _joined([*([_read_sigma(sigma, mapping)] if sigma else []), *found])
 
 
 def _files_of(place: Path) -> Iterator[Path]:
@@ -94,12 +98,20 @@ def _read_sql(content: str, path: str) -> FromFiles:
     return read_sql_rules(content, path)
 
 
-def _read_sigma(files: list[Path]) -> FromFiles:
+def _read_sigma(files: list[Path], mapping: Path | None) -> FromFiles:
     from millstream.streams.rules.sigma import read_rules
 
-    found = read_rules(files)
+    found = read_rules(files, None if mapping is None else _mapping(mapping))
     refused = tuple(Refusal(one.path, _sentence(one.reason), one.line) for one in found.refused)
     return msgspec.structs.replace(found, refused=refused)
+
+
+def _mapping(file: Path) -> EventMapping:
+    try:
+        from millstream.streams.rules.sigma.mapping import read_mapping
+    except ModuleNotFoundError as error:
+        raise ExtraMissing("Reading a mapping of events", error.name, extra="streams") from None
+    return read_mapping(file)
 
 
 def _sentence(words: str) -> str:

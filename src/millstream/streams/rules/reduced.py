@@ -44,9 +44,9 @@ def reduced(formula: Formula, known: Mapping[Atom, bool | None]) -> Formula:
 
 
 def pins_of(formula: Formula) -> dict[str, frozenset[Atom]]:
-    """For each field that a positive formula pins: the IN atoms, one of which must be true for it to hold."""
+    """For each field that a positive formula pins: its atoms IN and IS_NULL, one of which must hold for it to hold."""
     match formula:
-        case Atom(op=Op.IN, absent=absent) if absent is not True:
+        case Atom(op=Op.IN | Op.IS_NULL, absent=absent) if absent is not True:
             return {formula.field: frozenset({formula})}
         case All(parts=parts):
             pins: dict[str, frozenset[Atom]] = {}

@@ -158,7 +158,9 @@ class StreamBuilder:
         if not self._sinks:
             message = f"The job {self.job_id} has no output."
             raise JobError("JOB_FAILED", message, remedy="End a stream with print(), sink(...) or insert_into(...).")
-        return JobPlan(tuple(self._sinks), self._session.settings)
+        # Whoever runs the plan, a command for one, has a nameserver of its own.
+        own = {"millstream.nameserver": self.nameserver} if self.nameserver else {}
+        return JobPlan(tuple(self._sinks), {**own, **self._session.settings})
 
     def start(
         self,

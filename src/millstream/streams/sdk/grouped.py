@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -23,11 +24,12 @@ BOUNDS = ("window_start", "window_end")
 _PLACE = "place_of_row"
 
 
-class Grouped:
+class Grouped(ABC):
     """What is counted and added up by keys, with or without windows."""
 
+    @abstractmethod
     def aggregate(self, **calls: Call) -> Stream:
-        raise NotImplementedError
+        """Aggregates, each under its name."""
 
     def count(self, column: str | None = None, *, name: str = "count") -> Stream:
         """How many rows there are, or how many in which `column` (an expression) is not NULL.

@@ -11,7 +11,7 @@ from millstream.streams.plan.windows import Emit
 from millstream.streams.sdk import joining
 from millstream.streams.sdk.code import ErrorChoice, python_rows
 from millstream.streams.sdk.grouped import BOUNDS, Call, Grouped, ranked, rows_of, stream_of, with_calls
-from millstream.streams.sdk.pattern import Pattern
+from millstream.streams.sdk.pattern import Pattern, with_unless
 from millstream.streams.sdk.schemas import Columns
 from millstream.streams.sdk.sql_text import Duration, after, duration_ms, listed, quoted
 from millstream.streams.sdk.windowed import WindowedStream
@@ -191,7 +191,8 @@ class KeyedStream(Grouped):
         >>> logins.key_by("user").pattern(guessed, {"at": "good.event_time"}).columns
         ('user', 'at')
         """
-        return self._of(pattern.query(self.keys, _time_of(self.stream), measures, skip))
+        found = self._of(pattern.query(self.keys, _time_of(self.stream), measures, skip))
+        return stream_of(found, with_unless(found.node, pattern.unless))
 
     def filter(self, condition: str | Callable[[Any], object], *, on_error: ErrorChoice | None = None) -> KeyedStream:
         """The rows for which the condition is true, with the same keys; see `Stream.filter`."""

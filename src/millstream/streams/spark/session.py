@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.logger import PySparkLogger
 
@@ -33,6 +33,16 @@ WORKER_PATIENCE_S = 120
 
 _OWN_ADDRESS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 """Nobody else talks to the driver, except on a cluster."""
+
+_LOCAL_CHECKPOINTS = {
+    # The usual one asks about links and rights of files by starting programs: seven in each micro-batch, 0.15 s.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    # Hive's own, which Spark brings along, does not let a file take the place of another.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
+}
+"""For checkpoints that one machine writes; see `_write_no_checksums`."""
 
 SQL_SETTINGS = {
     # TIMESTAMP columns are instants for Spark; both of Flink's kinds mean the same only in UTC.
@@ -156,13 +166,27 @@ def _start(builder: SparkSession.Builder, options: SessionOptions) -> SparkSessi
         "spark.default.parallelism": str(cores),
         # A Python worker on a busy machine may take longer than Spark's 15 s to connect, which would end the query.
         "spark.python.authenticate.socketTimeout": f"{WORKER_PATIENCE_S}s",
-        **({"spark.python.daemon.module": DAEMON_MODULE} if _is_local(options) else {}),
+        **({"spark.python.daemon.module": DAEMON_MODULE, **_LOCAL_CHECKPOINTS} if _is_local(options) else {}),
         **SQL_SETTINGS,
         **options.settings,
     }
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    if _is_local(options):
+        _write_no_checksums(spark)
+    return spark
+
+
+def _write_no_checksums(spark: SparkSession) -> None:
+    """Have Hadoop's local file system write files alone, without a file of checksums beside each.
+
+    A file takes the place of an older one in one step then. With checksums these are two, and a crash between them
+    leaves a file that cannot be read. Spark's usual way to write checkpoints has none either.
+    """
+    context: Any = spark.sparkContext
+    files = context._jvm.org.apache.hadoop.fs.FileSystem.getLocal(context._jsc.hadoopConfiguration())
+    files.setWriteChecksum(False)
 
 
 def _is_local(options: SessionOptions) -> bool:

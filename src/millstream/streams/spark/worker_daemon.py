@@ -12,31 +12,47 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["DAEMON_MODULE", "preload"]
+__all__ = ["DAEMON_MODULE", "POOL_VARIABLE", "RULES_WORKERS", "preload"]
 
 DAEMON_MODULE: Final = "millstream.streams.spark.worker_daemon"
 """For Spark's setting `spark.python.daemon.module`."""
 
+POOL_VARIABLE: Final = "MILLSTREAM_WORKERS"
+"""Names in the environment what the workers are for, where they are not for everything."""
+
+RULES_WORKERS: Final = "rules"
+"""Workers that judge: a stage of some thousand rules takes seconds and a hundred megabytes."""
+
 _WORKER: Final = "pyspark.worker"
-_OF_WORKERS: Final = (
-    "millstream.streams.operators.grouping",
-    "millstream.streams.spark.operators.host",
-    "millstream.streams.spark.sinks.console",
-    "millstream.streams.spark.sinks.router",
-    "millstream.streams.spark.source.data_source",
+_OF_ALL_WORKERS: Final = (
     # PySpark imports it in each worker that is given Arrow batches; no module of ours uses it.
     "pandas",
     "pyarrow.compute",
     "pyarrow.pandas_compat",
     "pyspark.sql.conversion",
 )
+_OF_WORKERS: Final = {
+    "": (
+        "millstream.streams.operators.grouping",
+        "millstream.streams.spark.operators.host",
+        "millstream.streams.spark.sinks.console",
+        "millstream.streams.spark.sinks.router",
+        "millstream.streams.spark.source.data_source",
+    ),
+    RULES_WORKERS: (
+        "millstream.streams.spark.rules.hit_rows",
+        "millstream.streams.spark.rules.reader",
+        "millstream.streams.spark.rules.stages",
+    ),
+}
 
 
 def preload(worker_module: str) -> None:
     """Import what the workers of `worker_module` import. No thread of ours may live when a process is forked."""
     # A BLAS with threads would start them here, in the process that forks.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    for name in (worker_module, *(_OF_WORKERS if worker_module == _WORKER else ())):
+    of_pool = _OF_WORKERS[os.environ.get(POOL_VARIABLE, "")] if worker_module == _WORKER else ()
+    for name in (worker_module, *of_pool, *(_OF_ALL_WORKERS if of_pool else ())):
         importlib.import_module(name)
 
 

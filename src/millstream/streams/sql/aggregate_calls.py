@@ -8,15 +8,15 @@ from dataclasses import replace
 from millstream.streams.functions.registry import AGGREGATES, FunctionSpec
 from millstream.streams.functions.user import UserFunction
 from millstream.streams.plan.changelog import Changelog, changelog_of
-from millstream.streams.plan.expressions import Column, Expression, Literal
+from millstream.streams.plan.expressions import Call, Case, Expression, Literal
 from millstream.streams.plan.nodes import Aggregate, AggregateCall, WindowAggregate
-from millstream.streams.plan.ordering import OrderKey
-from millstream.streams.plan.types import DataType
+from millstream.streams.plan.types import BOOLEAN, DataType
 from millstream.streams.plan.windows import Cumulate, Hop, Session
+from millstream.streams.sql.join_conditions import conjunction
 from millstream.streams.sql.scalars import bind_condition, bind_term, converted
 from millstream.streams.sql.scopes import Scope
 from millstream.streams.sql.script import Script
-from millstream.streams.sql.syntax import CallTerm
+from millstream.streams.sql.syntax import CallTerm, RowTerm
 
 __all__ = ["bind_aggregate", "check_users_aggregates"]
 
@@ -32,7 +32,13 @@ def bind_aggregate(term: CallTerm, scope: Scope, *, spec: FunctionSpec | None = 
         if term.name != "COUNT":
             raise script.error("SQL_SYNTAX", f"{term.name}(*) is not possible; only COUNT(*).", term.span)
         return AggregateCall("COUNT", None, found.type_rule(()), filter=condition)
+    if term.order:
+        message = f"ORDER BY inside of {term.name} is not supported: values stand in the order in which rows come."
+        remedy = "MIN_BY, MAX_BY, FIRST_VALUE and LAST_VALUE choose one value by an order."
+        raise script.error("SQL_UNSUPPORTED", message, term.order[0].span, remedy=remedy)
     arguments = [bind_term(argument, inside) for argument in term.arguments]
+    if term.name == "COUNT" and len(arguments) > 1:
+        arguments = [_together(term, arguments, inside)]
     if len(arguments) < max(found.min_args, 1 if spec is None and user is None else 0) or (
         found.max_args is not None and len(arguments) > found.max_args
     ):
@@ -41,7 +47,15 @@ def bind_aggregate(term: CallTerm, scope: Scope, *, spec: FunctionSpec | None = 
     result, arguments = _typed(found, arguments, term, scope)
     first = arguments[0] if arguments else None
     more = tuple(arguments[1:])
-    return AggregateCall(found.call_name, first, result, term.distinct, condition, more, _order(term, inside))
+    return AggregateCall(found.call_name, first, result, term.distinct, condition, more)
+
+
+def _together(term: CallTerm, arguments: list[Expression], scope: Scope) -> Expression:
+    """Several values that COUNT counts as one, which is NULL where any of them is."""
+    row = bind_term(RowTerm(term.arguments, term.span), scope)
+    nulls = conjunction([Call("IS NOT NULL", (argument,), BOOLEAN) for argument in arguments])
+    assert nulls is not None
+    return Case(((nulls, row),), None, row.type.as_nullable())
 
 
 def check_users_aggregates(terms: Sequence[CallTerm], node: Aggregate | WindowAggregate, script: Script) -> None:
@@ -74,14 +88,3 @@ def _typed(
         raise scope.script.error("SQL_TYPE", f"{term.name} wants {error}, not {given}.", term.span) from None
     pairs = zip(arguments, wanted, strict=True)
     return result, [have if new is None else converted(have, new) for have, new in pairs]
-
-
-def _order(term: CallTerm, scope: Scope) -> tuple[OrderKey, ...]:
-    keys = []
-    for item in term.order:
-        value = bind_term(item.value, scope)
-        if not isinstance(value, Column):
-            message = f"ORDER BY inside of {term.name} takes columns."
-            raise scope.script.error("SQL_UNSUPPORTED", message, item.span, remedy="Compute them in a sub-query.")
-        keys.append(OrderKey(value.name, item.ascending, item.nulls_first))
-    return tuple(keys)

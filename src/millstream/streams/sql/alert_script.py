@@ -12,7 +12,7 @@ __all__ = ["AlertScript", "Uncounted"]
 _HITS = """CREATE TABLE hits (
   rule STRING, title STRING, level STRING, tags ARRAY<STRING>, version BIGINT, event_time TIMESTAMP_LTZ(3),
   event STRING, shows MAP<STRING, STRING>, measure STRING, window_ms BIGINT, at_least BIGINT, at_most BIGINT,
-  steps BIGINT, group_key STRING, measured STRING,
+  steps BIGINT, group_key STRING, measured STRING,{number}
   WATERMARK FOR event_time AS event_time - {delay}
 ) WITH ({options});"""
 
@@ -53,6 +53,8 @@ _COUNTS = {
     MeasureKind.VALUES: "COUNT(DISTINCT measured)",
     MeasureKind.PARTS: "COUNT(DISTINCT measured)",
 }
+_SUMS = {**_COUNTS, MeasureKind.EVENTS: "SUM(hits)"}
+"""The same where a row may stand for several hits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class AlertScript:
     """A script over the topic and rules of `source` (options of the connector rules), alerts to a table of `sink`.
 
     Rules that count alike (what, and in windows of one size) share one query, with the rule in its key. Events may come
-    `delay_ms` late.
+    `delay_ms` late. Where the source names a topic for hits, those that only count come merged.
     """
 
     source: Mapping[str, str]
@@ -91,9 +93,12 @@ class AlertScript:
             kind = statistics.measure.kind
             steps = len(statistics.parts) if kind is MeasureKind.SEQUENCE else 0
             shapes[kind, statistics.window_ms, steps] = None
-        inserts = [_PLAIN, *(_insert(*shape) for shape in sorted(shapes))]
+        packed = "hits.topic" in self.source
+        counts = _SUMS if packed else _COUNTS
+        inserts = [_PLAIN, *(_insert(*shape, counts) for shape in sorted(shapes))]
+        options = _options({"connector": "rules", **self.source})
         tables = [
-            _HITS.format(delay=_interval(self.delay_ms), options=_options({"connector": "rules", **self.source})),
+            _HITS.format(delay=_interval(self.delay_ms), options=options, number="\n  hits BIGINT," if packed else ""),
             _ALERTS.format(options=_options(self.sink)),
             *([_COUNTED.format(options=_options(self.sink))] if shapes else []),
         ]
@@ -110,10 +115,10 @@ def _unfit(rule: Rule) -> str | None:
     return None
 
 
-def _insert(kind: MeasureKind, window_ms: int, steps: int) -> str:
+def _insert(kind: MeasureKind, window_ms: int, steps: int, counts: Mapping[MeasureKind, str]) -> str:
     window = _interval(window_ms)
     if kind is not MeasureKind.SEQUENCE:
-        return _WINDOW.format(measure=kind.value, count=_COUNTS[kind], window=window, window_ms=window_ms)
+        return _WINDOW.format(measure=kind.value, count=counts[kind], window=window, window_ms=window_ms)
     numbers = range(1, steps + 1)
     pattern = " ".join(f"X{number}*? S{number}" if number > 1 else "S1" for number in numbers)
     # A part that stands twice in a sequence is several steps: '1,3'.

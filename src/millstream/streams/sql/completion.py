@@ -10,6 +10,7 @@ from millstream.streams.functions.registry import AGGREGATES, FUNCTIONS, WINDOW_
 from millstream.streams.plan.types import Field
 from millstream.streams.sql.catalog import Catalog
 from millstream.streams.sql.connectors import CONNECTORS
+from millstream.streams.sql.hint_completion import hinted
 from millstream.streams.sql.names import MAX_NAME_PARTS, path_text
 from millstream.streams.sql.settings import SETTINGS
 from millstream.streams.sql.statement_parser import FIRST_WORDS
@@ -20,9 +21,9 @@ _WORDS = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|`(?:[^`]|``)*`|[\w$]+|[^
 _PREFIX = re.compile(r"[\w$]*$")
 
 _AFTER: Mapping[str, tuple[str, ...]] = {
-    "CREATE": ("TABLE", "VIEW", "TEMPORARY", "OR REPLACE", "FUNCTION", "DATABASE", "CATALOG"),
+    "CREATE": ("TABLE", "VIEW", "TEMPORARY", "OR REPLACE", "FUNCTION", "DATABASE", "CATALOG", "MODEL"),
     "TEMPORARY": ("TABLE", "VIEW", "FUNCTION", "SYSTEM FUNCTION"),
-    "DROP": ("TABLE", "VIEW", "TEMPORARY", "FUNCTION", "DATABASE", "CATALOG"),
+    "DROP": ("TABLE", "VIEW", "TEMPORARY", "FUNCTION", "DATABASE", "CATALOG", "MODEL"),
     "ALTER": ("TABLE", "VIEW"),
     "INSERT": ("INTO", "OVERWRITE"),
     "EXECUTE": ("STATEMENT SET", "INSERT INTO"),
@@ -30,7 +31,7 @@ _AFTER: Mapping[str, tuple[str, ...]] = {
     "EXPLAIN": ("PLAN FOR", "CHANGELOG_MODE", "ESTIMATED_COST", "JSON_EXECUTION_PLAN", "SELECT", "INSERT INTO",
                 "STATEMENT SET"),
     "SHOW": ("TABLES", "VIEWS", "FUNCTIONS", "USER FUNCTIONS", "CATALOGS", "DATABASES", "CREATE TABLE", "CREATE VIEW",
-             "COLUMNS FROM", "CURRENT CATALOG", "CURRENT DATABASE", "JOBS"),
+             "COLUMNS FROM", "CURRENT CATALOG", "CURRENT DATABASE", "JOBS", "MODELS"),
     "STOP": ("JOB",),
     "GROUP": ("BY",),
     "ORDER": ("BY",),
@@ -79,6 +80,8 @@ class Completions:
 def complete(text: str, cursor: int, catalog: Catalog) -> Completions:
     """What the word at the cursor may become. Nothing inside of comments and strings that are no setting or option."""
     before = text[:cursor]
+    if (hint := _open_hint(before)) is not None:
+        return _in_hint(before, hint, text[cursor:], catalog)
     if _in_comment(before):
         return Completions(cursor, ())
     statement, quoted = _statement(before)
@@ -118,6 +121,34 @@ def _in_comment(before: str) -> bool:
             return True
         last = match[0] if match.end() == len(before) else ""
     return last.startswith("--")
+
+
+def _open_hint(before: str) -> int | None:
+    """Where the text of a hint begins that is not closed yet; None outside of hints."""
+    start = before.rfind("/*+")
+    if start < 0 or "*/" in before[start:] or _statement(before[:start])[1] is not None:
+        return None
+    return None if _in_comment(before[:start]) else start + len("/*+")
+
+
+def _in_hint(before: str, start: int, behind: str, catalog: Catalog) -> Completions:
+    """What may stand in the hint whose text begins at `start`."""
+    outside, _ = _statement(before[: start - len("/*+")])
+    inside, quoted = _statement(before[start:])
+    typed = quoted
+    if typed is None:
+        typed = (_PREFIX.search(before) or [""])[0]
+        inside = inside[:-1] if typed and inside and inside[-1] == typed else inside
+    named = _aliases([*outside, *_rest(behind.partition("*/")[2])])
+    full = catalog.full((outside[-1].strip("`"),)) if outside else None
+    found = hinted(
+        inside,
+        behind_select=not outside or outside[-1].upper() == "SELECT",
+        in_string=quoted is not None,
+        names=list(named),
+        options=catalog.tables[full].table.options if full in catalog.tables else {},
+    )
+    return _sorted(len(before) - len(typed), typed, (Candidate(text, kind) for text, kind in found))
 
 
 def _sorted(start: int, typed: str, candidates: Iterable[Candidate]) -> Completions:
@@ -166,6 +197,9 @@ def _candidates(words: list[str], catalog: Catalog, behind: list[str]) -> Iterat
         yield from (Candidate(word, "keyword") for word in FIRST_WORDS)
     elif last == "." and len(words) > 1:
         yield from _members(words, catalog, behind)
+    elif words[0].upper() in ("SET", "RESET"):
+        if len(words) == 1:
+            yield from (Candidate(f"'{name}'", "setting") for name in SETTINGS)
     elif last in _AFTER:
         yield from (Candidate(word, "keyword") for word in _AFTER[last])
     elif last in ("USE", "DATABASE"):

@@ -89,16 +89,22 @@ def _known(connector: str) -> frozenset[str]:
 
 
 def _connector(options: Mapping[str, str]) -> Connector:
-    listed = f"Use one of {', '.join(CONNECTORS)}."
     if "connector" not in options:
-        raise OptionProblem("", "The table has no 'connector'.", listed)
+        raise OptionProblem("", "The table has no 'connector'.", _listed())
     name = options["connector"]
     if name not in CONNECTORS:
         broken = CONNECTORS.problem(name)
         if broken is not None:
             raise OptionProblem("connector", broken, "Mend that package, or install a release of it that fits.")
-        raise OptionProblem("connector", f"There is no connector '{name}'.", nearest(name, list(CONNECTORS)) or listed)
+        raise OptionProblem(
+            "connector", f"There is no connector '{name}'.", nearest(name, list(CONNECTORS)) or _listed()
+        )
     return CONNECTORS[name]
+
+
+def _listed() -> str:
+    """All connectors. To find those of installed packages takes far longer than all else that a table needs."""
+    return f"Use one of {', '.join(CONNECTORS)}."
 
 
 def _unknown(connector: Connector, key: str) -> OptionProblem:

@@ -12,6 +12,7 @@ from millstream.streams.plan.types import TypeKind
 from millstream.streams.sql.alterations import changed
 from millstream.streams.sql.catalog import Catalog, CatalogFunction, CatalogTable, CatalogView, FullName
 from millstream.streams.sql.derived_tables import like, of_query, relocated
+from millstream.streams.sql.function_options import with_options
 from millstream.streams.sql.inspection import Inspection
 from millstream.streams.sql.listing import TextResult
 from millstream.streams.sql.models import bind_model
@@ -177,6 +178,7 @@ class Definitions:
             if not statement.language:
                 remedy += " Classes of Java, which Flink expects without LANGUAGE PYTHON, do not run here."
             raise self._script.error("SQL_UNKNOWN_FUNCTION", problem.message, statement.span, remedy=remedy) from None
+        function = with_options(function, statement.options, self._script)
         self._catalog.functions[full] = CatalogFunction(function, statement)
         return TextResult(f"Function {name} is created.")
 

@@ -174,7 +174,9 @@ def _ordering(node: Rank | Over | Sort) -> str:
             return text + (f" final at {node.window_end}" if node.window_end is not None else "")
         case Over():
             calls = _named_calls((over.name, over.call) for over in node.calls)
-            return f"Over {_partitioned(node.partition, node.order)} {_frame(node.frame)} calls=[{calls}]"
+            first = node.input.schema.find(node.order[0].column) if node.order else None
+            text = f"Over {'whole ' if node.whole else ''}{_partitioned(node.partition, node.order)}"
+            return f"{text} {_frame(node.frame, is_number=first is not None and first.type.is_number)} calls=[{calls}]"
         case Sort():
             limit = "" if node.limit is None else f" limit={node.limit}"
             offset = f" offset={node.offset}" if node.offset else ""
@@ -185,9 +187,10 @@ def _match(node: Match) -> str:
     skip = f"{node.skip.mode.value}{f' {node.skip.variable}' if node.skip.variable else ''}"
     within = "" if node.within_ms is None else f" within={node.within_ms} ms"
     defines = ", ".join(f"{name} AS {condition}" for name, condition in node.defines)
+    unless = "".join(f" {name} unless {other}" for name, other in node.unless)
     return (
         f"Match {node.pattern} {_partitioned(node.partition, node.order)} defines=[{defines}]"
-        f" measures=[{_named(node.measures)}] skip={skip}{within}"
+        f" measures=[{_named(node.measures)}] skip={skip}{within}{unless}"
     )
 
 
@@ -205,9 +208,11 @@ def _ordered(order: tuple[OrderKey, ...]) -> str:
     return ", ".join(map(str, order))
 
 
-def _frame(frame: Frame) -> str:
-    unit = "rows" if frame.unit == "rows" else "ms"
-    before = "all before" if frame.preceding is None else f"{frame.preceding} {unit} before"
+def _frame(frame: Frame, *, is_number: bool) -> str:
+    unit = " rows" if frame.unit == "rows" else "" if is_number else " ms"
+    before = "all before" if frame.preceding is None else f"{frame.preceding}{unit} before"
+    if frame.following != 0:
+        before += ", all behind" if frame.following is None else f", {frame.following}{unit} behind"
     return f"frame=[{frame.unit}, {before}]"
 
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from millstream.streams.plan.changelog import UPSERT_CONNECTORS
 from millstream.streams.plan.expressions import Call, Column, Expression
 from millstream.streams.plan.joins import JoinKind
-from millstream.streams.plan.nodes import Node, Normalize, Scan
+from millstream.streams.plan.nodes import Node, Normalize, Scan, Values
+from millstream.streams.plan.types import Schema
 from millstream.streams.sql.join_conditions import conjuncts_of, filtered, joined
 from millstream.streams.sql.laterals import correlated
 from millstream.streams.sql.match_syntax import MatchSource
@@ -61,9 +62,8 @@ def bind_source(source: Source, context: QueryContext) -> Relation:
             condition = bind_condition(source.where, scope_of(relation, context.script, "WHERE"))
             return relation.over(filtered(relation.node, conjuncts_of(condition)))
         case FunctionSource():
-            message = "A table function stands behind another table, whose rows it is called for."
-            remedy = "Write FROM t, LATERAL TABLE(f(t.x)) AS f(a), or FROM t CROSS JOIN UNNEST(t.items) AS i(a)."
-            raise context.script.error("SQL_UNSUPPORTED", message, source.span, remedy=remedy)
+            one_row = Relation(Values(Schema(()), ((),)), ())
+            return correlated(one_row, source, JoinKind.INNER, None, context)
         case JoinSource():
             return _join(source, context)
 

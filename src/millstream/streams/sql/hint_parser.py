@@ -6,10 +6,13 @@ from millstream.streams.sql.cursor import Cursor
 from millstream.streams.sql.lexer import TokenKind
 from millstream.streams.sql.query_syntax import Hint
 
-__all__ = ["parse_hints"]
+__all__ = ["QUERY_HINTS", "TABLE_HINTS", "parse_hints"]
 
-_QUERY_HINTS = ("LOOKUP", "STATE_TTL", "BROADCAST")
-_TABLE_HINTS = ("OPTIONS",)
+QUERY_HINTS = ("LOOKUP", "STATE_TTL", "BROADCAST", "SHUFFLE_HASH", "SHUFFLE_MERGE", "NEST_LOOP")
+"""Hints behind SELECT. The last four say how Flink joins and change nothing."""
+
+TABLE_HINTS = ("OPTIONS",)
+"""Hints behind a table."""
 
 
 def parse_hints(cursor: Cursor, *, of_table: bool) -> tuple[Hint, ...]:
@@ -20,7 +23,7 @@ def parse_hints(cursor: Cursor, *, of_table: bool) -> tuple[Hint, ...]:
     hints: list[Hint] = []
     while cursor.take_symbol("/*+"):
         while not cursor.take_symbol("*/"):
-            hints.append(_hint(cursor, _TABLE_HINTS if of_table else _QUERY_HINTS))
+            hints.append(_hint(cursor, TABLE_HINTS if of_table else QUERY_HINTS))
             cursor.take_symbol(",")
     return tuple(hints)
 
@@ -29,9 +32,9 @@ def _hint(cursor: Cursor, known: tuple[str, ...]) -> Hint:
     token = cursor.name("a hint or */")
     name = token.text.upper()
     if name not in known:
-        elsewhere = name in (*_QUERY_HINTS, *_TABLE_HINTS)
+        elsewhere = name in (*QUERY_HINTS, *TABLE_HINTS)
         message = f"The hint {name} does not stand here." if elsewhere else f"The hint {token.text} is not supported."
-        remedy = f"Behind {'a table' if known is _TABLE_HINTS else 'SELECT'} can stand {', '.join(known)}."
+        remedy = f"Behind {'a table' if known is TABLE_HINTS else 'SELECT'} can stand {', '.join(known)}."
         raise cursor.unsupported(message, token.span, remedy=remedy)
     cursor.need_symbol("(")
     arguments = [_argument(cursor)]

@@ -85,6 +85,7 @@ class Inspection:
                     ("signature", made.function.example),
                     ("result", str(made.function.result)),
                     ("calls", made.function.path),
+                    ("deterministic", str(made.function.deterministic).upper()),
                     ("description", made.function.description),
                 )
                 return TextResult(str(path), ("part", "value"), parts)

@@ -47,7 +47,6 @@ def joined(
     kind: JoinKind,
     conditions: Iterable[Expression],
     *,
-    null_aware: bool = False,
     state_ttl_ms: tuple[int | None, int | None] | None = None,
 ) -> Join:
     """The join of two inputs without a common name; what concerns one side alone is pushed below where it may be."""
@@ -59,13 +58,13 @@ def joined(
         read = set(columns_of(condition))
         if read <= ours and kind in (JoinKind.INNER, JoinKind.RIGHT, JoinKind.SEMI):
             pushed_left.append(condition)
-        elif read <= theirs and kind not in (JoinKind.RIGHT, JoinKind.FULL) and not null_aware:
+        elif read <= theirs and kind not in (JoinKind.RIGHT, JoinKind.FULL):
             pushed_right.append(condition)
         else:
             both.append(condition)
     left, right = filtered(left, pushed_left), filtered(right, pushed_right)
     left, right, keys, rest = keyed(left, right, both)
-    join = Join(left, right, kind, keys, null_aware=null_aware, state_ttl_ms=state_ttl_ms)
+    join = Join(left, right, kind, keys, state_ttl_ms=state_ttl_ms)
     return _with_times(join, both, rest)
 
 

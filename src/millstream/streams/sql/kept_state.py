@@ -72,6 +72,8 @@ def _kept_by_order(node: Rank | Over | Sort) -> str:
         case Rank(last=last):
             rows = "all rows" if changes else f"the first {last} rows" if last > 1 else "the first row"
             return f"{rows} of each partition{' of open windows' if node.window_end is not None else ''}"
+        case Over(whole=True):
+            return "all rows until the end"
         case Over():
             timed = changelog_of(node) is Changelog.APPEND
             return (

@@ -7,7 +7,7 @@ from typing import Final
 
 from millstream.streams.errors import ModelError
 from millstream.streams.learning.model import Model, ModelReference
-from millstream.streams.learning.store import FORMATS, ModelStore, format_of
+from millstream.streams.learning.store import FORMATS, ModelStore, checked_name, format_of
 from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
 from millstream.streams.plan.nodes import Node
@@ -21,9 +21,10 @@ from millstream.streams.sql.statements import ColumnDefinition, CreateModel
 
 __all__ = ["OPTIONS", "bind_model", "predicted"]
 
-OPTIONS: Final = ("provider", "path", "store", "model")
+OPTIONS: Final = ("provider", "path", "store", "topic", "model", "nameserver")
 """The options of CREATE MODEL."""
 
+_PLACES = ("path", "store", "topic")
 _PLAIN = (TypeKind.STRING, TypeKind.BOOLEAN)
 
 
@@ -67,8 +68,8 @@ def _reference(statement: CreateModel, inputs: tuple[str, ...], script: Script) 
         message = f"The provider {provider!r} is not supported."
         raise script.error("SQL_OPTION", message, spans["provider"], remedy=f"Use one of {', '.join(FORMATS)}.")
     name = statement.path.parts[-1]
-    if ("path" in values) == ("store" in values):
-        message = "A model has a 'path' (its file) or a 'store' (a directory with versions), one of them."
+    if sum(place in values for place in _PLACES) != 1:
+        message = "A model has a 'path' (its file), a 'store' (a directory with versions) or a 'topic', one of them."
         raise script.error("SQL_OPTION", message, statement.span)
     if "store" in values:
         stored = values.get("model", name)
@@ -78,7 +79,28 @@ def _reference(statement: CreateModel, inputs: tuple[str, ...], script: Script) 
         except ModelError as error:
             raise script.error("SQL_OPTION", error.message, spans["store"], remedy=error.remedy) from None
         return ModelReference(name, inputs, store=str(store), stored=stored)
+    if "topic" in values:
+        return _message(name, inputs, values, spans, script)
     return _file(name, inputs, Path(values["path"]).absolute(), provider, spans["path"], script)
+
+
+def _message(
+    name: str, inputs: tuple[str, ...], values: dict[str, str], spans: dict[str, Span], script: Script
+) -> ModelReference:
+    """A model that comes by a topic: who may send there must not be able to run code in the job."""
+    if values.get("provider", "onnx").lower() != "onnx":
+        message = (
+            "A model of a topic is one of ONNX: loading one of scikit-learn would run whatever code a message holds."
+        )
+        remedy = "Convert it (skl2onnx), or use a 'store'."
+        raise script.error("SQL_OPTION", message, spans["provider"], remedy=remedy)
+    try:
+        stored = checked_name(values.get("model", name))
+    except ModelError as error:
+        raise script.error(
+            "SQL_OPTION", error.message, spans.get("model", spans["topic"]), remedy=error.remedy
+        ) from None
+    return ModelReference(name, inputs, stored=stored, topic=values["topic"], nameserver=values.get("nameserver", ""))
 
 
 def _file(name: str, inputs: tuple[str, ...], file: Path, provider: str, span: Span, script: Script) -> ModelReference:

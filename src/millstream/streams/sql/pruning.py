@@ -123,7 +123,7 @@ def _of_grouping(node: Aggregate | WindowAggregate) -> set[str]:
 def _of_calls(calls: Iterable[AggregateCall]) -> set[str]:
     read: set[str] = set()
     for call in calls:
-        read |= _read(call.parts) | _of_keys(call.order)
+        read |= _read(call.parts)
     return read
 
 

@@ -51,7 +51,7 @@ def bind_select(
 
     A view may hold places of rows that only the query over it bounds; a stream may sort by time or with a limit only.
     """
-    context = QueryContext(script, lookup, _bind)
+    context = QueryContext(script, lookup, _bind, streaming=streaming)
     node = _bind(query, context)
     if is_view:
         return node

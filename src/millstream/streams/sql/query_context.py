@@ -18,11 +18,15 @@ TableLookup = Callable[[str, Span], Node]
 
 @dataclass(frozen=True)
 class QueryContext:
-    """`hints` are those of the SELECT that is bound; `rankings` collects where functions of the place stand."""
+    """`hints` are those of the SELECT that is bound; `rankings` collects where functions of the place stand.
+
+    In a batch job, which is not `streaming`, OVER may look at whole partitions.
+    """
 
     script: Script
     lookup: TableLookup
     bind: Callable[[QueryTree, QueryContext], Node]
     hints: tuple[Hint, ...] = ()
     outer: Scope | None = None
+    streaming: bool = True
     rankings: list[tuple[str, Span]] = field(default_factory=list)

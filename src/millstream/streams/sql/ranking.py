@@ -108,7 +108,7 @@ def _number(value: Expression) -> int | None:
 
 def endless_ranking(node: Node) -> Over | None:
     """A ranking by something else than ascending time that no filter bounds: its places would change for ever."""
-    if isinstance(node, Over) and any(over.call.function in _RANKINGS for over in node.calls):
+    if isinstance(node, Over) and not node.whole and any(over.call.function in _RANKINGS for over in node.calls):
         first = node.input.schema.find(node.order[0].column) if node.order else None
         if first is None or not first.is_time_attribute or not node.order[0].ascending:
             return node

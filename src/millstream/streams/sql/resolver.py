@@ -41,12 +41,11 @@ class Resolver:
 
     def bound(self, query: QueryTree) -> Node:
         """The plan of a query as it stands."""
-        streaming = self._settings.get("execution.runtime-mode", "streaming").lower() == "streaming"
-        return bind_select(query, self._script, self.rows_of, streaming=streaming)
+        return bind_select(query, self._script, self.rows_of, streaming=self._streaming())
 
     def view(self, query: QueryTree) -> Node:
         """The plan of a view's query, of which some things are only decided by the query over it."""
-        return bind_select(query, self._script, self.rows_of, is_view=True)
+        return bind_select(query, self._script, self.rows_of, is_view=True, streaming=self._streaming())
 
     def insert(self, insert: Insert) -> Sink:
         """The sink of an INSERT with the plan of its query."""
@@ -106,6 +105,9 @@ class Resolver:
         """Windows speak as EMIT says, else as the settings do."""
         emission = emit or self._emission_of_settings()
         return node if emission is None else with_emit(node, emission)
+
+    def _streaming(self) -> bool:
+        return self._settings.get("execution.runtime-mode", "streaming").lower() == "streaming"
 
     def _zone(self) -> str:
         return self._settings.get("table.local-time-zone", "UTC")

@@ -27,6 +27,7 @@ RULE_OPTIONS: tuple[Option, ...] = (
     *(option for option in TOPIC_OPTIONS if option.name in _AS_OF_TOPICS),
     text("store", "Directory of the rules, as `millstream rules` makes it.", required=True, wanted="a path"),
     text("event-time.field", "Fields with an event's time, joined by ;, the first that is there; else its store time."),
+    text("hits.topic", "Topic through which hits go, packed, to a query of their own where state is kept over them."),
     duration("call-allowance", "How long a user function may hold a worker.", "60 s"),
 )
 """Those of the connector 'rules'."""

@@ -226,7 +226,11 @@ def _aligned(operands: Sequence[Expression], span: Span, scope: Scope) -> list[E
 
 def _arithmetic(operator: str, left: Expression, right: Expression, term: Operation, scope: Scope) -> Expression:
     intervals = [side.type.kind in (TypeKind.INTERVAL_DAY, TypeKind.INTERVAL_YEAR) for side in (left, right)]
-    times = [side.type.is_timestamp or side.type.kind is TypeKind.DATE for side in (left, right)]
+    times = [side.type.is_timestamp or side.type.kind in (TypeKind.DATE, TypeKind.TIME) for side in (left, right)]
+    if operator == "*" and intervals[0] != intervals[1]:
+        number, interval = (right, left) if intervals[0] else (left, right)
+        if number.type.is_integer:
+            return _multiplied(interval, number)
     if operator in ("+", "-") and times[0] and intervals[1]:
         return Call(operator, (left, right), left.type)
     if operator == "+" and intervals[0] and times[1]:
@@ -238,6 +242,15 @@ def _arithmetic(operator: str, left: Expression, right: Expression, term: Operat
             raise scope.script.error("SQL_TYPE", f"{shown} is not possible.", term.span, remedy=remedy)
     function = "MOD" if operator == "%" else operator
     return Call(function, (left, right), _result_of(operator, left.type, right.type))
+
+
+def _multiplied(interval: Expression, number: Expression) -> Expression:
+    """An interval so many times; of constants a constant, which windows and watermarks take."""
+    of = interval.type.as_nullable(interval.type.nullable or number.type.nullable)
+    match interval, number:
+        case Literal(value=datetime.timedelta() | int() as length), Literal(value=int(times)):
+            return Literal(length * times, of)
+    return Call("*", (interval, number), of)
 
 
 def _result_of(operator: str, left: DataType, right: DataType) -> DataType:

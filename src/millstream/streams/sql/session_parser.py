@@ -178,12 +178,18 @@ def parse_create_function(cursor: Cursor, start: Span, *, temporary: bool, syste
     jars = []
     if cursor.take("USING"):
         while True:
+            if cursor.sees("FILE") or cursor.sees("ARCHIVE"):
+                message = "Files and archives of functions are not taken here."
+                remedy = "Let PYTHONPATH find the module, and send it along: millstream job run --code DIRECTORY."
+                raise cursor.unsupported(message, remedy=remedy)
             cursor.need("JAR")
             jars.append(cursor.string("a 'path'").text)
             if not cursor.take_symbol(","):
                 break
+    options = parse_options(cursor) if cursor.take("WITH") else ()
+    span = cursor.since(start)
     return CreateFunction(
-        path, target, language, tuple(jars), cursor.since(start), if_not_exists, replaces, temporary, system
+        path, target, language, tuple(jars), options, span, if_not_exists, replaces, temporary, system
     )
 
 

@@ -247,6 +247,7 @@ class CreateFunction:
     target: str
     language: str
     jars: tuple[str, ...]
+    options: tuple[OptionDefinition, ...]
     span: Span
     if_not_exists: bool = False
     replaces: bool = False

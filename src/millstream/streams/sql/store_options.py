@@ -16,6 +16,17 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
 )  # fmt: skip
 """Those of every table that can become a dimension table."""
 
+_CHANGES_OPTIONS: tuple[Option, ...] = (
+    text("lookup.changes.topic", "Topic with the changes of the table, which bring a dimension table up to date between its loads."),
+    choice("lookup.changes.format", "What its messages are: rows as JSON, with the primary key as JSON in the message's key, where a message without a body deletes; or Debezium's envelopes.", "json", "debezium-json", default="json"),
+    text("lookup.changes.nameserver", "Nameserver of that topic; default: that of the session."),
+    duration("lookup.changes.interval", "How often a dimension table looks for new changes.", "10 s"),
+    text("lookup.changes.access-key", "Who reads that topic; default: MILLSTREAM_ACCESS_KEY of the environment."),
+    Option("lookup.changes.secret-key", "Their secret, best as ${env:NAME}.", pattern=r"(?s).*", wanted="a text", secret=True),
+    text("lookup.changes.tls", "As 'tls' of the connector 'rocketmq'.", wanted="a path, or system"),
+)  # fmt: skip
+"""Those of files and tables of a database whose changes are in a topic."""
+
 FILE_OPTIONS: tuple[Option, ...] = (
     text("path", "Directory of the files.", required=True, pattern=r".+", wanted="a path"),
     choice("format", "Format of the files.", "json", "csv", "parquet", default="json"),
@@ -38,6 +49,7 @@ FILE_OPTIONS: tuple[Option, ...] = (
     size("sink.rolling-policy.file-size", "Size at which a file gets a successor.", "128 MB"),
     duration("lookup.cache.ttl", "How often a lookup looks for changed files.", "10 s"),
     *LOOKUP_OPTIONS,
+    *_CHANGES_OPTIONS,
     *(
         Option(name, "Read and ignored.", ignored=_ONE_WRITER)
         for name in (
@@ -71,8 +83,9 @@ JDBC_OPTIONS: tuple[Option, ...] = (
     duration("lookup.full-cache.periodic-reload.interval", "How often."),
     text("lookup.full-cache.timed-reload.iso-time", "At which time of the day.", pattern=r"\d{2}:\d{2}(:\d{2})?Z?", wanted="a time such as 10:15"),
     *LOOKUP_OPTIONS,
+    *_CHANGES_OPTIONS,
     count("lookup.max-retries", "How often a failed lookup is tried again.", "a number of times", least=0, default="3"),
-    count("sink.buffer-flush.max-rows", "Rows that are written at once.", "a number of rows", least=0, default="100"),
+    count("sink.buffer-flush.max-rows", "Rows that are written at once; default: 100, of PostgreSQL 5000.", "a number of rows", least=0),
     Option("sink.buffer-flush.interval", "Read and ignored.", ignored="rows are written at the end of each micro-batch"),
     count("sink.max-retries", "How often a failed write is tried again.", "a number of times", least=0, default="3"),
     count("sink.parallelism", "Transactions that write a micro-batch at one time, with a connection each; SQLite has one.", "a number of connections", default="1"),

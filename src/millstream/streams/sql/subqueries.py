@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from millstream.streams.plan.expressions import Column, Expression
-from millstream.streams.plan.joins import JoinKind
+from millstream.streams.plan.expressions import Call, Column, Expression
+from millstream.streams.plan.joins import Join, JoinKind
 from millstream.streams.plan.nodes import Aggregate, Filter, Node, Project, Values
 from millstream.streams.plan.ordering import Sort
+from millstream.streams.sql.correlated import SingleValue, correlated_value, equation
 from millstream.streams.sql.from_clause import bind_source
 from millstream.streams.sql.join_conditions import conjuncts_of, filtered, joined
 from millstream.streams.sql.query_context import QueryContext
 from millstream.streams.sql.query_syntax import QueryTree, Select
-from millstream.streams.sql.relations import Relation, renamed, renamed_apart, scope_of
+from millstream.streams.sql.relations import Relation, as_column, renamed, renamed_apart, scope_of
 from millstream.streams.sql.scalars import bind_condition, bind_term
-from millstream.streams.sql.scopes import Part, Scope, column_of_name, identity
-from millstream.streams.sql.script import Script, Span
+from millstream.streams.sql.scopes import Scope, column_of_name, identity
+from millstream.streams.sql.script import Script
 from millstream.streams.sql.syntax import (
     CallTerm,
     ExistsTerm,
     InQueryTerm,
-    NameTerm,
     Operation,
     QueryTerm,
     RowTerm,
@@ -70,18 +70,22 @@ def _compared(term: Term, relation: Relation, context: QueryContext) -> Relation
     """A comparison with the one value of a sub-query: an inner join, by a key where it is an equality."""
     replaced: dict[object, Expression] = {}
     nodes: list[Node] = []
-    taken = set(relation.node.schema.names)
+    below = relation.node
+    outer = scope_of(relation, context.script, "WHERE", context.outer)
     for query in queries_of(term):
         if not isinstance(query, QueryTerm):
             message = "IN and EXISTS with a sub-query stand in WHERE among conditions joined by AND."
             raise context.script.error("SQL_UNSUPPORTED", message, query.span)
-        node, column = _single(query, taken, context)
-        taken |= set(node.schema.names)
-        nodes.append(node)
-        replaced[identity(query)] = column
-    scope = replace(scope_of(relation, context.script, "WHERE", context.outer), replaced=replaced)
-    conditions = conjuncts_of(bind_condition(term, scope))
-    below = relation.node
+        taken = {name for node in (below, *nodes) for name in node.schema.names}
+        found = _single(query, taken, outer, context)
+        if found.conditions:
+            below = joined(below, found.node, JoinKind.LEFT, found.conditions)
+        else:
+            nodes.append(found.node)
+        replaced[identity(query)] = found.value
+    conditions = conjuncts_of(bind_condition(term, replace(outer, replaced=replaced)))
+    if not nodes:
+        return relation.over(filtered(below, list(conditions)))
     for number, node in enumerate(nodes):
         below = joined(below, node, JoinKind.INNER, conditions if number == len(nodes) - 1 else [])
     return relation.over(below)
@@ -92,14 +96,20 @@ def with_values(terms: tuple[Term, ...], node: Node, scope: Scope, context: Quer
     replaced = dict(scope.replaced)
     for query in (query for term in terms for query in queries_of(term)):
         if isinstance(query, QueryTerm) and identity(query) not in replaced:
-            value, column = _single(query, set(node.schema.names), context)
-            node = joined(node, value, JoinKind.LEFT, [])
-            replaced[identity(query)] = replace(column, type=column.type.as_nullable())
+            found = _single(query, set(node.schema.names), scope, context)
+            node = joined(node, found.node, JoinKind.LEFT, found.conditions)
+            value = found.value
+            replaced[identity(query)] = (
+                replace(value, type=value.type.as_nullable()) if isinstance(value, Column) else value
+            )
     return node, replace(scope, replaced=replaced)
 
 
-def _single(query: QueryTerm, taken: set[str], context: QueryContext) -> tuple[Node, Column]:
+def _single(query: QueryTerm, taken: set[str], outer: Scope, context: QueryContext) -> SingleValue:
     """The rows of a sub-query that gives one value, under a name that is not taken."""
+    correlated = correlated_value(query, outer, taken, context)
+    if correlated is not None:
+        return correlated
     node = context.bind(query.query, replace(context, hints=(), outer=None))
     script = context.script
     if len(node.schema.fields) != 1:
@@ -111,7 +121,7 @@ def _single(query: QueryTerm, taken: set[str], context: QueryContext) -> tuple[N
         raise script.error("SQL_UNSUPPORTED", message, query.span, remedy=remedy)
     node, _ = renamed_apart(node, taken)
     (field,) = node.schema.fields
-    return node, Column(field.name, field.type)
+    return SingleValue(node, Column(field.name, field.type))
 
 
 def _gives_one_row(node: Node) -> bool:
@@ -147,20 +157,26 @@ def _semi_join(
     if operands and len(inner.values) != len(operands):
         message = f"The sub-query of IN has {len(inner.values)} columns, but {len(operands)} are compared."
         raise script.error("SQL_TYPE", message, query.span)
-    pairs = [_equal(left, right, query.span, outer) for left, right in zip(mine, inner.values, strict=False)]
+    pairs = [equation(left, right, query.span, outer) for left, right in zip(mine, inner.values, strict=False)]
     nullable = any(value.type.nullable for value in (*mine, *inner.values))
     null_aware = kind is JoinKind.ANTI and bool(operands) and nullable
     if null_aware and inner.conditions:
         message = "NOT IN with a sub-query that names columns of the query around it is not supported."
         raise script.error("SQL_UNSUPPORTED", message, query.span, remedy="Use NOT EXISTS.")
-    conditions = [*inner.conditions, *pairs]
-    return relation.over(joined(relation.node, inner.node, kind, conditions, null_aware=null_aware))
+    if null_aware:
+        return relation.over(_not_in(relation.node, inner.node, pairs))
+    return relation.over(joined(relation.node, inner.node, kind, [*inner.conditions, *pairs]))
 
 
-def _equal(mine: Expression, other: Expression, span: Span, scope: Scope) -> Expression:
-    parts = (Part(None, (("left", mine), ("right", other))),)
-    sides = NameTerm(("left",), span), NameTerm(("right",), span)
-    return bind_term(Operation("=", sides, span), replace(scope, parts=parts))
+def _not_in(left: Node, right: Node, pairs: list[Expression]) -> Join:
+    """The left rows of which it is known that they equal no right row; each pair is an equation of both sides."""
+    keys: dict[tuple[str, str], None] = {}
+    for pair in pairs:
+        assert isinstance(pair, Call)
+        left, mine = as_column(left, pair.arguments[0], "left_key")
+        right, other = as_column(right, pair.arguments[1], "right_key")
+        keys[mine, other] = None
+    return Join(left, right, JoinKind.ANTI, tuple(keys), null_aware=True)
 
 
 def _inner(relation: Relation, query: QueryTree, outer: Scope, context: QueryContext, *, has_operands: bool) -> _Inner:

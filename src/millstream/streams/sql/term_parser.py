@@ -28,6 +28,7 @@ from millstream.streams.sql.syntax import (
     ExistsTerm,
     InQueryTerm,
     InTerm,
+    IntervalTerm,
     IsTerm,
     LiteralTerm,
     NameTerm,
@@ -95,12 +96,36 @@ def _predicate(cursor: Cursor) -> Term:
             left = Operation(operator, (left, parse_sum(cursor)), cursor.since(start))
         elif cursor.take("IS"):
             left = _is(cursor, left, start)
+        elif isinstance(left, RowTerm) and len(left.values) == 2 and cursor.take("OVERLAPS"):
+            left = _overlaps(cursor, left, start)
         elif cursor.sees("NOT") or any(cursor.sees(word) for word in ("IN", "BETWEEN", "LIKE", "SIMILAR")):
             negated = cursor.take("NOT")
             term = _membership(cursor, left, start)
             left = Operation("NOT", (term,), cursor.since(start)) if negated else term
         else:
             return left
+
+
+def _overlaps(cursor: Cursor, left: RowTerm, start: Span) -> Term:
+    """Two periods, each a start and an end or a length, that have a moment in common."""
+    right = parse_sum(cursor)
+    if not isinstance(right, RowTerm) or len(right.values) != 2:
+        raise cursor.script.error("SQL_SYNTAX", "OVERLAPS stands between two periods: (start, end).", right.span)
+    span = cursor.since(start)
+    first, second = (_bounds(period) for period in (left, right))
+    halves = (Operation("<=", (one, other), span) for one, other in ((first[0], second[1]), (second[0], first[1])))
+    return Operation("AND", tuple(halves), span)
+
+
+def _bounds(period: RowTerm) -> tuple[Term, Term]:
+    """The earlier and the later bound of a period."""
+    start, end = period.values
+    if isinstance(end, IntervalTerm):
+        end = Operation("+", (start, end), end.span)
+    is_turned = Operation("<", (end, start), period.span)
+    bounds = ((end, start), (start, end))
+    earlier, later = (CaseTerm(None, ((is_turned, turned),), plain, period.span) for turned, plain in bounds)
+    return earlier, later
 
 
 def _is(cursor: Cursor, left: Term, start: Span) -> Term:

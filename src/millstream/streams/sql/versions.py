@@ -5,7 +5,7 @@ from __future__ import annotations
 from millstream.streams.plan.changelog import upsert_key_of
 from millstream.streams.plan.expressions import Column, Expression, is_proctime
 from millstream.streams.plan.joins import JoinKind, LookupJoin, LookupSearch, TemporalJoin
-from millstream.streams.plan.nodes import Node, Scan
+from millstream.streams.plan.nodes import Node, Normalize, Scan
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import Field
 from millstream.streams.sql.connectors import CONNECTORS
@@ -74,6 +74,9 @@ def _lookup(
     context: QueryContext,
 ) -> Node:
     script = context.script
+    if isinstance(table, Normalize):
+        # What is loaded of a topic of upserts is the last row of each key in any case.
+        table = table.input
     if not isinstance(table, Scan) or not CONNECTORS[table.table.connector].looks_up:
         what = f"its connector is {table.table.connector}" if isinstance(table, Scan) else "it is no table but a query"
         message = f'"{source.name}" cannot be looked up: {what}.'
@@ -87,6 +90,7 @@ def _lookup(
     if not plain:
         node, search, rest = searched(node, stored, apart, full_scan=_is_full_scan(table.table))
         _check_search(search, table.table, source, context)
+    _check_changes(table.table, source, context)
     qualifier = source.alias.name or source.parts[-1]
     hints = lookup_hints(context, (qualifier, source.parts[-1]))
     columns = tuple((name, of) for of, name in new.items())
@@ -112,6 +116,19 @@ def _check_search(search: LookupSearch | None, table: Table, source: TableSource
     if table.connector == "jdbc" and table.options.get("lookup.cache", "NONE").upper() != "FULL":
         message = f'"{source.name}" has no equal column in ON: other conditions need the table to be loaded as a whole.'
         raise context.script.error("SQL_UNSUPPORTED", message, source.span, remedy="Set 'lookup.cache' = 'FULL'.")
+
+
+def _check_changes(table: Table, source: TableSource, context: QueryContext) -> None:
+    """Refuse a topic of changes that cannot be merged into what is kept of the table."""
+    if "lookup.changes.topic" not in table.options:
+        return
+    if not table.primary_key:
+        message = f"\"{source.name}\" has no primary key, by which the rows of 'lookup.changes.topic' replace others."
+        remedy = "Declare PRIMARY KEY (...) NOT ENFORCED."
+        raise context.script.error("SQL_UNSUPPORTED", message, source.span, remedy=remedy)
+    if table.options.get("lookup.store", "").lower() == "plain":
+        message = f"\"{source.name}\" has a topic of changes, which 'lookup.store' = 'plain' does not take."
+        raise context.script.error("SQL_UNSUPPORTED", message, source.span, remedy="Leave one of them out.")
 
 
 def _temporal(

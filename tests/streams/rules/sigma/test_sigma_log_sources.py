@@ -5,24 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from written_rules import read_text
+from written_rules import SOURCE_RULE, read_text
 
 from millstream.streams.rules.plain import field_reader, judge
 from millstream.streams.rules.sigma import paths_of
 
 SYSMON = "Microsoft-Windows-Sysmon/Operational"
-RULE = """title: t
-id: a
-logsource: {%s}
-detection:
-    s: {%s}
-    condition: s
-"""
 
 
 def fits(source: str, asked: str, event: dict[str, Any]) -> bool:
     """Whether the event fits a rule of that log source that asks that."""
-    read = read_text(RULE % (source, asked))
+    read = read_text(SOURCE_RULE % (source, asked))
     assert read.refused == ()
     return judge(read.rules[0].condition, field_reader(event, read.paths)) is True
 
@@ -148,17 +141,51 @@ def test_dotted_names_are_also_keys_within_keys() -> None:
 
 
 @pytest.mark.parametrize(
+    "source",
+    [
+        "product: linux, service: auditd",
+        "product: linux",
+        "product: aws, service: cloudtrail",
+        "product: macos, category: process_creation",
+        "product: own_device",
+        "category: proxy",
+        "category: webserver",
+        "category: own_category",
+    ],
+)
+def test_a_rule_for_no_windows_fits_whatever_is_no_record_of_a_windows_event_log(source: str) -> None:
+    assert fits(source, "X: x", {"X": "x"})
+    assert not fits(source, "X: x", {"X": "y"})
+    assert not fits(source, "X: x", {"Channel": "Security", "X": "x"})
+    assert not fits(source, "X: x", {"winlog": {"channel": "Security"}, "X": "x"})
+
+
+def test_sysmon_for_linux_is_a_source_of_linux() -> None:
+    source = "product: linux, category: network_connection"
+    assert fits(source, "X: x", {"Channel": "Linux-Sysmon/Operational", "EventID": 3, "X": "x"})
+    assert not fits(source, "X: x", {"Channel": "Linux-Sysmon/Operational", "EventID": 1, "X": "x"})
+    assert not fits(source, "X: x", {"Channel": SYSMON, "EventID": 3, "X": "x"})
+
+
+def test_a_category_without_product_is_that_of_windows_and_of_others() -> None:
+    assert fits("category: dns_query", "X: x", {"Channel": SYSMON, "EventID": 22, "X": "x"})
+    assert fits("category: dns_query", "X: x", {"X": "x"})
+    assert not fits("category: dns_query", "X: x", {"Channel": SYSMON, "EventID": 1, "X": "x"})
+
+
+@pytest.mark.parametrize(
     ("source", "reason"),
     [
-        ("product: linux, category: process_creation", "the log source 'linux' is not known here"),
+        ("product: linuxx, category: process_creation", "no product 'linuxx' is known; 'linux' is"),
         ("product: windows, category: process_creations", "no category 'process_creations' of windows is known"),
         ("product: windows, service: securty", "no service 'securty' of windows is known; 'security' is"),
-        ("category: proxy", "no category 'proxy'"),
+        ("category: webserve", "no category 'webserve' is known; 'webserver' is"),
+        ("category: proces_creation", "no category 'proces_creation' is known; 'process_creation' is"),
         ("definition: none", "neither product nor category nor service"),
-        ("product: windows, category: [a]", "no category ['a']"),
+        ("product: windows, category: [a]", "the category ['a'] is no text"),
     ],
 )
 def test_an_unknown_log_source_is_refused_at_its_line(source: str, reason: str) -> None:
-    (refused,) = read_text(RULE % (source, "X: x")).refused
+    (refused,) = read_text(SOURCE_RULE % (source, "X: x")).refused
     assert reason in refused.reason
     assert refused.line == 3

@@ -31,7 +31,7 @@ def formula_of(rule: Rule) -> Formula:
     (document,) = documents_of(rule.text)
     assert isinstance(document, Document)
     condition = document.value["detection"]["condition"]
-    return detection_formula(document, condition if isinstance(condition, list) else [condition])
+    return detection_formula(document, condition if isinstance(condition, list) else [condition], {})
 
 
 @pytest.mark.data

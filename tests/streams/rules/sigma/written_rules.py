@@ -21,6 +21,15 @@ logsource:
 detection:
 """
 
+SOURCE_RULE = """title: t
+id: a
+logsource: {%s}
+detection:
+    s: {%s}
+    condition: s
+"""
+"""A rule by the words of its log source and of what it asks."""
+
 
 def read_text(text: str, name: str = "rule.yml") -> FromFiles:
     """What is read from a file with that text."""

@@ -31,7 +31,7 @@ def _check_word(word: object, known: Iterable[str]) -> None:
 
 
 SECURITY: tuple[FunctionSpec, ...] = (
-    FunctionSpec("CIDR_MATCH", "ip STRING, networks... STRING", BOOLEAN, "Whether an address (IPv4 or IPv6) is in one of the networks; NULL if it is no address.", "CIDR_MATCH('10.1.2.3', '192.168.0.0/16', '10.0.0.0/8')", "TRUE", Origin.OWN),
+    FunctionSpec("CIDR_MATCH", "ip STRING, networks... STRING", BOOLEAN, "Whether an address (IPv4 or IPv6) is in one of the networks; NULL if it is no address. What is written as ::ffff:10.0.0.0/104 is of IPv4.", "CIDR_MATCH('10.1.2.3', '192.168.0.0/16', '10.0.0.0/8')", "TRUE", Origin.OWN),
     FunctionSpec("IP_IN_RANGE", "ip STRING, first STRING, last STRING", BOOLEAN, "Whether an address lies between two others.", "IP_IN_RANGE('10.0.0.7', '10.0.0.1', '10.0.0.9')", "TRUE", Origin.OWN),
     FunctionSpec("IS_PRIVATE_IP", "ip STRING", BOOLEAN, "Whether an address is for private networks, this machine or this link alone.", "IS_PRIVATE_IP('192.168.1.1')", "TRUE", Origin.OWN),
     FunctionSpec("IS_IPV4", "ip STRING", BOOLEAN, "Whether the text is an IPv4 address.", "IS_IPV4('10.0.0.1')", "TRUE", Origin.OWN),

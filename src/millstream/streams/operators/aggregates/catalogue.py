@@ -56,6 +56,16 @@ class AggregateSpec:
     literals: tuple[Any, ...] = ()
     user: UserAggregateSpec | None = None
 
+    @property
+    def takes_nulls(self) -> bool:
+        """Whether a NULL is a value as any other: in ARRAY_AGG, and where JSON_ARRAYAGG says NULL ON NULL."""
+        return self.function == "ARRAY_AGG" or (self.function == "JSON_ARRAYAGG" and self.literals == ("NULL",))
+
+    @property
+    def leaves_null_values(self) -> bool:
+        """Whether pairs whose value is NULL are left out: where JSON_OBJECTAGG says ABSENT ON NULL."""
+        return self.function == "JSON_OBJECTAGG" and self.literals == ("ABSENT",)
+
 
 @dataclass(frozen=True, slots=True)
 class UserAggregateSpec:

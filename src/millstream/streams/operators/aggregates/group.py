@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
+from millstream.streams.operators.aggregates.accumulator import Accumulator, Count, Sum
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec, accumulator_of, retractable_of
 from millstream.streams.operators.aggregates.collected import hashable
 from millstream.streams.operators.changes import Row
@@ -41,6 +43,7 @@ class GroupMachine:
             (place, _reader(spec), retractable_of(spec), spec.distinct)
             for place, spec in enumerate(self._specs if changing else (), start=1)
         ]
+        self._runs = [_run(spec, machine) for spec, machine in zip(self._specs, self._machines, strict=True)]
         self.distinct = tuple(place for place, spec in enumerate(self._specs, start=1) if spec.distinct)
 
     def new(self) -> Group:
@@ -58,6 +61,29 @@ class GroupMachine:
                     group[place] = (counts, machine.add(inner, come))
             elif values:
                 group[place] = machine.add(group[place], values)
+
+    def running(self, group: Group, rows: Sequence[Row]) -> list[Sequence[Any]]:
+        """Take rows into the group one after the other; for each call its values behind each of them."""
+        group[0] += len(rows)
+        columns: list[Sequence[Any]] = []
+        for place, read, machine, distinct in self._calls:
+            run = self._runs[place - 1]
+            if run is not None:
+                group[place], values = run(group[place], rows)
+            else:
+                values = [self._after(group, place, read((row,)), machine, distinct) for row in rows]
+            columns.append(values)
+        return columns
+
+    def _after(self, group: Group, place: int, values: Sequence[Any], machine: Accumulator, distinct: bool) -> Any:
+        """The value of one call behind one row more."""
+        if distinct:
+            counts, inner = group[place]
+            group[place] = (counts, machine.add(inner, self._first_seen(counts, values)))
+            return machine.result(group[place][1])
+        if values:
+            group[place] = machine.add(group[place], values)
+        return machine.result(group[place])
 
     def retract(self, group: Group, rows: Sequence[Row]) -> None:
         """Take rows back that were in the group."""
@@ -119,6 +145,33 @@ class GroupMachine:
         return come
 
 
+_Run = Callable[[Any, Sequence[Row]], tuple[Any, Sequence[Any]]]
+"""From a state and rows to the state behind them, and the results behind each."""
+
+
+def _run(spec: AggregateSpec, machine: Accumulator) -> _Run | None:
+    """A shorter way through rows one by one, for counts and sums of whole numbers; None where there is none."""
+    if spec.distinct or spec.filter is not None:
+        return None
+    if isinstance(machine, Count) and not spec.arguments:
+        return lambda state, rows: (state + len(rows), range(state + 1, state + len(rows) + 1))
+    if isinstance(machine, Sum) and spec.argument_type is not None and spec.argument_type.is_integer:
+        return partial(_run_of_sums, machine, spec.arguments[0])
+    return None
+
+
+def _run_of_sums(machine: Sum, place: int, state: tuple[int, int], rows: Sequence[Row]) -> tuple[Any, Sequence[Any]]:
+    count, total = state
+    result, results = machine.result, []
+    for row in rows:
+        value = row[place]
+        if value is not None:
+            count += 1
+            total += value
+        results.append(result((count, total)))
+    return (count, total), results
+
+
 def _reader(spec: AggregateSpec) -> Callable[[Sequence[Row]], Sequence[Any]]:
     """What a call counts of rows: values that are not NULL of rows that its filter lets through."""
     condition = spec.filter
@@ -132,10 +185,16 @@ def _reader(spec: AggregateSpec) -> Callable[[Sequence[Row]], Sequence[Any]]:
     match spec.arguments:
         case ():
             return passed
+        case (place,) if spec.takes_nulls:
+            return lambda rows: [row[place] for row in passed(rows)]
         case (place,) if condition is None:
             return lambda rows: [value for row in rows if (value := row[place]) is not None]
         case (place,):
             return lambda rows: [value for row in passed(rows) if (value := row[place]) is not None]
+        case (key, value) if spec.leaves_null_values:
+            return lambda rows: [
+                (row[key], row[value]) for row in passed(rows) if row[key] is not None and row[value] is not None
+            ]
         case places:
             return lambda rows: [
                 values for row in passed(rows) if (values := tuple(row[one] for one in places))[0] is not None

@@ -21,12 +21,16 @@ MAX_WAYS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class PatternSpec:
-    """A pattern with its definitions: formulas, or the place of a column that tells it for a row alone."""
+    """A pattern with its definitions: formulas, or the place of a column that tells it for a row alone.
+
+    A variable in `unless` fits no row that would fit the other one in its place.
+    """
 
     program: Program
     defines: tuple[tuple[str, Formula | int], ...]
     skip: Skip = field(default_factory=Skip)
     within_us: int | None = None
+    unless: tuple[tuple[str, str], ...] = ()
 
 
 class Begun:
@@ -69,6 +73,7 @@ class Searcher:
         self._first = [(state, None) for state in spec.program.first if state != ROWS_FIT]
         self._skip = spec.skip
         self._within_us = spec.within_us
+        self._unless = dict(spec.unless)
         self._time_of = time_of
         self._ahead = ahead
         formulas = [formula for _, formula in spec.defines if isinstance(formula, Formula)]
@@ -158,6 +163,9 @@ class Searcher:
 
     def _fitted(self, variable: str, number: int, before: Matched | None, rows: dict[int, Row]) -> Matched | None:
         """The match with one more row, if that row fits the variable."""
+        other = self._unless.get(variable)
+        if other is not None and self._fitted(other, number, before, rows) is not None:
+            return None
         place = self._places.get(variable)
         if place is not None and not rows[number][place]:
             return None

@@ -7,7 +7,7 @@ write query texts and would have to be talked out of its quoting, precedence and
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
@@ -29,7 +29,7 @@ from sigma.rule.detection import SigmaDetection, SigmaDetectionItem, SigmaDetect
 from millstream.streams.rules.formulas import Formula, all_of, negated
 from millstream.streams.rules.sigma.documents import Document
 from millstream.streams.rules.sigma.fault import Fault
-from millstream.streams.rules.sigma.values import either, field_is, keyword_is
+from millstream.streams.rules.sigma.values import either, expanded, field_is, keyword_is
 
 __all__ = ["MAX_CONDITION_CHARACTERS", "MAX_NESTING", "detection_formula"]
 
@@ -48,11 +48,15 @@ _PYSIGMA_FAULTS: Final = (SigmaError, ValueError, TypeError, ArithmeticError, Lo
 """What pySigma raises for a value: mostly errors of its own, and whatever Python's parts raise below it."""
 
 
-def detection_formula(document: Document, conditions: list[str]) -> Formula:
+Placeholders = Mapping[str, Sequence[str | int | float]]
+"""The values that stand for each placeholder."""
+
+
+def detection_formula(document: Document, conditions: list[str], placeholders: Placeholders) -> Formula:
     """What the detections of the document ask by these conditions, one of which must hold. Raises Fault."""
     named = document.value["detection"]
     detections = {
-        str(name): _detection(document, definition, ("detection", name))
+        str(name): _detection(document, definition, ("detection", name), placeholders)
         for name, definition in named.items()
         if name not in _NO_DETECTIONS
     }
@@ -99,30 +103,34 @@ def _leaf(node: ConditionFieldEqualsValueExpression | ConditionValueExpression) 
         raise Fault(fault.reason, node.source.line if node.source is not None else None) from None
 
 
-def _detection(document: Document, definition: Any, keys: tuple[Any, ...]) -> SigmaDetection:
+def _detection(
+    document: Document, definition: Any, keys: tuple[Any, ...], placeholders: Placeholders
+) -> SigmaDetection:
     """The definition of one name: a map, a list of maps, or values that are keywords."""
     line = document.line(*keys)
     if isinstance(definition, Mapping):
-        items = [_item(name, value, document.line(*keys, name)) for name, value in definition.items()]
+        items = [_item(name, value, document.line(*keys, name), placeholders) for name, value in definition.items()]
     elif isinstance(definition, list) and any(isinstance(one, (Mapping, list)) for one in definition):
-        items = [_detection(document, one, (*keys, place)) for place, one in enumerate(definition)]
+        items = [_detection(document, one, (*keys, place), placeholders) for place, one in enumerate(definition)]
     else:
-        items = [_item(None, definition, line)]
+        items = [_item(None, definition, line, placeholders)]
     if not items:
         raise Fault(f"{keys[-1]!r} detects nothing", line)
     return SigmaDetection(items)
 
 
-def _item(name: Any, value: Any, line: int | None) -> SigmaDetection | SigmaDetectionItem:
+def _item(name: Any, value: Any, line: int | None, placeholders: Placeholders) -> SigmaDetection | SigmaDetectionItem:
     if name is not None and not isinstance(name, str):
         raise Fault(f"{name!r} is no name of a field", line)
     if value == []:
         raise Fault("a list without values", line)
     key = None if name is None else "|".join(_known_modifiers(name.split("|"), line))
     try:
-        return SigmaDetectionItem.from_mapping(key, value, SigmaRuleLocation(_HERE, line), _POLICY)
+        item = SigmaDetectionItem.from_mapping(key, value, SigmaRuleLocation(_HERE, line), _POLICY)
     except _PYSIGMA_FAULTS as error:
         raise Fault(str(error.args[0]) if error.args else str(error), line) from error
+    item.value = [expanded(one, placeholders) for one in item.value]
+    return item
 
 
 def _known_modifiers(words: list[str], line: int | None) -> Iterator[str]:

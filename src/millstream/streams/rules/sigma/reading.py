@@ -14,12 +14,15 @@ import msgspec
 from millstream.streams.rules.atoms import Op
 from millstream.streams.rules.formulas import Truth, all_of, any_of, atoms_of
 from millstream.streams.rules.imported import FromFiles, Refusal
+from millstream.streams.rules.rule import Path as FieldPath
 from millstream.streams.rules.rule import Rule, Statistics
 from millstream.streams.rules.sigma.conditions import detection_formula
 from millstream.streams.rules.sigma.correlations import aggregation, correlation, generates, rules_of
 from millstream.streams.rules.sigma.documents import MAX_FILE_BYTES, Document, documents_of
 from millstream.streams.rules.sigma.fault import Fault
-from millstream.streams.rules.sigma.taxonomy import log_source_condition, paths_of
+from millstream.streams.rules.sigma.log_sources import log_source_condition
+from millstream.streams.rules.sigma.mapping import EventMapping
+from millstream.streams.rules.sigma.taxonomy import paths_of
 
 __all__ = ["read"]
 
@@ -29,9 +32,9 @@ _SUFFIXES: Final = frozenset((".yml", ".yaml"))
 _LICENSE: Final = re.compile(r"Detection Rule License(?: \(DRL\))? ([0-9.]*[0-9])")
 
 
-def read(places: Iterable[Path]) -> FromFiles:
+def read(places: Iterable[Path], mapping: EventMapping | None = None) -> FromFiles:
     """The rules below the places; see `read_rules`."""
-    reading = _Reading()
+    reading = _Reading(mapping or EventMapping())
     # Python's `re` warns of expressions that it might read otherwise one day, on the user's terminal.
     with warnings.catch_warnings(action="ignore"):
         for path in sorted({file for place in places for file in _files(place)}):
@@ -53,7 +56,8 @@ def _files(place: Path) -> Iterator[Path]:
 class _Reading:
     """What was read so far. Correlations wait for the end: the rules that they name may come in later files."""
 
-    def __init__(self) -> None:
+    def __init__(self, mapping: EventMapping) -> None:
+        self._mapping = mapping
         self._rules: dict[str, Rule] = {}
         self._places: dict[str, tuple[Path, int]] = {}
         self._lines: dict[str, int] = {}
@@ -75,7 +79,7 @@ class _Reading:
             elif "correlation" in document.value:
                 self._correlations.append((path, number, document))
             else:
-                self._take(path, number, document, _detection_rule)
+                self._take(path, number, document, self._detection_rule)
         if not found:
             self._refuse(path, Fault("the file has no rule"))
 
@@ -90,7 +94,7 @@ class _Reading:
         places: dict[str, tuple[str, int | None]] = {
             rule.id: (str(self._places[rule.id][0]), self._lines[rule.id]) for rule in rules
         }
-        return FromFiles(rules, tuple(one for _, one in refused), paths_of(_fields(rules)), places)
+        return FromFiles(rules, tuple(one for _, one in refused), self._paths(rules), places)
 
     def _take(self, path: Path, number: int, document: Document, make: _Maker) -> bool:
         try:
@@ -112,8 +116,31 @@ class _Reading:
                 self._by_name.setdefault(name, made.id)
         return True
 
+    def _paths(self, rules: Iterable[Rule]) -> dict[str, tuple[FieldPath, ...]]:
+        known = paths_of(_fields(rules))
+        return {name: (*self._mapping.fields.get(name, ()), *places) for name, places in known.items()}
+
     def _refuse(self, path: Path, fault: Fault) -> None:
         self._refused.append((path, Refusal(str(path), fault.reason, fault.line)))
+
+    def _detection_rule(self, path: Path, number: int, document: Document) -> Rule:
+        source, detection = document.value.get("logsource"), document.value.get("detection")
+        for key, words in (("action", "collections by action are not taken"), ("filter", "filters are not taken")):
+            if key in document.value:
+                raise Fault(words, document.line(key))
+        if not isinstance(detection, Mapping):
+            raise Fault("a rule needs a map `detection`, or `correlation`", document.line("detection"))
+        if not isinstance(source, Mapping):
+            raise Fault("a rule needs a map `logsource`", document.line("logsource"))
+        try:
+            where = log_source_condition(source, self._mapping)
+        except Fault as fault:
+            raise Fault(fault.reason, document.line("logsource")) from None
+        conditions, statistics = _conditions(document, detection.get("condition"))
+        condition = all_of(where, detection_formula(document, conditions, self._mapping.placeholders))
+        if isinstance(condition, Truth):
+            raise Fault("the condition does not depend on the event", document.line("detection", "condition"))
+        return _rule(path, number, document, condition, statistics)
 
     def _correlation_rule(self, path: Path, number: int, document: Document) -> Rule:
         line = document.line("correlation", "rules")
@@ -143,26 +170,6 @@ def _text(path: Path) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise Fault("the file is not UTF-8", content.count(b"\n", 0, error.start) + 1) from None
-
-
-def _detection_rule(path: Path, number: int, document: Document) -> Rule:
-    source, detection = document.value.get("logsource"), document.value.get("detection")
-    for key, words in (("action", "collections by action are not taken"), ("filter", "filters are not taken")):
-        if key in document.value:
-            raise Fault(words, document.line(key))
-    if not isinstance(detection, Mapping):
-        raise Fault("a rule needs a map `detection`, or `correlation`", document.line("detection"))
-    if not isinstance(source, Mapping):
-        raise Fault("a rule needs a map `logsource`", document.line("logsource"))
-    try:
-        where = log_source_condition(source)
-    except Fault as fault:
-        raise Fault(fault.reason, document.line("logsource")) from None
-    conditions, statistics = _conditions(document, detection.get("condition"))
-    condition = all_of(where, detection_formula(document, conditions))
-    if isinstance(condition, Truth):
-        raise Fault("the condition does not depend on the event", document.line("detection", "condition"))
-    return _rule(path, number, document, condition, statistics)
 
 
 def _conditions(document: Document, condition: Any) -> tuple[list[str], Statistics | None]:

@@ -10,20 +10,30 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.formulas import Formula, all_of, any_of, negated
 from millstream.streams.rules.rule import Path
 from millstream.streams.rules.sigma.fault import Fault
 
-__all__ = ["PATHS", "WHOLE_EVENT", "log_source_condition", "other_spellings", "paths_of"]
+__all__ = [
+    "LINUX_SYSMON",
+    "PATHS",
+    "WHOLE_EVENT",
+    "WINDOWS_CATEGORIES",
+    "other_spellings",
+    "paths_of",
+    "sysmon_condition",
+    "windows_condition",
+]
 
 WHOLE_EVENT: Final = ""
 """The field of keywords: all values of an event as one text."""
 
 _SYSMON: Final = "Microsoft-Windows-Sysmon/Operational"
 _SECURITY: Final = "Security"
+LINUX_SYSMON: Final = "Linux-Sysmon/Operational"
 _POWERSHELL: Final = ("Microsoft-Windows-PowerShell/Operational", "PowerShellCore/Operational")
 _CLASSIC_POWERSHELL: Final = "Windows PowerShell"
 
@@ -54,7 +64,7 @@ def _sysmon(*events: int) -> tuple[_Source, ...]:
 
 _KERNEL_FILE: Final = (_Source(provider="Microsoft-Windows-Kernel-File"),)
 
-_CATEGORIES: Final[dict[str, tuple[_Source, ...]]] = {
+WINDOWS_CATEGORIES: Final[dict[str, tuple[_Source, ...]]] = {
     "process_creation": (*_sysmon(1), _Source((_SECURITY,), (4688,))),
     "file_change": _sysmon(2),
     "network_connection": _sysmon(3),
@@ -163,27 +173,28 @@ _SERVICES: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
-def log_source_condition(source: Mapping[Any, Any]) -> Formula:
-    """What an event of the log source must be. Raises Fault for a product, category or service that is not known."""
-    product, category, service = (source.get(key) for key in ("product", "category", "service"))
-    if product is not None and product != "windows":
-        raise Fault(f"the log source {product!r} is not known here; rules for windows are")
+def windows_condition(category: str | None, service: str | None) -> Formula:
+    """What an event of Windows must be. Raises Fault for a category or service that is not known."""
     parts: list[Formula] = []
     if category is not None:
-        _known("category", category, _CATEGORIES)
-        parts.append(any_of(*(one.condition for one in _CATEGORIES[category])))
+        _known("category", category, WINDOWS_CATEGORIES)
+        parts.append(any_of(*(one.condition for one in WINDOWS_CATEGORIES[category])))
     if service is not None:
         _known("service", service, _SERVICES)
         parts.append(_is_text("Channel", _SERVICES[service]))
-    if not parts and product is None:
-        raise Fault("the log source names neither product nor category nor service")
     return all_of(*parts) if parts else negated(Atom("Channel", Op.IS_NULL))
 
 
-def _known(kind: str, name: Any, names: Mapping[str, object]) -> None:
-    if isinstance(name, str) and name in names:
+def sysmon_condition(category: str, channel: str) -> Formula:
+    """What an event of the category must be in another channel that Sysmon writes; false where Sysmon has none."""
+    events = [one.events for one in WINDOWS_CATEGORIES[category] if one.channels == (_SYSMON,)]
+    return any_of(*(_Source((channel,), ids).condition for ids in events))
+
+
+def _known(kind: str, name: str, names: Mapping[str, object]) -> None:
+    if name in names:
         return
-    near = difflib.get_close_matches(str(name), names, n=1)
+    near = difflib.get_close_matches(name, names, n=1)
     raise Fault(f"no {kind} {name!r} of windows is known{f'; {near[0]!r} is' if near else ''}")
 
 

@@ -7,6 +7,7 @@ unless `cased` says otherwise, regular expressions the other way round.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from sigma.types import (
@@ -33,7 +34,7 @@ from millstream.streams.rules.formulas import AnyOf, Formula, any_of, negated
 from millstream.streams.rules.sigma.fault import Fault
 from millstream.streams.rules.sigma.taxonomy import WHOLE_EVENT, other_spellings
 
-__all__ = ["either", "field_is", "keyword_is"]
+__all__ = ["either", "expanded", "field_is", "keyword_is"]
 
 _MANY: Final = SpecialChars.WILDCARD_MULTI
 _HASHES: Final = frozenset(("imphash", "md5", "sha1", "sha256"))
@@ -45,6 +46,19 @@ _COMPARISONS: Final = {
     CompareOperators.GT: Op.GREATER,
     CompareOperators.GTE: Op.GREATER_EQUAL,
 }
+
+
+def expanded(value: SigmaType, placeholders: Mapping[str, Sequence[str | int | float]]) -> SigmaType:
+    """The value with each placeholder that has values replaced by one of them in turn."""
+    if not isinstance(value, SigmaString) or not value.contains_placeholder():
+        return value
+
+    def values_of(placeholder: Placeholder) -> Iterator[str | Placeholder]:
+        known = placeholders.get(placeholder.name)
+        yield from [placeholder] if known is None else map(str, known)
+
+    made = value.replace_placeholders(values_of)
+    return SigmaExpansion(list(made))
 
 
 def field_is(field: str, value: SigmaType) -> Formula:
@@ -141,7 +155,7 @@ def _parts(value: SigmaString) -> list[str | SpecialChars]:
     parts: list[str | SpecialChars] = []
     for part in value.s:
         if isinstance(part, Placeholder):
-            raise Fault(f"the placeholder %{part.name}% has no values here")
+            raise Fault(f"the placeholder %{part.name}% has no values here; a mapping of events can give it some")
         if isinstance(part, str) and parts and isinstance(parts[-1], str):
             parts[-1] += part
         elif part and not (part is _MANY and parts and parts[-1] is _MANY):

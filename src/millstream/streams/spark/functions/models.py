@@ -16,7 +16,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_type
 
 from millstream.streams.errors import JobError, ModelError
-from millstream.streams.learning.kept import KeptModel, artefact_of
+from millstream.streams.learning.kept import KeptModel, ModelFeed, artefact_of
 from millstream.streams.learning.model import ModelReference
 from millstream.streams.plan.expressions import Call
 from millstream.streams.plan.types import Field
@@ -29,10 +29,14 @@ _book: ContextVar[ModelBook | None] = ContextVar("models of the pipeline that is
 
 
 class ModelBook:
-    """The models of one pipeline, found while it is translated; `directory` is where it keeps their versions."""
+    """The models of one pipeline, found while it is translated; `directory` is where it keeps their versions.
 
-    def __init__(self, directory: Path) -> None:
+    `feed_of` gives the feed of a model of a topic.
+    """
+
+    def __init__(self, directory: Path, feed_of: Callable[[ModelReference], ModelFeed]) -> None:
         self._directory = directory
+        self._feed_of = feed_of
         self._models: dict[str, KeptModel] = {}
 
     @property
@@ -53,7 +57,8 @@ class ModelBook:
         """The model that the call names."""
         reference = ModelReference.of_call(call.function)
         inputs = [Field(name, one.type) for name, one in zip(reference.inputs, call.arguments, strict=True)]
-        kept = KeptModel(self._directory, reference, inputs, call.type.fields)
+        feed = self._feed_of(reference) if reference.topic else None
+        kept = KeptModel(self._directory, reference, inputs, call.type.fields, feed)
         return self._models.setdefault(call.function, kept)
 
 

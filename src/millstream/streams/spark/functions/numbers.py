@@ -112,9 +112,28 @@ def _negate(call: Call, columns: Sequence[Column]) -> Column:
     return -columns[0]
 
 
+def _plus(call: Call, columns: Sequence[Column]) -> Column:
+    if call.type.kind is TypeKind.TIME:
+        return _on_the_clock(F.timestamp_millis(columns[0]) + columns[1])
+    return columns[0] + columns[1]
+
+
+def _minus(call: Call, columns: Sequence[Column]) -> Column:
+    if call.type.kind is TypeKind.TIME:
+        return _on_the_clock(F.timestamp_millis(columns[0]) - columns[1])
+    return columns[0] - columns[1]
+
+
+def _on_the_clock(moved: Column) -> Column:
+    """The time of day of a moment; one behind midnight goes on at the start of the day."""
+    return F.pmod(F.unix_millis(moved), F.lit(_DAY_MS)).cast("int")
+
+
+_DAY_MS = 86_400_000
+
 NUMBERS: dict[str, Builder] = {
-    "+": lambda _call, columns: columns[0] + columns[1],
-    "-": lambda _call, columns: columns[0] - columns[1],
+    "+": _plus,
+    "-": _minus,
     "*": lambda _call, columns: columns[0] * columns[1],
     "/": _divide,
     "%": lambda _call, columns: columns[0] % columns[1],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from millstream.streams.dimension.index_key import IndexKey, IndexKind
@@ -13,9 +14,9 @@ from millstream.streams.plan.tables import ComputedColumn
 from millstream.streams.spark.lookups.files import file_size_bytes
 from millstream.streams.spark.lookups.loads import TableLoad
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
-from millstream.streams.spark.lookups.topics import UPSERTS
+from millstream.streams.spark.lookups.topics import CHANGES, UPSERTS, changes_of
 
-__all__ = ["DIMENSION_FILE_BYTES", "dimension_load", "is_dimension", "probe_places"]
+__all__ = ["DIMENSION_FILE_BYTES", "dimension_load", "given_columns", "is_dimension", "probe_places"]
 
 DIMENSION_FILE_BYTES: Final = 8 << 20
 """Bytes of files from which on they become a dimension table where the table's options say nothing else."""
@@ -40,6 +41,11 @@ def is_dimension(node: LookupJoin, spec: LookupSpec) -> bool:
             words = f"{node.table.name} is a topic, which is only looked up as a dimension table."
             raise JobError("JOB_FAILED", words, remedy="Leave out 'lookup.store'.")
         return True
+    if spec.option(f"{CHANGES}topic"):
+        if said == "plain" or asks_again:
+            words = f"{node.table.name} has a topic of changes, which only a dimension table takes."
+            raise JobError("JOB_FAILED", words, remedy="Leave out the LOOKUP hint or 'lookup.store'.")
+        return True
     if said:
         return said == "dimension"
     if asks_again:
@@ -51,15 +57,29 @@ def is_dimension(node: LookupJoin, spec: LookupSpec) -> bool:
     return spec.option("lookup.cache", "NONE").upper() == "FULL"
 
 
-def dimension_load(node: LookupJoin, spec: LookupSpec, filters: tuple[Call, ...]) -> TableLoad:
-    """What is loaded for a join: the columns that it gives on, and an index of those that it compares."""
+def given_columns(node: LookupJoin, spec: LookupSpec) -> tuple[str, ...]:
+    """The stored columns of the table that a join gives on; one where it gives none."""
     computed = {column.name: column for column in node.table.columns if isinstance(column, ComputedColumn)}
     read = dict.fromkeys(
         name for _, of in node.columns for name in (columns_of(computed[of].expression) if of in computed else (of,))
     )
-    stored = tuple(name for name in spec.schema.names if name in read)
+    return tuple(name for name in spec.schema.names if name in read) or spec.schema.names[:1]
+
+
+def dimension_load(node: LookupJoin, spec: LookupSpec, filters: tuple[Call, ...]) -> TableLoad:
+    """What is loaded for a join: the columns that it gives on, and an index of those that it compares.
+
+    Of a table with a topic of changes all that is read is stored, and the primary key: an overlay is made of rows.
+    """
     verify = spec.option("lookup.verify", "false").lower() == "true"
-    return TableLoad(spec, stored or spec.schema.names[:1], _key(node), filters, verify)
+    if changes_of(spec) is None:
+        return TableLoad(spec, given_columns(node, spec), _key(node), filters, verify)
+    if not spec.primary_key:
+        words = f"The changes of {spec.name} replace rows by its primary key, and it has none."
+        raise JobError("JOB_FAILED", words, remedy="Declare PRIMARY KEY (...) NOT ENFORCED.")
+    read = {field.name for field in spec.fields} | set(spec.primary_key)
+    whole = replace(spec, fields=tuple(field for field in spec.stored if field.name in read))
+    return TableLoad(whole, whole.schema.names, _key(node), filters, verify)
 
 
 def _key(node: LookupJoin) -> IndexKey | None:

@@ -11,12 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millstream.streams.dimension.index_key import Matches, Numbers
-from millstream.streams.dimension.table import DimensionTable
-from millstream.streams.operators.evaluate import Evaluator, evaluator
+from millstream.streams.dimension.searched import SearchedTable
 from millstream.streams.plan.expressions import Expression
 from millstream.streams.spark.lookups.open_tables import TableUse, hit_counts, open_tables
+from millstream.streams.spark.lookups.pair_conditions import PairCondition, pair_condition
 from millstream.streams.spark.lookups.probes import PAIRS_AT_ONCE, every_pair, found_pairs
-from millstream.streams.spark.operators.values import rows_of
 
 __all__ = ["ROWS_PER_BATCH", "DimensionStage", "DimensionStep"]
 
@@ -49,7 +48,7 @@ class DimensionStep:
 class DimensionStage:
     """The function of a join's stage: each row once for each row that is found, or once without any."""
 
-    def __init__(self, step: DimensionStep, table: Callable[[TableUse], DimensionTable] | None = None) -> None:
+    def __init__(self, step: DimensionStep, table: Callable[[TableUse], SearchedTable] | None = None) -> None:
         self._step = step
         self._table = table
 
@@ -59,7 +58,7 @@ class DimensionStage:
         counts = hit_counts(step.use.store) if self._table is None else None
         fits = None
         if step.condition is not None:
-            fits = evaluator(step.condition, {name: place for place, name in enumerate((*step.names, *step.found))})
+            fits = pair_condition(step.condition, (*step.names, *step.found))
         for batch in batches:
             asking = np.flatnonzero(batch.column(step.asks).to_numpy(zero_copy_only=False)).astype(np.int64)
             pairs = _pairs(batch, asking, table, step, fits)
@@ -71,7 +70,7 @@ class DimensionStage:
 
 
 def _pairs(
-    batch: pa.RecordBatch, asking: Numbers, table: DimensionTable, step: DimensionStep, fits: Evaluator | None
+    batch: pa.RecordBatch, asking: Numbers, table: SearchedTable, step: DimensionStep, fits: PairCondition | None
 ) -> Matches:
     """The rows that ask with those that they find, ordered by both."""
     if step.use.key is not None:
@@ -81,18 +80,19 @@ def _pairs(
             probes = [probe.take(chosen) for probe in probes]
         found = found_pairs(table, step.use.key, probes)
         return _fitting(batch, Matches(asking[found.probe], found.row), table, step, fits)
-    if not table.rows or not len(asking):
-        return every_pair(asking[:0], 0)
-    at_once = max(1, PAIRS_AT_ONCE // table.rows)
+    rows = table.row_numbers()
+    if not len(rows) or not len(asking):
+        return every_pair(asking[:0], rows[:0])
+    at_once = max(1, PAIRS_AT_ONCE // len(rows))
     parts = [
-        _fitting(batch, every_pair(asking[start : start + at_once], table.rows), table, step, fits)
+        _fitting(batch, every_pair(asking[start : start + at_once], rows), table, step, fits)
         for start in range(0, len(asking), at_once)
     ]
     return Matches(np.concatenate([one.probe for one in parts]), np.concatenate([one.row for one in parts]))
 
 
 def _fitting(
-    batch: pa.RecordBatch, pairs: Matches, table: DimensionTable, step: DimensionStep, fits: Evaluator | None
+    batch: pa.RecordBatch, pairs: Matches, table: SearchedTable, step: DimensionStep, fits: PairCondition | None
 ) -> Matches:
     """The pairs for which the condition holds."""
     if fits is None or not len(pairs.probe):
@@ -102,15 +102,20 @@ def _fitting(
         probe, row = (side[start : start + ROWS_PER_BATCH] for side in pairs)
         mine = [batch.column(place).take(pa.array(probe)) for place in step.places]
         theirs = _taken(table, row, step.read).columns if step.read else []
-        both = pa.RecordBatch.from_arrays([*mine, *theirs], [f"c{place}" for place in range(len(mine) + len(theirs))])
-        rows = rows_of(both, both.num_columns) if both.num_columns else [()] * len(probe)
-        keeps.append(np.fromiter((fits(one) is True for one in rows), np.bool_, len(probe)))
+        names = [f"c{place}" for place in range(len(mine) + len(theirs))]
+        # A condition may read no column at all.
+        both = pa.RecordBatch.from_arrays([*mine, *theirs], names) if names else _rows_without_columns(len(probe))
+        keeps.append(fits(both))
     kept = np.concatenate(keeps)
     return Matches(pairs.probe[kept], pairs.row[kept])
 
 
+def _rows_without_columns(count: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
+
+
 def _joined(
-    batch: pa.RecordBatch, pairs: Matches, table: DimensionTable, step: DimensionStep
+    batch: pa.RecordBatch, pairs: Matches, table: SearchedTable, step: DimensionStep
 ) -> Iterator[pa.RecordBatch]:
     """The rows with what was found for each; NULLs behind a row for which nothing was."""
     counts = np.bincount(pairs.probe, minlength=batch.num_rows)
@@ -135,7 +140,7 @@ def _joined(
         yield pa.RecordBatch.from_arrays(typed, schema=step.output)
 
 
-def _taken(table: DimensionTable, rows: Numbers, columns: tuple[str, ...]) -> pa.RecordBatch:
+def _taken(table: SearchedTable, rows: Numbers, columns: tuple[str, ...]) -> pa.RecordBatch:
     """These rows of the table; one that is there often is read once."""
     if not columns:
         return pa.RecordBatch.from_arrays([], names=[])

@@ -14,7 +14,7 @@ from millstream.streams.spark.lookups.loads import TableLoad
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
 from millstream.streams.spark.lookups.open_tables import TableUse
 from millstream.streams.spark.lookups.reloads import TableReloads
-from millstream.streams.spark.lookups.topics import UPSERTS
+from millstream.streams.spark.lookups.topics import CHANGES, changes_of
 
 __all__ = ["COPIES_VARIABLE", "JobTables"]
 
@@ -36,10 +36,12 @@ class JobTables:
         self._reloads: dict[str, TableReloads] = {}
 
     def placed(self, spec: LookupSpec) -> LookupSpec:
-        """The table with the address of its cluster, where it is a topic."""
-        if spec.option("connector") != UPSERTS or spec.option("nameserver"):
+        """The table with the address of its cluster, where it is a topic or has one of changes."""
+        changes = changes_of(spec)
+        if changes is None or changes.option("nameserver"):
             return spec
-        return replace(spec, options=tuple(sorted((*spec.options, ("nameserver", self._nameserver)))))
+        name = "nameserver" if changes is spec else f"{CHANGES}nameserver"
+        return replace(spec, options=tuple(sorted((*spec.options, (name, self._nameserver)))))
 
     def use(self, load: TableLoad) -> TableUse:
         """The table for the workers; there is a version of it when this returns.

@@ -17,7 +17,12 @@ from millstream.streams.plan.tables import ComputedColumn, Table
 from millstream.streams.plan.types import Schema
 from millstream.streams.spark.copies import KEEP_COLUMN, settled
 from millstream.streams.spark.expressions import column_of
-from millstream.streams.spark.lookups.dimension_form import dimension_load, is_dimension, probe_places
+from millstream.streams.spark.lookups.dimension_form import (
+    dimension_load,
+    given_columns,
+    is_dimension,
+    probe_places,
+)
 from millstream.streams.spark.lookups.dimension_stage import DimensionStage, DimensionStep
 from millstream.streams.spark.lookups.job_tables import JobTables
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
@@ -78,18 +83,19 @@ def _found_in_dimension(node: LookupJoin, rows: Rows, spec: LookupSpec, tables: 
     use = tables.use(load)
     names = node.input.schema.names
     below = settled(rows, names, names)
-    hidden = {name: f"__found_{name}" for name in load.stored}
+    given = given_columns(node, spec)
+    hidden = {name: f"__found_{name}" for name in given}
     schema = spark.StructType([spark.StructField(of.name, of.dataType) for of in below.rows.frame.schema.fields])
     schema = schema.add(_FOUND, spark.BooleanType())
     types = {field.name: field.type for field in spec.fields}
-    for name in load.stored:
+    for name in given:
         schema = schema.add(hidden[name], spark_type(types[name]))
     condition = conjunction(rest)
     step = DimensionStep(
         use,
         probe_places(node, use.key, schema.names),
         schema.names.index(KEEP_COLUMN),
-        load.stored,
+        given,
         arrow_schema(schema),
     )
     if node.kind is not JoinKind.INNER and condition is not None:

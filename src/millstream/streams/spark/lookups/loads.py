@@ -21,7 +21,9 @@ from millstream.streams.databases.values import found_row
 from millstream.streams.databases.written_table import columns_named
 from millstream.streams.dimension.builder import TableBuilder
 from millstream.streams.dimension.index_key import IndexKey
-from millstream.streams.dimension.versions import Loaded, TableNote
+from millstream.streams.dimension.overlaid_table import open_version
+from millstream.streams.dimension.overlay import Changes, OverlayWriter, takes_changes
+from millstream.streams.dimension.versions import Loaded, TableNote, VersionHead, WholeLoad
 from millstream.streams.errors import JobError
 from millstream.streams.plan.expressions import Call, columns_of
 from millstream.streams.plan.types import Schema
@@ -41,12 +43,16 @@ LOADED_AT_ONCE: Final = 20_000
 _NOT_IDENTITY = ("password", "lookup.")
 """Options that do not tell one table from another, or must not be written down, by their beginnings."""
 
+_CHANGES_IDENTITY = tuple(f"{topics.CHANGES}{name}" for name in ("topic", "format", "nameserver"))
+"""Those of them that tell one table from another all the same."""
+
 
 @dataclass(frozen=True)
 class TableLoad:
     """What is loaded of a table: the columns of `spec` where `filters` hold, of which `stored` can be read again.
 
-    `key` is what the join finds rows by. Loads with the same `identity` share their versions.
+    `key` is what the join finds rows by. Loads with the same `identity` share their versions. Where the table has a
+    topic of changes, all columns are stored, the primary key among them.
     """
 
     spec: LookupSpec
@@ -57,12 +63,22 @@ class TableLoad:
     patience: Patience | None = field(default=None, compare=False)
 
     @property
+    def changes(self) -> LookupSpec | None:
+        """The topic whose messages change the table; None where it has none."""
+        return topics.changes_of(self.spec)
+
+    @property
+    def primary(self) -> IndexKey:
+        """What changes find the rows by that they replace."""
+        return IndexKey.equal(*self.spec.primary_key)
+
+    @property
     def identity(self) -> str:
         """A name of a directory: the table's, and a digest of what makes its content."""
         options = [
             (name, _without_query(value) if name == "url" else value)
             for name, value in self.spec.options
-            if not name.lower().startswith(_NOT_IDENTITY)
+            if not name.lower().startswith(_NOT_IDENTITY) or name.lower() in _CHANGES_IDENTITY
         ]
         # What is not stored can only be indexed while it is loaded.
         hidden = () if self.key is None or set(self.key.columns) <= set(self.stored) else (str(self.key),)
@@ -100,16 +116,19 @@ class TableLoad:
         match self.spec.option("connector"):
             case "filesystem":
                 return hashlib.sha256(msgspec.json.encode(file_stamp(self.spec))).hexdigest()
-            case topics.UPSERTS:
-                return hashlib.sha256(msgspec.json.encode(topics.topic_ends(self.spec))).hexdigest()
             case _:
                 return ""
+
+    def ends(self) -> dict[str, int]:
+        """Where the queues of the topic of changes end now; none where there is no such topic."""
+        return {} if self.changes is None else topics.topic_ends(self.changes)
 
     def fill(self, directory: Path, keys: Sequence[IndexKey]) -> Loaded:
         """Build the table in `directory`, found by all `keys`.
 
         Raises JobError where the rows cannot be read, DimensionError where they cannot be kept.
         """
+        keys = keys if self.changes is None else [*keys, self.primary]
         if self.spec.option("connector") != "jdbc":
             return self._filled(directory, keys)
         try:
@@ -119,16 +138,34 @@ class TableLoad:
         except DatabaseFailure as failure:
             raise failure.job_error(f"The table {self.spec.name} cannot be loaded") from None
 
+    def fill_on(self, directory: Path, keys: Sequence[IndexKey], before: Path, head: VersionHead) -> Loaded:
+        """The same of the version `head` in `before` and the changes since; the whole again where they are gone."""
+        assert self.changes is not None
+        read = None
+        if head.ends and takes_changes(open_version(before), self.primary):
+            spec = self._read_spec(self.changes)
+            read = topics.read_on(spec, head.ends)
+        if read is None:
+            return self.fill(directory, keys)
+        schema = arrow_schema(spark_schema(spec.schema))
+        rows = pa.Table.from_batches([one.select(schema.names) for one in read.latest.batches()], schema)
+        changed = pa.Table.from_batches(list(read.latest.changed_keys()) or [_no_keys(spec)])
+        changes = Changes(_as_batch(changed), filtered(_as_batch(rows), self.filters))
+        built = OverlayWriter(directory, before, self.primary, keys).write(changes)
+        whole = WholeLoad(head.read_from_ms, head.read_until_ms)
+        return Loaded(built.rows, built.size_bytes, head.stamp, read.ends, built.changed, whole)
+
     def _filled(self, directory: Path, keys: Sequence[IndexKey]) -> Loaded:
-        # Before the first look at them: a file that changes meanwhile is another one at the next look.
-        stamp = self.stamp()
+        # Before the first look at them: a file that changes meanwhile is another one at the next look, and changes
+        # that the rows have already are made once more.
+        stamp, ends = self.stamp(), self.ends()
         if self.spec.option("connector") == "filesystem" and not file_root(self.spec).exists():
             words = f"The table {self.spec.name} cannot be loaded: {self.spec.option('path')} is not there."
             raise JobError("JOB_FAILED", words, remedy="Correct 'path', or bring the files back.")
         schema = arrow_schema(spark_schema(self.spec.schema))
         builder = TableBuilder(directory, schema, keys, stored=self.stored, verify=self.verify)
         try:
-            for batch in self._batches():
+            for batch in self._batches(ends):
                 chosen = filtered(batch, self.filters).select(schema.names)
                 if chosen.num_rows:
                     builder.add(chosen)
@@ -136,21 +173,25 @@ class TableLoad:
         except BaseException:
             builder.abandon()
             raise
-        return Loaded(built.rows, built.size_bytes, stamp)
+        return Loaded(built.rows, built.size_bytes, stamp, ends)
 
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, with the columns that the filters read."""
+    def _read_spec(self, spec: LookupSpec) -> LookupSpec:
+        """The spec with the columns that the filters read."""
         names = dict.fromkeys(name for call in self.filters for name in columns_of(call))
-        known = {one.name: one for one in self.spec.stored}
-        more = tuple(known[name] for name in names if self.spec.schema.find(name) is None)
-        spec = replace(self.spec, fields=(*self.spec.fields, *more))
+        known = {one.name: one for one in spec.stored}
+        more = tuple(known[name] for name in names if spec.schema.find(name) is None)
+        return replace(spec, fields=(*spec.fields, *more))
+
+    def _batches(self, ends: dict[str, int]) -> Iterator[pa.RecordBatch]:
+        """The rows, those of a topic up to `ends`."""
+        spec = self._read_spec(self.spec)
         match spec.option("connector"):
             case "filesystem":
                 return file_batches(spec)
             case "jdbc":
                 return self._database_batches(spec.schema)
             case topics.UPSERTS:
-                return topics.topic_batches(spec)
+                return topics.read_whole(spec, ends).batches()
             case connector:
                 words = f"The table {spec.name} cannot be looked up: its connector is {connector!r}."
                 raise JobError("JOB_FAILED", words)
@@ -165,6 +206,17 @@ class TableLoad:
             query = database.select(table, [stored[name].name for name in schema.names], condition)
             for rows in connection.rows_in_chunks(query, values, LOADED_AT_ONCE):
                 yield plain_batch((found_row(row, types) for row in rows), schema)
+
+
+def _as_batch(table: pa.Table) -> pa.RecordBatch:
+    """The rows in one batch, of which there is one also where there are no rows."""
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
+
+
+def _no_keys(spec: LookupSpec) -> pa.RecordBatch:
+    fields = tuple(one for name in spec.primary_key for one in spec.stored if one.name == name)
+    return pa.RecordBatch.from_pylist([], arrow_schema(spark_schema(Schema(fields))))
 
 
 def _without_query(url: str) -> str:

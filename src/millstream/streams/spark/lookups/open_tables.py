@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import functools
-import shutil
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from millstream.streams.dimension.file_locks import locked
 from millstream.streams.dimension.hit_counts import COUNTS, HitCounts
 from millstream.streams.dimension.index_key import IndexKey
+from millstream.streams.dimension.overlaid_table import open_version
 from millstream.streams.dimension.pins import BatchPins
-from millstream.streams.dimension.table import DimensionTable
+from millstream.streams.dimension.searched import SearchedTable
+from millstream.streams.dimension.version_copies import copied
 from millstream.streams.dimension.versions import HeldVersion, VersionHead, VersionStore
 from millstream.streams.errors import JobError
 from millstream.streams.spark.micro_batch import micro_batch
 
-__all__ = ["MAX_OPEN", "OpenTables", "TableUse", "hit_counts", "open_tables"]
+__all__ = ["MAX_OPEN", "MAX_OPEN_OF_TABLE", "OpenTables", "TableUse", "hit_counts", "open_tables"]
 
 MAX_OPEN: Final = 16
 """Versions of dimension tables that a worker holds; the one that was used longest ago is let go first."""
+
+
+MAX_OPEN_OF_TABLE: Final = 3
+"""Versions of one table that a worker holds: those of the micro-batches that may be repeated, and a new one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +49,9 @@ class OpenTables:
     """Those of one process. A version is opened once, whatever number of jobs ask it."""
 
     def __init__(self) -> None:
-        self._open: OrderedDict[tuple[str, str], tuple[DimensionTable, HeldVersion]] = OrderedDict()
+        self._open: OrderedDict[tuple[str, str], tuple[SearchedTable, HeldVersion]] = OrderedDict()
 
-    def table(self, use: TableUse) -> DimensionTable:
+    def table(self, use: TableUse) -> SearchedTable:
         """The version of the micro-batch that runs, with the index that `use` wants.
 
         Raises JobError JOB_FAILED where the version is gone, DimensionError where its files are damaged.
@@ -56,36 +60,27 @@ class OpenTables:
         head = BatchPins(Path(use.pins), store, use.job).version(micro_batch())
         opened = self._open.pop((use.store, head.id), None) or self._opened(store, head, use)
         self._open[use.store, head.id] = opened
+        of_table = [name for name in self._open if name[0] == use.store]
+        for name in of_table[:-MAX_OPEN_OF_TABLE]:
+            self._close(name)
         while len(self._open) > MAX_OPEN:
-            _, (table, held) = self._open.popitem(last=False)
-            table.close()
-            held.release()
+            self._close(next(iter(self._open)))
         table = opened[0]
         if use.key is not None and use.key not in table.indexes:
             table.add_index(use.key)
         return table
 
-    def _opened(self, store: VersionStore, head: VersionHead, use: TableUse) -> tuple[DimensionTable, HeldVersion]:
+    def _close(self, name: tuple[str, str]) -> None:
+        table, held = self._open.pop(name)
+        table.close()
+        held.release()
+
+    def _opened(self, store: VersionStore, head: VersionHead, use: TableUse) -> tuple[SearchedTable, HeldVersion]:
         held = store.hold(head.version)
         if held is None or held.head.id != head.id:
             raise JobError("JOB_FAILED", f"Version {head.version} of the table {use.name} is gone.")
-        directory = _copied(held, Path(use.copies)) if use.copies else held.directory
-        return DimensionTable.open(directory), held
-
-
-def _copied(held: HeldVersion, copies: Path) -> Path:
-    """The version's copy on this machine, made by the first process that asks for it."""
-    copy = copies / held.head.id
-    if copy.exists():
-        return copy
-    copies.mkdir(parents=True, exist_ok=True)
-    with locked(copies / f".{held.head.id}.lock"):
-        if not copy.exists():
-            unfinished = copies / f".{held.head.id}.unfinished"
-            shutil.rmtree(unfinished, ignore_errors=True)
-            shutil.copytree(held.directory, unfinished)
-            unfinished.rename(copy)
-    return copy
+        directory = copied(held, store, Path(use.copies)) if use.copies else held.directory
+        return open_version(directory), held
 
 
 @functools.cache

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.streams.dimension.index_key import IndexKey, Matches, Numbers
-from millstream.streams.dimension.table import DimensionTable
+from millstream.streams.dimension.searched import SearchedTable
 
 __all__ = ["PAIRS_AT_ONCE", "every_pair", "found_pairs"]
 
@@ -20,7 +20,7 @@ PAIRS_AT_ONCE: Final = 1_000_000
 _DENSE: Final = 1 << 31
 
 
-def found_pairs(table: DimensionTable, key: IndexKey, probes: Sequence[pa.Array]) -> Matches:
+def found_pairs(table: SearchedTable, key: IndexKey, probes: Sequence[pa.Array]) -> Matches:
     """Each probe with each row of the table that it finds, ordered by probe, then row; NULL finds nothing."""
     asking, codes = _coded(probes)
     if not len(asking):
@@ -37,9 +37,9 @@ def found_pairs(table: DimensionTable, key: IndexKey, probes: Sequence[pa.Array]
     return Matches(np.repeat(asking, mine), found.row[np.repeat(starts[inverse], mine) + within])
 
 
-def every_pair(probes: Numbers, rows: int) -> Matches:
+def every_pair(probes: Numbers, rows: Numbers) -> Matches:
     """Each probe with each row."""
-    return Matches(np.repeat(probes, rows), np.tile(np.arange(rows, dtype=np.int64), len(probes)))
+    return Matches(np.repeat(probes, len(rows)), np.tile(rows, len(probes)))
 
 
 def _coded(probes: Sequence[pa.Array]) -> tuple[Numbers, Numbers]:

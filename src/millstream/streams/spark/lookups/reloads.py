@@ -7,7 +7,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +21,8 @@ from millstream.streams.dimension.index_key import IndexKey
 from millstream.streams.dimension.requests import ReloadRequest
 from millstream.streams.dimension.versions import Loaded, VersionHead, VersionStore
 from millstream.streams.spark.lookups.loads import TableLoad
-from millstream.streams.spark.lookups.topics import UPSERTS
+from millstream.streams.spark.lookups.lookup_table import LookupSpec
+from millstream.streams.spark.lookups.topics import CHANGES
 
 __all__ = ["RETRY_S", "START_FRESH_S", "Schedule", "TableReloads"]
 
@@ -40,26 +43,38 @@ _DEFAULT_TTL = "10 s"
 class Schedule:
     """When a version is too old: another stamp (`watches`), its age, or a new day, which begins at a second in UTC.
 
-    `look_s` is how often that is looked at.
+    `look_s` is how often that is looked at. `follows` names the topic of changes that bring it up to date in between.
     """
 
     watches: bool = False
     interval_s: float | None = None
     day_from_s: int | None = None
     look_s: float = _LOOK_S
+    follows: str = ""
 
     @classmethod
     def of(cls, load: TableLoad) -> Schedule:
         """What the options of a table say."""
-        spec = load.spec
-        if spec.option("connector") in ("filesystem", UPSERTS):
-            return cls(watches=True, look_s=max(spec.seconds("lookup.cache.ttl", _DEFAULT_TTL) or 0, _LOOK_S))
+        spec, changes = load.spec, load.changes
+        ttl_s = max(spec.seconds("lookup.cache.ttl", _DEFAULT_TTL) or 0, _LOOK_S)
+        if changes is spec:
+            return cls(look_s=ttl_s, follows=spec.option("topic"))
+        if changes is not None:
+            look_s = max(spec.seconds(f"{CHANGES}interval", _DEFAULT_TTL) or 0, _LOOK_S)
+            plain = replace(load, spec=replace(spec, options=_without_changes(spec)))
+            return replace(cls.of(plain), look_s=look_s, follows=changes.option("topic"))
+        if spec.option("connector") == "filesystem":
+            return cls(watches=True, look_s=ttl_s)
         if spec.option("lookup.full-cache.reload-strategy", "PERIODIC").upper() == "TIMED":
             begins = datetime.time.fromisoformat(spec.option("lookup.full-cache.timed-reload.iso-time").rstrip("Zz"))
             return cls(day_from_s=(begins.hour * 60 + begins.minute) * 60 + begins.second)
         return cls(interval_s=spec.seconds("lookup.full-cache.periodic-reload.interval"))
 
     def __str__(self) -> str:
+        if self.follows:
+            own = replace(self, follows="")
+            whole = "" if own == Schedule(look_s=self.look_s) else f", and whole {own}"
+            return f"by the changes in {self.follows}, looked at every {self.look_s:g} s{whole}"
         if self.watches:
             return f"when its content changes, looked at every {self.look_s:g} s"
         if self.day_from_s is not None:
@@ -71,17 +86,28 @@ class Schedule:
         if self.watches:
             return stamp() != head.stamp
         if self.day_from_s is not None:
-            return self._day(now_ms) != self._day(head.time_ms)
-        return self.interval_s is not None and now_ms - head.time_ms >= self.interval_s * 1000
+            return self._day(now_ms) != self._day(head.read_until_ms)
+        return self.interval_s is not None and now_ms - head.read_until_ms >= self.interval_s * 1000
 
     def is_due_at_start(self, head: VersionHead, now_ms: int, stamp: Callable[[], str]) -> bool:
         """Whether a job that begins wants a newer one."""
         if self.watches or self.day_from_s is not None or self.interval_s is not None:
             return self.is_due(head, now_ms, stamp)
-        return now_ms - head.time_ms >= START_FRESH_S * 1000
+        return not self.follows and now_ms - head.time_ms >= START_FRESH_S * 1000
 
     def _day(self, time_ms: int) -> int:
         return (time_ms // 1000 - (self.day_from_s or 0)) // _DAY_S
+
+
+class _Due(Enum):
+    """What a version lacks: the changes since, or all."""
+
+    CHANGES = "changes"
+    WHOLE = "whole"
+
+
+def _without_changes(spec: LookupSpec) -> tuple[tuple[str, str], ...]:
+    return tuple((name, value) for name, value in spec.options if not name.startswith(CHANGES))
 
 
 class TableReloads:
@@ -117,15 +143,24 @@ class TableReloads:
         head = self.store.current()
         if head is None:
             self.store.load(self._fill, newer_than=0)
-        elif self._is_due_at_start(head):
-            self._reload(head)
-
-    def _is_due_at_start(self, head: VersionHead) -> bool:
+            return
+        due: _Due | None
         try:
-            return self._is_asked(head) or self._schedule.is_due_at_start(head, self._clock_ms(), self.load.stamp)
+            due = self._due(head, self._schedule.is_due_at_start)
         except (MillstreamError, OSError):
             # The load says what is wrong, and what there is goes on.
-            return True
+            due = _Due.WHOLE
+        if due is not None:
+            self._reload(head, due)
+
+    def _due(
+        self, head: VersionHead | None, is_due: Callable[[VersionHead, int, Callable[[], str]], bool]
+    ) -> _Due | None:
+        """What is to be loaded."""
+        if head is None or self._is_asked(head) or is_due(head, self._clock_ms(), self.load.stamp):
+            return _Due.WHOLE
+        follows = self.load.changes is not None and self.load.ends() != head.ends
+        return _Due.CHANGES if follows else None
 
     def begin(self) -> None:
         """Look from time to time from here on, until `stop`."""
@@ -144,7 +179,7 @@ class TableReloads:
         if now_ms < self._again_ms:
             return False
         try:
-            is_due = head is None or self._is_asked(head) or self._schedule.is_due(head, now_ms, self.load.stamp)
+            due = self._due(head, self._schedule.is_due)
         except (MillstreamError, OSError) as error:
             # A source that cannot be looked at is told as one that cannot be loaded.
             self.store.complain(str(error))
@@ -154,7 +189,7 @@ class TableReloads:
         if self._is_blind:
             self._is_blind = False
             self.store.complain("")
-        return is_due and self._reload(head)
+        return due is not None and self._reload(head, due)
 
     def trouble(self) -> str | None:
         """In one line, why what is joined is older than it should be."""
@@ -167,9 +202,10 @@ class TableReloads:
     def _ago(self, head: VersionHead) -> str:
         return f"{datetime.datetime.fromtimestamp(head.time_ms / 1000, datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
 
-    def _reload(self, head: VersionHead | None) -> bool:
+    def _reload(self, head: VersionHead | None, due: _Due) -> bool:
+        fill = self._fill if head is None or due is _Due.WHOLE else partial(self._fill_on, head)
         try:
-            made = self.store.load(self._fill, newer_than=0 if head is None else head.version)
+            made = self.store.load(fill, newer_than=0 if head is None else head.version)
         except (MillstreamError, OSError) as error:
             self._failed(error)
             return False
@@ -187,12 +223,18 @@ class TableReloads:
 
     def _is_asked(self, head: VersionHead) -> bool:
         asked_ms = ReloadRequest(self.store.directory).time_ms()
-        return asked_ms is not None and asked_ms > head.time_ms - head.load_ms
+        return asked_ms is not None and asked_ms > head.read_from_ms
 
     def _fill(self, directory: Path) -> Loaded:
+        return self.load.fill(directory, self._keys())
+
+    def _fill_on(self, head: VersionHead, directory: Path) -> Loaded:
+        return self.load.fill_on(directory, self._keys(), self.store.directory_of(head.version), head)
+
+    def _keys(self) -> list[IndexKey]:
         note = self.store.note()
         said = () if note is None else note.keys
-        return self.load.fill(directory, [IndexKey.decoded(msgspec.json.decode(key)) for key in said])
+        return [IndexKey.decoded(msgspec.json.decode(key)) for key in said]
 
     def _watch(self) -> None:
         while not self._stopping.wait(self._schedule.look_s):

@@ -15,9 +15,9 @@ from millstream.streams.plan.types import DataType, TypeKind
 from millstream.streams.spark.operators.values import plain_type
 from millstream.streams.sql.relations import renamed
 
-__all__ = ["filtered", "pushed"]
+__all__ = ["COMPARED", "WHOLE", "filtered", "pushed"]
 
-_COMPARED: Final[Mapping[str, Callable[..., Any]]] = {
+COMPARED: Final[Mapping[str, Callable[..., Any]]] = {
     "=": pc.equal,
     "<>": pc.not_equal,
     "<": pc.less,
@@ -25,10 +25,12 @@ _COMPARED: Final[Mapping[str, Callable[..., Any]]] = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
+"""What compares whole columns."""
+
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
-_WHOLE = (TypeKind.TINYINT, TypeKind.SMALLINT, TypeKind.INT, TypeKind.BIGINT)
+WHOLE = (TypeKind.TINYINT, TypeKind.SMALLINT, TypeKind.INT, TypeKind.BIGINT)
 _KINDS = (
-    *_WHOLE, TypeKind.BOOLEAN, TypeKind.DECIMAL, TypeKind.STRING, TypeKind.DATE, TypeKind.TIMESTAMP,
+    *WHOLE, TypeKind.BOOLEAN, TypeKind.DECIMAL, TypeKind.STRING, TypeKind.DATE, TypeKind.TIMESTAMP,
     TypeKind.TIMESTAMP_LTZ,
 )  # fmt: skip
 
@@ -67,7 +69,7 @@ def _simple(condition: Expression, columns: Collection[str]) -> Call | None:
         return None
     if condition.function in ("IS NULL", "IS NOT NULL"):
         return condition
-    if condition.function not in (*_COMPARED, "IN"):
+    if condition.function not in (*COMPARED, "IN"):
         return None
     # A constant of another kind would be compared after a cast.
     same = all(isinstance(one, Literal) and _fits(one, column.type) for one in constants)
@@ -76,7 +78,7 @@ def _simple(condition: Expression, columns: Collection[str]) -> Call | None:
 
 def _fits(literal: Literal, of: DataType) -> bool:
     return literal.value is not None and (
-        literal.type.kind is of.kind or (literal.type.kind in _WHOLE and of.kind in _WHOLE)
+        literal.type.kind is of.kind or (literal.type.kind in WHOLE and of.kind in WHOLE)
     )
 
 
@@ -98,7 +100,7 @@ def _mask(batch: pa.RecordBatch, call: Call) -> pa.Array:
         case "IN":
             return pc.is_in(column, value_set=_constants(call, column.type))
         case function:
-            return _COMPARED[function](column, _constants(call, column.type)[0])
+            return COMPARED[function](column, _constants(call, column.type)[0])
 
 
 def _constants(call: Call, of: pa.DataType) -> pa.Array:

@@ -1,21 +1,17 @@
-"""A compacted topic as rows to look up: the last message of each key, as of now."""
+"""Topics of changes as rows to look up: the last message of each key as of now, or what became of keys since a time."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
-import pyarrow as pa
-
 from millstream.streams.errors import JobError
-from millstream.streams.operators.changes import Row
-from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.spark.hidden import KIND_COLUMN
+from millstream.streams.spark.lookups.latest_rows import LatestRows
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
-from millstream.streams.spark.operators.values import rows_of
 from millstream.streams.spark.source.body_format import UPSERTS, formats_of
 from millstream.streams.spark.source.partition import Slice, TopicPartition
 from millstream.streams.spark.source.position import Position
@@ -23,64 +19,25 @@ from millstream.streams.spark.source.reader import read_partition
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
 from millstream.streams.spark.source.topic_log import Access, open_log
 
-__all__ = ["MAX_TOPIC_KEYS", "UPSERTS", "LatestRows", "topic_batches", "topic_ends"]
+__all__ = [
+    "CHANGES", "MAX_TOPIC_KEYS", "UPSERTS", "TopicRead", "changes_of", "read_on", "read_whole", "topic_ends",
+]  # fmt: skip
+
+CHANGES: Final = "lookup.changes."
+"""What the options begin with that name the topic of a table's changes."""
 
 MAX_TOPIC_KEYS: Final = 10_000_000
-"""Keys of a topic that becomes a dimension table at most: while it is loaded, all of them are in memory."""
+"""Keys of a topic that are read at once at most: while it is loaded, all of them are in memory."""
 
 _TIMEOUT_S = 10.0
-_GONE = (RowKind.DELETE.value, RowKind.UPDATE_BEFORE.value)
 
 
-class LatestRows:
-    """The last row of each key among batches whose first `keys` columns are the key; what is outdated is let go.
+@dataclass(frozen=True, slots=True)
+class TopicRead:
+    """What was read of a topic, up to `ends` by queue; the columns of `latest` are the key's and those of the spec."""
 
-    `slack` is how many outdated rows are kept beside as many as count.
-    """
-
-    def __init__(self, keys: int, *, slack: int = 100_000) -> None:
-        self._keys = keys
-        self._slack = slack
-        self._batches: list[pa.RecordBatch] = []
-        self._rows = 0
-        self._places: dict[Row, tuple[int, int]] = {}
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def add(self, batch: pa.RecordBatch, kinds: pa.Array) -> None:
-        """Rows that come later than all before."""
-        number = len(self._batches)
-        for place, (key, kind) in enumerate(zip(rows_of(batch, self._keys), kinds.to_pylist(), strict=True)):
-            if kind in _GONE:
-                self._places.pop(key, None)
-            else:
-                self._places[key] = (number, place)
-        self._batches.append(batch)
-        self._rows += batch.num_rows
-        if self._rows > 2 * len(self._places) + self._slack:
-            self._tidy()
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows."""
-        places: list[list[int]] = [[] for _ in self._batches]
-        for number, place in self._places.values():
-            places[number].append(place)
-        for batch, chosen in zip(self._batches, places, strict=True):
-            if chosen:
-                yield batch.take(pa.array(sorted(chosen)))
-
-    def _tidy(self) -> None:
-        kept = list(self.batches())
-        self._batches, self._rows = [], 0
-        self._places.clear()
-        if kept:
-            whole = pa.Table.from_batches(kept).combine_chunks().to_batches()
-            for batch in whole:
-                number = len(self._batches)
-                self._places.update((key, (number, place)) for place, key in enumerate(rows_of(batch, self._keys)))
-                self._batches.append(batch)
-                self._rows += batch.num_rows
+    latest: LatestRows
+    ends: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +46,18 @@ class _Ends:
 
     begins: Mapping[str, int]
     ends: dict[str, int]
+
+
+def changes_of(spec: LookupSpec) -> LookupSpec | None:
+    """The topic whose messages change a table: that of an upsert table, or what 'lookup.changes.topic' names."""
+    if spec.option("connector") == UPSERTS:
+        return spec
+    said = {name.removeprefix(CHANGES): value for name, value in spec.options if name.startswith(CHANGES)}
+    if "topic" not in said:
+        return None
+    text = said.get("format", "json").lower()
+    options = {**said, "format": text, "connector": UPSERTS if text == "json" else "rocketmq"}
+    return replace(spec, options=tuple(sorted(options.items())), partitions=())
 
 
 def topic_ends(spec: LookupSpec) -> dict[str, int]:
@@ -106,11 +75,28 @@ def _ends(spec: LookupSpec) -> _Ends:
     return _Ends(begins, {queue: span.max_offset for queue, span in sorted(spans.items())})
 
 
-def topic_batches(spec: LookupSpec) -> Iterator[pa.RecordBatch]:
-    """The last row of each key, in the columns of `spec`; messages that are no rows are passed over.
+def read_whole(spec: LookupSpec, ends: dict[str, int]) -> LatestRows:
+    """The last row of each key up to `ends`, by queue; messages that are no rows are passed over.
 
     Raises JobError JOB_FAILED for more than `MAX_TOPIC_KEYS`, and what the cluster says.
     """
+    return _read(spec, _ends(spec).begins, ends, LatestRows(len(spec.primary_key)))
+
+
+def read_on(spec: LookupSpec, since: Mapping[str, int]) -> TopicRead | None:
+    """What became of the keys of the messages since, those that were deleted among them; otherwise as `read_whole`.
+
+    None where that cannot be known: messages since then are gone, or the topic is another one.
+    """
+    span = _ends(spec)
+    for queue, known in since.items():
+        if queue not in span.ends or not span.begins[queue] <= known <= span.ends[queue]:
+            return None
+    begins = {queue: since.get(queue, begin) for queue, begin in span.begins.items()}
+    return TopicRead(_read(spec, begins, span.ends, LatestRows(len(spec.primary_key), keeps_gone=True)), span.ends)
+
+
+def _read(spec: LookupSpec, begins: Mapping[str, int], ends: dict[str, int], latest: LatestRows) -> LatestRows:
     table = Table(
         spec.name,
         tuple(PhysicalColumn(one.name, one.type) for one in spec.stored),
@@ -120,11 +106,7 @@ def topic_batches(spec: LookupSpec) -> Iterator[pa.RecordBatch]:
     types = {one.name: one.type for one in spec.stored}
     names = dict.fromkeys((*spec.primary_key, *spec.schema.names))
     body, key = formats_of(table)
-    span = _ends(spec)
-    slices = tuple(
-        Slice(queue, span.begins[queue], end) for queue, end in span.ends.items() if end > span.begins[queue]
-    )
-    latest = LatestRows(len(spec.primary_key))
+    slices = tuple(Slice(queue, begins[queue], end) for queue, end in ends.items() if end > begins[queue])
     with tempfile.TemporaryDirectory(prefix="millstream-topic-") as spool:
         source = SourceSpec(
             nameserver=spec.option("nameserver"),
@@ -138,7 +120,7 @@ def topic_batches(spec: LookupSpec) -> Iterator[pa.RecordBatch]:
             body=body,
             key=key,
             changes=True,
-            upserts=True,
+            upserts=table.connector == UPSERTS,
         )
         for batch in read_partition(source, TopicPartition(slices)):
             latest.add(batch.select(list(names)), batch.column(KIND_COLUMN))
@@ -147,5 +129,4 @@ def topic_batches(spec: LookupSpec) -> Iterator[pa.RecordBatch]:
                     f"The topic {spec.option('topic')} has more than {MAX_TOPIC_KEYS:,} keys, too many for {spec.name}."
                 )
                 raise JobError("JOB_FAILED", words)
-    for batch in latest.batches():
-        yield batch.select(spec.schema.names)
+    return latest

@@ -118,8 +118,6 @@ def spec_of(call: AggregateCall, columns: list[Expression]) -> AggregateSpec:
         columns.append(expression)
         return len(columns) - 1
 
-    if call.order:
-        raise JobError("JOB_FAILED", f"ORDER BY inside {call.function} has no operator.")
     user = _user(call)
     more = [part for part in call.more if user is not None or not isinstance(part, Literal)]
     parts = [part for part in (call.argument, *more) if part is not None]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from millstream.streams.errors import JobError
 from millstream.streams.functions.casting import same_shape
 from millstream.streams.functions.common_type import common_type
 from millstream.streams.operators.evaluate import evaluator
 from millstream.streams.operators.interval_joining import IntervalJoiner
 from millstream.streams.operators.joining import Joiner, JoinShape
+from millstream.streams.operators.not_in_joining import NotInJoiner
 from millstream.streams.operators.operator import Operator
 from millstream.streams.operators.temporal_joining import TemporalJoiner
 from millstream.streams.operators.window_joining import WindowJoiner
@@ -74,7 +75,7 @@ def join_wiring(node: Join) -> Wiring:
     """A join of any kind. The condition of an inner join is looked at outside of the operator."""
     left, right = node.left.schema, node.right.schema
     if node.null_aware:
-        _check_no_nulls(node)
+        return _not_in_wiring(node)
     inner = node.kind is JoinKind.INNER
     make: Callable[[], Operator] = _Make(_bare(node), left, right, None if inner else node.condition)
     # Shows at once whether the condition can be evaluated.
@@ -82,6 +83,12 @@ def join_wiring(node: Join) -> Wiring:
     ttls = zip(("left", "right"), node.state_ttl_ms or (), strict=False)
     lives = tuple((name, ttl_ms) for name, ttl_ms in ttls if ttl_ms is not None)
     return Wiring(make, _sides(node), node.condition if inner else None, lives)
+
+
+def _not_in_wiring(node: Join) -> Wiring:
+    """NOT IN over columns that may be NULL. All rows meet in one bucket."""
+    wires = (replace(wire, keys=()) for wire in _sides(node))
+    return Wiring(partial(NotInJoiner, len(node.keys)), tuple(wires))
 
 
 def temporal_wiring(node: TemporalJoin) -> Wiring:
@@ -172,15 +179,3 @@ def _alike(left: Expression, right: Expression) -> tuple[Expression, Expression]
 
 def _wire(node: Node, keys: Sequence[Expression]) -> Wire:
     return Wire(node, (*keys, *all_columns(node.schema)), tuple(range(len(keys))))
-
-
-def _check_no_nulls(node: Join) -> None:
-    for side, place in ((node.left, 0), (node.right, 1)):
-        for key in node.keys:
-            field = side.schema.find(key[place])
-            if field is not None and field.type.nullable:
-                raise JobError(
-                    "JOB_FAILED",
-                    f"NOT IN over {field.name}, which may be NULL, has no operator: one NULL would take all rows back.",
-                    remedy="Use NOT EXISTS, or leave NULL out on both sides with IS NOT NULL.",
-                )

@@ -65,7 +65,11 @@ def match_wiring(node: Match) -> Wiring:
         tuple(range(len(node.partition))),
         order,
         PatternSpec(
-            program_of(node.pattern), defines, node.skip, None if node.within_ms is None else node.within_ms * _US
+            program_of(node.pattern),
+            defines,
+            node.skip,
+            None if node.within_ms is None else node.within_ms * _US,
+            node.unless,
         ),
         measures,
         None if first.proctime else list(names).index(first.name),

@@ -18,7 +18,7 @@ def rank_wiring(node: Rank) -> Wiring:
     """Top-N and deduplication."""
     schema = node.input.schema
     partition = places_of(schema, node.partition)
-    first = schema.find(node.order[0].column) if len(node.order) == 1 else None
+    changing = changelog_of(node.input) is Changelog.RETRACT
     make = partial(
         Ranker,
         partition,
@@ -27,12 +27,23 @@ def rank_wiring(node: Rank) -> Wiring:
         node.first,
         node.last,
         ranked=node.rank_name is not None,
-        changing=changelog_of(node.input) is Changelog.RETRACT,
+        changing=changing,
         window_end=None if node.window_end is None else schema.names.index(node.window_end),
-        # The clock stands still within a micro-batch, whose rows came one after the other all the same.
-        newest_first=first is not None and first.proctime and not node.order[0].ascending,
+        newest_first=_newest_first(node, changing=changing),
     )
     return Wiring(make, (Wire(node.input, all_columns(schema), partition),))
+
+
+def _newest_first(node: Rank, *, changing: bool) -> bool:
+    """Whether of rows of one time the one that came last counts: for the last row of each key, as in Flink.
+
+    Processing time stands still within a micro-batch, whose rows came one after the other all the same.
+    """
+    time = node.input.schema.find(node.order[0].column) if len(node.order) == 1 else None
+    if time is None or node.order[0].ascending:
+        return False
+    keeps_last = node.function == "ROW_NUMBER" and node.first == node.last == 1 and not changing
+    return time.proctime or (time.rowtime and keeps_last)
 
 
 def sort_wiring(node: Sort) -> Wiring:

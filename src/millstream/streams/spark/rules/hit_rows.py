@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import orjson
 import pyarrow as pa
 
 from millstream.streams.rules.plain import FieldOf, field_reader, text_of, value_at
-from millstream.streams.spark.hidden import QUEUE_COLUMN, TICK_COLUMN
+from millstream.streams.spark.rules.clock_rows import EVENT_TIME, clock_row
 from millstream.streams.spark.rules.event_times import event_time_us
 from millstream.streams.spark.rules.hit_columns import Hits, RuleColumns
 from millstream.streams.spark.rules.judged import Judged
@@ -20,12 +20,14 @@ from millstream.streams.spark.rules.stages import KeptStages, VersionStage
 from millstream.streams.spark.rules.work import Work
 from millstream.streams.spark.source.decoder import Malformed
 from millstream.streams.spark.source.messages import Messages
-from millstream.streams.spark.source.reader import WAKE_TIME_MS
 from millstream.streams.spark.source.rows import metadata_column, tick_row
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
 from millstream.streams.spark.types import arrow_schema
 
-__all__ = ["HitRows"]
+__all__ = ["SOURCE_QUEUE", "HitRows"]
+
+SOURCE_QUEUE: Final = "queue"
+"""A key of metadata that only plans use: the whole name of the queue, `broker/queue id`."""
 
 _MAX_REASON_CHARACTERS = 200
 _US = 1000
@@ -47,7 +49,7 @@ class HitRows:
         self._queues = spec.queues
         self._judged = judged
         self._stages = stages
-        self._times = any(column.metadata is None and column.name == "event_time" for column in spec.columns)
+        self._times = any(column.metadata is None and column.name == EVENT_TIME for column in spec.columns)
 
     def rows(self, messages: Messages, queue: str = "") -> tuple[pa.RecordBatch, tuple[Malformed, ...]]:
         """The hits in the order of their events, and the messages that are no events."""
@@ -65,7 +67,7 @@ class HitRows:
         stage = self._stages.of(self._judged, self.work.version)
         hits = stage.judge(events, bodies)
         self._count(len(events), hits, stage.columns)
-        chunk = _Chunk(self._topic, stage, messages, bodies, events, hits)
+        chunk = _Chunk(self._topic, queue, stage, messages, bodies, events, hits)
         times = chunk.event_times_us(self._judged.time_fields) if self._times else None
         arrays = [
             chunk.column(column, self.schema.field(number).type, times) for number, column in enumerate(self._columns)
@@ -98,15 +100,7 @@ class HitRows:
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         if newest_us is None:
             return batch
-        # Each queue has a clock of its own, which a tick with that time would overrule.
-        told = {"event_time": newest_us, QUEUE_COLUMN: queue, TICK_COLUMN: WAKE_TIME_MS * _US}
-        last = [
-            pa.array([told[field.name]], _plain(field.type)).cast(field.type)
-            if field.name in told
-            else pa.nulls(1, field.type)
-            for field in self.schema
-        ]
-        tick = pa.RecordBatch.from_arrays(last, schema=self.schema)
+        tick = clock_row(self.schema, queue, newest_us)
         return pa.Table.from_batches([batch, tick]).combine_chunks().to_batches()[0]
 
 
@@ -116,6 +110,7 @@ class _Chunk:
     def __init__(
         self,
         topic: str,
+        queue: str,
         stage: VersionStage,
         messages: Messages,
         bodies: Sequence[bytes | memoryview],
@@ -123,6 +118,7 @@ class _Chunk:
         hits: Hits,
     ) -> None:
         self._topic = topic
+        self._queue = queue
         self._stage = stage
         self._messages = messages
         self._bodies = bodies
@@ -147,6 +143,8 @@ class _Chunk:
 
     def column(self, column: SourceColumn, arrow_type: pa.DataType, times: np.ndarray[Any, Any] | None) -> pa.Array:
         """The values of a column, one for each hit."""
+        if column.metadata == SOURCE_QUEUE:
+            return pa.repeat(pa.scalar(self._queue, arrow_type), len(self._hits.rows))
         if column.metadata is not None:
             kept = self._messages.kept(pa.array(self._rows, pa.int32()))
             return metadata_column(self._topic, kept, column, arrow_type).take(pa.array(self._places))
@@ -160,6 +158,8 @@ class _Chunk:
                 return pa.array(times[self._hits.rows]).cast(arrow_type)
             case "version":
                 return pa.repeat(pa.scalar(self._stage.version, arrow_type), len(self._hits.rows))
+            case "hits":
+                return pa.repeat(pa.scalar(1, arrow_type), len(self._hits.rows))
             case "shows":
                 return pa.array(self._each(self._shown), arrow_type)
             case "group_key":
@@ -212,8 +212,3 @@ def _events(bodies: Sequence[bytes | memoryview]) -> tuple[list[dict[str, Any]],
 
 
 _WORDS = {list: "an array", str: "a text", int: "a number", float: "a number", bool: "a truth value"}
-
-
-def _plain(arrow_type: pa.DataType) -> pa.DataType:
-    """What a value of Python is before it becomes a column's."""
-    return pa.int64() if pa.types.is_timestamp(arrow_type) else arrow_type

@@ -68,9 +68,17 @@ class JudgedSlices:
 
     def take(self) -> Work:
         """The sum of all, which are removed."""
+        return self._sum(remove=True)
+
+    def look(self) -> Work:
+        """The sum of all, which stay."""
+        return self._sum(remove=False)
+
+    def _sum(self, *, remove: bool) -> Work:
         whole = Work()
         for path in self._directory.glob(f"*{_SUFFIX}"):
             with contextlib.suppress(OSError, msgspec.MsgspecError):
                 whole.add(_DECODER.decode(path.read_bytes()))
-                path.unlink()
+                if remove:
+                    path.unlink()
         return whole

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.streams.plan.types import Schema, TypeKind
-from millstream.streams.spark.hidden import KIND_COLUMN
+from millstream.streams.spark.sinks.left_rows import LeftRows
 from millstream.streams.spark.sinks.sink import Attempt, SinkTask, SinkWriter, Written
 from millstream.streams.spark.sinks.values import python_values
 
@@ -78,7 +78,7 @@ class PrintSink:
 
     def writer(self, task: SinkTask) -> SinkWriter:
         """A writer that packs rows as an Arrow stream."""
-        return _Packer(Path(self._directory) / f"{task.batch_id}-{task.partition}")
+        return LeftRows(Path(self._directory) / f"{task.batch_id}-{task.partition}")
 
     def commit(self, batch_id: int, written: Sequence[Written]) -> None:
         """Show the rows."""
@@ -96,26 +96,6 @@ class PrintSink:
                     kinds = batch.column(batch.num_columns - 1).to_pylist()
                     batch = batch.select(batch.schema.names[:-1])
                 on_rows(self.schema.names, _python_rows(batch, self.schema), kinds)
-
-
-class _Packer:
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._stream: pa.RecordBatchStreamWriter | None = None
-
-    def write(self, rows: pa.RecordBatch, kinds: pa.Array | None = None) -> None:
-        """Add rows to the stream, their kinds behind them."""
-        if kinds is not None:
-            rows = rows.append_column(KIND_COLUMN, kinds)
-        if self._stream is None:
-            self._stream = pa.ipc.new_stream(str(self._path), rows.schema)
-        self._stream.write_batch(rows)
-
-    def finish(self) -> bytes:
-        """Complete the stream; its path."""
-        if self._stream is not None:
-            self._stream.close()
-        return str(self._path).encode()
 
 
 def _python_rows(batch: pa.RecordBatch, schema: Schema) -> list[tuple[Any, ...]]:

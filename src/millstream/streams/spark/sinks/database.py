@@ -19,9 +19,9 @@ from millstream.streams.databases.batch_notes import BatchShare
 from millstream.streams.databases.batch_writer import BatchWriter
 from millstream.streams.operators.changes import INSERT, Row
 from millstream.streams.plan.types import Schema
-from millstream.streams.spark.hidden import KIND_COLUMN
 from millstream.streams.spark.operators.values import rows_of
 from millstream.streams.spark.sinks.earlier import BatchNote
+from millstream.streams.spark.sinks.left_rows import LeftRows
 from millstream.streams.spark.sinks.sink import Attempt, SinkTask, SinkWriter, Written
 
 __all__ = ["DatabaseSink"]
@@ -63,7 +63,7 @@ class DatabaseSink:
     def writer(self, task: SinkTask) -> SinkWriter:
         """A writer that leaves rows in a file."""
         # Two attempts of a task may run at one time.
-        return _Left(self._directory / f"{task.partition:05d}-{os.getpid()}-{os.urandom(4).hex()}")
+        return LeftRows(self._directory / f"{task.partition:05d}-{os.getpid()}-{os.urandom(4).hex()}")
 
     def commit(self, batch_id: int, written: Sequence[Written]) -> None:
         """Write the rows of the tasks, unless the database has them. Raises JobError DATABASE_UNREACHABLE, say."""
@@ -99,28 +99,6 @@ class DatabaseSink:
     @staticmethod
     def _runs_file(attempt: Attempt) -> Path:
         return attempt.notes / f"{attempt.number}-runs.json"
-
-
-class _Left:
-    """Leaves the rows of a task in a file, their kinds behind them."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._stream: pa.RecordBatchStreamWriter | None = None
-
-    def write(self, rows: pa.RecordBatch, kinds: pa.Array | None = None) -> None:
-        """Add rows."""
-        if kinds is not None:
-            rows = rows.append_column(KIND_COLUMN, kinds)
-        if self._stream is None:
-            self._stream = pa.ipc.new_stream(str(self._path), rows.schema)
-        self._stream.write_batch(rows)
-
-    def finish(self) -> bytes:
-        """Complete the file; its path."""
-        if self._stream is not None:
-            self._stream.close()
-        return str(self._path).encode()
 
 
 def _changes(files: Sequence[Path], columns: int) -> Iterator[tuple[int, Row]]:

@@ -127,9 +127,10 @@ class ClientLog:
         """Store rows of the bulk lane's columns in one queue; returns when all are acknowledged."""
         self._producer.send_batch(topic, rows)
 
-    def send(self, messages: Sequence[Message], *, by_key: bool = False) -> None:
+    def send(self, messages: Sequence[Message], *, by_key: bool = False, queue: str = "") -> None:
         """Store messages; returns when all are acknowledged."""
-        self._client.send_many(messages, by_key=by_key, retries=0)
+        address = self._queue(messages[0].topic, queue) if queue and messages else None
+        self._client.send_many(messages, by_key=by_key, queue=address, retries=0)
 
     def is_compacted(self, topic: str) -> bool:
         """Whether the topic keeps the last message of each key; False where it does not exist."""

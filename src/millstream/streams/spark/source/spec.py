@@ -51,7 +51,7 @@ class SourceSpec:
     `changes` its kind. `body` and `key` say how rows stand in messages; `upserts` that a key's last message counts.
     `wake_after_ms` without rows bring a tick (0: never), once or, with `wake_again`, each time. `judged` says which
     rules' hits the rows are, where they are hits. With `wanted` each row tells which conditions want it.
-    `access` is who asks the cluster.
+    `access` is who asks the cluster. `origin` is the job whose packed hits are read, where the topic has such.
     """
 
     nameserver: str
@@ -78,6 +78,7 @@ class SourceSpec:
     judged: Judged | None = None
     wanted: WantedRows | None = None
     access: Access = field(default_factory=Access)
+    origin: str = ""
 
     def schema(self) -> spark.StructType:
         """Spark's schema of the rows: the columns, the hidden queue and kind where they are wanted, the hidden tick."""

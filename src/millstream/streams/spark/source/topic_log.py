@@ -71,8 +71,10 @@ class TopicLog(Protocol):
         """Store rows of the bulk lane's columns in one queue; returns when all are acknowledged."""
         ...
 
-    def send(self, messages: Sequence[Message], *, by_key: bool = False) -> None:
+    def send(self, messages: Sequence[Message], *, by_key: bool = False, queue: str = "") -> None:
         """Store messages of one topic, those of a key in one queue if `by_key`; returns when all are acknowledged.
+
+        With a `queue` all go there, in their order.
 
         A failed send is not repeated: its messages may be stored.
         """

@@ -1,0 +1,159 @@
+"""Changes of a table as a new version: an overlay on the files of the version before, or one table of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.store.files import FileLayer
+from millstream.streams.dimension.builder import BuiltTable, Hashing, TableBuilder
+from millstream.streams.dimension.index_key import IndexKey, Numbers
+from millstream.streams.dimension.key_hash import KeyHash
+from millstream.streams.dimension.manifest import Manifest
+from millstream.streams.dimension.overlaid_table import HIDDEN_NAME, OVERLAY_NAME, OverlaidTable, open_version
+from millstream.streams.dimension.planes import PlaneWriters
+from millstream.streams.dimension.table import DimensionTable
+from millstream.streams.errors import DimensionError
+
+__all__ = ["LEAST_MERGED", "MAX_OVERLAY_ROWS", "MAX_OVERLAY_SHARE", "Changes", "OverlayWriter", "takes_changes"]
+
+MAX_OVERLAY_ROWS: Final = 250_000
+"""Rows that an overlay has or hides at most; beyond, it and the table below become one. Each version writes its overlay
+anew, some microseconds a row."""
+
+MAX_OVERLAY_SHARE: Final = 0.1
+"""Part of the table below that an overlay may have or hide."""
+
+LEAST_MERGED: Final = 1_000
+"""Rows up to which an overlay stays one, however small the table below is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What became of a table: the primary keys that changed, once each, and the rows that those of them have now."""
+
+    keys: pa.RecordBatch
+    rows: pa.RecordBatch
+
+
+def takes_changes(table: DimensionTable | OverlaidTable, primary: IndexKey) -> bool:
+    """Whether changes can be laid on a table: it is found by `primary`, and has stored all that it was made of."""
+    base = table.base if isinstance(table, OverlaidTable) else table
+    return primary in table.indexes and set(base.schema.names) == set(base.types.names)
+
+
+class OverlayWriter:
+    """Writes the version in `directory` that follows the one in `before`, whose rows have the key `primary`.
+
+    `indexes` are what its rows are to be found by. `most_rows` says when both tables become one; `hashing`, `files` and
+    `memory_mb` are those of `TableBuilder`. Raises DimensionError as that and `DimensionTable` do.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        before: Path,
+        primary: IndexKey,
+        indexes: Sequence[IndexKey],
+        *,
+        most_rows: int | None = None,
+        memory_mb: int = 256,
+        hashing: Hashing = KeyHash,
+        files: FileLayer | None = None,
+    ) -> None:
+        self._files = files or FileLayer()
+        self._hashing = hashing
+        self._memory_mb = memory_mb
+        self._directory = directory
+        self._before = open_version(before, files=self._files, hashing=hashing)
+        self._base = self._before.base if isinstance(self._before, OverlaidTable) else self._before
+        self._primary = primary
+        self._indexes = tuple(dict.fromkeys((*self._base.indexes, *indexes, primary)))
+        self._most_rows = most_rows
+
+    @property
+    def most_rows(self) -> int:
+        """Rows that the overlay may have or hide."""
+        if self._most_rows is not None:
+            return self._most_rows
+        return min(MAX_OVERLAY_ROWS, max(LEAST_MERGED, int(self._base.rows * MAX_OVERLAY_SHARE)))
+
+    def write(self, changes: Changes) -> BuiltTable:
+        """The version with the changes in it."""
+        keys = [changes.keys.column(name) for name in self._primary.columns]
+        hidden = np.unique(self._base.find(self._primary, keys).row)
+        newer = changes.rows.select(self._base.types.names).cast(self._base.types)
+        kept: Numbers = np.empty(0, np.int64)
+        if isinstance(self._before, OverlaidTable):
+            hidden = np.union1d(hidden, self._before.hidden)
+            outdated = self._before.overlay.find(self._primary, keys).row
+            kept = np.setdiff1d(self._before.overlay.row_numbers(), outdated)
+        if len(hidden) + len(kept) + newer.num_rows > self.most_rows:
+            return self._built(self._directory, self._all_rows(hidden, kept, newer))
+        return self._overlaid(hidden, self._overlay_rows(kept, newer))
+
+    def _all_rows(self, hidden: Numbers, kept: Numbers, newer: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        shown = np.ones(self._base.rows, np.bool_)
+        shown[hidden] = False
+        start = 0
+        for batch in self._base.scan():
+            yield batch.filter(pa.array(shown[start : start + batch.num_rows]))
+            start += batch.num_rows
+        yield from self._overlay_rows(kept, newer)
+
+    def _overlay_rows(self, kept: Numbers, newer: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        if isinstance(self._before, OverlaidTable) and len(kept):
+            yield self._before.overlay.take(kept)
+        yield newer
+
+    def _built(self, directory: Path, rows: Iterator[pa.RecordBatch]) -> BuiltTable:
+        schema, verify = self._base.types, self._base.manifest.verify
+        builder = TableBuilder(
+            directory, schema, self._indexes, memory_mb=self._memory_mb, verify=verify, hashing=self._hashing,
+            files=self._files,
+        )  # fmt: skip
+        try:
+            for batch in rows:
+                builder.add(batch)
+            return builder.finish()
+        except BaseException:
+            builder.abandon()
+            raise
+
+    def _overlaid(self, hidden: Numbers, rows: Iterator[pa.RecordBatch]) -> BuiltTable:
+        try:
+            base = self._linked(hidden)
+        except OSError as error:
+            words = f"The dimension table in {self._directory} cannot be written: {error.strerror or error}."
+            raise DimensionError("DIMENSION_NOT_WRITABLE", words) from None
+        overlay = self._built(self._directory / OVERLAY_NAME, rows)
+        if set(self._indexes) > set(self._base.indexes):
+            below = DimensionTable.open(self._directory, files=self._files, hashing=self._hashing)
+            for key in self._indexes:
+                if key not in below.indexes:
+                    below.add_index(key, memory_mb=self._memory_mb)
+            base = below.manifest
+        count = self._base.rows - len(hidden) + overlay.rows
+        changed = len(hidden) + overlay.rows
+        return BuiltTable(self._directory, count, base.size_bytes + overlay.size_bytes, changed)
+
+    def _linked(self, hidden: Numbers) -> Manifest:
+        """The files of the table below under names in the new directory, and what of it is hidden."""
+        manifest = self._base.manifest
+        for name in manifest.files:
+            if name != HIDDEN_NAME:
+                self._files.link(self._base.directory / name, self._directory / name)
+        planes = PlaneWriters(self._files, self._directory)
+        try:
+            planes.make(HIDDEN_NAME).append(hidden.astype("<u4"))
+            facts = planes.finish()
+        finally:
+            planes.close()
+        below = manifest.overlaid(facts)
+        below.write(self._files, self._directory)
+        return below

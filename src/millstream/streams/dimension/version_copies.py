@@ -1,0 +1,62 @@
+"""Copies of a table's versions on the machine's own disk, where the versions are on one that machines share."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from millstream.store.files import FileLayer
+from millstream.streams.dimension.file_locks import locked
+from millstream.streams.dimension.manifest import Manifest
+from millstream.streams.dimension.versions import HeldVersion, VersionStore
+from millstream.streams.errors import DimensionError
+
+__all__ = ["copied"]
+
+
+def copied(held: HeldVersion, store: VersionStore, copies: Path) -> Path:
+    """The version's copy, made by the first process that asks for it; files that another copy has are linked to it.
+
+    Copies of versions that are gone are removed. Raises OSError.
+    """
+    copies = copies / store.directory.name
+    copy = copies / f"{held.head.version}-{held.head.id}"
+    if copy.exists():
+        return copy
+    copies.mkdir(parents=True, exist_ok=True)
+    with locked(copies / ".lock"):
+        if not copy.exists():
+            unfinished = copies / f".{copy.name}.unfinished"
+            shutil.rmtree(unfinished, ignore_errors=True)
+            known = {file: path for other in _others(copies) for file, path in _files(other)}
+            wanted = {held.directory / name: known.get((name, said)) for (name, said), _ in _files(held.directory)}
+            shutil.copytree(held.directory, unfinished, copy_function=partial(_copy, wanted))
+            unfinished.rename(copy)
+            for other in _others(copies):
+                number, _, identifier = other.name.partition("-")
+                head = store.head(int(number))
+                if head is None or head.id != identifier:
+                    shutil.rmtree(other, ignore_errors=True)
+    return copy
+
+
+def _others(copies: Path) -> list[Path]:
+    return [path for path in copies.iterdir() if not path.name.startswith(".")]
+
+
+def _files(directory: Path) -> Iterator[tuple[tuple[str, tuple[int, str]], Path]]:
+    """Each file of a table with its bytes and checksum; none where there is no table."""
+    with contextlib.suppress(DimensionError):
+        for name, fact in Manifest.read(FileLayer(), directory).files.items():
+            yield (name, (fact.size_bytes, fact.checksum)), directory / name
+
+
+def _copy(known: dict[Path, Path | None], source: str, target: str) -> None:
+    same = known.get(Path(source))
+    if same is None:
+        shutil.copy2(source, target)
+    else:
+        FileLayer().link(same, Path(target))
