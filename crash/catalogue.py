@@ -66,6 +66,13 @@ def _dimension_jobs(run: ProgrammeRun) -> None:
     kill_dimension_jobs(run)
 
 
+def _sink_jobs(run: ProgrammeRun) -> None:
+    # Spark is needed for this programme alone.
+    from crash.sink_kills import kill_sink_jobs
+
+    kill_sink_jobs(run)
+
+
 def _network(name: str) -> Callable[[ProgrammeRun], None]:
     return lambda run: run_in_network(run, name)
 
@@ -82,6 +89,7 @@ PROGRAMMES = {
     "S9": Programme("topic-kills", _topic_jobs),
     "S10": Programme("rules-kills", _rule_jobs),
     "S11": Programme("dimension-kills", _dimension_jobs),
+    "S12": Programme("sink-kills", _sink_jobs),
     "N1": Programme("lost-nameservers", lose_all_nameservers),
     "N2": Programme("changing-brokers", change_brokers_under_load),
     "N3": Programme("cut-brokers", _network("N3")),

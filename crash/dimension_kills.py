@@ -82,8 +82,8 @@ class _Watched:
 
 
 def kill_dimension_jobs(run: ProgrammeRun) -> None:
-    """S11. Two kills (CI), ten (full), a hundred (soak); the table is loaded with nearly every micro-batch."""
-    kills = run.by_size(2, 10, 100)
+    """S11. One kill (CI), ten (full), a hundred (soak); the table is loaded with nearly every micro-batch."""
+    kills = run.by_size(1, 10, 100)
     with scratch_directory() as root, ServerProcess(root / "data") as server:
         nameserver = server.addresses.nameserver
         with BlockingClient(nameserver) as client:

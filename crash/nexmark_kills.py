@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
+from crash.job_lives import LIFE_LIMIT_S, Driver, ends_after_kills
 from crash.nexmark_job import table_of
 from crash.programme import ProgrammeRun, scratch_directory
 
@@ -21,10 +19,7 @@ CI_QUERY = "q15"
 """One whose rows change all the time."""
 
 _EVENTS = 2_000
-_LIMIT_S = 900.0
 _POLL_S = 0.1
-_FAILED_LIVES = 5
-"""Lives that may end with an error before the query is a failure: a busy machine starts Python too slowly for Spark."""
 
 
 def kill_queries(run: ProgrammeRun) -> None:
@@ -41,53 +36,26 @@ def kill_queries(run: ProgrammeRun) -> None:
 
 def _played(run: ProgrammeRun, directory: Path, name: str, rows: int, kills: int) -> None:
     """Lives of the job, the first ones killed some time after a micro-batch that had not been planned before."""
-    killed = failed = 0
-    while failed <= _FAILED_LIVES:
-        driver = _driver(directory, name, rows)
-        if killed < kills:
-            _wait_for_batch(driver, directory, run.random.randint(1, 3))
-            time.sleep(run.random.random())
-        else:
-            driver.wait(_LIMIT_S)
-        is_killed = driver.poll() is None
-        _end_group(driver)
-        code = driver.wait()
-        if is_killed:
-            killed += 1
-            run.count("kills")
-        elif code == 0:
-            run.count("runs")
-            return
-        else:
-            failed += 1
-            run.count("lives_that_failed")
-    run.fail(f"{name} did not end", directory)
 
+    def moment(driver: Driver) -> None:
+        _wait_for_batch(driver, directory, run.random.randint(1, 3))
+        time.sleep(run.random.random())
 
-def _driver(directory: Path, name: str, rows: int) -> subprocess.Popen[bytes]:
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True)
     command = [sys.executable, "-m", "crash.nexmark_job", str(directory), name, str(_EVENTS), str(rows)]
-    with (directory / "said").open("ab") as said:
-        return subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
+    if ends_after_kills(run, directory, command, kills, moment):
+        run.count("runs")
 
 
-def _wait_for_batch(driver: subprocess.Popen[bytes], directory: Path, further: int) -> None:
+def _wait_for_batch(driver: Driver, directory: Path, further: int) -> None:
     """Until so many more micro-batches are planned, or the driver has ended."""
-    wanted, limit_s = _planned(directory) + further, time.monotonic() + _LIMIT_S
+    wanted, limit_s = _planned(directory) + further, time.monotonic() + LIFE_LIMIT_S
     while driver.poll() is None and _planned(directory) < wanted and time.monotonic() < limit_s:
         time.sleep(_POLL_S)
 
 
 def _planned(directory: Path) -> int:
     return sum(path.name.isdigit() for path in (directory / "checkpoints").glob("job/*/spark/offsets/*"))
-
-
-def _end_group(driver: subprocess.Popen[bytes]) -> None:
-    """The driver, and workers that would outlive it for a while."""
-    try:
-        os.killpg(driver.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
 
 
 def _compare(run: ProgrammeRun, root: Path, name: str) -> None:

@@ -121,6 +121,13 @@ class TracedFiles(FileLayer):
         self._entry_step("link", target, number, action)
         self._entry_step("unlink", source, number, action)
 
+    def link(self, source: Path, target: Path) -> None:
+        super().link(source, target)
+        number = self._numbers[source]
+        self._numbers[target] = number
+        self._names[self._numbers[target.parent]][target.name] = False
+        self._entry_step("link", target, number, self._action())
+
     def sync_directory(self, path: Path) -> None:
         self._compare(path)
         if path in self._numbers:

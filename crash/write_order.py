@@ -231,8 +231,8 @@ def recover(directory: Path, options: StoreOptions, *, is_used: bool) -> Recover
 
 
 def explore_write_orders(run: ProgrammeRun) -> None:
-    """S3. Stops at 10,000 distinct states (CI), 100,000 (full) or 1,000,000 (soak)."""
-    wanted = run.by_size(10_500, 100_000, 1_000_000)
+    """S3. Stops at 5,000 distinct states (CI), 100,000 (full) or 1,000,000 (soak)."""
+    wanted = run.by_size(5_250, 100_000, 1_000_000)
     while run.counts.get("states", 0) < wanted and not run.failures:
         sync_flush = run.random.random() < 0.5
         options = StoreOptions(segment_bytes=2048, consume_queue_entries=5, sync_flush=sync_flush)

@@ -114,6 +114,16 @@ def test_a_file_system_that_was_synced_holds_everything(tmp_path: Path) -> None:
     assert _after(tmp_path, work) == [{"d": None, "d/a": b"data"}]
 
 
+def test_a_second_name_of_a_synced_file_is_there_or_not_and_the_file_is_whole_under_both(tmp_path: Path) -> None:
+    def work(files: TracedFiles) -> None:
+        _write(files, tmp_path / "a", b"x" * 600, sync=True)
+        files.sync_directory(tmp_path)
+        files.link(tmp_path / "a", tmp_path / "b")
+
+    states = _after(tmp_path, work)
+    assert {(state.get("a"), state.get("b")) for state in states} == {(b"x" * 600, None), (b"x" * 600, b"x" * 600)}
+
+
 def test_no_call_of_the_file_layer_is_unknown_to_the_tracing() -> None:
     """A call that changes files and is not traced would make every programme blind for it."""
     reading = {"close", "size", "pread", "map", "map_file", "entries", "exists", "read_all", "disk", "names"}
