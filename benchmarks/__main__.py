@@ -12,23 +12,30 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.broadcast import measure_broadcast
 from benchmarks.brokers import measure_brokers
 from benchmarks.bulk import measure_bulk
 from benchmarks.detections import measure_detections
 from benchmarks.dimension import measure_dimension
 from benchmarks.grpc import measure_backlog, measure_calls, measure_idle_consumers, measure_share
 from benchmarks.ingest import measure_ingest
+from benchmarks.latency import measure_latency
 from benchmarks.lookups import measure_lookups
 from benchmarks.merged import measure_merged
 from benchmarks.nexmark.measure import measure_nexmark
+from benchmarks.operator_jobs import measure_operator_jobs
 from benchmarks.operators import measure_operators
+from benchmarks.parted import measure_parted
 from benchmarks.proxy_hop import measure_proxy_hop
 from benchmarks.remoting import measure_reference, measure_remoting
 from benchmarks.rules import measure_rules
+from benchmarks.sdk import measure_sdk
 from benchmarks.send import measure_send
-from benchmarks.sql import measure_first_result, measure_job, measure_latency
+from benchmarks.sql import measure_first_result, measure_job
 from benchmarks.start import measure_start
+from benchmarks.state import measure_state
 from benchmarks.store import measure_appends, measure_restart, measure_sync_flush, measure_topics
+from benchmarks.switched import measure_switch
 from benchmarks.user_functions import measure_user_functions
 
 _HERE = Path(__file__).parent
@@ -73,12 +80,17 @@ def main() -> int:
         "sql": lambda: measure_job(read_events(arguments.input, SYNTHETIC_EVENTS)),
         "detections": lambda: measure_detections(list(read_events(arguments.input, SYNTHETIC_EVENTS))),
         "nexmark": measure_nexmark,
-        "operators": measure_operators,
+        "sdk": measure_sdk,
+        "operators": lambda: {"bare": measure_operators(), "jobs": measure_operator_jobs()},
+        "state": measure_state,
         "user_functions": measure_user_functions,
         "rules": measure_rules,
         "merged": measure_merged,
+        "parted": measure_parted,
         "lookups": measure_lookups,
         "dimension": measure_dimension,
+        "broadcast": measure_broadcast,
+        "switch": measure_switch,
         "first-result": measure_first_result,
         "latency": measure_latency,
         "demo": lambda: measure_demo(arguments.input),

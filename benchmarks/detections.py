@@ -6,15 +6,17 @@ import itertools
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import orjson
+import pyarrow as pa
 
 from benchmarks.job_runs import measured_run
 from millstream.client.blocking import BlockingClient
+from millstream.client.bulk.blocking_producer import BlockingBulkProducer
 from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
 from millstream.server.child import ServerProcess
@@ -34,7 +36,6 @@ __all__ = ["SIGMA_RULES", "measure_detections"]
 SIGMA_RULES = "SIGMA_RULES"
 """Names in the environment a directory of Sigma rules; without it nothing is measured."""
 
-_TOPIC = "detections"
 _QUEUES = 4
 _EVENTS_PER_CALL = 1_000
 _EVENTS_PER_BATCH = 5_000
@@ -112,35 +113,54 @@ def _through_the_broker(directory: Path, rule_set: RuleSet, bodies: Sequence[byt
     RuleStore(directory / "rules").publish(lambda _before: rule_set)
     with ServerProcess(directory / "data") as server:
         nameserver = server.addresses.nameserver
-        count = _fill(nameserver, bodies)
+        for topic, fill in _FORMS.items():
+            fill(nameserver, topic, bodies)
+        count = len(bodies) * _REPEATS
         session = start_session(SessionOptions())
         found: Figures = {}
         try:
-            for name in ("cold", "warm"):
-                runner = JobRunner(session, nameserver=nameserver, checkpoint_root=directory / name)
-                found[name] = _run(runner, nameserver, directory / "rules", count)
-                print(name, found[name], flush=True)
+            for topic in _FORMS:
+                runner = JobRunner(session, nameserver=nameserver, checkpoint_root=directory / topic)
+                found[topic] = _run(runner, nameserver, topic, directory / "rules", count)
+                print(topic, found[topic], flush=True)
         finally:
             session.stop()
     return found
 
 
-def _fill(nameserver: str, bodies: Sequence[bytes]) -> int:
+def _fill(nameserver: str, topic: str, bodies: Sequence[bytes]) -> None:
+    """One record for each event."""
     with BlockingClient(nameserver) as client:
-        client.create_topic(TopicConfig(_TOPIC, read_queues=_QUEUES, write_queues=_QUEUES))
+        client.create_topic(TopicConfig(topic, read_queues=_QUEUES, write_queues=_QUEUES))
         repeated = itertools.chain.from_iterable(itertools.repeat(bodies, _REPEATS))
         while batch := list(itertools.islice(repeated, _EVENTS_PER_CALL)):
-            client.send_many([Message(_TOPIC, body) for body in batch])
-    return len(bodies) * _REPEATS
+            client.send_many([Message(topic, body) for body in batch])
 
 
-def _run(runner: JobRunner, nameserver: str, store: Path, count: int) -> Figures:
-    plan = SqlSession(nameserver=nameserver).compile(_JOB.format(topic=_TOPIC, store=store))[-1]
+def _fill_in_bulk(nameserver: str, topic: str, bodies: Sequence[bytes]) -> None:
+    """A thousand events in one record, as `ingest ... --bulk` sends them."""
+    batches = {"queue.type": "BatchCQ"}
+    with BlockingClient(nameserver) as client:
+        client.create_topic(TopicConfig(topic, read_queues=_QUEUES, write_queues=_QUEUES, attributes=batches))
+        with BlockingBulkProducer(client) as producer:
+            for _ in range(_REPEATS):
+                for start in range(0, len(bodies), _EVENTS_PER_CALL):
+                    sent = pa.array(bodies[start : start + _EVENTS_PER_CALL], pa.binary())
+                    producer.send_batch(topic, pa.record_batch({"body": sent}))
+
+
+_FORMS: Final[dict[str, Callable[[str, str, Sequence[bytes]], None]]] = {"records": _fill, "bulk": _fill_in_bulk}
+"""How the events lie in a topic."""
+
+
+def _run(runner: JobRunner, nameserver: str, topic: str, store: Path, count: int) -> Figures:
+    plan = SqlSession(nameserver=nameserver).compile(_JOB.format(topic=topic, store=store))[-1]
     assert isinstance(plan, JobPlan)
     run = measured_run(partial(runner.start, plan, name="detections", bounded=True), _LIMIT_S)
     return {
         "seconds": round(run.seconds, 1),
         "events_per_s": round(count / run.seconds),
+        "events_per_s_once_it_runs": run.steady_rows_per_s and round(run.steady_rows_per_s),
         "cpu_us_an_event": round(run.cpu_s / count * 1e6, 1),
         "hits": sum(run.progress.rows_out.values()),
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import statistics
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.job_runs import JobRun, measured_run
+from benchmarks.job_runs import JobRun, measured_run, medians
 from millstream.client.blocking import BlockingClient
 from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
@@ -24,18 +23,18 @@ from millstream.streams.plan.nodes import JobPlan
 from millstream.streams.spark.session import SessionOptions, start_session
 from millstream.streams.sql.compiler import SqlSession
 
-__all__ = ["measure_lookups"]
+__all__ = ["KEY", "TABLES", "TABLE_ROWS", "measure_lookups", "write_assets"]
 
 _ROWS = int(os.environ.get("LOOKUP_ROWS", "400000"))
-_TABLE_ROWS = int(os.environ.get("LOOKUP_TABLE_ROWS", "1000000"))
+TABLE_ROWS = int(os.environ.get("LOOKUP_TABLE_ROWS", "1000000"))
 _ROWS_PER_CALL = 1_000
 _RUNS = 3
 _LIMIT_S = 900.0
 _SEED = 7
-_KEY = "asset-{:044d}"
+KEY = "asset-{:044d}"
 """50 bytes, as of a path or an identity."""
 
-_TABLES = """
+TABLES = """
 CREATE TABLE lines (k STRING, v BIGINT, p AS PROCTIME()) WITH ('connector' = 'rocketmq', 'topic' = 'lines');
 CREATE TABLE assets (k STRING, owner STRING) WITH ('connector' = 'filesystem', 'path' = '{path}', 'format' = 'parquet',
   'lookup.store' = 'dimension');
@@ -58,14 +57,14 @@ def measure_lookups() -> Figures:
     with tempfile.TemporaryDirectory() as scratch, ServerProcess(Path(scratch) / "data") as server:
         nameserver, directory = server.addresses.nameserver, Path(scratch)
         os.environ["MILLSTREAM_DIMENSIONS"] = str(directory / "dimensions")
-        _write_table(directory / "assets")
+        write_assets(directory / "assets")
         _fill(nameserver)
         session = start_session(SessionOptions())
         try:
             runs: dict[str, list[JobRun]] = {name: [] for name in _JOBS}
             for number in range(_RUNS + 1):
                 for name, insert in _JOBS.items():
-                    script = _TABLES.format(path=directory / "assets") + insert
+                    script = TABLES.format(path=directory / "assets") + insert
                     plan = SqlSession(nameserver=nameserver).compile(script)[-1]
                     assert isinstance(plan, JobPlan)
                     runner = JobRunner(session, nameserver=nameserver, checkpoint_root=directory / f"{name}{number}")
@@ -73,29 +72,23 @@ def measure_lookups() -> Figures:
                     print(name, runs[name][-1].seconds, runs[name][-1].cpu_s, flush=True)
         finally:
             session.stop()
-    found = {name: _medians(several[1:]) for name, several in runs.items()}
+    found = {name: medians(several[1:]) for name, several in runs.items()}
     return {
         "rows": _ROWS,
-        "table_rows": _TABLE_ROWS,
-        "first_with": _medians(runs["with"][:1]),
+        "table_rows": TABLE_ROWS,
+        "first_with": medians(runs["with"][:1]),
         **found,
         "seconds_ratio": round(found["with"]["seconds"] / found["without"]["seconds"], 2),
         "cpu_ratio": round(found["with"]["cpu_s"] / found["without"]["cpu_s"], 2),
     }
 
 
-def _medians(runs: list[JobRun]) -> dict[str, float]:
-    return {
-        "seconds": round(statistics.median(run.seconds for run in runs), 2),
-        "cpu_s": round(statistics.median(run.cpu_s for run in runs), 2),
-    }
-
-
-def _write_table(directory: Path) -> None:
+def write_assets(directory: Path) -> None:
+    """A table of `TABLE_ROWS` rows as a file of Parquet."""
     directory.mkdir()
-    numbers = range(_TABLE_ROWS)
+    numbers = range(TABLE_ROWS)
     rows = pa.table(
-        {"k": [_KEY.format(number) for number in numbers], "owner": [f"owner of asset {number}" for number in numbers]}
+        {"k": [KEY.format(number) for number in numbers], "owner": [f"owner of asset {number}" for number in numbers]}
     )
     pq.write_table(rows, directory / "assets.parquet")
 
@@ -106,7 +99,7 @@ def _fill(nameserver: str) -> None:
         client.create_topic(TopicConfig("lines", read_queues=2, write_queues=2))
         for start in range(0, _ROWS, _ROWS_PER_CALL):
             rows = [
-                {"k": _KEY.format(chance.randrange(_TABLE_ROWS)), "v": number}
+                {"k": KEY.format(chance.randrange(TABLE_ROWS)), "v": number}
                 for number in range(start, start + _ROWS_PER_CALL)
             ]
             client.send_many([Message("lines", orjson.dumps(row)) for row in rows])

@@ -27,15 +27,15 @@ from millstream.streams.plan.patterns import Quantified, Variable
 from millstream.streams.plan.patterns import Sequence as Parts
 from millstream.streams.plan.types import BIGINT
 
-__all__ = ["measure_operators"]
+__all__ = ["COUNT", "OPERATORS", "SUM", "measure_operators"]
 
 _KEYS = 10_000
 _ROWS = 100_000
 _ROWS_PER_TURN = 20_000
 _BUCKETS = 8
 _DELAY_US = 100_000
-_SUM = AggregateSpec("SUM", (2,), BIGINT, BIGINT)
-_COUNT = AggregateSpec("COUNT", (), None, BIGINT)
+SUM = AggregateSpec("SUM", (2,), BIGINT, BIGINT)
+COUNT = AggregateSpec("COUNT", (), None, BIGINT)
 _TIME = (Place(1),)
 
 
@@ -47,16 +47,16 @@ def _match() -> Operator:
     return Matcher((0,), _TIME, spec, (Formula(price, (Navigation("last", 2, "A"),)),), time=1)
 
 
-_OPERATORS: dict[str, Callable[[], Operator]] = {
+OPERATORS: dict[str, Callable[[], Operator]] = {
     "top-10": partial(Ranker, (0,), (Place(2, ascending=False),), "ROW_NUMBER", 1, 10, ranked=False, changing=False),
     "top-1": partial(Ranker, (0,), (Place(1, ascending=False),), "ROW_NUMBER", 1, 1, ranked=False, changing=False),
-    "over-rows": partial(Over, 3, (0,), _TIME, (_SUM, _COUNT), OverFrame("rows", 10), time=1),
-    "over-unbounded": partial(Over, 3, (0,), _TIME, (_SUM, _COUNT), OverFrame("range"), time=1),
+    "over-rows": partial(Over, 3, (0,), _TIME, (SUM, COUNT), OverFrame("rows", 10), time=1),
+    "over-unbounded": partial(Over, 3, (0,), _TIME, (SUM, COUNT), OverFrame("range"), time=1),
     "count-distinct": partial(
         Grouper, 1, (AggregateSpec("COUNT", (2,), BIGINT, BIGINT, distinct=True),), changing=False
     ),
     "match": _match,
-    "window": partial(Windower, 1, (_COUNT, _SUM), 1, Hopping(10_000_000, 10_000_000)),
+    "window": partial(Windower, 1, (COUNT, SUM), 1, Hopping(10_000_000, 10_000_000)),
 }
 
 
@@ -108,4 +108,4 @@ def _bare(make: Callable[[], Operator], rows: Sequence[Row]) -> dict[str, object
 def measure_operators() -> dict[str, object]:
     """Each operator over the same rows: 10,000 keys, 100,000 rows in turns of 20,000."""
     rows = _rows()
-    return {name: _bare(make, rows) for name, make in _OPERATORS.items()}
+    return {name: _bare(make, rows) for name, make in OPERATORS.items()}
