@@ -31,7 +31,7 @@ RUSH = """
 CREATE TABLE made_up (event_type INT, bid ROW<price BIGINT, `dateTime` TIMESTAMP(3)>, ts AS bid.`dateTime`,
   WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
 WITH ('connector' = 'nexmark', 'events.num' = '1200', 'first-event.rate' = '10', 'next-event.rate' = '10',
-  'person.proportion' = '0', 'auction.proportion' = '0', 'base-time' = '1767225600000');
+  'person.proportion' = '0', 'auction.proportion' = '0', 'base-time' = '1767225600000', 'keep-alive' = 'true');
 SET 'millstream.max-rows-per-trigger' = '400';
 CREATE TABLE f (n BIGINT, hm STRING) PARTITIONED BY (hm) WITH ('connector' = 'filesystem', 'path' = '{path}/out',
   'format' = 'csv', 'sink.partition-commit.policy.kind' = 'success-file',
