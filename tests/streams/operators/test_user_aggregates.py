@@ -78,7 +78,7 @@ def test_a_window_of_any_kind_has_the_mean_of_its_rows(slicing: Slicing, rows: l
         player.turn(inserted(*moved[start : start + size]))
     windows: dict[tuple[str, int, int], list[int | None]] = defaultdict(list)
     for key, value, time_us in moved:
-        for start_us, end_us in slicing.windows_of(slicing.slice_of(time_us)):
+        for start_us, end_us in slicing.windows_of(*slicing.starts([time_us])):
             windows[key, start_us, end_us].append(value)
     found = {(key, start, end): result for _, (key, result, start, end, _) in player.end()}
     assert found == {window: mean(values) for window, values in windows.items()}
