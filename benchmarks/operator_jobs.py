@@ -46,6 +46,11 @@ OPERATOR_QUERIES: dict[str, str] = {
       WINDOW w AS (PARTITION BY k ORDER BY ts ROWS BETWEEN 10 PRECEDING AND CURRENT ROW)""",
     "over-unbounded": """SELECT k, SUM(v) OVER w, COUNT(*) OVER w FROM events
       WINDOW w AS (PARTITION BY k ORDER BY ts)""",
+    "window": """SELECT k, SUM(v), MAX(v) FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))
+      GROUP BY k, window_start, window_end""",
+    "few-windows": """SELECT MOD(k, 10), SUM(v), MAX(v)
+      FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))
+      GROUP BY MOD(k, 10), window_start, window_end""",
     "count-distinct": "SELECT k, COUNT(DISTINCT v), COUNT(*) FROM events GROUP BY k",
     "match": """SELECT k, a, b FROM events MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts
       MEASURES FIRST(high.v) AS a, low.v AS b AFTER MATCH SKIP PAST LAST ROW

@@ -46,6 +46,7 @@ def test_a_window_closes_when_event_time_has_passed_it_and_late_rows_are_told() 
     ended = test.run()
     assert ended.table() == {("a", 3, moment(10)): 1, ("a", 7, moment(20)): 1}
     assert ended.late_count == 1
+    assert [row["amount"] for row in ended.late["orders"]] == [100]
 
 
 def test_a_job_that_crashes_between_its_outputs_and_its_checkpoint_says_each_row_once() -> None:

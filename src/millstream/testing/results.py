@@ -41,9 +41,8 @@ class FailedRow:
 class Results:
     """The outputs by the names of their tables, "result" for a query. An output may be left out where there is one.
 
-    `batches` has each micro-batch's changes by output; `late` the late rows by table, as far as an operator names
-    them; `late_count` all of them; `malformed` the messages that are no rows; `failed` the rows that users' functions
-    failed for.
+    `batches` has each micro-batch's changes by output; `late` the late rows by table; `late_count` is how many
+    they are; `malformed` the messages that are no rows; `failed` the rows that users' functions failed for.
     """
 
     columns: Mapping[str, tuple[str, ...]]

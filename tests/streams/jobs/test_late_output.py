@@ -15,7 +15,6 @@ from millstream.streams.jobs.progress import JobProgress
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.tally import Tally
 from millstream.streams.plan.aggregates import AggregateCall, WindowAggregate
-from millstream.streams.plan.backends import Backend, backend_of
 from millstream.streams.plan.expressions import Column
 from millstream.streams.plan.nodes import Scan
 from millstream.streams.plan.tables import PhysicalColumn, Table, Watermark
@@ -72,11 +71,6 @@ def test_late_rows_are_counted_and_sent_with_the_reason_and_the_operator(tmp_pat
     told = found[0].user_properties
     assert (told["operator"], told["source_table"]) == ("0-windowaggregate", "t")
     assert "watermark" in told["reason"]
-
-
-def test_a_table_with_a_late_topic_is_not_left_to_sparks_windows() -> None:
-    assert backend_of(count_of()) is Backend.SPARK
-    assert backend_of(count_of(late_topic="late")) is Backend.OWN
 
 
 def progress_after(*steps: tuple[float, int]) -> JobProgress:

@@ -32,10 +32,6 @@ EVENTS = (
     " WATERMARK FOR moment AS moment - INTERVAL '4' SECOND) WITH ('connector' = 'datagen');"
 )
 ROWS = "SELECT id, DATE_FORMAT(ts, 'yyyy-MM-dd'), DATE_FORMAT(ts, 'HH:mm') FROM s"
-WINDOWS = (
-    "SELECT CAST(COUNT(*) AS INT), DATE_FORMAT(window_start, 'yyyy-MM-dd'), DATE_FORMAT(window_start, 'HH:mm')"
-    " FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(moment), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end"
-)
 
 
 def planned(root: Path, options: str, query: str = ROWS, source: str = EVENTS) -> JobPlan | QueryPlan:
@@ -160,17 +156,6 @@ def test_a_repeated_micro_batch_tells_its_partitions_again(tmp_path: Path) -> No
     job = Job(tmp_path)
     assert job.whole(forget=True) == ["00"]
     job.batch(0, 0, 1, seen={"q": 100})
-    assert job.whole() == ["00"]
-
-
-def test_windows_of_spark_bring_their_rows_one_micro_batch_after_the_watermark(tmp_path: Path) -> None:
-    job = Job(tmp_path, query=WINDOWS)
-    job.batch(0, 0, seen={"q": 100})
-    assert job.whole() == []
-    Job(tmp_path, query=WINDOWS).batch(0, 0, seen={"q": 100})
-    assert job.whole() == []
-    job = Job(tmp_path, query=WINDOWS)
-    job.batch(1, seen={"q": 100})
     assert job.whole() == ["00"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -35,7 +36,7 @@ def facts(values: list[int | None]) -> tuple[object, ...]:
     return len(values), sum(known) if known else None, max(known, default=None), len(set(known))
 
 
-def cut(rows: list[Row], sizes: list[int]) -> list[list[Row]]:
+def cut(rows: list[Any], sizes: list[int]) -> list[list[Any]]:
     parts, start = [], 0
     for size in sizes:
         parts.append(rows[start : start + size])
@@ -110,7 +111,7 @@ SLICINGS = [
 def test_slices_lie_in_all_windows_of_their_moments(slicing: Slicing) -> None:
     for time in range(-25 * S, 25 * S, S // 2):
         wanted = windows_by_hand(slicing, time)
-        place = slicing.slice_of(time)
+        (place,) = slicing.starts([time])
         assert set(slicing.windows_of(place)) == wanted
         assert all(place in set(slicing.slices_of(window)) for window in wanted)
         if wanted:
@@ -136,6 +137,34 @@ def test_windows_hold_what_their_rows_add_up_to(slicing: Slicing, rows: list[Row
             groups[key, window].append(value)
     wanted = Counter((key, *facts(values), start, end, end - 1000) for (key, (start, end)), values in groups.items())
     assert all(kind == INSERT for kind, _ in player.played.said)
+    assert table_of(player.played.said) == wanted
+    assert player.played.late == []
+
+
+@pytest.mark.parametrize("slicing", [SLICINGS[0], SLICINGS[2]], ids=str)
+@given(
+    steps=st.lists(st.tuples(st.sampled_from("ab"), VALUES, st.none() | st.integers(0, 40), st.booleans())),
+    sizes=st.lists(st.integers(0, 6), max_size=5),
+)
+def test_windows_follow_rows_that_come_and_go_and_rows_without_a_time_are_in_none(
+    slicing: Slicing, steps: list[tuple[str, int | None, int | None, bool]], sizes: list[int]
+) -> None:
+    there: Counter[Row] = Counter()
+    changes: list[tuple[int, Row]] = []
+    for key, value, time, comes in steps:
+        row = (key, value, None if time is None else time * S)
+        kind = INSERT if comes or not there[row] else DELETE
+        there[row] += 1 if kind == INSERT else -1
+        changes.append((kind, row))
+    player = Player(partial(Windower, 1, SPECS, 2, slicing, changing=True))
+    for part in cut(changes, sizes):
+        player.turn(part)
+    player.end()
+    groups: dict[tuple[str, tuple[int, int]], list[int | None]] = defaultdict(list)
+    for key, value, time_us in there.elements():
+        for window in () if time_us is None else windows_by_hand(slicing, time_us):
+            groups[key, window].append(value)
+    wanted = Counter((key, *facts(values), start, end, end - 1000) for (key, (start, end)), values in groups.items())
     assert table_of(player.played.said) == wanted
     assert player.played.late == []
 

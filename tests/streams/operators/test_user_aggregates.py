@@ -78,7 +78,7 @@ def test_a_window_of_any_kind_has_the_mean_of_its_rows(slicing: Slicing, rows: l
         player.turn(inserted(*moved[start : start + size]))
     windows: dict[tuple[str, int, int], list[int | None]] = defaultdict(list)
     for key, value, time_us in moved:
-        for start_us, end_us in slicing.windows_of(slicing.slice_of(time_us)):
+        for start_us, end_us in slicing.windows_of(*slicing.starts([time_us])):
             windows[key, start_us, end_us].append(value)
     found = {(key, start, end): result for _, (key, result, start, end, _) in player.end()}
     assert found == {window: mean(values) for window, values in windows.items()}
@@ -237,7 +237,7 @@ def lines(select: str) -> list[str]:
         ("SELECT host, wmean(v, n) FILTER (WHERE n > 0) FROM t GROUP BY host", "FILTER (WHERE >(n, 0)) AS aggregate_0] [retract, own"),
         ("SELECT wmean(v) FROM t", "Aggregate keys=[]"),
         ("SELECT host FROM t GROUP BY host HAVING wmean(v) > 1", "python:sample_aggregates.WeightedMean(v)"),
-        ("SELECT window_start, wmean(v) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end", "own operator: an aggregate is the user's, in Python"),
+        ("SELECT window_start, wmean(v) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end", "own operator in batch jobs too: an aggregate is the user's, in Python"),
         ("SELECT wmean(DISTINCT v) FROM t GROUP BY SESSION(ts, INTERVAL '1' MINUTE)", "WindowAggregate SESSION"),
         ("SELECT product(n) OVER (PARTITION BY host ORDER BY ts ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) FROM t", "Over partition=[host]"),
         ("SELECT wmean(s) FROM (SELECT host, SUM(v) AS s FROM t GROUP BY host)", "WeightedMean(s)"),

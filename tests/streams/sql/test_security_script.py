@@ -88,8 +88,8 @@ Sink counts (print)
   Project [window_start, Hostname, EXPR$2 AS starts, EXPR$3 AS shells]
     Project [window_start, Hostname, aggregate_0 AS EXPR$2, aggregate_1 AS EXPR$3]
       Filter >(aggregate_0, 1)
-        WindowAggregate TUMBLE(ts, 600000 ms) keys=[Hostname] aggregates=[COUNT(*) AS aggregate_0, COUNT(*) FILTER (WHERE REGEXP(CommandLine, 'cmd|powershell')) AS aggregate_1] [append, Spark's window]
-          state: open windows
+        WindowAggregate TUMBLE(ts, 600000 ms) keys=[Hostname] aggregates=[COUNT(*) AS aggregate_0, COUNT(*) FILTER (WHERE REGEXP(CommandLine, 'cmd|powershell')) AS aggregate_1] [append, own operator]
+          state: open windows; in batch jobs Spark's own window
           Project [Hostname, CommandLine, ts]
             Filter IN(EventID, 1, 4688)
               {READ}EventID INT, CommandLine STRING, {TAIL}

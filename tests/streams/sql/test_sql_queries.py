@@ -58,8 +58,9 @@ def test_having_filters_above_the_aggregate() -> None:
     ) == [
         "Project [host, aggregate_0 AS s]",
         "  Filter AND(>(aggregate_1, 3), <(aggregate_0, 10))",
-        "    WindowAggregate TUMBLE(ts, 3600000 ms) keys=[host] aggregates=[SUM(score) AS aggregate_0, COUNT(*) AS aggregate_1] [append, Spark's window]",
-        "      state: open windows",
+        "    WindowAggregate TUMBLE(ts, 3600000 ms) keys=[host] aggregates=[SUM(score) AS aggregate_0, COUNT(*) AS aggregate_1] [append, own operator]",
+        "      state: open windows; own operator in batch jobs too:"
+        " sums of floating-point numbers do not depend on the order of rows",
         "      Filter ok",
         "        Scan events (rocketmq) columns=[host STRING, score DOUBLE, ok BOOLEAN, text_ts STRING, ts TIMESTAMP(3) *ROWTIME*]",
         "          watermark ts - 5000 ms",
@@ -169,8 +170,8 @@ def test_where_may_name_the_bounds_of_the_window() -> None:
     )
     assert lines[:5] == [
         "Project [window_end, aggregate_0 AS latest, aggregate_1 AS n]",
-        "  WindowAggregate TUMBLE(ts, 3600000 ms) keys=[] aggregates=[MAX(window_start) AS aggregate_0, COUNT(*) AS aggregate_1] [append, Spark's window]",
-        "    state: open windows",
+        "  WindowAggregate TUMBLE(ts, 3600000 ms) keys=[] aggregates=[MAX(window_start) AS aggregate_0, COUNT(*) AS aggregate_1] [append, own operator]",
+        "    state: open windows; in batch jobs Spark's own window",
         "    Filter >=(window_start, 2026-01-01 00:00:00)",
         "      WindowRows TUMBLE(ts, 3600000 ms)",
     ]  # fmt: skip

@@ -24,7 +24,6 @@ from millstream.streams.plan.tables import Table
 from millstream.streams.spark.operators.clocks import Clocks, Seen
 from millstream.streams.spark.sinks.event_times import EventTimesSink
 from millstream.streams.spark.sinks.files import FileSink
-from millstream.streams.spark.translate import is_stateful, needs_operators
 from millstream.streams.sql.pruning import prune
 
 __all__ = ["PartitionCommits", "check_event_time", "timed_scans"]
@@ -80,11 +79,10 @@ class _Note(msgspec.Struct, frozen=True):
 
 @dataclass
 class _EventTime:
-    """Event time of what one output reads. `lags`: Spark's own windows bring rows one micro-batch later."""
+    """Event time of what one output reads."""
 
     inputs: tuple[int, ...]
     idle_us: int | None
-    lags: bool
     before: bytes = b""
     reached_us: int = START_OF_TIME_US
 
@@ -99,14 +97,11 @@ class _EventTime:
     def advance(self, seen: Mapping[int, Seen], now_us: int) -> None:
         """Take what a micro-batch has seen."""
         self.before = self.state.snapshot()
-        before_us = self.clocks.watermark_us
-        after_us = self.clocks.advance(seen, now_us)
-        self.reached_us = before_us if self.lags else after_us
+        self.reached_us = self.clocks.advance(seen, now_us)
 
     def pass_by(self, now_us: int) -> None:
         """Queues that are silent for long hold nothing up."""
-        if not self.lags:
-            self.reached_us = self.clocks.advance({}, now_us)
+        self.reached_us = self.clocks.advance({}, now_us)
 
     @property
     def watermark_ms(self) -> int | None:
@@ -201,8 +196,7 @@ class PartitionCommits:
             sink = output.sink
             if isinstance(sink, FileSink) and sink.policy is not None:
                 inputs = tuple(sorted({numbers[table.name] for table in _timed_tables(output.node)}))
-                lags = is_stateful(output.node) and not needs_operators(output.node)
-                event_time = _EventTime(inputs, idle_ms * 1000 or None, lags)
+                event_time = _EventTime(inputs, idle_ms * 1000 or None)
                 self._tables.append(_Table(sink, notes / f"{number}-partitions.json", event_time))
 
     @property

@@ -249,7 +249,7 @@ class JobRunner:
                 for name, source in zip(readings, sources, strict=True)
             }
             one_row = partial(_one_row, self._spark, checkpoint, batch=batch)
-            translation = Translation(frames, host, one_row, calls)
+            translation = Translation(frames, host, one_row, calls, batch=settings.batch)
             book = ModelBook(checkpoint.models, partial(ModelTopic.of, nameserver=settings.nameserver))
             with book.open():
                 frame = envelope(nodes, translation, timed)
@@ -304,7 +304,7 @@ def _reading(
 ) -> Reading:
     nodes = [output.node for output in work.outputs]
     name = source.table.name
-    own = any(needs_operators(node) for node in nodes)
+    own = any(needs_operators(node, batch=settings.batch) for node in nodes)
     by_clock = own and any(follows_wall_clock(node) for node in nodes)
     return Reading(
         start=checkpoint.start(name),

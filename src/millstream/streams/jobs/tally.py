@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import threading
 import time
 from collections import Counter, deque
@@ -18,9 +17,6 @@ __all__ = ["Tally"]
 _LONGEST_DELAY_MS = 3_660 * 86_400_000
 """A watermark closer than this to the end of time is the final tick's."""
 
-
-_SPARK_WINDOWS = "windows"
-"""The name for all operators of Spark's own, which tell no names."""
 
 _MINUTE_S = 60.0
 
@@ -90,11 +86,6 @@ class Tally:
             if report["batchId"] <= self._seen_batch:
                 return
             self._seen_batch = report["batchId"]
-            operators = report["stateOperators"]
-            dropped = sum(int(operator.get("numRowsDroppedByWatermark", 0)) for operator in operators)
-            if dropped:
-                self._late_by[_SPARK_WINDOWS] += dropped
-            self._take_watermark(report.get("eventTime", {}).get("watermark"))
             for source in report["sources"]:
                 if source.get("endOffset"):
                     end = Position.from_json(source["endOffset"])
@@ -163,12 +154,6 @@ class Tally:
         self._rows_in += rows
         if seconds > 0 and rows:
             self._speed = rows / seconds
-
-    def _take_watermark(self, text: str | None) -> None:
-        if text is None:
-            return
-        moment = datetime.datetime.fromisoformat(text)
-        self._set_watermark(int(moment.timestamp() * 1000))
 
     def _set_watermark(self, watermark_ms: int) -> None:
         if 0 < watermark_ms < END_OF_TIME_MS - _LONGEST_DELAY_MS:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any, Final
 
 __all__ = ["DELETE", "INSERT", "UPDATE_AFTER", "UPDATE_BEFORE", "Changes", "Output", "Row"]
@@ -31,7 +32,7 @@ class Changes:
     def __iter__(self) -> Iterator[tuple[int, Row]]:
         """Kind and row of each."""
         if self.kinds is None:
-            return ((INSERT, row) for row in self.rows)
+            return zip(repeat(INSERT), self.rows, strict=False)
         return zip(self.kinds, self.rows, strict=True)
 
     def __len__(self) -> int:

@@ -127,6 +127,11 @@ class GroupedTable(Generic[K, V]):
         self.table.delete((group, key))
         self._forget(group, key)
 
+    def drop(self, group: Hashable) -> None:
+        """Forget all values of a group."""
+        for key in self._grouped().pop(group, {}):
+            self.table.delete((group, key))
+
     def expire(self) -> list[tuple[Any, K, V]]:
         """Forget what is older than the TTL; what that was."""
         gone = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import Protocol
@@ -23,8 +23,8 @@ def last_moment(end_us: int) -> int:
 class Slicing(Protocol):
     """Windows that are made of slices, each of which lies in one or more windows as a whole."""
 
-    def slice_of(self, time_us: int) -> int:
-        """The start of the slice that a moment is in."""
+    def starts(self, times_us: Sequence[int]) -> list[int]:
+        """The start of the slice that each moment is in."""
         ...
 
     def windows_of(self, slice_us: int) -> Iterator[Span]:
@@ -52,8 +52,8 @@ class Hopping:
     def _step_us(self) -> int:
         return gcd(self.size_us, self.slide_us)
 
-    def slice_of(self, time_us: int) -> int:
-        return time_us - (time_us - self.offset_us) % self._step_us
+    def starts(self, times_us: Sequence[int]) -> list[int]:
+        return _starts(times_us, self._step_us, self.offset_us)
 
     def windows_of(self, slice_us: int) -> Iterator[Span]:
         last = slice_us - (slice_us - self.offset_us) % self.slide_us
@@ -77,8 +77,8 @@ class Cumulating:
     step_us: int
     offset_us: int = 0
 
-    def slice_of(self, time_us: int) -> int:
-        return time_us - (time_us - self.offset_us) % self.step_us
+    def starts(self, times_us: Sequence[int]) -> list[int]:
+        return _starts(times_us, self.step_us, self.offset_us)
 
     def windows_of(self, slice_us: int) -> Iterator[Span]:
         start = slice_us - (slice_us - self.offset_us) % self.size_us
@@ -91,3 +91,7 @@ class Cumulating:
     def last_needed(self, window: Span) -> Iterator[int]:
         whole = window[1] - window[0] == self.size_us
         return self.slices_of(window) if whole else iter(())
+
+
+def _starts(times_us: Sequence[int], step_us: int, offset_us: int) -> list[int]:
+    return [time_us - (time_us - offset_us) % step_us for time_us in times_us]

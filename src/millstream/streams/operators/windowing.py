@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
-from millstream.streams.operators.aggregates.collected import hashable
 from millstream.streams.operators.aggregates.group import Group, GroupMachine
-from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Changes, Output, Row
-from millstream.streams.operators.state import KeyedTable, State, Timers
+from millstream.streams.operators.changes import Changes, Output, Row
+from millstream.streams.operators.grouping import by_key
+from millstream.streams.operators.state import GroupedTable, KeyedTable, State, Timers
 from millstream.streams.operators.turn import Turn
 from millstream.streams.operators.window_times import Slicing, Span, last_moment
 
@@ -34,8 +34,11 @@ class Speaking:
         return self.early_us is not None or self.late_us is not None or self.lateness_us > 0
 
 
-_Key = tuple[Row, Any]
-_Run = tuple[Row, list[Row], list[Row]]
+_Place = Any
+"""A slice: its start; or start and end of a window where rows carry theirs."""
+
+_Window = tuple[Row, Span]
+"""One key's window."""
 
 
 class Windower:
@@ -62,14 +65,14 @@ class Windower:
         self._speaking = speaking
         self._on_arrival = on_arrival
         self._machine = GroupMachine(specs, changing=changing)
-        self._slices: KeyedTable[_Key, tuple[Row, Group]] = KeyedTable()
-        self._ends: Timers[tuple[Row, Span]] = Timers()
-        self._said: KeyedTable[tuple[Row, Span], Row] = KeyedTable()
-        self._speaks: Timers[tuple[Row, Span]] = Timers()
+        self._slices: GroupedTable[Row, tuple[Row, Group]] = GroupedTable()
+        self._ends: Timers[Span] = Timers()
+        self._said: KeyedTable[_Window, Row] = KeyedTable()
+        self._speaks: Timers[_Window] = Timers()
 
     def open(self, state: State) -> None:
-        """Slices by key and start; windows by key with the time of their end; what windows have said."""
-        self._slices = state.table("slices")
+        """Slices by start and key; the times at which windows end; what windows have said and when they speak next."""
+        self._slices = state.grouped("slices")
         self._ends = state.timers("ends")
         self._said = state.table("said")
         self._speaks = state.timers("speaks")
@@ -77,47 +80,46 @@ class Windower:
     def process(self, number: int, changes: Changes, turn: Turn, out: Output) -> None:
         """Take rows; those of windows that are over are late."""
         passed_us = self._passed(turn, before=True)
-        runs: dict[_Key, _Run] = {}
-        for kind, row in changes:
-            place = self._place(row, turn)
-            if place is None:
-                continue
-            key = (tuple(map(hashable, row[: self._keys])), place)
-            run = runs.get(key)
-            if run is None:
-                run = runs[key] = (row[: self._keys], [], [])
-            (run[1] if kind in (INSERT, UPDATE_AFTER) else run[2]).append(row)
-        for key, (values, come, gone) in runs.items():
-            every = list(self._windows(key[1]))
+        for place, part in self._by_slice(changes, turn).items():
+            every = list(self._windows(place))
             windows = [one for one in every if self._is_open(one, passed_us)]
             if not windows:
                 # Between windows that hop over a part of time lie moments of none.
-                out.late += [(number, row) for row in come if every]
+                for come, _ in by_key(part, self._keys).values() if every else ():
+                    out.late += [(number, row) for row in come]
                 continue
-            known = self._slices.get(key)
-            group = self._machine.new() if known is None else known[1]
-            self._machine.add(group, come)
-            if gone:
-                self._machine.retract(group, gone)
-            self._slices.put(key, (values, group))
-            for window in windows:
-                self._note((key[0], window), passed_us, turn)
+            self._wake(windows, passed_us)
+            known = self._slices.group(place)
+            for key, (come, gone) in by_key(part, self._keys).items():
+                values, group = known.get(key) or ((come or gone)[0][: self._keys], self._machine.new())
+                self._machine.add(group, come)
+                if gone:
+                    self._machine.retract(group, gone)
+                self._slices.put(place, key, (values, group))
+                if self._speaking.updates:
+                    self._note(key, windows, passed_us, turn)
 
     def advance(self, turn: Turn, out: Output) -> None:
         """Say the windows that are over, and those that speak early or late now."""
-        for _, of in self._speaks.due(turn.now_us):
-            self._say(of, out)
+        for _, (key, window) in self._speaks.due(turn.now_us):
+            places = list(self._slices_of(window))
+            parts = [part for place in places if (part := self._slices.group(place).get(key)) is not None]
+            self._say(key, window, parts, out)
         passed_us = self._passed(turn, before=False)
-        for time_us, (key, window) in self._ends.due(passed_us):
-            over_us = last_moment(window[1])
-            self._say((key, window), out)
-            if time_us < over_us + self._speaking.lateness_us and over_us + self._speaking.lateness_us > passed_us:
-                self._ends.set((key, window), over_us + self._speaking.lateness_us)
+        for time_us, window in self._ends.due(passed_us):
+            parts_by_key = self._parts_of(window)
+            for key, parts in parts_by_key.items():
+                self._say(key, window, parts, out)
+            gone_us = last_moment(window[1]) + self._speaking.lateness_us
+            if time_us < gone_us and gone_us > passed_us:
+                self._ends.set(window, gone_us)
                 continue
-            self._speaks.clear((key, window))
-            self._said.delete((key, window))
+            if self._speaking.updates:
+                for key in parts_by_key:
+                    self._speaks.clear((key, window))
+                    self._said.delete((key, window))
             for place in self._last_needed(window):
-                self._slices.delete((key, place))
+                self._slices.drop(place)
 
     def _passed(self, turn: Turn, *, before: bool) -> int:
         if self._on_arrival:
@@ -125,53 +127,82 @@ class Windower:
             return turn.watermark_us if turn.is_last and not before else turn.now_us - 1000
         return turn.watermark_before_us if before else turn.watermark_us
 
-    def _place(self, row: Row, turn: Turn) -> Any:
-        """The slice of a row: a start, or for rows with windows of their own both bounds; None without a time."""
+    def _by_slice(self, changes: Changes, turn: Turn) -> dict[_Place, Changes]:
+        """The rows of each slice in their order; those without a time are in none."""
         if self._on_arrival:
             assert self._slicing is not None
-            return self._slicing.slice_of(turn.now_us)
-        time_us = row[self._time]
-        if time_us is None:
-            return None
-        return (time_us, row[self._time + 1]) if self._slicing is None else self._slicing.slice_of(time_us)
+            (place,) = self._slicing.starts([turn.now_us])
+            return {place: changes}
+        time = self._time
+        times = [row[time] for row in changes.rows]
+        if None in times:
+            kept = [number for number, time_us in enumerate(times) if time_us is not None]
+            kinds = None if changes.kinds is None else [changes.kinds[number] for number in kept]
+            return self._by_slice(Changes([changes.rows[number] for number in kept], kinds), turn)
+        if self._slicing is None:
+            places: list[_Place] = [(row[time], row[time + 1]) for row in changes.rows]
+        else:
+            places = self._slicing.starts(times)
+        found = list(dict.fromkeys(places))
+        if len(found) == 1:
+            return {found[0]: changes}
+        rows: dict[_Place, list[Row]] = {place: [] for place in found}
+        for place, row in zip(places, changes.rows, strict=True):
+            rows[place].append(row)
+        if changes.kinds is None:
+            return {place: Changes(members) for place, members in rows.items()}
+        said: dict[_Place, list[int]] = {place: [] for place in found}
+        for place, kind in zip(places, changes.kinds, strict=True):
+            said[place].append(kind)
+        return {place: Changes(members, said[place]) for place, members in rows.items()}
 
-    def _windows(self, place: Any) -> Iterator[Span]:
+    def _windows(self, place: _Place) -> Iterator[Span]:
         return iter((place,)) if self._slicing is None else self._slicing.windows_of(place)
 
-    def _slices_of(self, window: Span) -> Iterator[Any]:
+    def _slices_of(self, window: Span) -> Iterator[_Place]:
         return iter((window,)) if self._slicing is None else self._slicing.slices_of(window)
 
-    def _last_needed(self, window: Span) -> Iterator[Any]:
+    def _last_needed(self, window: Span) -> Iterator[_Place]:
         return iter((window,)) if self._slicing is None else self._slicing.last_needed(window)
 
     def _is_open(self, window: Span, passed_us: int) -> bool:
         return last_moment(window[1]) + self._speaking.lateness_us > passed_us
 
-    def _note(self, of: tuple[Row, Span], passed_us: int, turn: Turn) -> None:
-        """Rows have come to a window: wake at its end, and before or behind it where it speaks there."""
-        over_us = last_moment(of[1][1])
-        speaking = self._speaking
-        if over_us > passed_us:
-            self._ends.set(of, over_us)
-            delay_us = speaking.early_us
-        else:
-            self._ends.set(of, over_us + speaking.lateness_us)
-            delay_us = speaking.late_us or 0
-        if delay_us is not None and self._speaks.time_of(of) is None:
-            self._speaks.set(of, turn.now_us + delay_us)
+    def _wake(self, windows: Sequence[Span], passed_us: int) -> None:
+        """Rows have come to windows: wake at their ends, or where those are over, at the end of the lateness."""
+        for window in windows:
+            over_us = last_moment(window[1])
+            self._ends.set(window, over_us if over_us > passed_us else over_us + self._speaking.lateness_us)
 
-    def _say(self, of: tuple[Row, Span], out: Output) -> None:
-        key, window = of
-        parts = [part for place in self._slices_of(window) if (part := self._slices.get((key, place))) is not None]
-        before = self._said.get(of) if self._speaking.updates else None
+    def _note(self, key: Row, windows: Sequence[Span], passed_us: int, turn: Turn) -> None:
+        """Rows of a key have come to windows that also speak before their end, or behind it."""
+        for window in windows:
+            is_over = last_moment(window[1]) <= passed_us
+            delay_us = (self._speaking.late_us or 0) if is_over else self._speaking.early_us
+            if delay_us is not None and self._speaks.time_of((key, window)) is None:
+                self._speaks.set((key, window), turn.now_us + delay_us)
+
+    def _parts_of(self, window: Span) -> dict[Row, list[tuple[Row, Group]]]:
+        """What there is of a window by key: the parts in its slices, in their order."""
+        found: dict[Row, list[tuple[Row, Group]]] = {}
+        for place in self._slices_of(window):
+            for key, part in self._slices.group(place).items():
+                found.setdefault(key, []).append(part)
+        return found
+
+    def _say(self, key: Row, window: Span, parts: Sequence[tuple[Row, Group]], out: Output) -> None:
         row: Row | None = None
         if parts:
             whole = self._machine.merged([group for _, group in parts])
             if whole[0] > 0:
-                start_us, end_us = window
-                row = (*parts[0][0], *self._machine.results(whole), start_us, end_us, last_moment(end_us))
+                row = (*parts[0][0], *self._machine.results(whole), *window, last_moment(window[1]))
+        if not self._speaking.updates:
+            if row is not None:
+                out.insert(row)
+            return
+        before = self._said.get((key, window))
         out.update(before, row)
-        if self._speaking.updates and row is not None:
-            self._said.put(of, row)
+        if row is not None:
+            self._said.put((key, window), row)
         elif before is not None:
-            self._said.delete(of)
+            self._said.delete((key, window))

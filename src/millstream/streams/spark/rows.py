@@ -7,7 +7,7 @@ pass over it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame
 
@@ -41,15 +41,13 @@ class Copies:
 class Rows:
     """Rows of `frame` for which `condition` holds (None: all), with `columns` by name.
 
-    `event_times` are the columns that a window of Spark's may stand on: the data frame's own event-time attributes.
-    `clock` tells operators of ours the time; None where Spark's own watermark is used. `kind` is the row kind; None
+    `clock` tells operators of ours the time; None where none of them stands above. `kind` is the row kind; None
     where all rows are inserts. With `copies` each row stands for several, whose columns are theirs.
     """
 
     frame: DataFrame
     columns: Mapping[str, Column]
     condition: Column | None = None
-    event_times: Mapping[str, Column] = field(default_factory=dict)
     clock: Clock | None = None
     kind: Column | None = None
     copies: Copies | None = None
@@ -61,7 +59,7 @@ class Rows:
 
     def with_columns(self, columns: Mapping[str, Column]) -> Rows:
         """The same rows with other columns."""
-        return replace(self, columns=columns, event_times={})
+        return replace(self, columns=columns)
 
 
 def quoted_name(name: str) -> str:

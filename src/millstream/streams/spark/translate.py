@@ -12,7 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.errors import JobError
 from millstream.streams.plan.aggregates import Expand
-from millstream.streams.plan.expressions import Call, Column
+from millstream.streams.plan.backends import needs_own_in_batch
+from millstream.streams.plan.expressions import Call
 from millstream.streams.plan.joins import Correlate, LookupJoin
 from millstream.streams.plan.nodes import (
     FanOut,
@@ -31,12 +32,12 @@ from millstream.streams.plan.tables import ComputedColumn
 from millstream.streams.plan.types import Schema
 from millstream.streams.plan.user_calls import calls_users_functions, has_user_call
 from millstream.streams.plan.windows import Cumulate, Hop, Tumble, Window
+from millstream.streams.spark.batch_windows import batch_window
 from millstream.streams.spark.copies import expanded, settled
 from millstream.streams.spark.expressions import column_of
 from millstream.streams.spark.fan_out import fanned_out_rows
 from millstream.streams.spark.hidden import KIND_COLUMN, QUEUE_COLUMN, TICK_COLUMN, WANTED_COLUMN
 from millstream.streams.spark.lookups.join import looked_up
-from millstream.streams.spark.native import is_native, native_window, watermarked
 from millstream.streams.spark.operators.host import OperatorHost
 from millstream.streams.spark.operators.wirings import wiring_of
 from millstream.streams.spark.python_rows import python_rows
@@ -49,14 +50,12 @@ __all__ = ["Translation", "is_shareable", "is_stateful", "needs_operators"]
 
 def is_stateful(node: Node) -> bool:
     """Whether the node keeps rows or sums over time."""
-    return is_native(node) or wiring_of(node) is not None or any(is_stateful(below) for below in inputs_of(node))
+    return wiring_of(node) is not None or any(is_stateful(below) for below in inputs_of(node))
 
 
-def needs_operators(node: Node) -> bool:
+def needs_operators(node: Node, *, batch: bool) -> bool:
     """Whether something in the node's tree runs in operators of ours; then all stateful parts of it do."""
-    if is_native(node):
-        return False
-    return wiring_of(node) is not None or any(needs_operators(below) for below in inputs_of(node))
+    return needs_own_in_batch(node) if batch else is_stateful(node)
 
 
 def is_shareable(node: Node) -> bool:
@@ -77,7 +76,7 @@ class Translation:
     """Translates the outputs of one pipeline. `sources` are the data frames of its tables, with the hidden columns.
 
     `host` is where operators of ours run; None where no output needs them. `one_row` gives the data frame of one row
-    that rows of the script stand on; `calls` runs users' functions.
+    that rows of the script stand on; `calls` runs users' functions. `batch`: the sources are read once, as a whole.
     """
 
     def __init__(
@@ -86,7 +85,10 @@ class Translation:
         host: OperatorHost | None,
         one_row: Callable[[], DataFrame],
         calls: UserCalls,
+        *,
+        batch: bool = False,
     ) -> None:
+        self._batch = batch
         self._sources = sources
         self._calls = calls
         self._one_row = one_row
@@ -95,9 +97,7 @@ class Translation:
 
     def rows(self, node: Node) -> Rows:
         """The rows of `node`. Without state the result stands on a source itself. Ticks are not among the rows."""
-        if needs_operators(node):
-            return self._own(node)
-        return self._native(node, with_watermark=is_stateful(node))
+        return self._own(node) if needs_operators(node, batch=self._batch) else self._plain(node)
 
     def event_times(self, scan: Scan) -> Rows:
         """The rows of a table as they move event time, in the columns of `EVENT_TIMES`; ticks are not among them."""
@@ -112,16 +112,17 @@ class Translation:
         }
         return Rows(rows.frame, columns, F.col(TICK_COLUMN).isNull() & clock.time_us.isNotNull())
 
-    def _native(self, node: Node, *, with_watermark: bool) -> Rows:
+    def _plain(self, node: Node) -> Rows:
+        """The rows of a node that needs no operator of ours."""
         if isinstance(node, Scan):
-            return self._scan(node, with_watermark=with_watermark)
+            return self._columns(node)
         if isinstance(node, Values):
             return self._values(node, clocked=False)
         if isinstance(node, Union):
-            return self._union([self._native(below, with_watermark=with_watermark) for below in node.inputs], node)
-        rows = self._native(_only_input(node), with_watermark=with_watermark)
+            return self._union([self._plain(below) for below in node.inputs], node)
+        rows = self._plain(_only_input(node))
         if isinstance(node, WindowAggregate):
-            return native_window(*self._window_apart(node, rows))
+            return batch_window(*self._window_apart(node, rows))
         return self._rowwise(node, rows)
 
     def _own(self, node: Node) -> Rows:
@@ -188,13 +189,6 @@ class Translation:
         keys = tuple((name, next(left)) for name, _ in node.keys)
         calls = tuple((name, call.over_parts(left)) for name, call in node.aggregates)
         return replace(node, keys=keys, aggregates=calls), rows
-
-    def _scan(self, node: Scan, *, with_watermark: bool) -> Rows:
-        rows = self._columns(node)
-        if with_watermark:
-            found = watermarked(node.table, rows.frame, rows.columns)
-            return found if rows.condition is None or not calls_users_functions(node) else found.where(rows.condition)
-        return rows
 
     def _clocked(self, node: Scan) -> Rows:
         source = self._source(node)
@@ -271,12 +265,7 @@ def _project(node: Project, rows: Rows) -> Rows:
     if copies is not None:
         return replace(rows, copies=Copies(copies.each, lambda element: _projected(node, copies.columns(element))))
     columns = _projected(node, rows.columns)
-    event_times = {
-        name: rows.event_times[expression.name]
-        for name, expression in node.columns
-        if isinstance(expression, Column) and expression.name in rows.event_times
-    }
-    return Rows(rows.frame, columns, rows.condition, event_times, rows.clock, rows.kind)
+    return Rows(rows.frame, columns, rows.condition, rows.clock, rows.kind)
 
 
 def _projected(node: Project, columns: Mapping[str, SparkColumn]) -> dict[str, SparkColumn]:
@@ -290,7 +279,7 @@ def _window_rows(rows: Rows, window: Window) -> Rows:
         case Tumble(size_ms=size_ms, offset_ms=offset_ms):
             start = millis - F.pmod(millis - offset_ms, F.lit(size_ms))
             added = _bounds(start, start + size_ms)
-            return Rows(rows.frame, {**rows.columns, **added}, rows.condition, rows.event_times, rows.clock, rows.kind)
+            return Rows(rows.frame, {**rows.columns, **added}, rows.condition, rows.clock, rows.kind)
         case Hop(size_ms=size_ms, slide_ms=slide_ms, offset_ms=offset_ms):
             last = millis - F.pmod(millis - offset_ms, F.lit(slide_ms))
             first = millis - F.pmod(millis - offset_ms - size_ms, F.lit(slide_ms)) - size_ms + slide_ms

@@ -64,7 +64,7 @@ class UserCalls:
         number = self.number()
         found = CallsApart(lambda: f"__call_{number}_{next(names)}")
         plain = [found.without(one) for one in expressions]
-        if not keeps_all and rows.clock is None and rows.condition is not None and not rows.event_times:
+        if not keeps_all and rows.clock is None and rows.condition is not None:
             rows = Rows(rows.frame.where(rows.condition), rows.columns, rows.condition, kind=rows.kind)
         for level in sorted({one.level for one in found.calls}):
             calls = [one for one in found.calls if one.level == level]
@@ -121,9 +121,7 @@ class UserCalls:
         struct = f"__calls_{stage.name}"
         frame = rows.frame.withColumn(struct, column)
         named = {one.name: F.col(f"`{struct}`.c{place}") for place, one in enumerate(calls)}
-        added = Rows(
-            frame, {**rows.columns, **named}, rows.condition, rows.event_times, rows.clock, rows.kind, rows.copies
-        )
+        added = Rows(frame, {**rows.columns, **named}, rows.condition, rows.clock, rows.kind, rows.copies)
         return added if stage.letter is None else added.where(~F.col(f"`{struct}`.{FAILED}"))
 
     def _place(self, argument: Expression, columns: Mapping[str, SparkColumn], arrays: list[SparkColumn]) -> int:

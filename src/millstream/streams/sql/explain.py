@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from millstream.streams.databases.batch_notes import NOTES_TABLE
 from millstream.streams.plan.aggregates import Expand
-from millstream.streams.plan.backends import Backend, backend_of, needs_own
+from millstream.streams.plan.backends import Backend, backend_of, needs_own_in_batch
 from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.joins import Correlate, Join, LookupJoin, SetOperation, TemporalJoin
@@ -64,11 +64,11 @@ def _writes(table: Table) -> str:
 
 def explain_node(node: Node) -> list[str]:
     """The lines of a query."""
-    return list(_lines(node, own=needs_own(node)))
+    return list(_lines(node, own=needs_own_in_batch(node)))
 
 
 def _lines(node: Node, *, own: bool) -> Iterator[str]:
-    yield _line(node) + _modes(node, own=own)
+    yield _line(node) + _modes(node)
     if isinstance(node, Scan) and (watermark := node.table.watermark) is not None and watermark.column in node.columns:
         behind = f"{watermark.column} - {watermark.delay_ms} ms"
         yield f"  watermark {behind if watermark.expression is None else watermark.expression}"
@@ -83,9 +83,8 @@ def _lines(node: Node, *, own: bool) -> Iterator[str]:
             yield f"  {line}"
 
 
-def _modes(node: Node, *, own: bool) -> str:
+def _modes(node: Node) -> str:
     backend, changelog = backend_of(node), changelog_of(node)
-    backend = Backend.OWN if own and backend is Backend.SPARK else backend
     shown = [changelog.value] if backend is not Backend.COLUMNS or changelog is Changelog.RETRACT else []
     if backend is not Backend.COLUMNS:
         shown.append(backend.value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millstream.streams.plan.aggregates import Aggregate, WindowAggregate
-from millstream.streams.plan.backends import Backend, backend_of, why_own
+from millstream.streams.plan.backends import Backend, backend_of, why_own_in_batch
 from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.joins import Join, SetOperation, TemporalJoin
 from millstream.streams.plan.nodes import Node, Normalize, WindowRows
@@ -14,14 +14,16 @@ __all__ = ["kept_state"]
 
 
 def kept_state(node: Node, *, own: bool) -> str | None:
-    """One line; None for a node that keeps nothing. `own` says that the query needs operators of ours anyway."""
+    """One line; None for a node that keeps nothing. `own`: the query needs operators of ours in batch jobs anyway."""
     kept = _kept(node)
     if kept is None:
         return None
-    reason = why_own(node)
-    if reason is None and own and backend_of(node) is Backend.SPARK:
-        reason = "other nodes of the query need them"
-    return f"state: {kept}" if reason is None else f"state: {kept}; own operator: {reason}"
+    if not isinstance(node, WindowAggregate):
+        return f"state: {kept}"
+    reason = why_own_in_batch(node) or ("other nodes of the query need them" if own else None)
+    if reason is None:
+        return f"state: {kept}; in batch jobs Spark's own window"
+    return f"state: {kept}; own operator in batch jobs too: {reason}"
 
 
 def _kept(node: Node) -> str | None:

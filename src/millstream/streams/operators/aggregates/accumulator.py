@@ -247,11 +247,13 @@ class KeptExtreme:
         return state[1]
 
 
-def _total(start: Any, values: Iterable[Any]) -> Any:
-    """The exact sum; decimals are added with enough digits."""
+def _total(start: Any, values: Sequence[Any]) -> Any:
+    """The exact sum of values of one type; decimals are added with enough digits."""
+    if not values or not isinstance(values[0], decimal.Decimal):
+        return start + sum(values)
     total = start
     for value in values:
-        total = _CONTEXT.add(value, total) if isinstance(value, decimal.Decimal) else total + value
+        total = _CONTEXT.add(value, total)
     return total
 
 

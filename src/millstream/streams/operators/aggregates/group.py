@@ -48,6 +48,8 @@ class GroupMachine:
 
     def new(self) -> Group:
         """A group without rows."""
+        if not self.distinct:
+            return [0, *[machine.new() for machine in self._machines]]
         return [0, *(self._fresh(place) for place in range(len(self._specs)))]
 
     def add(self, group: Group, rows: Sequence[Row]) -> None:
