@@ -141,12 +141,10 @@ def _lines(rule: Rule, notes: Notes) -> Iterator[str]:
 
 def _statistics_text(statistics: Statistics) -> str:
     measure = statistics.measure
-    counted = f"{measure.kind.value}{f' of {measure.of}' if measure.of else ''}"
-    bounds = f"at least {statistics.at_least}"
-    bounds += "" if statistics.at_most is None else f" and at most {statistics.at_most}"
+    counted = f"{measure.name} of {', '.join(measure.fields)}" if measure.of else measure.name
     parts = f" of {', '.join(statistics.parts)}" if statistics.parts else ""
     by = f" by {', '.join(statistics.by)}" if statistics.by else ""
-    return f"{counted}{parts}{by} within {_length(statistics.window_ms)}: {bounds}"
+    return f"{counted}{parts}{by} within {_length(statistics.window_ms)}: {statistics.bounds}"
 
 
 def _length(length_ms: int) -> str:

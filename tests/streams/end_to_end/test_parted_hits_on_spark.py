@@ -55,7 +55,18 @@ RULES = (
     of_kind("a", counts(MeasureKind.EVENTS, least=2), name="many"),
     Rule("then", "Then", Atom("kind", Op.IN, ()),
          statistics=counts(MeasureKind.SEQUENCE, seconds=20, least=2, parts=("b", "c"))),
+    of_kind("a", Statistics(Measure(MeasureKind.SUM, "n"), 30_000, ("user",), None, above=4, other_than=7), name="sum"),
 )  # fmt: skip
+
+
+def told_of_sums() -> list[tuple[str, float, str]]:
+    """What the rule of sums must tell: group, number and bounds, by plain Python."""
+    windows: dict[tuple[int, str], int] = {}
+    for number in range(0, EVENTS, 3):
+        key = number // 30, f'["u{number % 5}"]'
+        windows[key] = windows.get(key, 0) + number % 7
+    told = ((group, float(total), "above 4 and other than 7") for (_, group), total in windows.items())
+    return sorted(one for one in told if one[1] > 4 and one[1] != 7)
 
 
 def script(topic: Topic, **more: str) -> str:
@@ -93,10 +104,13 @@ def test_rules_that_count_tell_the_same_in_a_query_of_their_own_though_all_they_
         with BlockingClient(t.nameserver) as client:
             records = sum(held.range.max_offset for held in client.queue_ranges("between"))
     assert {row[0] for row in together.rows["counted_alerts"]} == {"many", "then"}
+    sums = [row[6:9] for row in together.rows["measured_alerts"]]
+    assert sorted(sums) == told_of_sums()
     assert len(every_micro_batch_twice) > 1
     # Four queues have an end each of every attempt, and some have hits.
     assert records > 8 * len(every_micro_batch_twice)
     assert apart.sorted("counted_alerts") == together.sorted("counted_alerts")
+    assert apart.sorted("measured_alerts") == together.sorted("measured_alerts")
     # What is printed is shown again where its micro-batch is repeated.
     assert set(map(repr, apart.rows["alerts"])) == set(map(repr, together.rows["alerts"]))
     assert apart.progress.rows_in == EVENTS

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import itemgetter
+from functools import reduce
+from operator import itemgetter, or_
 from typing import Any
 
 from millstream.streams.operators.evaluate import evaluator
-from millstream.streams.plan.aggregates import Aggregate, AggregateCall, Expand
+from millstream.streams.plan.aggregates import Aggregate, AggregateCall, Expand, WindowAggregate
 from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.joins import Join, SetKind, SetOperation
 from millstream.streams.plan.nodes import Filter, Node, Project, Scan, Union, Values
 from millstream.streams.plan.ordering import OrderKey, Rank, Sort
+from millstream.streams.plan.windows import Tumble
 
 __all__ = ["answer"]
 
@@ -42,7 +44,7 @@ def answer(node: Node, tables: Tables) -> list[Row]:
             return [row for below in inputs for row in answer(below, tables)]
         case SetOperation():
             return _set(node, answer(node.left, tables), answer(node.right, tables))
-        case Aggregate():
+        case Aggregate() | WindowAggregate():
             return _grouped(node, answer(node.input, tables))
         case Join():
             return _joined(node, answer(node.left, tables), answer(node.right, tables))
@@ -65,7 +67,9 @@ def _set(node: SetOperation, left: list[Row], right: list[Row]) -> list[Row]:
     return [row for row in dict.fromkeys(left) if (row in right) == wanted]
 
 
-def _grouped(node: Aggregate, rows: list[Row]) -> list[Row]:
+def _grouped(node: Aggregate | WindowAggregate, rows: list[Row]) -> list[Row]:
+    if isinstance(node, WindowAggregate):
+        return _windows(node, rows)
     names = node.input.schema.names
     groups: dict[Row, list[Row]] = {} if node.keys else {(): []}
     for row in rows:
@@ -75,11 +79,28 @@ def _grouped(node: Aggregate, rows: list[Row]) -> list[Row]:
     ]
 
 
+def _windows(node: WindowAggregate, rows: list[Row]) -> list[Row]:
+    """Times are numbers of milliseconds here."""
+    assert isinstance(node.window, Tumble)
+    place, size_ms = node.input.schema.names.index(node.window.time_column), node.window.size_ms
+    windows: dict[int, list[Row]] = {}
+    for row in rows:
+        windows.setdefault(row[place] // size_ms * size_ms, []).append(row)
+    whole = Aggregate(node.input, node.keys, node.aggregates)
+    return [
+        (*row, start_ms, start_ms + size_ms, start_ms + size_ms - 1)
+        for start_ms, members in windows.items()
+        for row in _grouped(whole, members)
+    ]
+
+
 _FUNCTIONS: dict[str, Callable[[list[Any]], Any]] = {
     "COUNT": len,
     "SUM": lambda values: sum(values) if values else None,
     "MIN": lambda values: min(values, default=None),
     "MAX": lambda values: max(values, default=None),
+    "AVG": lambda values: sum(values) / len(values) if values else None,
+    "BIT_OR": lambda values: reduce(or_, values, 0),
 }
 
 
@@ -88,7 +109,16 @@ def _aggregate(call: AggregateCall, names: Sequence[str], rows: Iterable[Row]) -
     if call.argument is None:
         return len(kept)
     values = [value for row in kept if (value := _value(call.argument, names, row)) is not None]
+    if call.function == "PERCENTILE":
+        (fraction,) = (_value(one, (), ()) for one in call.more)
+        return _percentile(sorted(values), float(fraction)) if values else None
     return _FUNCTIONS[call.function](list(dict.fromkeys(values)) if call.distinct else values)
+
+
+def _percentile(ordered: list[float], fraction: float) -> float:
+    below, rest = divmod(fraction * (len(ordered) - 1), 1)
+    pair = ordered[int(below) : int(below) + 2]
+    return pair[0] + (pair[-1] - pair[0]) * rest
 
 
 def _joined(node: Join, left: list[Row], right: list[Row]) -> list[Row]:

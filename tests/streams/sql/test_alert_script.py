@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-import pytest
-from compiling import refused
+from typing import Any
 
+import pytest
+
+pytest.importorskip("pyspark", reason="needs the extra streams")
+
+import numpy as np
+from compiling import refused
+from plan_answers import answer
+
+from millstream.streams.plan.hits import HIT_COLUMNS
 from millstream.streams.plan.nodes import JobPlan, Node, Scan, WindowAggregate, inputs_of
 from millstream.streams.plan.patterns import Match
 from millstream.streams.rules.formulas import Truth
-from millstream.streams.rules.rule import Measure, MeasureKind, Rule, Statistics
+from millstream.streams.rules.packed.packer import TOLD
+from millstream.streams.rules.rule import Combination, Measure, MeasureKind, Rule, RuleSet, Statistics
+from millstream.streams.spark.rules.hit_columns import RuleColumns
+from millstream.streams.spark.types import arrow_type
 from millstream.streams.sql.alert_script import AlertScript, Uncounted
 from millstream.streams.sql.compiler import SqlSession
 
@@ -53,6 +64,82 @@ def test_rules_that_count_alike_in_windows_of_one_size_share_a_query() -> None:
     plan, _ = compiled(*rules, counting("other", kind, 1_500), counting("values", MeasureKind.VALUES, 600_000))
     assert len(plan.sinks) == 4
     assert len(stateful(plan)) == 3
+
+
+def test_rules_of_numbers_share_a_query_by_what_they_measure_and_have_a_table_of_their_own() -> None:
+    kinds = [(MeasureKind.SUM, None), (MeasureKind.PERCENTILE, 95), (MeasureKind.PERCENTILE, 50)]
+    rules = [
+        Rule(
+            f"{kind}-{percent}-{field}",
+            "",
+            Truth(True),
+            statistics=Statistics(Measure(kind, field, (), percent), 1_000),
+        )
+        for kind, percent in kinds
+        for field in ("x", "y")
+    ]
+    plan, _ = compiled(*rules)
+    assert [sink.table.name for sink in plan.sinks] == ["alerts", *["measured_alerts"] * 3]
+    both, _ = compiled(*rules, counting("c", MeasureKind.EVENTS, 1_000))
+    assert sorted({sink.table.name for sink in both.sinks}) == ["alerts", "counted_alerts", "measured_alerts"]
+
+
+def hit(rule: Rule, second: int, measured: object, *, group: str = "[]") -> dict[str, Any]:
+    """A row of the table of hits, as the source makes it."""
+    columns = RuleColumns(RuleSet(1, (rule,)))
+    told = {
+        name: columns.column(name, arrow_type(kind), np.zeros(1, np.int32))[0].as_py()
+        for name, kind in HIT_COLUMNS.items()
+        if name in ("rule", "title", "level", "kind", "author", "license", *TOLD) and name not in ("tags", "version")
+    }
+    return {**dict.fromkeys(HIT_COLUMNS), **told, "event_time": second * 1000, "group_key": group, "measured": measured}
+
+
+def alerts(rule: Rule, *hits: tuple[int, object]) -> list[tuple[Any, ...]]:
+    """Seconds at which windows begin, what was measured and the bound that is told."""
+    plan, _ = compiled(rule)
+    rows = [hit(rule, second, measured) for second, measured in hits]
+    (sink,) = (sink for sink in plan.sinks if sink.table.name != "alerts")
+    return [(row[4] // 1000, *row[7:]) for row in answer(sink.input, {"hits": rows})]
+
+
+def measuring(kind: MeasureKind, *, percent: int | None = None, **bounds: Any) -> Rule:
+    bounds = {"at_least": 1 if not kind.is_number else None, **bounds}
+    return Rule("r", "R", Truth(True), statistics=Statistics(Measure(kind, "x", percent=percent), 10_000, **bounds))
+
+
+@pytest.mark.parametrize(
+    ("rule", "hits", "expected"),
+    [
+        (measuring(MeasureKind.EVENTS, at_least=2), [(1, None), (9, None), (11, None)], [(0, 2, 2)]),
+        (measuring(MeasureKind.EVENTS, other_than=2), [(1, None), (9, None), (11, None)], [(10, 1, 1)]),
+        (measuring(MeasureKind.EVENTS, at_least=1, at_most=1), [(1, None), (9, None), (11, None)], [(10, 1, 1)]),
+        (measuring(MeasureKind.VALUES, at_least=2), [(1, "a"), (2, "a"), (11, "a"), (12, "b")], [(10, 2, 2)]),
+        (
+            measuring(MeasureKind.SUM, above=4),
+            [(1, "1.5"), (2, "2.5"), (11, "1.5"), (12, "3.0")],
+            [(10, 4.5, "above 4")],
+        ),
+        (measuring(MeasureKind.SUM, at_most=-1), [(1, "-1.0"), (11, "0.0"), (21, None)], [(0, -1.0, "at most -1")]),
+        (measuring(MeasureKind.AVERAGE, below=2), [(1, "1.0"), (2, "2.0"), (11, "2.0")], [(0, 1.5, "below 2")]),
+        (measuring(MeasureKind.SUM, other_than=3), [(1, "3.0"), (11, "4.0")], [(10, 4.0, "other than 3")]),
+        (
+            measuring(MeasureKind.PERCENTILE, percent=25, at_least=2, at_most=4),
+            [(1, "5.0"), (2, "1.0"), (11, "1.0"), (12, "9.0"), (13, None), (21, "4.5")],
+            [(0, 2.0, "at least 2 and at most 4"), (10, 3.0, "at least 2 and at most 4")],
+        ),
+        (
+            measuring(MeasureKind.COMBINATION, parts=("a", "b"), combination=Combination("a and not b", "0100")),
+            [(1, "1"), (2, "1"), (11, "1"), (12, "2"), (21, "2")],
+            [(0, 1, 1)],
+        ),
+    ],
+    ids=str,
+)
+def test_a_window_is_told_where_its_measure_is_within_the_bounds(
+    rule: Rule, hits: list[tuple[int, object]], expected: list[tuple[Any, ...]]
+) -> None:
+    assert alerts(rule, *hits) == expected
 
 
 def test_a_sequence_is_a_pattern_of_its_steps() -> None:
@@ -119,6 +206,6 @@ def test_where_hits_go_through_a_topic_a_row_may_stand_for_several() -> None:
     plain, _ = AlertScript(SOURCE, {"connector": "print"}).text(rules)
     packed, _ = AlertScript({**SOURCE, "hits.topic": "between"}, {"connector": "print"}).text(rules)
     assert "hits BIGINT" not in plain
-    assert plain.count("COUNT(*)") == packed.count("SUM(hits)") == 3
+    assert plain.count("COUNT(*)") == packed.count("SUM(hits)") == 4
     assert "COUNT(*)" not in packed
     assert isinstance(SqlSession(nameserver="here:1").compile(packed)[-1], JobPlan)

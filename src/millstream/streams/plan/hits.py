@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from millstream.streams.plan.types import BIGINT, STRING, DataType, TypeKind
+from millstream.streams.plan.types import BIGINT, DOUBLE, STRING, DataType, TypeKind
 
 __all__ = ["HIT_COLUMNS"]
 
@@ -27,6 +27,11 @@ HIT_COLUMNS: Final[dict[str, DataType]] = {
     "window_ms": BIGINT,
     "at_least": BIGINT,
     "at_most": BIGINT,
+    "lower": DOUBLE,
+    "upper": DOUBLE,
+    "other_than": DOUBLE,
+    "bounds": STRING,
+    "holds": STRING,
     "steps": BIGINT,
     "group_key": STRING,
     "measured": STRING,

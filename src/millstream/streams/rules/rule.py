@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from typing import Final
 
@@ -9,7 +10,7 @@ import msgspec
 
 from millstream.streams.rules.formulas import Formula
 
-__all__ = ["MAX_RULES", "Measure", "MeasureKind", "Rule", "RuleKind", "RuleSet", "Statistics"]
+__all__ = ["MAX_RULES", "Combination", "Measure", "MeasureKind", "Rule", "RuleKind", "RuleSet", "Statistics"]
 
 MAX_RULES: Final = 100_000
 """Rules of one set, at most."""
@@ -31,30 +32,103 @@ class MeasureKind(StrEnum):
     """Different parts, in any order: how many of `Statistics.parts` had an event."""
     SEQUENCE = "sequence"
     """Parts that followed each other in the order of `Statistics.parts`."""
+    COMBINATION = "combination"
+    """Parts as well; which of them had an event must be one of the sets of `Statistics.combination`."""
+    SUM = "sum"
+    """The sum of a field's numbers, as this and the next two are of what is a number or a text that spells one."""
+    AVERAGE = "average"
+    PERCENTILE = "percentile"
+    """The number below which `Measure.percent` of all lie, between the closest two in proportion."""
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is any number, and no count of something."""
+        return self in (MeasureKind.SUM, MeasureKind.AVERAGE, MeasureKind.PERCENTILE)
 
 
 class Measure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is counted; `of` is the field whose values are."""
+    """What is measured: `of` is the field whose values are, `beside` are others that make one value together with it.
+
+    `percent` is for percentiles alone, from 0 to 100.
+    """
 
     kind: MeasureKind
     of: str = ""
+    beside: tuple[str, ...] = ()
+    percent: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The same for measures that one query can take: `events`, `percentile 95`."""
+        return self.kind.value if self.percent is None else f"{self.kind.value} {self.percent}"
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields whose values are measured."""
+        return (self.of, *self.beside) if self.of else ()
+
+
+class Combination(msgspec.Struct, frozen=True):
+    """Which sets of parts fulfil a condition: its words, and for each set a 1 or a 0.
+
+    The parts of a set are the bits of its place: place 5 of `holds` is the set of the first and the third part.
+    """
+
+    words: str
+    holds: str
 
 
 class Statistics(msgspec.Struct, frozen=True, omit_defaults=True):
     """A rule that speaks of many events: `measure` of those that fit, in each window of `window_ms` by the fields `by`.
 
-    It holds where the measure is at least `at_least` and, if that is given, at most `at_most`. `parts` are the ids of
-    the rules whose events are counted; blank: its own. `aliases` says for a name in `by` or `measure.of` which field it
-    stands for in the events of each part.
+    It holds where the measure is within all bounds that are given; those of counts are whole, without `above` and
+    `below`. `parts` are the ids of the rules whose events are counted; blank: its own. `aliases` says for a name in
+    `by` or of a measured field which field it stands for in the events of each part.
     """
 
     measure: Measure
     window_ms: int
     by: tuple[str, ...] = ()
-    at_least: int = 1
+    at_least: int | float | None = 1
     parts: tuple[str, ...] = ()
-    at_most: int | None = None
+    at_most: int | float | None = None
     aliases: dict[str, dict[str, str]] = {}
+    above: int | float | None = None
+    below: int | float | None = None
+    other_than: int | float | None = None
+    combination: Combination | None = None
+
+    @property
+    def bounds(self) -> str:
+        """What the measure must be, in words."""
+        if self.combination is not None:
+            return self.combination.words
+        given = (
+            ("at least", self.at_least),
+            ("above", self.above),
+            ("at most", self.at_most),
+            ("below", self.below),
+            ("other than", self.other_than),
+        )
+        return " and ".join(f"{word} {bound}" for word, bound in given if bound is not None)
+
+    @property
+    def lower(self) -> float | None:
+        """The least number of 64 bits that neither `at_least` nor `above` leaves out."""
+        least = None if self.at_least is None else float(self.at_least)
+        if self.above is None:
+            return least
+        above = math.nextafter(self.above, math.inf)
+        return above if least is None else max(least, above)
+
+    @property
+    def upper(self) -> float | None:
+        """The greatest number of 64 bits that neither `at_most` nor `below` leaves out."""
+        most = None if self.at_most is None else float(self.at_most)
+        if self.below is None:
+            return most
+        below = math.nextafter(self.below, -math.inf)
+        return below if most is None else min(most, below)
 
 
 class Rule(msgspec.Struct, frozen=True, omit_defaults=True):

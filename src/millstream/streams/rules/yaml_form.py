@@ -146,7 +146,7 @@ def _fields_of(rule: Rule) -> Iterator[str]:
     yield from (atom.field for atom in atoms_of(rule.condition))
     yield from rule.shows
     if rule.statistics is not None:
-        yield from filter(None, (*rule.statistics.by, rule.statistics.measure.of))
+        yield from (*rule.statistics.by, *rule.statistics.measure.fields)
 
 
 def _paths(node: yaml.Node) -> dict[str, tuple[FieldPath, ...]]:

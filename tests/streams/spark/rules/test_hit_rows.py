@@ -22,7 +22,7 @@ from millstream.streams.plan.types import INT, STRING
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.formulas import Truth
 from millstream.streams.rules.plain import field_reader, judge
-from millstream.streams.rules.rule import Measure, MeasureKind, Rule, RuleSet, Statistics
+from millstream.streams.rules.rule import Combination, Measure, MeasureKind, Rule, RuleSet, Statistics
 from millstream.streams.spark.rules.hit_columns import Hits, RuleColumns
 from millstream.streams.spark.rules.hit_rows import HitRows
 from millstream.streams.spark.rules.judged import Judged
@@ -200,6 +200,41 @@ def test_hits_of_parts_count_for_the_rules_that_name_them_under_their_names_of_f
         ("is-a", None, None), ("steps", '["s"]', "1,3"), ("both", "[]", "is-a"),
     ]  # fmt: skip
     assert made.work.hits == {"is-a": 1, "steps": 2, "both": 2}
+
+
+def test_hits_of_combined_parts_tell_the_bit_of_the_part_and_the_sets_that_hold() -> None:
+    combined = Statistics(
+        Measure(MeasureKind.COMBINATION), 60_000, parts=("is-a", "is-b"), combination=Combination("not is-a", "1010")
+    )
+    rules = RuleSet(1, (is_a("a"), is_a("b"), Rule("one", "", Truth(False), statistics=combined)))
+    rows, _, _ = told(rules, [body({"kind": "b"}), body({"kind": "a"})], columns("rule", "measured", "holds", "bounds"))
+    assert [row for row in rows if row["rule"] == "one"] == [
+        {"rule": "one", "measured": bit, "holds": "1010", "bounds": "not is-a", "__tick": None} for bit in ("2", "1")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "measured"),
+    [(7, "7.0"), ("1.5e3", "1500.0"), (-2.5, "-2.5"), ("many", None), (None, None), (True, None), ("9" * 400, None),
+     ("1e999", None)],
+)  # fmt: skip
+def test_a_rule_of_numbers_tells_each_number_as_sql_reads_it(value: object, measured: str | None) -> None:
+    statistics = Statistics(Measure(MeasureKind.PERCENTILE, "n", percent=95), 60_000, at_least=None, above=2)
+    rules = RuleSet(1, (is_a("a", statistics=statistics),))
+    wanted = columns("measure", "measured", "at_least", "at_most", "lower", "upper", "other_than", "bounds")
+    ((row,), _, _) = told(rules, [body({"kind": "a", "n": value})], wanted)
+    assert row == {
+        "measure": "percentile 95", "measured": measured, "at_least": None, "at_most": None,
+        "lower": 2.0000000000000004, "upper": None, "other_than": None, "bounds": "above 2", "__tick": None,
+    }  # fmt: skip
+
+
+def test_values_of_several_fields_are_told_together_where_all_are_there() -> None:
+    statistics = Statistics(Measure(MeasureKind.VALUES, "a", ("b",)), 60_000)
+    rules = RuleSet(1, (is_a("a", statistics=statistics),))
+    events = [body({"kind": "a", "a": "x", "b": 1}), body({"kind": "a", "a": "x"})]
+    rows, _, _ = told(rules, events, columns("measured"))
+    assert [row["measured"] for row in rows] == ['["x",1]', None]
 
 
 def test_numbers_may_be_any_integer() -> None:

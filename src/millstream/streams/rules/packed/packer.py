@@ -23,7 +23,7 @@ KEYS: Final = ("rule", "group_key")
 
 TOLD: Final = (
     "title", "level", "kind", "author", "license", "tags", "version", "measure", "window_ms", "at_least", "at_most",
-    "steps",
+    "lower", "upper", "other_than", "bounds", "holds", "steps",
 )  # fmt: skip
 """Columns that tell of the rule: within a micro-batch, which one version judges, a rule has one value of each."""
 

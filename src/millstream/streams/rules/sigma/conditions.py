@@ -31,7 +31,7 @@ from millstream.streams.rules.sigma.documents import Document
 from millstream.streams.rules.sigma.fault import Fault
 from millstream.streams.rules.sigma.values import either, expanded, field_is, keyword_is
 
-__all__ = ["MAX_CONDITION_CHARACTERS", "MAX_NESTING", "detection_formula"]
+__all__ = ["MAX_CONDITION_CHARACTERS", "MAX_NESTING", "check_size", "detection_formula"]
 
 MAX_CONDITION_CHARACTERS: Final = 10_000
 """Characters of a condition of Sigma, at most: its parser takes time and stack by the length."""
@@ -68,10 +68,7 @@ def detection_formula(document: Document, conditions: list[str], placeholders: P
 
 
 def _condition(condition: str, detections: SigmaDetections, line: int | None) -> Formula:
-    if len(condition) > MAX_CONDITION_CHARACTERS:
-        raise Fault(f"the condition is longer than {MAX_CONDITION_CHARACTERS:,} characters", line)
-    if max(accumulate((char == "(") - (char == ")") for char in condition), default=0) > MAX_NESTING:
-        raise Fault(f"the condition has more than {MAX_NESTING} brackets within each other", line)
+    check_size(condition, line)
     try:
         tree = SigmaCondition(condition, detections).parse()
         return _formula(tree)
@@ -79,6 +76,14 @@ def _condition(condition: str, detections: SigmaDetections, line: int | None) ->
         raise Fault(f"condition: {error}", line) from error
     except RecursionError:
         raise Fault("the condition is nested too deeply", line) from None
+
+
+def check_size(condition: str, line: int | None) -> None:
+    """Raise Fault for a condition that is too long, or has too many brackets within each other, for its parser."""
+    if len(condition) > MAX_CONDITION_CHARACTERS:
+        raise Fault(f"the condition is longer than {MAX_CONDITION_CHARACTERS:,} characters", line)
+    if max(accumulate((char == "(") - (char == ")") for char in condition), default=0) > MAX_NESTING:
+        raise Fault(f"the condition has more than {MAX_NESTING} brackets within each other", line)
 
 
 def _formula(node: Any) -> Formula:

@@ -1,18 +1,22 @@
 """Correlations of Sigma, and the older aggregations of its conditions, as statistics over the hits of rules.
 
-Source: the Sigma Correlation Rules Specification 2.0.0. Beyond it, `w` is a week in a time span.
+Source: the Sigma Correlation Rules Specification 2.1.0. Beyond it, as in pySigma, `w` is a week in a time span, `neq` a
+comparison, `value_median` a type, and a value_percentile says which one it is in `percentile`.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from millstream.streams.rules.rule import Measure, MeasureKind, Rule, Statistics
+from millstream.streams.rules.rule import Combination, Measure, MeasureKind, Rule, Statistics
+from millstream.streams.rules.sigma.bounds import Bounds, bounds_of
 from millstream.streams.rules.sigma.documents import Document
 from millstream.streams.rules.sigma.fault import Fault
-from millstream.streams.rules.yaml_form import MAX_AT_LEAST, MAX_WINDOW_MS
+from millstream.streams.rules.sigma.rule_words import MAX_COMBINED_RULES, RuleWords
+from millstream.streams.rules.yaml_form import MAX_WINDOW_MS
 
 __all__ = ["aggregation", "correlation", "generates", "rules_of"]
 
@@ -24,7 +28,17 @@ _KINDS: Final = {
     "value_count": MeasureKind.VALUES,
     "temporal": MeasureKind.PARTS,
     "temporal_ordered": MeasureKind.SEQUENCE,
+    "value_sum": MeasureKind.SUM,
+    "value_avg": MeasureKind.AVERAGE,
+    "value_percentile": MeasureKind.PERCENTILE,
+    "value_median": MeasureKind.PERCENTILE,
 }
+_TEMPORAL: Final = (MeasureKind.PARTS, MeasureKind.SEQUENCE)
+_MEDIAN: Final = 50
+_ALL_PERCENT: Final = 100
+_KEYS: Final = ("type", "rules", "group-by", "timespan", "aliases", "condition", "generate")
+_BESIDE: Final = ("field", "percentile")
+"""Keys of a condition that are no comparisons."""
 
 _COUNT: Final = re.compile(
     r"count\(\s*(?P<of>[^()\s]*)\s*\)(?:\s+by\s+(?P<by>[^<>=!]+?))?\s*(?P<op><=|>=|==|=|<|>)\s*(?P<number>[0-9]{1,9})"
@@ -37,40 +51,46 @@ def rules_of(document: Document) -> tuple[str, ...]:
     section = _section(document)
     named = section.get("rules")
     if named is None and isinstance(section.get("condition"), str):
-        words = section["condition"].replace("(", " ").replace(")", " ").split()
-        named = list(dict.fromkeys(word for word in words if word not in _WORDS))
+        return RuleWords.of(section["condition"], document.line("correlation", "condition")).names
     names = [named] if isinstance(named, str) else named
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise Fault("a correlation needs a list of rules", document.line("correlation", "rules"))
     return tuple(names)
 
 
-_WORDS: Final = frozenset(("and", "or", "not"))
-
-
 def generates(document: Document) -> bool:
-    """Whether the rules of the correlation give alerts of their own as well."""
-    return _section(document).get("generate") is True
+    """Whether the rules of the correlation give alerts of their own as well. Raises Fault."""
+    for told, keys in ((_section(document), ("correlation", "generate")), (document.value, ("generate",))):
+        if not isinstance(told.get("generate", False), bool):
+            raise Fault("generate is true or false", document.line(*keys))
+    return _section(document).get("generate") is True or document.value.get("generate") is True
 
 
-def correlation(document: Document, parts: Mapping[str, Rule]) -> Statistics:
-    """What the correlation counts; `parts` are its rules by the names that it calls them. Raises Fault."""
+def correlation(document: Document, parts: Mapping[str, Rule], ids: Mapping[str, str]) -> Statistics:
+    """What the correlation counts; `parts` are its rules by the names that it calls them. Raises Fault.
+
+    `ids` has the id of each rule that was read by its id and by its name.
+    """
     section = _section(document)
+    _check_keys(document, section)
+    generates(document)
     kind = _kind(document, section.get("type"))
     by = _names(document, section.get("group-by"), "group-by")
-    least, most = _bounds(document, section.get("condition"), kind, len(parts))
-    aliases = _aliases(document, section.get("aliases"), parts)
-    of = _counted_field(document, section) if kind is MeasureKind.VALUES else ""
-    apart = bool(aliases) or kind in (MeasureKind.PARTS, MeasureKind.SEQUENCE)
-    return Statistics(
-        Measure(kind, of),
-        _span_ms(section.get("timespan"), document.line("correlation", "timespan")),
-        by,
-        least,
-        tuple(part.id for part in parts.values()) if apart else (),
-        most,
-        aliases,
-    )
+    span_ms = _span_ms(section.get("timespan"), document.line("correlation", "timespan"))
+    aliases = _aliases(document, section.get("aliases"), parts, ids)
+    part_ids = tuple(part.id for part in parts.values())
+    if kind in _TEMPORAL:
+        kind, bounds, combination = _temporal(document, section.get("condition"), kind, tuple(parts))
+        told = bounds._asdict()
+        return Statistics(Measure(kind), span_ms, by, parts=part_ids, aliases=aliases, combination=combination, **told)
+    line = document.line("correlation", "condition")
+    condition = section.get("condition")
+    if not isinstance(condition, Mapping):
+        raise Fault("a correlation that counts needs a condition such as gte: 10", line)
+    measure = _measure(section["type"], kind, condition, line)
+    compared = {key: value for key, value in condition.items() if key not in _BESIDE}
+    bounds = bounds_of(compared, line, whole=not kind.is_number)
+    return Statistics(measure, span_ms, by, parts=part_ids if aliases else (), aliases=aliases, **bounds._asdict())
 
 
 def aggregation(document: Document, condition: str) -> tuple[str, Statistics]:
@@ -88,9 +108,17 @@ def aggregation(document: Document, condition: str) -> tuple[str, Statistics]:
         raise Fault("an aggregation needs a timeframe", document.line("detection"))
     of, by = found["of"], tuple(name.strip() for name in (found["by"] or "").split(",") if name.strip())
     kind = MeasureKind.VALUES if of else MeasureKind.EVENTS
-    least, most = _range({_OLD_BOUNDS[found["op"]]: int(found["number"])}, line)
+    bounds = bounds_of({_OLD_BOUNDS[found["op"]]: int(found["number"])}, line, whole=True)
     span_ms = _span_ms(span, document.line("detection", "timeframe"))
-    return before.strip(), Statistics(Measure(kind, of), span_ms, by, least, (), most)
+    return before.strip(), Statistics(Measure(kind, of), span_ms, by, **bounds._asdict())
+
+
+def _check_keys(document: Document, section: Mapping[str, Any]) -> None:
+    """Refuse what looks like a misspelt key; others may be for somebody else."""
+    for key in section:
+        near = difflib.get_close_matches(str(key), _KEYS, n=1, cutoff=0.8)
+        if near and key not in _KEYS:
+            raise Fault(f"no key {key!r} is known; {near[0]!r} is", document.line("correlation", key))
 
 
 def _section(document: Document) -> Mapping[str, Any]:
@@ -125,64 +153,69 @@ def _names(document: Document, named: Any, key: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _bounds(document: Document, condition: Any, kind: MeasureKind, parts: int) -> tuple[int, int | None]:
+def _measure(name: str, kind: MeasureKind, condition: Mapping[str, Any], line: int | None) -> Measure:
+    field, percent = condition.get("field"), condition.get("percentile")
+    if kind is MeasureKind.EVENTS:
+        if percent is not None:
+            raise Fault("'percentile' is for value_percentile alone", line)
+        return Measure(kind)
+    fields = [field] if isinstance(field, str) else field
+    if not isinstance(fields, list) or not fields or not all(isinstance(one, str) and one for one in fields):
+        raise Fault(f"{name} needs the name of a field: condition.field", line)
+    if len(fields) > 1 and kind is not MeasureKind.VALUES:
+        raise Fault(f"{name} measures one field, not {len(fields)}", line)
+    if name == "value_percentile":
+        if isinstance(percent, bool) or not isinstance(percent, int) or not 0 <= percent <= _ALL_PERCENT:
+            raise Fault(f"value_percentile needs `percentile`, a whole number from 0 to 100, not {percent!r}", line)
+    elif percent is not None:
+        raise Fault("'percentile' is for value_percentile alone", line)
+    percent = _MEDIAN if name == "value_median" else percent
+    return Measure(kind, fields[0], tuple(dict.fromkeys(fields[1:])), percent)
+
+
+def _temporal(
+    document: Document, condition: Any, kind: MeasureKind, names: tuple[str, ...]
+) -> tuple[MeasureKind, Bounds, Combination | None]:
+    """What is measured of the rules, the bounds of their number, and which of them there must be."""
     line = document.line("correlation", "condition")
-    ordered = kind is MeasureKind.SEQUENCE
-    if kind in (MeasureKind.EVENTS, MeasureKind.VALUES):
-        if not isinstance(condition, Mapping):
-            raise Fault("a correlation that counts needs a condition such as gte: 10", line)
-        return _range({key: value for key, value in condition.items() if key != "field"}, line)
-    if condition is None:
-        return parts, None
-    least, most = _words(condition, parts, line) if isinstance(condition, str) else _range(condition, line)
-    if least > parts or (ordered and least != parts):
-        raise Fault(f"the condition cannot be counted over {parts} rules", line)
-    return least, most
+    count, ordered = len(names), kind is MeasureKind.SEQUENCE
+    bounds = Bounds(at_least=count)
+    if isinstance(condition, str):
+        words = RuleWords.of(condition, line)
+        _check_same(words.names, names, line)
+        if not words.join and not ordered:
+            return MeasureKind.COMBINATION, Bounds(at_least=1), _combination(words, names, line)
+        if ordered and words.join != "and":
+            raise Fault("rules in order can be joined by `and` alone", line)
+        bounds = Bounds(at_least=count if words.join == "and" else 1)
+    elif condition is not None:
+        bounds = bounds_of(condition, line, whole=True)
+    if (bounds.at_least or 0) > count or (ordered and bounds.at_least != count):
+        raise Fault(f"the condition cannot be counted over {count} rules", line)
+    return kind, Bounds(at_least=count) if ordered else bounds, None
 
 
-def _words(condition: str, parts: int, line: int | None) -> tuple[int, int | None]:
-    """The condition of a temporal correlation in words: all of its rules, or one of them."""
-    joined = {word for word in condition.replace("(", " ").replace(")", " ").split() if word in _WORDS}
-    if joined <= {"and"}:
-        return parts, None
-    if joined == {"or"}:
-        return 1, None
-    raise Fault("a condition in words can join its rules by `and` alone or by `or` alone", line)
+def _check_same(words: tuple[str, ...], names: tuple[str, ...], line: int | None) -> None:
+    for missing in (*(name for name in words if name not in names), *(name for name in names if name not in words)):
+        place = "condition" if missing in names else "list of rules"
+        raise Fault(f"the {place} does not name {missing!r}", line)
 
 
-def _range(condition: Any, line: int | None) -> tuple[int, int | None]:
-    if not isinstance(condition, Mapping) or not condition:
-        raise Fault("the condition must be a map such as gte: 10", line)
-    least, most = 1, None
-    for key, number in condition.items():
-        if isinstance(number, bool) or not isinstance(number, int):
-            raise Fault(f"{key}: {number!r} is no whole number", line)
-        if number > MAX_AT_LEAST:
-            raise Fault(f"{key}: {number} is more than {MAX_AT_LEAST:,}", line)
-        match key:
-            case "gte" | "gt":
-                least = max(least, number + (key == "gt"))
-            case "lte" | "lt":
-                most = min(number - (key == "lt"), number if most is None else most)
-            case "eq":
-                least, most = max(least, number), number
-            case _:
-                raise Fault(f"{key!r} is no comparison that is taken; gt, gte, lt, lte and eq are", line)
-    if most is not None and most < least:
-        raise Fault("no window with an event can fulfil the condition", line)
-    return least, most
-
-
-def _counted_field(document: Document, section: Mapping[str, Any]) -> str:
-    field = section["condition"].get("field")
-    if not isinstance(field, str):
-        raise Fault(
-            "value_count needs the name of one field: condition.field", document.line("correlation", "condition")
+def _combination(words: RuleWords, names: tuple[str, ...], line: int | None) -> Combination:
+    if len(names) > MAX_COMBINED_RULES:
+        reason = (
+            f"only {MAX_COMBINED_RULES} rules can be joined so, not {len(names)}; by `and` or `or` alone any number"
         )
-    return field
+        raise Fault(reason, line)
+    combination = words.combination(names)
+    if "1" not in combination.holds[1:]:
+        raise Fault("no window with an event can fulfil the condition", line)
+    return combination
 
 
-def _aliases(document: Document, aliases: Any, parts: Mapping[str, Rule]) -> dict[str, dict[str, str]]:
+def _aliases(
+    document: Document, aliases: Any, parts: Mapping[str, Rule], ids: Mapping[str, str]
+) -> dict[str, dict[str, str]]:
     """For each alias the field that stands for it in the events of each part, by the part's id."""
     line = document.line("correlation", "aliases")
     if aliases is None:
@@ -193,8 +226,11 @@ def _aliases(document: Document, aliases: Any, parts: Mapping[str, Rule]) -> dic
     for alias, fields in aliases.items():
         if not isinstance(fields, Mapping) or not all(isinstance(field, str) for field in fields.values()):
             raise Fault(f"the alias {alias!r} must name a field for each rule", line)
-        missing = sorted(set(parts) - set(fields)) + sorted(set(map(str, fields)) - set(parts))
+        by_id = {ids.get(str(name), str(name)): field for name, field in fields.items()}
+        called = {part.id: name for name, part in parts.items()}
+        missing = [name for one, name in called.items() if one not in by_id]
+        missing += [str(name) for name in fields if ids.get(str(name), str(name)) not in called]
         if missing:
             raise Fault(f"the alias {alias!r} does not fit the rules of the correlation: {missing[0]}", line)
-        told[str(alias)] = {parts[name].id: field for name, field in fields.items()}
+        told[str(alias)] = by_id
     return told

@@ -154,7 +154,7 @@ class _Reading:
             if part in parts.values():
                 raise Fault(f"{name!r} is one of the rules a second time", line)
             parts[name] = part
-        counted = correlation(document, parts)
+        counted = correlation(document, parts, self._by_name)
         return _rule(path, number, document, any_of(*(part.condition for part in parts.values())), counted)
 
 
@@ -236,5 +236,5 @@ def _fields(rules: Iterable[Rule]) -> Iterator[str]:
                 yield str(atom.operands[0])
         if rule.statistics is not None:
             counted, aliases = rule.statistics, rule.statistics.aliases
-            named = {name for name in (*counted.by, counted.measure.of) if name and name not in aliases}
+            named = {name for name in (*counted.by, *counted.measure.fields) if name not in aliases}
             yield from named.union(*(fields.values() for fields in aliases.values()))

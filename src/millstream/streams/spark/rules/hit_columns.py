@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -9,10 +10,16 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from millstream.streams.rules.plain import FieldOf, text_of
+from millstream.streams.rules.plain import FieldOf, number_of, text_of
 from millstream.streams.rules.rule import MeasureKind, Rule, RuleSet, Statistics
 
 __all__ = ["Hits", "RuleColumns"]
+
+
+def _counted(rule: Rule) -> Statistics | None:
+    """The rule's statistics where it counts something: its bounds are whole numbers then."""
+    return None if rule.statistics is None or rule.statistics.measure.kind.is_number else rule.statistics
+
 
 _OF_RULES: Final[dict[str, Callable[[Rule], Any]]] = {
     "rule": lambda rule: rule.id,
@@ -22,10 +29,15 @@ _OF_RULES: Final[dict[str, Callable[[Rule], Any]]] = {
     "author": lambda rule: rule.author,
     "license": lambda rule: rule.license,
     "tags": lambda rule: list(rule.tags),
-    "measure": lambda rule: rule.statistics and rule.statistics.measure.kind,
+    "measure": lambda rule: rule.statistics and rule.statistics.measure.name,
     "window_ms": lambda rule: rule.statistics and rule.statistics.window_ms,
-    "at_least": lambda rule: rule.statistics and rule.statistics.at_least,
-    "at_most": lambda rule: rule.statistics and rule.statistics.at_most,
+    "at_least": lambda rule: (counted := _counted(rule)) and counted.at_least,
+    "at_most": lambda rule: (counted := _counted(rule)) and counted.at_most,
+    "lower": lambda rule: rule.statistics and rule.statistics.lower,
+    "upper": lambda rule: rule.statistics and rule.statistics.upper,
+    "other_than": lambda rule: rule.statistics and rule.statistics.other_than,
+    "bounds": lambda rule: rule.statistics and rule.statistics.bounds,
+    "holds": lambda rule: rule.statistics and rule.statistics.combination and rule.statistics.combination.holds,
     "steps": lambda rule: rule.statistics and len(rule.statistics.parts),
 }
 """What a hit tells of its rule; `plan.hits` has the types."""
@@ -90,7 +102,7 @@ class RuleColumns:
         return text_of([field_of(_meant(statistics, name, part)) for name in statistics.by])
 
     def measured(self, rule: int, part: str | None, field_of: FieldOf) -> str | None:
-        """What the rule counts different ones of, or the numbers of its steps; NULL where it counts events."""
+        """What the rule measures of the event: a value, a number, a part or steps; NULL where it counts events."""
         return self._measures[rule](part, field_of)
 
 
@@ -99,28 +111,57 @@ def _is_silent(rule: Rule) -> bool:
     return not rule.alerts or (rule.statistics is not None and bool(rule.statistics.parts))
 
 
-def _measured(rule: Rule) -> Callable[[str | None, FieldOf], str | None]:
+Measured = Callable[[str | None, FieldOf], str | None]
+
+
+def _measured(rule: Rule) -> Measured:
     statistics = rule.statistics
-    match None if statistics is None else statistics.measure.kind:
+    if statistics is None:
+        return lambda _part, _field_of: None
+    match statistics.measure.kind:
         case MeasureKind.VALUES:
-            assert statistics is not None
-            kept = statistics
-
-            def value(part: str | None, field_of: FieldOf) -> str | None:
-                found = field_of(_meant(kept, kept.measure.of, part))
-                return None if found is None else text_of(found)
-
-            return value
+            return _value_of(statistics)
+        case MeasureKind.SUM | MeasureKind.AVERAGE | MeasureKind.PERCENTILE:
+            return _number_of(statistics)
         case MeasureKind.PARTS:
             return lambda part, _field_of: part
+        case MeasureKind.COMBINATION:
+            bits = {part: str(1 << place) for place, part in enumerate(statistics.parts)}
+            return lambda part, _field_of: bits.get(part or "")
         case MeasureKind.SEQUENCE:
-            assert statistics is not None
             steps: dict[str, str] = {}
             for step, part in enumerate(statistics.parts, 1):
                 steps[part] = f"{steps[part]},{step}" if part in steps else str(step)
             return lambda part, _field_of: steps.get(part or "")
-        case _:
+        case MeasureKind.EVENTS:
             return lambda _part, _field_of: None
+
+
+def _value_of(statistics: Statistics) -> Measured:
+    """The value of the measured field, or those of several as a JSON array; NULL where one of them is not there."""
+    fields = statistics.measure.fields
+
+    def value(part: str | None, field_of: FieldOf) -> str | None:
+        found = [field_of(_meant(statistics, field, part)) for field in fields]
+        if None in found:
+            return None
+        return text_of(found[0] if len(found) == 1 else found)
+
+    return value
+
+
+def _number_of(statistics: Statistics) -> Measured:
+    """The number of the measured field as SQL casts it to DOUBLE; NULL where it is none, or too large for 64 bits."""
+
+    def value(part: str | None, field_of: FieldOf) -> str | None:
+        found = number_of(field_of(_meant(statistics, statistics.measure.of, part)))
+        try:
+            number = math.nan if found is None else float(found)
+        except OverflowError:
+            return None
+        return repr(number) if math.isfinite(number) else None
+
+    return value
 
 
 def _meant(statistics: Statistics, name: str, part: str | None) -> str:
