@@ -107,6 +107,7 @@ from millstream.streams.rules import watch as rule_watch
 from millstream.streams.rules import why, yaml_conditions, yaml_depth, yaml_form, yaml_nodes
 from millstream.streams.rules.packed import packer
 from millstream.streams.rules.packed import record as packed_record
+from millstream.streams.rules.sigma import collection as sigma_collection
 from millstream.streams.rules.sigma import conditions as sigma_conditions
 from millstream.streams.rules.sigma import documents as sigma_documents
 from millstream.streams.rules.sigma import rule_words
@@ -322,7 +323,16 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
         "Rules",
         (
             *(rules, rule_store, rule_notes, rule_reading, yaml_form, yaml_conditions, yaml_depth, yaml_nodes),
-            *(sigma_documents, sigma_conditions, rule_words, why, kept_versions, rule_stages, rule_guard),
+            *(
+                sigma_documents,
+                sigma_collection,
+                sigma_conditions,
+                rule_words,
+                why,
+                kept_versions,
+                rule_stages,
+                rule_guard,
+            ),
             *(rule_answers, rule_watch, rule_stage),
             *(packed_record, packer),
         ),

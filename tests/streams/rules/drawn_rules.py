@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from millstream.streams.rules.atoms import Atom, Op, Step
+from millstream.streams.rules.atoms import OF_TWO_FIELDS, Atom, Op, Step
 from millstream.streams.rules.formulas import All, AnyOf, Not, Truth
 
 FIELDS = ("a", "b", "c", "d")
@@ -105,7 +105,7 @@ def _atoms(field: str) -> st.SearchStrategy[Atom]:
     literal = st.sampled_from((Op.CONTAINS, Op.STARTS, Op.ENDS, Op.LESS, Op.GREATER_EQUAL))
     order = st.sampled_from((Op.LESS, Op.LESS_EQUAL, Op.GREATER, Op.GREATER_EQUAL))
     named = st.just(field)
-    networks = st.sampled_from((("10.0.0.0/8",), ("10.1.2.3/32", "::/0"), ("0.0.0.0/0",)))
+    networks = st.sampled_from((("10.0.0.0/8",), ("10.1.2.3/32", "::/0"), ("0.0.0.0/0",), ("::ffff:10.0.0.0/104",)))
     return st.one_of(
         _atom(named, st.just(Op.IN), some, caseless, absent, steps),
         _atom(named, literal, one, caseless, absent, steps),
@@ -116,7 +116,12 @@ def _atoms(field: str) -> st.SearchStrategy[Atom]:
         _atom(named, st.just(Op.CIDR), networks, st.just(False), absent),
         _atom(named, st.just(Op.IS_NULL)),
         _atom(
-            named, st.just(Op.EQUALS_FIELD), st.sampled_from(FIELDS).map(lambda name: (name,)), caseless, absent, steps
+            named,
+            st.sampled_from(sorted(OF_TWO_FIELDS)),
+            st.sampled_from(FIELDS).map(lambda name: (name,)),
+            caseless,
+            absent,
+            steps,
         ),
         _atom(named, st.just(Op.CALL), st.just(("drawn_rules:says", "a")), st.just(False), absent),
     )

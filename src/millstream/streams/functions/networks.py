@@ -5,7 +5,20 @@ from __future__ import annotations
 import ipaddress
 from functools import lru_cache
 
-__all__ = ["in_networks", "in_range", "ip_of_number", "is_ipv4", "is_ipv6", "is_private", "network_of", "number_of_ip"]
+__all__ = [
+    "Address",
+    "Network",
+    "address_of",
+    "in_networks",
+    "in_range",
+    "ip_of_number",
+    "is_ipv4",
+    "is_ipv6",
+    "is_private",
+    "network_of",
+    "network_of_text",
+    "number_of_ip",
+]
 
 _CACHED_NETWORKS = 10_000
 _CACHED_ADDRESSES = 10_000
@@ -18,7 +31,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @lru_cache(maxsize=_CACHED_ADDRESSES)
-def _address(text: str) -> Address | None:
+def address_of(text: str) -> Address | None:
     """The address of a text; one of IPv4 that is written as IPv6 (`::ffff:10.0.0.1`) is one of IPv4."""
     try:
         address = ipaddress.ip_address(text.strip())
@@ -41,9 +54,17 @@ def _network(text: str) -> Network | None:
     return ipaddress.IPv4Network((mapped, network.prefixlen - _MAPPED_BITS))
 
 
+def network_of_text(text: str) -> Network:
+    """The network of a text, as `in_networks` reads it. Raises ValueError where it is none."""
+    network = _network(text)
+    if network is None:
+        raise ValueError(f"{text!r} is no network")
+    return network
+
+
 def in_networks(ip: str, *networks: str) -> bool | None:
     """Whether the address is in one of the networks; None if it is none, or if only a wrong network could hold it."""
-    address = _address(ip)
+    address = address_of(ip)
     if address is None:
         return None
     known = [_network(network) for network in networks]
@@ -54,7 +75,7 @@ def in_networks(ip: str, *networks: str) -> bool | None:
 
 def in_range(ip: str, first: str, last: str) -> bool | None:
     """Whether the address lies between two of its own kind, both included."""
-    address, low, high = _address(ip), _address(first), _address(last)
+    address, low, high = address_of(ip), address_of(first), address_of(last)
     if address is None or low is None or high is None or low.version != high.version:
         return None
     return address.version == low.version and int(low) <= int(address) <= int(high)
@@ -62,7 +83,7 @@ def in_range(ip: str, first: str, last: str) -> bool | None:
 
 def is_private(ip: str) -> bool | None:
     """Whether the address is for private networks, this machine or this link alone."""
-    address = _address(ip)
+    address = address_of(ip)
     return None if address is None else address.is_private or address.is_link_local or address.is_loopback
 
 
@@ -85,7 +106,7 @@ def _version(text: str) -> int:
 
 def network_of(ip: str, bits: int) -> str | None:
     """The network of the address's leading bits."""
-    address = _address(ip)
+    address = address_of(ip)
     if address is None or not 0 <= bits <= address.max_prefixlen:
         return None
     return str(ipaddress.ip_network((address, bits), strict=False))
@@ -93,7 +114,7 @@ def network_of(ip: str, bits: int) -> str | None:
 
 def number_of_ip(ip: str) -> int | None:
     """An IPv4 address as a number; None for IPv6, whose numbers are longer than any BIGINT."""
-    address = _address(ip)
+    address = address_of(ip)
     return int(address) if address is not None and address.version == 4 else None
 
 

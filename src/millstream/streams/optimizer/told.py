@@ -9,7 +9,7 @@ from typing import Final
 from millstream.streams.optimizer.judging import Verdict, judged
 from millstream.streams.optimizer.merging import merged, sink_keys
 from millstream.streams.plan.nodes import Node, Sink
-from millstream.streams.rules.atoms import Atom, Op
+from millstream.streams.rules.atoms import OF_TWO_FIELDS, Atom, Op
 from millstream.streams.rules.formulas import atoms_of
 
 __all__ = ["MAX_TOLD", "stage_lines", "stage_lines_of_query"]
@@ -20,7 +20,7 @@ MAX_TOLD: Final = 10
 _ENGINES = {
     Op.IN: "sets", Op.LESS: "ranges", Op.LESS_EQUAL: "ranges", Op.GREATER: "ranges", Op.GREATER_EQUAL: "ranges",
     Op.CONTAINS: "patterns", Op.STARTS: "patterns", Op.ENDS: "patterns", Op.MATCHES: "patterns", Op.CIDR: "networks",
-    Op.IS_NULL: "presence", Op.EQUALS_FIELD: "fields", Op.CALL: "functions",
+    Op.IS_NULL: "presence", **dict.fromkeys(OF_TWO_FIELDS, "fields"), Op.CALL: "functions",
 }  # fmt: skip
 
 

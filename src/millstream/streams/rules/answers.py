@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import ipaddress
 import operator
 import re
 import warnings
@@ -11,6 +10,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+from millstream.streams.functions.networks import address_of, network_of_text
 from millstream.streams.rules.atoms import Atom, Op, Step
 from millstream.streams.rules.plain import number_of, stepped, text_of
 
@@ -47,14 +47,15 @@ class Form(NamedTuple):
         if self.kind is FormKind.NUMBER:
             return number_of(value)
         if self.kind is FormKind.ADDRESS:
-            return _address(text_of(value))
+            return address_of(text_of(value))
         text = stepped(text_of(value), self.steps)
         return text.lower() if self.lower else text
 
 
 class Question(NamedTuple):
-    """An atom, the form that it looks at, and what it answers to that; `other` is the second field of EQUALS_FIELD.
+    """An atom, the form that it looks at, and what it answers to that.
 
+    `other` is the second field of those of `OF_TWO_FIELDS`, and `fits` says whether texts of both are what is asked.
     `risky` ones run code or expressions of users: they may raise, or take long.
     """
 
@@ -63,6 +64,7 @@ class Question(NamedTuple):
     ask: Ask
     other: Form | None = None
     risky: bool = False
+    fits: Callable[[str, str], bool] = str.__eq__
 
 
 def question_of(atom: Atom) -> Question:
@@ -129,15 +131,8 @@ def _matches(atom: Atom) -> Question:
     return Question(atom, _text_form(atom, lower=False), ask, risky=True)
 
 
-def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(text)
-    except ValueError:
-        return None
-
-
 def _cidr(atom: Atom) -> Question:
-    networks = tuple(ipaddress.ip_network(str(one), strict=False) for one in atom.operands)
+    networks = tuple(network_of_text(str(one)) for one in atom.operands)
     absent = atom.absent
 
     def ask(address: Any) -> bool | None:
@@ -150,9 +145,12 @@ def _is_null(atom: Atom) -> Question:
     return Question(atom, Form(atom.field, FormKind.RAW), lambda value: value is None)
 
 
-def _equals_field(atom: Atom) -> Question:
-    other = Form(str(atom.operands[0]), FormKind.TEXT, atom.steps, atom.caseless)
-    return Question(atom, _text_form(atom), lambda _text: atom.absent, other=other)
+def _two_fields(fits: Callable[[str, str], bool]) -> Callable[[Atom], Question]:
+    def make(atom: Atom) -> Question:
+        other = Form(str(atom.operands[0]), FormKind.TEXT, atom.steps, atom.caseless)
+        return Question(atom, _text_form(atom), lambda _text: atom.absent, other=other, fits=fits)
+
+    return make
 
 
 def _call(atom: Atom) -> Question:
@@ -179,6 +177,9 @@ _MAKERS: Final[dict[Op, Callable[[Atom], Question]]] = {
     Op.MATCHES: _matches,
     Op.CIDR: _cidr,
     Op.IS_NULL: _is_null,
-    Op.EQUALS_FIELD: _equals_field,
+    Op.EQUALS_FIELD: _two_fields(str.__eq__),
+    Op.CONTAINS_FIELD: _two_fields(str.__contains__),
+    Op.STARTS_FIELD: _two_fields(str.startswith),
+    Op.ENDS_FIELD: _two_fields(str.endswith),
     Op.CALL: _call,
 }

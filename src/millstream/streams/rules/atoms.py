@@ -8,10 +8,11 @@ that it spells).
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
-__all__ = ["Atom", "Op", "Operand", "Step"]
+__all__ = ["OF_TWO_FIELDS", "Atom", "Op", "Operand", "Step"]
 
 Operand = str | int | float | bool
 
@@ -35,9 +36,16 @@ class Op(StrEnum):
     IS_NULL = "is null"
     """It is not there, or null. Never unknown."""
     EQUALS_FIELD = "equals field"
-    """It equals the field that the operand names, as texts."""
+    """It equals the field that the operand names, as texts; so do the next three with what that field holds."""
+    CONTAINS_FIELD = "contains field"
+    STARTS_FIELD = "starts with field"
+    ENDS_FIELD = "ends with field"
     CALL = "call"
     """The user function `module:name` of the field's value says so; further operands are its further arguments."""
+
+
+OF_TWO_FIELDS: Final = frozenset((Op.EQUALS_FIELD, Op.CONTAINS_FIELD, Op.STARTS_FIELD, Op.ENDS_FIELD))
+"""Those that look at a second field, which their operand names."""
 
 
 class Step(StrEnum):

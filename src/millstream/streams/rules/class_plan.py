@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from millstream.streams.rules.atoms import Atom, Op
+from millstream.streams.rules.atoms import OF_TWO_FIELDS, Atom
 from millstream.streams.rules.columns import Columns
 from millstream.streams.rules.event_rows import Distinct, EventRows, Rows
 from millstream.streams.rules.fingerprints import CacheBudget
@@ -102,7 +102,7 @@ class ClassPlan:
         fields: dict[str, None] = {}
         for atom in atoms_of(rest):
             fields[atom.field] = None
-            if atom.op is Op.EQUALS_FIELD:
+            if atom.op in OF_TWO_FIELDS:
                 fields[str(atom.operands[0])] = None
         return _Judged(rule.number, rest, self._rooms.questions.compiled(rest), tuple(fields), rest == Truth(True))
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from millstream.streams.rules.answers import Form
-from millstream.streams.rules.atoms import Atom, Op
+from millstream.streams.rules.atoms import OF_TWO_FIELDS, Atom
 from millstream.streams.rules.engines.engine import form_of
 from millstream.streams.rules.event_rows import Distinct, EventRows, Rows
 from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth
@@ -80,7 +80,7 @@ class Columns:
                 raise ValueError(f"no positive formula: {formula}")
 
     def _asked(self, atom: Atom, rows: Rows) -> Answers:
-        if atom.op is Op.EQUALS_FIELD:
+        if atom.op in OF_TWO_FIELDS:
             holds = self._questions.compiled(atom)
             fails = self._questions.compiled(Not(atom))
             forms = [self.forms_of(row) for row in rows.tolist()]

@@ -10,7 +10,7 @@ import ipaddress
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
-from millstream.streams.rules.atoms import Atom, Op, Operand, Step
+from millstream.streams.rules.atoms import OF_TWO_FIELDS, Atom, Op, Operand, Step
 from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth, all_of, any_of, negated
 from millstream.streams.rules.from_sql import settled
 from millstream.streams.rules.sql_operands import CannotBeSaid, TextOperand
@@ -204,7 +204,7 @@ def _caseless(formula: Formula) -> Formula:
     """The same, where texts are compared whatever their case."""
     joined: Callable[..., Formula]
     match formula:
-        case Atom(op=op, operands=operands) if op is Op.EQUALS_FIELD or (op is not Op.CIDR and _are_texts(operands)):
+        case Atom(op=op, operands=operands) if op in OF_TWO_FIELDS or (op is not Op.CIDR and _are_texts(operands)):
             return Atom(formula.field, op, operands, True, formula.absent, formula.steps)
         case Not(part=part):
             return negated(_caseless(part))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from millstream.streams.functions.networks import network_of_text
 from millstream.streams.plan.expressions import Call, Case, Cast, Expression, Literal
 from millstream.streams.plan.types import TypeKind
 from millstream.streams.rules.atoms import Atom, Op
@@ -28,7 +29,6 @@ from millstream.streams.rules.sql_patterns import like, regexp, similar
 __all__ = ["CannotBeSaid", "Conjuncts", "conjuncts_of", "formula_of", "settled", "split_conjuncts"]
 
 _FLIPPED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
-_NETWORKS = "millstream.streams.functions.networks:in_networks"
 _NEGATIVE = {"<>": "="}
 
 
@@ -254,7 +254,12 @@ def _networks(arguments: Sequence[Expression]) -> Formula:
     networks = [constant_text(one) for one in arguments[1:]]
     if operand.steps or operand.default is not None:
         raise CannotBeSaid("the address is computed")
-    return Atom(operand.field, Op.CALL, (_NETWORKS, *networks))
+    try:
+        for one in networks:
+            network_of_text(one)
+    except ValueError as error:
+        raise CannotBeSaid(str(error)) from None
+    return Atom(operand.field, Op.CIDR, tuple(dict.fromkeys(networks)))
 
 
 def _choice(arguments: Sequence[Expression]) -> Formula:

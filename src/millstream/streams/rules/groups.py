@@ -35,7 +35,7 @@ _LITERAL: Final = frozenset({Op.CONTAINS, Op.STARTS, Op.ENDS})
 
 
 class FieldGroup:
-    """Atoms of one field, none of them EQUALS_FIELD, numbered as given."""
+    """Atoms of one field, none of them of two fields, numbered as given."""
 
     def __init__(self, field: str, questions: Sequence[Question], watch: Watch, budget: CacheBudget) -> None:
         self.field = field

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import ipaddress
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from millstream.streams.functions.networks import address_of, network_of_text
 from millstream.streams.rules.atoms import Atom, Op, Step
 from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth
 
@@ -219,22 +219,17 @@ def _matches(atom: Atom, value: Any, _field_of: FieldOf) -> bool:
     return pattern.search(_text(atom, value)) is not None
 
 
-@lru_cache(maxsize=65_536)
-def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
-    return ipaddress.ip_network(text, strict=False)
-
-
 def _cidr(atom: Atom, value: Any, _field_of: FieldOf) -> bool | None:
-    try:
-        address = ipaddress.ip_address(text_of(value))
-    except ValueError:
-        return None
-    return any(address in _network(str(one)) for one in atom.operands)
+    address = address_of(text_of(value))
+    return None if address is None else any(address in network_of_text(str(one)) for one in atom.operands)
 
 
-def _equals_field(atom: Atom, value: Any, field_of: FieldOf) -> bool | None:
-    other = field_of(str(atom.operands[0]))
-    return None if other is None else _text(atom, value) == _text(atom, other)
+def _two_fields(test: Callable[[str, str], bool]) -> Callable[[Atom, Any, FieldOf], bool | None]:
+    def compare(atom: Atom, value: Any, field_of: FieldOf) -> bool | None:
+        other = field_of(str(atom.operands[0]))
+        return None if other is None else test(_text(atom, value), _text(atom, other))
+
+    return compare
 
 
 def _call(atom: Atom, value: Any, _field_of: FieldOf) -> bool | None:
@@ -254,6 +249,9 @@ _TESTS: dict[Op, Callable[[Atom, Any, FieldOf], bool | None]] = {
     Op.ENDS: _texts(str.endswith),
     Op.MATCHES: _matches,
     Op.CIDR: _cidr,
-    Op.EQUALS_FIELD: _equals_field,
+    Op.EQUALS_FIELD: _two_fields(str.__eq__),
+    Op.CONTAINS_FIELD: _two_fields(str.__contains__),
+    Op.STARTS_FIELD: _two_fields(str.startswith),
+    Op.ENDS_FIELD: _two_fields(str.endswith),
     Op.CALL: _call,
 }

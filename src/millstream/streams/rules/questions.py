@@ -54,7 +54,7 @@ class Questions:
         return question
 
     def test(self, atom: Atom) -> Callable[[Any], bool | None]:
-        """The atom's answer to its form, not for EQUALS_FIELD; None where asking it failed."""
+        """The atom's answer to its form, not for one of two fields; None where asking it failed."""
         self.of(atom)
         return self._tests[atom]
 
@@ -89,13 +89,13 @@ class Questions:
         if question.other is None:
             test = self._tests[atom]
             return lambda event: test(event[number]) is wanted
-        other, absent = self.number(question.other), atom.absent
+        other, absent, fits = self.number(question.other), atom.absent, question.fits
 
-        def equal(event: EventForms) -> bool:
+        def compared(event: EventForms) -> bool:
             left, right = event[number], event[other]
-            return (absent if left is None or right is None else left == right) is wanted
+            return (absent if left is None or right is None else fits(left, right)) is wanted
 
-        return equal
+        return compared
 
 
 def _every(parts: tuple[Holds, ...]) -> Holds:

@@ -122,7 +122,8 @@ def test_a_fault_is_told_with_its_line() -> None:
         (GOOD.replace("title", "titel") % ("a", "a"), 1, "a rule needs a title"),
         ("title: a\nid: a\n", 1, "a rule needs a map `detection`"),
         ("title: a\ndetection: {s: x, condition: s}\n", 1, "a rule needs a map `logsource`"),
-        ("title: a\naction: global\n", 2, "collections by action are not taken"),
+        ("title: a\naction: globe\n", 2, "no action 'globe' is known; 'global' is"),
+        ("title: a\naction: repeat\n", 2, "no rule before it"),
         ("title: a\nfilter: {rules: [a]}\n", 2, "filters are not taken"),
         ("title: a\n  b: c\n", 2, "no YAML"),
     ):
@@ -180,7 +181,9 @@ VALUES = st.recursive(
     detection=st.dictionaries(KEYS, VALUES, max_size=4) | VALUES,
     condition=st.sampled_from(["1 of them", "all of them and not A", "A"]) | VALUES,
     others=st.dictionaries(
-        st.sampled_from(["level", "tags", "logsource", "id", "fields", "author"]), VALUES, max_size=3
+        st.sampled_from(["level", "tags", "logsource", "id", "fields", "author", "action", "generate"]),
+        VALUES,
+        max_size=3,
     ),
     correlation=st.none() | VALUES,
 )

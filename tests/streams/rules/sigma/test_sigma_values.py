@@ -127,6 +127,11 @@ def test_wildcards_stand_for_any_text_and_one_character(value: str, held: object
         ("F|cidr", "'10.0.0.0/8'", "11.0.0.1", False),
         ("F|cidr", "['10.0.0.0/8', 'fe80::/10']", "fe80::1", True),
         ("F|cidr", "'10.0.0.0/8'", "no address", False),
+        ("F|cidr", "'10.0.0.0/8'", "::ffff:10.1.2.3", True),
+        ("F|cidr", "'10.0.0.0/8'", "::FFFF:0b01:0203", False),
+        ("F|cidr", "'::ffff:10.0.0.0/104'", "10.1.2.3", True),
+        ("F|cidr", "'::/0'", "10.1.2.3", False),
+        ("F|cidr", "'2001:db8::/32'", "2001:DB8::1", True),
     ],
 )
 def test_a_modifier_changes_how_values_are_compared(key: str, value: str, held: object, expected: bool) -> None:
@@ -150,6 +155,7 @@ def test_a_modifier_changes_how_values_are_compared(key: str, value: str, held: 
         ("F|re", r"'\\a\*'", r"x\a*", True),
         ("F|re", "['no', 'y.s']", "yes", True),
         ("F|re", "'a'", ABSENT, False),
+        ("F|re", "46", 4688, True),
         ("F|re", "'(?<!x)a(?=b)'", "ab", True),
         ("F|re", "'(?<!x)a(?=b)'", "xab", False),
     ],
@@ -234,6 +240,25 @@ def test_fieldref_compares_two_fields_of_the_event() -> None:
     assert not fits(detection, {"G": "two"})
 
 
+@pytest.mark.parametrize(
+    ("modifier", "held", "other", "expected"),
+    [
+        ("startswith", "Users/eve", "USERS", True),
+        ("startswith", "Users", "users/eve", False),
+        ("endswith", "eve@Host", "host", True),
+        ("endswith", "eve", "host", False),
+        ("contains", "a Host b", "hOST", True),
+        ("contains", "a b", "host", False),
+        ("contains", "port 22", 22, True),
+    ],
+)
+def test_fieldref_may_ask_for_a_part_of_the_field(modifier: str, held: str, other: object, expected: bool) -> None:
+    detection = f"    s:\n        F|fieldref|{modifier}: G\n    condition: s\n"
+    assert fits(detection, {"F": held, "G": other}) is expected
+    assert not fits(detection, {"F": held})
+    assert not fits(detection, {"G": other})
+
+
 def test_a_negated_field_that_is_not_there_fits() -> None:
     for line in ("F: x", "F|contains: x", "F|re: x", "F|lt: 3", "F|cidr: '10.0.0.0/8'", "F|fieldref: G", "F|hour: 3"):
         assert fits(f"    s:\n        {line}\n    condition: not s\n", {"Other": "x"}), line
@@ -277,9 +302,9 @@ def test_equal_questions_become_equal_atoms() -> None:
     [
         ("F|contain: x", "no modifier 'contain' is known; 'contains' is"),
         ("F|re: '('", "invalid"),
+        ("F|re: ~", "a regular expression is a text, not None"),
         ("F|cidr: '10.0.0.1/8'", "Invalid CIDR"),
         ("F|expand: '%Servers%'", "the placeholder %Servers% has no values here"),
-        ("F|fieldref|contains: G", "fieldref can only be used for whole values"),
         ("F|lt: 'five'", "incompatible"),
         ("F|base64: 'a*'", "wildcards"),
         ("F|exists: 'maybe'", "incompatible"),
@@ -287,7 +312,7 @@ def test_equal_questions_become_equal_atoms() -> None:
         ("F|re: 'a{99999999999999}'", "too large"),
         ("F|lt: .inf", "Invalid number"),
         ("F|windash: ' -a -b -c -d'", "at most three"),
-        ("F|fieldref|startswith: G", "fieldref can only be used for whole values"),
+        ("F|re|expand: '%Servers%'", "the placeholder %Servers% has no values here"),
         ("4688: x", "4688 is no name of a field"),
         ("F: {G: x}", "Unsupported type"),
     ],

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Sequence
 
+from millstream.streams.functions.networks import network_of_text
 from millstream.streams.rules.answers import Form
 from millstream.streams.rules.engines.engine import Found, Values
 
@@ -23,7 +23,7 @@ class NetworkEngine:
         self._tables: dict[tuple[int, int], dict[int, list[int]]] = {}
         for atom, texts in operands:
             for text in texts:
-                network = ipaddress.ip_network(text, strict=False)
+                network = network_of_text(text)
                 shift = network.max_prefixlen - network.prefixlen
                 table = self._tables.setdefault((network.version, shift), {})
                 table.setdefault(int(network.network_address) >> shift, []).append(atom)

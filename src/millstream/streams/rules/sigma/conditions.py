@@ -129,13 +129,22 @@ def _item(name: Any, value: Any, line: int | None, placeholders: Placeholders) -
         raise Fault(f"{name!r} is no name of a field", line)
     if value == []:
         raise Fault("a list without values", line)
-    key = None if name is None else "|".join(_known_modifiers(name.split("|"), line))
+    modifiers = [] if name is None else list(_known_modifiers(name.split("|"), line))
+    key = None if name is None else "|".join(modifiers)
+    if "re" in modifiers[1:]:
+        value = [_expression_text(one, line) for one in (value if isinstance(value, list) else [value])]
     try:
         item = SigmaDetectionItem.from_mapping(key, value, SigmaRuleLocation(_HERE, line), _POLICY)
     except _PYSIGMA_FAULTS as error:
         raise Fault(str(error.args[0]) if error.args else str(error), line) from error
     item.value = [expanded(one, placeholders) for one in item.value]
     return item
+
+
+def _expression_text(value: Any, line: int | None) -> str:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise Fault(f"a regular expression is a text, not {value!r}", line)
+    return str(value)
 
 
 def _known_modifiers(words: list[str], line: int | None) -> Iterator[str]:

@@ -24,20 +24,33 @@ _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 class Document:
     """One YAML document: `value` as Python objects, `text` as it was written, `line` of any key; lines from 1."""
 
-    def __init__(self, value: dict[Any, Any], text: str, node: yaml.Node) -> None:
+    def __init__(self, value: dict[Any, Any], text: str, *nodes: yaml.Node) -> None:
         self.value = value
         self.text = text
-        self._node = node
+        self._nodes = nodes
+
+    def over(self, value: dict[Any, Any], other: Document | None = None) -> Document:
+        """The same with another value, which may be made of what `other` says, too."""
+        if other is None:
+            return Document(value, self.text, *self._nodes)
+        first, second = sorted((self, other), key=lambda one: one.line() or 0)
+        return Document(value, f"{first.text}---\n{second.text}", *self._nodes, *other._nodes)
 
     def line(self, *keys: Any) -> int | None:
         """The line of the key, or of the last of the keys down to it that is there."""
-        node, line = self._node, self._node.start_mark.line
-        for key in keys:
-            found = _below(node, key)
-            if found is None:
-                break
-            line, node = found
-        return line + 1
+        found = [_deepest(node, keys) for node in self._nodes]
+        return max(found, key=lambda one: one[0])[1] + 1
+
+
+def _deepest(node: yaml.Node, keys: tuple[Any, ...]) -> tuple[int, int]:
+    """How many of the keys are there one below the other, and the line of the last one."""
+    line = node.start_mark.line
+    for depth, key in enumerate(keys):
+        found = _below(node, key)
+        if found is None:
+            return depth, line
+        line, node = found
+    return len(keys), line
 
 
 def _below(node: yaml.Node, key: Any) -> tuple[int, yaml.Node] | None:

@@ -11,11 +11,12 @@ from typing import Any, Final
 
 import msgspec
 
-from millstream.streams.rules.atoms import Op
+from millstream.streams.rules.atoms import OF_TWO_FIELDS
 from millstream.streams.rules.formulas import Truth, all_of, any_of, atoms_of
 from millstream.streams.rules.imported import FromFiles, Refusal
 from millstream.streams.rules.rule import Path as FieldPath
 from millstream.streams.rules.rule import Rule, Statistics
+from millstream.streams.rules.sigma.collection import collected
 from millstream.streams.rules.sigma.conditions import detection_formula
 from millstream.streams.rules.sigma.correlations import aggregation, correlation, generates, rules_of
 from millstream.streams.rules.sigma.documents import MAX_FILE_BYTES, Document, documents_of
@@ -69,7 +70,7 @@ class _Reading:
     def add_file(self, path: Path) -> None:
         """Read the rules of one file."""
         try:
-            found = list(documents_of(_text(path)))
+            found = list(collected(documents_of(_text(path))))
         except Fault as fault:
             self._refuse(path, fault)
             return
@@ -125,9 +126,8 @@ class _Reading:
 
     def _detection_rule(self, path: Path, number: int, document: Document) -> Rule:
         source, detection = document.value.get("logsource"), document.value.get("detection")
-        for key, words in (("action", "collections by action are not taken"), ("filter", "filters are not taken")):
-            if key in document.value:
-                raise Fault(words, document.line(key))
+        if "filter" in document.value:
+            raise Fault("filters are not taken", document.line("filter"))
         if not isinstance(detection, Mapping):
             raise Fault("a rule needs a map `detection`, or `correlation`", document.line("detection"))
         if not isinstance(source, Mapping):
@@ -232,7 +232,7 @@ def _fields(rules: Iterable[Rule]) -> Iterator[str]:
         yield from rule.shows
         for atom in atoms_of(rule.condition):
             yield atom.field
-            if atom.op is Op.EQUALS_FIELD:
+            if atom.op in OF_TWO_FIELDS:
                 yield str(atom.operands[0])
         if rule.statistics is not None:
             counted, aliases = rule.statistics, rule.statistics.aliases

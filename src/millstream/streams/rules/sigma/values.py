@@ -47,18 +47,34 @@ _COMPARISONS: Final = {
     CompareOperators.GTE: Op.GREATER_EQUAL,
 }
 
+_FIELD_OPS: Final = {
+    (False, False): Op.EQUALS_FIELD,
+    (True, False): Op.STARTS_FIELD,
+    (False, True): Op.ENDS_FIELD,
+    (True, True): Op.CONTAINS_FIELD,
+}
+"""By whether a field reference may be the start, and the end, of what the field holds."""
+
 
 def expanded(value: SigmaType, placeholders: Mapping[str, Sequence[str | int | float]]) -> SigmaType:
-    """The value with each placeholder that has values replaced by one of them in turn."""
-    if not isinstance(value, SigmaString) or not value.contains_placeholder():
+    """The value with each placeholder that has values replaced by one of them in turn, letter by letter."""
+    if not isinstance(value, (SigmaString, SigmaRegularExpression)) or not value.contains_placeholder():
         return value
+    text = value if isinstance(value, SigmaString) else value.regexp
+    written = str if isinstance(value, SigmaString) else _escaped
 
     def values_of(placeholder: Placeholder) -> Iterator[str | Placeholder]:
         known = placeholders.get(placeholder.name)
-        yield from [placeholder] if known is None else map(str, known)
+        yield from [placeholder] if known is None else map(written, known)
 
-    made = value.replace_placeholders(values_of)
-    return SigmaExpansion(list(made))
+    made = text.replace_placeholders(values_of)
+    if isinstance(value, SigmaString):
+        return SigmaExpansion(list(made))
+    return SigmaExpansion([SigmaRegularExpression(one, value.flags, value.policy) for one in made])
+
+
+def _escaped(value: str | int | float) -> str:
+    return re.escape(str(value))
 
 
 def field_is(field: str, value: SigmaType) -> Formula:
@@ -92,10 +108,9 @@ def _other_is(field: str, value: SigmaType) -> Formula:
             return negated(Atom(field, Op.IS_NULL)) if exists else Atom(field, Op.IS_NULL)
         case SigmaCIDRExpression(cidr=cidr):
             return _atom(field, Op.CIDR, cidr)
-        case SigmaFieldReference(field=other, starts_with=False, ends_with=False):
-            return Atom(field, Op.EQUALS_FIELD, (other,), caseless=True, absent=False)
-        case SigmaFieldReference():
-            raise Fault("fieldref can only be used for whole values, not with contains, startswith or endswith")
+        case SigmaFieldReference(field=other):
+            op = _FIELD_OPS[value.starts_with, value.ends_with]
+            return Atom(field, op, (other,), caseless=True, absent=False)
     raise Fault(f"values of the kind {type(value).__name__} have no meaning here")
 
 
@@ -155,12 +170,16 @@ def _parts(value: SigmaString) -> list[str | SpecialChars]:
     parts: list[str | SpecialChars] = []
     for part in value.s:
         if isinstance(part, Placeholder):
-            raise Fault(f"the placeholder %{part.name}% has no values here; a mapping of events can give it some")
+            raise Fault(_without_values(part.name))
         if isinstance(part, str) and parts and isinstance(parts[-1], str):
             parts[-1] += part
         elif part and not (part is _MANY and parts and parts[-1] is _MANY):
             parts.append(part)
     return parts
+
+
+def _without_values(placeholder: str) -> str:
+    return f"the placeholder %{placeholder}% has no values here; a mapping of events can give it some"
 
 
 def _text_is(field: str, value: SigmaString) -> Formula:
@@ -210,7 +229,8 @@ def _pattern(parts: list[str | SpecialChars], *, whole: bool) -> str:
 
 def _expression(value: SigmaRegularExpression) -> str:
     if value.contains_placeholder():
-        raise Fault("a placeholder in a regular expression has no values here")
+        named = next(part.name for part in value.regexp.s if isinstance(part, Placeholder))
+        raise Fault(_without_values(named))
     flags = "".join(sorted(value.sigma_to_re_flag[flag] for flag in value.flags))
     return f"(?{flags}){value.regexp}" if flags else str(value.regexp)
 

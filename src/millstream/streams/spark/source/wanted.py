@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.streams.errors import JobError
-from millstream.streams.rules.atoms import Op
+from millstream.streams.rules.atoms import OF_TWO_FIELDS
 from millstream.streams.rules.event_rows import ArrowEvents
 from millstream.streams.rules.formulas import atoms_of
 from millstream.streams.rules.rule import RuleSet
@@ -84,7 +84,7 @@ def _stage(file: str) -> RuleStage:
 def _fields(rule_set: RuleSet) -> tuple[str, ...]:
     """The fields that the rules name."""
     atoms = [atom for rule in rule_set.rules for atom in atoms_of(rule.condition)]
-    others = [str(atom.operands[0]) for atom in atoms if atom.op is Op.EQUALS_FIELD]
+    others = [str(atom.operands[0]) for atom in atoms if atom.op in OF_TWO_FIELDS]
     return tuple(dict.fromkeys([*(atom.field for atom in atoms), *others]))
 
 
