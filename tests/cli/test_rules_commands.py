@@ -79,6 +79,7 @@ def test_an_import_tells_what_is_new_changed_and_as_before(filled: Rules, tmp_pa
         "changed": ["logon_failed"],
         "same": 2,
         "refused": [],
+        "filters": [],
         "rules": 4,
     }
     assert filled("import", "rules.yml", "-o", "json").json()["version"] == 2
@@ -105,6 +106,23 @@ def test_rules_of_sigma_are_imported_with_a_mapping_of_events(rules: Rules, tmp_
     shown = rules("show", "a").out
     assert "log_type is 'auditd'" in shown
     assert "user is 'root'" in shown
+
+
+def test_an_import_tells_of_which_rules_a_filter_of_sigma_became_a_part(rules: Rules, tmp_path: Path) -> None:
+    source = "logsource: {product: linux}\n"
+    (tmp_path / "rule.yml").write_text(f"title: t\nid: a\n{source}detection: {{s: {{A: x}}, condition: s}}\n")
+    (tmp_path / "filter.yml").write_text(
+        f"title: Ours\n{source}filter: {{rules: [a, gone], s: {{User: us}}, condition: not s}}\n"
+    )
+    done = rules("import", "rule.yml", "filter.yml", "-o", "table")
+    assert done.code == 5
+    assert "filter.yml:1: the filter 'Ours' is part of the rule a\n" in done.err
+    assert "filter.yml:3: No rule 'gone' was read with the filter." in done.err
+    told = rules("import", "rule.yml", "filter.yml", "-o", "json").json()["filters"]
+    assert [(one["title"], one["line"], one["rules"]) for one in told] == [("Ours", 1, ["a"])]
+    shown = rules("show", "a").out
+    assert "filters  Ours" in shown
+    assert "User is 'us'" in shown
 
 
 def test_an_import_that_brings_nothing_is_refused_and_publishes_nothing(filled: Rules, tmp_path: Path) -> None:

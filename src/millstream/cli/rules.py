@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 from cyclopts import Parameter
 
 from millstream.cli.options import Common, ExitCode
@@ -16,6 +17,7 @@ from millstream.streams.rules.notes import RuleNotes
 from millstream.streams.rules.store import RuleStore
 
 if TYPE_CHECKING:
+    from millstream.streams.rules.imported import Filtered
     from millstream.streams.rules.rule import RuleSet
 
 __all__ = ["STORE_VARIABLE", "Store", "disable", "enable", "forget", "import_rules", "remove", "rollback"]
@@ -25,6 +27,9 @@ STORE_VARIABLE = "MILLSTREAM_RULES"
 Store = Annotated[Path, Parameter(name="--store", env_var=STORE_VARIABLE)]
 
 _SHOWN_REFUSALS = 50
+_SHOWN_FILTERS = 50
+_SHOWN_FILTERED = 10
+"""Rules that are named of one filter."""
 
 
 def import_rules(
@@ -69,28 +74,27 @@ def import_rules(
         version = done[-1].rule_set.version
     else:
         version = rules.publish(change, why=_printable(f"import {' '.join(map(str, paths))}")).version
-    return _tell_import(done[-1], version, dry_run, Printer(common.output))
+    return _tell_import(done[-1], found.filters, version, dry_run, Printer(common.output))
 
 
-def _tell_import(done: Merged, version: int, dry_run: bool, printer: Printer) -> int:
+def _tell_import(done: Merged, filters: Sequence[Filtered], version: int, dry_run: bool, printer: Printer) -> int:
     taken = len(done.added) + len(done.changed) + len(done.same)
     counts = {"new": len(done.added), "changed": len(done.changed), "as before": len(done.same)}
     words = ", ".join(f"{count:,} {word}" for word, count in counts.items() if count) or "none"
     noun, verb = "rule" if taken == 1 else "rules", "would be taken" if dry_run else "taken"
-    printer.record(
-        {
-            "version": version,
-            "taken": taken,
+    values: dict[str, Any] = {"version": version, "taken": taken, "refused": len(done.refused)}
+    if printer.format == "json":
+        values |= {
             "added": list(done.added),
             "changed": list(done.changed),
             "same": len(done.same),
             "refused": [_printable(str(one)) for one in done.refused],
-            "rules": len(done.rule_set.rules),
+            "filters": [{**msgspec.to_builtins(one), "path": _printable(one.path)} for one in filters],
         }
-        if printer.format == "json"
-        else {"version": version, "taken": taken, "refused": len(done.refused), "rules": len(done.rule_set.rules)},
-        sentence=f"{taken:,} {noun} {verb}: {words}; version {version} has {len(done.rule_set.rules):,} rules",
-    )
+    values["rules"] = len(done.rule_set.rules)
+    sentence = f"{taken:,} {noun} {verb}: {words}; version {version} has {len(done.rule_set.rules):,} rules"
+    printer.record(values, sentence=sentence)
+    _tell_filters(filters)
     if not done.refused:
         return ExitCode.DONE
     print(f"{len(done.refused):,} {'was' if len(done.refused) == 1 else 'were'} refused:", file=sys.stderr)
@@ -99,6 +103,13 @@ def _tell_import(done: Merged, version: int, dry_run: bool, printer: Printer) ->
     if len(done.refused) > _SHOWN_REFUSALS:
         print(f"  and {len(done.refused) - _SHOWN_REFUSALS:,} more, which -o json shows", file=sys.stderr)
     return ExitCode.PARTLY_DONE if taken else ExitCode.REFUSED
+
+
+def _tell_filters(filters: Sequence[Filtered]) -> None:
+    for one in filters[:_SHOWN_FILTERS]:
+        print(_printable(one.told(_SHOWN_FILTERED)), file=sys.stderr)
+    if len(filters) > _SHOWN_FILTERS:
+        print(f"and {len(filters) - _SHOWN_FILTERS:,} more filters, which -o json shows", file=sys.stderr)
 
 
 def _printable(text: str) -> str:

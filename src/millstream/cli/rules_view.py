@@ -124,6 +124,7 @@ def _lines(rule: Rule, notes: Notes) -> Iterator[str]:
         ("enabled", "yes" if rule.enabled else "no"),
         ("alerts", "" if rule.alerts else "no: its events are only counted by other rules"),
         ("shows", " ".join(rule.shows)),
+        ("filters", "; ".join(rule.filters)),
         ("counts", _statistics_text(rule.statistics) if rule.statistics else ""),
         ("atoms", f"{len(set(atoms_of(rule.condition))):,}"),
         ("hits", f"{sum(one.hits.get(rule.id, 0) for one in notes.worked):,}" if notes.worked else "no job told any"),

@@ -7,7 +7,7 @@ import msgspec
 from millstream.streams.rules.rule import Path as FieldPath
 from millstream.streams.rules.rule import Rule
 
-__all__ = ["FromFiles", "Refusal", "dotted_paths"]
+__all__ = ["Filtered", "FromFiles", "Refusal", "dotted_paths"]
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -23,16 +23,34 @@ class Refusal(msgspec.Struct, frozen=True):
         return f"{':'.join(str(one) for one in places if one is not None)}: {self.reason}"
 
 
+class Filtered(msgspec.Struct, frozen=True):
+    """A filter that was read, where, and the ids of the rules that it became a part of."""
+
+    title: str
+    path: str
+    line: int
+    rules: tuple[str, ...]
+
+    def told(self, most: int) -> str:
+        """In words, with the first `most` of the rules."""
+        count = len(self.rules)
+        named = ", ".join(self.rules[:most]) + (f" and {count - most:,} more" if count > most else "")
+        noun = "the rule" if count == 1 else f"{count:,} rules:"
+        return f"{self.path}:{self.line}: the filter {self.title!r} is part of {noun} {named}"
+
+
 class FromFiles(msgspec.Struct, frozen=True):
     """Rules in the order in which they stand there, what was refused, and where events hold their fields.
 
-    `places` says for the id of a rule in which file and line it stands, as far as that is known.
+    `places` says for the id of a rule in which file and line it stands, as far as that is known. `filters` are those
+    that became a part of some rule.
     """
 
     rules: tuple[Rule, ...] = ()
     refused: tuple[Refusal, ...] = ()
     paths: dict[str, tuple[FieldPath, ...]] = {}
     places: dict[str, tuple[str, int | None]] = {}
+    filters: tuple[Filtered, ...] = ()
 
 
 def dotted_paths(name: str) -> tuple[FieldPath, ...]:

@@ -11,7 +11,7 @@ import msgspec
 
 from millstream.model.errors import ExtraMissing
 from millstream.streams.errors import RuleError
-from millstream.streams.rules.imported import FromFiles, Refusal
+from millstream.streams.rules.imported import Filtered, FromFiles, Refusal
 from millstream.streams.rules.rule import Path as FieldPath
 from millstream.streams.rules.rule import Rule
 
@@ -25,7 +25,7 @@ MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 
 _YAML: Final = (".yml", ".yaml")
 _SUFFIXES: Final = (*_YAML, ".sql")
-_SIGMA_KEYS = re.compile(r"(?m)^(?:detection|correlation|logsource)[ ]*:")
+_SIGMA_KEYS = re.compile(r"(?m)^(?:detection|correlation|filter|logsource)[ ]*:")
 
 
 def read_rule_files(places: Iterable[Path], mapping: Path | None = None) -> FromFiles:
@@ -123,8 +123,10 @@ def _joined(parts: Iterable[FromFiles]) -> FromFiles:
     refused: list[Refusal] = []
     paths: dict[str, tuple[FieldPath, ...]] = {}
     places: dict[str, tuple[str, int | None]] = {}
+    filters: list[Filtered] = []
     for part in parts:
         refused += part.refused
+        filters += part.filters
         paths |= part.paths
         for rule in part.rules:
             place = part.places.get(rule.id, ("", None))
@@ -133,4 +135,4 @@ def _joined(parts: Iterable[FromFiles]) -> FromFiles:
                 refused.append(Refusal(place[0], f"The id {rule.id!r} is taken by a rule of {first}.", place[1]))
                 continue
             rules[rule.id], places[rule.id] = rule, place
-    return FromFiles(tuple(rules.values()), tuple(refused), paths, places)
+    return FromFiles(tuple(rules.values()), tuple(refused), paths, places, tuple(filters))

@@ -135,7 +135,7 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
     """A condition with a name; `text` is what its author wrote.
 
     `shows` are the fields that an alert tells beside the event itself. Without `alerts` its events are only counted by
-    the rules that name it as a part.
+    the rules that name it as a part. `filters` are the titles of those that are part of its condition.
     """
 
     id: str
@@ -151,6 +151,7 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
     enabled: bool = True
     text: str = ""
     alerts: bool = True
+    filters: tuple[str, ...] = ()
 
 
 class RuleSet(msgspec.Struct, frozen=True, omit_defaults=True):

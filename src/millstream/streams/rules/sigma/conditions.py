@@ -31,7 +31,7 @@ from millstream.streams.rules.sigma.documents import Document
 from millstream.streams.rules.sigma.fault import Fault
 from millstream.streams.rules.sigma.values import either, expanded, field_is, keyword_is
 
-__all__ = ["MAX_CONDITION_CHARACTERS", "MAX_NESTING", "check_size", "detection_formula"]
+__all__ = ["MAX_CONDITION_CHARACTERS", "MAX_NESTING", "Placeholders", "check_size", "detection_formula"]
 
 MAX_CONDITION_CHARACTERS: Final = 10_000
 """Characters of a condition of Sigma, at most: its parser takes time and stack by the length."""
@@ -39,7 +39,8 @@ MAX_CONDITION_CHARACTERS: Final = 10_000
 MAX_NESTING: Final = 50
 """Brackets within each other in a condition of Sigma, at most: whatever walks the formula does so on its stack."""
 
-_NO_DETECTIONS: Final = frozenset(("condition", "timeframe"))
+_NO_DETECTIONS: Final = {"detection": ("condition", "timeframe"), "filter": ("condition", "rules")}
+"""What is no detection in each section of a document that has some."""
 _HERE: Final = Path()
 _POLICY: Final = SigmaPolicy(regex_engine=PythonRegexEngine())
 """Regular expressions are Python's, as they are judged; those of pySigma's own choice know less."""
@@ -52,17 +53,22 @@ Placeholders = Mapping[str, Sequence[str | int | float]]
 """The values that stand for each placeholder."""
 
 
-def detection_formula(document: Document, conditions: list[str], placeholders: Placeholders) -> Formula:
-    """What the detections of the document ask by these conditions, one of which must hold. Raises Fault."""
-    named = document.value["detection"]
+def detection_formula(
+    document: Document, conditions: list[str], placeholders: Placeholders, *, section: str = "detection"
+) -> Formula:
+    """What the detections of the document ask by these conditions, one of which must hold. Raises Fault.
+
+    `section` is the key that they are in: `detection` or `filter`.
+    """
+    named = document.value[section]
     detections = {
-        str(name): _detection(document, definition, ("detection", name), placeholders)
+        str(name): _detection(document, definition, (section, name), placeholders)
         for name, definition in named.items()
-        if name not in _NO_DETECTIONS
+        if name not in _NO_DETECTIONS[section]
     }
-    line = document.line("detection", "condition")
+    line = document.line(section, "condition")
     if not detections:
-        raise Fault("there is nothing to detect beside the condition", document.line("detection"))
+        raise Fault("there is nothing to detect beside the condition", document.line(section))
     held = SigmaDetections(detections, conditions)
     return either(*(_condition(condition, held, line) for condition in conditions))
 

@@ -13,7 +13,7 @@ import msgspec
 
 from millstream.streams.rules.atoms import OF_TWO_FIELDS
 from millstream.streams.rules.formulas import Truth, all_of, any_of, atoms_of
-from millstream.streams.rules.imported import FromFiles, Refusal
+from millstream.streams.rules.imported import Filtered, FromFiles, Refusal
 from millstream.streams.rules.rule import Path as FieldPath
 from millstream.streams.rules.rule import Rule, Statistics
 from millstream.streams.rules.sigma.collection import collected
@@ -21,6 +21,7 @@ from millstream.streams.rules.sigma.conditions import detection_formula
 from millstream.streams.rules.sigma.correlations import aggregation, correlation, generates, rules_of
 from millstream.streams.rules.sigma.documents import MAX_FILE_BYTES, Document, documents_of
 from millstream.streams.rules.sigma.fault import Fault
+from millstream.streams.rules.sigma.filters import RuleFilter, read_filter
 from millstream.streams.rules.sigma.log_sources import log_source_condition
 from millstream.streams.rules.sigma.mapping import EventMapping
 from millstream.streams.rules.sigma.taxonomy import paths_of
@@ -66,6 +67,9 @@ class _Reading:
         self._correlations: list[tuple[Path, int, Document]] = []
         self._refused: list[tuple[Path, Refusal]] = []
         self._silent: set[str] = set()
+        self._sources: dict[str, Mapping[Any, Any]] = {}
+        self._filters: list[RuleFilter] = []
+        self._filtered: list[Filtered] = []
 
     def add_file(self, path: Path) -> None:
         """Read the rules of one file."""
@@ -79,13 +83,19 @@ class _Reading:
                 self._refuse(path, document)
             elif "correlation" in document.value:
                 self._correlations.append((path, number, document))
+            elif "filter" in document.value:
+                self._take_filter(path, document)
             else:
-                self._take(path, number, document, self._detection_rule)
+                taken = self._take(path, number, document, self._detection_rule)
+                if taken is not None:
+                    self._sources[taken.id] = document.value["logsource"]
         if not found:
             self._refuse(path, Fault("the file has no rule"))
 
     def finish(self) -> FromFiles:
-        """Read the correlations, and give all in the order of their places."""
+        """Put the filters into their rules, read the correlations, and give all in the order of their places."""
+        for one in self._filters:
+            self._put(one)
         for path, number, document in self._correlations:
             if self._take(path, number, document, self._correlation_rule) and not generates(document):
                 self._silent |= {self._by_name[name] for name in rules_of(document)}
@@ -95,9 +105,9 @@ class _Reading:
         places: dict[str, tuple[str, int | None]] = {
             rule.id: (str(self._places[rule.id][0]), self._lines[rule.id]) for rule in rules
         }
-        return FromFiles(rules, tuple(one for _, one in refused), self._paths(rules), places)
+        return FromFiles(rules, tuple(one for _, one in refused), self._paths(rules), places, tuple(self._filtered))
 
-    def _take(self, path: Path, number: int, document: Document, make: _Maker) -> bool:
+    def _take(self, path: Path, number: int, document: Document, make: _Maker) -> Rule | None:
         try:
             made = make(path, number, document)
             if made.id in self._rules:
@@ -105,17 +115,56 @@ class _Reading:
                 raise Fault(f"its id is that of a rule in {other}", document.line("id"))
         except Fault as fault:
             self._refuse(path, Fault(fault.reason, fault.line or document.line()))
-            return False
+            return None
         except RecursionError:
             self._refuse(path, Fault("the rule is nested too deeply", document.line()))
-            return False
+            return None
         self._rules[made.id] = made
         self._places[made.id] = (path, number)
         self._lines[made.id] = document.line() or 1
         for name in (made.id, document.value.get("name")):
             if isinstance(name, str):
                 self._by_name.setdefault(name, made.id)
-        return True
+        return made
+
+    def _take_filter(self, path: Path, document: Document) -> None:
+        try:
+            self._filters.append(read_filter(path, document, self._mapping.placeholders))
+        except Fault as fault:
+            self._refuse(path, Fault(fault.reason, fault.line or document.line()))
+        except RecursionError:
+            self._refuse(path, Fault("the filter is nested too deeply", document.line()))
+
+    def _put(self, one: RuleFilter) -> None:
+        """Make a filter part of its rules, and tell which of them it cannot be part of."""
+        if one.names is None:
+            ids = [name for name, source in self._sources.items() if one.fits(source)]
+            if not ids:
+                self._refuse(one.path, Fault("no rule that was read with the filter has its log source", one.line))
+        else:
+            ids = []
+            for name in one.names:
+                reason = self._wrong_rule(name, one)
+                if reason:
+                    self._refuse(one.path, Fault(reason, one.names_line))
+                else:
+                    ids.append(self._by_name[name])
+        for name in dict.fromkeys(ids):
+            rule = self._rules[name]
+            held = all_of(rule.condition, one.condition)
+            self._rules[name] = msgspec.structs.replace(rule, condition=held, filters=(*rule.filters, one.title))
+        if ids:
+            self._filtered.append(Filtered(one.title, str(one.path), one.line, tuple(dict.fromkeys(ids))))
+
+    def _wrong_rule(self, name: str, one: RuleFilter) -> str:
+        if name not in self._by_name:
+            correlations = {document.value.get(key) for _, _, document in self._correlations for key in ("id", "name")}
+            if name in correlations:
+                return f"{name!r} is a correlation; a filter is for the rules that it counts"
+            return f"no rule {name!r} was read with the filter"
+        if not one.fits(self._sources[self._by_name[name]]):
+            return f"the rule {name!r} has another log source than the filter"
+        return ""
 
     def _paths(self, rules: Iterable[Rule]) -> dict[str, tuple[FieldPath, ...]]:
         known = paths_of(_fields(rules))
@@ -126,8 +175,6 @@ class _Reading:
 
     def _detection_rule(self, path: Path, number: int, document: Document) -> Rule:
         source, detection = document.value.get("logsource"), document.value.get("detection")
-        if "filter" in document.value:
-            raise Fault("filters are not taken", document.line("filter"))
         if not isinstance(detection, Mapping):
             raise Fault("a rule needs a map `detection`, or `correlation`", document.line("detection"))
         if not isinstance(source, Mapping):
