@@ -9,7 +9,7 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 from dataclasses import replace
 
 from millstream.cli.sql_shell.progress_text import progress_line, progress_values
-from millstream.streams.jobs.progress import JobProgress, QueueProgress
+from millstream.streams.jobs.progress import JobProgress, OpenWindows, QueueProgress
 
 BUSY, SILENT = QueueProgress("t", "b/0", 7, 2, 1.0, 1_767_225_600_000), QueueProgress("t", "b/1", 3, 0, 75.4)
 
@@ -34,4 +34,22 @@ def test_each_queue_is_told_as_values() -> None:
     assert values["queues"] == [
         {"table": "t", "queue": "b/0", "offset": 7, "behind": 2, "silent_s": 1, "watermark": "2026-01-01T00:00:00Z"},
         {"table": "t", "queue": "b/1", "offset": 3, "behind": 0, "silent_s": 75, "watermark": None},
+    ]
+
+
+def test_open_windows_and_rows_between_queries_are_told() -> None:
+    progress = JobProgress(
+        rows_out={"alerts": 2},
+        rows_between={"hits_packed": 1_234},
+        open_windows=(OpenWindows("windows", 4), OpenWindows("1-match", 1_000, 1_767_225_600_000)),
+    )
+    line = progress_line(progress)
+    assert "rows out 2," in line
+    assert ", hits_packed 1,234, open windows 1,004, the first until watermark 2026-01-01T00:00:00Z" in line
+    assert "open windows" not in progress_line(replace(progress, state="ended"))
+    values = progress_values(progress)
+    assert values["rows_between"] == {"hits_packed": 1_234}
+    assert values["open_windows"] == [
+        {"operator": "windows", "open": 4, "closes_at_watermark": None},
+        {"operator": "1-match", "open": 1_000, "closes_at_watermark": "2026-01-01T00:00:00Z"},
     ]

@@ -114,4 +114,6 @@ def test_rules_that_count_tell_the_same_in_a_query_of_their_own_though_all_they_
     # What is printed is shown again where its micro-batch is repeated.
     assert set(map(repr, apart.rows["alerts"])) == set(map(repr, together.rows["alerts"]))
     assert apart.progress.rows_in == EVENTS
+    assert set(apart.progress.rows_out) == {"alerts", "counted_alerts", "measured_alerts"}
+    assert apart.progress.rows_between["hits_packed"] > EVENTS
     assert apart.progress.state == "ended"

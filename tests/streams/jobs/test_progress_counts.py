@@ -11,9 +11,10 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 from millstream.model.errors import Unreachable
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.cause import first_cause
-from millstream.streams.jobs.progress import QueueProgress
+from millstream.streams.jobs.progress import OpenWindows, QueueProgress
 from millstream.streams.jobs.settings import DEFAULT_MAX_ROWS, JobSettings, SourceSettings
 from millstream.streams.jobs.tally import Tally
+from millstream.streams.operators.state import OpenEnds
 from millstream.streams.plan.tables import Table
 from millstream.streams.spark.source.position import Position
 
@@ -75,6 +76,23 @@ def test_the_final_tick_does_not_show_as_the_watermark() -> None:
     ):
         tally.saw_times(int(moment.timestamp() * 1_000_000), {})
     assert tally.progress("ended").watermark_ms == int(noon.timestamp() * 1000)
+
+
+def test_rows_for_another_query_of_the_job_are_none_that_go_out() -> None:
+    tally = Tally({})
+    for _ in range(2):
+        tally.delivered({"a": 1}, malformed=0, rows_between={"hits_packed": 7})
+    progress = tally.progress("running")
+    assert (progress.rows_out, progress.rows_between) == ({"a": 2}, {"hits_packed": 14})
+
+
+def test_open_windows_are_told_with_the_watermark_that_closes_the_first() -> None:
+    tally = Tally({})
+    assert tally.progress("running").open_windows == ()
+    tally.saw_ends({"1-match": OpenEnds(2, 1_772_366_400_999_000), "0-rank": OpenEnds()})
+    assert tally.progress("running").open_windows == (OpenWindows("1-match", 2, 1_772_366_400_999),)
+    tally.saw_ends({"1-match": OpenEnds()})
+    assert tally.progress("running").open_windows == ()
 
 
 def test_rows_out_are_added_up_by_sink() -> None:

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from playing import Player, inserted, table_of
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
-from millstream.streams.operators.changes import DELETE, INSERT, Row
+from millstream.streams.operators.changes import DELETE, INSERT, Changes, Output, Row
 from millstream.streams.operators.grouping import Grouper
 from millstream.streams.operators.sessions import SessionRows, SessionWindower
-from millstream.streams.operators.turn import END_OF_TIME_US
+from millstream.streams.operators.state import OpenEnds, State
+from millstream.streams.operators.turn import END_OF_TIME_US, Turn
 from millstream.streams.operators.window_times import Cumulating, Hopping, Slicing
 from millstream.streams.operators.windowing import Speaking, Windower
 from millstream.streams.plan.types import BIGINT, DOUBLE
@@ -179,6 +180,17 @@ def test_a_row_behind_the_watermark_is_late_and_counts_where_a_window_is_open() 
     player.turn(inserted(("a", 4 * S), ("a", 7 * S)))
     assert player.played.late == [(0, ("a", 4 * S))]
     assert player.end() == [(0, ("a", 1, 5 * S, 15 * S, 15 * S - 1000))]
+
+
+def test_windows_of_all_keys_wait_for_one_time() -> None:
+    state = State()
+    windows = Windower(1, SPECS[:1], 1, Hopping(10 * S, 10 * S))
+    windows.open(state)
+    rows = Changes([("a", S), ("b", 2 * S), ("a", 11 * S)])
+    windows.process(0, rows, Turn(), Output())
+    assert state.open_ends() == OpenEnds(3, 10 * S - 1000)
+    windows.advance(Turn(watermark_us=10 * S), Output())
+    assert state.open_ends() == OpenEnds(1, 20 * S - 1000)
 
 
 def test_early_rows_are_taken_back_by_the_final_one() -> None:

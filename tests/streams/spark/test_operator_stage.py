@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -11,9 +12,11 @@ import pytest
 
 from millstream.streams.errors import JobError
 from millstream.streams.operators.ranking import Place, Ranker
+from millstream.streams.operators.state import OpenEnds
 from millstream.streams.operators.turn import START_OF_TIME_US
 from millstream.streams.spark.operators import stage as stages
 from millstream.streams.spark.operators.bucket_files import BucketFiles
+from millstream.streams.spark.operators.open_ends import OpenEndsSpool
 from millstream.streams.spark.operators.packing import Packer
 from millstream.streams.spark.operators.stage import OperatorSpec, OperatorStage
 
@@ -103,6 +106,20 @@ def test_a_worker_that_missed_micro_batches_catches_up(tmp_path: Path, monkeypat
     stages._kept.clear()
     stages._kept.update(kept)
     assert run(top, 2, packed([("a", 3)]), monkeypatch) == [("a", 2, 1), ("a", 3, 2)]
+
+
+def test_what_waits_for_the_watermark_is_told_with_the_earliest_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = (Place(1, ascending=False),)
+    make = partial(Ranker, (0,), order, "ROW_NUMBER", 1, 1, ranked=False, window_end=1)
+    windows, ends = replace(spec(tmp_path), make=make), OpenEndsSpool(str(tmp_path / "late"))
+    run(windows, 0, packed([("a", 9_001_000), ("b", 5_001_000), ("c", 7_001_000)]), monkeypatch)
+    assert ends.take() == {"top": OpenEnds(3, 5_000_000)}
+    run(windows, 1, packed([], tick=5_000_000), monkeypatch)
+    assert ends.take() == {"top": OpenEnds(2, 7_000_000)}
+    run(windows, 2, packed([], tick=9_000_000), monkeypatch)
+    assert ends.take() == {"top": OpenEnds()}
 
 
 def test_a_damaged_state_file_is_told_and_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,9 @@ import datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from millstream.streams.jobs.progress import JobProgress, QueueProgress
+    from collections.abc import Sequence
+
+    from millstream.streams.jobs.progress import JobProgress, OpenWindows, QueueProgress
 
 __all__ = ["progress_line", "progress_values", "watermark_text"]
 
@@ -33,8 +35,19 @@ def progress_values(progress: JobProgress) -> dict[str, object]:
         "behind": progress.behind,
         "hits": dict(progress.hits),
         "failed_calls": dict(progress.failed_calls),
+        "rows_between": dict(progress.rows_between),
+        "open_windows": [_windows_values(windows) for windows in progress.open_windows],
         "queues": [_queue_values(queue) for queue in progress.queues],
         "trouble": progress.trouble,
+    }
+
+
+def _windows_values(windows: OpenWindows) -> dict[str, object]:
+    closes = windows.closes_ms
+    return {
+        "operator": windows.operator,
+        "open": windows.count,
+        "closes_at_watermark": None if closes is None else _moment_text(closes),
     }
 
 
@@ -57,6 +70,10 @@ def progress_line(progress: JobProgress) -> str:
     aside = f", malformed {progress.malformed:,}, late {progress.late:,}" if progress.malformed or progress.late else ""
     if progress.failed_calls:
         aside += f", failed calls {sum(progress.failed_calls.values()):,} ({', '.join(sorted(progress.failed_calls))})"
+    for table, count in sorted(progress.rows_between.items()):
+        aside += f", {table} {count:,}"
+    if progress.state == "running":
+        aside += _open_text(progress.open_windows)
     silent = [queue for queue in progress.queues if queue.silent_s > SILENT_S] if progress.state == "running" else []
     if silent and len(silent) < len(progress.queues):
         names = ", ".join(f"{queue.queue} ({queue.silent_s:,.0f} s)" for queue in silent[:_SHOWN_QUEUES])
@@ -68,6 +85,13 @@ def progress_line(progress: JobProgress) -> str:
         f"{progress.state}: rows in {progress.rows_in:,}, rows out {out:,}, {progress.rows_per_s:,.0f} rows/s, "
         f"behind {behind}, watermark {watermark_text(progress)}{aside}"
     )
+
+
+def _open_text(open_windows: Sequence[OpenWindows]) -> str:
+    count = sum(windows.count for windows in open_windows)
+    closes = [windows.closes_ms for windows in open_windows if windows.closes_ms is not None]
+    until = f", the first until watermark {_moment_text(min(closes))}" if closes else ""
+    return f", open windows {count:,}{until}" if count else ""
 
 
 def watermark_text(progress: JobProgress) -> str:

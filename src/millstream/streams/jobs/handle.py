@@ -28,11 +28,13 @@ class JobHandle:
         late_by: Counter[str] = Counter()
         hits: Counter[str] = Counter()
         failed_calls: Counter[str] = Counter()
+        rows_between: Counter[str] = Counter()
         for part in parts:
             rows_out.update(part.rows_out)
             late_by.update(part.late_by)
             hits.update(part.hits)
             failed_calls.update(part.failed_calls)
+            rows_between.update(part.rows_between)
         watermarks = [part.watermark_ms for part in parts if part.watermark_ms is not None]
         lags = [part.behind for part in parts if part.behind is not None]
         return JobProgress(
@@ -50,6 +52,8 @@ class JobHandle:
             hits=dict(hits),
             queues=tuple(queue for part in parts for queue in part.queues),
             failed_calls=dict(failed_calls),
+            rows_between=dict(rows_between),
+            open_windows=tuple(windows for part in parts for windows in part.open_windows),
             trouble=next((part.trouble for part in parts if part.trouble), None),
         )
 

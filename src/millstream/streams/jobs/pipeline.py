@@ -30,6 +30,7 @@ from millstream.streams.jobs.restarts import Restarts
 from millstream.streams.jobs.set_aside import SetAside
 from millstream.streams.jobs.tally import Tally
 from millstream.streams.spark.sinks.console import PrintSink
+from millstream.streams.spark.sinks.packed import PackedSink
 from millstream.streams.spark.sinks.router import deliver
 from millstream.streams.spark.source.position import Position
 
@@ -81,17 +82,19 @@ class _Delivery:
         malformed = sum(letters.deliver() for letters in self._aside.letters)
         late = self._aside.late.deliver()
         self.tally.saw_times(*self._aside.times())
+        self.tally.saw_ends(self._aside.ends())
         failed = {} if self._aside.calls is None else self._aside.calls.deliver()
         self._checkpoint.clear_scratch()
         rows_out: Counter[str] = Counter()
+        rows_between: Counter[str] = Counter()
         # Behind those of the outputs are the counts of event times.
         for sink, count in zip(self._sinks, counts, strict=False):
-            rows_out[sink.name] += count
+            (rows_between if isinstance(sink, PackedSink) else rows_out)[sink.name] += count
         hits: Counter[str] = Counter()
         for guard in self._aside.guards:
             hits.update(guard.delivered())
             self.tally.saw_times(None, guard.times_us())
-        self.tally.delivered(rows_out, malformed, late, hits, failed)
+        self.tally.delivered(rows_out, malformed, late, hits, failed, rows_between)
 
     def began(self) -> None:
         """Micro-batches come from here on."""

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from millstream.streams.plan.changelog import RowKind
 
-__all__ = ["JobProgress", "JobState", "QueueProgress", "ResultRows"]
+__all__ = ["JobProgress", "JobState", "OpenWindows", "QueueProgress", "ResultRows"]
 
 JobState = Literal["running", "ended", "failed"]
 
@@ -42,6 +42,19 @@ class QueueProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenWindows:
+    """How many windows of an operator are open, each key by itself, and the watermark in ms that closes the first.
+
+    Patterns that may go on, and times up to which rows wait for partners, count as windows; of windows that overlap
+    the parts that they share count. `closes_ms` is None where it is not known.
+    """
+
+    operator: str
+    count: int
+    closes_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class JobProgress:
     """Counts since this start of the job (not since its checkpoint began).
 
@@ -51,7 +64,8 @@ class JobProgress:
     `rows_per_s` is the speed of the latest micro-batch while running, of the whole run afterwards. `watermark_ms` is
     None until the first event time; `behind` counts rows that are stored and not read yet, None if unknown.
     `hits` has the rows of tables of rules by rule, before anything is done with them; `queues` what each queue gave.
-    `failed_calls` has the calls of users' functions that gave no value, by function.
+    `failed_calls` has the calls of users' functions that gave no value, by function. `rows_between` are the rows that
+    one query of the job sent to another, by table; `open_windows` what waits for the watermark, by operator.
     `trouble` says in one line what a job waits for that could not go on just now; None where all is well.
     """
 
@@ -70,3 +84,5 @@ class JobProgress:
     hits: dict[str, int] = field(default_factory=dict)
     queues: tuple[QueueProgress, ...] = ()
     failed_calls: dict[str, int] = field(default_factory=dict)
+    rows_between: dict[str, int] = field(default_factory=dict)
+    open_windows: tuple[OpenWindows, ...] = ()

@@ -40,6 +40,7 @@ from millstream.streams.spark.functions.models import ModelBook
 from millstream.streams.spark.functions.user_spool import CallSpool
 from millstream.streams.spark.lookups.job_tables import JobTables
 from millstream.streams.spark.operators.host import OperatorHost
+from millstream.streams.spark.operators.open_ends import OpenEndsSpool
 from millstream.streams.spark.operators.queue_times import TimesSpool
 from millstream.streams.spark.sinks.swap import Swap
 from millstream.streams.spark.source.alarm import MIN_WAKE_MS
@@ -265,7 +266,8 @@ class JobRunner:
         times = partial(TimesSpool(str(checkpoint.late)).take, tables)
         failed = self._edges.calls(CallSpool(calls.spool), calls.tables, settings)
         letters = [one for one in found if one is not None]
-        aside = SetAside(letters, late, guards, failed, times, dimensions, book.models)
+        open_ends = OpenEndsSpool(str(checkpoint.late)).take
+        aside = SetAside(letters, late, guards, failed, times, dimensions, book.models, open_ends)
         if batch:
             ends = {source.table.name: source.end() for source in sources}
             return BatchPipeline.run(frame, ends, outputs, checkpoint, aside, partitions)

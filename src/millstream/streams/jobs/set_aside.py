@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from millstream.streams.jobs.dead_letter import DeadLetters
@@ -10,6 +10,7 @@ from millstream.streams.jobs.failed_calls import FailedCalls
 from millstream.streams.jobs.late_output import LateOutput
 from millstream.streams.jobs.rule_guard import RuleGuard
 from millstream.streams.learning.kept import KeptModel
+from millstream.streams.operators.state import OpenEnds
 from millstream.streams.spark.lookups.job_tables import JobTables
 
 __all__ = ["SetAside"]
@@ -19,7 +20,8 @@ __all__ = ["SetAside"]
 class SetAside:
     """What is not among a job's rows: malformed messages by table, rows that came too late, rules and calls that fail.
 
-    `times` gives what operators said of event time in a micro-batch: see `TimesSpool.take`. `tables` are the dimension
+    `times` gives what operators said of event time in a micro-batch: see `TimesSpool.take`, `ends` what they have open,
+    by operator. `tables` are the dimension
     tables that the job joins; `models` are told before each micro-batch that it begins.
     """
 
@@ -30,6 +32,7 @@ class SetAside:
     times: Callable[[], tuple[int | None, dict[tuple[str, str], int]]] = lambda: (None, {})
     tables: JobTables | None = None
     models: Sequence[KeptModel] = ()
+    ends: Callable[[], Mapping[str, OpenEnds]] = dict
 
     def trouble(self) -> str | None:
         """What hinders, in one line, while rows are delivered all the same."""

@@ -8,7 +8,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from millstream.streams.jobs.progress import JobProgress, JobState, QueueProgress
+from millstream.streams.jobs.progress import JobProgress, JobState, OpenWindows, QueueProgress
+from millstream.streams.operators.state import OpenEnds
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.reader import END_OF_TIME_MS
 
@@ -36,6 +37,8 @@ class Tally:
         self._rows_out: Counter[str] = Counter()
         self._hits: Counter[str] = Counter()
         self._failed_calls: Counter[str] = Counter()
+        self._rows_between: Counter[str] = Counter()
+        self._ends: dict[str, OpenEnds] = {}
         self._speed = 0.0
         self._watermark_ms: int | None = None
         self._behind: dict[str, int] = {}
@@ -51,10 +54,11 @@ class Tally:
         late: Mapping[str, int] | None = None,
         hits: Mapping[str, int] | None = None,
         failed_calls: Mapping[str, int] | None = None,
+        rows_between: Mapping[str, int] | None = None,
     ) -> None:
         """A micro-batch was delivered; `late` are the rows that operators of ours left out, `hits` those of rules.
 
-        `failed_calls` are those of users' functions, by function.
+        `failed_calls` are those of users' functions, by function, `rows_between` rows for another query, by table.
         """
         with self._lock:
             self._rows_out.update(rows_out)
@@ -62,6 +66,7 @@ class Tally:
             self._late_by.update(late or {})
             self._hits.update(hits or {})
             self._failed_calls.update(failed_calls or {})
+            self._rows_between.update(rows_between or {})
             if malformed:
                 self._malformed_at.append((self._clock(), malformed))
             self._batches += 1
@@ -72,6 +77,11 @@ class Tally:
             self._times_us.update(times_us)
             if watermark_us is not None:
                 self._set_watermark(watermark_us // 1000)
+
+    def saw_ends(self, ends: Mapping[str, OpenEnds]) -> None:
+        """What operators of ours have open after a micro-batch."""
+        with self._lock:
+            self._ends.update(ends)
 
     def read_to(self, end: Position, seconds: float) -> None:
         """The source was read up to `end` in `seconds`."""
@@ -122,12 +132,20 @@ class Tally:
                 hits=dict(self._hits),
                 failed_calls=dict(self._failed_calls),
                 queues=tuple(self._queues()),
+                rows_between=dict(self._rows_between),
+                open_windows=tuple(self._open_windows()),
             )
 
     def _recently_malformed(self) -> int:
         while self._malformed_at and self._clock() - self._malformed_at[0][0] > _MINUTE_S:
             self._malformed_at.popleft()
         return sum(count for _, count in self._malformed_at)
+
+    def _open_windows(self) -> Iterator[OpenWindows]:
+        for operator, ends_open in sorted(self._ends.items()):
+            if ends_open.count:
+                earliest_us = ends_open.earliest_us
+                yield OpenWindows(operator, ends_open.count, None if earliest_us is None else earliest_us // 1000)
 
     def _queues(self) -> Iterator[QueueProgress]:
         now_s = self._clock()

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import heapq
 import pickle
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sized
 from typing import Any, Generic, TypeVar
 
-__all__ = ["GroupedTable", "KeyedTable", "State", "Timers"]
+import msgspec
+
+__all__ = ["GroupedTable", "KeyedTable", "OpenEnds", "State", "Timers"]
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -159,10 +161,26 @@ class GroupedTable(Generic[K, V]):
         return self._groups
 
 
-class Timers(Generic[K]):
-    """At most one time for each key, in microseconds; the earliest first, and equal times in the order of setting."""
+class OpenEnds(msgspec.Struct, frozen=True, array_like=True):
+    """How many ends are waited for, and the earliest in microseconds, which is None where there is none."""
 
-    def __init__(self) -> None:
+    count: int = 0
+    earliest_us: int | None = None
+
+    def with_more(self, other: OpenEnds) -> OpenEnds:
+        """Both together."""
+        known = [end_us for end_us in (self.earliest_us, other.earliest_us) if end_us is not None]
+        return OpenEnds(self.count + other.count, min(known, default=None))
+
+
+class Timers(Generic[K]):
+    """At most one time for each key, in microseconds; the earliest first, and equal times in the order of setting.
+
+    `waiting` is what waits for the times where it is more than one value each.
+    """
+
+    def __init__(self, waiting: Sized | None = None) -> None:
+        self._waiting = waiting
         self.table: KeyedTable[K, int] = KeyedTable()
         self._heap: list[tuple[int, int, K]] | None = None
         self._number = 0
@@ -191,6 +209,13 @@ class Timers(Generic[K]):
             if self.table.get(key) == time_us:
                 self.table.delete(key)
                 yield time_us, key
+
+    def open_ends(self) -> OpenEnds:
+        """How much waits, and the earliest time."""
+        heap = self._ordered()
+        while heap and self.table.get(heap[0][2]) != heap[0][0]:
+            heapq.heappop(heap)
+        return OpenEnds(len(self.table if self._waiting is None else self._waiting), heap[0][0] if heap else None)
 
     def restored(self) -> None:
         """The table was changed from outside: look at it anew."""
@@ -223,13 +248,18 @@ class State:
             self._tables[name] = KeyedTable(self._ttl_us(name) if lives else None)
         return self._tables[name]
 
-    def timers(self, name: str = "timers") -> Timers[Any]:
-        """The timers of that name."""
+    def timers(self, name: str = "timers", waiting: Sized | None = None) -> Timers[Any]:
+        """The timers of that name; `waiting` is what they wake where that is more than one value each."""
         if name not in self._timers:
-            timers: Timers[Any] = Timers()
+            timers: Timers[Any] = Timers(waiting)
             self._timers[name] = timers
             self._tables[f"{name}@"] = timers.table
         return self._timers[name]
+
+    def open_ends(self) -> OpenEnds | None:
+        """What the timers `ends` wait for, as operators call those that wake at the end of a window; None without."""
+        timers = self._timers.get("ends")
+        return None if timers is None else timers.open_ends()
 
     def grouped(self, name: str, *, lives: bool = False) -> GroupedTable[Any, Any]:
         """The table of that name whose values are looked at by group."""

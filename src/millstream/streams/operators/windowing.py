@@ -73,7 +73,7 @@ class Windower:
     def open(self, state: State) -> None:
         """Slices by start and key; the times at which windows end; what windows have said and when they speak next."""
         self._slices = state.grouped("slices")
-        self._ends = state.timers("ends")
+        self._ends = state.timers("ends", self._slices.table)
         self._said = state.table("said")
         self._speaks = state.timers("speaks")
 

@@ -21,6 +21,7 @@ from millstream.streams.spark.micro_batch import micro_batch
 from millstream.streams.spark.operators.bucket_files import BucketFiles
 from millstream.streams.spark.operators.clocks import Clocks, merged
 from millstream.streams.spark.operators.late_rows import LateSpool
+from millstream.streams.spark.operators.open_ends import OpenEndsSpool
 from millstream.streams.spark.operators.queue_times import QueueTimes, TimesSpool
 from millstream.streams.spark.operators.values import batch_of, rows_of
 
@@ -55,8 +56,9 @@ class OperatorSpec:
 
     `make` gives a fresh instance. `directory` is where its buckets keep their state. `inputs` are the numbers of
     columns of each input; `clocks` the numbers of all sources and operators that move its event time; `output` the
-    Arrow schema of its rows with the kind and the tick behind them. `late` is the spool of rows that came too late and
-    of what is known of event time, `calls` says what becomes of failed calls of users' aggregates.
+    Arrow schema of its rows with the kind and the tick behind them. `late` is the spool of rows that came too
+    late, of what is known of event time and of what waits for it, `calls` says what becomes of failed calls of users'
+    aggregates.
     """
 
     job_id: str
@@ -120,6 +122,9 @@ class OperatorStage:
         if number == 0:
             # All buckets know the same of event time.
             TimesSpool(self._spec.late).keep(self._spec.name, QueueTimes(after_us, bucket.clocks.queues()))
+        open_ends = bucket.state.open_ends()
+        if open_ends is not None:
+            OpenEndsSpool(self._spec.late).keep(self._spec.name, number, open_ends)
         files.keep(batch_id, bucket.state.delta(), bucket.state.snapshot)
         bucket.version = files.latest(batch_id + 1)
         self._keep(number, bucket)

@@ -1,0 +1,40 @@
+"""What buckets of operators keep until the watermark passes its end: left by workers, added up by the driver."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+import msgspec
+
+from millstream.streams.operators.state import OpenEnds
+
+__all__ = ["OpenEndsSpool"]
+
+_SUFFIX = ".open"
+_DECODER = msgspec.msgpack.Decoder(OpenEnds)
+
+
+class OpenEndsSpool:
+    """The directory; a micro-batch writes one file for each bucket of an operator that waits for ends."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = Path(directory)
+
+    def keep(self, operator: str, bucket: int, ends: OpenEnds) -> None:
+        """Leave what a bucket has open after a micro-batch."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        name = f"{operator}-{bucket}{_SUFFIX}"
+        unfinished = self._directory / f".{name}.{os.getpid()}"
+        unfinished.write_bytes(msgspec.msgpack.encode(ends))
+        unfinished.replace(self._directory / name)
+
+    def take(self) -> dict[str, OpenEnds]:
+        """What each operator has open in all its buckets."""
+        found: dict[str, OpenEnds] = {}
+        for path in sorted(self._directory.glob(f"[!.]*{_SUFFIX}")):
+            operator = path.name.removesuffix(_SUFFIX).rpartition("-")[0]
+            with contextlib.suppress(OSError, msgspec.MsgspecError):
+                found[operator] = _DECODER.decode(path.read_bytes()).with_more(found.get(operator, OpenEnds()))
+        return found
