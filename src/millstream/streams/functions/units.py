@@ -7,7 +7,9 @@ from dataclasses import dataclass
 __all__ = ["UNIT_ARGUMENTS", "UnitArgument"]
 
 _STEPS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND")
-_FIELDS = (*_STEPS, "DOY", "DOW", "EPOCH")
+_YEARS = ("MILLENNIUM", "CENTURY", "DECADE")
+_BOUNDS = (*_YEARS, *_STEPS)
+_FIELDS = (*_BOUNDS, "MICROSECOND", "NANOSECOND", "ISOYEAR", "DOY", "DOW", "ISODOW", "EPOCH")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,7 @@ UNIT_ARGUMENTS: dict[str, UnitArgument] = {
     "EXTRACT": UnitArgument(0, _FIELDS),
     "TIMESTAMPADD": UnitArgument(0, _STEPS),
     "TIMESTAMPDIFF": UnitArgument(0, _STEPS),
-    "FLOOR": UnitArgument(1, _STEPS),
-    "CEIL": UnitArgument(1, _STEPS),
+    "FLOOR": UnitArgument(1, _BOUNDS),
+    "CEIL": UnitArgument(1, _BOUNDS),
 }
 """The functions with a unit. FLOOR and CEIL have one only for times."""

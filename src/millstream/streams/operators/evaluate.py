@@ -17,6 +17,7 @@ from typing import Any
 from millstream.streams.errors import JobError
 from millstream.streams.functions.rowwise import NULLABLE, ROWWISE
 from millstream.streams.operators.changes import Row
+from millstream.streams.operators.time_calls import TIME_CALLS, sum_of
 from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expression, Literal
 from millstream.streams.plan.types import DataType, TypeKind
 
@@ -83,10 +84,10 @@ def _call(call: Call, arguments: Sequence[Evaluator]) -> Evaluator:
 def _strict(call: Call, arguments: Sequence[Evaluator]) -> Evaluator:
     """A function that is NULL where an argument is."""
     build, plain = EVALUATED.get(call.function), ROWWISE.get(call.function)
-    if build is not None:
-        compute = build(call)
-    elif plain is not None and _is_plain(call):
+    if plain is not None and _is_plain(call):
         compute = plain
+    elif build is not None:
+        compute = build(call)
     else:
         raise JobError("JOB_FAILED", f"The function {call.function} cannot be evaluated inside an operator.")
     if len(arguments) == 1:
@@ -112,7 +113,7 @@ def _strict(call: Call, arguments: Sequence[Evaluator]) -> Evaluator:
 
 
 def _is_plain(call: Call) -> bool:
-    """Whether the call asks for nothing but values: JSON_VALUE can convert, and FLOOR and CEIL can round times."""
+    """Whether ROWWISE has all of it: not the JSON_VALUE that converts, and not the FLOOR and CEIL of times."""
     if call.function == "JSON_VALUE":
         return len(call.arguments) == 2
     return call.function not in ("FLOOR", "CEIL") or len(call.arguments) == 1
@@ -199,16 +200,6 @@ def _divide(call: Call) -> Callable[[Any, Any], Any]:
     return divide
 
 
-def _moved(call: Call, compute: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """The sum or the difference; a TIMESTAMP is moved by microseconds, which other times have not."""
-    kinds = [argument.type.kind for argument in call.arguments]
-    by_interval = kinds[1] in (TypeKind.INTERVAL_DAY, TypeKind.INTERVAL_YEAR)
-    if by_interval and not (call.arguments[0].type.is_timestamp and kinds[1] is TypeKind.INTERVAL_DAY):
-        shown = f"{call.arguments[0].type} {call.function} {call.arguments[1].type}"
-        raise JobError("JOB_FAILED", f"{shown} cannot be evaluated inside an operator.")
-    return compute
-
-
 def _remainder(_call: Call) -> Callable[[Any, Any], Any]:
     def remainder(first: Any, second: Any) -> Any:
         if second == 0:
@@ -260,8 +251,8 @@ EVALUATED: dict[str, Callable[[Call], Callable[..., Any]]] = {
     "<=": _plain(operator.le),
     ">": _plain(operator.gt),
     ">=": _plain(operator.ge),
-    "+": lambda call: _moved(call, operator.add),
-    "-": lambda call: _moved(call, operator.sub),
+    "+": lambda call: sum_of(call, 1),
+    "-": lambda call: sum_of(call, -1),
     "*": _plain(operator.mul),
     "/": _divide,
     "%": _remainder,
@@ -276,5 +267,6 @@ EVALUATED: dict[str, Callable[[Call], Callable[..., Any]]] = {
     "CHAR_LENGTH": _plain(len),
     "GREATEST": _plain(max),
     "LEAST": _plain(min),
+    **TIME_CALLS,
 }
 """Functions that are NULL where an argument is, by name: from the call to what computes its value."""

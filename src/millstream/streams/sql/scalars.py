@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,6 +15,7 @@ from millstream.streams.functions.units import UNIT_ARGUMENTS
 from millstream.streams.functions.user import UserFunction
 from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expression, Literal
 from millstream.streams.plan.types import BOOLEAN, STRING, DataType, TypeKind
+from millstream.streams.sql.arithmetic import arithmetic, negated
 from millstream.streams.sql.literals import bind_literal
 from millstream.streams.sql.scopes import Scope, bind_name, identity, nearest
 from millstream.streams.sql.script import Span
@@ -50,7 +50,6 @@ __all__ = [
     "window_key",
 ]
 
-_MAX_DIGITS = 38
 _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 _ORDERED = ("<", "<=", ">", ">=")
 
@@ -178,22 +177,13 @@ def _operation(term: Operation, scope: Scope) -> Expression:
     if operator == "||":
         return Call("CONCAT", tuple(converted(operand, STRING) for operand in operands), STRING)
     if operator == "NEGATE":
-        return _negated(operands[0], term, scope)
-    return _arithmetic(operator, operands[0], operands[1], term, scope)
+        return negated(operands[0], term.span, scope.script)
+    return arithmetic(operator, operands[0], operands[1], term.span, scope.script)
 
 
 def _need_text(operand: Expression, operator: str, span: Span, scope: Scope) -> None:
     if operand.type.kind not in (TypeKind.STRING, TypeKind.NULL):
         raise scope.script.error("SQL_TYPE", f"{operator} wants a string, but this is {operand.type}.", span)
-
-
-def _negated(operand: Expression, term: Operation, scope: Scope) -> Expression:
-    numeric = operand.type.is_number or operand.type.kind in (TypeKind.INTERVAL_DAY, TypeKind.INTERVAL_YEAR)
-    if isinstance(operand, Literal) and numeric and not isinstance(operand.value, None | str | bytes | datetime.date):
-        return Literal(-operand.value, operand.type)
-    if not operand.type.is_number:
-        raise scope.script.error("SQL_TYPE", f"A number is needed behind -, but this is {operand.type}.", term.span)
-    return Call("NEGATE", (operand,), operand.type)
 
 
 def _comparison(operator: str, operands: list[Expression], term: Operation, scope: Scope) -> Call:
@@ -222,61 +212,6 @@ def _aligned(operands: Sequence[Expression], span: Span, scope: Scope) -> list[E
     return [
         operand if operand.type.is_number and wanted.is_number else converted(operand, wanted) for operand in operands
     ]
-
-
-def _arithmetic(operator: str, left: Expression, right: Expression, term: Operation, scope: Scope) -> Expression:
-    intervals = [side.type.kind in (TypeKind.INTERVAL_DAY, TypeKind.INTERVAL_YEAR) for side in (left, right)]
-    times = [side.type.is_timestamp or side.type.kind in (TypeKind.DATE, TypeKind.TIME) for side in (left, right)]
-    if operator == "*" and intervals[0] != intervals[1]:
-        number, interval = (right, left) if intervals[0] else (left, right)
-        if number.type.is_integer:
-            return _multiplied(interval, number)
-    if operator in ("+", "-") and times[0] and intervals[1]:
-        return Call(operator, (left, right), left.type)
-    if operator == "+" and intervals[0] and times[1]:
-        return Call(operator, (right, left), right.type)
-    for side in (left, right):
-        if not side.type.is_number and side.type.kind is not TypeKind.NULL:
-            shown = f"{left.type} {operator} {right.type}"
-            remedy = "Use TIMESTAMPDIFF for the time between two moments." if all(times) else None
-            raise scope.script.error("SQL_TYPE", f"{shown} is not possible.", term.span, remedy=remedy)
-    function = "MOD" if operator == "%" else operator
-    return Call(function, (left, right), _result_of(operator, left.type, right.type))
-
-
-def _multiplied(interval: Expression, number: Expression) -> Expression:
-    """An interval so many times; of constants a constant, which windows and watermarks take."""
-    of = interval.type.as_nullable(interval.type.nullable or number.type.nullable)
-    match interval, number:
-        case Literal(value=datetime.timedelta() | int() as length), Literal(value=int(times)):
-            return Literal(length * times, of)
-    return Call("*", (interval, number), of)
-
-
-def _result_of(operator: str, left: DataType, right: DataType) -> DataType:
-    """Flink's type of an arithmetic result (Calcite's rules for DECIMAL)."""
-    wide = common_type((left, right))
-    if wide.kind is not TypeKind.DECIMAL:
-        return right.as_nullable() if operator == "%" and right.kind is not TypeKind.NULL else wide
-    (left_digits, left_scale), (right_digits, right_scale) = _decimal_shape(left), _decimal_shape(right)
-    if operator == "*":
-        precision, scale = left_digits + right_digits, left_scale + right_scale
-    elif operator == "/":
-        scale = max(6, left_scale + right_digits + 1)
-        precision = left_digits - left_scale + right_scale + scale
-    else:
-        scale = max(left_scale, right_scale)
-        precision = max(left_digits - left_scale, right_digits - right_scale) + scale + (operator in "+-")
-    if precision > _MAX_DIGITS:
-        scale = max(min(scale, 6), scale - (precision - _MAX_DIGITS))
-        precision = _MAX_DIGITS
-    return DataType(TypeKind.DECIMAL, precision=precision, scale=scale)
-
-
-def _decimal_shape(data_type: DataType) -> tuple[int, int]:
-    if data_type.kind is TypeKind.DECIMAL:
-        return data_type.precision or 10, data_type.scale or 0
-    return {TypeKind.TINYINT: 3, TypeKind.SMALLINT: 5, TypeKind.INT: 10}.get(data_type.kind, 19), 0
 
 
 def _case(term: CaseTerm, scope: Scope) -> Expression:

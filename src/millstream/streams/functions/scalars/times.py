@@ -15,8 +15,23 @@ _INSTANT = DataType(TypeKind.TIMESTAMP_LTZ, precision=3)
 _TIME = DataType(TypeKind.TIME, precision=0)
 
 
+_OF_THE_CLOCK = ("HOUR", "MINUTE", "SECOND", "MILLISECOND")
+
+
+def _unit(given: Given) -> str:
+    return str(given.literal(0)).upper().removeprefix("SQL_TSI_")
+
+
 def _shifted(given: Given) -> DataType:
-    return given.types[2]
+    """A date that is moved by units of the clock is no date any more."""
+    time = given.types[2]
+    by_clock = time.kind is TypeKind.DATE and _unit(given) in _OF_THE_CLOCK
+    return _TIMESTAMP.as_nullable(time.nullable) if by_clock else time
+
+
+def _counted(given: Given) -> DataType:
+    """An INT, as in Flink; milliseconds, which Flink does not count, would not fit."""
+    return BIGINT if _unit(given) == "MILLISECOND" else INT
 
 
 _FIELDS = (
@@ -42,7 +57,7 @@ TIMES: tuple[FunctionSpec, ...] = (
     FunctionSpec("FROM_UNIXTIME", "seconds INT [, format STRING]", STRING, "Seconds since 1970 as text.", "FROM_UNIXTIME(44)", "'1970-01-01 00:00:44'"),
     FunctionSpec("UNIX_TIMESTAMP", "[text TIME_OR_STRING [, format STRING]]", BIGINT, "Seconds since 1970, of now, a text or (in Blink) a time; the least BIGINT for one that is no time.", "UNIX_TIMESTAMP('1970-01-01 00:01:00')", "60", deterministic=False),
     FunctionSpec("TIMESTAMPADD", "unit STRING, count INT, time TIME", _shifted, "The time moved by units.", "TIMESTAMPADD(DAY, 2, DATE '2026-01-30')", "2026-02-01"),
-    FunctionSpec("TIMESTAMPDIFF", "unit STRING, from TIME, to TIME", INT, "Whole units from one time to another.", "TIMESTAMPDIFF(HOUR, TIMESTAMP '2026-01-01 00:00:00', TIMESTAMP '2026-01-02 01:30:00')", "25"),
+    FunctionSpec("TIMESTAMPDIFF", "unit STRING, from TIME, to TIME", _counted, "Whole units from one time to another; a month is whole where its day is reached, or at its end.", "TIMESTAMPDIFF(HOUR, TIMESTAMP '2026-01-01 00:00:00', TIMESTAMP '2026-01-02 01:30:00')", "25"),
     FunctionSpec("CONVERT_TZ", "text STRING, from_zone STRING, to_zone STRING", STRING, "The text of a time in another zone.", "CONVERT_TZ('1970-01-01 00:00:00', 'UTC', 'America/Los_Angeles')", "'1969-12-31 16:00:00'"),
     FunctionSpec("DATE_ADD", "date TIME_OR_STRING, days INT", STRING, "The date some days later, as text.", "DATE_ADD('2026-01-30', 2)", "'2026-02-01'", Origin.BLINK),
     FunctionSpec("DATE_SUB", "date TIME_OR_STRING, days INT", STRING, "The date some days before, as text.", "DATE_SUB('2026-02-01', 2)", "'2026-01-30'", Origin.BLINK),

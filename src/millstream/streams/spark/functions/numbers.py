@@ -22,6 +22,8 @@ def _divide(call: Call, columns: Sequence[Column]) -> Column:
     left, right = call.arguments
     if left.type.is_integer and right.type.is_integer:
         return F.call_function("div", columns[0], columns[1])
+    if left.type.kind in (TypeKind.INTERVAL_DAY, TypeKind.INTERVAL_YEAR):
+        return columns[0] / F.nullif(columns[1], F.lit(0))
     return columns[0] / columns[1]
 
 
@@ -112,16 +114,20 @@ def _negate(call: Call, columns: Sequence[Column]) -> Column:
     return -columns[0]
 
 
-def _plus(call: Call, columns: Sequence[Column]) -> Column:
-    if call.type.kind is TypeKind.TIME:
-        return _on_the_clock(F.timestamp_millis(columns[0]) + columns[1])
-    return columns[0] + columns[1]
+def _sum(sign: int) -> Builder:
+    def build(call: Call, columns: Sequence[Column]) -> Column:
+        of, by = (argument.type.kind for argument in call.arguments)
+        if by is TypeKind.INTERVAL_DAY and call.type.kind is TypeKind.DATE:
+            return F.date_add(columns[0], F.extract(F.lit("DAY"), columns[1]) * F.lit(sign))
+        time = columns[0]
+        if call.type.kind is TypeKind.TIME:
+            time = F.timestamp_millis(time)
+        elif of is TypeKind.DATE and call.type.is_timestamp:
+            time = time.cast("timestamp")
+        moved = time + columns[1] if sign > 0 else time - columns[1]
+        return _on_the_clock(moved) if call.type.kind is TypeKind.TIME else moved
 
-
-def _minus(call: Call, columns: Sequence[Column]) -> Column:
-    if call.type.kind is TypeKind.TIME:
-        return _on_the_clock(F.timestamp_millis(columns[0]) - columns[1])
-    return columns[0] - columns[1]
+    return build
 
 
 def _on_the_clock(moved: Column) -> Column:
@@ -132,8 +138,8 @@ def _on_the_clock(moved: Column) -> Column:
 _DAY_MS = 86_400_000
 
 NUMBERS: dict[str, Builder] = {
-    "+": _plus,
-    "-": _minus,
+    "+": _sum(1),
+    "-": _sum(-1),
     "*": lambda _call, columns: columns[0] * columns[1],
     "/": _divide,
     "%": lambda _call, columns: columns[0] % columns[1],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
@@ -13,6 +13,7 @@ from millstream.streams.plan.expressions import Call
 from millstream.streams.plan.types import TypeKind
 from millstream.streams.spark.functions.arrow import by_row
 from millstream.streams.spark.functions.builder import Builder, literal
+from millstream.streams.spark.functions.calendar import FIELDS, floored, next_bound, units_between
 from millstream.streams.spark.functions.formats import DEFAULT_FORMAT, checked_format
 
 __all__ = ["TIMES", "ceil_time", "floor_time", "to_milliseconds"]
@@ -43,24 +44,6 @@ _UNITS_PER_YEAR = {
     "MILLISECOND": 366 * 24 * 3_600_000,
 }
 
-_FIELDS: dict[str, Callable[[Column], Column]] = {
-    "YEAR": F.year,
-    "QUARTER": F.quarter,
-    "MONTH": F.month,
-    "WEEK": F.weekofyear,
-    "DAY": F.dayofmonth,
-    "DAYOFMONTH": F.dayofmonth,
-    "DOY": F.dayofyear,
-    "DAYOFYEAR": F.dayofyear,
-    "DOW": F.dayofweek,
-    "DAYOFWEEK": F.dayofweek,
-    "HOUR": F.hour,
-    "MINUTE": F.minute,
-    "SECOND": F.second,
-    "MILLISECOND": lambda time: F.pmod(F.unix_millis(time), F.lit(1000)),
-    "EPOCH": lambda time: F.unix_seconds(time),
-}
-
 
 def to_milliseconds(time: Column) -> Column:
     """The time without its microseconds: Flink's TIMESTAMP(3)."""
@@ -69,15 +52,15 @@ def to_milliseconds(time: Column) -> Column:
 
 def floor_time(call: Call, columns: Sequence[Column]) -> Column:
     """FLOOR(time TO unit)."""
-    return _as_declared(call, F.date_trunc(_unit(call, 1), _moment(call, 0, columns)))
+    return _as_declared(call, floored(_moment(call, 0, columns), _unit(call, 1)))
 
 
 def ceil_time(call: Call, columns: Sequence[Column]) -> Column:
     """CEIL(time TO unit): the time itself where it is on a bound."""
     unit = _unit(call, 1)
     time = _moment(call, 0, columns)
-    floor = F.date_trunc(unit, time)
-    return _as_declared(call, F.when(floor == time, floor).otherwise(F.timestamp_add(unit, F.lit(1), floor)))
+    floor = floored(time, unit)
+    return _as_declared(call, F.when(floor == time, floor).otherwise(next_bound(floor, unit)))
 
 
 def _as_declared(call: Call, time: Column) -> Column:
@@ -101,14 +84,14 @@ def _unit(call: Call, position: int) -> str:
 
 
 def _field(name: str) -> Builder:
-    return lambda call, columns: _FIELDS[name](_moment(call, 0, columns))
+    return lambda call, columns: FIELDS[name](_moment(call, 0, columns))
 
 
 def _extract(call: Call, columns: Sequence[Column]) -> Column:
     unit = _unit(call, 0)
-    if unit not in _FIELDS:
-        raise JobError("JOB_FAILED", f"EXTRACT has no {unit}.", remedy=f"Use one of {', '.join(_FIELDS)}.")
-    return _FIELDS[unit](_moment(call, 1, columns))
+    if unit not in FIELDS:
+        raise JobError("JOB_FAILED", f"EXTRACT has no {unit}.", remedy=f"Use one of {', '.join(FIELDS)}.")
+    return FIELDS[unit](_moment(call, 1, columns))
 
 
 def _to_timestamp(call: Call, columns: Sequence[Column]) -> Column:
@@ -177,7 +160,7 @@ def _timestamp_add(call: Call, columns: Sequence[Column]) -> Column:
 
 
 def _timestamp_diff(call: Call, columns: Sequence[Column]) -> Column:
-    return F.timestamp_diff(_unit(call, 0), columns[1], columns[2])
+    return units_between(_unit(call, 0), _moment(call, 1, columns), _moment(call, 2, columns))
 
 
 def _convert_tz(_call: Call, columns: Sequence[Column]) -> Column:

@@ -1,0 +1,98 @@
+"""Units of time on Spark's timestamps, where Flink counts them in its own way: months, weeks, and units of years.
+
+The same as `millstream.streams.functions.calendar` says of plain numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
+
+from millstream.streams.functions.calendar import DAY_US, MONTHS_OF_UNITS, UNITS_US
+
+__all__ = ["FIELDS", "floored", "months_between", "next_bound", "units_between"]
+
+_DAY_MS = DAY_US // 1000
+_YEARS = {"DECADE": (10, 0), "CENTURY": (100, 1), "MILLENNIUM": (1000, 1)}
+"""How long such a unit is, and the number that its first year ends with."""
+
+
+def _rest(unit_us: int, part_us: int) -> Callable[[Column], Column]:
+    return lambda time: F.call_function("div", F.pmod(F.unix_micros(time), F.lit(unit_us)), F.lit(part_us))
+
+
+def _of_year(add: int, length: int) -> Callable[[Column], Column]:
+    return lambda time: F.call_function("div", F.year(time) + F.lit(add), F.lit(length))
+
+
+FIELDS: dict[str, Callable[[Column], Column]] = {
+    "YEAR": F.year,
+    "ISOYEAR": lambda time: F.extract(F.lit("YEAROFWEEK"), time),
+    "DECADE": _of_year(0, 10),
+    "CENTURY": _of_year(99, 100),
+    "MILLENNIUM": _of_year(999, 1000),
+    "QUARTER": F.quarter,
+    "MONTH": F.month,
+    "WEEK": F.weekofyear,
+    "DAY": F.dayofmonth,
+    "DAYOFMONTH": F.dayofmonth,
+    "DOY": F.dayofyear,
+    "DAYOFYEAR": F.dayofyear,
+    "DOW": F.dayofweek,
+    "DAYOFWEEK": F.dayofweek,
+    "ISODOW": lambda time: F.weekday(time) + 1,
+    "HOUR": F.hour,
+    "MINUTE": F.minute,
+    "SECOND": F.second,
+    "MILLISECOND": _rest(UNITS_US["SECOND"], UNITS_US["MILLISECOND"]),
+    "MICROSECOND": _rest(UNITS_US["SECOND"], 1),
+    "NANOSECOND": lambda time: _rest(UNITS_US["SECOND"], 1)(time) * F.lit(1000),
+    "EPOCH": F.unix_seconds,
+}
+"""What EXTRACT gives of a timestamp, by the unit."""
+
+
+def floored(time: Column, unit: str) -> Column:
+    """The bound of the unit at or before the time; weeks begin on Sundays."""
+    if unit == "WEEK":
+        return F.date_sub(time.cast("date"), F.dayofweek(time) - F.lit(1)).cast("timestamp")
+    if unit in _YEARS:
+        length, first = _YEARS[unit]
+        year = F.year(time) - F.pmod(F.year(time) - F.lit(first), F.lit(length))
+        return F.make_date(year, F.lit(1), F.lit(1)).cast("timestamp")
+    return F.date_trunc(unit, time)
+
+
+def next_bound(floor: Column, unit: str) -> Column:
+    """The bound behind a bound."""
+    if unit in _YEARS:
+        return F.timestamp_add("YEAR", F.lit(_YEARS[unit][0]), floor)
+    return F.timestamp_add(unit, F.lit(1), floor)
+
+
+def units_between(unit: str, start: Column, end: Column) -> Column:
+    """The whole units from one timestamp to another, without what is below milliseconds."""
+    if unit in MONTHS_OF_UNITS:
+        return F.call_function("div", months_between(start, end), F.lit(MONTHS_OF_UNITS[unit]))
+    milliseconds = F.unix_millis(end) - F.unix_millis(start)
+    return F.call_function("div", milliseconds, F.lit(UNITS_US[unit] // 1000))
+
+
+def months_between(start: Column, end: Column) -> Column:
+    """The whole months from one timestamp to another."""
+    first, last = start.cast("date"), end.cast("date")
+    months = F.when(first <= last, _of_dates(first, last)).otherwise(-_of_dates(last, first))
+    on_the_day = F.add_months(first, months) == last
+    return months - (on_the_day & (_clock(end) < _clock(start))).cast("int")
+
+
+def _of_dates(first: Column, last: Column) -> Column:
+    months = (F.year(last) - F.year(first)) * F.lit(12) + F.month(last) - F.month(first)
+    short = (F.dayofmonth(last) < F.dayofmonth(first)) & (last != F.last_day(last))
+    return months - short.cast("int")
+
+
+def _clock(time: Column) -> Column:
+    return F.pmod(F.unix_millis(time), F.lit(_DAY_MS))
