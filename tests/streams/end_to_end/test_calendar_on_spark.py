@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.functions import calendar as plain
-from millstream.streams.spark.functions.calendar import FIELDS, floored, next_bound, units_between
+from millstream.streams.spark.calendar import FIELDS, floored, next_bound, units_between
 
 pytestmark = pytest.mark.spark
 

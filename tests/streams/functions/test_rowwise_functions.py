@@ -22,7 +22,7 @@ from millstream.streams.sql.compiler import SqlSession
 _TABLE = "CREATE TABLE t (a INT) WITH ('connector' = 'rocketmq', 'topic' = 't');"
 _FILES = (
     "choices.txt", "numbers.txt", "texts.txt", "patterns.txt", "documents.txt", "digests.txt", "security.txt",
-    "times.txt",
+    "times.txt", "intervals.txt", "bytes.txt",
 )  # fmt: skip
 _TIMES = (TypeKind.DATE, TypeKind.TIME, TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LTZ)
 _PYTHON_ALONE = {

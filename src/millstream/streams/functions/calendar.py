@@ -19,6 +19,7 @@ __all__ = [
     "floored",
     "moved",
     "moved_by_months",
+    "part_of",
     "units_between",
 ]
 
@@ -158,6 +159,25 @@ def field_of(us: int, unit: str) -> int | None:
             return None
     whole, part = _CLOCK[unit]
     return us % whole * 1000 // part if unit == "NANOSECOND" else us % whole // part
+
+
+def part_of(length: int, unit: str) -> int:
+    """What EXTRACT gives of an interval of microseconds, or for units of months of months; cut towards 0."""
+    if unit == "EPOCH":
+        return _quotient(length, UNITS_US["SECOND"])
+    if unit == "QUARTER":
+        return _quotient(_remainder(length, 12) - 1, 3) + 1
+    if unit in MONTHS_OF_UNITS:
+        return _remainder(length, 12) if unit == "MONTH" else _quotient(length, MONTHS_OF_UNITS[unit])
+    if unit == "DAY":
+        return _quotient(length, DAY_US)
+    whole, part = _CLOCK[unit]
+    return _quotient(_remainder(length, whole), part)
+
+
+def _remainder(number: int, divisor: int) -> int:
+    """With the sign of the number."""
+    return number % divisor if number >= 0 else -(-number % divisor)
 
 
 _CLOCK = {

@@ -119,8 +119,12 @@ def _base64_text(text: str) -> str | None:
         return None
 
 
-def _digest(name: str) -> Callable[[str], str]:
-    return lambda text: hashlib.new(name, text.encode(), usedforsecurity=False).hexdigest()
+def _digest(name: str) -> Callable[[str | bytes], str]:
+    return lambda value: hashlib.new(name, _bytes_of(value), usedforsecurity=False).hexdigest()
+
+
+def _bytes_of(value: str | bytes) -> bytes:
+    return value.encode() if isinstance(value, str) else value
 
 
 def _whole(rounding: str, bound: Callable[[float], int]) -> Callable[[Any], Any]:
@@ -229,7 +233,7 @@ ROWWISE: dict[str, Callable[..., Any]] = {
     "MD5": _digest("md5"),
     "SHA1": _digest("sha1"),
     **{f"SHA{bits}": _digest(f"sha{bits}") for bits in (224, 256, 384, 512)},
-    "TO_BASE64": lambda text: base64.b64encode(text if isinstance(text, bytes) else text.encode()).decode(),
+    "TO_BASE64": lambda value: base64.b64encode(_bytes_of(value)).decode(),
     "FROM_BASE64": _base64_text,
     "HASH_CODE": lambda value: java_hash_code(str(value)),
     "JSON_VALUE": _json_value,

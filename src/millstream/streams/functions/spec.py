@@ -29,6 +29,7 @@ __all__ = [
 DATE = DataType(TypeKind.DATE)
 _BYTES = DataType(TypeKind.BYTES)
 _TIMESTAMP = DataType(TypeKind.TIMESTAMP, precision=3)
+_INTERVALS = (TypeKind.INTERVAL_DAY, TypeKind.INTERVAL_YEAR)
 
 
 def array_of(element: DataType) -> DataType:
@@ -73,12 +74,22 @@ PARAMETER_KINDS: dict[str, _Kind] = {
     "CLOCK": _Kind(
         "a date or a time", lambda t: t.is_timestamp or t.kind in (TypeKind.DATE, TypeKind.TIME), _TIMESTAMP
     ),
+    "CLOCK_OR_INTERVAL": _Kind(
+        "a date, a time or an interval",
+        lambda t: t.is_timestamp or t.kind in (TypeKind.DATE, TypeKind.TIME, *_INTERVALS),
+        _TIMESTAMP,
+    ),
     "TIME_OR_STRING": _Kind(
         "a date, a timestamp or a string",
         lambda t: t.is_timestamp or t.kind in (TypeKind.DATE, TypeKind.STRING),
         STRING,
     ),
     "STRING_OR_INT": _Kind("a string or a whole number", lambda t: t.is_integer or t.kind is TypeKind.STRING, STRING),
+    "HEXABLE": _Kind(
+        "a string, bytes or a whole number",
+        lambda t: t.is_integer or t.kind in (TypeKind.STRING, TypeKind.BYTES),
+        STRING,
+    ),
     "STRING_OR_NUMBER": _Kind("a string or a number", lambda t: t.is_number or t.kind is TypeKind.STRING, STRING),
     "ARRAY": _Kind("an array", _is(TypeKind.ARRAY), array_of(STRING)),
     "ANY_ARRAY": _Kind("an array", _is(TypeKind.ARRAY), array_of(STRING)),

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 __all__ = ["UNIT_ARGUMENTS", "UnitArgument"]
 
 _STEPS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND")
-_YEARS = ("MILLENNIUM", "CENTURY", "DECADE")
-_BOUNDS = (*_YEARS, *_STEPS)
+_BOUNDS = (*_STEPS, "DECADE", "CENTURY", "MILLENNIUM")
 _FIELDS = (*_BOUNDS, "MICROSECOND", "NANOSECOND", "ISOYEAR", "DOY", "DOW", "ISODOW", "EPOCH")
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from millstream.streams.errors import JobError
 from millstream.streams.functions.rowwise import NULLABLE, ROWWISE
 from millstream.streams.operators.changes import Row
-from millstream.streams.operators.time_calls import TIME_CALLS, sum_of
+from millstream.streams.operators.time_calls import TIME_CALLS, interval_text, is_interval, scaled, sum_of
 from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expression, Literal
 from millstream.streams.plan.types import DataType, TypeKind
 
@@ -187,6 +187,8 @@ def _case(case: Case, places: Mapping[str, int]) -> Evaluator:
 
 
 def _divide(call: Call) -> Callable[[Any, Any], Any]:
+    if is_interval(call.type):
+        return scaled(call)
     whole = call.type.is_integer
 
     def divide(first: Any, second: Any) -> Any:
@@ -200,6 +202,11 @@ def _divide(call: Call) -> Callable[[Any, Any], Any]:
     return divide
 
 
+def _joined(call: Call) -> Callable[..., Any]:
+    nothing: Any = b"" if call.type.kind is TypeKind.BYTES else ""
+    return lambda *parts: nothing.join(parts)
+
+
 def _remainder(_call: Call) -> Callable[[Any, Any], Any]:
     def remainder(first: Any, second: Any) -> Any:
         if second == 0:
@@ -211,6 +218,13 @@ def _remainder(_call: Call) -> Callable[[Any, Any], Any]:
 
 
 def _conversion(given: DataType, wanted: DataType) -> Callable[[Any], Any]:
+    convert, length = _whole_conversion(given, wanted), wanted.precision
+    if wanted.kind not in (TypeKind.STRING, TypeKind.BYTES) or length is None:
+        return convert
+    return lambda value: convert(value)[:length]
+
+
+def _whole_conversion(given: DataType, wanted: DataType) -> Callable[[Any], Any]:
     if wanted.is_integer:
         return _whole
     match wanted.kind:
@@ -221,6 +235,12 @@ def _conversion(given: DataType, wanted: DataType) -> Callable[[Any], Any]:
             return lambda value: Decimal(str(value)).quantize(unit)
         case TypeKind.STRING if given.kind is TypeKind.STRING or given.is_integer:
             return str
+        case TypeKind.STRING if is_interval(given):
+            return interval_text(given)
+        case TypeKind.STRING if given.kind is TypeKind.BYTES:
+            return lambda value: bytes(value).decode("utf-8", "replace")
+        case TypeKind.BYTES if given.kind is TypeKind.STRING:
+            return str.encode
         case kind if kind is given.kind or (given.is_timestamp and wanted.is_timestamp):
             return lambda value: value
     raise JobError("JOB_FAILED", f"CAST of {given} AS {wanted} cannot be evaluated inside an operator.")
@@ -253,14 +273,14 @@ EVALUATED: dict[str, Callable[[Call], Callable[..., Any]]] = {
     ">=": _plain(operator.ge),
     "+": lambda call: sum_of(call, 1),
     "-": lambda call: sum_of(call, -1),
-    "*": _plain(operator.mul),
+    "*": lambda call: scaled(call) if is_interval(call.type) else operator.mul,
     "/": _divide,
     "%": _remainder,
     "MOD": _remainder,
     "NOT": _plain(operator.not_),
     "NEGATE": _plain(operator.neg),
     "||": _plain(operator.add),
-    "CONCAT": _plain(lambda *parts: "".join(map(str, parts))),
+    "CONCAT": _joined,
     "ABS": _plain(abs),
     "LOWER": _plain(str.lower),
     "UPPER": _plain(str.upper),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 from millstream.streams.functions.calendar import (
@@ -15,12 +16,13 @@ from millstream.streams.functions.calendar import (
     field_of,
     floored,
     moved,
+    part_of,
     units_between,
 )
 from millstream.streams.plan.expressions import Call, Literal
 from millstream.streams.plan.types import DataType, TypeKind
 
-__all__ = ["TIME_CALLS", "sum_of"]
+__all__ = ["TIME_CALLS", "interval_text", "is_interval", "scaled", "sum_of"]
 
 _MS_US = 1000
 _DAY_MS = DAY_US // _MS_US
@@ -54,7 +56,10 @@ def _field(name: str) -> Callable[[Call], Callable[..., Any]]:
 
 
 def _extract(call: Call) -> Callable[..., Any]:
-    unit, scale = _unit(call, 0), _microseconds(call.arguments[1].type)
+    unit, of = _unit(call, 0), call.arguments[1].type
+    if is_interval(of):
+        return lambda _unit, length: part_of(length, unit)
+    scale = _microseconds(of)
     return lambda _unit, time: field_of(time * scale, unit)
 
 
@@ -85,6 +90,45 @@ def _timestamp_diff(call: Call) -> Callable[..., Any]:
     return difference
 
 
+def _between(call: Call) -> Callable[..., Any]:
+    end_scale, start_scale = (_microseconds(argument.type) for argument in call.arguments[:2])
+    if call.type.kind is TypeKind.INTERVAL_YEAR:
+        return lambda end, start, _unit: units_between(start * start_scale, end * end_scale, "MONTH")
+    return lambda end, start, _unit: end * end_scale - start * start_scale
+
+
+def is_interval(of: DataType) -> bool:
+    """Whether values of the type are lengths of time."""
+    return of.kind in _INTERVALS
+
+
+def scaled(call: Call) -> Callable[[Any, Any], int | None]:
+    """What * or / computes of an interval and a number: whole microseconds or months, halves away from 0."""
+    divides = call.function == "/"
+
+    def scale(one: Any, other: Any) -> int | None:
+        if divides and other == 0:
+            return None
+        left, right = (Decimal(str(value)) for value in (one, other))
+        return int((left / right if divides else left * right).quantize(Decimal(1), ROUND_HALF_UP))
+
+    return scale
+
+
+def interval_text(of: DataType) -> Callable[[int], str]:
+    """How CAST writes an interval of the type: `+1 02:03:04.500` and `+1-02`."""
+    if of.kind is TypeKind.INTERVAL_YEAR:
+        return lambda months: f"{'-' if months < 0 else '+'}{abs(months) // 12}-{abs(months) % 12:02}"
+
+    def written(us: int) -> str:
+        days, rest = divmod(abs(us), DAY_US)
+        seconds, fraction = divmod(rest, 1_000_000)
+        clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{fraction // 1000:03}"
+        return f"{'-' if us < 0 else '+'}{days} {clock}"
+
+    return written
+
+
 def sum_of(call: Call, sign: int) -> Callable[[Any, Any], Any]:
     """What + (sign 1) or - (sign -1) computes: of numbers and of intervals, and of a time and an interval."""
     of, by = (argument.type for argument in call.arguments)
@@ -101,6 +145,7 @@ def sum_of(call: Call, sign: int) -> Callable[[Any, Any], Any]:
 
 TIME_CALLS: dict[str, Callable[[Call], Callable[..., Any]]] = {
     "EXTRACT": _extract,
+    "MINUS DATE": _between,
     "TIMESTAMPADD": _timestamp_add,
     "TIMESTAMPDIFF": _timestamp_diff,
     "FLOOR": _bound(floored),

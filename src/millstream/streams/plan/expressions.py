@@ -57,6 +57,8 @@ class Literal:
     def __str__(self) -> str:
         if isinstance(self.value, str):
             return "'" + self.value.replace("'", "''") + "'"
+        if isinstance(self.value, bytes):
+            return f"X'{self.value.hex().upper()}'"
         return "NULL" if self.value is None else str(self.value)
 
 

@@ -6,12 +6,14 @@ may ask for instead). Whole numbers wrap when they become narrower, as in Flink.
 
 from __future__ import annotations
 
+import datetime
 from functools import reduce
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.plan.types import DataType, TypeKind
+from millstream.streams.spark.calendar import part_of
 from millstream.streams.spark.types import spark_type
 
 __all__ = ["cast"]
@@ -77,8 +79,25 @@ def _text(value: Column, source: DataType) -> Column:
             return F.make_valid_utf8(value.cast("string"))
         case TypeKind.ARRAY | TypeKind.MAP | TypeKind.ROW:
             return _nested_text(value, source)
+        case TypeKind.INTERVAL_DAY | TypeKind.INTERVAL_YEAR:
+            return _interval_text(value, source)
         case _:
             return value.cast("string")
+
+
+def _interval_text(value: Column, source: DataType) -> Column:
+    """`+1 02:03:04.500` and `+1-02`, as Flink writes them."""
+    size = F.abs(value)
+    if source.kind is TypeKind.INTERVAL_YEAR:
+        units: tuple[str, ...] = ("YEAR", "MONTH")
+        pattern = "%s%d-%02d"
+        negative = value < F.make_ym_interval(F.lit(0), F.lit(0))
+    else:
+        units, pattern = ("DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND"), "%s%d %02d:%02d:%02d.%03d"
+        negative = value < F.lit(datetime.timedelta(0))
+    parts = (part_of(size, unit) for unit in units)
+    written = F.format_string(pattern, F.when(negative, F.lit("-")).otherwise(F.lit("+")), *parts)
+    return F.when(value.isNotNull(), written)
 
 
 def _nested_text(value: Column, source: DataType) -> Column:

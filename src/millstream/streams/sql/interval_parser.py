@@ -1,4 +1,4 @@
-"""INTERVAL literals: amounts of one unit, and the spans such as DAY TO SECOND."""
+"""INTERVAL literals (amounts of one unit, and of several such as DAY TO SECOND), and the interval between two times."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import re
 from millstream.streams.errors import SqlError
 from millstream.streams.sql.cursor import Cursor
 from millstream.streams.sql.script import Span
-from millstream.streams.sql.syntax import IntervalTerm
+from millstream.streams.sql.syntax import CallTerm, IntervalTerm, LiteralTerm, Operation, Term
 
-__all__ = ["MAX_INTERVAL", "parse_amount", "parse_interval"]
+__all__ = ["MAX_INTERVAL", "parse_amount", "parse_interval", "parse_span"]
 
 _UNITS_S = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86400, "WEEK": 604800}
 _UNITS_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 _UNITS_OF_SPANS = ("DAY", "HOUR", "MINUTE", "SECOND")
-_YEAR_TO_MONTH = r"(-?)(\d{1,4})-(\d{1,2})"
 _MICROSECONDS = 1_000_000
 
 MAX_INTERVAL = datetime.timedelta(days=3_660_000)
@@ -37,15 +36,11 @@ def parse_amount(cursor: Cursor) -> IntervalTerm:
 
 def _amount(cursor: Cursor, start: Span) -> IntervalTerm:
     sign = "-" if cursor.take_symbol("-") else ""
-    text = cursor.string("a quoted amount, as in INTERVAL '10' SECOND").text.strip()
+    text = cursor.string("a quoted amount, as in INTERVAL '10' SECOND").text.strip().removeprefix("+")
     text = text.removeprefix("-") if sign and text.startswith("-") else sign + text
     unit = _unit(cursor)
     if cursor.take("TO"):
-        to = _unit(cursor)
-        if (unit, to) == ("YEAR", "MONTH") and (found := re.fullmatch(r"(-?)(\d{1,4})-(\d{1,2})", text, re.ASCII)):
-            months = int(found[2]) * 12 + int(found[3])
-            return IntervalTerm(None, -months if found[1] else months, cursor.since(start))
-        return _span(cursor, text, unit, to, start)
+        return _parts(cursor, text, unit, _unit(cursor), start)
     if unit in _UNITS_S and re.fullmatch(r"-?\d{1,9}(\.\d{1,6})?", text, re.ASCII):
         return _of_seconds(cursor, decimal.Decimal(text) * _UNITS_S[unit], start)
     if unit in _UNITS_MONTHS and re.fullmatch(r"-?\d{1,4}", text, re.ASCII):
@@ -62,14 +57,33 @@ def _unit(cursor: Cursor) -> str:
     return unit
 
 
-def _span(cursor: Cursor, text: str, unit: str, to: str, start: Span) -> IntervalTerm:
+def parse_span(cursor: Cursor, term: Term, start: Span) -> Term:
+    """The interval of (end - start) DAY TO SECOND, whose brackets were read; the term itself where no unit follows."""
+    if not isinstance(term, Operation) or term.operator != "-" or not _sees_unit(cursor):
+        return term
+    here = cursor.here()
+    units = [_unit(cursor)]
+    if cursor.take("TO"):
+        units.append(_unit(cursor))
+    of_months = [unit in _UNITS_MONTHS for unit in units]
+    if any(of_months) != all(of_months):
+        message, remedy = f"{' TO '.join(units)} is no range of an interval.", "Use YEAR TO MONTH or DAY TO SECOND."
+        raise cursor.script.error("SQL_SYNTAX", message, cursor.since(here), remedy=remedy)
+    family = LiteralTerm("MONTH" if of_months[0] else "SECOND", here)
+    return CallTerm("MINUS DATE", (*term.operands, family), cursor.since(start), here)
+
+
+def _sees_unit(cursor: Cursor) -> bool:
+    return any(cursor.sees(unit) for unit in (*_UNITS_S, *_UNITS_MONTHS))
+
+
+def _parts(cursor: Cursor, text: str, unit: str, to: str, start: Span) -> IntervalTerm:
     """INTERVAL '1 02:03:04' DAY TO SECOND and its shorter kin; a sign in front counts for all parts."""
-    months = re.fullmatch(_YEAR_TO_MONTH, text, re.ASCII) if (unit, to) == ("YEAR", "MONTH") else None
-    if months is not None:
-        total = int(months[2]) * 12 + int(months[3])
-        return IntervalTerm(None, -total if months[1] else total, cursor.since(start))
     sign = -1 if text.startswith("-") else 1
-    parts = re.split(r"[ :]", text.removeprefix("-"))
+    bare = text.removeprefix("-")
+    if (unit, to) == ("YEAR", "MONTH") and (found := re.fullmatch(r"(\d{1,4})-(\d{1,2})", bare, re.ASCII)):
+        return IntervalTerm(None, sign * (int(found[1]) * 12 + int(found[2])), cursor.since(start))
+    parts = re.split(r"[ :]", bare)
     if unit not in _UNITS_OF_SPANS or to not in _UNITS_OF_SPANS:
         raise _no_interval(cursor, start)
     wanted = _UNITS_OF_SPANS[_UNITS_OF_SPANS.index(unit) : _UNITS_OF_SPANS.index(to) + 1]

@@ -27,10 +27,13 @@ MAX_NESTING = 40
 
 
 class TokenKind(Enum):
-    """What a token is; `NAME` is a word in back-ticks. The symbols /*+ and */ enclose a hint."""
+    """What a token is; `NAME` is a word in back-ticks, `BINARY` the digits of X'1F'.
+
+    The symbols /*+ and */ enclose a hint."""
 
     WORD = "word"
     NAME = "name"
+    BINARY = "binary"
     STRING = "string"
     NUMBER = "number"
     SYMBOL = "symbol"
@@ -59,6 +62,7 @@ _TOKEN = re.compile(
     | (?P<hint>/\*\+|\*/)
     | (?P<comment>/\*.*?\*/)
     | (?P<string>(?:[uU]&)?'[^']*+(?:''[^']*+)*+')
+    | (?P<binary>[xX]'[^']*')
     | (?P<name>`[^`]*+(?:``[^`]*+)*+`)
     | (?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)
     | (?P<variable>\$\{[^{}\s]*\})
@@ -68,6 +72,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
+_HEXADECIMAL = re.compile(r"[0-9a-fA-F]*")
 _DEPTHS = {"(": 1, "[": 1, ")": -1, "]": -1}
 _VARIABLE = re.compile(r"\$\{(?!env:)([^{}\s]*)\}")
 _ESCAPE = re.compile(r"\\\\|\\([0-9a-fA-F]{4})|\\\+((?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4})")
@@ -133,7 +138,9 @@ class _Lexer:
     def _token(self, match: re.Match[str], span: Span) -> Token:
         kind = TokenKind.SYMBOL if match.lastgroup == "hint" else TokenKind(match.lastgroup)
         text = match[0]
-        if kind is TokenKind.STRING and text[0] != "'":
+        if kind is TokenKind.BINARY:
+            text = self._hexadecimal(text[2:-1], span)
+        elif kind is TokenKind.STRING and text[0] != "'":
             text = _unicode(text[3:-1].replace("''", "'"))
         elif kind is TokenKind.STRING:
             text = self._filled(text[1:-1].replace("''", "'"), span)
@@ -149,6 +156,12 @@ class _Lexer:
         self._refuse_glued(token)
         self._tokens.append(token)
         return token
+
+    def _hexadecimal(self, digits: str, span: Span) -> str:
+        if len(digits) % 2 or _HEXADECIMAL.fullmatch(digits) is None:
+            message = f"X'{digits[:40]}' is no binary string: it takes hexadecimal digits, two for each byte."
+            raise self._script.error("SQL_SYNTAX", message, self._spliced.original(span))
+        return digits
 
     def _splice(self, written: str, span: Span) -> int:
         """Put the variable's value in its place; the place to go on at, before a word that touches it."""
@@ -196,7 +209,7 @@ class _Lexer:
             self._variables.assign(key.removeprefix(PREFIX), words[-1].text)
 
     def _refuse_glued(self, token: Token) -> None:
-        """X'..', _UTF8'..', 1L and the like would be read as two tokens and mean something else."""
+        """N'..', _UTF8'..', 1L and the like would be read as two tokens and mean something else."""
         if not self._tokens or self._tokens[-1].span.end != token.span.start:
             return
         last = self._tokens[-1]

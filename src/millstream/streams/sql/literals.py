@@ -40,6 +40,8 @@ def bind_literal(term: LiteralTerm | IntervalTerm, script: Script) -> Literal:
         return Literal(value, DataType(TypeKind.TIMESTAMP, nullable=False, precision=3))
     if isinstance(value, datetime.date):
         return Literal(value, DataType(TypeKind.DATE, nullable=False))
+    if isinstance(value, bytes):
+        return Literal(value, DataType(TypeKind.BYTES, nullable=False))
     return Literal(value, STRING.as_nullable(False))
 
 

@@ -175,7 +175,9 @@ def _operation(term: Operation, scope: Scope) -> Expression:
             raise scope.script.error("SQL_TYPE", "ESCAPE takes one character.", term.operands[2].span)
         return Call(operator, tuple(operands), BOOLEAN)
     if operator == "||":
-        return Call("CONCAT", tuple(converted(operand, STRING) for operand in operands), STRING)
+        of_bytes = all(operand.type.kind in (TypeKind.BYTES, TypeKind.NULL) for operand in operands)
+        wanted = DataType(TypeKind.BYTES) if of_bytes else STRING
+        return Call("CONCAT", tuple(converted(operand, wanted) for operand in operands), wanted)
     if operator == "NEGATE":
         return negated(operands[0], term.span, scope.script)
     return arithmetic(operator, operands[0], operands[1], term.span, scope.script)

@@ -43,7 +43,7 @@ class NameTerm:
 
 @dataclass(frozen=True, slots=True)
 class LiteralTerm:
-    value: bool | int | str | decimal.Decimal | float | datetime.date | datetime.datetime | None
+    value: bool | int | str | bytes | decimal.Decimal | float | datetime.date | datetime.datetime | None
     span: Span
 
 

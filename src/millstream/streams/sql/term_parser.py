@@ -10,7 +10,7 @@ from collections.abc import Callable
 from millstream.streams.functions.scalars.times import WITHOUT_BRACKETS
 from millstream.streams.sql import over_parser, query_parser, spoken_calls
 from millstream.streams.sql.cursor import Cursor
-from millstream.streams.sql.interval_parser import parse_interval
+from millstream.streams.sql.interval_parser import parse_interval, parse_span
 from millstream.streams.sql.lexer import Token, TokenKind
 from millstream.streams.sql.script import Span
 from millstream.streams.sql.special_calls import (
@@ -214,6 +214,8 @@ def _primary(cursor: Cursor) -> Term:
         raise cursor.expected("an expression")
     if token.kind is TokenKind.STRING:
         return LiteralTerm(cursor.advance().text, token.span)
+    if token.kind is TokenKind.BINARY:
+        return LiteralTerm(bytes.fromhex(cursor.advance().text), token.span)
     if token.kind is TokenKind.NUMBER:
         return LiteralTerm(_number(cursor, cursor.advance()), token.span)
     if token.is_symbol("("):
@@ -244,7 +246,7 @@ def _bracketed(cursor: Cursor) -> Term:
         return QueryTerm(query, cursor.since(start))
     values = parse_arguments(cursor)
     cursor.need_symbol(")")
-    return values[0] if len(values) == 1 else RowTerm(values, cursor.since(start))
+    return parse_span(cursor, values[0], start) if len(values) == 1 else RowTerm(values, cursor.since(start))
 
 
 def _special(cursor: Cursor, word: str) -> Term | None:
@@ -260,7 +262,7 @@ def _special(cursor: Cursor, word: str) -> Term | None:
         return _case(cursor)
     if word in ("CAST", "TRY_CAST") and calls:
         return _cast(cursor)
-    if word == "INTERVAL" and string_follows:
+    if word == "INTERVAL" and (string_follows or _signed_string_follows(cursor)):
         return parse_interval(cursor)
     if word == "EXISTS" and calls:
         return _exists(cursor)
@@ -274,6 +276,11 @@ def _special(cursor: Cursor, word: str) -> Term | None:
     if word in spoken_calls.SPOKEN_CALLS and calls:
         return spoken_calls.parse_spoken_call(cursor, "CEIL" if word == "CEILING" else word)
     return None
+
+
+def _signed_string_follows(cursor: Cursor) -> bool:
+    sign, text = cursor.peek(1), cursor.peek(2)
+    return sign is not None and sign.is_symbol("-") and text is not None and text.kind is TokenKind.STRING
 
 
 def _exists(cursor: Cursor) -> Term:

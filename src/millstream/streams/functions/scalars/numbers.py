@@ -87,7 +87,7 @@ NUMBERS: tuple[FunctionSpec, ...] = (
     FunctionSpec("RAND_INTEGER", "bound INT [, seeded_bound INT]", INT.as_nullable(False), "A random whole number from 0 up to a bound.", "RAND_INTEGER(1)", "0", deterministic=False, spelled="RAND_INTEGER([seed, ]bound)"),
     FunctionSpec("UUID", "", STRING.as_nullable(False), "A random UUID.", "CHAR_LENGTH(UUID())", "36", deterministic=False),
     FunctionSpec("BIN", "number INT", STRING, "The number in binary digits.", "BIN(12)", "'1100'"),
-    FunctionSpec("HEX", "value STRING_OR_INT", STRING, "The number, or the text's bytes, in hexadecimal digits.", "HEX(100)", "'64'"),
+    FunctionSpec("HEX", "value HEXABLE", STRING, "The number, or the bytes of a text or of BYTES, in hexadecimal digits.", "HEX(100)", "'64'"),
     FunctionSpec("UNHEX", "text STRING", _BYTES, "The bytes of hexadecimal digits; NULL if they are none.", "DECODE(UNHEX('4D7953514C'), 'UTF-8')", "'MySQL'"),
     FunctionSpec("BITAND", "left INT, right INT", _wider, "The bits that are set in both.", "BITAND(6, 3)", "2", Origin.BLINK),
     FunctionSpec("BITOR", "left INT, right INT", _wider, "The bits that are set in either.", "BITOR(6, 3)", "7", Origin.BLINK),

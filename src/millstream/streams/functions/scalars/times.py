@@ -5,7 +5,13 @@ from __future__ import annotations
 from millstream.streams.functions.spec import DATE, FunctionSpec, Given, Origin
 from millstream.streams.plan.types import BIGINT, INT, STRING, DataType, TypeKind
 
-__all__ = ["TIMES", "WITHOUT_BRACKETS"]
+__all__ = ["INTERVAL_FIELDS", "TIMES", "WITHOUT_BRACKETS"]
+
+INTERVAL_FIELDS = {
+    TypeKind.INTERVAL_DAY: ("DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "EPOCH"),
+    TypeKind.INTERVAL_YEAR: ("YEAR", "QUARTER", "MONTH"),
+}
+"""What EXTRACT takes of intervals."""
 
 WITHOUT_BRACKETS = frozenset({"CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "LOCALTIME", "LOCALTIMESTAMP"})
 """Functions that are written like a column."""
@@ -29,6 +35,19 @@ def _shifted(given: Given) -> DataType:
     return _TIMESTAMP.as_nullable(time.nullable) if by_clock else time
 
 
+def _between(given: Given) -> DataType:
+    kind = TypeKind.INTERVAL_YEAR if given.literal(2) == "MONTH" else TypeKind.INTERVAL_DAY
+    nullable = given.types[0].nullable or given.types[1].nullable
+    return DataType(kind, nullable=nullable)
+
+
+def _extracted(given: Given) -> DataType:
+    wanted = INTERVAL_FIELDS.get(given.types[1].kind)
+    if wanted is not None and _unit(given) not in wanted:
+        raise TypeError(f"one of the fields {', '.join(wanted)} of an {given.types[1].kind.value}")
+    return BIGINT
+
+
 def _counted(given: Given) -> DataType:
     """An INT, as in Flink; milliseconds, which Flink does not count, would not fit."""
     return BIGINT if _unit(given) == "MILLISECOND" else INT
@@ -49,7 +68,8 @@ _CLOCK = "The time of the micro-batch"
 TIMES: tuple[FunctionSpec, ...] = (
     *(FunctionSpec(name, "time TIME", BIGINT, words, f"{name}(DATE '1994-09-27')", result) for name, words, result in _FIELDS),
     *(FunctionSpec(name, "time CLOCK", BIGINT, words, f"{name}(TIMESTAMP '1994-09-27 13:14:15')", result) for name, words, result in _HOURS),
-    FunctionSpec("EXTRACT", "unit STRING, time CLOCK", BIGINT, "A field of a time.", "EXTRACT(DAY FROM DATE '2006-06-05')", "5", spelled="EXTRACT(unit FROM time)"),
+    FunctionSpec("EXTRACT", "unit STRING, time CLOCK_OR_INTERVAL", _extracted, "A field of a time, or of an interval.", "EXTRACT(DAY FROM DATE '2006-06-05')", "5", spelled="EXTRACT(unit FROM time)"),
+    FunctionSpec("MINUS DATE", "end CLOCK, start CLOCK, unit STRING", _between, "The interval from one time to another; its units say whether it counts days and seconds or months.", "EXTRACT(DAY FROM (DATE '2026-03-01' - DATE '2026-02-01') DAY)", "28", spelled="(end - start) unit [TO unit]"),
     FunctionSpec("TO_TIMESTAMP", "text STRING_OR_INT [, format STRING]", _TIMESTAMP, "The time of a text; in Blink also of milliseconds since 1970.", "TO_TIMESTAMP('2026-01-02 03:04:05')", "2026-01-02 03:04:05.000"),
     FunctionSpec("TO_TIMESTAMP_LTZ", "value STRING_OR_NUMBER [, precision STRING_OR_INT]", _INSTANT, "The instant of seconds (0) or milliseconds (3) since 1970, or of a text.", "TO_TIMESTAMP_LTZ(1000, 3)", "1970-01-01 00:00:01.000"),
     FunctionSpec("TO_DATE", "text STRING [, format STRING]", DATE, "The date of a text.", "TO_DATE('2026-01-02')", "2026-01-02"),

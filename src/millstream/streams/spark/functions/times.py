@@ -11,9 +11,16 @@ from millstream.streams.errors import JobError
 from millstream.streams.functions.zones import in_other_zone, zone_name
 from millstream.streams.plan.expressions import Call
 from millstream.streams.plan.types import TypeKind
+from millstream.streams.spark.calendar import (
+    FIELDS,
+    floored,
+    months_between,
+    next_bound,
+    part_of,
+    units_between,
+)
 from millstream.streams.spark.functions.arrow import by_row
 from millstream.streams.spark.functions.builder import Builder, literal
-from millstream.streams.spark.functions.calendar import FIELDS, floored, next_bound, units_between
 from millstream.streams.spark.functions.formats import DEFAULT_FORMAT, checked_format
 
 __all__ = ["TIMES", "ceil_time", "floor_time", "to_milliseconds"]
@@ -91,7 +98,16 @@ def _extract(call: Call, columns: Sequence[Column]) -> Column:
     unit = _unit(call, 0)
     if unit not in FIELDS:
         raise JobError("JOB_FAILED", f"EXTRACT has no {unit}.", remedy=f"Use one of {', '.join(FIELDS)}.")
+    if call.arguments[1].type.kind in (TypeKind.INTERVAL_DAY, TypeKind.INTERVAL_YEAR):
+        return part_of(columns[1], unit)
     return FIELDS[unit](_moment(call, 1, columns))
+
+
+def _between(call: Call, columns: Sequence[Column]) -> Column:
+    end, start = _moment(call, 0, columns), _moment(call, 1, columns)
+    if call.type.kind is TypeKind.INTERVAL_YEAR:
+        return F.make_ym_interval(F.lit(0), months_between(start, end))
+    return end - start
 
 
 def _to_timestamp(call: Call, columns: Sequence[Column]) -> Column:
@@ -233,6 +249,7 @@ TIMES: dict[str, Builder] = {
     "MINUTE": _field("MINUTE"),
     "SECOND": _field("SECOND"),
     "EXTRACT": _extract,
+    "MINUS DATE": _between,
     "TIMESTAMPADD": _timestamp_add,
     "TIMESTAMPDIFF": _timestamp_diff,
     "CURRENT_TIMESTAMP": _now,

@@ -12,9 +12,10 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.functions.calendar import DAY_US, MONTHS_OF_UNITS, UNITS_US
 
-__all__ = ["FIELDS", "floored", "months_between", "next_bound", "units_between"]
+__all__ = ["FIELDS", "floored", "months_between", "next_bound", "part_of", "units_between"]
 
 _DAY_MS = DAY_US // 1000
+_CLOCK_UNITS = ("DAY", "HOUR", "MINUTE", "SECOND")
 _YEARS = {"DECADE": (10, 0), "CENTURY": (100, 1), "MILLENNIUM": (1000, 1)}
 """How long such a unit is, and the number that its first year ends with."""
 
@@ -52,6 +53,23 @@ FIELDS: dict[str, Callable[[Column], Column]] = {
     "EPOCH": F.unix_seconds,
 }
 """What EXTRACT gives of a timestamp, by the unit."""
+
+
+def part_of(interval: Column, unit: str) -> Column:
+    """What EXTRACT gives of an interval, cut towards 0."""
+    if unit in ("SECOND", "MILLISECOND"):
+        # A DECIMAL with the microseconds behind the point.
+        seconds = F.extract(F.lit("SECOND"), interval)
+        whole = (
+            (seconds * F.lit(1000)).cast("bigint") % F.lit(1000) if unit == "MILLISECOND" else seconds.cast("bigint")
+        )
+        return F.when(interval.isNotNull(), whole)
+    if unit == "QUARTER":
+        return F.call_function("div", F.extract(F.lit("MONTH"), interval) - F.lit(1), F.lit(3)) + F.lit(1)
+    if unit == "EPOCH":
+        clock = sum((part_of(interval, of) * F.lit(UNITS_US[of] // 1_000_000) for of in _CLOCK_UNITS), F.lit(0))
+        return clock.cast("bigint")
+    return F.extract(F.lit(unit), interval)
 
 
 def floored(time: Column, unit: str) -> Column:
