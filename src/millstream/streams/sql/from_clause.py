@@ -15,6 +15,7 @@ from millstream.streams.sql.laterals import correlated
 from millstream.streams.sql.match_syntax import MatchSource
 from millstream.streams.sql.matches import bind_match
 from millstream.streams.sql.models import predicted
+from millstream.streams.sql.names import path_text
 from millstream.streams.sql.query_context import QueryContext
 from millstream.streams.sql.query_hints import state_ttl_ms, with_options
 from millstream.streams.sql.query_syntax import (
@@ -47,7 +48,7 @@ def bind_source(source: Source, context: QueryContext) -> Relation:
             if source.as_of is not None:
                 message = "FOR SYSTEM_TIME AS OF stands behind JOIN: versions are found for the rows of another table."
                 raise context.script.error("SQL_UNSUPPORTED", message, source.span)
-            return _aliased(_table(source, context), source.alias, source.parts[-1], source.span, context.script)
+            return _named(source, context)
         case SubquerySource():
             return _subquery(source, context)
         case WindowSource():
@@ -100,8 +101,17 @@ def _subquery(source: SubquerySource, context: QueryContext) -> Relation:
     return replace(relation, parts=tuple(replace(part, inner=inner) for part in relation.parts))
 
 
+def _named(source: TableSource, context: QueryContext) -> Relation:
+    name = source.parts[-1]
+    relation = _aliased(_table(source, context), source.alias, name, source.span, context.script)
+    if source.alias.name not in (None, name):
+        return relation
+    path = context.full_name(source.parts)
+    return replace(relation, parts=tuple(replace(part, path=path) for part in relation.parts))
+
+
 def _table(source: TableSource, context: QueryContext) -> Node:
-    node = context.lookup(source.name, source.span)
+    node = context.lookup(path_text(source.parts), source.span)
     if source.hints and not isinstance(node, Scan):
         message = f'"{source.name}" is a view, which has no options.'
         raise context.script.error("SQL_UNSUPPORTED", message, source.hints[0].span)

@@ -11,8 +11,9 @@ from millstream.streams.plan.types import STRING, Field, Schema
 from millstream.streams.sql.from_clause import bind_source, table_names
 from millstream.streams.sql.grouping import bind_grouped
 from millstream.streams.sql.join_conditions import conjuncts_of, filtered
+from millstream.streams.sql.names import path_text
 from millstream.streams.sql.over_windows import bind_over
-from millstream.streams.sql.query_context import QueryContext, TableLookup
+from millstream.streams.sql.query_context import FullNames, QueryContext, TableLookup
 from millstream.streams.sql.query_hints import check_hints
 from millstream.streams.sql.query_syntax import (
     OrderedQuery,
@@ -45,13 +46,19 @@ __all__ = ["TableLookup", "bind_select"]
 
 
 def bind_select(
-    query: QueryTree, script: Script, lookup: TableLookup, *, is_view: bool = False, streaming: bool = True
+    query: QueryTree,
+    script: Script,
+    lookup: TableLookup,
+    full_name: FullNames,
+    *,
+    is_view: bool = False,
+    streaming: bool = True,
 ) -> Node:
     """The plan of a query. Raises SqlError.
 
     A view may hold places of rows that only the query over it bounds; a stream may sort by time or with a limit only.
     """
-    context = QueryContext(script, lookup, _bind, streaming=streaming)
+    context = QueryContext(script, lookup, full_name, _bind, streaming=streaming)
     node = _bind(query, context)
     if is_view:
         return node
@@ -95,7 +102,7 @@ def _with_tables(query: WithQuery, context: QueryContext) -> Node:
                 raise context.script.error("SQL_SYNTAX", message, table.span)
             pairs = zip(table.columns, node.schema.fields, strict=True)
             node = project(node, ((name, Column(of.name, of.type)) for name, of in pairs))
-        tables[table.name] = node
+        tables[path_text((table.name,))] = node
     return _bind(query.query, _knowing(tables, context))
 
 
@@ -208,7 +215,7 @@ def _all_columns(term: StarTerm, scope: Scope) -> Iterator[tuple[str, Expression
             yield from ((name, value) for name, value in part.columns if name not in part.hidden)
         return
     for part in scope.sources:
-        if term.qualifier == (part.qualifier,):
+        if part.is_called(term.qualifier):
             yield from part.columns
             return
     if any(part.find(term.qualifier[0]) is not None for part in scope.sources) or len(term.qualifier) > 1:

@@ -10,10 +10,13 @@ from millstream.streams.sql.query_syntax import Hint, QueryTree
 from millstream.streams.sql.scopes import Scope
 from millstream.streams.sql.script import Script, Span
 
-__all__ = ["QueryContext", "TableLookup"]
+__all__ = ["FullNames", "QueryContext", "TableLookup"]
 
 TableLookup = Callable[[str, Span], Node]
 """The rows of a table or view by name; raises SQL_UNKNOWN_TABLE at the span."""
+
+FullNames = Callable[[tuple[str, ...]], tuple[str, ...]]
+"""Catalog, database and name of a table by the parts that are given."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,7 @@ class QueryContext:
 
     script: Script
     lookup: TableLookup
+    full_name: FullNames
     bind: Callable[[QueryTree, QueryContext], Node]
     hints: tuple[Hint, ...] = ()
     outer: Scope | None = None

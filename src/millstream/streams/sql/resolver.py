@@ -41,11 +41,15 @@ class Resolver:
 
     def bound(self, query: QueryTree) -> Node:
         """The plan of a query as it stands."""
-        return bind_select(query, self._script, self.rows_of, streaming=self._streaming())
+        return self._bound(query)
 
     def view(self, query: QueryTree) -> Node:
         """The plan of a view's query, of which some things are only decided by the query over it."""
-        return bind_select(query, self._script, self.rows_of, is_view=True, streaming=self._streaming())
+        return self._bound(query, is_view=True)
+
+    def _bound(self, query: QueryTree, *, is_view: bool = False) -> Node:
+        full, streaming = self._catalog.full, self._streaming()
+        return bind_select(query, self._script, self.rows_of, full, is_view=is_view, streaming=streaming)
 
     def insert(self, insert: Insert) -> Sink:
         """The sink of an INSERT with the plan of its query."""

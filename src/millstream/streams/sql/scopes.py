@@ -15,18 +15,28 @@ from millstream.streams.sql.syntax import NameTerm
 __all__ = ["GroupWindow", "Part", "Scope", "bind_name", "column_of_name", "identity", "nearest"]
 
 
+_MAX_QUALIFIER = 3
+"""Catalog, database and table."""
+
+
 @dataclass(frozen=True)
 class Part:
     """One source of FROM: its columns by the names that a query may use behind `qualifier` or alone.
 
     `hidden` ones need the qualifier and are not among those of `*`: NATURAL and USING give them once for both sides.
     `inner` are the qualified names that a sub-query without an alias gave its columns: qualifier, name, column.
+    `path` is the whole name of a table that has no other alias: catalog and database may stand before the qualifier.
     """
 
     qualifier: str | None
     columns: tuple[tuple[str, Expression], ...]
     hidden: frozenset[str] = frozenset()
     inner: tuple[tuple[str, str, str], ...] = ()
+    path: tuple[str, ...] = ()
+
+    def is_called(self, names: tuple[str, ...]) -> bool:
+        """Whether the names are the qualifier, perhaps with its database and catalog in front."""
+        return names == (self.qualifier,) or (len(names) > 1 and names == self.path[-len(names) :])
 
     def find(self, name: str) -> Expression | None:
         return next((value for known, value in self.columns if known == name), None)
@@ -95,11 +105,13 @@ def column_of_name(term: NameTerm, scope: Scope) -> tuple[Expression, tuple[str,
     None if there is no such column here; outer scopes are not looked at. Raises SQL_UNKNOWN_COLUMN if several fit.
     """
     first, *rest = term.parts
-    if rest:
+    for length in range(1, min(len(rest), _MAX_QUALIFIER) + 1):
+        column, *fields = term.parts[length:]
         for part in scope.sources:
-            found = part.find(rest[0]) if part.qualifier == first else None
+            found = part.find(column) if part.is_called(term.parts[:length]) else None
             if found is not None:
-                return found, tuple(rest[1:])
+                return found, tuple(fields)
+    if rest:
         for part in scope.sources:
             known = next((column for *name, column in part.inner if name == [first, rest[0]]), None)
             if known is not None and (found := part.find(known)) is not None:
@@ -159,13 +171,13 @@ def _field(bound: Expression, name: str, term: NameTerm, scope: Scope) -> Expres
 
 def _unknown_column(term: NameTerm, scope: Scope) -> SqlError:
     name = term.parts[0]
-    part = next((part for part in scope.sources if part.qualifier == name), None) if len(term.parts) > 1 else None
-    if part is not None:
-        known = [column for column, _ in part.columns]
-        message = f'"{name}" has no column "{term.parts[1]}".'
-        return scope.script.error(
-            "SQL_UNKNOWN_COLUMN", message, term.span, remedy=nearest(term.parts[1], known) or None
-        )
+    for length in range(min(len(term.parts) - 1, _MAX_QUALIFIER), 0, -1):
+        part = next((part for part in scope.sources if part.is_called(term.parts[:length])), None)
+        if part is not None:
+            missing = term.parts[length]
+            message = f'"{".".join(term.parts[:length])}" has no column "{missing}".'
+            hint = nearest(missing, [column for column, _ in part.columns])
+            return scope.script.error("SQL_UNKNOWN_COLUMN", message, term.span, remedy=hint or None)
     known = list(dict.fromkeys(column for part in scope.sources for column, _ in part.columns))
     shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
     qualifiers = [part.qualifier for part in scope.sources if part.qualifier] if len(term.parts) > 1 else []

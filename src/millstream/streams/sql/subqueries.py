@@ -207,7 +207,7 @@ def _inner(relation: Relation, query: QueryTree, outer: Scope, context: QueryCon
 def _values(term: Term, scope: Scope) -> Iterator[Expression]:
     if isinstance(term, StarTerm):
         for part in scope.sources:
-            if not term.qualifier or term.qualifier == (part.qualifier,):
+            if not term.qualifier or part.is_called(term.qualifier):
                 yield from (value for name, value in part.columns if name not in part.hidden)
         return
     yield bind_term(term, replace(scope, place="SELECT"))

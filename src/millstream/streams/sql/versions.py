@@ -36,7 +36,8 @@ def joined_versions(
     qualifier = source.alias.name or source.parts[-1]
     names = source.alias.columns or table.schema.names
     columns = tuple((name, _column(node, new[of])) for name, of in zip(names, table.schema.names, strict=False))
-    both = Relation(left.node, (*left.parts, Part(qualifier, columns)))
+    path = context.full_name(source.parts) if source.alias.name in (None, source.parts[-1]) else ()
+    both = Relation(left.node, (*left.parts, Part(qualifier, columns, path=path)))
     conditions = conjuncts_of(bind_condition(on, scope_of(both, script, "ON")))
     if time.proctime:
         join: Node = _lookup(left, table, new, conditions, kind, source, context)
