@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 import random
-import sqlite3
-from collections import Counter
-from typing import Any
 
+from asked_twice import asked_answer, planned_answer, random_tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plan_answers import answer
 
-from millstream.streams.plan.nodes import QueryPlan
-from millstream.streams.sql.compiler import SqlSession
-
-_TABLES = "".join(
-    f"CREATE TABLE {name} (id BIGINT, k BIGINT, v BIGINT, s STRING) WITH ('connector' = 'rocketmq', 'topic' = '{name}');"
-    for name in ("t1", "t2", "t3")
-)
-_SESSION = SqlSession()
-_SESSION.compile(_TABLES)
 _NUMBERS = ("id", "k", "v")
 
 
@@ -35,19 +23,13 @@ class _Questions:
             self._join,
             self._commas,
             self._sub_query,
+            self._sub_query_as_value,
             self._grouped,
             self._ranked,
             self._set,
             self._limited,
         )
         return self._chance.choice(kinds)()
-
-    def rows(self) -> list[tuple[Any, ...]]:
-        """Rows with few values, so that they meet, and with NULLs."""
-        chance = self._chance
-        number = lambda: chance.choice([None, 1, 2, 3])  # noqa: E731 - as short as it is
-        count = chance.randrange(7)
-        return [(place, number(), number(), chance.choice([None, "a", "b"])) for place in range(count)]
 
     def _number(self, aliases: list[str]) -> str:
         column = f"{self._chance.choice(aliases)}.{self._chance.choice(_NUMBERS)}"
@@ -58,7 +40,8 @@ class _Questions:
         if depth and chance.random() < 0.5:
             left, right = self._condition(aliases, depth - 1), self._condition(aliases, depth - 1)
             return chance.choice([f"{left} AND {right}", f"({left} OR {right})", f"NOT ({left})"])
-        one, two = self._number(aliases), self._number(aliases)
+        # SQLite 3.40 loses rows of a RIGHT JOIN behind a condition that is a constant FALSE.
+        one, two = f"{chance.choice(aliases)}.{chance.choice(_NUMBERS)}", self._number(aliases)
         alias, other = chance.choice(aliases), chance.choice(aliases)
         return chance.choice(
             [
@@ -116,6 +99,30 @@ class _Questions:
         )
         return f"SELECT {self._items(['a'])} FROM t1 AS a WHERE {condition} AND {self._condition(['a'], 1)}"
 
+    def _sub_query_as_value(self) -> str:
+        chance = self._chance
+        inner = chance.choice(["", " WHERE b.k = a.k", f" WHERE b.k = a.k AND {self._condition(['b'], 1)}"])
+        value = chance.choice(
+            [
+                f"EXISTS (SELECT 1 FROM t2 AS b{inner})",
+                f"a.v IN (SELECT b.v FROM t2 AS b{inner})",
+                f"a.k NOT IN (SELECT b.v FROM t2 AS b{inner})",
+                f"(SELECT COUNT(*) + COUNT(b.v) FROM t2 AS b{inner}) > 1",
+                f"(SELECT b.id FROM t2 AS b{inner} ORDER BY b.id DESC LIMIT 1) > 2",
+            ]
+        )
+        other = self._condition(["a"], 1)
+        return chance.choice(
+            [
+                f"SELECT a.id, {value} AS x FROM t1 AS a WHERE {other}",
+                f"SELECT a.id, CASE WHEN {value} THEN 1 ELSE 2 END AS x FROM t1 AS a",
+                f"SELECT a.id FROM t1 AS a WHERE {value} OR {other}",
+                f"SELECT a.id FROM t1 AS a WHERE NOT ({value} AND {other})",
+                f"SELECT a.k, a.v, COUNT(*) AS n FROM t1 AS a GROUP BY a.k, a.v HAVING {value}",
+                f"SELECT a.k, SUM(CASE WHEN {value} THEN 1 ELSE 0 END) AS n FROM t1 AS a GROUP BY a.k",
+            ]
+        )
+
     def _grouped(self) -> str:
         source = f"({self._join()}) AS j"
         having = self._chance.choice(["", " HAVING COUNT(*) > 1", " HAVING x0 IS NOT NULL AND COUNT(x1) > 0"])
@@ -156,24 +163,6 @@ class _Questions:
 @given(st.integers(0, 2**32))
 def test_a_plan_answers_a_random_query_as_sqlite_does(seed: int) -> None:
     questions = _Questions(seed)
-    tables = {name: questions.rows() for name in ("t1", "t2", "t3")}
+    tables = random_tables(random.Random(seed))
     query = questions.query()
-    assert _planned(query, tables) == _asked(query, tables), query
-
-
-def _planned(query: str, tables: dict[str, list[tuple[Any, ...]]]) -> Counter[tuple[Any, ...]]:
-    plan = _SESSION.compile(query)[0]
-    assert isinstance(plan, QueryPlan)
-    names = ("id", "k", "v", "s")
-    named = {name: [dict(zip(names, row, strict=True)) for row in rows] for name, rows in tables.items()}
-    return Counter(answer(plan.query, named))
-
-
-def _asked(query: str, tables: dict[str, list[tuple[Any, ...]]]) -> Counter[tuple[Any, ...]]:
-    with sqlite3.connect(":memory:") as database:
-        for name, rows in tables.items():
-            database.execute(f"CREATE TABLE {name} (id INTEGER, k INTEGER, v INTEGER, s TEXT)")
-            database.executemany(f"INSERT INTO {name} VALUES (?, ?, ?, ?)", rows)
-        found = Counter(database.execute(query).fetchall())
-    database.close()
-    return found
+    assert planned_answer(query, tables) == asked_answer(query, tables), query

@@ -115,17 +115,22 @@ def test_an_aggregate_by_columns_of_the_rows_around_it_is_a_grouping_that_is_joi
     lines = shop_plan("SELECT id FROM orders o WHERE price = (SELECT MAX(i.price) FROM orders i WHERE i.item = o.item)")
     assert lines[:4] == [
         "Project [id] [retract]",
-        "  Filter =(price, EXPR$0) [retract]",
+        "  Filter =(price, aggregate_0) [retract]",
         f"    Join LEFT keys=[item = around_0] {CHANGES}",
         "      Scan orders (rocketmq)",
     ]
-    assert lines[4] == "      Project [aggregate_0 AS EXPR$0, item AS around_0] [retract]"
+    assert lines[4] == "      Project [aggregate_0, item AS around_0] [retract]"
 
 
 def test_a_count_of_no_rows_around_a_row_is_0() -> None:
     count = "(SELECT COUNT(*) FROM payments y WHERE y.order_id = o.id AND y.method = 'card')"
-    assert shop_plan(f"SELECT id, {count} AS n FROM orders o")[0] == "Project [id, COALESCE(EXPR$0, 0) AS n] [retract]"
-    assert "Filter =(COALESCE(EXPR$0, 0), 0) [retract]" in shop_plan(f"SELECT id FROM orders o WHERE {count} = 0")[1]
+    assert (
+        shop_plan(f"SELECT id, {count} AS n FROM orders o")[0]
+        == "Project [id, COALESCE(aggregate_0, 0) AS n] [retract]"
+    )
+    assert (
+        "Filter =(COALESCE(aggregate_0, 0), 0) [retract]" in shop_plan(f"SELECT id FROM orders o WHERE {count} = 0")[1]
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,15 +140,10 @@ def test_a_count_of_no_rows_around_a_row_is_0() -> None:
         ("SELECT id FROM orders UNION ALL SELECT paid FROM payments", "SQL_TYPE", 'no common type for "id"'),
         ("VALUES (1, 2), (3)", "SQL_SYNTAX", "2 columns"),
         ("VALUES (id)", "SQL_UNKNOWN_COLUMN", '"id"'),
-        ("SELECT id FROM orders WHERE id = (SELECT order_id FROM payments)", "SQL_UNSUPPORTED", "may give several"),
-        ("SELECT (SELECT y.method FROM payments y WHERE y.order_id = o.id) FROM orders o", "SQL_UNSUPPORTED", "one aggregate"),
-        ("SELECT (SELECT MAX(y.id) FROM payments y WHERE y.order_id > o.id) FROM orders o", "SQL_UNSUPPORTED", "names them in ="),
+        ("SELECT (SELECT MAX(y.id) FROM payments y WHERE y.order_id > o.id) FROM orders o", "SQL_UNSUPPORTED", "by = only"),
         ("SELECT (SELECT MAX(y.id) FROM payments y WHERE y.order_id = o.nothing) FROM orders o", "SQL_UNKNOWN_COLUMN", 'column "o"'),
         ("SELECT id FROM orders WHERE id = (SELECT MAX(order_id), 1 FROM payments)", "SQL_TYPE", "one column"),
         ("SELECT id FROM orders WHERE id IN (SELECT order_id, id FROM payments)", "SQL_TYPE", "2 columns"),
-        ("SELECT id FROM orders WHERE amount = 1 OR id IN (SELECT order_id FROM payments)", "SQL_UNSUPPORTED", "joined by AND"),
-        ("SELECT id IN (SELECT order_id FROM payments) FROM orders", "SQL_UNSUPPORTED", "stand in WHERE"),
-        ("SELECT id FROM orders o WHERE id NOT IN (SELECT id FROM payments y WHERE y.method = o.item)", "SQL_UNSUPPORTED", "NOT EXISTS"),
         ("WITH a AS (SELECT * FROM b), b AS (SELECT 1) SELECT * FROM a", "SQL_UNKNOWN_TABLE", '"b"'),
         ("WITH RECURSIVE a AS (SELECT 1) SELECT * FROM a", "SQL_UNSUPPORTED", "RECURSIVE"),
     ],

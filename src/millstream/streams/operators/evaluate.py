@@ -225,6 +225,8 @@ def _conversion(given: DataType, wanted: DataType) -> Callable[[Any], Any]:
 
 
 def _whole_conversion(given: DataType, wanted: DataType) -> Callable[[Any], Any]:
+    if given.kind is TypeKind.NULL:
+        return lambda _nothing: None
     if wanted.is_integer:
         return _whole
     match wanted.kind:

@@ -23,6 +23,7 @@ from millstream.streams.sql.query_syntax import (
     FilteredSource,
     FunctionSource,
     JoinSource,
+    LateralSource,
     PredictionSource,
     Select,
     Source,
@@ -51,6 +52,8 @@ def bind_source(source: Source, context: QueryContext) -> Relation:
             return _named(source, context)
         case SubquerySource():
             return _subquery(source, context)
+        case LateralSource():
+            return _subquery(SubquerySource(source.query, source.span, source.alias), context)
         case WindowSource():
             return _window(source, context)
         case PredictionSource():
@@ -81,8 +84,8 @@ def table_names(source: Source | None) -> Iterator[str]:
             yield from table_names(source.right)
         case WindowSource() | PredictionSource() | MatchSource():
             yield from table_names(source.table)
-    named = TableSource | SubquerySource | WindowSource | PredictionSource | FunctionSource | MatchSource
-    if isinstance(source, named) and source.alias.name:
+    aliased = SubquerySource | LateralSource | WindowSource | PredictionSource | FunctionSource | MatchSource
+    if isinstance(source, TableSource | aliased) and source.alias.name:
         yield source.alias.name
 
 
@@ -150,6 +153,8 @@ def _join(source: JoinSource, context: QueryContext) -> Relation:
     kind = JoinKind.INNER if source.kind == "CROSS" else JoinKind[source.kind]
     if isinstance(source.right, FunctionSource):
         return correlated(left, source.right, kind, source.on, context)
+    if isinstance(source.right, LateralSource):
+        return context.lateral(left, source.right, kind, source.on, context)
     if isinstance(source.right, TableSource) and source.right.as_of is not None:
         table = _table(source.right, context)
         return joined_versions(left, table, source.right, kind, source.on, context)

@@ -15,6 +15,7 @@ from millstream.streams.sql.query_syntax import (
     FilteredSource,
     FunctionSource,
     JoinSource,
+    LateralSource,
     PredictionSource,
     Source,
     SubquerySource,
@@ -82,7 +83,7 @@ def _kind(cursor: Cursor) -> str:
 def _check_condition(cursor: Cursor, kind: str, right: Source, span: Span, *, has_condition: bool) -> None:
     if kind == "CROSS" and has_condition:
         raise cursor.script.error("SQL_SYNTAX", "A CROSS JOIN has no condition.", span, remedy="Write JOIN ... ON.")
-    if kind != "CROSS" and not has_condition and not isinstance(right, FunctionSource):
+    if kind != "CROSS" and not has_condition and not isinstance(right, FunctionSource | LateralSource):
         remedy = "Add ON with the columns that must be equal, or write CROSS JOIN."
         raise cursor.script.error("SQL_SYNTAX", "The JOIN has no condition.", span, remedy=remedy)
 
@@ -121,7 +122,7 @@ def _one(cursor: Cursor) -> Source:
         cursor.need_symbol(")")
         return replace(window, span=cursor.since(start), alias=_alias(cursor))
     if cursor.sees("LATERAL") or cursor.sees("UNNEST"):
-        return _function(cursor)
+        return _lateral(cursor) or _function(cursor)
     following = cursor.peek(1)
     if following is not None and following.is_symbol("("):
         return replace(_called(cursor, start), alias=_alias(cursor))
@@ -146,13 +147,24 @@ def _bracketed(cursor: Cursor) -> Source:
     return source
 
 
+def _lateral(cursor: Cursor) -> LateralSource | None:
+    """LATERAL (SELECT ...) if that comes next, else None."""
+    start, following = cursor.here(), cursor.peek(1)
+    if following is None or not following.is_symbol("("):
+        return None
+    if not cursor.take("LATERAL"):
+        return None
+    cursor.need_symbol("(")
+    query = query_parser.parse_select(cursor)
+    cursor.need_symbol(")")
+    span = cursor.since(start)
+    return LateralSource(query, span, _alias(cursor))
+
+
 def _function(cursor: Cursor) -> FunctionSource:
     """LATERAL TABLE(f(x)), UNNEST(array) [WITH ORDINALITY]."""
     start = cursor.here()
     if cursor.take("LATERAL"):
-        if cursor.sees_symbol("("):
-            message = "LATERAL with a sub-query is not supported."
-            raise cursor.unsupported(message, remedy="Use a join, or ROW_NUMBER() for the first rows per key.")
         cursor.need("TABLE")
         cursor.need_symbol("(")
         call = _call(cursor, term_parser.parse_term(cursor))

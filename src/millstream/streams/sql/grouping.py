@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from millstream.streams.plan.expressions import Column, Expression, columns_of
@@ -40,10 +40,17 @@ class _Grouping:
 
 
 def bind_grouped(
-    select: Select, terms: Sequence[Term], relation: Relation, context: QueryContext
+    select: Select,
+    terms: Sequence[Term],
+    relation: Relation,
+    values: Mapping[object, Expression],
+    context: QueryContext,
 ) -> tuple[Node, Scope]:
-    """The grouped rows, and the scope of HAVING and of the `terms`, which stand in SELECT and ORDER BY."""
-    scope = scope_of(relation, context.script, "GROUP BY")
+    """The grouped rows, and the scope of HAVING and of the `terms`, which stand in SELECT and ORDER BY.
+
+    `values` are those of sub-queries inside of keys and aggregates.
+    """
+    scope = replace(scope_of(relation, context.script, "GROUP BY"), replaced=values)
     grouping = _Grouping(relation.node)
     _bind_keys(grouping, select, scope)
     called = [*aggregates_of(tuple(terms), context.script), *aggregates_of(select.having, context.script)]

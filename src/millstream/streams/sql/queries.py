@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
-from millstream.streams.plan.expressions import Call, Column, Expression, Literal, is_proctime
+from millstream.streams.plan.expressions import Column, Expression, is_proctime
 from millstream.streams.plan.nodes import Node, Values
-from millstream.streams.plan.types import STRING, Field, Schema
+from millstream.streams.plan.types import Field, Schema
 from millstream.streams.sql.from_clause import bind_source, table_names
 from millstream.streams.sql.grouping import bind_grouped
 from millstream.streams.sql.join_conditions import conjuncts_of, filtered
+from millstream.streams.sql.lateral_queries import lateral_rows
 from millstream.streams.sql.names import path_text
 from millstream.streams.sql.over_windows import bind_over
 from millstream.streams.sql.query_context import FullNames, QueryContext, TableLookup
@@ -26,14 +26,16 @@ from millstream.streams.sql.query_syntax import (
 )
 from millstream.streams.sql.ranking import endless_ranking
 from millstream.streams.sql.relations import Relation, fresh, project, scope_of
-from millstream.streams.sql.scalars import bind_condition, bind_term
-from millstream.streams.sql.scopes import Part, Scope, nearest
+from millstream.streams.sql.scalars import bind_condition
+from millstream.streams.sql.scopes import Part, Scope
 from millstream.streams.sql.script import Script, Span
+from millstream.streams.sql.select_items import item_columns
 from millstream.streams.sql.set_operations import bind_set, bind_values, distinct
 from millstream.streams.sql.sorting import SelectList, endless_sort, sorted_output, sorted_rows
 from millstream.streams.sql.subqueries import apply_where, with_values
-from millstream.streams.sql.syntax import NameTerm, SortItem, StarTerm
+from millstream.streams.sql.syntax import SortItem
 from millstream.streams.sql.terms import (
+    aggregates_of,
     conjunction_of_terms,
     conjuncts_of_term,
     has_aggregates,
@@ -58,7 +60,7 @@ def bind_select(
 
     A view may hold places of rows that only the query over it bounds; a stream may sort by time or with a limit only.
     """
-    context = QueryContext(script, lookup, full_name, _bind, streaming=streaming)
+    context = QueryContext(script, lookup, full_name, _bind, lateral_rows, streaming=streaming)
     node = _bind(query, context)
     if is_view:
         return node
@@ -143,7 +145,9 @@ def _selected(select: Select, context: QueryContext, order: tuple[SortItem, ...]
     relation = apply_where(select.where, relation, context)
     terms = chosen if select.qualify is None else (*chosen, select.qualify)
     if groups:
-        node, scope = bind_grouped(select, terms, relation, context)
+        inside = (*select.groups, *aggregates_of((*terms, select.having), context.script))
+        node, below = with_values(inside, relation.node, scope_of(relation, context.script, "GROUP BY"), context)
+        node, scope = bind_grouped(select, terms, relation.over(node), below.replaced, context)
         if select.having is not None:
             node, scope = with_values((select.having,), node, scope, context)
             node = filtered(node, conjuncts_of(bind_condition(select.having, scope)))
@@ -182,54 +186,9 @@ def _columns(items: tuple[SelectItem, ...], scope: Scope) -> tuple[tuple[str, Ex
     columns: list[tuple[str, Expression]] = []
     used: set[str] = set()
     for number, item in enumerate(items):
-        for name, value in _item_columns(item, number, scope):
+        for name, value in item_columns(item, number, scope):
             if name in used and item.alias is not None:
                 message = f'Two columns are called "{name}".'
                 raise scope.script.error("SQL_SYNTAX", message, item.value.span, remedy="Give one another alias.")
             columns.append((fresh(name, used), value))
     return tuple(columns)
-
-
-def _item_columns(item: SelectItem, number: int, scope: Scope) -> Iterator[tuple[str, Expression]]:
-    term = item.value
-    if isinstance(term, StarTerm):
-        if scope.in_group:
-            raise scope.script.error("SQL_SYNTAX", "SELECT * is not possible with GROUP BY.", term.span)
-        yield from _all_columns(term, scope)
-        return
-    value = bind_term(term, scope)
-    if item.alias is not None:
-        yield item.alias, value
-    elif isinstance(term, NameTerm):
-        yield term.parts[-1], value
-    elif isinstance(value, Column) and value.name in ("window_start", "window_end", "window_time"):
-        yield value.name, value
-    else:
-        yield f"EXPR${number}", value
-
-
-def _all_columns(term: StarTerm, scope: Scope) -> Iterator[tuple[str, Expression]]:
-    """The columns of `*`, of a table's `t.*`, or the fields of a ROW column."""
-    if not term.qualifier:
-        for part in scope.sources:
-            yield from ((name, value) for name, value in part.columns if name not in part.hidden)
-        return
-    for part in scope.sources:
-        if part.is_called(term.qualifier):
-            yield from part.columns
-            return
-    if any(part.find(term.qualifier[0]) is not None for part in scope.sources) or len(term.qualifier) > 1:
-        row = bind_term(NameTerm(term.qualifier, term.span), scope)
-        if not row.type.fields:
-            message = f"{'.'.join(term.qualifier)} is {row.type}, which has no fields."
-            raise scope.script.error("SQL_TYPE", message, term.span)
-        for field in row.type.fields:
-            yield field.name, Call("FIELD", (row, Literal(field.name, STRING)), field.type.as_nullable())
-        return
-    name = ".".join(term.qualifier)
-    qualifiers = [part.qualifier for part in scope.sources if part.qualifier]
-    message = f'There is no table or alias "{name}" in FROM.'
-    known = f"Here is {', '.join(qualifiers)}." if qualifiers else "Give the sub-query an alias."
-    raise scope.script.error(
-        "SQL_UNKNOWN_TABLE", message, term.span, remedy=f"{nearest(name, qualifiers)} {known}".strip()
-    )

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from millstream.streams.plan.joins import JoinKind
 from millstream.streams.plan.nodes import Node
-from millstream.streams.sql.query_syntax import Hint, QueryTree
+from millstream.streams.sql.query_syntax import Hint, LateralSource, QueryTree
+from millstream.streams.sql.relations import Relation
 from millstream.streams.sql.scopes import Scope
 from millstream.streams.sql.script import Script, Span
+from millstream.streams.sql.syntax import Term
 
 __all__ = ["FullNames", "QueryContext", "TableLookup"]
 
@@ -17,6 +20,10 @@ TableLookup = Callable[[str, Span], Node]
 
 FullNames = Callable[[tuple[str, ...]], tuple[str, ...]]
 """Catalog, database and name of a table by the parts that are given."""
+
+
+Lateral = Callable[[Relation, LateralSource, JoinKind, Term | None, "QueryContext"], Relation]
+"""How LATERAL (SELECT ...) is joined to what stands left of it; the condition is that of ON."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +37,7 @@ class QueryContext:
     lookup: TableLookup
     full_name: FullNames
     bind: Callable[[QueryTree, QueryContext], Node]
+    lateral: Lateral
     hints: tuple[Hint, ...] = ()
     outer: Scope | None = None
     streaming: bool = True

@@ -19,6 +19,7 @@ __all__ = [
     "GroupingSets",
     "Hint",
     "JoinSource",
+    "LateralSource",
     "OrderedQuery",
     "PredictionSource",
     "QueryTree",
@@ -72,6 +73,15 @@ class TableSource:
 
 @dataclass(frozen=True, slots=True)
 class SubquerySource:
+    query: QueryTree
+    span: Span
+    alias: Alias = Alias()
+
+
+@dataclass(frozen=True, slots=True)
+class LateralSource:
+    """LATERAL (SELECT ...): a sub-query that may name columns of what stands left of it."""
+
     query: QueryTree
     span: Span
     alias: Alias = Alias()
@@ -140,6 +150,7 @@ class JoinSource:
 Source = (
     TableSource
     | SubquerySource
+    | LateralSource
     | WindowSource
     | PredictionSource
     | FunctionSource

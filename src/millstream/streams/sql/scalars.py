@@ -108,7 +108,7 @@ def _misplaced(term: QueryTerm | ExistsTerm | InQueryTerm | StarTerm, scope: Sco
     if isinstance(term, StarTerm):
         return scope.script.error("SQL_SYNTAX", "* stands alone in SELECT or inside COUNT(*).", term.span)
     message = f"A sub-query is not supported in {scope.place} at this place."
-    remedy = "IN and EXISTS stand in WHERE among conditions joined by AND."
+    remedy = "Move it into WHERE." if scope.place == "ON" else "Sub-queries stand in SELECT, WHERE and HAVING."
     return scope.script.error("SQL_UNSUPPORTED", message, term.span, remedy=remedy)
 
 

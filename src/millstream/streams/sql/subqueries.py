@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from millstream.streams.plan.expressions import Call, Column, Expression
 from millstream.streams.plan.joins import Join, JoinKind
 from millstream.streams.plan.nodes import Aggregate, Filter, Node, Project, Values
 from millstream.streams.plan.ordering import Sort
-from millstream.streams.sql.correlated import SingleValue, correlated_value, equation
+from millstream.streams.sql.correlated import SingleValue, correlated_value, equation, rows_around
 from millstream.streams.sql.from_clause import bind_source
 from millstream.streams.sql.join_conditions import conjuncts_of, filtered, joined
 from millstream.streams.sql.query_context import QueryContext
-from millstream.streams.sql.query_syntax import QueryTree, Select
+from millstream.streams.sql.query_syntax import GroupingSets, OrderedQuery, QueryTree, Select
+from millstream.streams.sql.questions import asked, value_of_one_row
 from millstream.streams.sql.relations import Relation, as_column, renamed, renamed_apart, scope_of
 from millstream.streams.sql.scalars import bind_condition, bind_term
 from millstream.streams.sql.scopes import Scope, column_of_name, identity
 from millstream.streams.sql.script import Script
+from millstream.streams.sql.select_items import item_columns
 from millstream.streams.sql.syntax import (
     CallTerm,
     ExistsTerm,
@@ -25,12 +27,11 @@ from millstream.streams.sql.syntax import (
     Operation,
     QueryTerm,
     RowTerm,
-    StarTerm,
     Term,
 )
 from millstream.streams.sql.terms import conjuncts_of_term, has_aggregates, names_of, queries_of
 
-__all__ = ["apply_where", "with_values"]
+__all__ = ["apply_where", "is_plain", "with_values"]
 
 
 def apply_where(where: Term | None, relation: Relation, context: QueryContext) -> Relation:
@@ -58,31 +59,35 @@ def _queried(term: Term, relation: Relation, context: QueryContext) -> Relation:
         inside = inside.operands[0]
         kind = JoinKind.ANTI if kind is JoinKind.SEMI else JoinKind.SEMI
     if isinstance(inside, ExistsTerm):
-        return _semi_join(relation, inside.query, (), kind, context)
-    if isinstance(inside, InQueryTerm):
+        found = _semi_join(relation, inside.query, (), kind, context)
+    elif isinstance(inside, InQueryTerm):
         operand = inside.operand
         operands = operand.values if isinstance(operand, RowTerm) else (operand,)
-        return _semi_join(relation, inside.query, operands, kind, context)
-    return _compared(term, relation, context)
+        found = _semi_join(relation, inside.query, operands, kind, context)
+    else:
+        found = None
+    return _compared(term, relation, context) if found is None else found
 
 
 def _compared(term: Term, relation: Relation, context: QueryContext) -> Relation:
-    """A comparison with the one value of a sub-query: an inner join, by a key where it is an equality."""
+    """A condition with values of sub-queries: an inner join, by a key where it is an equality with the only one."""
     replaced: dict[object, Expression] = {}
     nodes: list[Node] = []
     below = relation.node
     outer = scope_of(relation, context.script, "WHERE", context.outer)
     for query in queries_of(term):
-        if not isinstance(query, QueryTerm):
-            message = "IN and EXISTS with a sub-query stand in WHERE among conditions joined by AND."
-            raise context.script.error("SQL_UNSUPPORTED", message, query.span)
-        taken = {name for node in (below, *nodes) for name in node.schema.names}
-        found = _single(query, taken, outer, context)
-        if found.conditions:
-            below = joined(below, found.node, JoinKind.LEFT, found.conditions)
-        else:
-            nodes.append(found.node)
-        replaced[identity(query)] = found.value
+        if isinstance(query, QueryTerm):
+            taken = {name for node in (below, *nodes) for name in node.schema.names}
+            found = _single(query, taken, outer, context)
+            if found.conditions:
+                below = joined(below, found.node, JoinKind.LEFT, found.conditions)
+            else:
+                nodes.append(found.node)
+            replaced[identity(query)] = found.value
+        elif identity(query) not in replaced:
+            counts = {name for node in nodes for name in node.schema.names}
+            below, value = _answered(query, below, counts, outer, context, only_true=_is_asked_for_truth(term, query))
+            replaced[identity(query)] = value
     conditions = conjuncts_of(bind_condition(term, replace(outer, replaced=replaced)))
     if not nodes:
         return relation.over(filtered(below, list(conditions)))
@@ -91,18 +96,55 @@ def _compared(term: Term, relation: Relation, context: QueryContext) -> Relation
     return relation.over(below)
 
 
-def with_values(terms: tuple[Term, ...], node: Node, scope: Scope, context: QueryContext) -> tuple[Node, Scope]:
+def _is_asked_for_truth(term: Term, query: ExistsTerm | InQueryTerm) -> bool:
+    """Whether it does not matter if the answer is FALSE or UNKNOWN: nothing but AND and OR stand above it."""
+    if isinstance(term, Operation) and term.operator in ("AND", "OR"):
+        return all(_is_asked_for_truth(operand, query) for operand in term.operands)
+    return term is query or all(inner is not query for inner in queries_of(term))
+
+
+def with_values(
+    terms: tuple[Term | GroupingSets, ...], node: Node, scope: Scope, context: QueryContext
+) -> tuple[Node, Scope]:
     """The node with the value of each sub-query in the terms as a column, and the scope that knows them."""
     replaced = dict(scope.replaced)
-    for query in (query for term in terms for query in queries_of(term)):
-        if isinstance(query, QueryTerm) and identity(query) not in replaced:
-            found = _single(query, set(node.schema.names), scope, context)
-            node = joined(node, found.node, JoinKind.LEFT, found.conditions)
-            value = found.value
-            replaced[identity(query)] = (
-                replace(value, type=value.type.as_nullable()) if isinstance(value, Column) else value
-            )
+    for query in queries_of(terms, scope.replaced):
+        if identity(query) in replaced:
+            continue
+        if isinstance(query, QueryTerm):
+            node, replaced[identity(query)] = _beside(query, node, set(), scope, context)
+        else:
+            node, replaced[identity(query)] = _answered(query, node, set(), scope, context)
     return node, replace(scope, replaced=replaced)
+
+
+def _beside(
+    query: QueryTerm, node: Node, taken: set[str], scope: Scope, context: QueryContext
+) -> tuple[Node, Expression]:
+    """The node with the value of a sub-query beside its rows, and that value."""
+    found = _single(query, {*taken, *node.schema.names}, scope, context)
+    value = found.value
+    node = joined(node, found.node, JoinKind.LEFT, found.conditions)
+    return node, replace(value, type=value.type.as_nullable()) if isinstance(value, Column) else value
+
+
+def _answered(
+    query: ExistsTerm | InQueryTerm,
+    node: Node,
+    taken: set[str],
+    scope: Scope,
+    context: QueryContext,
+    *,
+    only_true: bool = False,
+) -> tuple[Node, Expression]:
+    """The node with what answers EXISTS or IN beside its rows, and the answer."""
+    question = asked(query, scope, context, only_true=only_true)
+    replaced = dict(question.scope.replaced)
+    for part in queries_of(question.term):
+        assert isinstance(part, QueryTerm)
+        if identity(part) not in replaced:
+            node, replaced[identity(part)] = _beside(part, node, taken, question.scope, context)
+    return node, bind_term(question.term, replace(question.scope, replaced=replaced))
 
 
 def _single(query: QueryTerm, taken: set[str], outer: Scope, context: QueryContext) -> SingleValue:
@@ -111,14 +153,11 @@ def _single(query: QueryTerm, taken: set[str], outer: Scope, context: QueryConte
     if correlated is not None:
         return correlated
     node = context.bind(query.query, replace(context, hints=(), outer=None))
-    script = context.script
     if len(node.schema.fields) != 1:
         message = f"A sub-query as a value has one column, this one has {len(node.schema.fields)}."
-        raise script.error("SQL_TYPE", message, query.span)
+        raise context.script.error("SQL_TYPE", message, query.span)
     if not _gives_one_row(node):
-        message = "A sub-query as a value must give one row, and this one may give several."
-        remedy = "Use an aggregate without GROUP BY, such as MAX(x), or IN (SELECT ...)."
-        raise script.error("SQL_UNSUPPORTED", message, query.span, remedy=remedy)
+        node = context.bind(value_of_one_row(query), replace(context, hints=(), outer=None))
     node, _ = renamed_apart(node, taken)
     (field,) = node.schema.fields
     return SingleValue(node, Column(field.name, field.type))
@@ -149,7 +188,8 @@ class _Inner:
 
 def _semi_join(
     relation: Relation, query: QueryTree, operands: tuple[Term, ...], kind: JoinKind, context: QueryContext
-) -> Relation:
+) -> Relation | None:
+    """The rows with a partner in the sub-query, or without; None where one NULL decides by rows around it."""
     script = context.script
     outer = scope_of(relation, script, "WHERE", context.outer)
     mine = [bind_term(operand, outer) for operand in operands]
@@ -161,8 +201,7 @@ def _semi_join(
     nullable = any(value.type.nullable for value in (*mine, *inner.values))
     null_aware = kind is JoinKind.ANTI and bool(operands) and nullable
     if null_aware and inner.conditions:
-        message = "NOT IN with a sub-query that names columns of the query around it is not supported."
-        raise script.error("SQL_UNSUPPORTED", message, query.span, remedy="Use NOT EXISTS.")
+        return None
     if null_aware:
         return relation.over(_not_in(relation.node, inner.node, pairs))
     return relation.over(joined(relation.node, inner.node, kind, [*inner.conditions, *pairs]))
@@ -182,9 +221,11 @@ def _not_in(left: Node, right: Node, pairs: list[Expression]) -> Join:
 def _inner(relation: Relation, query: QueryTree, outer: Scope, context: QueryContext, *, has_operands: bool) -> _Inner:
     inside = replace(context, hints=(), outer=None)
     taken = relation.node.schema.names
-    if not isinstance(query, Select) or query.source is None or not _is_plain(query, context.script):
-        node, _ = renamed_apart(context.bind(query, inside), taken)
-        return _Inner(node, [], tuple(Column(of.name, of.type) for of in node.schema.fields))
+    if isinstance(query, OrderedQuery) and not has_operands and query.limit != 0 and not query.offset:
+        # Neither an order nor a limit changes whether there is a row.
+        query = query.query
+    if not isinstance(query, Select) or query.source is None or not is_plain(query, context.script):
+        return _grouped(query, outer, taken, context, has_operands=has_operands)
     source = bind_source(query.source, inside)
     here = scope_of(source, context.script, "WHERE")
     terms = [] if query.where is None else list(conjuncts_of_term(query.where))
@@ -200,20 +241,27 @@ def _inner(relation: Relation, query: QueryTree, outer: Scope, context: QueryCon
     bound = [bind_condition(term, both) for term in terms if term not in own]
     values: tuple[Expression, ...] = ()
     if has_operands:
-        values = tuple(value for item in query.items for value in _values(item.value, both))
+        listed = (column for item in query.items for column in item_columns(item, 0, replace(both, place="SELECT")))
+        values = tuple(value for _, value in listed)
     return _Inner(node, [part for condition in bound for part in conjuncts_of(condition)], values)
 
 
-def _values(term: Term, scope: Scope) -> Iterator[Expression]:
-    if isinstance(term, StarTerm):
-        for part in scope.sources:
-            if not term.qualifier or part.is_called(term.qualifier):
-                yield from (value for name, value in part.columns if name not in part.hidden)
-        return
-    yield bind_term(term, replace(scope, place="SELECT"))
+def _grouped(
+    query: QueryTree, outer: Scope, taken: Collection[str], context: QueryContext, *, has_operands: bool
+) -> _Inner:
+    """A sub-query that groups or limits, or of several SELECTs."""
+    rows = rows_around(query, outer, taken, context)
+    if rows is None:
+        node, _ = renamed_apart(context.bind(query, replace(context, hints=(), outer=None)), taken)
+        return _Inner(node, [], tuple(Column(of.name, of.type) for of in node.schema.fields))
+    if rows.is_one_row:
+        message = "An aggregate without GROUP BY gives one row for each row around it, also of none."
+        remedy = "Compare it as a value: x = (SELECT MAX(t.y) FROM t WHERE t.key = outer.key)."
+        raise context.script.error("SQL_UNSUPPORTED", message, query.span, remedy=remedy)
+    return _Inner(rows.node, list(rows.conditions), tuple(value for _, value in rows.columns) if has_operands else ())
 
 
-def _is_plain(query: Select, script: Script) -> bool:
+def is_plain(query: Select, script: Script) -> bool:
     """Whether the query only filters and chooses columns, so that it may name columns of the query around it."""
     computes = any(has_aggregates(item.value, script) or _ranks(item.value) for item in query.items)
     return not (query.groups or query.having is not None or query.distinct or computes)

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 
 from millstream.streams.functions.scalars.times import WITHOUT_BRACKETS
-from millstream.streams.sql import over_parser, query_parser, spoken_calls
+from millstream.streams.sql import over_parser, overlaps_parser, query_parser, spoken_calls
 from millstream.streams.sql.cursor import Cursor
 from millstream.streams.sql.interval_parser import parse_interval, parse_span
 from millstream.streams.sql.lexer import Token, TokenKind
@@ -28,7 +28,6 @@ from millstream.streams.sql.syntax import (
     ExistsTerm,
     InQueryTerm,
     InTerm,
-    IntervalTerm,
     IsTerm,
     LiteralTerm,
     NameTerm,
@@ -93,11 +92,11 @@ def _predicate(cursor: Cursor) -> Term:
         if token is not None and token.kind is TokenKind.SYMBOL and token.text in _COMPARISONS:
             cursor.advance()
             operator = "<>" if token.text == "!=" else token.text
-            left = Operation(operator, (left, parse_sum(cursor)), cursor.since(start))
+            left = _quantified(cursor, operator, left, start) or _compared(cursor, operator, left, start)
         elif cursor.take("IS"):
             left = _is(cursor, left, start)
         elif isinstance(left, RowTerm) and len(left.values) == 2 and cursor.take("OVERLAPS"):
-            left = _overlaps(cursor, left, start)
+            left = overlaps_parser.parse_overlaps(cursor, left, start)
         elif cursor.sees("NOT") or any(cursor.sees(word) for word in ("IN", "BETWEEN", "LIKE", "SIMILAR")):
             negated = cursor.take("NOT")
             term = _membership(cursor, left, start)
@@ -106,26 +105,24 @@ def _predicate(cursor: Cursor) -> Term:
             return left
 
 
-def _overlaps(cursor: Cursor, left: RowTerm, start: Span) -> Term:
-    """Two periods, each a start and an end or a length, that have a moment in common."""
-    right = parse_sum(cursor)
-    if not isinstance(right, RowTerm) or len(right.values) != 2:
-        raise cursor.script.error("SQL_SYNTAX", "OVERLAPS stands between two periods: (start, end).", right.span)
-    span = cursor.since(start)
-    first, second = (_bounds(period) for period in (left, right))
-    halves = (Operation("<=", (one, other), span) for one, other in ((first[0], second[1]), (second[0], first[1])))
-    return Operation("AND", tuple(halves), span)
+def _compared(cursor: Cursor, operator: str, left: Term, start: Span) -> Term:
+    return Operation(operator, (left, parse_sum(cursor)), cursor.since(start))
 
 
-def _bounds(period: RowTerm) -> tuple[Term, Term]:
-    """The earlier and the later bound of a period."""
-    start, end = period.values
-    if isinstance(end, IntervalTerm):
-        end = Operation("+", (start, end), end.span)
-    is_turned = Operation("<", (end, start), period.span)
-    bounds = ((end, start), (start, end))
-    earlier, later = (CaseTerm(None, ((is_turned, turned),), plain, period.span) for turned, plain in bounds)
-    return earlier, later
+def _quantified(cursor: Cursor, operator: str, left: Term, start: Span) -> Term | None:
+    """= ANY (SELECT ...) and <> ALL (SELECT ...), which are IN and NOT IN; None for a plain comparison."""
+    following = cursor.peek(1)
+    if following is None or not following.is_symbol("(") or not any(map(cursor.sees, ("ANY", "SOME", "ALL"))):
+        return None
+    of_all = cursor.advance().is_word("ALL")
+    cursor.need_symbol("(")
+    if (operator, of_all) not in (("=", False), ("<>", True)):
+        remedy = "Compare with MIN or MAX of the sub-query, or write EXISTS."
+        raise cursor.unsupported(f"{operator} {'ALL' if of_all else 'ANY'} is not supported.", remedy=remedy)
+    query = query_parser.parse_select(cursor)
+    cursor.need_symbol(")")
+    found = InQueryTerm(left, query, cursor.since(start))
+    return Operation("NOT", (found,), found.span) if of_all else found
 
 
 def _is(cursor: Cursor, left: Term, start: Span) -> Term:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import cast, get_args
 
 from millstream.streams.functions.registry import AGGREGATES
 from millstream.streams.sql.query_syntax import QueryTree
+from millstream.streams.sql.scopes import identity
 from millstream.streams.sql.script import Script, Span
 from millstream.streams.sql.syntax import CallTerm, ExistsTerm, InQueryTerm, NameTerm, Operation, QueryTerm, Term
 
@@ -22,16 +23,21 @@ __all__ = [
 ]
 
 
-def _found(value: object, wanted: Callable[[object], bool]) -> Iterator[object]:
-    """The outermost parts that are wanted, in the order of the text; nothing from inside of sub-queries."""
+def _found(value: object, wanted: Callable[[object], bool], known: Container[object] = ()) -> Iterator[object]:
+    """The outermost parts that are wanted, in the order of the text; nothing from inside of sub-queries.
+
+    What is `known` by its identity is passed over, with all that is in it.
+    """
+    if known and identity(value) in known:
+        return
     if wanted(value):
         yield value
     elif isinstance(value, tuple):
         for part in value:
-            yield from _found(part, wanted)
+            yield from _found(part, wanted, known)
     elif hasattr(value, "__dataclass_fields__") and not isinstance(value, (Span, *get_args(QueryTree))):
         for name in value.__dataclass_fields__:
-            yield from _found(getattr(value, name), wanted)
+            yield from _found(getattr(value, name), wanted, known)
 
 
 def aggregates_of(term: object, script: Script) -> Iterator[CallTerm]:
@@ -65,9 +71,9 @@ def names_of(term: object) -> Iterator[NameTerm]:
             yield found
 
 
-def queries_of(term: Term) -> Iterator[QueryTerm | ExistsTerm | InQueryTerm]:
-    """The sub-queries."""
-    for found in _found(term, lambda part: isinstance(part, QueryTerm | ExistsTerm | InQueryTerm)):
+def queries_of(term: object, known: Container[object] = ()) -> Iterator[QueryTerm | ExistsTerm | InQueryTerm]:
+    """The sub-queries, without those that are `known` by their identity or stand inside of what is."""
+    for found in _found(term, lambda part: isinstance(part, QueryTerm | ExistsTerm | InQueryTerm), known):
         if isinstance(found, QueryTerm | ExistsTerm | InQueryTerm):
             yield found
 

@@ -1,0 +1,123 @@
+"""EXISTS and IN (SELECT ...) as values: questions that are answered by counting the rows of sub-queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from millstream.streams.plan.expressions import Expression
+from millstream.streams.sql.correlated import only_value
+from millstream.streams.sql.from_clause import bind_source
+from millstream.streams.sql.query_context import QueryContext
+from millstream.streams.sql.query_syntax import Alias, OrderedQuery, QueryTree, Select, SelectItem, SubquerySource
+from millstream.streams.sql.relations import scope_of
+from millstream.streams.sql.scalars import bind_term
+from millstream.streams.sql.scopes import Part, Scope, identity
+from millstream.streams.sql.script import Script, Span
+from millstream.streams.sql.syntax import (
+    CallTerm,
+    CaseTerm,
+    ExistsTerm,
+    InQueryTerm,
+    LiteralTerm,
+    NameTerm,
+    Operation,
+    QueryTerm,
+    RowTerm,
+    StarTerm,
+    Term,
+)
+from millstream.streams.sql.terms import conjunction_of_terms, has_aggregates
+
+__all__ = ["Question", "asked", "value_of_one_row"]
+
+_ROWS = "rows of the sub-query"
+_OPERAND = "operand of IN"
+"""Names that no script can have in its way: they are not shown."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """The answer as a term over sub-queries that each give one value, and the scope that it is bound in."""
+
+    term: Term
+    scope: Scope
+
+
+def asked(query: ExistsTerm | InQueryTerm, scope: Scope, context: QueryContext, *, only_true: bool) -> Question:
+    """The question in the rows of `scope`. Where `only_true` an answer that is not TRUE may be FALSE or UNKNOWN."""
+    if isinstance(query, ExistsTerm):
+        return Question(_some(_listed(query.query, (), context)[0], (), query.span), scope)
+    operands = query.operand.values if isinstance(query.operand, RowTerm) else (query.operand,)
+    select, columns = _listed(query.query, operands, context)
+    if len(columns) != len(operands):
+        message = f"The sub-query of IN has {len(columns)} columns, but {len(operands)} are compared."
+        raise context.script.error("SQL_TYPE", message, query.span)
+    bound = [bind_term(operand, scope) for operand in operands]
+    names, inner = _named(bound, query.span, scope)
+    found = _some(select, tuple(_operation("=", pair) for pair in zip(columns, names, strict=True)), query.span)
+    if only_true or not any(value.type.nullable for value in (*bound, *_bound(select, columns, context))):
+        return Question(found, inner)
+    if len(operands) > 1:
+        message = "IN with several columns that may be NULL is answered in WHERE among conditions joined by AND only."
+        raise context.script.error("SQL_UNSUPPORTED", message, query.span, remedy="Use EXISTS.")
+    nothing = LiteralTerm(None, query.span)
+    has_null = _some(select, (Operation("IS NULL", columns, query.span),), query.span)
+    unknown = Operation("IS NULL", names, query.span), has_null
+    branches = (
+        (found, LiteralTerm(True, query.span)),
+        (Operation("NOT", (_some(select, (), query.span),), query.span), LiteralTerm(False, query.span)),
+        (Operation("OR", unknown, query.span), nothing),
+    )
+    return Question(CaseTerm(None, branches, LiteralTerm(False, query.span), query.span), inner)
+
+
+def value_of_one_row(query: QueryTerm) -> Select:
+    """The SELECT of the value of the only row of a sub-query; NULL where it has several, or none."""
+    source = SubquerySource(query.query, query.span, Alias(_ROWS, ("value",)))
+    value = only_value(NameTerm((_ROWS, "value"), query.span))
+    return Select((SelectItem(value, None),), source, None, (), None, query.span)
+
+
+def _listed(query: QueryTree, operands: tuple[Term, ...], context: QueryContext) -> tuple[Select, tuple[Term, ...]]:
+    """A SELECT whose rows are those of the query, and its columns; the query itself where it only filters."""
+    if isinstance(query, OrderedQuery) and not operands and query.limit != 0 and not query.offset:
+        query = query.query
+    if isinstance(query, Select) and query.source is not None and _only_filters(query, context.script):
+        return query, tuple(item.value for item in query.items)
+    names = tuple(f"column {place}" for place, _ in enumerate(operands))
+    source = SubquerySource(query, query.span, Alias(_ROWS, names))
+    select = Select((SelectItem(StarTerm(query.span), None),), source, None, (), None, query.span)
+    return select, tuple(NameTerm((_ROWS, name), query.span) for name in names)
+
+
+def _only_filters(select: Select, script: Script) -> bool:
+    grouped = select.groups or select.having is not None or select.qualify is not None
+    return not grouped and not any(has_aggregates(item.value, script) for item in select.items)
+
+
+def _named(bound: list[Expression], span: Span, scope: Scope) -> tuple[tuple[Term, ...], Scope]:
+    """Names for bound operands, which no column of a sub-query can take away, and the scope that knows them."""
+    names = tuple(NameTerm((f"{_OPERAND} {span.start} {place}",), span) for place, _ in enumerate(bound))
+    known = tuple((name.parts[0], value) for name, value in zip(names, bound, strict=True))
+    replaced = {**scope.replaced, **{identity(name): value for name, value in zip(names, bound, strict=True)}}
+    return names, replace(scope, parts=(*scope.sources, Part(None, known)), replaced=replaced)
+
+
+def _bound(select: Select, columns: tuple[Term, ...], context: QueryContext) -> list[Expression]:
+    """The columns of a sub-query over its own rows."""
+    assert select.source is not None
+    inside = replace(context, hints=(), outer=None)
+    here = scope_of(bind_source(select.source, inside), context.script, "SELECT")
+    return [bind_term(column, here) for column in columns]
+
+
+def _operation(operator: str, operands: tuple[Term, Term]) -> Operation:
+    return Operation(operator, operands, operands[0].span)
+
+
+def _some(select: Select, conditions: tuple[Term, ...], span: Span) -> Term:
+    """Whether the SELECT has a row that fits the conditions as well."""
+    terms = [*conditions] if select.where is None else [select.where, *conditions]
+    count = SelectItem(CallTerm("COUNT", (), span, span, star=True), None)
+    counted = replace(select, items=(count,), where=conjunction_of_terms(terms), distinct=False, span=span)
+    return Operation(">", (QueryTerm(counted, span), LiteralTerm(0, span)), span)
