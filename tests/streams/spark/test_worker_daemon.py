@@ -20,6 +20,19 @@ def test_what_workers_import_is_there_before_the_fork_and_no_thread_of_python_is
     assert done.stdout.split() == ["1", "True", "True"]
 
 
+_PRELOAD_AND_COLLECT = """
+import gc
+from millstream.streams.spark.worker_daemon import preload
+preload("pyspark.worker")
+print(gc.isenabled(), len(gc.get_objects()) < gc.get_freeze_count() / 100)
+"""
+
+
+def test_what_was_imported_is_not_looked_through_behind_each_task() -> None:
+    done = subprocess.run([sys.executable, "-c", _PRELOAD_AND_COLLECT], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "True"]
+
+
 _PRELOAD_TO_JUDGE = """
 import sys
 from millstream.streams.spark.worker_daemon import preload

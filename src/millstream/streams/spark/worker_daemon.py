@@ -6,6 +6,7 @@ milliseconds then, and the pages of its modules are shared with the others.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -54,6 +55,9 @@ def preload(worker_module: str) -> None:
     of_pool = _OF_WORKERS[os.environ.get(POOL_VARIABLE, "")] if worker_module == _WORKER else ()
     for name in (worker_module, *of_pool, *(_OF_ALL_WORKERS if of_pool else ())):
         importlib.import_module(name)
+    # PySpark collects garbage behind each task: 55 ms to look through what was imported, which no task leaves behind.
+    gc.collect()
+    gc.freeze()
 
 
 def _main(arguments: Sequence[str]) -> None:
