@@ -14,8 +14,8 @@ $(VENV)/.ready: pyproject.toml tools/setup.py
 demo: setup
 	@$(BIN)/python examples/security/demo.py $(if $(INPUT),--input "$(INPUT)")
 
-test: lint
-	$(BIN)/python tools/run_tests.py
+test: setup
+	$(BIN)/python tools/run_tests.py -- make --no-print-directory lint
 
 lint: setup
 	$(BIN)/ruff check

@@ -1,51 +1,78 @@
-"""Runs the tests in two lanes, one pytest in each: many tests wait for a server or a time, while another lane computes.
+"""Runs the tests in lanes, one pytest in each: many tests wait for a server or a time, while other lanes compute.
 
-`python tools/run_tests.py [PYTEST OPTION ...]`. A lane takes the next folder of tests/ when it is done with one; what
-a folder said is printed when it ends.
+`python tools/run_tests.py [PYTEST OPTION ...] [-- COMMAND ...]`. A lane takes the next folder of tests/ when it is done
+with one; what a folder said is printed when it ends. The command runs in a lane, too.
 """
 
 from __future__ import annotations
 
 import compileall
+import os
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
+from typing import NamedTuple
 
-LANES = 2
-"""As many as the machines have cores that the suite is made for."""
+LANES = 3
+"""One more than the machines have cores that the suite is made for: a lane waits about a third of its time."""
 
 LONGEST_FIRST = (
-    "streams/end_to_end",
     "crash",
-    "streams/nexmark",
-    "cli",
+    "streams/end_to_end",
     "streams",
-    "server",
     "examples",
-    "interop",
     "broker",
+    "cli",
+    "streams/nexmark",
+    "server",
+    "interop",
     "store",
     "proxy",
 )
-"""Folders that none is waited for alone at the end, each without those in it that are named; then all others."""
+"""Folders that none is waited for alone at the end, each without those in it that are named; then all others.
+
+The first one needs no Spark: the archive of Spark's classes is made meanwhile.
+"""
+
+HALVED = "streams/end_to_end"
+"""A folder that would be the whole work of a lane."""
 
 NO_TESTS = 5
 """Pytest's exit code where its options leave nothing to run in a folder."""
 
-TESTS = Path(__file__).parent.parent / "tests"
+ROOT = Path(__file__).parent.parent
+
+TESTS = ROOT / "tests"
 
 COMPILED = ("src", "crash", "interop", "examples")
 """Folders beside tests/ whose modules the tests start in processes of their own, hundreds of them."""
 
 
+class Ended(NamedTuple):
+    """A program that has ended: its exit code, all that it said, and how long it ran."""
+
+    name: str
+    code: int
+    said: str
+    seconds: float
+
+
 def groups() -> list[list[Path]]:
     """The paths of each pytest; together they are all folders of tests/."""
     named = [TESTS / name for name in LONGEST_FIRST]
-    alone = [_parts(path, named) for path in named if path.is_dir()]
+    alone = [part for path in named if path.is_dir() for part in _halves(path, named)]
     others = [path for path in sorted(TESTS.iterdir()) if any(path.rglob("test_*.py")) and path not in named]
     return [*alone, others]
+
+
+def _halves(folder: Path, named: list[Path]) -> list[list[Path]]:
+    """What is to be run of a folder, by two programs if one would take too long."""
+    if folder != TESTS / HALVED:
+        return [_parts(folder, named)]
+    files = sorted(folder.rglob("test_*.py"))
+    return [files[::2], files[1::2]]
 
 
 def _parts(folder: Path, named: list[Path]) -> list[Path]:
@@ -56,33 +83,51 @@ def _parts(folder: Path, named: list[Path]) -> list[Path]:
     return [path for path in sorted(folder.iterdir()) if path not in inside and any(path.rglob("test_*.py"))]
 
 
-def run(paths: list[Path], options: list[str]) -> tuple[str, int, str, float]:
-    """What was run, pytest's exit code, all that it said, and the seconds."""
+def run(name: str, command: list[str]) -> Ended:
+    """Run a program to its end."""
     began_s = time.monotonic()
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", *options, *map(str, paths)]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    return (
-        " ".join(str(path.relative_to(TESTS)) for path in paths),
-        done.returncode,
-        done.stdout,
-        time.monotonic() - began_s,
-    )
+    return Ended(name, done.returncode, done.stdout, time.monotonic() - began_s)
+
+
+def run_tests(paths: list[Path], options: list[str]) -> Ended:
+    """Run the tests at the paths, named by their folders."""
+    folders = dict.fromkeys(path if path.is_dir() else path.parent for path in paths)
+    name = " ".join(str(path.relative_to(TESTS)) for path in folders)
+    ended = run(name, [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", *options, *map(str, paths)])
+    return ended._replace(code=0) if ended.code == NO_TESTS else ended
+
+
+def begin(pool: ThreadPoolExecutor, options: list[str], command: list[str]) -> list[Future[Ended]]:
+    """Everything that is to be run, in the order in which the lanes take it."""
+    archive = [sys.executable, str(ROOT / "tools" / "archive_classes.py")]
+    return [
+        *([pool.submit(run, " ".join(command), command)] if command else []),
+        pool.submit(run, "the archive of Spark's classes", archive),
+        *(pool.submit(run_tests, paths, options) for paths in groups()),
+    ]
 
 
 def main() -> int:
-    """0 if every folder's tests pass."""
+    """0 if the tests of every folder pass, and the command does."""
+    arguments = sys.argv[1:]
+    mark = arguments.index("--") if "--" in arguments else len(arguments)
     began_s, failed = time.monotonic(), list[str]()
+    # Without bytecode each pytest rewrites its plugins anew, for 2 s.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    # As tests/conftest.py does for a pytest that is run alone.
+    os.environ.setdefault("MILLSTREAM_CLASS_ARCHIVES", str(ROOT / ".build" / "classes"))
     for name in COMPILED:
         # As an installation does, whatever the environment says: else each process compiles all modules anew.
-        compileall.compile_dir(TESTS.parent / name, quiet=2)
+        compileall.compile_dir(ROOT / name, quiet=2)
     with ThreadPoolExecutor(LANES) as pool:
-        lanes = [pool.submit(run, paths, sys.argv[1:]) for paths in groups()]
+        running = begin(pool, arguments[:mark], arguments[mark + 1 :])
         try:
-            for ended in as_completed(lanes):
-                name, code, said, seconds = ended.result()
-                print(f"== {name} ({seconds:.0f} s)\n{said}", flush=True)
-                if code not in (0, NO_TESTS):
-                    failed.append(name)
+            for future in as_completed(running):
+                ended = future.result()
+                print(f"== {ended.name} ({ended.seconds:.0f} s)\n{ended.said}", flush=True)
+                if ended.code:
+                    failed.append(ended.name)
         except KeyboardInterrupt:
             # The terminal told the running ones too; the waiting ones must not begin.
             pool.shutdown(wait=False, cancel_futures=True)

@@ -1,36 +1,59 @@
 """The lanes of `make test` leave out nothing and hide no failure."""
 
+from __future__ import annotations
+
 import importlib.util
-import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
+
+import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 SCRIPT = ROOT / "tools" / "run_tests.py"
 
 
-def test_every_folder_with_tests_is_run_once() -> None:
+@pytest.fixture
+def lanes() -> ModuleType:
     spec = importlib.util.spec_from_file_location("run_tests", SCRIPT)
     assert spec is not None
     assert spec.loader is not None
-    lanes = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(lanes)
-    run = [folder for group in lanes.groups() for folder in group]
-    for path in files_of_tests():
-        assert [folder for folder in run if folder in path.parents] == [one_of(run, path)], path
-    assert not [path for path in files_of_tests() if path.parent == ROOT / "tests"]
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def one_of(folders: list[Path], path: Path) -> Path | None:
-    return next((folder for folder in folders if folder in path.parents), None)
+def test_every_file_of_tests_is_run_once(lanes: ModuleType) -> None:
+    run = [place for group in lanes.groups() for place in group]
+    files = [*(ROOT / "tests").rglob("test_*.py")]
+    assert files
+    for path in files:
+        assert len([place for place in run if place in (path, *path.parents)]) == 1, path
+    assert not [path for path in files if path.parent == ROOT / "tests"]
 
 
-def files_of_tests() -> list[Path]:
-    return [*(ROOT / "tests").rglob("test_*.py")]
-
-
-def test_an_option_that_pytest_refuses_fails_in_every_folder() -> None:
-    done = subprocess.run([sys.executable, str(SCRIPT), "--no-such-option"], capture_output=True, text=True)
-    assert done.returncode == 1
-    assert "FAIL: " in done.stdout
-    assert all(name in done.stdout.splitlines()[-1] for name in ("crash", "streams", "model"))
+def test_what_fails_is_named_be_it_a_folder_or_the_command_beside_them(
+    lanes: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = [tmp_path / name for name in ("good", "bad", "empty")]
+    for folder in folders:
+        folder.mkdir()
+    (folders[0] / "test_good.py").write_text("def test_it(): pass")
+    (folders[1] / "test_bad.py").write_text("def test_it(): assert False")
+    monkeypatch.setattr(lanes, "TESTS", tmp_path)
+    monkeypatch.setattr(lanes, "groups", lambda: [[folder] for folder in folders])
+    monkeypatch.setenv("MILLSTREAM_CLASS_ARCHIVES", "off")
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    command = [sys.executable, "-c", "print('beside'); raise SystemExit(3)"]
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT), "-k", "test_it", "--", *command])
+    assert lanes.main() == 1
+    said = capsys.readouterr().out.splitlines()
+    assert {"1 passed", "1 failed"} <= {line.partition(" in ")[0] for line in said}
+    assert "beside" in said
+    assert said[-1].startswith("FAIL: ")
+    named = set(said[-1].removeprefix("FAIL: ").rpartition(" (")[0].split(", "))
+    assert named == {"bad", " ".join(command)}
+    monkeypatch.setattr(lanes, "groups", lambda: [[folders[2]]])
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT)])
+    assert lanes.main() == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("PASS ")
