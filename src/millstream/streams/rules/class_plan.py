@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from millstream.streams.rules.atoms import OF_TWO_FIELDS, Atom
+from millstream.streams.rules.class_sieve import ClassSieve
 from millstream.streams.rules.columns import Columns
-from millstream.streams.rules.event_rows import Distinct, EventRows, Rows
+from millstream.streams.rules.event_rows import Distinct, EventRows, Places, Rows
 from millstream.streams.rules.fingerprints import CacheBudget
 from millstream.streams.rules.formulas import All, AnyOf, Formula, Truth, all_of, atoms_of
 from millstream.streams.rules.groups import FieldGroup
@@ -54,6 +55,7 @@ class PlanRooms(NamedTuple):
     groups: dict[tuple[str, tuple[Atom, ...]], FieldGroup]
     found: dict[Atom, int]
     """Events by key atom that was found in them."""
+    places: Places
 
 
 class _Judged(NamedTuple):
@@ -94,6 +96,8 @@ class ClassPlan:
                 for atom in sorted(keys[1], key=str):
                     keyed[atom.field].setdefault(atom, []).append(judged)
         self._groups = [self._group(field, atoms) for field, atoms in keyed.items()]
+        looked_for = () if self._unkeyed else tuple(atom for atoms in keyed.values() for atom in atoms)
+        self._sieve = ClassSieve(looked_for, self._rooms.places)
         self._chosen_in_us = (time.perf_counter() - began_s) * 1e6
         self._in_vain = 0
 
@@ -134,9 +138,24 @@ class ClassPlan:
 
     def judge(self, events: EventRows) -> list[tuple[Rows, int]]:
         """The events that each rule holds for, with its number; only rules that hold for some."""
+        watched = self._sieve.patience
+        if 0 < watched < events.count and events.unread() is not None:
+            first, rest = np.arange(watched), np.arange(watched, events.count)
+            return [*self._judge(events.part(first)), *_moved(self._sieved(events.part(rest)), rest)]
+        return self._sieved(events)
+
+    def _sieved(self, events: EventRows) -> list[tuple[Rows, int]]:
+        passed = self._sieve.rows(events)
+        if passed is None:
+            return self._judge(events)
+        return _moved(self._judge(events.part(passed)), passed) if len(passed) else []
+
+    def _judge(self, events: EventRows) -> list[tuple[Rows, int]]:
         columns = Columns(events, self._rooms.questions)
         hits = []
-        for number, (rule, parts) in self._candidates(columns).items():
+        candidates = self._candidates(columns)
+        self._sieve.watch(events.count, (rows for _, parts in candidates.values() for rows in parts))
+        for number, (rule, parts) in candidates.items():
             rows = parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
             held = rows if rule.sure else self._held(rule, rows, columns)
             self._in_vain += len(rows) - len(held)
@@ -182,6 +201,11 @@ class ClassPlan:
             holds, forms_of = rule.holds, columns.forms_of
             return np.array([row for row in rows.tolist() if holds(forms_of(row))], dtype=np.int64)
         return rows[columns.holds(rule.formula, rows)]
+
+
+def _moved(hits: list[tuple[Rows, int]], rows: Rows) -> list[tuple[Rows, int]]:
+    """Hits of a part that has these rows."""
+    return [(rows[held], number) for held, number in hits]
 
 
 def _rest(formula: Formula, keys: frozenset[Atom]) -> Formula:

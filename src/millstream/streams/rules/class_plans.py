@@ -20,13 +20,17 @@ __all__ = ["ClassPlans"]
 _MOST_CLASSES: Final = 4_096
 """Classes whose plans are kept; those that were not seen for longest go."""
 
+_FEW_GENERAL: Final = 32
+"""General rules that are taken into each class: more would be made ready too often, fewer cost a look at each event."""
+
 Codes = tuple[int, ...]
 
 
 class ClassPlans:
     """Parts events by the fields that many rules pin, and knows what is left of the rules in each part.
 
-    Rules that pin none of these fields are general: they are judged over all events at once, by one plan.
+    Rules that pin none of these fields are general: a few are judged with each class, more of them over all events at
+    once, by one plan.
     """
 
     def __init__(self, formulas: Mapping[int, Formula], rooms: PlanRooms) -> None:
@@ -35,6 +39,7 @@ class ClassPlans:
         pins = {number: pins_of(formula) for number, formula in formulas.items()}
         names = class_fields(list(pins.values()))
         self._general = [number for number, one in pins.items() if not any(name in one for name in names)]
+        self._folded = frozenset(self._general if names and len(self._general) <= _FEW_GENERAL else ())
         self._general_plan: ClassPlan | None = None
         bound = {number: one for number, one in pins.items() if any(name in one for name in names)}
         self._by_atom: list[dict[Atom, set[int]]] = []
@@ -58,16 +63,20 @@ class ClassPlans:
         """The plans to judge a batch by, each with its rows; None: all of them."""
         if not events.count:
             return
-        if self._general:
+        if self._general and not self._folded:
             if self._general_plan is None:
                 left = [LeftRule(number, self._formulas[number]) for number in self._general]
                 self._general_plan = ClassPlan(left, events, self._rooms)
             yield self._general_plan, None
         if self.fields:
+            rows_of: dict[ClassPlan, list[Rows]] = {}
             for rows, codes in self._classes(events):
                 plan = self._plan(codes, events, rows)
                 if plan is not None:
-                    yield plan, None if len(rows) == events.count else rows
+                    rows_of.setdefault(plan, []).append(rows)
+            for plan, parts in rows_of.items():
+                rows = parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))
+                yield plan, None if len(rows) == events.count else rows
 
     def plans(self) -> list[ClassPlan]:
         """The plans that were made so far."""
@@ -115,5 +124,6 @@ class ClassPlans:
                 if answers[atom]:
                     fitting |= bound
             numbers = fitting if numbers is None else numbers & fitting
-        left = (LeftRule(number, reduced(self._formulas[number], known)) for number in sorted(numbers or ()))
+        every = sorted(self._folded | (numbers or set()))
+        left = (LeftRule(number, reduced(self._formulas[number], known)) for number in every)
         return tuple(rule for rule in left if rule.formula != Truth(False))

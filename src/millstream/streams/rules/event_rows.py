@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from millstream.streams.rules.plain import FieldOf, field_reader, whole_text
 
-__all__ = ["ArrowEvents", "Distinct", "EventRows", "JsonEvents", "Raw", "Rows"]
+__all__ = ["ArrowEvents", "Distinct", "EventRows", "JsonEvents", "Places", "Raw", "Rows", "Unread"]
 
 Rows = np.ndarray[Any, np.dtype[np.int64]]
 """Numbers of rows, ascending."""
@@ -76,6 +76,13 @@ def _key(value: Any) -> Hashable:
     return value if kind in _PLAIN_TYPES else (kind, repr(value))
 
 
+class Unread(NamedTuple):
+    """Events of which little was read so far, by their rows, and their JSON. Each holds all fields at its top."""
+
+    rows: Rows
+    raw: Sequence[Raw]
+
+
 class EventRows(Protocol):
     """Events of one batch. A field that is not there reads as None."""
 
@@ -88,6 +95,9 @@ class EventRows(Protocol):
 
     def raw_of(self, field: str) -> Sequence[Raw] | None:
         """The JSON of each event, where the field is the whole event's text and its JSON is known."""
+
+    def unread(self) -> Unread | None:
+        """The events that it costs something to look into; None where all of them were read."""
 
     def field_of(self, row: int) -> FieldOf:
         """The fields of one event."""
@@ -103,16 +113,21 @@ class JsonEvents:
     """Events that were parsed from JSON; `paths` says where they hold the fields, as in a rule set.
 
     `raw` are the texts in UTF-8 that they were parsed from: with them, words in whole events are found sooner.
+    `deep` are the rows that hold anything where some path goes deeper than to the top, where that is known.
     """
 
     __slots__ = ("_deep", "_events", "_places", "_raw")
 
     def __init__(
-        self, events: Sequence[Mapping[str, Any]], paths: Paths | Places, raw: Sequence[Raw] | None = None
+        self,
+        events: Sequence[Mapping[str, Any]],
+        paths: Paths | Places,
+        raw: Sequence[Raw] | None = None,
+        deep: Rows | None = None,
     ) -> None:
         self._events = events
         self._places = paths if isinstance(paths, Places) else Places(paths)
-        self._deep: Rows | None = None
+        self._deep = deep
         self._raw = raw
 
     @property
@@ -121,6 +136,9 @@ class JsonEvents:
 
     def raw_of(self, field: str) -> Sequence[Raw] | None:
         return self._raw if self._places.is_whole_event(field) else None
+
+    def unread(self) -> Unread | None:
+        return None
 
     def distinct(self, field: str) -> Distinct:
         if self._places.is_whole_event(field):
@@ -252,6 +270,9 @@ class ArrowEvents:
         return Distinct.of([field_reader(row, self._paths)(field) for row in rows])
 
     def raw_of(self, field: str) -> Sequence[Raw] | None:
+        return None
+
+    def unread(self) -> Unread | None:
         return None
 
     def _arrow(self, key: str) -> pa.Array | None:

@@ -18,7 +18,7 @@ from millstream.streams.rules.engines.patterns import Expression, PatternEngine
 from millstream.streams.rules.engines.ranges import RangeEngine
 from millstream.streams.rules.engines.raw_texts import RawTextFilter, raw_text_filter
 from millstream.streams.rules.engines.sets import SetEngine
-from millstream.streams.rules.event_rows import Distinct, EventRows, Rows
+from millstream.streams.rules.event_rows import Distinct, EventRows, Places, Rows
 from millstream.streams.rules.fingerprints import CacheBudget, FingerprintCache
 from millstream.streams.rules.watch import Watch
 
@@ -54,7 +54,7 @@ class FieldGroup:
             return None
         if not self._filtered:
             self._filtered = True
-            self._raw_filter = raw_text_filter(self.atoms)
+            self._raw_filter = raw_text_filter(self.atoms, Places({self.field: ((),)}))
         return None if self._raw_filter is None else self._raw_filter.rows(raw)
 
     def find(self, distinct: Distinct) -> dict[int, Sequence[int]]:

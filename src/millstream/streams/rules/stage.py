@@ -11,7 +11,7 @@ from millstream.streams.rules.atoms import Atom
 from millstream.streams.rules.class_plan import PlanRooms
 from millstream.streams.rules.class_plans import ClassPlans
 from millstream.streams.rules.engines.engine import form_of
-from millstream.streams.rules.event_rows import EventRows, Rows
+from millstream.streams.rules.event_rows import EventRows, Places, Rows
 from millstream.streams.rules.explained import Explained, Quarantined, StageStatistics, explained, grouped
 from millstream.streams.rules.fingerprints import CacheBudget
 from millstream.streams.rules.formulas import Formula, Truth, atoms_of
@@ -51,7 +51,7 @@ class RuleStage:
     ) -> None:
         self.rule_set = rule_set
         self._watch = Watch(allowance_ms)
-        self._rooms = PlanRooms(Questions(self._watch), CacheBudget(cache_mb << 20), {}, {})
+        self._rooms = PlanRooms(Questions(self._watch), CacheBudget(cache_mb << 20), {}, {}, Places(rule_set.paths))
         self._formulas: dict[int, Formula] = {}
         self._rules_of: dict[Atom, list[int]] = {}
         self._quarantined: dict[int, Quarantined] = {}
@@ -67,6 +67,11 @@ class RuleStage:
     def quarantined(self) -> tuple[Quarantined, ...]:
         """The rules that are judged no more, in the order in which they fell."""
         return tuple(self._quarantined.values())
+
+    @property
+    def class_fields(self) -> tuple[str, ...]:
+        """The fields that are read of every event."""
+        return tuple(field.field for field in self._plans.fields)
 
     def judge(self, events: EventRows) -> Hits:
         """The hits of a batch. What a rule does wrong never raises: see `quarantined`."""
@@ -86,8 +91,7 @@ class RuleStage:
 
     def explain(self) -> Explained:
         """How the stage judges, for EXPLAIN. Compiles all atoms: takes seconds for thousands."""
-        fields = tuple(field.field for field in self._plans.fields)
-        return explained(self._formulas, fields, self._rooms.questions)
+        return explained(self._formulas, self.class_fields, self._rooms.questions)
 
     def statistics(self) -> StageStatistics:
         """What the stage did so far, and what is known of its values."""

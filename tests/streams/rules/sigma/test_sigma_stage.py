@@ -18,9 +18,10 @@ import yaml
 from real_input import event_lines, imported, needs_real_input
 from sigma_by_hand import made_up
 
-from millstream.streams.rules.event_rows import JsonEvents
+from millstream.streams.rules.event_rows import JsonEvents, Places
 from millstream.streams.rules.formulas import All, Formula, atoms_of
 from millstream.streams.rules.plain import FieldOf, field_reader, judge
+from millstream.streams.rules.raw_events import EventReader
 from millstream.streams.rules.rule import Path as FieldPath
 from millstream.streams.rules.rule import Rule, RuleSet
 from millstream.streams.rules.stage import RuleStage
@@ -83,11 +84,11 @@ class Plain:
         return [number for number in self._possible[head] if judge(self._rules[number].condition, field_of)]
 
 
-def batches() -> Iterator[list[dict[str, Any]]]:
+def batches() -> Iterator[list[bytes]]:
     """The events that are judged."""
     lines = islice(event_lines(), 0, None, STEP)
     while taken := list(islice(lines, BATCH)):
-        yield [msgspec.json.decode(line) for line in taken]
+        yield taken
 
 
 @pytest.mark.timeout(3_600)
@@ -96,8 +97,10 @@ def test_the_stage_and_the_plain_judge_agree_on_real_events() -> None:
     assert all(isinstance(rule.condition, All) for rule in read.rules)
     plain, stage = Plain(read.rules), RuleStage(RuleSet(1, read.rules, read.paths))
     events = hits = 0
-    for batch in batches():
-        found = stage.judge(JsonEvents(batch, read.paths))
+    reader = EventReader(Places(read.paths), stage.class_fields)
+    for bodies in batches():
+        batch = [msgspec.json.decode(body) for body in bodies]
+        found = stage.judge(reader.read(bodies)[0])
         staged = list(zip(found.rows.tolist(), found.rules.tolist(), strict=True))
         assert staged == [
             (row, number) for row, event in enumerate(batch) for number in plain.hits(read_once(event, read.paths))

@@ -20,8 +20,10 @@ from millstream.protocol.record import encode_record
 from millstream.streams.plan.hits import HIT_COLUMNS
 from millstream.streams.plan.types import INT, STRING
 from millstream.streams.rules.atoms import Atom, Op
+from millstream.streams.rules.event_rows import Places
 from millstream.streams.rules.formulas import Truth
 from millstream.streams.rules.plain import field_reader, judge
+from millstream.streams.rules.raw_events import EventReader, RawEvents
 from millstream.streams.rules.rule import Combination, Measure, MeasureKind, Rule, RuleSet, Statistics
 from millstream.streams.spark.rules.hit_columns import Hits, RuleColumns
 from millstream.streams.spark.rules.hit_rows import HitRows
@@ -42,7 +44,10 @@ class PlainStage(VersionStage):
         self.version, self.paths, self._set = rule_set.version, rule_set.paths, rule_set
         self.columns = RuleColumns(rule_set)
 
-    def judge(self, events: list[dict[str, Any]], bodies: Sequence[bytes | memoryview]) -> Hits:
+    def reader(self, keys: frozenset[str]) -> EventReader:
+        return EventReader(Places(self.paths), (), keys)
+
+    def judge(self, events: RawEvents) -> Hits:  # type: ignore[override]
         pairs = [
             (row, number)
             for row, event in enumerate(events)
@@ -85,6 +90,10 @@ def told(
     messages = RecordMessages([message(number, body) for number, body in enumerate(events)])
     batch, malformed = rows.rows(messages, "b/2")
     return batch.to_pylist(), [(one.position, one.reason) for one in malformed], rows
+
+
+def read(stage: VersionStage, events: Sequence[Mapping[str, Any]]) -> RawEvents:
+    return stage.reader(frozenset()).read([*map(body, events)])[0]
 
 
 def is_a(value: object, **more: Any) -> Rule:
@@ -252,14 +261,14 @@ def test_a_stage_tells_the_atoms_that_it_found_since_it_was_asked_last(tmp_path:
     rules = RuleSet(1, (is_a("a"), Rule("x", "", Atom("who", Op.CONTAINS, ("eve",)))))
     stage = VersionStage(Judged("", str(tmp_path)), rules, frozenset())
     events = [{"kind": "a", "who": "eve"}, {"kind": "a", "who": "adam"}]
-    assert len(stage.judge(events, [*map(body, events)]).rows) == 3
+    assert len(stage.judge(read(stage, events)).rows) == 3
     assert sum(stage.work_since().atoms.values()) > 0
     assert stage.work_since().atoms == {}
-    stage.judge(events, [*map(body, events)])
+    stage.judge(read(stage, events))
     assert any("eve" in atom for atom in stage.work_since().atoms)
 
 
 def test_a_stage_judges_without_the_rules_that_are_left_out(tmp_path: Path) -> None:
     stage = VersionStage(Judged("", str(tmp_path)), RuleSet(1, (is_a("a"), is_a("b"))), frozenset({"is-a"}))
     events = [{"kind": "a"}, {"kind": "b"}]
-    assert stage.judge(events, [*map(body, events)]).rules.tolist() == [1]
+    assert stage.judge(read(stage, events)).rules.tolist() == [1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple
 
@@ -12,6 +12,7 @@ from millstream.streams.rules.answers import Form
 from millstream.streams.rules.atoms import Op
 from millstream.streams.rules.engines.databases import Database
 from millstream.streams.rules.engines.engine import Found, Values
+from millstream.streams.rules.event_rows import Rows
 
 __all__ = [
     "MOST_LITERAL_BYTES",
@@ -21,6 +22,7 @@ __all__ = [
     "LiteralEngine",
     "found_in",
     "literal_pattern",
+    "texts_with_any",
 ]
 
 MOST_LITERAL_BYTES: Final = 2_000
@@ -124,6 +126,18 @@ class LiteralEngine:
 
 def found_in(texts: Sequence[bytes | memoryview], database: Database) -> Iterator[tuple[int, int]]:
     """Which text has which literal of a database in it, each pair once."""
+    for start, places, literals in _matches(texts, database):
+        yield from dict.fromkeys(zip((places + start).tolist(), literals, strict=True))
+
+
+def texts_with_any(texts: Sequence[bytes | memoryview], database: Database) -> Rows:
+    """The places of the texts in which anything of a database is found."""
+    found = [np.unique(places) + start for start, places, _literals in _matches(texts, database)]
+    return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+
+
+def _matches(texts: Sequence[bytes | memoryview], database: Database) -> Iterator[tuple[int, Rows, list[int]]]:
+    """Block by block: the place of its first text, and of each match the text, from there on, and the literal."""
     sizes = list(map(len, texts))
     start = 0
     while start < len(texts):
@@ -131,19 +145,11 @@ def found_in(texts: Sequence[bytes | memoryview], database: Database) -> Iterato
         while stop < len(texts) and (stop == start or block_bytes + sizes[stop] < _BLOCK_BYTES):
             block_bytes += sizes[stop] + 1
             stop += 1
-        for place, literal in _found_in_block(texts[start:stop], sizes[start:stop], database):
-            yield start + place, literal
+        matches = database.matches(_BORDER + _BORDER.join(texts[start:stop]) + _BORDER)
+        if matches:
+            # A match ends within its text or, where the literal is an end, on the border after it.
+            borders = np.fromiter(accumulate((size + 1 for size in sizes[start:stop]), initial=1), np.int64)
+            ends = np.fromiter((end for _, end in matches), np.int64, len(matches))
+            places = np.searchsorted(borders, ends - 1, side="right") - 1
+            yield start, places, [literal for literal, _ in matches]
         start = stop
-
-
-def _found_in_block(
-    texts: Sequence[bytes | memoryview], sizes: Sequence[int], database: Database
-) -> Iterable[tuple[int, int]]:
-    matches = database.matches(_BORDER + _BORDER.join(texts) + _BORDER)
-    if not matches:
-        return ()
-    # A match ends within its text or, where the literal is an end, on the border after it.
-    borders = np.fromiter(accumulate((size + 1 for size in sizes), initial=1), np.int64, len(sizes) + 1)
-    ends = np.fromiter((end for _, end in matches), np.int64, len(matches))
-    places = np.searchsorted(borders, ends - 1, side="right") - 1
-    return dict.fromkeys(zip(places.tolist(), (literal for literal, _ in matches), strict=True))

@@ -1,69 +1,168 @@
-"""Words in whole events, looked for in their JSON before anything is made of it."""
+"""What atoms look for, sought in the JSON of events before anything is made of it."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import Final
 
-import numpy as np
-
-from millstream.streams.rules.atoms import Atom, Op
+from millstream.streams.rules.atoms import Atom, Op, Operand
 from millstream.streams.rules.engines.databases import HAS_HYPERSCAN, Database
-from millstream.streams.rules.engines.literals import found_in
-from millstream.streams.rules.event_rows import Raw, Rows
+from millstream.streams.rules.engines.literals import texts_with_any
+from millstream.streams.rules.engines.pattern_words import needed_words
+from millstream.streams.rules.event_rows import Places, Raw, Rows
 
 __all__ = ["RawTextFilter", "raw_text_filter"]
 
-_LEAST_CHARACTERS: Final = 4
+_LEAST_CHARACTERS: Final = 3
+"""Of a word that is looked for anywhere in an event."""
 
-_OF_NUMBERS: Final = frozenset("0123456789+-.eE")
-"""A word of these alone may be part of a number, which a value's text may spell otherwise than the JSON did."""
+_OF_NUMBERS: Final = re.compile(r"[-+0-9eE]*(\.[-+0-9eE]*)?", re.ASCII)
+"""Such a word may be part of a number, which a value's text may spell otherwise than the JSON did."""
+
+_DIGIT: Final = re.compile("[0-9]")
+_WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,15}", re.ASCII)
 
 _HIDDEN: Final = (
-    *(rb"\\u00%d" % digit for digit in range(2, 8)),
-    rb"\\u212a",
-    rb"\\u0130",
-    rb"\xe2\x84\xaa",
-    rb"\xc4\xb0",
+    *(b"\\u00%d" % digit for digit in range(2, 8)),
+    *(b"\\u%s" % number for number in (b"212a", b"0130", b"0131", b"017f")),
+    *map(str.encode, "\u212a\u0130\u0131\u017f"),
 )
-"""Where JSON may spell a letter of ASCII by its number, or has a letter whose lower case is one of ASCII (K, İ)."""
+"""Where JSON may spell a letter of ASCII by its number, or has one whose other case is a letter of ASCII."""
+
+_SPACED: Final = (rb"\"[ \t\r\n]{2,}:", rb"\"[ \t\r\n]:", rb"\":[\t\r\n]", rb"\": [ \t\r\n]")
+"""Where a key and its value are further apart than by a colon, or by a colon and a blank."""
 
 
 class RawTextFilter:
-    """Tells the events that may have one of some words in a value; all others have none."""
+    """Tells the events whose JSON one of some expressions is found in; of all others, no atom is true."""
 
-    def __init__(self, words: Sequence[str]) -> None:
-        patterns = [*map(_escaped, words), *_HIDDEN]
-        if any("/" in word for word in words):
-            patterns.append(rb"\\/")
-        self._database = Database(patterns, caseless=True)
+    def __init__(self, patterns: Iterable[bytes]) -> None:
+        self._database = Database(sorted(patterns), caseless=True)
         self.database_bytes = self._database.size_bytes
 
     def rows(self, raw: Sequence[Raw]) -> Rows:
         """The numbers of these events."""
-        return np.array(sorted({row for row, _ in found_in(raw, self._database)}), dtype=np.int64)
+        return texts_with_any(raw, self._database)
 
 
-def raw_text_filter(atoms: Sequence[Atom]) -> RawTextFilter | None:
-    """The filter for atoms about whole events; None where one of them may be true without a word in the JSON."""
-    if not HAS_HYPERSCAN or not all(map(_is_filterable, atoms)):
+def raw_text_filter(atoms: Sequence[Atom], places: Places) -> RawTextFilter | None:
+    """The filter for atoms about whole events, and about fields in events that hold them at the top.
+
+    None where one of the atoms may be true of an event whose JSON shows nothing of it.
+    """
+    if not HAS_HYPERSCAN:
         return None
-    return RawTextFilter([str(atom.operands[0]) for atom in atoms])
+    patterns = set(map(_exactly, _HIDDEN))
+    keys: dict[str, None] = {}
+    for atom in atoms:
+        found = _patterns(atom, places)
+        if found is None:
+            return None
+        patterns.update(found)
+        keys.update(dict.fromkeys(places.keys(atom.field)))
+    patterns.update(_of_containers(keys))
+    if any("/" in str(operand) for atom in atoms for operand in atom.operands):
+        # JSON may have a backslash before it.
+        patterns.add(_exactly(rb"\/"))
+    return RawTextFilter(patterns)
 
 
-def _is_filterable(atom: Atom) -> bool:
-    if atom.op is not Op.CONTAINS or atom.steps or atom.absent is True:
-        return False
-    word = str(atom.operands[0])
-    return (
-        len(word) >= _LEAST_CHARACTERS
-        and word.isascii()
-        and word.isprintable()
-        and not _OF_NUMBERS.issuperset(word)
-        and word.lower() not in "null"
-    )
+def _of_containers(keys: Iterable[str]) -> Iterator[bytes]:
+    """Where one of the keys holds an array or an object: their texts are spelled anew."""
+    for number, key in enumerate(keys):
+        if number == 0:
+            yield from _SPACED
+        yield from (_exactly(_in_json(key, b'"', b'":' + more)) for more in (b"[", b"{", b" [", b" {"))
 
 
-def _escaped(word: str) -> bytes:
-    return b"".join(b"\\x%02x" % byte for byte in json.dumps(word)[1:-1].encode())
+def _patterns(atom: Atom, places: Places) -> list[bytes] | None:
+    """Expressions, one of which is found in the JSON of an event of which the atom is true."""
+    is_whole = places.is_whole_event(atom.field)
+    if atom.steps or atom.absent is True or not atom.operands or (places.has_whole_event(atom.field) and not is_whole):
+        return None
+    if atom.op is Op.MATCHES:
+        words = needed_words(str(atom.operands[0]), int(re.IGNORECASE) if atom.caseless else 0)
+        return _of_words(atom, words) if words else None
+    if atom.op is Op.CONTAINS and isinstance(atom.operands[0], str):
+        is_common = len(atom.operands[0]) < _LEAST_CHARACTERS and atom.operands[0].isascii()
+        return None if is_common else _of_words(atom, atom.operands)
+    if is_whole or atom.op not in _BORDERS:
+        return None
+    found: list[bytes] = []
+    for operand in atom.operands:
+        if atom.op is Op.IN and type(operand) in (int, str) and _WHOLE_NUMBER.fullmatch(str(operand)):
+            more: Iterable[bytes] | None = _of_number(abs(int(operand)), places.keys(atom.field))
+        elif atom.op is Op.IN and operand == "":
+            more = [_exactly(b'""')]
+        else:
+            more = _word(atom, operand, *_BORDERS[atom.op]) if isinstance(operand, str) else None
+        if more is None:
+            return None
+        found += more
+    return found
+
+
+def _of_words(atom: Atom, words: Iterable[Operand]) -> list[bytes] | None:
+    found = [_word(atom, str(word)) for word in words]
+    return None if None in found else [one for some in found for one in some or ()]
+
+
+_BORDERS: Final = {Op.STARTS: (b'"', b""), Op.ENDS: (b"", b'"'), Op.IN: (b'"', b'"')}
+"""What stands before and behind the texts of an atom's operands in JSON."""
+
+
+def _word(atom: Atom, word: str, before: bytes = b"", behind: bytes = b"") -> list[bytes] | None:
+    """What JSON has wherever a value's text has the word; None where that cannot be told."""
+    word = word.lower() if atom.caseless else word
+    if not word.isascii():
+        return list(map(_exactly, _beyond_ascii(word)))
+    # A number that is too large has the text null.
+    may_be_number = _OF_NUMBERS.fullmatch(word) and (atom.op is not Op.IN or _DIGIT.search(word))
+    if not word.isprintable() or may_be_number or word.lower() in "null":
+        return None
+    if word.lower() in "true" or word.lower() in "false":
+        # Truth values stand in JSON without quotes.
+        before = behind = b""
+    return [_exactly(_in_json(word, before, behind))]
+
+
+def _beyond_ascii(word: str) -> Iterator[bytes]:
+    """How JSON spells the first character beyond ASCII, in whatever case."""
+    first = next(one for one in word if not one.isascii())
+    for one in {first, *_larger_letters().get(first, ())}:
+        # Half of a pair has no UTF-8: JSON has it as an escape alone.
+        with contextlib.suppress(UnicodeEncodeError):
+            yield one.encode()
+        yield json.dumps(one)[1:-1].encode()
+
+
+@cache
+def _larger_letters() -> dict[str, list[str]]:
+    """The characters that become something else in lower case, by what each of its characters beyond ASCII is."""
+    letters: dict[str, list[str]] = {"ς": ["Σ"]}
+    for one in map(chr, range(0x80, sys.maxunicode + 1)):
+        lower = one.lower()
+        if lower != one:
+            for part in lower:
+                letters.setdefault(part, []).append(one)
+    return letters
+
+
+def _of_number(number: int, keys: Sequence[str]) -> Iterator[bytes]:
+    """A whole number among the values of `keys`, alone or as text, and numbers there that are spelled in other ways."""
+    for key in keys:
+        place = _exactly(_in_json(key, b'"', b'":')) + rb"\s?\"?-?"
+        yield from (rb"%s0*%d\"?[\s,}]" % (place, number), rb"%s[0-9]*[^0-9\"\s,}\-]" % place)
+
+
+def _in_json(word: str, before: bytes = b"", behind: bytes = b"") -> bytes:
+    return before + json.dumps(word)[1:-1].encode() + behind
+
+
+def _exactly(text: bytes) -> bytes:
+    return b"".join(b"\\x%02x" % byte for byte in text)

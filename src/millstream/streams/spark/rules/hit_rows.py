@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
-import orjson
 import pyarrow as pa
 
 from millstream.streams.rules.plain import FieldOf, field_reader, text_of, value_at
+from millstream.streams.rules.raw_events import Event, RawEvents
+from millstream.streams.rules.rule import Path
 from millstream.streams.spark.rules.clock_rows import EVENT_TIME, clock_row
 from millstream.streams.spark.rules.event_times import event_time_us
 from millstream.streams.spark.rules.hit_columns import Hits, RuleColumns
@@ -29,7 +30,6 @@ __all__ = ["SOURCE_QUEUE", "HitRows"]
 SOURCE_QUEUE: Final = "queue"
 """A key of metadata that only plans use: the whole name of the queue, `broker/queue id`."""
 
-_MAX_REASON_CHARACTERS = 200
 _US = 1000
 """Microseconds in a millisecond."""
 
@@ -57,25 +57,32 @@ class HitRows:
             return self._rows(messages, queue)
 
     def _rows(self, messages: Messages, queue: str) -> tuple[pa.RecordBatch, tuple[Malformed, ...]]:
-        bodies = messages.bodies()
-        events, malformed = _events(bodies)
-        if malformed:
-            refused = {one.position for one in malformed}
-            kept = [place for place in range(len(bodies)) if place not in refused]
-            messages = messages.kept(pa.array(kept, pa.int32()))
-            bodies = [bodies[place] for place in kept]
         stage = self._stages.of(self._judged, self.work.version)
-        hits = stage.judge(events, bodies)
+        paths = self._time_paths(stage)
+        bodies = messages.bodies()
+        events, refused = stage.reader(frozenset(path[0] for path in paths if path)).read(bodies)
+        if refused:
+            places = {one.place for one in refused}
+            messages = messages.kept(
+                pa.array([place for place in range(len(bodies)) if place not in places], pa.int32())
+            )
+        hits = stage.judge(events)
         self._count(len(events), hits, stage.columns)
-        chunk = _Chunk(self._topic, queue, stage, messages, bodies, events, hits)
-        times = chunk.event_times_us(self._judged.time_fields) if self._times else None
+        chunk = _Chunk(self._topic, queue, stage, messages, events, hits)
+        times = chunk.event_times_us(paths) if self._times else None
         arrays = [
             chunk.column(column, self.schema.field(number).type, times) for number, column in enumerate(self._columns)
         ]
         newest_us = None if times is None or not len(times) else int(times.max())
         if newest_us is not None:
             self.work.saw(queue, newest_us)
+        malformed = tuple(Malformed(one.place, one.reason) for one in refused)
         return self._batch(arrays, queue, len(hits.rows), newest_us), malformed
+
+    def _time_paths(self, stage: VersionStage) -> list[Path]:
+        """Where events may tell their times, where these are asked for."""
+        fields = self._judged.time_fields if self._times else ()
+        return [path for field in fields for path in stage.paths.get(field, ((field,), tuple(field.split("."))))]
 
     def ended(self) -> Work:
         """All that was found, once the last messages were judged."""
@@ -113,27 +120,25 @@ class _Chunk:
         queue: str,
         stage: VersionStage,
         messages: Messages,
-        bodies: Sequence[bytes | memoryview],
-        events: Sequence[Mapping[str, Any]],
+        events: RawEvents,
         hits: Hits,
     ) -> None:
         self._topic = topic
         self._queue = queue
         self._stage = stage
         self._messages = messages
-        self._bodies = bodies
         self._events = events
         self._hits = hits
         self._rows, self._places = np.unique(hits.rows, return_inverse=True)
 
-    def event_times_us(self, fields: Sequence[str]) -> np.ndarray[Any, Any]:
-        """The time of each event: the first of `fields` that tells one, else when it was stored."""
+    def event_times_us(self, paths: Sequence[Path]) -> np.ndarray[Any, Any]:
+        """The time of each event: the first of `paths` that tells one, else when it was stored."""
         numbers = self._messages.numbers("store-timestamp")
         stored = list(self._messages.metadata("store-timestamp")) if numbers is None else numbers
         times = np.array(stored, np.int64) * _US
-        known = self._stage.paths
-        paths = [path for field in fields for path in known.get(field, ((field,), tuple(field.split("."))))]
-        for place, event in enumerate(self._events if paths else ()):
+        # A path of no keys is the text of the whole event.
+        events: Iterable[Event] = self._events if () in map(tuple, paths) else self._events.heads
+        for place, event in enumerate(events if paths else ()):
             for path in paths:
                 time_us = event_time_us(value_at(event, path))
                 if time_us is not None:
@@ -150,9 +155,8 @@ class _Chunk:
             return metadata_column(self._topic, kept, column, arrow_type).take(pa.array(self._places))
         match column.name:
             case "event":
-                return pa.array([str(self._bodies[row], "utf-8") for row in self._rows], arrow_type).take(
-                    pa.array(self._places)
-                )
+                raw = self._events.raw
+                return pa.array([str(raw[row], "utf-8") for row in self._rows], arrow_type).take(pa.array(self._places))
             case "event_time":
                 assert times is not None
                 return pa.array(times[self._hits.rows]).cast(arrow_type)
@@ -191,24 +195,3 @@ def _collector_paused() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
-
-
-def _events(bodies: Sequence[bytes | memoryview]) -> tuple[list[dict[str, Any]], tuple[Malformed, ...]]:
-    """The events of the bodies that are JSON objects, and the others by their places."""
-    events: list[dict[str, Any]] = []
-    malformed: list[Malformed] = []
-    loads = orjson.loads
-    for place, body in enumerate(bodies):
-        try:
-            event = loads(body)
-        except ValueError as error:
-            malformed.append(Malformed(place, str(error)[:_MAX_REASON_CHARACTERS]))
-            continue
-        if isinstance(event, dict):
-            events.append(event)
-        else:
-            malformed.append(Malformed(place, f"an event is a JSON object, not {_WORDS.get(type(event), 'null')}"))
-    return events, tuple(malformed)
-
-
-_WORDS = {list: "an array", str: "a text", int: "a number", float: "a number", bool: "a truth value"}

@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from millstream.streams.rules.event_rows import JsonEvents
+from millstream.streams.rules.event_rows import EventRows, Places
 from millstream.streams.rules.notes import Quarantined
+from millstream.streams.rules.raw_events import EventReader
 from millstream.streams.rules.rule import RuleSet
 from millstream.streams.rules.stage import RuleStage
 from millstream.streams.spark.rules.calls import CallWatch, has_calls, with_guards
@@ -46,20 +47,27 @@ class VersionStage:
             self._watch = CallWatch(Path(judged.directory) / "calls", judged.allowance_ms)
             rule_set = with_guards(rule_set)
         self._stage = RuleStage(rule_set)
+        self._places = Places(rule_set.paths)
+        self._reader: EventReader | None = None
         self._left_out = LeftOut(Path(judged.directory))
         self._noted = 0
         self._told = Work()
 
-    def judge(self, events: list[dict[str, Any]], bodies: Sequence[bytes | memoryview]) -> Hits:
-        """The hits of all rules that alert or count; `bodies` are what the events were read from.
+    def reader(self, keys: frozenset[str]) -> EventReader:
+        """What reads bodies for the stage; the values of `keys` at the top of events are read with what it looks at."""
+        fields = self._stage.class_fields
+        found = self._reader
+        if found is None or not found.reads(fields, keys):
+            found = self._reader = EventReader(self._places, fields, keys)
+        return found
 
-        Notes the rules that the stage gave up.
-        """
+    def judge(self, events: EventRows) -> Hits:
+        """The hits of all rules that alert or count. Notes the rules that the stage gave up."""
         watching: AbstractContextManager[None] = (
             contextlib.nullcontext() if self._watch is None else self._watch.watching()
         )
         with watching:
-            found = self._stage.judge(JsonEvents(events, self.paths, bodies))
+            found = self._stage.judge(events)
         self._note()
         return self.columns.told(found.rows, found.rules)
 

@@ -1,0 +1,158 @@
+"""Events that are judged by their JSON first: nothing is missed, however it is spelled, and little of it is read."""
+
+from __future__ import annotations
+
+import json
+from unittest import mock
+
+import hypothesis.strategies as st
+import orjson
+import pytest
+from drawn_rules import ATOMS, EVENTS, FORMULAS, PATHS
+from hypothesis import HealthCheck, assume, given, settings
+from stages import plain_hits, rule_set, stage_hits
+
+from millstream.streams.rules import class_sieve
+from millstream.streams.rules.atoms import Atom, Op
+from millstream.streams.rules.engines.pattern_words import needed_words
+from millstream.streams.rules.engines.raw_texts import raw_text_filter
+from millstream.streams.rules.event_rows import Places
+from millstream.streams.rules.formulas import all_of
+from millstream.streams.rules.plain import answer, field_reader
+from millstream.streams.rules.raw_events import EventReader
+from millstream.streams.rules.stage import RuleStage
+
+PLACES = Places(PATHS)
+
+SPELLINGS = (
+    orjson.dumps,
+    lambda event: json.dumps(event).encode(),
+    lambda event: json.dumps(event, ensure_ascii=False).replace("/", "\\/").encode(),
+    lambda event: json.dumps(event, indent=1, separators=("\t,", " :\r\n")).encode(),
+    lambda event: json.dumps(event).replace("b", "\\u0062").encode(),
+)
+
+
+def spelled(spelling, event):
+    try:
+        return spelling(event)
+    except TypeError:  # orjson has no numbers that large
+        return json.dumps(event).encode()
+
+
+def at_once(words=0):
+    return mock.patch.multiple(class_sieve, _WATCHED_EVENTS=1, _WATCHED_PER_ATOM=words, _MOST_PASS=1.0)
+
+
+@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(ATOMS, EVENTS, st.sampled_from(SPELLINGS))
+def test_an_event_whose_json_shows_nothing_of_an_atom_does_not_have_it(atom, event, spelling):
+    event = {key: value for key, value in event.items() if key != "nested"}
+    body = spelled(spelling, event)
+    assume(answer(atom, field_reader(orjson.loads(body), PATHS)) is True)
+    found = raw_text_filter([atom], PLACES)
+    assert found is None or found.rows([b'{"e":1}', body]).tolist() == [1]
+
+
+@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(FORMULAS, min_size=1, max_size=8),
+    st.lists(st.tuples(EVENTS, st.sampled_from(SPELLINGS)), min_size=2, max_size=12),
+)
+def test_the_stage_says_of_unread_events_what_the_plain_judge_says(conditions, drawn):
+    rules = rule_set(*conditions, paths=PATHS)
+    stage = RuleStage(rules)
+    bodies = [spelled(spelling, event) for event, spelling in drawn]
+    wanted = plain_hits(rules, [orjson.loads(body) for body in bodies])
+    with at_once():
+        for _ in range(3):
+            events, refused = EventReader(PLACES, stage.class_fields).read(bodies)
+            assert (stage_hits(stage, events), refused) == (wanted, [])
+
+
+def is_in(field, *values):
+    return Atom(field, Op.IN, values, caseless=isinstance(values[0], str))
+
+
+def test_events_in_which_no_rule_finds_anything_are_not_read():
+    conditions = [
+        all_of(is_in("id", number % 4), Atom("image", Op.ENDS, (f"\\a{number}.exe",), caseless=True))
+        for number in range(40)
+    ]
+    rules = rule_set(*conditions)
+    stage = RuleStage(rules)
+    bodies = [
+        json.dumps({"id": number % 5, "image": f"C:\\A{number}.exe", "more": ["x"]}).encode() for number in range(4000)
+    ]
+    with at_once():
+        for _ in range(2):
+            events, _ = EventReader(Places(rules.paths), stage.class_fields).read(bodies)
+            assert stage_hits(stage, events) == plain_hits(rules, [orjson.loads(body) for body in bodies])
+    assert len(events.unread().rows) > 3_900
+
+
+def test_a_sieve_that_lets_most_pass_is_given_up():
+    conditions = [all_of(is_in("id", 1), Atom("text", Op.CONTAINS, (f"word{number}",))) for number in range(10)]
+    stage = RuleStage(rule_set(*conditions))
+    (plan,) = [plan for plan, _ in stage._plans.parts(read(stage, 1_000, "x"))]
+    stage_hits(stage, read(stage, 1_000, "x"))
+    assert plan._sieve.is_on
+    stage_hits(stage, read(stage, 1_000, "word1"))
+    assert not plan._sieve.is_on
+
+
+def read(stage, count, word):
+    body = json.dumps({"id": 1, "text": f"a {word} b"}).encode()
+    return EventReader(Places({}), stage.class_fields).read([body] * count)[0]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{}", b' {"a" : [1, {"b": null}]} ', b'{"a":1}{}', b'{"a":1,}', b"", b"null", b"[1]", b'"a"', b"7", b"true",
+        b'{"a":"\xff"}', b'{"a":"\xed\xa0\x80"}', b'{"a":"\\ud800"}', b'{"a":"\\ud83d\\ude00"}', b'{"a":01}',
+        b'{"a":"\x01"}', b'{"a":"\\x"}', b'{"a":nan}', b'{"a":-}', b'{"a":1e5}', b'{"id":{"x":1}}', b'{"id":"\\ud800"}',
+        b'{"i\\u0064":3}', b'{"id":3,"id":2}', b'{"nested":{"c":1}}', b'{"nested":null}', b"\xef\xbb\xbf{}",
+        b'{"a":' + b"[" * 5_000 + b"]" * 5_000 + b"}", b'{"id":123456789012345678901234567890}',
+    ],
+)  # fmt: skip
+def test_the_same_bodies_are_events_as_for_a_reader_of_everything(body):
+    reader = EventReader(PLACES, ("id", "c"))
+    events, refused = reader.read([b'{"id":1}', memoryview(body)])
+    try:
+        wanted = orjson.loads(body)
+    except ValueError as error:
+        wanted, reason = None, str(error)
+    else:
+        reason = "an event is a JSON object, not "
+    if isinstance(wanted, dict):
+        assert (list(events), refused) == ([{"id": 1}, wanted], [])
+        assert events.distinct("id").values == [1, wanted.get("id")]
+    else:
+        assert (list(events), [one.place for one in refused]) == ([{"id": 1}], [1])
+        assert refused[0].reason.startswith(reason[:200])
+
+
+@pytest.mark.parametrize("body", [b'{"a":1e999}', b'{"id":1e999}', b'{"a":' + b"1" * 5_000 + b"}"])
+def test_a_number_too_large_for_any_reader_is_infinite_and_its_event_is_judged(body):
+    events, refused = EventReader(PLACES, ("id",)).read([body])
+    assert (list(events[0].values()), refused) == ([float("inf")], [])
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("mimikatz", {"mimikatz"}),
+        (r"a+\\Temp\\[a-z]{8}\.exe$", {"\\temp\\"}),
+        (r"(?i)(Invoke-Mimi|sekurlsa)::\w", {"invoke-mimi", "sekurlsa"}),
+        (r"(?:powershell)*", set()),
+        (r"(?:powershell){2}", {"powershell"}),
+        (r"powershell|\d+", set()),
+        (r"(?!never)abc", set()),
+        (r"12345678", set()),
+        (r"x?yes?", set()),
+        (r"(?>atomic)++", {"atomic"}),
+    ],
+)
+def test_the_words_that_an_expression_needs(expression, words):
+    assert needed_words(expression, 0) == words
