@@ -41,7 +41,10 @@ def test_open_windows_and_rows_between_queries_are_told() -> None:
     progress = JobProgress(
         rows_out={"alerts": 2},
         rows_between={"hits_packed": 1_234},
-        open_windows=(OpenWindows("windows", 4), OpenWindows("1-match", 1_000, 1_767_225_600_000)),
+        open_windows=(
+            OpenWindows("0-windowaggregate", 4, 1_767_225_700_000),
+            OpenWindows("1-match", 1_000, 1_767_225_600_000),
+        ),
     )
     line = progress_line(progress)
     assert "rows out 2," in line
@@ -50,6 +53,6 @@ def test_open_windows_and_rows_between_queries_are_told() -> None:
     values = progress_values(progress)
     assert values["rows_between"] == {"hits_packed": 1_234}
     assert values["open_windows"] == [
-        {"operator": "windows", "open": 4, "closes_at_watermark": None},
+        {"operator": "0-windowaggregate", "open": 4, "closes_at_watermark": "2026-01-01T00:01:40Z"},
         {"operator": "1-match", "open": 1_000, "closes_at_watermark": "2026-01-01T00:00:00Z"},
     ]

@@ -43,11 +43,10 @@ def progress_values(progress: JobProgress) -> dict[str, object]:
 
 
 def _windows_values(windows: OpenWindows) -> dict[str, object]:
-    closes = windows.closes_ms
     return {
         "operator": windows.operator,
         "open": windows.count,
-        "closes_at_watermark": None if closes is None else _moment_text(closes),
+        "closes_at_watermark": _moment_text(windows.closes_ms),
     }
 
 
@@ -88,10 +87,10 @@ def progress_line(progress: JobProgress) -> str:
 
 
 def _open_text(open_windows: Sequence[OpenWindows]) -> str:
-    count = sum(windows.count for windows in open_windows)
-    closes = [windows.closes_ms for windows in open_windows if windows.closes_ms is not None]
-    until = f", the first until watermark {_moment_text(min(closes))}" if closes else ""
-    return f", open windows {count:,}{until}" if count else ""
+    if not open_windows:
+        return ""
+    count, closes_ms = sum(one.count for one in open_windows), min(one.closes_ms for one in open_windows)
+    return f", open windows {count:,}, the first until watermark {_moment_text(closes_ms)}"
 
 
 def watermark_text(progress: JobProgress) -> str:

@@ -46,12 +46,12 @@ class OpenWindows:
     """How many windows of an operator are open, each key by itself, and the watermark in ms that closes the first.
 
     Patterns that may go on, and times up to which rows wait for partners, count as windows; of windows that overlap
-    the parts that they share count. `closes_ms` is None where it is not known.
+    the parts that they share count.
     """
 
     operator: str
     count: int
-    closes_ms: int | None = None
+    closes_ms: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,9 +143,8 @@ class Tally:
 
     def _open_windows(self) -> Iterator[OpenWindows]:
         for operator, ends_open in sorted(self._ends.items()):
-            if ends_open.count:
-                earliest_us = ends_open.earliest_us
-                yield OpenWindows(operator, ends_open.count, None if earliest_us is None else earliest_us // 1000)
+            if ends_open.earliest_us is not None:
+                yield OpenWindows(operator, ends_open.count, ends_open.earliest_us // 1000)
 
     def _queues(self) -> Iterator[QueueProgress]:
         now_s = self._clock()
