@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -98,4 +99,6 @@ def test_judging_in_the_source_changes_no_row(spark: SparkSession, topic: Any, a
     assert always.sorted("alerts") == never.sorted("alerts")
     assert always.sorted("other") == never.sorted("other")
     assert always.progress.malformed == never.progress.malformed == 1
+    for run in (always, never):
+        assert run.progress.rows_by == {"alerts": Counter(rule for rule, *_ in run.rows["alerts"])}
     assert always.progress.rows_in == never.progress.rows_in == 301

@@ -86,6 +86,13 @@ def test_rows_for_another_query_of_the_job_are_none_that_go_out() -> None:
     assert (progress.rows_out, progress.rows_between) == ({"a": 2}, {"hits_packed": 14})
 
 
+def test_rows_of_merged_inserts_are_added_up_by_what_tells_them_apart() -> None:
+    tally = Tally({})
+    tally.delivered({"alerts": 3}, malformed=0, rows_by={"alerts": {"r1": 2, "r2": 1}})
+    tally.delivered({"alerts": 1, "other": 1}, malformed=0, rows_by={"alerts": {"r2": 1}, "other": {"x": 1}})
+    assert tally.progress("running").rows_by == {"alerts": {"r1": 2, "r2": 2}, "other": {"x": 1}}
+
+
 def test_open_windows_are_told_with_the_watermark_that_closes_the_first() -> None:
     tally = Tally({})
     assert tally.progress("running").open_windows == ()

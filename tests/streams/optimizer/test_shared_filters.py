@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
 from branch_answers import answer, job
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -101,6 +102,27 @@ def test_outputs_of_other_shapes_or_sinks_stay_apart() -> None:
         insert(5, "port = 2"),
     )
     assert [one.numbers for one in merged(outputs(plan))] == [(0, 4), (1,), (2,), (3,)]
+
+
+@pytest.mark.parametrize(
+    ("select", "column"),
+    [
+        ("'r{number}', host, port", "rule"),
+        ("'same', 'r{number}', port", "host"),
+        ("'same', host, {number}", None),
+        ("'r1', host, port", None),
+    ],
+)
+def test_outputs_that_became_one_are_told_apart_by_a_column_of_different_texts(select: str, column: str | None) -> None:
+    texts = (select.format(number=number) for number in range(3))
+    (one,) = merged(outputs(job(*(f"INSERT INTO alerts SELECT {text} FROM events WHERE port > 1" for text in texts))))
+    assert one.numbers == (0, 1, 2)
+    assert one.told_by == column
+
+
+def test_an_output_by_itself_is_told_by_nothing() -> None:
+    (one,) = merged(outputs(job(insert(1, "port = 1"))))
+    assert one.told_by is None
 
 
 def test_conditions_that_cannot_be_said_keep_others_from_nothing() -> None:

@@ -36,6 +36,7 @@ def progress_values(progress: JobProgress) -> dict[str, object]:
         "hits": dict(progress.hits),
         "failed_calls": dict(progress.failed_calls),
         "rows_between": dict(progress.rows_between),
+        "rows_by": {sink: dict(counts) for sink, counts in progress.rows_by.items()},
         "open_windows": [_windows_values(windows) for windows in progress.open_windows],
         "queues": [_queue_values(queue) for queue in progress.queues],
         "trouble": progress.trouble,

@@ -139,7 +139,11 @@ class Member:
         if self._stopped is not None:
             return self._stopped
         found = self._cohort.progress()
-        return replace(found, rows_out={name: count for name, count in found.rows_out.items() if name in self._sinks})
+        return replace(
+            found,
+            rows_out={name: count for name, count in found.rows_out.items() if name in self._sinks},
+            rows_by={name: counts for name, counts in found.rows_by.items() if name in self._sinks},
+        )
 
     def wait(self, timeout_s: float) -> bool:
         """Whether it has ended within that time."""

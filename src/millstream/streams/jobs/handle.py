@@ -29,12 +29,15 @@ class JobHandle:
         hits: Counter[str] = Counter()
         failed_calls: Counter[str] = Counter()
         rows_between: Counter[str] = Counter()
+        rows_by: dict[str, dict[str, int]] = {}
         for part in parts:
             rows_out.update(part.rows_out)
             late_by.update(part.late_by)
             hits.update(part.hits)
             failed_calls.update(part.failed_calls)
             rows_between.update(part.rows_between)
+            for sink, counts in part.rows_by.items():
+                rows_by[sink] = dict(Counter(rows_by.get(sink, {})) + Counter(counts))
         watermarks = [part.watermark_ms for part in parts if part.watermark_ms is not None]
         lags = [part.behind for part in parts if part.behind is not None]
         return JobProgress(
@@ -53,6 +56,7 @@ class JobHandle:
             queues=tuple(queue for part in parts for queue in part.queues),
             failed_calls=dict(failed_calls),
             rows_between=dict(rows_between),
+            rows_by=rows_by,
             open_windows=tuple(windows for part in parts for windows in part.open_windows),
             trouble=next((part.trouble for part in parts if part.trouble), None),
         )

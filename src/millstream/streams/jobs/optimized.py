@@ -76,7 +76,7 @@ def optimized(outputs: Sequence[Output], rules_stage: str, timed: Sequence[Scan]
     nodes = [with_narrowed_lookups(one.node) for one in together]
     found = judged([*nodes, *timed], rules_stage, has_engine=find_spec("hyperscan") is not None)
     rewritten = [
-        replace(outputs[one.numbers[0]], node=node)
+        replace(outputs[one.numbers[0]], node=node, told_by=one.told_by)
         for one, node in zip(together, found.nodes[: len(nodes)], strict=True)
     ]
     return Optimized(rewritten, found.stages, [output.node for output in outputs], timed)

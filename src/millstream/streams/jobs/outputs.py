@@ -38,11 +38,15 @@ OnRows = Callable[[ResultRows], None]
 
 @dataclass(frozen=True)
 class Output:
-    """One INSERT or query; `table` is what an INSERT INTO adds rows to."""
+    """One INSERT or query; `table` is what an INSERT INTO adds rows to.
+
+    Rows of merged INSERTs are counted by the values of their column `told_by`.
+    """
 
     node: Node
     sink: Sink
     table: Table | None = None
+    told_by: str | None = None
 
 
 def outputs_of(plan: JobPlan | QueryPlan, settings: JobSettings, on_rows: OnRows | None) -> list[Output]:

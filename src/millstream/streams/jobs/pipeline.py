@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 import uuid
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -66,6 +66,7 @@ class _Delivery:
         self, outputs: Sequence[Output], checkpoint: Checkpoint, aside: SetAside, partitions: PartitionCommits
     ) -> None:
         self._sinks = [output.sink for output in outputs]
+        self._told_by = {number: output.told_by for number, output in enumerate(outputs) if output.told_by is not None}
         self.partitions = partitions
         self._job_id = checkpoint.job_id
         self._aside = aside
@@ -77,7 +78,14 @@ class _Delivery:
         for model in self._aside.models:
             model.begin(batch_id)
         sinks = [*self._sinks, *self.partitions.times]
-        counts = deliver(batch, sinks, job_id=self._job_id, batch_id=batch_id, notes=self._checkpoint.sinks)
+        counts = deliver(
+            batch,
+            sinks,
+            job_id=self._job_id,
+            batch_id=batch_id,
+            notes=self._checkpoint.sinks,
+            told_by=self._told_by,
+        )
         self.partitions.after(batch_id)
         malformed = sum(letters.deliver() for letters in self._aside.letters)
         late = self._aside.late.deliver()
@@ -87,14 +95,17 @@ class _Delivery:
         self._checkpoint.clear_scratch()
         rows_out: Counter[str] = Counter()
         rows_between: Counter[str] = Counter()
+        rows_by: defaultdict[str, Counter[str]] = defaultdict(Counter)
         # Behind those of the outputs are the counts of event times.
         for sink, count in zip(self._sinks, counts, strict=False):
-            (rows_between if isinstance(sink, PackedSink) else rows_out)[sink.name] += count
+            (rows_between if isinstance(sink, PackedSink) else rows_out)[sink.name] += count.rows
+            if count.by:
+                rows_by[sink.name].update(count.by)
         hits: Counter[str] = Counter()
         for guard in self._aside.guards:
             hits.update(guard.delivered())
             self.tally.saw_times(None, guard.times_us())
-        self.tally.delivered(rows_out, malformed, late, hits, failed, rows_between)
+        self.tally.delivered(rows_out, malformed, late, hits, failed, rows_between, rows_by)
 
     def began(self) -> None:
         """Micro-batches come from here on."""

@@ -65,8 +65,8 @@ class JobProgress:
     None until the first event time; `behind` counts rows that are stored and not read yet, None if unknown.
     `hits` has the rows of tables of rules by rule, before anything is done with them; `queues` what each queue gave.
     `failed_calls` has the calls of users' functions that gave no value, by function. `rows_between` are the rows that
-    one query of the job sent to another, by table; `open_windows` what waits for the watermark, by operator.
-    `trouble` says in one line what a job waits for that could not go on just now; None where all is well.
+    one query of the job sent to another, by table; `open_windows` what waits for the watermark, by operator. `rows_by`
+    are the rows out of merged INSERTs, by sink and by the text that tells each INSERT apart, such as its rule.
     """
 
     rows_in: int = 0
@@ -86,3 +86,4 @@ class JobProgress:
     failed_calls: dict[str, int] = field(default_factory=dict)
     rows_between: dict[str, int] = field(default_factory=dict)
     open_windows: tuple[OpenWindows, ...] = ()
+    rows_by: dict[str, dict[str, int]] = field(default_factory=dict)

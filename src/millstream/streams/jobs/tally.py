@@ -38,6 +38,7 @@ class Tally:
         self._hits: Counter[str] = Counter()
         self._failed_calls: Counter[str] = Counter()
         self._rows_between: Counter[str] = Counter()
+        self._rows_by: dict[str, Counter[str]] = {}
         self._ends: dict[str, OpenEnds] = {}
         self._speed = 0.0
         self._watermark_ms: int | None = None
@@ -55,10 +56,12 @@ class Tally:
         hits: Mapping[str, int] | None = None,
         failed_calls: Mapping[str, int] | None = None,
         rows_between: Mapping[str, int] | None = None,
+        rows_by: Mapping[str, Mapping[str, int]] | None = None,
     ) -> None:
         """A micro-batch was delivered; `late` are the rows that operators of ours left out, `hits` those of rules.
 
-        `failed_calls` are those of users' functions, by function, `rows_between` rows for another query, by table.
+        `failed_calls` are those of users' functions, by function, `rows_between` rows for another query, by table,
+        `rows_by` those out of merged INSERTs, by sink and by what tells the INSERT.
         """
         with self._lock:
             self._rows_out.update(rows_out)
@@ -67,6 +70,8 @@ class Tally:
             self._hits.update(hits or {})
             self._failed_calls.update(failed_calls or {})
             self._rows_between.update(rows_between or {})
+            for sink, counts in (rows_by or {}).items():
+                self._rows_by.setdefault(sink, Counter()).update(counts)
             if malformed:
                 self._malformed_at.append((self._clock(), malformed))
             self._batches += 1
@@ -134,6 +139,7 @@ class Tally:
                 queues=tuple(self._queues()),
                 rows_between=dict(self._rows_between),
                 open_windows=tuple(self._open_windows()),
+                rows_by={sink: dict(counts) for sink, counts in self._rows_by.items()},
             )
 
     def _recently_malformed(self) -> int:

@@ -16,7 +16,7 @@ from millstream.streams.plan.expressions import Call, Cast, Column, Expression, 
 from millstream.streams.plan.fan_out import Constants, FanOut
 from millstream.streams.plan.nodes import Node, Project, Scan
 from millstream.streams.plan.tables import Table
-from millstream.streams.plan.types import BOOLEAN, INT
+from millstream.streams.plan.types import BOOLEAN, INT, TypeKind
 from millstream.streams.plan.user_calls import calls_users_functions
 from millstream.streams.plan.wanted import BRANCHES
 from millstream.streams.rules.from_sql import split_conjuncts
@@ -30,6 +30,8 @@ MERGED_CONNECTORS: Final = ("rocketmq", "filesystem", "print", "blackhole")
 """Connectors of sinks whose rows may come in any order."""
 
 _CONSTANT = "__constant{}"
+_NAMES: Final = ("rule", "rule_id", "rule_name", "id")
+"""Columns that tell of a rule which it is, as those of rules in SQL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,20 @@ class Merged:
 
     node: Node
     numbers: tuple[int, ...]
+
+    @property
+    def told_by(self) -> str | None:
+        """A column of texts that tells the rows of each output apart; None where there is none, or one output."""
+        project = self.node
+        if not isinstance(project, Project) or not isinstance(project.input, FanOut):
+            return None
+        different = {one.name for one in project.input.constants if _is_different(one)}
+        named = [name for name, value in project.columns if isinstance(value, Column) and value.name in different]
+        return next((name for name in named if name in _NAMES), named[0] if named else None)
+
+
+def _is_different(constants: Constants) -> bool:
+    return constants.type.kind is TypeKind.STRING and len(set(constants.values)) == len(constants.values)
 
 
 @dataclass(slots=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,22 +16,37 @@ from pyspark.sql import DataFrame
 from millstream.streams.spark.hidden import KIND_COLUMN
 from millstream.streams.spark.sinks.sink import Attempt, Sink, SinkTask, SinkWriter, Written
 
-__all__ = ["deliver"]
+__all__ = ["Delivered", "deliver"]
 
-_MESSAGES = "sink int, partition int, rows bigint, message binary"
+_MESSAGES = "sink int, partition int, rows bigint, message binary, by string"
 
 
-def deliver(batch: DataFrame, sinks: Sequence[Sink], *, job_id: str, batch_id: int, notes: Path) -> list[int]:
+class Delivered(NamedTuple):
+    """How many rows a sink got, in all and by each value of the column that they are counted by, if there is one."""
+
+    rows: int
+    by: dict[str, int]
+
+
+def deliver(
+    batch: DataFrame,
+    sinks: Sequence[Sink],
+    *,
+    job_id: str,
+    batch_id: int,
+    notes: Path,
+    told_by: Mapping[int, str] | None = None,
+) -> list[Delivered]:
     """Write the envelopes of one micro-batch and commit each sink; the number of rows per sink.
 
     Nothing is committed where a task fails. A crash between two commits is mended by the replay of the batch. `notes`
-    is the directory for what the sinks note.
+    is the directory for what the sinks note. `told_by` names for sinks by number a column of texts to count rows by.
     """
     attempts = [Attempt(job_id, batch_id, number, notes) for number in range(len(sinks))]
     repeated = [sink.begin(attempt) for sink, attempt in zip(sinks, attempts, strict=True)]
     if any(repeated):
         batch = batch.repartition(1)
-    writers = _Writers(tuple(sinks), job_id, batch_id)
+    writers = _Writers(tuple(sinks), job_id, batch_id, dict(told_by or {}))
     messages = batch.mapInArrow(writers, _MESSAGES).collect()
     counts = []
     for number, sink in enumerate(sinks):
@@ -38,23 +56,28 @@ def deliver(batch: DataFrame, sinks: Sequence[Sink], *, job_id: str, batch_id: i
             if row.sink == number
         ]
         sink.commit(batch_id, written)
-        counts.append(sum(part.rows for part in written))
+        by: Counter[str] = Counter()
+        for row in messages:
+            by.update(json.loads(row.by) if row.sink == number else {})
+        counts.append(Delivered(sum(part.rows for part in written), dict(by)))
     return counts
 
 
 class _Writers:
     """The function of the write stage: consumes envelopes, yields one message per sink that got rows."""
 
-    def __init__(self, sinks: tuple[Sink, ...], job_id: str, batch_id: int) -> None:
+    def __init__(self, sinks: tuple[Sink, ...], job_id: str, batch_id: int, told_by: dict[int, str]) -> None:
         self._sinks = sinks
         self._job_id = job_id
         self._batch_id = batch_id
+        self._told_by = told_by
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         task = SinkTask(self._job_id, self._batch_id, context.partitionId() if context is not None else 0)
         writers: dict[int, SinkWriter] = {}
         counts: dict[int, int] = {}
+        by: defaultdict[int, Counter[str]] = defaultdict(Counter)
         for batch in batches:
             for number, column in enumerate(batch.columns):
                 rows = _rows_of(column)
@@ -69,6 +92,8 @@ class _Writers:
                     rows = rows.select(rows.schema.names[:-1])
                 writers[number].write(rows, kinds)
                 counts[number] += rows.num_rows
+                if number in self._told_by:
+                    by[number].update(_counts_of(rows.column(self._told_by[number])))
         messages = {number: writer.finish() for number, writer in writers.items()}
         if messages:
             yield pa.RecordBatch.from_arrays(
@@ -77,9 +102,15 @@ class _Writers:
                     pa.array([task.partition] * len(messages), pa.int32()),
                     pa.array([counts[number] for number in messages], pa.int64()),
                     pa.array(list(messages.values()), pa.binary()),
+                    pa.array([json.dumps(by[number]) for number in messages], pa.string()),
                 ],
-                names=["sink", "partition", "rows", "message"],
+                names=["sink", "partition", "rows", "message", "by"],
             )
+
+
+def _counts_of(column: pa.Array) -> dict[str, int]:
+    counted = pc.value_counts(column)
+    return dict(zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True))
 
 
 def _rows_of(column: pa.Array) -> pa.RecordBatch:
