@@ -43,7 +43,7 @@ def test_open_windows_and_rows_between_queries_are_told() -> None:
         rows_between={"hits_packed": 1_234},
         open_windows=(
             OpenWindows("0-windowaggregate", 4, 1_767_225_700_000),
-            OpenWindows("1-match", 1_000, 1_767_225_600_000),
+            OpenWindows("1-match", 1_000, 1_767_225_599_999),
         ),
     )
     line = progress_line(progress)

@@ -47,7 +47,7 @@ def _windows_values(windows: OpenWindows) -> dict[str, object]:
     return {
         "operator": windows.operator,
         "open": windows.count,
-        "closes_at_watermark": _moment_text(windows.closes_ms),
+        "closes_at_watermark": _moment_text(_whole_second(windows.closes_ms)),
     }
 
 
@@ -91,7 +91,12 @@ def _open_text(open_windows: Sequence[OpenWindows]) -> str:
     if not open_windows:
         return ""
     count, closes_ms = sum(one.count for one in open_windows), min(one.closes_ms for one in open_windows)
-    return f", open windows {count:,}, the first until watermark {_moment_text(closes_ms)}"
+    return f", open windows {count:,}, the first until watermark {_moment_text(_whole_second(closes_ms))}"
+
+
+def _whole_second(time_ms: int) -> int:
+    """The time, or the next whole second: a window ends with its last millisecond."""
+    return -(-time_ms // 1000) * 1000
 
 
 def watermark_text(progress: JobProgress) -> str:
