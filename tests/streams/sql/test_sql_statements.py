@@ -31,6 +31,23 @@ def test_show_lists_tables_views_and_functions() -> None:
     assert ("REGEXP",) in text("SHOW FUNCTIONS").rows
 
 
+def test_databases_of_another_catalog_are_listed() -> None:
+    made = "CREATE CATALOG other WITH ('type' = 'generic_in_memory'); CREATE DATABASE other.shop;"
+    assert ("shop",) in text(f"{made} SHOW DATABASES IN other LIKE 's%'").rows
+    assert ("shop",) not in text(f"{made} SHOW DATABASES").rows
+    assert "no catalog" in refused("SHOW DATABASES FROM nothing").message
+
+
+def test_replace_table_as_is_made_anew_with_the_rows_of_its_query() -> None:
+    made = "CREATE TABLE copies (a INT) WITH ('connector' = 'print');"
+    replaced = job(f"{made} REPLACE TABLE copies WITH ('connector' = 'print') AS SELECT host FROM events")
+    assert replaced.sinks[0].table.schema.names == ("host",)
+
+
+def test_execute_may_stand_before_a_query() -> None:
+    assert compiled("EXECUTE SELECT host FROM events") == compiled("SELECT host FROM events")
+
+
 def test_explain_shows_the_plan_and_starts_nothing() -> None:
     assert text("EXPLAIN SELECT host FROM events").rows == (
         ("Project [host]",),

@@ -24,6 +24,16 @@ from millstream.streams.sql.table_parser import Elements, parse_options
 __all__ = ["parse_alter"]
 
 
+_MADE_ANEW = {
+    "FUNCTION": "Write CREATE OR REPLACE FUNCTION.",
+    "TEMPORARY": "Write CREATE OR REPLACE TEMPORARY FUNCTION.",
+    "DATABASE": "A database is a name that the session keeps: it has no options.",
+    "CATALOG": "A catalog is a name that the session keeps: it has no options.",
+    "MODEL": "Write CREATE OR REPLACE MODEL.",
+    "MATERIALIZED": "Use INSERT INTO a table that keeps its rows.",
+}
+
+
 def parse_alter(cursor: Cursor) -> AlterTable | AlterView:
     """The ALTER statement that comes next."""
     start = cursor.here()
@@ -34,6 +44,9 @@ def parse_alter(cursor: Cursor) -> AlterTable | AlterView:
         return AlterTable(path, _change(cursor), if_exists, cursor.since(start))
     if cursor.take("VIEW"):
         return _view(cursor, start)
+    for kind, remedy in _MADE_ANEW.items():
+        if cursor.sees(kind):
+            raise cursor.unsupported(f"ALTER {kind} is not supported.", remedy=remedy)
     raise cursor.expected("TABLE or VIEW")
 
 

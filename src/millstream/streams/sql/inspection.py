@@ -49,6 +49,9 @@ class Inspection:
             case "COLUMNS", Path() as path:
                 rows = tuple(row for row in self._columns(path) if matches(statement, row[0]))
                 return TextResult("There are no columns.", ("column", "type", "note"), rows)
+            case "DATABASES", Path() as path:
+                if path.parts[0] not in self._catalog.databases:
+                    raise self._spaces.no_catalog(path.parts[0], path.span)
             case _, Path() as path:
                 catalog, database = self._spaces.database(path)
                 if database not in self._catalog.databases[catalog]:

@@ -37,7 +37,7 @@ def lists(show: Show, catalog: Catalog) -> TextResult:
         case "CATALOGS":
             names = catalog.databases
         case "DATABASES":
-            names = catalog.databases[catalog.current[0]]
+            names = catalog.databases[catalog.current[0] if show.path is None else show.path.parts[0]]
         case "FUNCTIONS":
             names = (*FUNCTIONS, *AGGREGATES, *WINDOW_FUNCTIONS, *catalog.names_in(*place, "FUNCTIONS"))
         case "USER FUNCTIONS":

@@ -92,8 +92,10 @@ def parse_show(cursor: Cursor) -> Statement:
     for what in _LISTED:
         if cursor.take(*what.split()):
             space: Path | None = None
-            if what in _IN_DATABASE and (cursor.take("FROM") or cursor.take("IN")):
-                space = parse_path(cursor, "a database's name", 2)
+            inside = what in (*_IN_DATABASE, "DATABASES") and (cursor.take("FROM") or cursor.take("IN"))
+            if inside:
+                of_catalog = what == "DATABASES"
+                space = parse_path(cursor, "a catalog's name" if of_catalog else "a database's name", 2 - of_catalog)
             return _filtered(cursor, Show(what, space))
     for what in _NOT_SHOWN:
         if cursor.sees(*what.split()):

@@ -125,8 +125,7 @@ def _default(cursor: Cursor, term: TermParser, word: str) -> Term:
 def _json_query(cursor: Cursor, term: TermParser) -> tuple[Term, ...]:
     document, path = _document_and_path(cursor, term)
     start = cursor.here()
-    if cursor.sees("RETURNING"):
-        raise cursor.unsupported("RETURNING of JSON_QUERY is not supported.", remedy="It returns a STRING.")
+    returned = _queried_type(cursor) if cursor.take("RETURNING") else "STRING"
     wrapper = "WITHOUT"
     if cursor.sees("WITH") or cursor.sees("WITHOUT"):
         wrapper = _wrapper(cursor)
@@ -137,8 +136,19 @@ def _json_query(cursor: Cursor, term: TermParser) -> tuple[Term, ...]:
         if not cursor.sees("EMPTY") and not cursor.sees("ERROR"):
             raise cursor.expected("EMPTY or ERROR")
         endings[cursor.advance().text.upper()] = ending
-    words = (wrapper, endings["EMPTY"], endings["ERROR"])
+    words = (wrapper, endings["EMPTY"], endings["ERROR"], *(("ARRAY",) if returned == "ARRAY" else ()))
     return document, path, *(LiteralTerm(word, start) for word in words)
+
+
+def _queried_type(cursor: Cursor) -> str:
+    start = cursor.here()
+    data_type = parse_type(cursor)
+    if data_type.kind is TypeKind.STRING:
+        return "STRING"
+    if data_type.kind is TypeKind.ARRAY and data_type.elements[0].kind is TypeKind.STRING:
+        return "ARRAY"
+    message = f"JSON_QUERY cannot return {data_type}."
+    raise cursor.unsupported(message, cursor.since(start), remedy="It returns a STRING or an ARRAY<STRING>.")
 
 
 def _wrapper(cursor: Cursor) -> str:

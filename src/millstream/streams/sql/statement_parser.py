@@ -131,6 +131,13 @@ def _create(cursor: Cursor) -> Statement:
     raise cursor.expected("TABLE, VIEW, FUNCTION, MODEL, CATALOG or DATABASE")
 
 
+def _replace(cursor: Cursor) -> Statement:
+    """REPLACE TABLE ... AS, which is CREATE OR REPLACE TABLE."""
+    start = cursor.advance().span
+    cursor.need("TABLE")
+    return parse_create_table(cursor, start, temporary=False, replaces=True)
+
+
 def _create_view(cursor: Cursor, start: Span, *, temporary: bool, replaces: bool) -> CreateView:
     if_not_exists = cursor.take("IF", "NOT", "EXISTS")
     path = parse_path(cursor, "a view's name")
@@ -186,6 +193,8 @@ def _executed(cursor: Cursor) -> Statement:
             return _insert(cursor)
         if cursor.sees("PLAN"):
             raise cursor.unsupported("Compiled plans are not supported.", remedy="Run the script.")
+        if sees_query(cursor):
+            return Query(parse_select(cursor))
     return _statement_set(cursor)
 
 
@@ -248,6 +257,7 @@ def _analyze(cursor: Cursor) -> Statement:
 
 _PARSERS: dict[str, Callable[[Cursor], Statement]] = {
     "CREATE": _create,
+    "REPLACE": _replace,
     "ALTER": parse_alter,
     "DROP": parse_drop,
     "INSERT": _insert,

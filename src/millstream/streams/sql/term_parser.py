@@ -261,6 +261,9 @@ def _special(cursor: Cursor, word: str) -> Term | None:
         return _cast(cursor)
     if word == "INTERVAL" and (string_follows or _signed_string_follows(cursor)):
         return parse_interval(cursor)
+    if word == "INTERVAL" and following is not None and following.kind is TokenKind.NUMBER:
+        remedy = f"Write INTERVAL '{following.text}' and the unit."
+        raise cursor.script.error("SQL_SYNTAX", "The amount of an INTERVAL stands in quotes.", start, remedy=remedy)
     if word == "EXISTS" and calls:
         return _exists(cursor)
     if word in ("DATE", "TIMESTAMP", "TIME") and string_follows:
@@ -307,9 +310,11 @@ def _case(cursor: Cursor) -> Term:
     operand = None if cursor.sees("WHEN") else parse_term(cursor)
     branches = []
     while cursor.take("WHEN"):
-        condition = parse_term(cursor)
+        # Behind CASE x several values may lead to one result.
+        conditions = (parse_term(cursor),) if operand is None else parse_arguments(cursor)
         cursor.need("THEN")
-        branches.append((condition, parse_term(cursor)))
+        result = parse_term(cursor)
+        branches += [(condition, result) for condition in conditions]
     if not branches:
         raise cursor.expected("WHEN")
     otherwise = parse_term(cursor) if cursor.take("ELSE") else None

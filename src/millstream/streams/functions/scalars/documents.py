@@ -24,9 +24,13 @@ def _returned(given: Given) -> DataType:
     return returned
 
 
+def _queried(given: Given) -> DataType:
+    return array_of(STRING) if given.literal(5) == "ARRAY" else STRING
+
+
 DOCUMENTS: tuple[FunctionSpec, ...] = (
     FunctionSpec("JSON_VALUE", "document STRING, path STRING [, returning STRING [, on_empty ANY, on_error ANY]]", _returned, "The scalar at a path; NULL, or the default, where there is none. ERROR is treated as NULL.", "JSON_VALUE('{\"a\": true}', '$.a' RETURNING BOOLEAN)", "TRUE", spelled="JSON_VALUE(document, path [RETURNING type] [NULL | DEFAULT value ON EMPTY] [NULL | DEFAULT value ON ERROR])"),
-    FunctionSpec("JSON_QUERY", "document STRING, path STRING [, wrapper STRING, on_empty STRING, on_error STRING]", STRING, "The object or array at a path, as JSON; scalars only in a wrapper. ERROR is treated as NULL.", "JSON_QUERY('{\"a\": [{\"c\": \"c1\"}, {\"c\": \"c2\"}]}', 'lax $.a[*].c')", "'[\"c1\",\"c2\"]'", spelled="JSON_QUERY(document, path [WITHOUT | WITH CONDITIONAL | WITH UNCONDITIONAL [ARRAY] WRAPPER] [NULL | EMPTY ARRAY | EMPTY OBJECT ON EMPTY] [... ON ERROR])"),
+    FunctionSpec("JSON_QUERY", "document STRING, path STRING [, wrapper STRING, on_empty STRING, on_error STRING [, returned STRING]]", _queried, "The object or array at a path, as JSON or an ARRAY<STRING>; scalars only in a wrapper. ERROR is treated as NULL.", "JSON_QUERY('{\"a\": [{\"c\": \"c1\"}, {\"c\": \"c2\"}]}', 'lax $.a[*].c')", "'[\"c1\",\"c2\"]'", spelled="JSON_QUERY(document, path [RETURNING type] [WITHOUT | WITH CONDITIONAL | WITH UNCONDITIONAL [ARRAY] WRAPPER] [NULL | EMPTY ARRAY | EMPTY OBJECT ON EMPTY] [... ON ERROR])"),
     FunctionSpec("JSON_TUPLE", "document STRING, paths... STRING", array_of(STRING), "The scalars at several paths or members, as rows of LATERAL TABLE(...).", "JSON_TUPLE('{\"a\": 1, \"b\": \"x\"}', 'a', '$.b')", "['1', 'x']", Origin.BLINK),
     FunctionSpec("JSON_EXISTS", "document STRING, path STRING [, on_error STRING]", BOOLEAN, "Whether there is something at a path.", "JSON_EXISTS('{\"a\": [{\"b\": 1}]}', '$.a[0].b')", "TRUE", spelled="JSON_EXISTS(document, path [TRUE | FALSE | UNKNOWN ON ERROR])"),
     FunctionSpec("IS JSON", "document STRING, shape STRING", BOOLEAN.as_nullable(False), "Whether the text is JSON, perhaps of one shape; FALSE for NULL.", "'1' IS JSON SCALAR", "TRUE", spelled="text IS [NOT] JSON [VALUE | SCALAR | ARRAY | OBJECT]"),

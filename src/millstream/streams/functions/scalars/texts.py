@@ -14,6 +14,12 @@ def _elements(given: Given) -> DataType:
     return given.types[1].as_nullable()
 
 
+def _asked_of_both(given: Given) -> DataType:
+    if given.types[0].kind is not given.types[1].kind:
+        raise TypeError("two strings, or bytes twice")
+    return BOOLEAN
+
+
 TEXTS: tuple[FunctionSpec, ...] = (
     FunctionSpec("UPPER", "text STRING", STRING, "The text in upper case.", "UPPER('ab')", "'AB'"),
     FunctionSpec("LOWER", "text STRING", STRING, "The text in lower case.", "LOWER('AB')", "'ab'"),
@@ -41,8 +47,8 @@ TEXTS: tuple[FunctionSpec, ...] = (
     FunctionSpec("INSTR", "text STRING, part STRING [, place INT [, occurrence INT]]", INT, "Where the part stands for the n-th time, from a place on (backward if negative); 0: nowhere.", "INSTR('helloworld', 'o', 1, 2)", "7"),
     FunctionSpec("LEFT", "text STRING, count INT", STRING, "The first characters.", "LEFT('abc', 2)", "'ab'"),
     FunctionSpec("RIGHT", "text STRING, count INT", STRING, "The last characters.", "RIGHT('abc', 2)", "'bc'"),
-    FunctionSpec("STARTSWITH", "text STRING, start STRING", BOOLEAN, "Whether the text begins with the other.", "STARTSWITH('abc', 'ab')", "TRUE"),
-    FunctionSpec("ENDSWITH", "text STRING, end STRING", BOOLEAN, "Whether the text ends with the other.", "ENDSWITH('abc', 'bc')", "TRUE"),
+    FunctionSpec("STARTSWITH", "text TEXT_OR_BYTES, start TEXT_OR_BYTES", _asked_of_both, "Whether the text, or the bytes, begin with the other.", "STARTSWITH('abc', 'ab')", "TRUE"),
+    FunctionSpec("ENDSWITH", "text TEXT_OR_BYTES, end TEXT_OR_BYTES", _asked_of_both, "Whether the text, or the bytes, end with the other.", "ENDSWITH('abc', 'bc')", "TRUE"),
     FunctionSpec("SPLIT", "text STRING, separator STRING", array_of(STRING), "The parts between separators.", "SPLIT('a;b', ';')", "['a', 'b']"),
     FunctionSpec("STRING_SPLIT", "text STRING, separator STRING", array_of(STRING), "The parts between separators, as rows of LATERAL TABLE(...).", "STRING_SPLIT('a-b', '-')", "['a', 'b']", Origin.BLINK),
     FunctionSpec("SPLIT_INDEX", "text STRING, separator STRING_OR_INT, place INT", STRING, "The part at a place (from 0) between separators.", "SPLIT_INDEX('a.b.c', '.', 1)", "'b'"),

@@ -51,9 +51,12 @@ def _json_value(call: Call, columns: Sequence[Column]) -> Column:
     return chosen.when(state == int(Found.VALUE), value)
 
 
-def _json_query(_call: Call, columns: Sequence[Column]) -> Column:
-    behind = columns[2:] or (F.lit("WITHOUT"), F.lit("NULL"), F.lit("NULL"))
-    return by_row(json_query, "string", *columns[:2], *behind)
+def _json_query(call: Call, columns: Sequence[Column]) -> Column:
+    behind = columns[2:5] or (F.lit("WITHOUT"), F.lit("NULL"), F.lit("NULL"))
+    found = by_row(json_query, "string", *columns[:2], *behind)
+    # An object is no array of one element, as Spark would read it.
+    is_array = F.startswith(found, F.lit("["))
+    return F.when(is_array, F.from_json(found, "array<string>")) if call.type.elements else found
 
 
 def _json_exists(_call: Call, columns: Sequence[Column]) -> Column:

@@ -120,7 +120,7 @@ def _to_timestamp(call: Call, columns: Sequence[Column]) -> Column:
 
 def _to_timestamp_ltz(call: Call, columns: Sequence[Column]) -> Column:
     if call.arguments[0].type.kind is TypeKind.STRING:
-        return _to_timestamp(call, columns)
+        return _in_zone(call, _to_timestamp(call, columns))
     precision = literal(call, 1, int) if len(columns) > 1 else _MILLISECOND_PRECISION
     if precision == _MILLISECOND_PRECISION:
         return _instant(columns[0].cast("bigint"))
@@ -129,6 +129,19 @@ def _to_timestamp_ltz(call: Call, columns: Sequence[Column]) -> Column:
     return F.when(columns[1] == _MILLISECOND_PRECISION, _instant(columns[0].cast("bigint"))).when(
         columns[1] == 0, _instant_of_seconds(columns[0])
     )
+
+
+def _in_zone(call: Call, time: Column) -> Column:
+    """The instant of a time in the zone that is the third argument; in the session's without one."""
+    return time if len(call.arguments) < 3 else F.to_utc_timestamp(time, _known_zone(call, 2))
+
+
+def _known_zone(call: Call, place: int) -> str:
+    given = literal(call, place, str)
+    zone = None if given is None else zone_name(given)
+    if zone is None:
+        raise JobError("JOB_FAILED", f"{call} names no time zone.", remedy="Use a name such as 'Asia/Tokyo'.")
+    return zone
 
 
 def _instant(millis: Column) -> Column:
@@ -184,10 +197,7 @@ def _convert_tz(_call: Call, columns: Sequence[Column]) -> Column:
 
 
 def _date_format_tz(call: Call, columns: Sequence[Column]) -> Column:
-    given = literal(call, len(columns) - 1, str)
-    zone = None if given is None else zone_name(given)
-    if zone is None:
-        raise JobError("JOB_FAILED", f"{call} names no time zone.", remedy="Use a name such as 'Asia/Tokyo'.")
+    zone = _known_zone(call, len(columns) - 1)
     pattern = checked_format(call, 1) if len(columns) > 2 else F.lit(DEFAULT_FORMAT)
     return F.call_function("date_format", F.from_utc_timestamp(columns[0].cast("timestamp"), zone), pattern)
 
