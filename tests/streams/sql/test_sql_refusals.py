@@ -105,6 +105,8 @@ def test_most_of_them_say_unsupported_and_not_that_they_are_no_sql() -> None:
         ("SELECT STARTSWITH(host, X'00') FROM events", "SQL_TYPE", (1, 8, 23), "bytes twice"),
         ("ALTER FUNCTION f AS 'a.b'", "SQL_UNSUPPORTED", (1, 7, 8), "CREATE OR REPLACE FUNCTION"),
         ("ALTER DATABASE default_database SET ('a' = 'b')", "SQL_UNSUPPORTED", (1, 7, 8), "no options"),
+        ("SELECT id, (ts - ts) MONTH FROM events", "SQL_UNSUPPORTED", (1, 12, 15), "CAST it AS STRING"),
+        ("SELECT MAX((ts - ts) MONTH) FROM events", "SQL_UNSUPPORTED", (1, 12, 15), "TIMESTAMPDIFF(MONTH, a, b)"),
         ("SELECT X'1' FROM events", "SQL_SYNTAX", (1, 8, 4), "two for each byte"),
         ("SELECT X'0G' FROM events", "SQL_SYNTAX", (1, 8, 5), "no binary string"),
         ("SELECT ts - ts FROM events", "SQL_TYPE", (1, 8, 7), "(a - b) DAY TO SECOND"),

@@ -8,6 +8,7 @@ from dataclasses import replace
 from millstream.streams.errors import SqlError
 from millstream.streams.plan.nodes import Node, Scan, Sink
 from millstream.streams.plan.tables import Table
+from millstream.streams.plan.types import TypeKind
 from millstream.streams.plan.windows import Emit
 from millstream.streams.sql.catalog import Catalog, CatalogTable, FullName
 from millstream.streams.sql.connectors import CONNECTORS
@@ -19,7 +20,7 @@ from millstream.streams.sql.options import milliseconds
 from millstream.streams.sql.pruning import prune
 from millstream.streams.sql.queries import bind_select
 from millstream.streams.sql.query_hints import with_options
-from millstream.streams.sql.query_syntax import QueryTree
+from millstream.streams.sql.query_syntax import QueryTree, item_span
 from millstream.streams.sql.scalars import nearest
 from millstream.streams.sql.script import Script, Span
 from millstream.streams.sql.statements import Insert, Path
@@ -37,7 +38,13 @@ class Resolver:
 
     def query(self, query: QueryTree) -> Node:
         """The plan of a query that is shown, narrowed to what it reads."""
-        return localized(prune(self._with_emission(self.bound(query), None)), self._zone())
+        node = self.bound(query)
+        for place, field in enumerate(node.schema.fields):
+            if field.type.kind is TypeKind.INTERVAL_YEAR:
+                message = f"An {field.type.as_nullable()} cannot be shown as a column."
+                remedy = "Write EXTRACT(MONTH FROM ...) and EXTRACT(YEAR FROM ...), or CAST it AS STRING."
+                raise self._script.error("SQL_UNSUPPORTED", message, item_span(query, place), remedy=remedy)
+        return localized(prune(self._with_emission(node, None)), self._zone())
 
     def bound(self, query: QueryTree) -> Node:
         """The plan of a query as it stands."""
