@@ -9,6 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from millstream.streams.spark.source_forks import FORKS_VARIABLE, READER
+
 __all__ = ["make_interpreter"]
 
 
@@ -17,11 +19,14 @@ def make_interpreter() -> Path:
 
     Spark puts `pyspark.zip`, a zipped Py4J and a jar in front of PYTHONPATH. Modules in a zip have no bytecode, so each
     process would compile PySpark anew, which takes it about a second; what is installed beside us is the same.
+    Readers of sources are asked for at `source_forks`, where it runs.
     The program is removed when this process ends.
     """
     home = Path(tempfile.mkdtemp(prefix="millstream-python-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     program = home / "python"
+    python, forks = shlex.quote(sys.executable), shlex.quote(str(home / "forks"))
+    request = shlex.quote(str(Path(__file__).with_name("fork_request.py")))
     program.write_text(
         "#!/bin/sh\n"
         "set -f; IFS=:; kept=\n"
@@ -32,7 +37,11 @@ def make_interpreter() -> Path:
         "  esac\n"
         "done\n"
         'unset IFS; export PYTHONPATH="$kept"\n'
-        f'exec {shlex.quote(sys.executable)} "$@"\n'
+        f"export {FORKS_VARIABLE}={forks}\n"
+        f'if [ "$2" = {READER} ] && [ -S "${FORKS_VARIABLE}" ]; then\n'
+        f'  exec {python} -I -S {request} "${FORKS_VARIABLE}" "$@"\n'
+        "fi\n"
+        f'exec {python} "$@"\n'
     )
     program.chmod(0o755)
     return program

@@ -1,4 +1,4 @@
-"""The process that Spark's Python workers are forked from, with what all of them import already imported.
+"""The process that Spark's Python workers, and readers of sources, are forked from, with what they import imported.
 
 Run as `python -m millstream.streams.spark.worker_daemon MODULE`, in the place of `pyspark.daemon`. A worker starts in
 milliseconds then, and the pages of its modules are shared with the others.
@@ -11,7 +11,10 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
+
+from millstream.streams.spark.source_forks import FORKS_VARIABLE, start_forks
 
 __all__ = ["DAEMON_MODULE", "POOL_VARIABLE", "RULES_WORKERS", "preload"]
 
@@ -31,6 +34,9 @@ _OF_ALL_WORKERS: Final = (
     "pyarrow.compute",
     "pyarrow.pandas_compat",
     "pyspark.sql.conversion",
+    # And these in the reader of a source.
+    "pyspark.sql.streaming.datasource",
+    "pyspark.sql.worker.plan_data_source_read",
 )
 _OF_WORKERS: Final = {
     "": (
@@ -63,7 +69,11 @@ def preload(worker_module: str) -> None:
 def _main(arguments: Sequence[str]) -> None:
     from pyspark.daemon import manager
 
-    preload(arguments[0] if arguments else _WORKER)
+    worker_module = arguments[0] if arguments else _WORKER
+    preload(worker_module)
+    place = os.environ.get(FORKS_VARIABLE)
+    if place and worker_module == _WORKER and not os.environ.get(POOL_VARIABLE):
+        start_forks(Path(place))
     manager()
 
 
