@@ -64,3 +64,16 @@ def test_a_pool_is_for_what_is_given_to_spark_meanwhile() -> None:
     with workers_for(spark, RULES_WORKERS):
         assert session.sparkContext.environment == {"KEPT": "1", POOL_VARIABLE: RULES_WORKERS}
     assert session.sparkContext.environment == {"KEPT": "1"}
+
+
+_PRELOAD_AND_COUNT = """
+import gc
+from millstream.streams.spark.worker_daemon import preload
+preload("pyspark.worker")
+print(gc.get_freeze_count() > 50_000, len(gc.get_objects()) < 5_000)
+"""
+
+
+def test_workers_do_not_look_for_cycles_among_what_was_there_before_the_fork() -> None:
+    done = subprocess.run([sys.executable, "-c", _PRELOAD_AND_COUNT], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "True"]

@@ -1,0 +1,45 @@
+"""Stages in a worker: how many are kept, and what the garbage collector sees of them."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs the extra streams")
+
+from millstream.streams.rules.formulas import Truth
+from millstream.streams.rules.rule import Rule, RuleSet
+from millstream.streams.rules.store import RuleStore
+from millstream.streams.spark.rules.judged import Judged
+from millstream.streams.spark.rules.kept_versions import KeptVersions
+from millstream.streams.spark.rules.stages import KEPT_STAGES, KeptStages, VersionStage
+
+
+def test_the_collector_is_spared_seldom_and_sees_everything_again_with_a_new_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, judged = RuleStore(tmp_path / "store"), Judged(str(tmp_path / "store"), str(tmp_path / "job"))
+    kept, made, calls = KeptVersions(Path(judged.directory), Path(judged.store)), [], []
+    for name in ("collect", "freeze", "unfreeze"):
+        monkeypatch.setattr(gc, name, lambda name=name: calls.append(name))
+
+    def make(judged: Judged, rule_set: RuleSet, without: frozenset[str]) -> VersionStage:
+        made.append(rule_set.version)
+        return VersionStage(judged, rule_set, without)
+
+    stages = KeptStages(make)
+    for version in range(1, KEPT_STAGES + 2):
+        rules = RuleSet(version, (Rule(f"r{version}", "", Truth(True)),))
+        store.publish(lambda _before, rules=rules: rules)
+        kept.take()
+        calls.clear()
+        for task in range(1, 10):
+            assert stages.of(judged, version).version == version
+            stages.task_ended()
+            assert calls.count("freeze") == task.bit_length()
+        assert calls == ["unfreeze", *["collect", "freeze"] * 4]
+    assert made == [1, 2, 3]
+    stages.of(judged, 1)
+    assert made == [1, 2, 3, 1]
