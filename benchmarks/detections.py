@@ -22,8 +22,9 @@ from millstream.model.topic import TopicConfig
 from millstream.server.child import ServerProcess
 from millstream.streams.jobs.runner import JobRunner
 from millstream.streams.plan.nodes import JobPlan
-from millstream.streams.rules.event_rows import JsonEvents
+from millstream.streams.rules.event_rows import Places
 from millstream.streams.rules.plain import field_reader, judge
+from millstream.streams.rules.raw_events import EventReader
 from millstream.streams.rules.rule import RuleSet
 from millstream.streams.rules.sigma import read_rules
 from millstream.streams.rules.stage import RuleStage
@@ -38,7 +39,7 @@ SIGMA_RULES = "SIGMA_RULES"
 
 _QUEUES = 4
 _EVENTS_PER_CALL = 1_000
-_EVENTS_PER_BATCH = 5_000
+_EVENTS_PER_BATCH = 16_000
 _PLAIN_EVENTS = 1_000
 _REPEATS = int(os.environ.get("DETECTION_REPEATS", "4"))
 """How often the events are sent; each time they are the same, as a day's events mostly are."""
@@ -82,19 +83,24 @@ def _batches(bodies: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
 
 def _alone(rule_set: RuleSet, bodies: Sequence[bytes]) -> Figures:
     stage, found = RuleStage(rule_set), {}
+    reader = EventReader(Places(rule_set.paths), stage.class_fields)
     for name in ("cold", "warm"):
         parse_s = judge_s = 0.0
         hits = 0
         for batch in _batches(bodies):
             began_s = time.process_time()
-            events = [orjson.loads(body) for body in batch]
+            events, _refused = reader.read(batch)
             parsed_s = time.process_time()
-            hits += len(stage.judge(JsonEvents(events, rule_set.paths, batch)).rows)
+            hits += len(stage.judge(events).rows)
             parse_s += parsed_s - began_s
             judge_s += time.process_time() - parsed_s
         found[f"parse_us_{name}"] = round(parse_s / len(bodies) * 1e6, 1)
         found[f"stage_us_{name}"] = round(judge_s / len(bodies) * 1e6, 1)
         found["hits"] = hits
+    began_s = time.process_time()
+    for body in bodies:
+        orjson.loads(body)
+    found["parse_whole_us"] = round((time.process_time() - began_s) / len(bodies) * 1e6, 1)
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["HitsBatchReader", "HitsStreamReader", "RulesDataSource"]
+
+
+_JUDGED_TOGETHER: Final = 16_000
+"""Messages of one batch: judging costs a little for each class of events in it. Those of 2 KB take 32 MB."""
 
 
 class RulesDataSource(DataSource):
@@ -123,8 +127,10 @@ def _read(spec: SourceSpec, partition: InputPartition) -> Iterator[pa.RecordBatc
     if not isinstance(partition, TopicPartition):
         raise TypeError(f"{partition!r} is no partition of a topic")
     judged = _judged(spec)
-    rows = HitRows(spec, judged, partition.rules, stages())
-    yield from read_partition(spec, partition, rows)
+    kept = stages()
+    rows = HitRows(spec, judged, partition.rules, kept)
+    yield from read_partition(spec, partition, rows, _JUDGED_TOGETHER)
     work = rows.ended()
     if work.events:
         JudgedSlices(Path(judged.directory)).put(partition.slices, work)
+    kept.task_ended()

@@ -158,9 +158,12 @@ class TopicBatchReader(DataSourceReader):
 
 
 def read_partition(
-    spec: SourceSpec, partition: InputPartition, builder: MessageRows | None = None
+    spec: SourceSpec,
+    partition: InputPartition,
+    builder: MessageRows | None = None,
+    most_messages: int = _ROWS_PER_RECORD_BATCH,
 ) -> Iterator[pa.RecordBatch]:
-    """The record batches of one task, made by `builder` (None: as the spec says) of at most 5,000 messages each."""
+    """The record batches of one task, made by `builder` (None: as the spec says), each of about `most_messages`."""
     if not isinstance(partition, TopicPartition):
         raise TypeError(f"{partition!r} is no partition of a topic")
     builder = builder or row_builder(spec)
@@ -168,23 +171,31 @@ def read_partition(
         log = open_log(spec.nameserver, timeout_s=spec.timeout_s, access=spec.access)
         try:
             for part in partition.slices:
-                yield from _shared_slice(spec, _messages(spec, log, part, bulk=partition.bulk), builder, part)
+                yield from _shared_slice(
+                    spec, _messages(spec, log, part, most_messages, bulk=partition.bulk), builder, part
+                )
         finally:
             log.close()
     if partition.tick_ms is not None:
         yield builder.tick(partition.tick_ms)
 
 
-def _messages(spec: SourceSpec, log: TopicLog, part: Slice, *, bulk: bool) -> Iterator[Messages]:
+def _messages(spec: SourceSpec, log: TopicLog, part: Slice, most_messages: int, *, bulk: bool) -> Iterator[Messages]:
     """The messages of a slice, thousands at a time: a record batch of a few rows costs as much as a large one."""
     if not bulk:
-        return map(RecordMessages, _gathered(log.read(spec.topic, part, spec.tag)))
+        return map(RecordMessages, _gathered(log.read(spec.topic, part, spec.tag), most_messages))
     queue_id = int(part.queue.rpartition("/")[2])
     return (
         TableMessages(batch, queue_id)
         for table in log.read_bulk(spec.topic, part, spec.tag)
-        for batch in table.combine_chunks().to_batches(max_chunksize=_ROWS_PER_RECORD_BATCH)
+        for batch in _in_equal_parts(table, most_messages)
     )
+
+
+def _in_equal_parts(table: pa.Table, most_rows: int) -> list[pa.RecordBatch]:
+    parts = -(-table.num_rows // most_rows)
+    batches: list[pa.RecordBatch] = table.combine_chunks().to_batches(max_chunksize=-(-table.num_rows // parts))
+    return batches
 
 
 def _shared_slice(
@@ -210,12 +221,12 @@ def _decoded(
     spool.flush()
 
 
-def _gathered(pulls: Iterator[Sequence[memoryview]]) -> Iterator[list[memoryview]]:
+def _gathered(pulls: Iterator[Sequence[memoryview]], most_messages: int) -> Iterator[list[memoryview]]:
     """Answers of several pulls put together."""
     gathered: list[memoryview] = []
     for records in pulls:
         gathered.extend(records)
-        if len(gathered) >= _ROWS_PER_RECORD_BATCH:
+        if len(gathered) >= most_messages:
             yield gathered
             gathered = []
     if gathered:
