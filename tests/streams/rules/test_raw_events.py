@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from unittest import mock
 
 import hypothesis.strategies as st
@@ -14,6 +15,7 @@ from stages import plain_hits, rule_set, stage_hits
 
 from millstream.streams.rules import class_sieve
 from millstream.streams.rules.atoms import Atom, Op
+from millstream.streams.rules.engines import raw_texts
 from millstream.streams.rules.engines.pattern_words import needed_words
 from millstream.streams.rules.engines.raw_texts import raw_text_filter
 from millstream.streams.rules.event_rows import Places
@@ -156,3 +158,10 @@ def test_a_number_too_large_for_any_reader_is_infinite_and_its_event_is_judged(b
 )
 def test_the_words_that_an_expression_needs(expression, words):
     assert needed_words(expression, 0) == words
+
+
+def test_every_character_with_a_lower_case_is_looked_for_where_that_is():
+    larger = raw_texts._larger_letters()
+    every = ((one, one.lower()) for one in map(chr, range(0x80, sys.maxunicode + 1)))
+    assert all(one in larger[part] for one, lower in every if lower != one for part in lower)
+    assert larger["\u03c2"] == ["\u03a3"]

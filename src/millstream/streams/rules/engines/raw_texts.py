@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Final
@@ -26,6 +25,9 @@ _OF_NUMBERS: Final = re.compile(r"[-+0-9eE]*(\.[-+0-9eE]*)?", re.ASCII)
 
 _DIGIT: Final = re.compile("[0-9]")
 _WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,15}", re.ASCII)
+
+_BEHIND_LETTERS: Final = 0x20000
+"""Unicode has letters of two cases below this."""
 
 _HIDDEN: Final = (
     *(b"\\u00%d" % digit for digit in range(2, 8)),
@@ -145,7 +147,7 @@ def _beyond_ascii(word: str) -> Iterator[bytes]:
 def _larger_letters() -> dict[str, list[str]]:
     """The characters that become something else in lower case, by what each of its characters beyond ASCII is."""
     letters: dict[str, list[str]] = {"ς": ["Σ"]}
-    for one in map(chr, range(0x80, sys.maxunicode + 1)):
+    for one in map(chr, range(0x80, _BEHIND_LETTERS)):
         lower = one.lower()
         if lower != one:
             for part in lower:
