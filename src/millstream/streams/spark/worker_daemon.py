@@ -61,8 +61,8 @@ def preload(worker_module: str) -> None:
     of_pool = _OF_WORKERS[os.environ.get(POOL_VARIABLE, "")] if worker_module == _WORKER else ()
     for name in (worker_module, *of_pool, *(_OF_ALL_WORKERS if of_pool else ())):
         importlib.import_module(name)
-    # PySpark collects garbage behind each task: 55 ms to look through what was imported, which no task leaves behind, and
-    # whose pages a look would make the worker's own.
+    # PySpark collects garbage behind each task: 55 ms to look through what was imported, whose pages a look would also
+    # make the worker's own.
     gc.collect()
     gc.freeze()
 
