@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from unittest import mock
 
 import hypothesis.strategies as st
 import orjson
 import pytest
-from drawn_rules import ATOMS, EVENTS, FORMULAS, PATHS
+from drawn_rules import EVENTS, FORMULAS, PATHS
 from hypothesis import HealthCheck, assume, given, settings
 from stages import plain_hits, rule_set, stage_hits
 
@@ -20,7 +21,7 @@ from millstream.streams.rules.engines.pattern_words import needed_words
 from millstream.streams.rules.engines.raw_texts import raw_text_filter
 from millstream.streams.rules.event_rows import Places
 from millstream.streams.rules.formulas import all_of
-from millstream.streams.rules.plain import answer, field_reader
+from millstream.streams.rules.plain import answer, field_reader, text_of
 from millstream.streams.rules.raw_events import EventReader
 from millstream.streams.rules.stage import RuleStage
 
@@ -46,11 +47,61 @@ def at_once(words=0):
     return mock.patch.multiple(class_sieve, _WATCHED_EVENTS=1, _WATCHED_PER_ATOM=words, _MOST_PASS=1.0)
 
 
-@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
-@given(ATOMS, EVENTS, st.sampled_from(SPELLINGS))
-def test_an_event_whose_json_shows_nothing_of_an_atom_does_not_have_it(atom, event, spelling):
-    event = {key: value for key, value in event.items() if key != "nested"}
-    body = spelled(spelling, event)
+WORDS = st.text('abkKtruefals\\\\/" {}[]:,\n\u212aİıſßéΣσ.10-', min_size=1, max_size=8)
+HELD = st.one_of(
+    WORDS, WORDS, st.integers(-30, 30), st.sampled_from((1.5, 1e300, True, False)), st.lists(WORDS, min_size=1, max_size=2),
+    st.dictionaries(WORDS, WORDS, min_size=1, max_size=2),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("op", "operand", "body"),
+    [
+        (Op.IN, "word", b'{"c":"Word"}'),
+        (Op.IN, "", b'{"c":""}'),
+        (Op.IN, "-", b'{"c":"-"}'),
+        (Op.IN, 33, b'{"c":33}'),
+        (Op.IN, 33, b'{"c": "033" }'),
+        (Op.IN, 33, b'{"c":3.3e1}'),
+        (Op.IN, "33", b'{"c":33}'),
+        (Op.IN, "true", b'{"c":true}'),
+        (Op.STARTS, "wor", b'{"c":"Word"}'),
+        (Op.ENDS, "ord", b'{"c":"Word"}'),
+        (Op.ENDS, "rue", b'{"c":true}'),
+        (Op.CONTAINS, "kelvin", '{"c":"\u212aelvin"}'.encode()),
+        (Op.CONTAINS, "kelvin", b'{"c":"\\u212aelvin"}'),
+        (Op.CONTAINS, "word", b'{"c":"\\u0077ord"}'),
+        (Op.CONTAINS, "word", b'{"\\u0063":"word"}'),
+        (Op.CONTAINS, "a/b", b'{"c":"a\\/b"}'),
+        (Op.CONTAINS, "a\\b", b'{"c":"a\\\\b"}'),
+        (Op.CONTAINS, "\\new", b'{"c":["a\\new"]}'),
+        (Op.CONTAINS, '","', b'{"c" : ["a" , "b"]}'),
+        (Op.CONTAINS, '":"', b'{"c"  :  {"a" : "b"}}'),
+        (Op.CONTAINS, "\u03c3\u03c2", '{"c":"x\u03a3\u03a3"}'.encode()),
+        (Op.CONTAINS, "ull", b'{"c":1e999}'),
+        (Op.CONTAINS, "0000", b'{"c":1e300}'),
+        (Op.MATCHES, "si+lent", '{"c":"\u017filent"}'.encode()),
+    ],
+)
+def test_however_the_json_spells_it_a_value_is_shown_or_no_filter_is_made(op, operand, body):
+    atom = Atom("c", op, (operand,), caseless=isinstance(operand, str))
+    (event,), _ = EventReader(PLACES, ()).read([body])
+    found = raw_text_filter([atom], PLACES)
+    assert answer(atom, field_reader(event, PATHS)) or found is None
+    assert found is None or found.rows([b'{"e":1}', body]).tolist() == [1]
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(HELD, st.data(), st.sampled_from((Op.CONTAINS, Op.STARTS, Op.ENDS, Op.IN, Op.MATCHES)), st.booleans())
+def test_an_event_whose_json_shows_nothing_of_an_atom_does_not_have_it(value, data, op, caseless):
+    body = spelled(data.draw(st.sampled_from(SPELLINGS)), {"c": value})
+    text = text_of(orjson.loads(body)["c"])
+    begin = 0 if op in (Op.STARTS, Op.IN) else data.draw(st.integers(0, max(0, len(text) - 1)))
+    end = len(text) if op in (Op.ENDS, Op.IN) else data.draw(st.integers(begin + 1, len(text)))
+    word = text[begin:end].swapcase() if caseless else text[begin:end]
+    number = isinstance(value, int) and op is Op.IN and data.draw(st.booleans())
+    operand = value if number else re.escape(word) if op is Op.MATCHES else word
+    atom = Atom("c", op, (operand,), caseless=caseless and not number)
     assume(answer(atom, field_reader(orjson.loads(body), PATHS)) is True)
     found = raw_text_filter([atom], PLACES)
     assert found is None or found.rows([b'{"e":1}', body]).tolist() == [1]
