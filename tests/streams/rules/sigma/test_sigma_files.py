@@ -124,7 +124,7 @@ def test_a_fault_is_told_with_its_line() -> None:
         ("title: a\ndetection: {s: x, condition: s}\n", 1, "a rule needs a map `logsource`"),
         ("title: a\naction: globe\n", 2, "no action 'globe' is known; 'global' is"),
         ("title: a\naction: repeat\n", 2, "no rule before it"),
-        ("title: a\nfilter: {rules: [a]}\n", 2, "filters are not taken"),
+        ("title: a\nfilter: {rules: [a]}\n", 1, "a filter needs a log source"),
         ("title: a\n  b: c\n", 2, "no YAML"),
     ):
         (refused,) = read_text(text).refused
