@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import decimal
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.streams.operators.aggregates.accumulator import Retractable
+from millstream.streams.operators.aggregates.accumulator import Retractable, Sum
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec, accumulator_of, retractable_of
 from millstream.streams.operators.aggregates.group import GroupMachine
 from millstream.streams.operators.over_frames import sliding_of
@@ -65,3 +67,13 @@ def test_a_null_is_a_value_where_the_call_says_so(function: str, literals: tuple
 @pytest.mark.parametrize("function", ONE_OF_MANY)
 def test_what_keeps_one_value_cannot_be_asked_to_take_one_back(function: str) -> None:
     assert not isinstance(accumulator_of(spec(function), changing=False), Retractable)
+
+
+def test_sums_of_long_decimals_keep_every_digit_when_groups_without_values_join_and_values_go() -> None:
+    machine = Sum(None)
+    long = decimal.Decimal("1234567890123456789012345678901.234567")
+    one = machine.add(machine.new(), [long])
+    assert machine.result(machine.merge(one, machine.new())) == long
+    assert machine.result(machine.merge(machine.new(), one)) == long
+    both = machine.add(one, [decimal.Decimal("0.000001")])
+    assert machine.result(machine.retract(both, [decimal.Decimal("0.000001")])) == long

@@ -91,7 +91,10 @@ class Sum:
         return state[0] + len(values), _total(state[1], values)
 
     def retract(self, state: tuple[int, Any], values: Sequence[Any]) -> tuple[int, Any]:
-        return state[0] - len(values), state[1] - _total(0, values)
+        gone = _total(0, values)
+        # Python's own arithmetic of decimals keeps 28 digits.
+        left = _CONTEXT.subtract(state[1], gone) if isinstance(gone, decimal.Decimal) else state[1] - gone
+        return state[0] - len(values), left
 
     def merge(self, state: tuple[int, Any], other: tuple[int, Any]) -> tuple[int, Any]:
         return state[0] + other[0], _total(state[1], (other[1],))
@@ -248,8 +251,8 @@ class KeptExtreme:
 
 
 def _total(start: Any, values: Sequence[Any]) -> Any:
-    """The exact sum of values of one type; decimals are added with enough digits."""
-    if not values or not isinstance(values[0], decimal.Decimal):
+    """The exact sum of values of one type, beside the 0 of no values; decimals are added with enough digits."""
+    if not any(isinstance(value, decimal.Decimal) for value in (start, *values[:1])):
         return start + sum(values)
     total = start
     for value in values:
