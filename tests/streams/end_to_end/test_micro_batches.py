@@ -8,10 +8,11 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from running_jobs import Topic, bounded_run, compiled
+from running_jobs import LIMIT_S, Topic, bounded_run, compiled
 
 from millstream.client.blocking import BlockingClient
 from millstream.streams.jobs.runner import JobRunner
@@ -127,3 +128,27 @@ def test_a_job_that_is_stopped_goes_on_from_its_checkpoint_and_doubles_nothing(
     assert sorted(((row["id"], row["device"]) for row in written), key=repr) == expected_hot()
     # The print sink may show the rows of the batch that was cut off twice, but loses none.
     assert sorted(set(counts), key=repr) == expected_counts()
+
+
+def test_what_changes_with_each_micro_batch_is_not_in_the_code_that_spark_makes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    script = """
+    SET 'millstream.max-rows-per-trigger' = '10';
+    CREATE TABLE numbers (n BIGINT) WITH ('connector' = 'datagen', 'fields.n.kind' = 'sequence',
+      'fields.n.start' = '1', 'fields.n.end' = '30');
+    CREATE TABLE nowhere (a BIGINT, b BIGINT) WITH ('connector' = 'blackhole');
+    INSERT INTO nowhere SELECT MOD(n, 3), COUNT(DISTINCT n) FROM numbers
+      WHERE n < UNIX_TIMESTAMP() AND CURRENT_DATE > DATE '2000-01-01' AND CURRENT_TIMESTAMP > TO_TIMESTAMP_LTZ(n, 3)
+      GROUP BY MOD(n, 3);
+    """
+    made = spark._jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME()  # type: ignore[union-attr]
+    counts = []
+    for name in ("first", "second"):
+        runner = JobRunner(spark, nameserver="127.0.0.1:1", checkpoint_root=tmp_path / name)
+        job = runner.start(compiled(script, "127.0.0.1:1"), name=name, bounded=True)
+        assert job.wait(LIMIT_S)
+        assert job.progress().batches >= 3
+        counts.append(made.getCount())
+    # Spark keeps code by its text: what it made in the first run fits all micro-batches of the second.
+    assert counts[0] == counts[1]

@@ -14,6 +14,7 @@ from millstream.streams.errors import JobError
 from millstream.streams.operators.ranking import Place, Ranker
 from millstream.streams.operators.state import OpenEnds
 from millstream.streams.operators.turn import START_OF_TIME_US
+from millstream.streams.spark.micro_batch import ToldTime
 from millstream.streams.spark.operators import stage as stages
 from millstream.streams.spark.operators.bucket_files import BucketFiles
 from millstream.streams.spark.operators.open_ends import OpenEndsSpool
@@ -48,16 +49,16 @@ def packed(
             pa.array([queue] * len(rows) + ([None] if tick is not None else []), pa.string()),
             pa.array(times, pa.int64()),
             pa.array([None] * len(rows) + ([tick] if tick is not None else []), pa.int64()),
-            pa.array([1] * count, pa.int64()),
         ],
-        names=["row", "bucket", "kind", "source", "queue", "time_us", "tick_us", "now_us"],
+        names=["row", "bucket", "kind", "source", "queue", "time_us", "tick_us"],
     )
     return Packer(0, BUCKETS, 2)(iter([batch]))
 
 
 def spec(directory: Path) -> OperatorSpec:
     make = partial(Ranker, (0,), (Place(1, ascending=False),), "ROW_NUMBER", 1, 1, ranked=False)
-    return OperatorSpec("job", "top", make, str(directory / "state"), (2,), (0,), OUTPUT, str(directory / "late"))
+    state, late = str(directory / "state"), str(directory / "late")
+    return OperatorSpec("job", "top", make, state, (2,), (0,), OUTPUT, late, ToldTime(1))
 
 
 def run(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-
-from pyspark.sql import Column
 
 from millstream.streams.jobs.failed_calls import FailedCalls
 from millstream.streams.jobs.late_output import LateOutput
@@ -16,7 +15,7 @@ from millstream.streams.jobs.sources import Source, open_source
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.plan.tables import Table
 from millstream.streams.spark.functions.user_spool import CallSpool
-from millstream.streams.spark.operators.host import clock_us
+from millstream.streams.spark.micro_batch import LoggedTime, ToldTime
 from millstream.streams.spark.operators.late_shapes import LateShape
 
 __all__ = ["Edges"]
@@ -46,6 +45,9 @@ class Edges:
         """What takes the failed calls of users' functions that workers leave in `spool`."""
         return FailedCalls(spool, tables, settings)
 
-    def now_us(self) -> Column:
-        """The processing time of a micro-batch, as operators of ours know it."""
-        return clock_us()
+    def now_us(self, checkpoint: Path, *, batch: bool) -> Callable[[], int]:
+        """What tells a worker the processing time of its micro-batch in microseconds since 1970.
+
+        `checkpoint` is Spark's; a batch job has no log of offsets there, and one time.
+        """
+        return ToldTime(time.time_ns() // 1000) if batch else LoggedTime(str(checkpoint / "offsets"))

@@ -230,10 +230,10 @@ class JobRunner:
             checkpoint.late,
             self._spark.sparkContext.defaultParallelism,
             calls,
+            self._edges.now_us(checkpoint.spark, batch=batch),
             settings.ttl_ms,
             settings.idle_ms,
             tables=dimensions,
-            now_us=self._edges.now_us,
         )
         readings = {
             source.table.name: _reading(source, work, checkpoint, settings, bounded=bounded, timed=timed)

@@ -168,7 +168,7 @@ def _from_unixtime(call: Call, columns: Sequence[Column]) -> Column:
 
 def _unix_timestamp(call: Call, columns: Sequence[Column]) -> Column:
     if not columns:
-        return F.unix_seconds(F.current_timestamp())
+        return F.unix_seconds(_began(F.current_timestamp()))
     if call.arguments[0].type.kind not in (TypeKind.STRING, TypeKind.NULL):
         return F.unix_seconds(_moment(call, 0, columns))
     time = F.try_to_timestamp(columns[0], checked_format(call, 1))
@@ -234,14 +234,23 @@ def _date_diff(call: Call, columns: Sequence[Column]) -> Column:
     return F.datediff(_date(call, 0, columns), _date(call, 1, columns))
 
 
+def _began(now: Column) -> Column:
+    """When the micro-batch began, kept out of the code that Spark makes of a plan.
+
+    A constant is written into that code, which would be made, compiled and warmed anew in every micro-batch. Sorting
+    has no code made of it, whatever is sorted.
+    """
+    return F.array_sort(F.array(now))[0]
+
+
 def _time_of_day(_call: Call, _columns: Sequence[Column]) -> Column:
-    seconds = F.unix_seconds(F.current_timestamp())
+    seconds = F.unix_seconds(_began(F.current_timestamp()))
     return (F.pmod(seconds, F.lit(_SECONDS_OF_DAY)) * 1000).cast("int")
 
 
 def _now(_call: Call, _columns: Sequence[Column]) -> Column:
     # One time for a micro-batch; Flink reads the clock for each row.
-    return to_milliseconds(F.current_timestamp())
+    return to_milliseconds(_began(F.current_timestamp()))
 
 
 TIMES: dict[str, Builder] = {
@@ -269,7 +278,7 @@ TIMES: dict[str, Builder] = {
     "LOCALTIMESTAMP": _now,
     "LOCALTIME": _time_of_day,
     "CURRENT_TIME": _time_of_day,
-    "CURRENT_DATE": lambda _call, _columns: F.current_date(),
+    "CURRENT_DATE": lambda _call, _columns: _began(F.current_date()),
     "QUARTER": _field("QUARTER"),
     "WEEK": _field("WEEK"),
     "DAYOFYEAR": _field("DAYOFYEAR"),

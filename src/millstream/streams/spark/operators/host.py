@@ -25,18 +25,13 @@ from millstream.streams.spark.rows import Clock, Rows, quoted_name
 from millstream.streams.spark.types import arrow_schema, spark_schema, spark_type
 from millstream.streams.spark.user_calls import UserCalls
 
-__all__ = ["BUCKETS", "OperatorHost", "clock_us"]
+__all__ = ["BUCKETS", "OperatorHost"]
 
 BUCKETS = 8
 """Buckets of keys of each operator, so many tasks can share its work at most. A checkpoint is bound to the number."""
 
 _FIRST_NUMBER = 1_000
 """Clocks of operators are numbered from here on, those of sources from 0."""
-
-
-def clock_us() -> Column:
-    """The time at which a micro-batch began, in microseconds since 1970."""
-    return F.unix_micros(F.current_timestamp())
 
 
 @dataclass
@@ -46,7 +41,7 @@ class OperatorHost:
     `ttl_ms` is how long unused values live (0: for ever), `idle_ms` after how long a silent queue holds nothing up
     (0: never). Operators are named by their order, which is the same for equal plans. `late_shapes` tells what rows
     each of them may find late. `tables` are the dimension tables that its lookups use,
-    `calls` runs users' functions. `now_us` is the processing time of a micro-batch.
+    `calls` runs users' functions. `now_us` tells a worker the processing time of its micro-batch in microseconds.
     """
 
     job_id: str
@@ -54,11 +49,11 @@ class OperatorHost:
     late: Path
     partitions: int
     calls: UserCalls
+    now_us: Callable[[], int]
     ttl_ms: int = 0
     idle_ms: int = 0
     late_shapes: dict[str, tuple[LateShape, ...]] = field(default_factory=dict)
     tables: JobTables | None = None
-    now_us: Callable[[], Column] = clock_us
     _numbers: count[int] = field(default_factory=lambda: count(_FIRST_NUMBER))
 
     def run(self, node: Node, wiring: Wiring, inputs: Sequence[Rows]) -> Rows:
@@ -83,6 +78,7 @@ class OperatorHost:
             clocks=tuple(sorted({number for clock in clocks for number in clock.sources})),
             output=arrow_schema(schema),
             late=str(self.late),
+            now_us=self.now_us,
             calls=self.calls.of_operator(name, node),
             ttl_ms=self.ttl_ms,
             idle_ms=self.idle_ms,
@@ -118,7 +114,6 @@ class OperatorHost:
             clock.queue.alias("queue"),
             clock.time_us.alias("time_us"),
             clock.tick_us.alias("tick_us"),
-            self.now_us().alias("now_us"),
         ).mapInArrow(Packer(place, BUCKETS, partitions), PACKED)
 
 

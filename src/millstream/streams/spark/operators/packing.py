@@ -16,21 +16,21 @@ from millstream.streams.spark.operators.places import place_numbers
 
 __all__ = ["PACKED", "Packer"]
 
-PACKED = "place int, bucket int, number int, origin int, part int, now_us bigint, rows binary, clocks binary"
+PACKED = "place int, bucket int, number int, origin int, part int, rows binary, clocks binary"
 """Spark's schema of packed rows: where to, of which input and task, and the rows as an Arrow stream."""
 
 MAX_PACKED_ROWS = 100_000
 """Rows that a task keeps before it hands them on."""
 
 _NAMES = [column.split()[0] for column in PACKED.split(", ")]
-_TYPES = [pa.int32()] * 5 + [pa.int64(), pa.binary(), pa.binary()]
+_TYPES = [pa.int32()] * 5 + [pa.binary(), pa.binary()]
 
 
 class Packer:
     """The function of a packing stage, for input `number` of an operator.
 
     Its input has the columns `row` (a struct, NULL where the row only moves event time), `bucket`, `kind` or NULL,
-    `source` (the number of the clock), `queue`, `time_us` (event time less its delay), `tick_us` and `now_us`.
+    `source` (the number of the clock), `queue`, `time_us` (event time less its delay) and `tick_us`.
     """
 
     def __init__(self, number: int, buckets: int, partitions: int) -> None:
@@ -43,20 +43,19 @@ class Packer:
         origin = context.partitionId() if context is not None else 0
         seen: dict[int, Seen] = {}
         waiting: list[list[pa.RecordBatch]] = [[] for _ in range(self._buckets)]
-        rows = part = now_us = 0
+        rows = part = 0
         for batch in batches:
             if batch.num_rows == 0:
                 continue
-            now_us = batch.column("now_us")[0].as_py()
             look(batch, seen)
             rows += self._divide(batch, waiting)
             if rows >= MAX_PACKED_ROWS:
-                yield self._packed(waiting, origin, part, now_us, b"")
+                yield self._packed(waiting, origin, part, b"")
                 waiting = [[] for _ in range(self._buckets)]
                 rows, part = 0, part + 1
         clocks = encode(seen)
         if rows or clocks:
-            yield self._packed(waiting, origin, part, now_us, clocks)
+            yield self._packed(waiting, origin, part, clocks)
 
     def _divide(self, batch: pa.RecordBatch, waiting: Sequence[list[pa.RecordBatch]]) -> int:
         """Put the rows that are data to their buckets; how many they are."""
@@ -78,13 +77,11 @@ class Packer:
                 start += count
         return len(numbers)
 
-    def _packed(
-        self, waiting: Sequence[list[pa.RecordBatch]], origin: int, part: int, now_us: int, clocks: bytes
-    ) -> pa.RecordBatch:
+    def _packed(self, waiting: Sequence[list[pa.RecordBatch]], origin: int, part: int, clocks: bytes) -> pa.RecordBatch:
         """One row per bucket that gets anything; event time goes to all of them."""
         places = place_numbers(self._partitions)
         packed = [
-            (places[bucket % self._partitions], bucket, self._number, origin, part, now_us, _stream(parts), clocks)
+            (places[bucket % self._partitions], bucket, self._number, origin, part, _stream(parts), clocks)
             for bucket, parts in enumerate(waiting)
             if parts or clocks
         ]

@@ -57,8 +57,8 @@ class OperatorSpec:
     `make` gives a fresh instance. `directory` is where its buckets keep their state. `inputs` are the numbers of
     columns of each input; `clocks` the numbers of all sources and operators that move its event time; `output` the
     Arrow schema of its rows with the kind and the tick behind them. `late` is the spool of rows that came too
-    late, of what is known of event time and of what waits for it, `calls` says what becomes of failed calls of users'
-    aggregates.
+    late, of what is known of event time and of what waits for it, `now_us` tells the processing time, `calls` says
+    what becomes of failed calls of users' aggregates.
     """
 
     job_id: str
@@ -69,6 +69,7 @@ class OperatorSpec:
     clocks: tuple[int, ...]
     output: pa.Schema
     late: str
+    now_us: Callable[[], int]
     ttl_ms: int = 0
     idle_ms: int = 0
     lives_ms: tuple[tuple[str, int], ...] = ()
@@ -107,7 +108,7 @@ class OperatorStage:
     def _run(self, number: int, batch_id: int, parts: Sequence[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
         files = BucketFiles(Path(self._spec.directory) / str(number))
         bucket = self._bucket(number, files, batch_id)
-        now_us = parts[0]["now_us"]
+        now_us = self._spec.now_us()
         before_us = bucket.clocks.watermark_us
         after_us = bucket.clocks.advance(merged(part["clocks"] for part in parts), now_us)
         turn = Turn(before_us, END_OF_TIME_US if after_us >= END_TICK_US else after_us, now_us)
