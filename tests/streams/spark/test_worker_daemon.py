@@ -77,3 +77,24 @@ print(gc.get_freeze_count() > 50_000, len(gc.get_objects()) < 5_000)
 def test_workers_do_not_look_for_cycles_among_what_was_there_before_the_fork() -> None:
     done = subprocess.run([sys.executable, "-c", _PRELOAD_AND_COUNT], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "True"]
+
+
+_COLLECT_BEHIND_A_TASK = """
+import gc
+from pyspark import daemon
+from millstream.streams.spark import worker_daemon
+state = []
+
+def manager():
+    state.extend([number] for number in range(1000))
+    daemon.gc.collect()
+    print(any(one is state for one in gc.get_objects()))
+
+daemon.manager = manager
+worker_daemon._main([])
+"""
+
+
+def test_workers_do_not_look_for_cycles_among_what_an_earlier_task_has_kept() -> None:
+    done = subprocess.run([sys.executable, "-c", _COLLECT_BEHIND_A_TASK], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False"]

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from millstream.streams.spark.collector import TaskEndCollector
 from millstream.streams.spark.source_forks import FORKS_VARIABLE, start_forks
 
 __all__ = ["DAEMON_MODULE", "POOL_VARIABLE", "RULES_WORKERS", "preload"]
@@ -68,14 +69,15 @@ def preload(worker_module: str) -> None:
 
 
 def _main(arguments: Sequence[str]) -> None:
-    from pyspark.daemon import manager
+    from pyspark import daemon
 
+    daemon.gc = TaskEndCollector  # type: ignore[assignment, attr-defined]
     worker_module = arguments[0] if arguments else _WORKER
     preload(worker_module)
     place = os.environ.get(FORKS_VARIABLE)
     if place and worker_module == _WORKER and not os.environ.get(POOL_VARIABLE):
         start_forks(Path(place))
-    manager()
+    daemon.manager()
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from millstream.streams.operators.changes import Changes, Output, Row
 from millstream.streams.operators.operator import Operator
 from millstream.streams.operators.state import State
 from millstream.streams.operators.turn import END_OF_TIME_US, START_OF_TIME_US, Turn
+from millstream.streams.spark.collector import collector_paused
 from millstream.streams.spark.functions.user_spool import CallSpool, SpooledCall
 from millstream.streams.spark.micro_batch import micro_batch
 from millstream.streams.spark.operators.bucket_files import BucketFiles
@@ -103,9 +104,12 @@ class OperatorStage:
         batch_id = micro_batch()
         for number in sorted(buckets):
             parts = sorted(buckets.pop(number), key=lambda one: (one["number"], one["origin"], one["part"]))
-            yield from self._run(number, batch_id, parts)
+            with collector_paused():
+                out, watermark_us = self._run(number, batch_id, parts)
+                yield from self._batches(out, watermark_us)
 
-    def _run(self, number: int, batch_id: int, parts: Sequence[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
+    def _run(self, number: int, batch_id: int, parts: Sequence[dict[str, Any]]) -> tuple[Output, int]:
+        """What a bucket says in a micro-batch, and where event time stands then."""
         files = BucketFiles(Path(self._spec.directory) / str(number))
         bucket = self._bucket(number, files, batch_id)
         now_us = self._spec.now_us()
@@ -129,7 +133,7 @@ class OperatorStage:
         files.keep(batch_id, bucket.state.delta(), bucket.state.snapshot)
         bucket.version = files.latest(batch_id + 1)
         self._keep(number, bucket)
-        yield from self._batches(out, after_us)
+        return out, after_us
 
     @contextmanager
     def _telling(self, piece: str) -> Iterator[None]:

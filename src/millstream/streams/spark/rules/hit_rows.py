@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -13,6 +11,7 @@ import pyarrow as pa
 from millstream.streams.rules.plain import FieldOf, field_reader, text_of, value_at
 from millstream.streams.rules.raw_events import Event, RawEvents
 from millstream.streams.rules.rule import Path
+from millstream.streams.spark.collector import collector_paused
 from millstream.streams.spark.rules.clock_rows import EVENT_TIME, clock_row
 from millstream.streams.spark.rules.event_times import event_time_us
 from millstream.streams.spark.rules.hit_columns import Hits, RuleColumns
@@ -53,7 +52,7 @@ class HitRows:
 
     def rows(self, messages: Messages, queue: str = "") -> tuple[pa.RecordBatch, tuple[Malformed, ...]]:
         """The hits in the order of their events, and the messages that are no events."""
-        with _collector_paused():
+        with collector_paused():
             return self._rows(messages, queue)
 
     def _rows(self, messages: Messages, queue: str) -> tuple[pa.RecordBatch, tuple[Malformed, ...]]:
@@ -183,15 +182,3 @@ class _Chunk:
 
     def _field_of(self, row: int) -> FieldOf:
         return field_reader(self._events[row], self._stage.paths)
-
-
-@contextlib.contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Without looks for cycles: thousands of parsed events have none, and looking at them costs a fifth of the work."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

@@ -133,4 +133,3 @@ def _read(spec: SourceSpec, partition: InputPartition) -> Iterator[pa.RecordBatc
     work = rows.ended()
     if work.events:
         JudgedSlices(Path(judged.directory)).put(partition.slices, work)
-    kept.task_ended()

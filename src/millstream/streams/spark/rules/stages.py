@@ -103,7 +103,6 @@ class KeptStages:
     def __init__(self, make: Callable[[Judged, RuleSet, frozenset[str]], VersionStage] = VersionStage) -> None:
         self._make = make
         self._kept: OrderedDict[tuple[str, int, frozenset[str]], VersionStage] = OrderedDict()
-        self._tasks = 0
 
     def of(self, judged: Judged, version: int) -> VersionStage:
         """The stage of a version. Raises JobError JOB_FAILED where the job does not keep that version."""
@@ -114,24 +113,12 @@ class KeptStages:
         if found is None:
             rule_set = KeptVersions(directory, Path(judged.store)).load(version)
             found = self._kept[key] = self._make(judged, rule_set, without)
-            # What goes for it may be found to be garbage again.
+            # What goes for it may be found to be garbage again; see `TaskEndCollector`.
             gc.unfreeze()
-            self._tasks = 0
         self._kept.move_to_end(key)
         while len(self._kept) > KEPT_STAGES:
             self._kept.popitem(last=False)
         return found
-
-    def task_ended(self) -> None:
-        """Spare the garbage collector what stages hold.
-
-        A worker of Spark looks for cycles after each task, among millions of objects here, most of which stay. They are
-        set aside after the first task, the second, the fourth and so on: seldom enough that little else is with them.
-        """
-        self._tasks += 1
-        if self._tasks & (self._tasks - 1) == 0:
-            gc.collect()
-            gc.freeze()
 
 
 _kept: KeptStages | None = None
