@@ -111,6 +111,7 @@ DEFINES: list[tuple[Callable[[str], Expression], Callable[[str], Fits]]] = [
     ),
 ]
 
+BEFORE = call("MATCH_PREV", VALUE, 1)
 MEASURES = (
     call("MATCH_FIRST", Column("time", BIGINT), "", 0),
     call("MATCH_LAST", Column("time", BIGINT), "", 0),
@@ -118,7 +119,7 @@ MEASURES = (
     call("MATCH_LAST", VALUE, "B", 0),
     call("MATCH_AGGREGATE", "SUM", "B", VALUE),
     call("MATCH_AGGREGATE", "COUNT", ""),
-    call("MATCH_PREV", VALUE, 1),
+    BEFORE,
     call("+", call("MATCH_LAST", VALUE, "", 0), 1),
 )
 
@@ -220,20 +221,32 @@ PATTERNS = st.recursive(
     max_leaves=3,
 )
 SKIPS = st.sampled_from([Skip(), Skip(SkipMode.TO_NEXT_ROW), Skip(SkipMode.TO_FIRST, "B"), Skip(SkipMode.TO_LAST, "A")])
-CHOSEN = st.dictionaries(st.sampled_from("ABC"), st.integers(0, len(DEFINES) - 1), max_size=3)
+ABOVE_0 = 3
+"""The place of a column that tells a definition of a row alone."""
+
+CHOSEN = st.dictionaries(st.sampled_from("ABC"), st.integers(-len(DEFINES), len(DEFINES) - 1), max_size=3)
+"""A definition by its number; negative ones are all told by that column."""
 ROWS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 20), st.integers(-2, 2)), max_size=8)
 
 
 def matcher(
     pattern: Pattern,
-    defines: Mapping[str, Expression],
+    defines: Mapping[str, Expression | int],
     skip: Skip = PAST,
     within: int | None = None,
     unless: tuple[tuple[str, str], ...] = (),
+    measures: tuple[Expression, ...] = MEASURES,
 ) -> Callable[[], Matcher]:
-    formulas = tuple((name, formula(expression)) for name, expression in defines.items())
+    formulas = tuple((name, of if isinstance(of, int) else formula(of)) for name, of in defines.items())
     spec = PatternSpec(program_of(pattern), formulas, skip, within, unless)
-    return partial(Matcher, (0,), (Place(1),), spec, tuple(map(formula, MEASURES)), time=1)
+    return partial(Matcher, (0,), (Place(1),), spec, tuple(map(formula, measures)), time=1)
+
+
+def defined(number: int, name: str) -> tuple[Expression | int, Fits]:
+    if number < 0:
+        return ABOVE_0, lambda rows, binding: rows[binding[-1][1]][2] > 0
+    make, fits = DEFINES[number]
+    return make(name), fits(name)
 
 
 ANYTHING: Fits = lambda _rows, _binding: True  # noqa: E731 - as the others are made
@@ -244,13 +257,14 @@ def neither(own: Fits, other: str, of_other: Fits) -> Fits:
     return lambda rows, binding: own(rows, binding) and not of_other(rows, (*binding[:-1], (other, binding[-1][1])))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(
     pattern=PATTERNS,
     chosen=CHOSEN,
     skip=SKIPS,
     within=st.sampled_from([None, 4 * S]),
     unless=st.sampled_from([(), (("B", "A"),), (("C", "B"),)]),
+    looks_back=st.booleans(),
     rows=ROWS,
     sizes=st.lists(st.integers(0, 4), max_size=5),
 )
@@ -260,21 +274,28 @@ def test_matches_are_those_of_trying_every_way(
     skip: Skip,
     within: int | None,
     unless: tuple[tuple[str, str], ...],
+    looks_back: bool,
     rows: list[Row],
     sizes: list[int],
 ) -> None:
     # Out of order by less than 5 seconds, which the watermark waits for.
-    rows = [(key, time * S, value) for key, time, value in sorted(rows, key=lambda row: row[1] // 5)]
+    rows = [(key, time * S, value, value > 0) for key, time, value in sorted(rows, key=lambda row: row[1] // 5)]
     note(f"PATTERN {pattern}")
-    fits = {name: DEFINES[of][1](name) for name, of in chosen.items()}
+    told = [number for number, measure in enumerate(MEASURES) if looks_back or measure != BEFORE]
+    fits = {name: defined(of, name)[1] for name, of in chosen.items()}
     fits |= {name: neither(fits.get(name, ANYTHING), other, fits.get(other, ANYTHING)) for name, other in unless}
     wanted = {
-        key: matches(
-            pattern, sorted((row for row in rows if row[0] == key), key=lambda row: row[1]), fits, skip, within
-        )
+        key: [
+            (row[0], *(row[1 + number] for number in told))
+            for row in matches(
+                pattern, sorted((row for row in rows if row[0] == key), key=lambda row: row[1]), fits, skip, within
+            )
+        ]
         for key in "ab"
     }
-    player = Player(matcher(pattern, {name: DEFINES[of][0](name) for name, of in chosen.items()}, skip, within, unless))
+    defines = {name: defined(of, name)[0] for name, of in chosen.items()}
+    measures = tuple(MEASURES[number] for number in told)
+    player = Player(matcher(pattern, defines, skip, within, unless, measures))
     newest = start = 0
     for size in [*sizes, len(rows)]:
         part = rows[start : start + size]

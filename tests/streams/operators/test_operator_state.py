@@ -76,3 +76,45 @@ def test_a_table_with_a_ttl_of_its_own_does_not_follow_the_jobs() -> None:
     assert [group.expire() for group in groups] == [[], [], [("g", "k", 1)]]
     state.set_clock(30_000)
     assert [group.expire() for group in groups] == [[("g", "k", 1)], [], []]
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 2), KEYS, st.one_of(st.none(), st.integers(0, 20)))), max_size=8))
+def test_groups_timers_and_sets_follow_deltas_while_they_are_in_use(
+    turns: list[list[tuple[int, int, int | None]]],
+) -> None:
+    ours, theirs = State(), State()
+    grouped, timers, sets = ours.grouped("g"), ours.timers("t"), ours.sets("s")
+    copied, woken, others = theirs.grouped("g"), theirs.timers("t"), theirs.sets("s")
+    for number, turn in enumerate(turns):
+        for group, key, value in turn:
+            if value is None:
+                grouped.delete(group, key)
+                timers.clear(key)
+                sets.drop(group)
+            else:
+                grouped.put(group, key, value)
+                timers.set(key, value)
+                sets.add(group, (value, key))
+        list(timers.due(number))
+        theirs.apply(ours.delta())
+        assert woken.open_ends() == timers.open_ends()
+        assert sorted(woken.due(number)) == []
+        for group in range(3):
+            assert copied.group(group) == grouped.group(group)
+        assert {key: set(values) for key, values in others.everything().items()} == {
+            key: set(values) for key, values in sets.everything().items()
+        }
+    assert theirs.keys == ours.keys
+    assert sorted(woken.due(100)) == sorted(timers.due(100))
+
+
+def test_a_set_says_each_value_once_until_it_is_dropped() -> None:
+    sets = State().sets("seen")
+    assert sets.add("a", [3, 1, 3, 2]) == [3, 1, 2]
+    assert sets.add("a", [2, 4]) == [4]
+    assert sets.add("b", [4]) == [4]
+    assert len(sets) == 5
+    sets.drop("a")
+    assert sets.add("a", [1]) == [1]
+    assert sets.changed() == ({"a": [1], "b": [4]}, ["a"])
+    assert sets.changed() == ({}, [])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
 from millstream.streams.operators.aggregates.collected import hashable
-from millstream.streams.operators.aggregates.group import Group, GroupMachine
+from millstream.streams.operators.aggregates.group import Counts, Group, GroupMachine, Seen
 from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Changes, Output, Row
-from millstream.streams.operators.state import GroupedTable, KeyedTable, State
+from millstream.streams.operators.state import GroupedTable, KeyedTable, SetTable, State
 from millstream.streams.operators.turn import Turn
 
 __all__ = ["Grouper", "by_key"]
@@ -28,13 +29,20 @@ class Grouper:
         self._keys = keys
         self._machine = GroupMachine(specs, changing=changing)
         self._groups: KeyedTable[Row, tuple[Row, Group]] = KeyedTable()
-
+        self._changing = changing
         self._values: GroupedTable[Any, list[Any]] = GroupedTable()
+        self._seen: SetTable[Any, Any] = SetTable()
 
     def open(self, state: State) -> None:
-        """One group per key: the key's values, and the states. Different values are kept each by itself."""
+        """One group per key: the key's values, and the states. Different values are kept each by itself.
+
+        Where none of them goes again, no number is kept with them.
+        """
         self._groups = state.table("groups", lives=True)
-        self._values = state.grouped("values")
+        if self._changing:
+            self._values = state.grouped("values")
+        else:
+            self._seen = state.sets("seen")
 
     def process(self, number: int, changes: Changes, turn: Turn, out: Output) -> None:
         """Take rows."""
@@ -42,7 +50,7 @@ class Grouper:
             known = self._groups.get(key)
             values, group = known or ((come or gone)[0][: self._keys], self._machine.new())
             for place in self._machine.distinct:
-                group[place] = (_Apart(self._values, (key, place)), group[place][1])
+                group[place] = (self._different((key, place)), group[place][1])
             before = self._row(values, group) if group[0] else None
             # In this order a row that is updated in one turn never leaves its group for a moment.
             self._machine.add(group, come)
@@ -65,8 +73,13 @@ class Grouper:
     def _forget(self, key: Row) -> None:
         self._groups.delete(key)
         for place in self._machine.distinct:
-            for value in list(self._values.group((key, place))):
-                self._values.delete((key, place), value)
+            if self._changing:
+                self._values.drop((key, place))
+            else:
+                self._seen.drop((key, place))
+
+    def _different(self, group: tuple[Row, int]) -> Counts | Seen:
+        return _Apart(self._values, group) if self._changing else partial(self._seen.add, group)
 
     def _row(self, values: Row, group: Group) -> Row:
         return (*values, *self._machine.results(group))

@@ -9,11 +9,11 @@ from __future__ import annotations
 import heapq
 import pickle
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sized
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
-__all__ = ["GroupedTable", "KeyedTable", "OpenEnds", "State", "Timers"]
+__all__ = ["GroupedTable", "KeyedTable", "OpenEnds", "SetTable", "State", "Timers"]
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -142,9 +142,14 @@ class GroupedTable(Generic[K, V]):
             gone.append((group, key, value))
         return gone
 
-    def restored(self) -> None:
-        """The table was changed from outside: look at it anew."""
-        self._groups = None
+    def restored(self, put: Iterable[tuple[Any, K]], deleted: Iterable[tuple[Any, K]]) -> None:
+        """These keys of the table were changed from outside."""
+        if self._groups is None:
+            return
+        for group, key in deleted:
+            self._forget(group, key)
+        for group, key in put:
+            self._groups.setdefault(group, {})[key] = cast("V", self.table.get((group, key)))
 
     def _forget(self, group: Hashable, key: K) -> None:
         values = self._grouped().get(group)
@@ -159,6 +164,50 @@ class GroupedTable(Generic[K, V]):
             for (group, key), value in self.table.items():
                 self._groups.setdefault(group, {})[key] = value
         return self._groups
+
+
+class SetTable(Generic[K, V]):
+    """A set of values by key, each of which only grows until it is dropped; a turn writes what it added."""
+
+    def __init__(self) -> None:
+        self._values: dict[K, set[V]] = {}
+        self._added: dict[K, list[V]] = {}
+        self._dropped: dict[K, None] = {}
+
+    def add(self, key: K, values: Iterable[V]) -> list[V]:
+        """Those of the values that the set of `key` did not have, each once, in their order."""
+        known = self._values.get(key)
+        come = [value for value in dict.fromkeys(values) if known is None or value not in known]
+        if come:
+            self._values.setdefault(key, set()).update(come)
+            self._added.setdefault(key, []).extend(come)
+        return come
+
+    def drop(self, key: K) -> None:
+        """Forget the set of a key."""
+        if self._values.pop(key, None) is not None:
+            self._added.pop(key, None)
+            self._dropped[key] = None
+
+    def __len__(self) -> int:
+        return sum(map(len, self._values.values()))
+
+    def changed(self) -> tuple[dict[K, list[V]], list[K]]:
+        """What was added since the last call, and the sets that were dropped before that."""
+        added, self._added = self._added, {}
+        dropped, self._dropped = self._dropped, {}
+        return added, list(dropped)
+
+    def everything(self) -> dict[K, list[V]]:
+        """All there is, in the form of `changed`."""
+        return {key: list(values) for key, values in self._values.items()}
+
+    def apply(self, put: Mapping[K, Iterable[V]], deleted: Iterable[K]) -> None:
+        """Take over what another process has changed."""
+        for key in deleted:
+            self._values.pop(key, None)
+        for key, values in put.items():
+            self._values.setdefault(key, set()).update(values)
 
 
 class OpenEnds(msgspec.Struct, frozen=True, array_like=True):
@@ -217,9 +266,13 @@ class Timers(Generic[K]):
             heapq.heappop(heap)
         return OpenEnds(len(self.table if self._waiting is None else self._waiting), heap[0][0] if heap else None)
 
-    def restored(self) -> None:
-        """The table was changed from outside: look at it anew."""
-        self._heap = None
+    def restored(self, put: Iterable[K], deleted: Iterable[K]) -> None:
+        """These keys of the table were changed from outside; a time that does not hold any more is passed over."""
+        if self._heap is None:
+            return
+        for key in put:
+            self._number += 1
+            heapq.heappush(self._heap, (self.table.get(key, 0) or 0, self._number, key))
 
     def _ordered(self) -> list[tuple[int, int, K]]:
         if self._heap is None:
@@ -241,6 +294,8 @@ class State:
         self._tables: dict[str, KeyedTable[Any, Any]] = {}
         self._timers: dict[str, Timers[Any]] = {}
         self._grouped: dict[str, GroupedTable[Any, Any]] = {}
+        self._sets: dict[str, SetTable[Any, Any]] = {}
+        self._views: dict[str, Timers[Any] | GroupedTable[Any, Any]] = {}
 
     def table(self, name: str, *, lives: bool = False) -> KeyedTable[Any, Any]:
         """The table of that name; its values end with the table's or the job's TTL where it `lives` by it."""
@@ -254,6 +309,7 @@ class State:
             timers: Timers[Any] = Timers(waiting)
             self._timers[name] = timers
             self._tables[f"{name}@"] = timers.table
+            self._views[f"{name}@"] = timers
         return self._timers[name]
 
     def open_ends(self) -> OpenEnds | None:
@@ -267,7 +323,14 @@ class State:
             grouped: GroupedTable[Any, Any] = GroupedTable(self._ttl_us(name) if lives else None)
             self._grouped[name] = grouped
             self._tables[f"{name}/"] = grouped.table
+            self._views[f"{name}/"] = grouped
         return self._grouped[name]
+
+    def sets(self, name: str) -> SetTable[Any, Any]:
+        """The table of that name of sets that only grow."""
+        if name not in self._sets:
+            self._sets[name] = SetTable()
+        return self._sets[name]
 
     def set_clock(self, now_us: int) -> None:
         """Tell the processing time, by which values with a TTL end."""
@@ -277,7 +340,15 @@ class State:
     @property
     def keys(self) -> int:
         """Values in all tables."""
-        return sum(len(table) for table in self._tables.values())
+        return sum(len(table) for _, table in self._all())
+
+    def _all(self) -> Iterator[tuple[str, KeyedTable[Any, Any] | SetTable[Any, Any]]]:
+        yield from self._tables.items()
+        for name, table in self._sets.items():
+            yield f"{name}+", table
+
+    def _kept(self, name: str) -> KeyedTable[Any, Any] | SetTable[Any, Any]:
+        return self.sets(name[:-1]) if name.endswith("+") else self.table(name)
 
     def _ttl_us(self, name: str) -> int | None:
         return self._lives_ms.get(name, self._ttl_ms) * 1000 or None
@@ -285,7 +356,7 @@ class State:
     def delta(self) -> bytes:
         """What changed since the last call; blank if nothing did."""
         changed: _Changed = {}
-        for name, table in self._tables.items():
+        for name, table in self._all():
             put, deleted = table.changed()
             if put or deleted:
                 changed[name] = (put, deleted)
@@ -293,7 +364,7 @@ class State:
 
     def snapshot(self) -> bytes:
         """Everything."""
-        whole: _Changed = {name: (table.everything(), []) for name, table in self._tables.items()}
+        whole: _Changed = {name: (table.everything(), []) for name, table in self._all()}
         return pickle.dumps(whole, pickle.HIGHEST_PROTOCOL)
 
     def apply(self, change: bytes) -> None:
@@ -302,8 +373,6 @@ class State:
             return
         changed: _Changed = pickle.loads(change)
         for name, (put, deleted) in changed.items():
-            self.table(name).apply(put, deleted)
-        for timers in self._timers.values():
-            timers.restored()
-        for grouped in self._grouped.values():
-            grouped.restored()
+            self._kept(name).apply(put, deleted)
+            if name in self._views:
+                self._views[name].restored(put, deleted)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -11,7 +11,7 @@ from millstream.streams.operators.aggregates.catalogue import AggregateSpec, acc
 from millstream.streams.operators.aggregates.collected import hashable
 from millstream.streams.operators.changes import Row
 
-__all__ = ["Counts", "Group", "GroupMachine"]
+__all__ = ["Counts", "Group", "GroupMachine", "Seen"]
 
 Group = list[Any]
 """State of a group: how many rows it has, then one state per call; that of a distinct call is (values, inner state)."""
@@ -25,6 +25,10 @@ class Counts(Protocol):
     def __setitem__(self, key: Any, entry: list[Any]) -> None: ...
 
     def __delitem__(self, key: Any) -> None: ...
+
+
+Seen = Callable[[Iterable[Any]], list[Any]]
+"""Takes values into a set that only grows; gives those that are new, each once. Raises TypeError for a list or dict."""
 
 
 class GroupMachine:
@@ -132,8 +136,14 @@ class GroupMachine:
         state = self._machines[place].new()
         return ({}, state) if self._specs[place].distinct else state
 
-    def _first_seen(self, counts: Counts, values: Sequence[Any]) -> list[Any]:
+    def _first_seen(self, counts: Counts | Seen, values: Sequence[Any]) -> list[Any]:
         """The values that were not there before; where values may go again, all are counted."""
+        if callable(counts):
+            try:
+                return counts(values)
+            except TypeError:
+                plain = {hashable(value): value for value in reversed(values)}
+                return [plain[key] for key in counts(map(hashable, values))]
         come = []
         for value in values:
             key = hashable(value) if isinstance(value, list | dict | tuple) else value

@@ -75,8 +75,11 @@ class Matcher:
         rows = self._waiting.due(turn) if self._waiting is not None else self._arrived
         self._arrived = []
         for key, members in rows_by_key(rows, self._key).items():
+            skipped = self._searcher.before_any(members) if not self._behind and key not in self._searches else 0
+            if skipped == len(members):
+                continue
             search = self._unpacked(key)
-            for row in members:
+            for row in members[skipped:]:
                 if found := self._searcher.feed(search, row):
                     self._say(found, search, out)
             self._keep(key, search)

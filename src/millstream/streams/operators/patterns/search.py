@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Final
 
 from millstream.streams.errors import JobError
@@ -90,6 +91,18 @@ class Searcher:
             variable: reader_of(of, self._summed) for variable, of in spec.defines if isinstance(of, Formula)
         }
 
+        self._starts = _starts(spec.program, self._places)
+
+    def before_any(self, rows: Sequence[Row]) -> int:
+        """How many of the rows, from the first on, begin no match and are read by none, where nothing has begun.
+
+        0 where that is not told by columns alone.
+        """
+        if self._starts is None or self._ahead:
+            return 0
+        starts = self._starts
+        return next((number for number, row in enumerate(rows) if starts(row)), len(rows))
+
     def feed(self, search: Search, row: Row) -> list[Matched]:
         """The matches that are sure with one more row."""
         search.rows[search.coming] = row
@@ -129,10 +142,11 @@ class Searcher:
                     begun.ways = ()
                 else:
                     self._step(begun, number, search.rows)
-        first = Begun(number, time_us, self._first)
-        self._step(first, number, search.rows)
-        if first.ways or first.best is not None:
-            search.begun.append(first)
+        if self._starts is None or self._starts(row):
+            first = Begun(number, time_us, self._first)
+            self._step(first, number, search.rows)
+            if first.ways or first.best is not None:
+                search.begun.append(first)
         return self._settle(search) if search.begun else []
 
     def _step(self, begun: Begun, number: int, rows: dict[int, Row]) -> None:
@@ -207,6 +221,17 @@ class Searcher:
             case mode:
                 numbers = begun.best.numbers(self._skip.variable) or [begun.number]
                 return max(numbers[0 if mode is SkipMode.TO_FIRST else -1], begun.number + 1)
+
+
+def _starts(program: Program, places: Mapping[str, int]) -> Callable[[Row], Any] | None:
+    """What is true of rows that may be the first of a match; None where a formula, or nothing, says so."""
+    variables = {program.variables[state] for state in program.first if state != ROWS_FIT}
+    if not variables <= set(places):
+        return None
+    found = sorted({places[variable] for variable in variables})
+    if len(found) == 1:
+        return itemgetter(found[0])
+    return lambda row: any(row[place] for place in found)
 
 
 def _own(state: Any) -> Any:
