@@ -18,10 +18,9 @@ from millstream.streams.spark.micro_batch import ToldTime
 from millstream.streams.spark.operators import stage as stages
 from millstream.streams.spark.operators.bucket_files import BucketFiles
 from millstream.streams.spark.operators.open_ends import OpenEndsSpool
-from millstream.streams.spark.operators.packing import Packer
+from millstream.streams.spark.operators.packing import OF_EACH_ROW, Packer
 from millstream.streams.spark.operators.stage import OperatorSpec, OperatorStage
 
-ROW = pa.struct([pa.field("c0", pa.string()), pa.field("c1", pa.int64())])
 OUTPUT = pa.schema(
     [
         pa.field("name", pa.string()),
@@ -37,22 +36,21 @@ def packed(
     rows: Sequence[tuple[str, int]], *, queue: str = "q/0", times: Sequence[int | None] = (), tick: int | None = None
 ) -> Iterator[pa.RecordBatch]:
     """What a packing stage makes of rows and, at their end, of a tick."""
-    count = len(rows) + (tick is not None)
-    values = [{"c0": name, "c1": score} for name, score in rows]
     times = [*(times or [None] * len(rows)), *([None] if tick is not None else [])]
     batch = pa.RecordBatch.from_arrays(
         [
-            pa.array([*values, *([None] if tick is not None else [])], ROW),
-            pa.array([*(ord(name[0]) % BUCKETS for name, _ in rows), *([0] if tick is not None else [])], pa.int32()),
-            pa.nulls(count, pa.int8()),
-            pa.array([0] * count, pa.int32()),
+            pa.array([*(name for name, _ in rows), *([None] if tick is not None else [])], pa.string()),
+            pa.array([*(score for _, score in rows), *([None] if tick is not None else [])], pa.int64()),
+            pa.array(
+                [*(ord(name[0]) % BUCKETS for name, _ in rows), *([None] if tick is not None else [])], pa.int32()
+            ),
             pa.array([queue] * len(rows) + ([None] if tick is not None else []), pa.string()),
             pa.array(times, pa.int64()),
             pa.array([None] * len(rows) + ([tick] if tick is not None else []), pa.int64()),
         ],
-        names=["row", "bucket", "kind", "source", "queue", "time_us", "tick_us"],
+        names=["c0", "c1", *OF_EACH_ROW],
     )
-    return Packer(0, BUCKETS, 2)(iter([batch]))
+    return Packer(0, BUCKETS, 2, width=2, kinds=False, source=0)(iter([batch]))
 
 
 def spec(directory: Path) -> OperatorSpec:

@@ -30,17 +30,17 @@ def encode(seen: Mapping[int, Seen]) -> bytes:
     return msgspec.msgpack.encode(dict(seen)) if seen else b""
 
 
-def look(batch: pa.RecordBatch, seen: dict[int, Seen]) -> None:
-    """Note the newest time of each queue, and ticks: rows of `source`, `queue`, `time_us` and `tick_us`."""
+def look(batch: pa.RecordBatch, seen: dict[int, Seen], source: int | None = None) -> None:
+    """Note the newest time of each queue, and ticks: rows of `queue`, `time_us` and `tick_us`.
+
+    `source` is the number of the input of all rows; None: a column `source` tells it for each.
+    """
     times, ticks = batch.column("time_us"), batch.column("tick_us")
     if times.null_count == len(times) and ticks.null_count == len(ticks):
         return
-    columns = [batch.column(name) for name in ("source", "queue")]
-    newest = (
-        pa.Table.from_arrays([*columns, times, ticks], names=["source", "queue", "time_us", "tick_us"])
-        .group_by(["source", "queue"])
-        .aggregate([("time_us", "max"), ("tick_us", "max")])
-    )
+    sources = batch.column("source") if source is None else pa.repeat(pa.scalar(source, pa.int32()), batch.num_rows)
+    columns = {"source": sources, "queue": batch.column("queue"), "time_us": times, "tick_us": ticks}
+    newest = pa.table(columns).group_by(["source", "queue"]).aggregate([("time_us", "max"), ("tick_us", "max")])
     for row in newest.to_pylist():
         one = seen.setdefault(row["source"], Seen())
         if row["time_us_max"] is not None:

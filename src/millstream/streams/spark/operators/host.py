@@ -104,17 +104,29 @@ class OperatorHost:
         condition = F.lit(True) if rows.condition is None else F.coalesce(rows.condition, F.lit(False))
         keys = [row.getField(f"c{number}") for number in wire.keys]
         bucket: Column = F.pmod(F.hash(*keys), F.lit(BUCKETS)) if keys else F.lit(0)
-        kind = F.lit(None) if rows.kind is None else rows.kind
         frame = rows.frame.where(condition | clock.tick_us.isNotNull() | clock.time_us.isNotNull())
-        return frame.select(
-            F.when(condition, row).alias("row"),
-            bucket.cast("int").alias("bucket"),
-            kind.cast("tinyint").alias("kind"),
-            clock.source.cast("int").alias("source"),
+        of_each = [
+            F.when(condition, bucket.cast("int")).alias("bucket"),
             clock.queue.alias("queue"),
             clock.time_us.alias("time_us"),
             clock.tick_us.alias("tick_us"),
-        ).mapInArrow(Packer(place, BUCKETS, partitions), PACKED)
+        ]
+        if rows.kind is not None:
+            of_each.append(rows.kind.cast("tinyint").alias("kind"))
+        one_clock = min(clock.sources) if len(clock.sources) == 1 else None
+        if one_clock is None:
+            of_each.append(clock.source.cast("int").alias("source"))
+        packer = Packer(
+            place,
+            BUCKETS,
+            partitions,
+            width=max(len(values), 1),
+            kinds=rows.kind is not None,
+            source=one_clock,
+        )
+        # In a struct the values are made under one condition; as columns they cross to Python for half of the price.
+        guarded = frame.select(F.when(condition, row).alias("row"), *of_each)
+        return guarded.select("row.*", *guarded.columns[1:]).mapInArrow(packer, PACKED)
 
 
 def _relation(frame: DataFrame, node: Node, number: int) -> Rows:

@@ -14,10 +14,14 @@ from millstream.streams.spark.hidden import KIND_COLUMN
 from millstream.streams.spark.operators.clocks import Seen, encode, look
 from millstream.streams.spark.operators.places import place_numbers
 
-__all__ = ["PACKED", "Packer"]
+__all__ = ["OF_EACH_ROW", "PACKED", "Packer"]
 
 PACKED = "place int, bucket int, number int, origin int, part int, rows binary, clocks binary"
 """Spark's schema of packed rows: where to, of which input and task, and the rows as an Arrow stream."""
+
+OF_EACH_ROW = ("bucket", "queue", "time_us", "tick_us")
+"""What comes with the columns of a row: its bucket (NULL where the row only moves event time), its queue, its event
+time less its delay, and a tick. Each column more has a price a row, so that what is the same for all rows is none."""
 
 MAX_PACKED_ROWS = 100_000
 """Rows that a task keeps before it hands them on."""
@@ -29,14 +33,19 @@ _TYPES = [pa.int32()] * 5 + [pa.binary(), pa.binary()]
 class Packer:
     """The function of a packing stage, for input `number` of an operator.
 
-    Its input has the columns `row` (a struct, NULL where the row only moves event time), `bucket`, `kind` or NULL,
-    `source` (the number of the clock), `queue`, `time_us` (event time less its delay) and `tick_us`.
+    Its input has `width` columns of the rows, then those of `OF_EACH_ROW`; with `kinds` a column `kind`, else all rows
+    come; without `source`, which is the number of the clock of all rows, a column `source`.
     """
 
-    def __init__(self, number: int, buckets: int, partitions: int) -> None:
+    def __init__(
+        self, number: int, buckets: int, partitions: int, *, width: int, kinds: bool, source: int | None
+    ) -> None:
         self._number = number
         self._buckets = buckets
         self._partitions = partitions
+        self._width = width
+        self._kinds = kinds
+        self._source = source
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -47,7 +56,7 @@ class Packer:
         for batch in batches:
             if batch.num_rows == 0:
                 continue
-            look(batch, seen)
+            look(batch, seen, self._source)
             rows += self._divide(batch, waiting)
             if rows >= MAX_PACKED_ROWS:
                 yield self._packed(waiting, origin, part, b"")
@@ -59,15 +68,14 @@ class Packer:
 
     def _divide(self, batch: pa.RecordBatch, waiting: Sequence[list[pa.RecordBatch]]) -> int:
         """Put the rows that are data to their buckets; how many they are."""
-        struct, buckets, kinds = batch.column("row"), batch.column("bucket"), batch.column("kind")
-        if struct.null_count:
-            present = pc.is_valid(struct)
-            struct, buckets, kinds = struct.filter(present), buckets.filter(present), kinds.filter(present)
-        if len(struct) == 0:
+        if batch.column("bucket").null_count:
+            batch = batch.filter(pc.is_valid(batch.column("bucket")))
+        if batch.num_rows == 0:
             return 0
-        names = [struct.type.field(place).name for place in range(struct.type.num_fields)]
-        rows = pa.RecordBatch.from_arrays([*struct.flatten(), kinds], names=[*names, KIND_COLUMN])
-        numbers = buckets.to_numpy()
+        kinds = batch.column("kind") if self._kinds else pa.nulls(batch.num_rows, pa.int8())
+        names = [*batch.schema.names[: self._width], KIND_COLUMN]
+        rows = pa.RecordBatch.from_arrays([*batch.columns[: self._width], kinds], names=names)
+        numbers = batch.column("bucket").to_numpy()
         counts = np.bincount(numbers, minlength=self._buckets)
         sorted_rows = rows if counts.max() == len(numbers) else rows.take(pa.array(np.argsort(numbers, kind="stable")))
         start = 0
