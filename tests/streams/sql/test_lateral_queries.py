@@ -97,15 +97,15 @@ def test_a_plain_sub_query_stays_an_interval_join() -> None:
         ("SELECT 1 FROM orders o LEFT JOIN LATERAL (SELECT 1 AS n) x ON n = 1", "SQL_UNSUPPORTED", "into the sub-query"),
         ("SELECT 1 FROM orders o LEFT JOIN LATERAL (SELECT o.id + y.id FROM payments y WHERE y.order_id = o.id) x ON TRUE", "SQL_UNSUPPORTED", "its own columns"),
         ("SELECT 1 FROM orders o, LATERAL (SELECT MAX(id) FROM payments WHERE order_id > o.id) x", "SQL_UNSUPPORTED", "by = only"),
-        ("SELECT 1 FROM orders o, LATERAL (SELECT id FROM payments WHERE order_id = o.id LIMIT 1) x", "SQL_UNSUPPORTED", "needs ORDER BY"),
+        ("SELECT 1 FROM orders o, LATERAL (SELECT DISTINCT id FROM payments WHERE order_id = o.id LIMIT 1) x", "SQL_UNSUPPORTED", "Write GROUP BY"),
         ("SELECT 1 FROM orders o, LATERAL (SELECT id FROM payments y) x (a, b)", "SQL_SYNTAX", "names 2 columns"),
         ("SELECT 1 FROM orders o, LATERAL (SELECT id FROM payments) o", "SQL_SYNTAX", 'called "o"'),
         ("SELECT 1 FROM orders o, LATERAL (SELECT nothing FROM payments) x", "SQL_UNKNOWN_COLUMN", '"nothing"'),
-        ("SELECT 1 FROM orders o WHERE id > ALL (SELECT id FROM payments)", "SQL_UNSUPPORTED", "MIN or MAX"),
+        ("SELECT 1 FROM orders o WHERE id > ALL (SELECT id, order_id FROM payments)", "SQL_TYPE", "ANY or ALL has 2 columns"),
         ("SELECT 1 FROM orders o WHERE id IN (SELECT COUNT(*) FROM payments WHERE order_id = o.id)", "SQL_UNSUPPORTED", "also of none"),
         ("SELECT (id, item) IN (SELECT id, method FROM payments) FROM orders", "SQL_UNSUPPORTED", "Use EXISTS"),
         ("SELECT id IN (SELECT id, method FROM payments) FROM orders", "SQL_TYPE", "2 columns, but 1"),
-        ("SELECT o.id FROM orders o JOIN payments y ON o.id = y.id AND o.id IN (SELECT 1)", "SQL_UNSUPPORTED", "Move it into WHERE"),
+        ("SELECT o.id FROM orders o JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.item = r.item AND o.id IN (SELECT 1)", "SQL_UNSUPPORTED", "Move it into WHERE"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_made_for_each_row_is_refused_with_what_helps(select: str, name: str, said: str) -> None:

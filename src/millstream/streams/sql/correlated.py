@@ -11,7 +11,14 @@ from millstream.streams.plan.types import BIGINT, BOOLEAN
 from millstream.streams.sql.from_clause import bind_source
 from millstream.streams.sql.join_conditions import filtered
 from millstream.streams.sql.query_context import QueryContext
-from millstream.streams.sql.query_syntax import OrderedQuery, QueryTree, Select, SelectItem
+from millstream.streams.sql.query_syntax import (
+    Alias,
+    OrderedQuery,
+    QueryTree,
+    Select,
+    SelectItem,
+    SubquerySource,
+)
 from millstream.streams.sql.relations import renamed_apart, scope_of
 from millstream.streams.sql.scalars import bind_term
 from millstream.streams.sql.scopes import Part, Scope, column_of_name, identity
@@ -38,9 +45,21 @@ from millstream.streams.sql.terms import (
     with_names,
 )
 
-__all__ = ["RowsAround", "SingleValue", "correlated_value", "equation", "has_one_row", "only_value", "rows_around"]
+__all__ = [
+    "RowsAround",
+    "SingleValue",
+    "correlated_value",
+    "equation",
+    "has_one_row",
+    "names_around",
+    "only_value",
+    "rows_around",
+]
 
 _PLACE = "place_around"
+_GROUPS = "groups of the sub-query"
+"""A name that no script can have in its way: it is not shown."""
+
 _COUNTS = ("COUNT", "APPROX_COUNT_DISTINCT")
 
 
@@ -102,7 +121,9 @@ def correlated_value(
     if isinstance(tree, OrderedQuery) and isinstance(tree.query, Select) and tree.limit == 1 and not tree.order:
         # Any row will do, and this one is the same however rows come.
         tree = _with_item(tree.query, lambda term: CallTerm("MAX", (term,), term.span, term.span))
-    elif isinstance(tree, Select) and not has_one_row(tree, context) and not tree.groups and not tree.distinct:
+    elif isinstance(tree, Select) and (tree.groups or tree.having is not None or tree.distinct):
+        tree = _over_groups(tree, outer, context)
+    elif isinstance(tree, Select) and not has_one_row(tree, context):
         tree = _with_item(tree, only_value)
     rows = rows_around(tree, outer, taken, context)
     if rows is None:
@@ -119,6 +140,22 @@ def _with_item(select: Select, change: Callable[[Term], Term]) -> Select:
     if len(select.items) != 1 or isinstance(select.items[0].value, StarTerm):
         return select
     return replace(select, items=(replace(select.items[0], value=change(select.items[0].value)),))
+
+
+def _over_groups(select: Select, outer: Scope, context: QueryContext) -> Select:
+    """The SELECT of the only row of a grouping, which becomes a sub-query in FROM with what is compared as columns."""
+    parted = _parted(select, outer, context)
+    if parted is None or len(select.items) != 1:
+        return select
+    names = tuple(f"around {place}" for place, _ in enumerate(parted.pairs))
+    grouped = _keyed(parted, tuple(mine for mine, _ in parted.pairs), context)
+    source = SubquerySource(grouped, select.span, Alias(_GROUPS, ("value", *names)))
+    conditions: list[Term] = [
+        Operation("=", (NameTerm((_GROUPS, name), theirs.span), theirs), theirs.span)
+        for name, (_, theirs) in zip(names, parted.pairs, strict=True)
+    ]
+    value = only_value(NameTerm((_GROUPS, "value"), select.span))
+    return Select((SelectItem(value, None),), source, conjunction_of_terms(conditions), (), None, select.span)
 
 
 def rows_around(query: QueryTree, outer: Scope, taken: Collection[str], context: QueryContext) -> RowsAround | None:
@@ -170,9 +207,10 @@ def _parted(query: QueryTree, outer: Scope, context: QueryContext) -> _Parted | 
 
 def _check(select: Select, ordered: OrderedQuery | None, context: QueryContext) -> None:
     """Refuse what would count or order rows of all rows around together."""
-    if ordered is not None and ordered.limit is not None and (not ordered.order or select.distinct):
-        message = "A LIMIT here needs ORDER BY, and no DISTINCT: it ranks the rows for each row of the query around."
-        raise context.script.error("SQL_UNSUPPORTED", message, ordered.span, remedy="Add ORDER BY in front of LIMIT.")
+    if ordered is not None and ordered.limit is not None and select.distinct:
+        message = "A LIMIT here takes no DISTINCT: it ranks the rows for each row of the query around."
+        remedy = "Write GROUP BY with the columns in place of DISTINCT."
+        raise context.script.error("SQL_UNSUPPORTED", message, ordered.span, remedy=remedy)
     calls = [call for item in select.items for call in over_calls_of(item.value)]
     if calls or select.qualify is not None:
         message = "OVER is not supported in a sub-query that names columns of the query around it."
@@ -198,6 +236,8 @@ def _ranked(select: Select, ordered: OrderedQuery | None, keys: tuple[Term, ...]
         return select
     named = {item.alias: item.value for item in select.items if item.alias is not None}
     order = tuple(replace(item, value=_ordering(item, select, named)) for item in ordered.order)
+    # Without an order all rows of a key are equal in it, so those that come first stay.
+    order = order or tuple(SortItem(key, True, None, key.span) for key in keys)
     window = OverWindow(None, tuple(dict.fromkeys(keys)), order, True, None, ordered.span)
     place = CallTerm("ROW_NUMBER", (), ordered.span, ordered.span, over=window)
     return replace(select, items=(*select.items, SelectItem(place, _PLACE)))
@@ -249,6 +289,16 @@ def _one_row(parted: _Parted, outer: Scope, taken: Collection[str], context: Que
         (item.alias or f"EXPR${place}", bind_term(item.value, above)) for place, item in enumerate(select.items)
     )
     return RowsAround(node, columns, _equations(parted, node, names[len(calls) :], outer), is_one_row=True)
+
+
+def names_around(query: QueryTree, context: QueryContext) -> list[NameTerm]:
+    """The names in the conditions and items of a sub-query that mean none of its own columns."""
+    query = query.query if isinstance(query, OrderedQuery) else query
+    if not isinstance(query, Select) or query.source is None:
+        return []
+    here = scope_of(bind_source(query.source, _inside(context)), context.script, "WHERE")
+    values = (query.where, *(item.value for item in query.items))
+    return [name for name in names_of(values) if column_of_name(name, here) is None]
 
 
 def _sides(term: Term, here: Scope, outer: Scope) -> tuple[Term, Term] | None:

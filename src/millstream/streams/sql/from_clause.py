@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from millstream.streams.plan.changelog import UPSERT_CONNECTORS
@@ -10,13 +10,13 @@ from millstream.streams.plan.expressions import Call, Column, Expression
 from millstream.streams.plan.joins import JoinKind
 from millstream.streams.plan.nodes import Node, Normalize, Scan, Values
 from millstream.streams.plan.types import Schema
-from millstream.streams.sql.join_conditions import conjuncts_of, filtered, joined
+from millstream.streams.sql.join_conditions import conjuncts_of, joined
 from millstream.streams.sql.laterals import correlated
 from millstream.streams.sql.match_syntax import MatchSource
 from millstream.streams.sql.matches import bind_match
 from millstream.streams.sql.models import predicted
 from millstream.streams.sql.names import path_text
-from millstream.streams.sql.query_context import QueryContext
+from millstream.streams.sql.query_context import QueryContext, SidesWithAnswers
 from millstream.streams.sql.query_hints import state_ttl_ms, with_options
 from millstream.streams.sql.query_syntax import (
     Alias,
@@ -36,6 +36,7 @@ from millstream.streams.sql.scalars import bind_condition, bind_term
 from millstream.streams.sql.scopes import Part, Scope, column_of_name, nearest
 from millstream.streams.sql.script import Script, Span
 from millstream.streams.sql.syntax import NameTerm, Operation, StarTerm
+from millstream.streams.sql.terms import conjunction_of_terms, conjuncts_of_term, queries_of
 from millstream.streams.sql.versions import joined_versions
 from millstream.streams.sql.windows import window_relation
 
@@ -62,9 +63,7 @@ def bind_source(source: Source, context: QueryContext) -> Relation:
             matches = bind_match(source, bind_source(source.table, context).node, context.script)
             return _aliased(matches, source.alias, None, source.span, context.script)
         case FilteredSource():
-            relation = bind_source(source.source, context)
-            condition = bind_condition(source.where, scope_of(relation, context.script, "WHERE"))
-            return relation.over(filtered(relation.node, conjuncts_of(condition)))
+            return context.where(source.where, bind_source(source.source, context), context)
         case FunctionSource():
             one_row = Relation(Values(Schema(()), ((),)), ())
             return correlated(one_row, source, JoinKind.INNER, None, context)
@@ -160,6 +159,34 @@ def _join(source: JoinSource, context: QueryContext) -> Relation:
         return joined_versions(left, table, source.right, kind, source.on, context)
     right = bind_source(source.right, context)
     _check_names(left, right, source, context.script)
+    if source.on is not None and any(True for _ in queries_of(source.on)):
+        return _joined_by_queries(source, left, right, kind, context)
+    return _joined(source, left, right, kind, context)
+
+
+def _joined_by_queries(
+    source: JoinSource, left: Relation, right: Relation, kind: JoinKind, context: QueryContext
+) -> Relation:
+    """The join by an ON with sub-queries: those of an inner join are asked of its rows, others of one side's."""
+    assert source.on is not None
+    if kind is not JoinKind.INNER:
+        sides = context.sides_of_on(left, right, kind, source.on, context)
+        return _joined(replace(source, on=sides.on), sides.left, sides.right, kind, context, sides)
+    terms = list(conjuncts_of_term(source.on))
+    plain = [term for term in terms if not any(True for _ in queries_of(term))]
+    relation = _joined(replace(source, on=conjunction_of_terms(plain)), left, right, kind, context)
+    return context.where(conjunction_of_terms([term for term in terms if term not in plain]), relation, context)
+
+
+def _joined(
+    source: JoinSource,
+    left: Relation,
+    right: Relation,
+    kind: JoinKind,
+    context: QueryContext,
+    answers: SidesWithAnswers | None = None,
+) -> Relation:
+    """Two tables joined by ON, USING or NATURAL, in which `answers` stand for sub-queries."""
     node, new = renamed_apart(right.node, left.node.schema.names)
     parts = tuple(
         replace(part, columns=tuple((name, renamed(value, new)) for name, value in part.columns))
@@ -167,7 +194,10 @@ def _join(source: JoinSource, context: QueryContext) -> Relation:
     )
     right = Relation(node, parts)
     both = Relation(left.node, (*left.parts, *parts))
-    conditions, merged = _conditions(source, left, right, both, context)
+    values: dict[object, Expression] = {}
+    if answers is not None:
+        values = {**answers.left_values, **{key: renamed(of, new) for key, of in answers.right_values.items()}}
+    conditions, merged = _conditions(source, left, right, both, values, context)
     join = joined(left.node, right.node, kind, conditions, state_ttl_ms=_ttl(left, right, context))
     relation = Relation(join, both.parts).over(join)
     return relation if not merged else _merged(relation, merged, kind)
@@ -192,10 +222,15 @@ def _ttl(left: Relation, right: Relation, context: QueryContext) -> tuple[int | 
 
 
 def _conditions(
-    source: JoinSource, left: Relation, right: Relation, both: Relation, context: QueryContext
+    source: JoinSource,
+    left: Relation,
+    right: Relation,
+    both: Relation,
+    values: Mapping[object, Expression],
+    context: QueryContext,
 ) -> tuple[list[Expression], list[tuple[str, Expression, Expression]]]:
     """The conditions of ON, USING or NATURAL, and the columns that USING and NATURAL merge."""
-    scope = Scope(context.script, both.node.schema, parts=both.parts, place="ON")
+    scope = Scope(context.script, both.node.schema, replaced=values, parts=both.parts, place="ON")
     if source.on is not None:
         return conjuncts_of(bind_condition(source.on, scope)), []
     names = list(source.using)

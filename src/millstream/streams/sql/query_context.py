@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.joins import JoinKind
 from millstream.streams.plan.nodes import Node
 from millstream.streams.sql.query_syntax import Hint, LateralSource, QueryTree
@@ -13,7 +14,7 @@ from millstream.streams.sql.scopes import Scope
 from millstream.streams.sql.script import Script, Span
 from millstream.streams.sql.syntax import Term
 
-__all__ = ["FullNames", "QueryContext", "TableLookup"]
+__all__ = ["FullNames", "QueryContext", "SidesWithAnswers", "TableLookup"]
 
 TableLookup = Callable[[str, Span], Node]
 """The rows of a table or view by name; raises SQL_UNKNOWN_TABLE at the span."""
@@ -22,8 +23,26 @@ FullNames = Callable[[tuple[str, ...]], tuple[str, ...]]
 """Catalog, database and name of a table by the parts that are given."""
 
 
+@dataclass(frozen=True)
+class SidesWithAnswers:
+    """Both sides of a join with the answers of sub-queries as columns, and what stands for these in the rest of ON."""
+
+    left: Relation
+    right: Relation
+    on: Term | None
+    left_values: Mapping[object, Expression]
+    right_values: Mapping[object, Expression]
+
+
 Lateral = Callable[[Relation, LateralSource, JoinKind, Term | None, "QueryContext"], Relation]
 """How LATERAL (SELECT ...) is joined to what stands left of it; the condition is that of ON."""
+
+
+Where = Callable[[Term | None, Relation, "QueryContext"], Relation]
+"""The rows that fit a condition, which may hold sub-queries."""
+
+SidesOfOn = Callable[[Relation, Relation, JoinKind, Term, "QueryContext"], SidesWithAnswers]
+"""What becomes of the two sides of an outer join whose ON holds sub-queries."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +57,8 @@ class QueryContext:
     full_name: FullNames
     bind: Callable[[QueryTree, QueryContext], Node]
     lateral: Lateral
+    where: Where
+    sides_of_on: SidesOfOn
     hints: tuple[Hint, ...] = ()
     outer: Scope | None = None
     streaming: bool = True

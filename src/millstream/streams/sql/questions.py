@@ -17,11 +17,12 @@ from millstream.streams.sql.syntax import (
     CallTerm,
     CaseTerm,
     ExistsTerm,
-    InQueryTerm,
     LiteralTerm,
     NameTerm,
     Operation,
+    QuantifiedTerm,
     QueryTerm,
+    QuestionTerm,
     RowTerm,
     StarTerm,
     Term,
@@ -43,15 +44,18 @@ class Question:
     scope: Scope
 
 
-def asked(query: ExistsTerm | InQueryTerm, scope: Scope, context: QueryContext, *, only_true: bool) -> Question:
+def asked(query: QuestionTerm, scope: Scope, context: QueryContext, *, only_true: bool) -> Question:
     """The question in the rows of `scope`. Where `only_true` an answer that is not TRUE may be FALSE or UNKNOWN."""
     if isinstance(query, ExistsTerm):
         return Question(_some(_listed(query.query, (), context)[0], (), query.span), scope)
     operands = query.operand.values if isinstance(query.operand, RowTerm) else (query.operand,)
     select, columns = _listed(query.query, operands, context)
     if len(columns) != len(operands):
-        message = f"The sub-query of IN has {len(columns)} columns, but {len(operands)} are compared."
+        kind = "ANY or ALL" if isinstance(query, QuantifiedTerm) else "IN"
+        message = f"The sub-query of {kind} has {len(columns)} columns, but {len(operands)} are compared."
         raise context.script.error("SQL_TYPE", message, query.span)
+    if isinstance(query, QuantifiedTerm):
+        return _quantified(query, select, columns, scope, context, only_true=only_true)
     bound = [bind_term(operand, scope) for operand in operands]
     names, inner = _named(bound, query.span, scope)
     found = _some(select, tuple(_operation("=", pair) for pair in zip(columns, names, strict=True)), query.span)
@@ -69,6 +73,58 @@ def asked(query: ExistsTerm | InQueryTerm, scope: Scope, context: QueryContext, 
         (Operation("OR", unknown, query.span), nothing),
     )
     return Question(CaseTerm(None, branches, LiteralTerm(False, query.span), query.span), inner)
+
+
+def _quantified(
+    query: QuantifiedTerm,
+    select: Select,
+    columns: tuple[Term, ...],
+    scope: Scope,
+    context: QueryContext,
+    *,
+    only_true: bool,
+) -> Question:
+    """A comparison with the least or the greatest value of the rows, which decides for all of them.
+
+    Without rows ANY is FALSE and ALL is TRUE; a NULL among them leaves unknown what the others do not decide.
+    """
+    if len(columns) != 1:
+        message = f"{query.operator} {_word(query)} compares one column."
+        raise context.script.error("SQL_UNSUPPORTED", message, query.span, remedy="Use EXISTS.")
+    (name,), inner = _named([bind_term(query.operand, scope)], query.span, scope)
+    ends = [_end(function, select, columns[0], query.span) for function in _ends_of(query)]
+    compared = [Operation(query.operator, (name, end), query.span) for end in ends]
+    decided: Term = compared[0] if len(compared) == 1 else Operation(_joining(query), tuple(compared), query.span)
+    if query.of_all:
+        decided = Operation("OR", (Operation("IS NULL", (ends[0],), query.span), decided), query.span)
+    elif not only_true:
+        decided = Operation("AND", (Operation("IS NOT NULL", (ends[0],), query.span), decided), query.span)
+    if not _bound(select, columns, context)[0].type.nullable or (only_true and not query.of_all):
+        return Question(decided, inner)
+    has_null = _some(select, (Operation("IS NULL", columns, query.span),), query.span)
+    otherwise = LiteralTerm(query.of_all, query.span)
+    doubt = CaseTerm(None, ((has_null, LiteralTerm(None, query.span)),), otherwise, query.span)
+    return Question(Operation("AND" if query.of_all else "OR", (decided, doubt), query.span), inner)
+
+
+def _ends_of(query: QuantifiedTerm) -> tuple[str, ...]:
+    """The aggregates of the values that decide."""
+    if query.operator in ("=", "<>"):
+        return ("MIN", "MAX")
+    return ("MIN",) if query.operator.startswith(">") is not query.of_all else ("MAX",)
+
+
+def _joining(query: QuantifiedTerm) -> str:
+    return "AND" if query.of_all else "OR"
+
+
+def _word(query: QuantifiedTerm) -> str:
+    return "ALL" if query.of_all else "ANY"
+
+
+def _end(function: str, select: Select, column: Term, span: Span) -> QueryTerm:
+    item = SelectItem(CallTerm(function, (column,), span, span), None)
+    return QueryTerm(replace(select, items=(item,), distinct=False, span=span), span)
 
 
 def value_of_one_row(query: QueryTerm) -> Select:

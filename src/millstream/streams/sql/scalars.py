@@ -32,7 +32,9 @@ from millstream.streams.sql.syntax import (
     LiteralTerm,
     NameTerm,
     Operation,
+    QuantifiedTerm,
     QueryTerm,
+    QuestionTerm,
     RowTerm,
     StarTerm,
     Term,
@@ -94,7 +96,7 @@ def bind_term(term: Term, scope: Scope) -> Expression:
             return _is(term, scope)
         case RowTerm(values=values):
             return _call(CallTerm("ROW", values, term.span, term.span), scope)
-        case QueryTerm() | ExistsTerm() | InQueryTerm() | StarTerm():
+        case QueryTerm() | ExistsTerm() | InQueryTerm() | QuantifiedTerm() | StarTerm():
             raise _misplaced(term, scope)
 
 
@@ -104,7 +106,7 @@ def _is(term: IsTerm, scope: Scope) -> Expression:
     return certain if term.value else Call("NOT", (certain,), BOOLEAN)
 
 
-def _misplaced(term: QueryTerm | ExistsTerm | InQueryTerm | StarTerm, scope: Scope) -> SqlError:
+def _misplaced(term: QueryTerm | QuestionTerm | StarTerm, scope: Scope) -> SqlError:
     if isinstance(term, StarTerm):
         return scope.script.error("SQL_SYNTAX", "* stands alone in SELECT or inside COUNT(*).", term.span)
     message = f"A sub-query is not supported in {scope.place} at this place."

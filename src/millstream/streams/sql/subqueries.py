@@ -26,6 +26,7 @@ from millstream.streams.sql.syntax import (
     InQueryTerm,
     Operation,
     QueryTerm,
+    QuestionTerm,
     RowTerm,
     Term,
 )
@@ -96,7 +97,7 @@ def _compared(term: Term, relation: Relation, context: QueryContext) -> Relation
     return relation.over(below)
 
 
-def _is_asked_for_truth(term: Term, query: ExistsTerm | InQueryTerm) -> bool:
+def _is_asked_for_truth(term: Term, query: QuestionTerm) -> bool:
     """Whether it does not matter if the answer is FALSE or UNKNOWN: nothing but AND and OR stand above it."""
     if isinstance(term, Operation) and term.operator in ("AND", "OR"):
         return all(_is_asked_for_truth(operand, query) for operand in term.operands)
@@ -129,7 +130,7 @@ def _beside(
 
 
 def _answered(
-    query: ExistsTerm | InQueryTerm,
+    query: QuestionTerm,
     node: Node,
     taken: set[str],
     scope: Scope,

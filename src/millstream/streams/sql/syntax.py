@@ -25,7 +25,9 @@ __all__ = [
     "NameTerm",
     "Operation",
     "OverWindow",
+    "QuantifiedTerm",
     "QueryTerm",
+    "QuestionTerm",
     "RowTerm",
     "SortItem",
     "StarTerm",
@@ -171,6 +173,17 @@ class InQueryTerm:
 
 
 @dataclass(frozen=True, slots=True)
+class QuantifiedTerm:
+    """A comparison with ANY or ALL rows of a sub-query, other than those that are IN and NOT IN."""
+
+    operand: Term
+    operator: str
+    of_all: bool
+    query: QueryTree
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class BetweenTerm:
     operand: Term
     low: Term
@@ -203,4 +216,8 @@ Term = (
     | QueryTerm
     | ExistsTerm
     | InQueryTerm
+    | QuantifiedTerm
 )
+
+QuestionTerm = ExistsTerm | InQueryTerm | QuantifiedTerm
+"""What the rows of a sub-query answer with TRUE, FALSE or UNKNOWN."""

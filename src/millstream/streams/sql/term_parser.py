@@ -32,6 +32,7 @@ from millstream.streams.sql.syntax import (
     LiteralTerm,
     NameTerm,
     Operation,
+    QuantifiedTerm,
     QueryTerm,
     RowTerm,
     StarTerm,
@@ -110,17 +111,16 @@ def _compared(cursor: Cursor, operator: str, left: Term, start: Span) -> Term:
 
 
 def _quantified(cursor: Cursor, operator: str, left: Term, start: Span) -> Term | None:
-    """= ANY (SELECT ...) and <> ALL (SELECT ...), which are IN and NOT IN; None for a plain comparison."""
+    """A comparison with ANY or ALL (SELECT ...), IN for = ANY and NOT IN for <> ALL; None for a plain comparison."""
     following = cursor.peek(1)
     if following is None or not following.is_symbol("(") or not any(map(cursor.sees, ("ANY", "SOME", "ALL"))):
         return None
     of_all = cursor.advance().is_word("ALL")
     cursor.need_symbol("(")
-    if (operator, of_all) not in (("=", False), ("<>", True)):
-        remedy = "Compare with MIN or MAX of the sub-query, or write EXISTS."
-        raise cursor.unsupported(f"{operator} {'ALL' if of_all else 'ANY'} is not supported.", remedy=remedy)
     query = query_parser.parse_select(cursor)
     cursor.need_symbol(")")
+    if (operator, of_all) not in (("=", False), ("<>", True)):
+        return QuantifiedTerm(left, operator, of_all, query, cursor.since(start))
     found = InQueryTerm(left, query, cursor.since(start))
     return Operation("NOT", (found,), found.span) if of_all else found
 

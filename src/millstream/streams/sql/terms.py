@@ -9,7 +9,7 @@ from millstream.streams.functions.registry import AGGREGATES
 from millstream.streams.sql.query_syntax import QueryTree
 from millstream.streams.sql.scopes import identity
 from millstream.streams.sql.script import Script, Span
-from millstream.streams.sql.syntax import CallTerm, ExistsTerm, InQueryTerm, NameTerm, Operation, QueryTerm, Term
+from millstream.streams.sql.syntax import CallTerm, NameTerm, Operation, QueryTerm, QuestionTerm, Term
 
 __all__ = [
     "aggregates_of",
@@ -71,10 +71,10 @@ def names_of(term: object) -> Iterator[NameTerm]:
             yield found
 
 
-def queries_of(term: object, known: Container[object] = ()) -> Iterator[QueryTerm | ExistsTerm | InQueryTerm]:
+def queries_of(term: object, known: Container[object] = ()) -> Iterator[QueryTerm | QuestionTerm]:
     """The sub-queries, without those that are `known` by their identity or stand inside of what is."""
-    for found in _found(term, lambda part: isinstance(part, QueryTerm | ExistsTerm | InQueryTerm), known):
-        if isinstance(found, QueryTerm | ExistsTerm | InQueryTerm):
+    for found in _found(term, lambda part: isinstance(part, QueryTerm | QuestionTerm), known):
+        if isinstance(found, QueryTerm | QuestionTerm):
             yield found
 
 
