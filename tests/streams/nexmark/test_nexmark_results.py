@@ -115,9 +115,17 @@ def test_five_micro_batches_out_of_order_within_the_watermark_give_the_answer(
 
 
 @needs_published
+@pytest.mark.parametrize("batches", [1, 5, 50] if IS_FULL else [5])
 @pytest.mark.parametrize("name", list(ANSWERS) if IS_FULL else ["q0", *SHORT])
-def test_published_texts_give_the_same_answer(name: str, spark: SparkSession, tmp_path: Path) -> None:
-    held(spark, tmp_path, name, rows=COUNT // 5, max_delay_ms=WITHIN_WATERMARK_MS, published=True)
+def test_published_texts_give_the_same_answer(name: str, batches: int, spark: SparkSession, tmp_path: Path) -> None:
+    held(spark, tmp_path, name, rows=COUNT // batches, max_delay_ms=WITHIN_WATERMARK_MS, published=True)
+
+
+@full
+@needs_published
+@pytest.mark.parametrize("name", list(ANSWERS))
+def test_published_texts_give_the_same_answer_in_batch_mode(name: str, spark: SparkSession, tmp_path: Path) -> None:
+    held(spark, tmp_path, name, rows=COUNT, max_delay_ms=WITHIN_WATERMARK_MS, batch=True, published=True)
 
 
 @full
