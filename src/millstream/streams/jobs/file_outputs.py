@@ -12,8 +12,8 @@ from millstream.streams.jobs.settings import duration_ms
 from millstream.streams.plan.expressions import Literal
 from millstream.streams.plan.nodes import Project
 from millstream.streams.plan.nodes import Sink as Insert
+from millstream.streams.plan.partition_names import DEFAULT_NAME, partition_name
 from millstream.streams.plan.tables import Table
-from millstream.streams.spark.partition_names import DEFAULT_NAME, partition_name
 from millstream.streams.spark.sinks.files import FileSink
 from millstream.streams.spark.sinks.part_files import FileLayout
 from millstream.streams.spark.sinks.partition_times import CommitPolicy, PartitionClock, time_reader

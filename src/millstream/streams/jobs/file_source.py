@@ -11,9 +11,9 @@ from millstream.streams.jobs.dead_letter import DeadLetters
 from millstream.streams.jobs.file_outputs import local_directory
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.sources import Reading
+from millstream.streams.plan.partition_names import DEFAULT_NAME
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import DataType
-from millstream.streams.spark.partition_names import DEFAULT_NAME
 from millstream.streams.spark.source.body_format import BodyColumn, BodyFormat
 from millstream.streams.spark.source.data_source import SPEC_OPTION
 from millstream.streams.spark.source.files.listing import Listing, checked_directory

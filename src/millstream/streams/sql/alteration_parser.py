@@ -6,10 +6,11 @@ from millstream.streams.sql.cursor import Cursor
 from millstream.streams.sql.names import name_list, name_term, parse_path
 from millstream.streams.sql.query_parser import parse_select
 from millstream.streams.sql.script import Span
-from millstream.streams.sql.statements import (
+from millstream.streams.sql.statements import AlterView
+from millstream.streams.sql.table_parser import Elements, parse_options
+from millstream.streams.sql.table_syntax import (
     AddColumns,
     AlterTable,
-    AlterView,
     ColumnChange,
     DropColumns,
     DropPart,
@@ -19,7 +20,6 @@ from millstream.streams.sql.statements import (
     SetOptions,
     TableChange,
 )
-from millstream.streams.sql.table_parser import Elements, parse_options
 
 __all__ = ["parse_alter"]
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from millstream.streams.sql.scalars import nearest
 from millstream.streams.sql.script import Script, Span
-from millstream.streams.sql.statements import (
+from millstream.streams.sql.syntax import NameTerm
+from millstream.streams.sql.table_syntax import (
     AddColumns,
     ColumnChange,
     ColumnDefinition,
@@ -18,7 +19,6 @@ from millstream.streams.sql.statements import (
     SetOptions,
     TableChange,
 )
-from millstream.streams.sql.syntax import NameTerm
 
 __all__ = ["changed"]
 

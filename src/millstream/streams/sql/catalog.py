@@ -11,7 +11,8 @@ from millstream.streams.learning.model import Model
 from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.tables import Table
 from millstream.streams.sql.names import path_text
-from millstream.streams.sql.statements import CreateFunction, CreateTable
+from millstream.streams.sql.statements import CreateFunction
+from millstream.streams.sql.table_syntax import CreateTable
 
 __all__ = [
     "DEFAULT_CATALOG",

@@ -18,7 +18,6 @@ from millstream.streams.sql.script import Script, Span
 from millstream.streams.sql.settings import SETTINGS, SettingProblem, check_setting
 from millstream.streams.sql.statement_parser import parse_script, too_deep
 from millstream.streams.sql.statements import (
-    CreateTable,
     Explain,
     Insert,
     PrintTopic,
@@ -30,6 +29,7 @@ from millstream.streams.sql.statements import (
     StatementSet,
     StopJob,
 )
+from millstream.streams.sql.table_syntax import CreateTable
 from millstream.streams.sql.variables import PREFIX, Variables
 
 __all__ = ["Command", "JobCommand", "PrintCommand", "SqlSession", "TextResult"]

@@ -21,26 +21,22 @@ from millstream.streams.sql.scalars import nearest
 from millstream.streams.sql.script import Script, Span
 from millstream.streams.sql.spaces import Spaces
 from millstream.streams.sql.statements import (
-    AlterTable,
     AlterView,
     AnalyzeTable,
     CreateCatalog,
     CreateDatabase,
     CreateFunction,
     CreateModel,
-    CreateTable,
     CreateView,
     Describe,
     Drop,
     Insert,
-    OptionDefinition,
-    Path,
-    RenameTable,
     Show,
     Statement,
     Use,
 )
 from millstream.streams.sql.syntax import NameTerm
+from millstream.streams.sql.table_syntax import AlterTable, CreateTable, OptionDefinition, Path, RenameTable
 from millstream.streams.sql.tables import bind_table
 
 __all__ = ["Definitions"]

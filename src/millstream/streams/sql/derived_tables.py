@@ -7,7 +7,7 @@ from typing import TypeVar, cast
 
 from millstream.streams.plan.types import Schema
 from millstream.streams.sql.script import Script, Span
-from millstream.streams.sql.statements import ColumnDefinition, CreateTable, LikeClause, OptionDefinition
+from millstream.streams.sql.table_syntax import ColumnDefinition, CreateTable, LikeClause, OptionDefinition
 
 __all__ = ["like", "of_query", "relocated"]
 

@@ -9,7 +9,7 @@ from typing import Final
 from millstream.streams.functions.user import UserFunction
 from millstream.streams.sql.scopes import nearest
 from millstream.streams.sql.script import Script
-from millstream.streams.sql.statements import OptionDefinition
+from millstream.streams.sql.table_syntax import OptionDefinition
 
 __all__ = ["OPTIONS", "with_options"]
 

@@ -16,7 +16,8 @@ from millstream.streams.sql.resolver import Resolver
 from millstream.streams.sql.scalars import nearest
 from millstream.streams.sql.script import Script
 from millstream.streams.sql.spaces import Spaces
-from millstream.streams.sql.statements import Describe, Path, Show
+from millstream.streams.sql.statements import Describe, Show
+from millstream.streams.sql.table_syntax import Path
 
 __all__ = ["Inspection"]
 

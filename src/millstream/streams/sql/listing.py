@@ -12,7 +12,8 @@ from millstream.streams.plan.tables import ComputedColumn, MetadataColumn, Table
 from millstream.streams.plan.types import DataType, Schema, TypeKind
 from millstream.streams.sql.catalog import Catalog, CatalogTable, CatalogView, FullName
 from millstream.streams.sql.connectors import CONNECTORS
-from millstream.streams.sql.statements import ColumnDefinition, CreateTable, Show
+from millstream.streams.sql.statements import Show
+from millstream.streams.sql.table_syntax import ColumnDefinition, CreateTable
 
 __all__ = ["TextResult", "columns_of_table", "create_table_text", "create_view_text", "lists", "matches"]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from millstream.streams.sql.cursor import Cursor
 from millstream.streams.sql.names import parse_path
 from millstream.streams.sql.script import Span
-from millstream.streams.sql.statements import ColumnDefinition, CreateModel
+from millstream.streams.sql.statements import CreateModel
 from millstream.streams.sql.table_parser import parse_options
+from millstream.streams.sql.table_syntax import ColumnDefinition
 from millstream.streams.sql.type_parser import parse_type
 
 __all__ = ["parse_create_model"]

@@ -17,7 +17,8 @@ from millstream.streams.sql.relations import Relation, extended, fresh, project,
 from millstream.streams.sql.scalars import bind_term, converted
 from millstream.streams.sql.scopes import nearest
 from millstream.streams.sql.script import Script, Span
-from millstream.streams.sql.statements import ColumnDefinition, CreateModel
+from millstream.streams.sql.statements import CreateModel
+from millstream.streams.sql.table_syntax import ColumnDefinition
 
 __all__ = ["OPTIONS", "bind_model", "predicted"]
 

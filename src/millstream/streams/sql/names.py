@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from millstream.streams.sql.cursor import Cursor
 from millstream.streams.sql.lexer import TokenKind
 from millstream.streams.sql.script import Span
-from millstream.streams.sql.statements import Path
 from millstream.streams.sql.syntax import NameTerm
+from millstream.streams.sql.table_syntax import Path
 
 __all__ = ["MAX_NAME_PARTS", "name_list", "name_term", "parse_key", "parse_path", "path_text", "split_path"]
 

@@ -6,8 +6,8 @@ from millstream.streams.sql.cursor import Cursor
 from millstream.streams.sql.names import name_list, parse_path
 from millstream.streams.sql.query_syntax import PredictionSource, SubquerySource, TableSource
 from millstream.streams.sql.script import Span
-from millstream.streams.sql.statements import Path
 from millstream.streams.sql.syntax import NameTerm
+from millstream.streams.sql.table_syntax import Path
 from millstream.streams.sql.window_parser import parse_rows
 
 __all__ = ["parse_prediction"]

@@ -23,7 +23,8 @@ from millstream.streams.sql.query_hints import with_options
 from millstream.streams.sql.query_syntax import QueryTree, item_span
 from millstream.streams.sql.scalars import nearest
 from millstream.streams.sql.script import Script, Span
-from millstream.streams.sql.statements import Insert, Path
+from millstream.streams.sql.statements import Insert
+from millstream.streams.sql.table_syntax import Path
 
 __all__ = ["Resolver"]
 

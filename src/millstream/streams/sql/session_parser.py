@@ -13,7 +13,6 @@ from millstream.streams.sql.statements import (
     CreateFunction,
     Describe,
     Drop,
-    Path,
     PrintTopic,
     Reset,
     SetOption,
@@ -23,6 +22,7 @@ from millstream.streams.sql.statements import (
     Use,
 )
 from millstream.streams.sql.table_parser import parse_options
+from millstream.streams.sql.table_syntax import Path
 
 __all__ = [
     "parse_create_catalog",

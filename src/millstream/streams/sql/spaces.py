@@ -7,7 +7,8 @@ from millstream.streams.sql.catalog import Catalog, FullName
 from millstream.streams.sql.listing import TextResult
 from millstream.streams.sql.scalars import nearest
 from millstream.streams.sql.script import Script, Span
-from millstream.streams.sql.statements import CreateCatalog, CreateDatabase, Drop, Path, Use
+from millstream.streams.sql.statements import CreateCatalog, CreateDatabase, Drop, Use
+from millstream.streams.sql.table_syntax import Path
 
 __all__ = ["Spaces"]
 

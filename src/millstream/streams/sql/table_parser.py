@@ -10,7 +10,8 @@ from millstream.streams.sql.lexer import TokenKind
 from millstream.streams.sql.names import name_list, name_term, parse_key, parse_path
 from millstream.streams.sql.query_parser import parse_select
 from millstream.streams.sql.script import Span
-from millstream.streams.sql.statements import (
+from millstream.streams.sql.syntax import NameTerm
+from millstream.streams.sql.table_syntax import (
     ColumnDefinition,
     CreateTable,
     Distribution,
@@ -19,7 +20,6 @@ from millstream.streams.sql.statements import (
     Path,
     WatermarkDefinition,
 )
-from millstream.streams.sql.syntax import NameTerm
 from millstream.streams.sql.term_parser import parse_term
 from millstream.streams.sql.type_parser import parse_type
 

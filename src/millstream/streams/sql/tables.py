@@ -13,8 +13,8 @@ from millstream.streams.sql.option_aliases import METADATA_ALIASES
 from millstream.streams.sql.options import OptionProblem
 from millstream.streams.sql.scalars import Scope, bind_term, nearest
 from millstream.streams.sql.script import Script
-from millstream.streams.sql.statements import ColumnDefinition, CreateTable, OptionDefinition
 from millstream.streams.sql.syntax import NameTerm
+from millstream.streams.sql.table_syntax import ColumnDefinition, CreateTable, OptionDefinition
 from millstream.streams.sql.watermarks import bind_watermark
 
 __all__ = ["BoundTable", "bind_table"]

@@ -9,8 +9,8 @@ from millstream.streams.plan.tables import Watermark
 from millstream.streams.plan.types import Field, Schema, TypeKind
 from millstream.streams.sql.scalars import Scope, bind_term
 from millstream.streams.sql.script import Script
-from millstream.streams.sql.statements import WatermarkDefinition
 from millstream.streams.sql.syntax import CallTerm, IntervalTerm, LiteralTerm, NameTerm, Operation, Term
+from millstream.streams.sql.table_syntax import WatermarkDefinition
 
 __all__ = ["bind_watermark"]
 

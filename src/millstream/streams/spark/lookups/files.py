@@ -16,12 +16,12 @@ import pyarrow.parquet
 
 from millstream.streams.errors import JobError
 from millstream.streams.operators.changes import Row
+from millstream.streams.plan.partition_names import DEFAULT_NAME, named_values
 from millstream.streams.plan.types import Field, Schema, TypeKind
 from millstream.streams.spark.lookups.kept_table import WholeTable
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
 from millstream.streams.spark.lookups.plain_rows import arrow_batch, plain_batch
 from millstream.streams.spark.operators.values import rows_of
-from millstream.streams.spark.partition_names import DEFAULT_NAME, named_values
 from millstream.streams.spark.source.decoder import JsonDecoder
 
 __all__ = ["MAX_ROWS", "ROWS_AT_ONCE", "file_batches", "file_root", "file_size_bytes", "file_stamp", "file_table"]

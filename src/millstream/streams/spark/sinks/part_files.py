@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from millstream.streams.errors import JobError
 from millstream.streams.plan.changelog import RowKind
+from millstream.streams.plan.partition_names import DEFAULT_NAME, partition_name
 from millstream.streams.plan.types import Field, Schema
-from millstream.streams.spark.partition_names import DEFAULT_NAME, partition_name
 from millstream.streams.spark.sinks.file_formats import FORMATS, FileOutput, text_column
 from millstream.streams.spark.source.body_format import BodyFormat
 

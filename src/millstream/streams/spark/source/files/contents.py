@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from millstream.streams.spark.partition_names import named_values
+from millstream.streams.plan.partition_names import named_values
 from millstream.streams.spark.source.decoder import ColumnBuilder
 from millstream.streams.spark.source.files.spec import QUEUE, FileSpec
 from millstream.streams.spark.source.keyed_rows import body_decoder

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 from pyspark.sql import types as spark
 
-from millstream.streams.spark.partition_names import DEFAULT_NAME
+from millstream.streams.plan.partition_names import DEFAULT_NAME
 from millstream.streams.spark.source.body_format import BodyFormat
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.spec import SourceColumn, rows_schema
