@@ -71,7 +71,15 @@ def test_an_unknown_topic_is_refused_before_spark_starts(millstream: Command) ->
 def test_statements_that_only_show_need_no_server() -> None:
     shown = run("sql", "-e", HOT.split(";")[0] + "; DESCRIBE readings", "-o", "json")
     assert shown.code == 0
-    assert json.loads(shown.out)[1] == {"column": "celsius", "type": "DOUBLE", "note": ""}
+    assert json.loads(shown.out)[1] == {
+        "name": "celsius",
+        "type": "DOUBLE",
+        "null": "TRUE",
+        "key": "",
+        "extras": "",
+        "watermark": "",
+        "comment": "",
+    }
 
 
 def test_explain_shows_the_plans_of_a_script_and_starts_nothing() -> None:

@@ -20,9 +20,10 @@ def text(script: str) -> TextResult:
 
 def test_describe_shows_columns_types_and_event_time() -> None:
     rows = text("DESCRIBE events").rows
-    assert ("id", "BIGINT", "") in rows
-    assert ("ts", "TIMESTAMP(3)", "event time, AS TO_TIMESTAMP(text_ts)") in rows
-    assert ("queue", "INT", "metadata 'queue-id'") in rows
+    assert ("id", "BIGINT", "TRUE", "", "", "", "") in rows
+    computed = "AS TO_TIMESTAMP(text_ts)"
+    assert ("ts", "TIMESTAMP(3) *ROWTIME*", "TRUE", "", computed, "ts - INTERVAL '5' SECOND", "") in rows
+    assert ("queue", "INT", "TRUE", "", "METADATA FROM 'queue-id' VIRTUAL", "", "") in rows
 
 
 def test_show_lists_tables_views_and_functions() -> None:
@@ -126,7 +127,7 @@ def test_show_filters_by_pattern_and_place() -> None:
     assert text(f"{made} SHOW TABLES ILIKE 'EV_nts'").rows == (("events",),)
     assert text(f"{made} SHOW VIEWS FROM d").rows == (("w",),)
     assert text(f"{made} SHOW DATABASES").rows == (("d",), ("default_database",))
-    assert text("SHOW COLUMNS FROM events LIKE 'h%'").rows == (("host", "STRING", ""),)
+    assert text("SHOW COLUMNS FROM events LIKE 'h%'").rows == (("host", "STRING", "TRUE", "", "", "", ""),)
     assert text("SHOW JARS").rows == ()
     assert 'Did you mean "TABLES"?' in (refused("SHOW TABELS").remedy or "")
 
@@ -137,10 +138,10 @@ def test_jobs_are_commands_for_whoever_runs_them() -> None:
 
 def test_or_replace_makes_a_table_or_view_anew() -> None:
     assert text("CREATE OR REPLACE TABLE events (a INT) WITH ('connector' = 'print'); DESCRIBE events").rows == (
-        ("a", "INT", ""),
+        ("a", "INT", "TRUE", "", "", "", ""),
     )
     assert text("CREATE VIEW v AS SELECT id FROM events; CREATE OR REPLACE VIEW v AS SELECT host FROM events; DESCRIBE v").rows == (
-        ("host", "STRING", ""),
+        ("host", "STRING", "TRUE", "", "", "", ""),
     )  # fmt: skip
 
 
@@ -170,8 +171,8 @@ def test_functions_of_users_are_kept_and_listed() -> None:
     path = "millstream.streams.functions.java_twins.count_char"
     made = f"CREATE TEMPORARY SYSTEM FUNCTION shout AS '{path}' LANGUAGE PYTHON;"
     assert text(f"{made} SHOW USER FUNCTIONS").rows == (("shout",),)
-    assert ("calls", path) in text(f"{made} DESCRIBE FUNCTION shout").rows
-    assert ("result", "BIGINT") in text(f"{made} DESCRIBE FUNCTION shout").rows
+    assert ("class name", path) in text(f"{made} DESCRIBE FUNCTION shout").rows
+    assert ("result", "BIGINT") in text(f"{made} DESCRIBE FUNCTION EXTENDED shout").rows
     assert text(f"{made} DROP TEMPORARY SYSTEM FUNCTION shout; SHOW USER FUNCTIONS").rows == ()
     assert refused(f"{made} {made}").name == "SQL_TABLE_EXISTS"
     assert refused("DROP FUNCTION shout").name == "SQL_UNKNOWN_NAME"
@@ -211,9 +212,9 @@ def test_a_java_function_is_replaced_by_its_twin_or_refused() -> None:
 
 def test_a_function_has_the_options_of_its_statement_and_others_are_refused_where_they_stand() -> None:
     made = "CREATE FUNCTION tally AS 'millstream.streams.functions.java_twins.count_char' LANGUAGE PYTHON"
-    assert ("deterministic", "TRUE") in text(f"{made}; DESCRIBE FUNCTION tally").rows
-    said = text(f"{made} WITH ('deterministic' = 'false'); DESCRIBE FUNCTION tally").rows
-    assert ("deterministic", "FALSE") in said
+    assert ("deterministic", "true") in text(f"{made}; DESCRIBE FUNCTION EXTENDED tally").rows
+    said = text(f"{made} WITH ('deterministic' = 'false'); DESCRIBE FUNCTION EXTENDED tally").rows
+    assert ("deterministic", "false") in said
     for option, remedy in (("timeout' = '1 s", "@udf"), ("determinstic' = 'true", 'Did you mean "deterministic"')):
         error = refused(f"{made} WITH ('{option}')")
         assert error.name == "SQL_OPTION"

@@ -238,7 +238,7 @@ def test_alter_view_gives_it_another_name_or_query() -> None:
     shown = compiled(f"{made} ALTER VIEW v RENAME TO w; ALTER VIEW w AS SELECT id FROM events; SHOW CREATE VIEW w")[-1]
     assert isinstance(shown, TextResult)
     assert [row for (row,) in shown.rows] == [
-        "CREATE VIEW `default_catalog`.`default_database`.`w` AS",
+        "CREATE VIEW `default_catalog`.`default_database`.`w` (`id`) AS",
         "SELECT id FROM events",
     ]
 

@@ -12,7 +12,7 @@ _MODEL = "a model is only asked by ML_PREDICT; a user function can do the rest."
 FLINK_ONLY: dict[str, str] = {
     "CURRENT_WATERMARK": _WATERMARK,
     "SOURCE_WATERMARK": _WATERMARK,
-    "CURRENT_DATABASE": "a plan does not know it; write the name that USE has set.",
+    "CURRENT_CATALOG": "SHOW CURRENT CATALOG says it, and CURRENT_DATABASE() gives the database.",
     "PARSE_JSON": _VARIANT,
     "TRY_PARSE_JSON": _VARIANT,
     "OBJECT_OF": "rows have named columns: CAST(ROW(...) AS ROW<...>) makes one.",

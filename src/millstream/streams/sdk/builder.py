@@ -243,7 +243,7 @@ class StreamBuilder:
         full = catalog.full((name,))
         if full in catalog.views or full in catalog.tables:
             raise SqlError("SQL_TABLE_EXISTS", f'There is a table or view "{name}" already.')
-        catalog.views[full] = CatalogView(node, (), "", temporary=True)
+        catalog.views[full] = CatalogView(node, "", temporary=True)
 
     def _writable(self, table: str) -> tuple[str, ...]:
         """The columns that a table takes; none where it is no table."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from millstream.streams.functions.registry import FUNCTIONS
@@ -18,6 +18,7 @@ __all__ = [
     "DEFAULT_CATALOG",
     "DEFAULT_DATABASE",
     "Catalog",
+    "CatalogDefinition",
     "CatalogFunction",
     "CatalogTable",
     "CatalogView",
@@ -44,7 +45,6 @@ class CatalogView:
     """A view's rows, and the text of its query."""
 
     node: Node
-    columns: tuple[str, ...]
     text: str
     temporary: bool
 
@@ -57,11 +57,23 @@ class CatalogFunction:
     definition: CreateFunction
 
 
+@dataclass(frozen=True, slots=True)
+class CatalogDefinition:
+    """How a catalog was made: `options` always have its type and its first database."""
+
+    options: Mapping[str, str]
+    comment: str = ""
+
+
+_FIRST = CatalogDefinition({"type": "generic_in_memory", "default-database": DEFAULT_DATABASE})
+
+
 @dataclass
 class Catalog:
     """The names of one session. Names are case-sensitive, those of functions are not."""
 
     databases: dict[str, set[str]] = field(default_factory=lambda: {DEFAULT_CATALOG: {DEFAULT_DATABASE}})
+    definitions: dict[str, CatalogDefinition] = field(default_factory=lambda: {DEFAULT_CATALOG: _FIRST})
     current: tuple[str, str] = (DEFAULT_CATALOG, DEFAULT_DATABASE)
     tables: dict[FullName, CatalogTable] = field(default_factory=dict)
     views: dict[FullName, CatalogView] = field(default_factory=dict)
@@ -72,7 +84,7 @@ class Catalog:
         """Another catalog with the same names, which changes alone."""
         databases = {catalog: set(names) for catalog, names in self.databases.items()}
         kept = (dict(self.tables), dict(self.views), dict(self.functions), dict(self.models))
-        return Catalog(databases, self.current, *kept)
+        return Catalog(databases, dict(self.definitions), self.current, *kept)
 
     def full(self, parts: tuple[str, ...]) -> FullName:
         """The whole name of what is called so here; whether it exists is another question."""

@@ -93,7 +93,7 @@ class SqlSession:
     def compile(self, text: str) -> list[Command]:
         """One command per statement of the script. Raises SqlError, and nothing of the script has taken effect then."""
         state = self._state.copy()
-        script = Script(text, state.catalog.function, state.catalog)
+        script = Script(text, state.catalog.function, state.catalog, lambda: state.catalog.current[1])
         statements = parse_script(script, Variables({**self._variables, **state.variables}))
         if not statements:
             raise script.error("SQL_SCRIPT", "The script has no statement.", Span(0, 1))
@@ -130,8 +130,8 @@ class SqlSession:
         for name, node in inputs.items():
             full = state.catalog.full((name,))
             state.catalog.tables.pop(full, None)
-            state.catalog.views[full] = CatalogView(node, (), "", temporary=True)
-        script = Script(text, state.catalog.function)
+            state.catalog.views[full] = CatalogView(node, "", temporary=True)
+        script = Script(text, state.catalog.function, state.catalog, lambda: state.catalog.current[1])
         statements = parse_script(script, Variables({**self._variables, **state.variables}))
         if len(statements) != 1:
             message = f"This is {len(statements)} statements, and one is wanted."

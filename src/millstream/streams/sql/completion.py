@@ -31,7 +31,7 @@ _AFTER: Mapping[str, tuple[str, ...]] = {
     "EXPLAIN": ("PLAN FOR", "CHANGELOG_MODE", "ESTIMATED_COST", "JSON_EXECUTION_PLAN", "SELECT", "INSERT INTO",
                 "STATEMENT SET"),
     "SHOW": ("TABLES", "VIEWS", "FUNCTIONS", "USER FUNCTIONS", "CATALOGS", "DATABASES", "CREATE TABLE", "CREATE VIEW",
-             "COLUMNS FROM", "CURRENT CATALOG", "CURRENT DATABASE", "JOBS", "MODELS"),
+             "CREATE CATALOG", "COLUMNS FROM", "PARTITIONS", "CURRENT CATALOG", "CURRENT DATABASE", "JOBS", "MODELS"),
     "STOP": ("JOB",),
     "GROUP": ("BY",),
     "ORDER": ("BY",),
@@ -39,7 +39,7 @@ _AFTER: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """What goes on behind a word."""
 
-_BEFORE_NAMES = ("FROM", "JOIN", "INTO", "OVERWRITE", "TABLE", "VIEW", "DESCRIBE", "DESC", "LIKE")
+_BEFORE_NAMES = ("FROM", "JOIN", "INTO", "OVERWRITE", "TABLE", "VIEW", "DESCRIBE", "DESC", "LIKE", "PARTITIONS")
 """Words behind which a table or a view stands."""
 
 _CLAUSES = (

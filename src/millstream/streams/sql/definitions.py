@@ -123,7 +123,7 @@ class Definitions:
         node = self._resolver.view(statement.query)
         if statement.columns:
             node = self._renamed(node, statement)
-        self._catalog.views[full] = CatalogView(node, statement.columns, statement.text, statement.temporary)
+        self._catalog.views[full] = CatalogView(node, statement.text, statement.temporary)
         return TextResult(f"View {self._catalog.shown(full)} is created.")
 
     def _renamed(self, node: Node, statement: CreateView) -> Node:
@@ -210,7 +210,7 @@ class Definitions:
             raise self._resolver.unknown(full, str(statement.path), statement.path.span)
         if statement.query is not None:
             node = self._resolver.view(statement.query)
-            self._catalog.views[full] = CatalogView(node, (), statement.text, view.temporary)
+            self._catalog.views[full] = CatalogView(node, statement.text, view.temporary)
             return TextResult(f"View {self._catalog.shown(full)} is changed.")
         assert statement.renamed is not None
         renamed = self._spaces.place(_sibling(statement.renamed, full))

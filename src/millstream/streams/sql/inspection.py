@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from millstream.streams.errors import SqlError
+from millstream.streams.functions.registry import AGGREGATES, FUNCTIONS, WINDOW_FUNCTIONS
 from millstream.streams.sql.catalog import Catalog
+from millstream.streams.sql.function_listing import INFO_HEADS, built_in_rows, function_rows
 from millstream.streams.sql.listing import (
+    COLUMN_HEADS,
     TextResult,
     columns_of_table,
+    create_catalog_text,
     create_table_text,
     create_view_text,
     lists,
     matches,
 )
+from millstream.streams.sql.partitions import partition_rows
 from millstream.streams.sql.resolver import Resolver
 from millstream.streams.sql.scalars import nearest
 from millstream.streams.sql.script import Script
@@ -35,9 +40,9 @@ class Inspection:
         """The rows that SHOW asks for."""
         match statement.what, statement.path:
             case "CURRENT CATALOG", _:
-                return TextResult("The catalog:", ("catalog",), (self._catalog.current[:1],))
+                return TextResult("The catalog:", ("current catalog name",), (self._catalog.current[:1],))
             case "CURRENT DATABASE", _:
-                return TextResult("The database:", ("database",), (self._catalog.current[1:],))
+                return TextResult("The database:", ("current database name",), (self._catalog.current[1:],))
             case "CREATE TABLE", Path() as path:
                 full = self._catalog.full(path.parts)
                 return _lines(create_table_text(full, self._resolver.table(path)))
@@ -49,17 +54,22 @@ class Inspection:
                 return _lines(create_view_text(full, view))
             case "COLUMNS", Path() as path:
                 rows = tuple(row for row in self._columns(path) if matches(statement, row[0]))
-                return TextResult("There are no columns.", ("column", "type", "note"), rows)
+                return TextResult("There are no columns.", COLUMN_HEADS, rows)
+            case "PARTITIONS", Path() as path:
+                table = self._resolver.table(path).table
+                partitions = partition_rows(table, statement.partition, path.span, self._script)
+                return TextResult("There are no partitions.", table.partition_keys, partitions)
+            case "CREATE CATALOG", Path() as path:
+                return _lines(create_catalog_text(path.parts[0], self._spaces.definition(path)))
             case "DATABASES", Path() as path:
-                if path.parts[0] not in self._catalog.databases:
-                    raise self._spaces.no_catalog(path.parts[0], path.span)
+                self._spaces.definition(path)
             case _, Path() as path:
                 catalog, database = self._spaces.database(path)
                 if database not in self._catalog.databases[catalog]:
                     raise self._spaces.no_database((catalog, database), path.span)
         return lists(statement, self._catalog)
 
-    def _columns(self, path: Path) -> tuple[tuple[str, str, str], ...]:
+    def _columns(self, path: Path) -> tuple[tuple[str, ...], ...]:
         view = self._catalog.views.get(self._catalog.full(path.parts))
         if view is not None:
             return columns_of_table(view.node.schema, view)
@@ -71,28 +81,20 @@ class Inspection:
         path = statement.path
         match statement.kind:
             case "CATALOG":
-                if path.parts[0] not in self._catalog.databases:
-                    raise self._spaces.no_catalog(path.parts[0], path.span)
-                rows = tuple((name,) for name in sorted(self._catalog.databases[path.parts[0]]))
-                return TextResult(str(path), ("database",), rows)
+                found = self._spaces.definition(path)
+                rows = [("name", path.parts[0]), ("type", found.options["type"]), ("comment", found.comment)]
+                if statement.extended:
+                    others = sorted((key, value) for key, value in found.options.items() if key != "type")
+                    rows += [(f"option:{key}", value) for key, value in others]
+                return TextResult(str(path), INFO_HEADS, tuple(rows))
             case "DATABASE":
                 catalog, database = self._spaces.database(path)
                 if database not in self._catalog.databases[catalog]:
                     raise self._spaces.no_database((catalog, database), path.span)
                 names = sorted(self._catalog.names_in(catalog, database, "TABLES"))
-                return TextResult(str(path), ("table",), tuple((name,) for name in names))
+                return TextResult(str(path), ("table name",), tuple((name,) for name in names))
             case "FUNCTION":
-                made = self._catalog.functions.get(self._catalog.full(path.parts))
-                if made is None:
-                    raise self.no_function(path)
-                parts = (
-                    ("signature", made.function.example),
-                    ("result", str(made.function.result)),
-                    ("calls", made.function.path),
-                    ("deterministic", str(made.function.deterministic).upper()),
-                    ("description", made.function.description),
-                )
-                return TextResult(str(path), ("part", "value"), parts)
+                return TextResult(str(path), INFO_HEADS, self._function(path, statement.extended))
             case "MODEL":
                 model = self._catalog.model(path.parts)
                 if model is None:
@@ -100,7 +102,18 @@ class Inspection:
                 sides = ((model.inputs, "input"), (model.outputs, "output"))
                 columns = tuple((field.name, str(field.type), side) for fields, side in sides for field in fields)
                 return TextResult(str(path), ("column", "type", "side"), columns)
-        return TextResult(str(path), ("column", "type", "note"), self._columns(path))
+        return TextResult(str(path), COLUMN_HEADS, self._columns(path))
+
+    def _function(self, path: Path, extended: bool) -> tuple[tuple[str, str], ...]:
+        """What is to be known of a function of the user's, or of one that is built in."""
+        name = path.parts[-1].upper()
+        made = self._catalog.functions.get(self._catalog.full(path.parts))
+        if made is not None:
+            return function_rows(made.function, made.definition, extended=extended)
+        built_in = {**FUNCTIONS, **AGGREGATES, **WINDOW_FUNCTIONS}.get(name) if len(path.parts) == 1 else None
+        if built_in is None:
+            raise self.no_function(path)
+        return built_in_rows(built_in, "SCALAR" if name in FUNCTIONS else "AGGREGATE", extended=extended)
 
     def no_model(self, path: Path) -> SqlError:
         message = f'There is no model "{path}" that was made by CREATE MODEL.'
@@ -108,8 +121,9 @@ class Inspection:
         return self._script.error("SQL_UNKNOWN_NAME", message, path.span, remedy=hint or None)
 
     def no_function(self, path: Path) -> SqlError:
-        message = f'There is no function "{path}" that was made by CREATE FUNCTION.'
-        hint = nearest(path.parts[-1], [name[2] for name in self._catalog.functions])
+        message = f'There is no function "{path}".'
+        known = [*(name[2] for name in self._catalog.functions), *FUNCTIONS, *AGGREGATES]
+        hint = nearest(path.parts[-1], known)
         return self._script.error("SQL_UNKNOWN_NAME", message, path.span, remedy=hint or None)
 
 

@@ -10,14 +10,26 @@ from millstream.streams.databases.address import shown_url
 from millstream.streams.functions.registry import AGGREGATES, FUNCTIONS, WINDOW_FUNCTIONS
 from millstream.streams.plan.tables import ComputedColumn, MetadataColumn, Table
 from millstream.streams.plan.types import DataType, Schema, TypeKind
-from millstream.streams.sql.catalog import Catalog, CatalogTable, CatalogView, FullName
+from millstream.streams.sql.catalog import Catalog, CatalogDefinition, CatalogTable, CatalogView, FullName
 from millstream.streams.sql.connectors import CONNECTORS
 from millstream.streams.sql.statements import Show
 from millstream.streams.sql.table_syntax import ColumnDefinition, CreateTable
 
-__all__ = ["TextResult", "columns_of_table", "create_table_text", "create_view_text", "lists", "matches"]
+__all__ = [
+    "COLUMN_HEADS",
+    "TextResult",
+    "columns_of_table",
+    "create_catalog_text",
+    "create_table_text",
+    "create_view_text",
+    "lists",
+    "matches",
+]
 
 _SECRET = "******"
+
+COLUMN_HEADS = ("name", "type", "null", "key", "extras", "watermark", "comment")
+"""What DESCRIBE and SHOW COLUMNS say of a column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,53 +54,65 @@ def lists(show: Show, catalog: Catalog) -> TextResult:
         case "FUNCTIONS":
             names = (*FUNCTIONS, *AGGREGATES, *WINDOW_FUNCTIONS, *catalog.names_in(*place, "FUNCTIONS"))
         case "USER FUNCTIONS":
-            names = (name[2] for name in catalog.functions)
-        case "MODULES":
+            of_place = catalog.names_in(*place, "FUNCTIONS")
+            names = (name[2] for name in catalog.functions) if show.path is None else of_place
+        case "MODULES" | "FULL MODULES":
             names = ("core",)
-        case "JARS":
+        case "JARS" | "PROCEDURES" | "MATERIALIZED TABLES":
             names = ()
         case what:
             names = catalog.names_in(place[0], place[1], what)
     kept = sorted(name for name in set(names) if matches(show, name))
-    what = show.what.lower()
-    return TextResult(f"There are no {what}.", (what.removesuffix("s"),), tuple((name,) for name in kept))
+    title = f"There are no {show.what.lower()}."
+    if show.what == "FULL MODULES":
+        return TextResult(title, ("module name", "used"), tuple((name, "TRUE") for name in kept))
+    head = "jars" if show.what == "JARS" else f"{show.what.split()[-1].lower().removesuffix('s')} name"
+    return TextResult(title, (head,), tuple((name,) for name in kept))
 
 
 def matches(show: Show, name: str) -> bool:
     """Whether the name fits LIKE or ILIKE of SHOW; every name fits where there is none."""
     if show.pattern is None:
         return True
-    parts = (".*" if part == "%" else "." if part == "_" else re.escape(part) for part in show.pattern)
+    signs = re.findall(r"\\[%_]|.", show.pattern, re.DOTALL)
+    parts = (".*" if sign == "%" else "." if sign == "_" else re.escape(sign[-1]) for sign in signs)
     found = re.fullmatch("".join(parts), name, re.DOTALL | (re.IGNORECASE if show.any_case else 0)) is not None
     return found != show.negated
 
 
-def columns_of_table(schema: Schema, found: CatalogTable | CatalogView) -> tuple[tuple[str, str, str], ...]:
-    """Name, type and a note of each column."""
+def columns_of_table(schema: Schema, found: CatalogTable | CatalogView) -> tuple[tuple[str, ...], ...]:
+    """A row of `COLUMN_HEADS` for each column."""
     rows = []
     for field in schema.fields:
-        notes = ["event time"] if field.rowtime else ["processing time"] if field.proctime else []
-        if isinstance(found, CatalogTable):
-            notes += _column_notes(field.name, found)
-        rows.append((field.name, str(field.type), ", ".join(notes)))
+        shown = str(field.type.as_nullable())
+        time = " *ROWTIME*" if field.rowtime else " *PROCTIME*" if field.proctime else ""
+        notes = _column_notes(field.name, found) if isinstance(found, CatalogTable) else ("", "", "", "")
+        may_be_null = field.type.nullable and not field.proctime
+        rows.append((field.name, shown + time, str(may_be_null).upper(), *notes))
     return tuple(rows)
 
 
-def _column_notes(name: str, found: CatalogTable) -> list[str]:
-    notes = []
-    column = next(column for column in found.table.columns if column.name == name)
+def _column_notes(name: str, found: CatalogTable) -> tuple[str, str, str, str]:
+    """Its key, what else it is, the watermark over it, and its comment."""
+    table = found.table
+    column = next(column for column in table.columns if column.name == name)
     definition = next((of for of in found.definition.columns if of.name == name), None)
-    if name in found.table.primary_key:
-        notes.append("primary key")
-    if name in found.table.partition_keys:
-        notes.append("partition")
+    key = f"PRI({', '.join(table.primary_key)})" if name in table.primary_key else ""
+    extras = ["PARTITION KEY"] if name in table.partition_keys else []
     if isinstance(column, MetadataColumn):
-        notes.append(f"metadata '{column.key}'")
+        extras.append(f"METADATA FROM {_text(column.key)}{' VIRTUAL' if column.virtual else ''}")
     if isinstance(column, ComputedColumn) and definition is not None:
-        notes.append(f"AS {definition.text}")
-    if definition is not None and definition.comment:
-        notes.append(definition.comment)
-    return notes
+        extras.append(f"AS {definition.text}")
+    watermark = found.definition.watermark
+    late = watermark.text if watermark is not None and watermark.column.parts[0] == name else ""
+    return key, ", ".join(extras), late, "" if definition is None else definition.comment
+
+
+def create_catalog_text(name: str, definition: CatalogDefinition) -> str:
+    """A statement that makes the catalog again."""
+    options = ",\n".join(f"  {_text(key)} = {_text(value)}" for key, value in sorted(definition.options.items()))
+    comment = f"COMMENT {_text(definition.comment)}\n" if definition.comment else ""
+    return f"CREATE CATALOG {_quoted(name)}\n{comment}WITH (\n{options}\n)"
 
 
 def create_table_text(name: FullName, found: CatalogTable) -> str:
@@ -121,9 +145,8 @@ def create_table_text(name: FullName, found: CatalogTable) -> str:
 
 def create_view_text(name: FullName, view: CatalogView) -> str:
     """The statement that made the view."""
-    columns = f" ({_listed(view.columns)})" if view.columns else ""
     temporary = "TEMPORARY " if view.temporary else ""
-    return f"CREATE {temporary}VIEW {'.'.join(map(_quoted, name))}{columns} AS\n{view.text}"
+    return f"CREATE {temporary}VIEW {'.'.join(map(_quoted, name))} ({_listed(view.node.schema.names)}) AS\n{view.text}"
 
 
 def _distribution_text(definition: CreateTable, table: Table) -> list[str]:

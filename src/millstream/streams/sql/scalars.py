@@ -262,6 +262,8 @@ def _call(term: CallTerm, scope: Scope) -> Expression:
         return _window_bound(term, scope)
     if name in ("GROUPING", "GROUPING_ID", "GROUP_ID"):
         return _grouping(term, scope)
+    if name == "CURRENT_DATABASE" and not term.arguments and scope.script.user_function(name) is None:
+        return Literal(scope.script.database(), STRING.as_nullable(False))
     spec = _spec(term, scope)
     if term.star or term.distinct or term.filter is not None:
         raise scope.script.error("SQL_SYNTAX", f"{name} takes plain arguments.", term.span)

@@ -43,7 +43,7 @@ class Script:
     """The text as the user wrote it. All spans of the front end are offsets into it.
 
     `user_function` gives the user's function of a name, as far as the session and the script have made it; `models`
-    knows those of CREATE MODEL.
+    knows those of CREATE MODEL. `database` gives the one in use.
     """
 
     def __init__(
@@ -51,10 +51,12 @@ class Script:
         text: str,
         user_function: Callable[[str], UserFunction | None] = lambda _: None,
         models: ModelNames | None = None,
+        database: Callable[[], str] = str,
     ) -> None:
         self.text = text
         self.user_function = user_function
         self.models = models
+        self.database = database
         self._lines = text.splitlines(keepends=True)
         self._line_starts = [0, *accumulate(len(line) for line in self._lines)]
 

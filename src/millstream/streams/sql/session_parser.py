@@ -5,6 +5,7 @@ from __future__ import annotations
 from millstream.streams.sql.cursor import Cursor
 from millstream.streams.sql.lexer import TokenKind
 from millstream.streams.sql.names import parse_key, parse_path
+from millstream.streams.sql.partition_parser import parse_partition
 from millstream.streams.sql.scalars import nearest
 from millstream.streams.sql.script import Span
 from millstream.streams.sql.statements import (
@@ -48,11 +49,20 @@ _LISTED = (
     "JOBS",
     "JARS",
     "MODULES",
+    "FULL MODULES",
+    "PROCEDURES",
+    "MATERIALIZED TABLES",
 )
-_IN_DATABASE = ("TABLES", "VIEWS", "FUNCTIONS", "MODELS")
+_IN_DATABASE = ("TABLES", "VIEWS", "FUNCTIONS", "USER FUNCTIONS", "MODELS", "PROCEDURES", "MATERIALIZED TABLES")
 _SHOWN_ALONE = ("CURRENT CATALOG", "CURRENT DATABASE")
-_SHOWN_OF = ("CREATE TABLE", "CREATE VIEW", "COLUMNS")
-_NOT_SHOWN = ("PARTITIONS", "PROCEDURES", "CREATE CATALOG", "CREATE DATABASE", "FULL MODULES")
+_SHOWN_OF = ("CREATE TABLE", "CREATE VIEW", "CREATE CATALOG", "COLUMNS", "PARTITIONS")
+_NOT_SHOWN = {
+    "CREATE DATABASE": "A database has no options: CREATE DATABASE and its name make it again.",
+    "CREATE FUNCTION": "DESCRIBE FUNCTION says what it calls.",
+    "CREATE MODEL": "DESCRIBE MODEL says which columns it takes and gives.",
+    "CREATE MATERIALIZED TABLE": "There are none: INSERT INTO keeps a table up to date.",
+    "CREATE OR ALTER": "There are no materialized tables: INSERT INTO keeps a table up to date.",
+}
 
 
 def parse_setting(cursor: Cursor) -> Statement:
@@ -85,10 +95,7 @@ def parse_show(cursor: Cursor) -> Statement:
             return Show(what)
     for what in _SHOWN_OF:
         if cursor.take(*what.split()):
-            if what == "COLUMNS" and not cursor.take("FROM"):
-                cursor.need("IN")
-            path = parse_path(cursor, "a table's name")
-            return _filtered(cursor, Show(what, path)) if what == "COLUMNS" else Show(what, path)
+            return _shown_of(cursor, what)
     for what in _LISTED:
         if cursor.take(*what.split()):
             space: Path | None = None
@@ -97,14 +104,26 @@ def parse_show(cursor: Cursor) -> Statement:
                 of_catalog = what == "DATABASES"
                 space = parse_path(cursor, "a catalog's name" if of_catalog else "a database's name", 2 - of_catalog)
             return _filtered(cursor, Show(what, space))
-    for what in _NOT_SHOWN:
+    for what, remedy in _NOT_SHOWN.items():
         if cursor.sees(*what.split()):
-            raise cursor.unsupported(f"SHOW {what} is not supported.", start)
+            raise cursor.unsupported(f"SHOW {what} is not supported.", start, remedy=remedy)
     token = cursor.peek()
     near = "" if token is None else nearest(token.text.upper(), _LISTED)
     known = f"Lists: {', '.join(_LISTED)}. Also: {', '.join((*_SHOWN_ALONE, *_SHOWN_OF))}."
     found = "the end" if token is None else repr(token.text[:40])
     raise cursor.script.error("SQL_SYNTAX", f"Nothing to show is called {found}.", cursor.here(), remedy=near or known)
+
+
+def _shown_of(cursor: Cursor, what: str) -> Show:
+    """What stands behind SHOW COLUMNS, PARTITIONS and CREATE."""
+    if what == "COLUMNS" and not cursor.take("FROM"):
+        cursor.need("IN")
+    if what == "CREATE CATALOG":
+        return Show(what, parse_path(cursor, "a catalog's name", 1))
+    path = parse_path(cursor, "a view's name" if what == "CREATE VIEW" else "a table's name")
+    if what == "PARTITIONS":
+        return Show(what, path, partition=parse_partition(cursor) if cursor.take("PARTITION") else ())
+    return _filtered(cursor, Show(what, path)) if what == "COLUMNS" else Show(what, path)
 
 
 def _filtered(cursor: Cursor, show: Show) -> Show:
@@ -127,10 +146,10 @@ def parse_describe(cursor: Cursor) -> Statement:
             if kind == "JOB":
                 raise cursor.unsupported("DESCRIBE JOB is not supported.", remedy="Use SHOW JOBS.")
             cursor.advance()
-            cursor.take("EXTENDED")
-            return Describe(parse_path(cursor, "a name"), kind)
-    cursor.take("EXTENDED")
-    return Describe(parse_path(cursor, "a table's name"))
+            extended = cursor.take("EXTENDED")
+            return Describe(parse_path(cursor, "a name"), kind, extended)
+    extended = cursor.take("EXTENDED")
+    return Describe(parse_path(cursor, "a table's name"), extended=extended)
 
 
 def parse_use(cursor: Cursor) -> Statement:
@@ -149,10 +168,9 @@ def parse_create_catalog(cursor: Cursor, start: Span) -> Statement:
     """What comes behind CREATE CATALOG."""
     if_not_exists = cursor.take("IF", "NOT", "EXISTS")
     name = parse_path(cursor, "a catalog's name", 1)
-    if cursor.take("COMMENT"):
-        cursor.string()
+    comment = cursor.string().text if cursor.take("COMMENT") else ""
     options = parse_options(cursor) if cursor.take("WITH") else ()
-    return CreateCatalog(name.parts[0], options, if_not_exists, cursor.since(start))
+    return CreateCatalog(name.parts[0], options, comment, if_not_exists, cursor.since(start))
 
 
 def parse_create_database(cursor: Cursor, start: Span) -> Statement:
@@ -184,7 +202,8 @@ def parse_create_function(cursor: Cursor, start: Span, *, temporary: bool, syste
                 message = "Files and archives of functions are not taken here."
                 remedy = "Let PYTHONPATH find the module, and send it along: millstream job run --code DIRECTORY."
                 raise cursor.unsupported(message, remedy=remedy)
-            cursor.need("JAR")
+            if not cursor.take("ARTIFACT"):
+                cursor.need("JAR")
             jars.append(cursor.string("a 'path'").text)
             if not cursor.take_symbol(","):
                 break

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millstream.streams.errors import SqlError
-from millstream.streams.sql.catalog import Catalog, FullName
+from millstream.streams.sql.catalog import Catalog, CatalogDefinition, FullName
 from millstream.streams.sql.listing import TextResult
 from millstream.streams.sql.scalars import nearest
 from millstream.streams.sql.script import Script, Span
@@ -12,8 +12,10 @@ from millstream.streams.sql.table_syntax import Path
 
 __all__ = ["Spaces"]
 
+_TYPE = "generic_in_memory"
+
 _FIRST_DATABASE = "default"
-"""What a new catalog begins with."""
+"""What a new catalog begins with, unless it says otherwise."""
 
 
 class Spaces:
@@ -41,10 +43,7 @@ class Spaces:
         databases = self._catalog.databases
         if isinstance(statement, CreateCatalog):
             kind, name, there = "Catalog", statement.name, statement.name in databases
-            kinds = [option.value for option in statement.options if option.key == "type"]
-            if kinds not in ([], ["generic_in_memory"]):
-                message = f"Catalogs of type '{kinds[0]}' are not supported: catalogs are kept by the session alone."
-                raise self._script.error("SQL_UNSUPPORTED", message, statement.span, remedy="Use 'generic_in_memory'.")
+            options = self._options(statement)
         else:
             kind = "Database"
             catalog, name = self.database(statement.path)
@@ -54,10 +53,32 @@ class Spaces:
         if there:
             return TextResult(f"{name} exists already.")
         if isinstance(statement, CreateCatalog):
-            databases[name] = {_FIRST_DATABASE}
+            databases[name] = {options["default-database"]}
+            self._catalog.definitions[name] = CatalogDefinition(options, statement.comment)
         else:
             databases[catalog].add(name)
         return TextResult(f"{kind} {name} is created.")
+
+    def _options(self, statement: CreateCatalog) -> dict[str, str]:
+        """The options of a new catalog with their defaults. Raises SqlError."""
+        options = {"type": _TYPE, "default-database": _FIRST_DATABASE}
+        for option in statement.options:
+            if option.key not in options:
+                message = f"A catalog has no option '{option.key}'."
+                remedy = nearest(option.key, tuple(options)) or f"Options: {', '.join(options)}."
+                raise self._script.error("SQL_OPTION", message, option.span, remedy=remedy)
+            options[option.key] = option.value
+        if options["type"] != _TYPE:
+            message = f"Catalogs of type '{options['type']}' are not supported: catalogs are kept by the session alone."
+            raise self._script.error("SQL_UNSUPPORTED", message, statement.span, remedy=f"Use '{_TYPE}'.")
+        return options
+
+    def definition(self, path: Path) -> CatalogDefinition:
+        """How the catalog of that name was made. Raises SQL_UNKNOWN_NAME where there is none."""
+        found = self._catalog.definitions.get(path.parts[0])
+        if found is None:
+            raise self.no_catalog(path.parts[0], path.span)
+        return found
 
     def database(self, path: Path) -> tuple[str, str]:
         """Catalog and name of a database, of which the catalog exists."""
@@ -75,11 +96,9 @@ class Spaces:
     def use(self, statement: Use) -> TextResult:
         if statement.kind == "CATALOG":
             catalog = statement.path.parts[0]
-            if catalog not in self._catalog.databases:
-                raise self.no_catalog(catalog, statement.path.span)
-            database = min(self._catalog.databases[catalog], default="")
-            if _FIRST_DATABASE in self._catalog.databases[catalog]:
-                database = _FIRST_DATABASE
+            first = self.definition(statement.path).options["default-database"]
+            there = self._catalog.databases[catalog]
+            database = first if first in there else min(there, default="")
         else:
             catalog, database = self.database(statement.path)
             if database not in self._catalog.databases[catalog]:
@@ -120,6 +139,7 @@ class Spaces:
             self._catalog.views.pop(name, None)
         if statement.kind == "CATALOG":
             del databases[catalog]
+            del self._catalog.definitions[catalog]
         else:
             databases[catalog].remove(database)
         return TextResult(f"{path} is dropped.")

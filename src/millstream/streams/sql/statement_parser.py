@@ -12,7 +12,8 @@ from millstream.streams.sql.emission import parse_emit
 from millstream.streams.sql.hint_parser import parse_hints
 from millstream.streams.sql.lexer import TokenKind, tokenize
 from millstream.streams.sql.model_parser import parse_create_model
-from millstream.streams.sql.names import name_list, name_term, parse_path
+from millstream.streams.sql.names import name_list, parse_path
+from millstream.streams.sql.partition_parser import parse_partition
 from millstream.streams.sql.query_parser import parse_select, sees_query
 from millstream.streams.sql.scalars import nearest
 from millstream.streams.sql.script import Script, Span
@@ -33,14 +34,12 @@ from millstream.streams.sql.statements import (
     CreateView,
     Explain,
     Insert,
-    PartitionValue,
     Query,
     Statement,
     StatementSet,
 )
 from millstream.streams.sql.syntax import NameTerm
 from millstream.streams.sql.table_parser import QUERY_WORDS, parse_create_table
-from millstream.streams.sql.term_parser import parse_term
 from millstream.streams.sql.variables import Variables
 
 __all__ = ["FIRST_WORDS", "parse_script", "too_deep"]
@@ -57,7 +56,7 @@ _REFUSED = {
                  "Delete and create the topic with millstream topic."),
     "LOAD": ("Modules are not supported.", "All functions are always there."),
     "UNLOAD": ("Modules are not supported.", "All functions are always there."),
-    "CALL": ("Procedures are not supported.", None),
+    "CALL": ("Procedures are not supported.", "The statements and commands of millstream do what they would."),
     "COMPILE": ("Compiled plans are not supported.", "Keep the script; its plan is the same at every start."),
     "MERGE": ("MERGE is not supported.", "INSERT INTO an 'upsert-rocketmq' table replaces the row of a key."),
     "REFRESH": ("Materialized tables are not supported.", "Use INSERT INTO a table that keeps its rows."),
@@ -165,7 +164,7 @@ def _insert(cursor: Cursor) -> Insert:
     path = parse_path(cursor, "a table's name")
     span = cursor.since(start)
     hints = parse_hints(cursor, of_table=True)
-    partition = _partition(cursor) if cursor.take("PARTITION") else ()
+    partition = parse_partition(cursor) if cursor.take("PARTITION") else ()
     columns: tuple[NameTerm, ...] = ()
     following = cursor.peek(1)
     if cursor.sees_symbol("(") and not (following is not None and following.is_word(*QUERY_WORDS)):
@@ -173,18 +172,6 @@ def _insert(cursor: Cursor) -> Insert:
     query = parse_select(cursor)
     emit: Emit | None = parse_emit(cursor) if cursor.sees("EMIT") else None
     return Insert(path, columns, query, span, overwrites, partition, emit, hints)
-
-
-def _partition(cursor: Cursor) -> tuple[PartitionValue, ...]:
-    cursor.need_symbol("(")
-    values = []
-    while True:
-        column = name_term(cursor)
-        values.append(PartitionValue(column, parse_term(cursor) if cursor.take_symbol("=") else None))
-        if not cursor.take_symbol(","):
-            break
-    cursor.need_symbol(")")
-    return tuple(values)
 
 
 def _executed(cursor: Cursor) -> Statement:
@@ -242,7 +229,7 @@ def _analyze(cursor: Cursor) -> Statement:
     cursor.need("ANALYZE", "TABLE")
     path = parse_path(cursor, "a table's name")
     if cursor.take("PARTITION"):
-        _partition(cursor)
+        parse_partition(cursor)
     cursor.need("COMPUTE", "STATISTICS")
     if cursor.take("FOR"):
         if cursor.take("ALL"):

@@ -67,6 +67,7 @@ class AnalyzeTable:
 class CreateCatalog:
     name: str
     options: tuple[OptionDefinition, ...]
+    comment: str
     if_not_exists: bool
     span: Span
 
@@ -160,21 +161,26 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """`path` is what is shown or listed from; `pattern` is that of LIKE, `negated` of NOT LIKE."""
+    """`path` is what is shown or listed from; `pattern` is that of LIKE, `negated` of NOT LIKE.
+
+    `partition` are the values of SHOW PARTITIONS ... PARTITION (...).
+    """
 
     what: str
     path: Path | None = None
     pattern: str | None = None
     negated: bool = False
     any_case: bool = False
+    partition: tuple[PartitionValue, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Describe:
-    """DESCRIBE; `kind` is TABLE (or a view), CATALOG, DATABASE or FUNCTION."""
+    """DESCRIBE; `kind` is TABLE (or a view), CATALOG, DATABASE, FUNCTION or MODEL."""
 
     path: Path
     kind: str = "TABLE"
+    extended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
