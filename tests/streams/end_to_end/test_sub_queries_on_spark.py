@@ -49,6 +49,16 @@ def test_rows_that_come_later_change_what_sub_queries_answer(spark: SparkSession
     assert found.table("worst") == Counter([(3, 5), (3, 4)])
 
 
+def test_intervals_of_months_are_keys_and_are_moved_by(spark: SparkSession) -> None:
+    months = "SELECT score, at, (TO_TIMESTAMP(at) - TIMESTAMP '2025-12-01 00:00:00') MONTH AS m FROM blocked"
+    moved = "DATE_FORMAT(MIN(TIMESTAMP '2026-01-31 00:00:00' + m), 'MMdd')"
+    script = f"""{TABLES} CREATE TABLE told (m STRING, n BIGINT, most STRING, moved STRING) WITH ('connector' = 'print');
+    INSERT INTO told SELECT CAST(m AS STRING), COUNT(m), CAST(MAX(m) AS STRING), {moved} FROM ({months}) GROUP BY m"""
+    job = StreamTest(script, spark=spark)
+    job.feed("blocked", _blocked(1, 1), _blocked(2, 1, day=20), {**_blocked(3, 1), "at": "2027-02-01 12:00:00"})
+    assert job.run().table() == Counter([("+0-01", 2, "+0-01", "0228"), ("+1-02", 1, "+1-02", "0331")])
+
+
 def test_a_batch_looks_at_whole_partitions(spark: SparkSession) -> None:
     job = StreamTest(TABLES + WHOLE, spark=spark)
     job.feed("blocked", _blocked(1, 5), _blocked(1, 2), _blocked(2, 4), _blocked(2, 4, day=20), _blocked(1, 3))

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.functions.calendar import DAY_US, MONTHS_OF_UNITS, UNITS_US
 
-__all__ = ["FIELDS", "floored", "months_between", "next_bound", "part_of", "units_between"]
+__all__ = ["FIELDS", "floored", "months_between", "next_bound", "part_of", "part_of_months", "units_between"]
 
 _DAY_MS = DAY_US // 1000
 _CLOCK_UNITS = ("DAY", "HOUR", "MINUTE", "SECOND")
@@ -56,7 +56,7 @@ FIELDS: dict[str, Callable[[Column], Column]] = {
 
 
 def part_of(interval: Column, unit: str) -> Column:
-    """What EXTRACT gives of an interval, cut towards 0."""
+    """What EXTRACT gives of an interval of days, cut towards 0."""
     if unit in ("SECOND", "MILLISECOND"):
         # A DECIMAL with the microseconds behind the point.
         seconds = F.extract(F.lit("SECOND"), interval)
@@ -64,12 +64,18 @@ def part_of(interval: Column, unit: str) -> Column:
             (seconds * F.lit(1000)).cast("bigint") % F.lit(1000) if unit == "MILLISECOND" else seconds.cast("bigint")
         )
         return F.when(interval.isNotNull(), whole)
-    if unit == "QUARTER":
-        return F.call_function("div", F.extract(F.lit("MONTH"), interval) - F.lit(1), F.lit(3)) + F.lit(1)
     if unit == "EPOCH":
         clock = sum((part_of(interval, of) * F.lit(UNITS_US[of] // 1_000_000) for of in _CLOCK_UNITS), F.lit(0))
         return clock.cast("bigint")
     return F.extract(F.lit(unit), interval)
+
+
+def part_of_months(months: Column, unit: str) -> Column:
+    """What EXTRACT gives of an interval of years, which is so many months, cut towards 0."""
+    if unit == "YEAR":
+        return F.call_function("div", months, F.lit(12))
+    month = (months % F.lit(12)).cast("bigint")
+    return F.call_function("div", month - F.lit(1), F.lit(3)) + F.lit(1) if unit == "QUARTER" else month
 
 
 def floored(time: Column, unit: str) -> Column:

@@ -13,7 +13,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.plan.types import DataType, TypeKind
-from millstream.streams.spark.calendar import part_of
+from millstream.streams.spark.calendar import part_of, part_of_months
 from millstream.streams.spark.types import spark_type
 
 __all__ = ["cast"]
@@ -40,6 +40,9 @@ def cast(value: Column, source: DataType, target: DataType) -> Column:
         return F.timestamp_millis(value.cast("bigint"))
     if target.kind in _NESTED:
         return _nested(value, source, target)
+    if target.kind is TypeKind.INTERVAL_YEAR and source.kind is TypeKind.STRING:
+        interval = value.try_cast("interval year to month")
+        return (F.extract(F.lit("YEAR"), interval) * F.lit(12) + F.extract(F.lit("MONTH"), interval)).cast("int")
     converted = value.cast(spark_type(target))
     return _to_precision(converted, target.precision) if target.is_timestamp else converted
 
@@ -89,13 +92,13 @@ def _interval_text(value: Column, source: DataType) -> Column:
     """`+1 02:03:04.500` and `+1-02`, as Flink writes them."""
     size = F.abs(value)
     if source.kind is TypeKind.INTERVAL_YEAR:
-        units: tuple[str, ...] = ("YEAR", "MONTH")
+        parts = [part_of_months(size, unit) for unit in ("YEAR", "MONTH")]
         pattern = "%s%d-%02d"
-        negative = value < F.make_ym_interval(F.lit(0), F.lit(0))
+        negative = value < F.lit(0)
     else:
-        units, pattern = ("DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND"), "%s%d %02d:%02d:%02d.%03d"
+        parts = [part_of(size, unit) for unit in ("DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND")]
+        pattern = "%s%d %02d:%02d:%02d.%03d"
         negative = value < F.lit(datetime.timedelta(0))
-    parts = (part_of(size, unit) for unit in units)
     written = F.format_string(pattern, F.when(negative, F.lit("-")).otherwise(F.lit("+")), *parts)
     return F.when(value.isNotNull(), written)
 

@@ -43,8 +43,6 @@ def _literal(literal: Literal) -> SparkColumn:
     value, kind = literal.value, literal.type.kind
     if value is None:
         return F.lit(None).cast(spark_type(literal.type))
-    if kind is TypeKind.INTERVAL_YEAR and isinstance(value, int):
-        return F.make_ym_interval(F.lit(0), F.lit(value))
     if isinstance(value, datetime.datetime):
         # A time without a zone is one of UTC; Python would take it for the machine's.
         value = value.replace(tzinfo=datetime.UTC) if value.tzinfo is None else value

@@ -30,7 +30,8 @@ _PLAIN: dict[TypeKind, spark.DataType] = {
     TypeKind.TIMESTAMP: spark.TimestampType(),
     TypeKind.TIMESTAMP_LTZ: spark.TimestampType(),
     TypeKind.INTERVAL_DAY: spark.DayTimeIntervalType(),
-    TypeKind.INTERVAL_YEAR: spark.YearMonthIntervalType(),
+    # Months: workers of Python get no intervals of years.
+    TypeKind.INTERVAL_YEAR: spark.IntegerType(),
 }
 
 _DEFAULT_DECIMAL = (10, 0)

@@ -10,7 +10,7 @@ from millstream.streams.functions.user import UserFunction
 from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.expressions import Call, Case, Expression, Literal
 from millstream.streams.plan.nodes import Aggregate, AggregateCall, WindowAggregate
-from millstream.streams.plan.types import BOOLEAN, DataType, TypeKind
+from millstream.streams.plan.types import BOOLEAN, DataType
 from millstream.streams.plan.windows import Cumulate, Hop, Session
 from millstream.streams.sql.join_conditions import conjunction
 from millstream.streams.sql.scalars import bind_condition, bind_term, converted
@@ -44,10 +44,6 @@ def bind_aggregate(term: CallTerm, scope: Scope, *, spec: FunctionSpec | None = 
     ):
         message = f"{term.name} does not take {len(arguments)} arguments, as in {found.example}."
         raise script.error("SQL_UNKNOWN_FUNCTION", message, term.span)
-    for argument, part in zip(arguments, term.arguments, strict=False):
-        if argument.type.kind is TypeKind.INTERVAL_YEAR:
-            message = f"{term.name} takes no {argument.type.as_nullable()}."
-            raise script.error("SQL_UNSUPPORTED", message, part.span, remedy="Use TIMESTAMPDIFF(MONTH, a, b).")
     result, arguments = _typed(found, arguments, term, scope)
     first = arguments[0] if arguments else None
     more = tuple(arguments[1:])

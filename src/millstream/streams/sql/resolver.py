@@ -8,7 +8,6 @@ from dataclasses import replace
 from millstream.streams.errors import SqlError
 from millstream.streams.plan.nodes import Node, Scan, Sink
 from millstream.streams.plan.tables import Table
-from millstream.streams.plan.types import TypeKind
 from millstream.streams.plan.windows import Emit
 from millstream.streams.sql.catalog import Catalog, CatalogTable, FullName
 from millstream.streams.sql.connectors import CONNECTORS
@@ -20,9 +19,10 @@ from millstream.streams.sql.options import milliseconds
 from millstream.streams.sql.pruning import prune
 from millstream.streams.sql.queries import bind_select
 from millstream.streams.sql.query_hints import with_options
-from millstream.streams.sql.query_syntax import QueryTree, item_span
+from millstream.streams.sql.query_syntax import QueryTree
 from millstream.streams.sql.scalars import nearest
 from millstream.streams.sql.script import Script, Span
+from millstream.streams.sql.shown_columns import with_written_intervals
 from millstream.streams.sql.statements import Insert
 from millstream.streams.sql.table_syntax import Path
 
@@ -39,13 +39,8 @@ class Resolver:
 
     def query(self, query: QueryTree) -> Node:
         """The plan of a query that is shown, narrowed to what it reads."""
-        node = self.bound(query)
-        for place, field in enumerate(node.schema.fields):
-            if field.type.kind is TypeKind.INTERVAL_YEAR:
-                message = f"An {field.type.as_nullable()} cannot be shown as a column."
-                remedy = "Write EXTRACT(MONTH FROM ...) and EXTRACT(YEAR FROM ...), or CAST it AS STRING."
-                raise self._script.error("SQL_UNSUPPORTED", message, item_span(query, place), remedy=remedy)
-        return localized(prune(self._with_emission(node, None)), self._zone())
+        node = self._with_emission(self.bound(query), None)
+        return localized(prune(with_written_intervals(node)), self._zone())
 
     def bound(self, query: QueryTree) -> Node:
         """The plan of a query as it stands."""

@@ -22,9 +22,21 @@ def _divide(call: Call, columns: Sequence[Column]) -> Column:
     left, right = call.arguments
     if left.type.is_integer and right.type.is_integer:
         return F.call_function("div", columns[0], columns[1])
-    if left.type.kind in (TypeKind.INTERVAL_DAY, TypeKind.INTERVAL_YEAR):
+    if left.type.kind is TypeKind.INTERVAL_DAY:
         return columns[0] / F.nullif(columns[1], F.lit(0))
+    if left.type.kind is TypeKind.INTERVAL_YEAR:
+        return _whole_months(columns[0] / F.nullif(columns[1], F.lit(0)))
     return columns[0] / columns[1]
+
+
+def _multiply(call: Call, columns: Sequence[Column]) -> Column:
+    product = columns[0] * columns[1]
+    return _whole_months(product) if call.type.kind is TypeKind.INTERVAL_YEAR else product
+
+
+def _whole_months(months: Column) -> Column:
+    """Halves away from 0."""
+    return F.round(months).try_cast("int")
 
 
 def _floor(call: Call, columns: Sequence[Column]) -> Column:
@@ -124,7 +136,9 @@ def _sum(sign: int) -> Builder:
             time = F.timestamp_millis(time)
         elif of is TypeKind.DATE and call.type.is_timestamp:
             time = time.cast("timestamp")
-        moved = time + columns[1] if sign > 0 else time - columns[1]
+        by_months = by is TypeKind.INTERVAL_YEAR and of is not TypeKind.INTERVAL_YEAR
+        by_what = F.make_ym_interval(F.lit(0), columns[1]) if by_months else columns[1]
+        moved = time + by_what if sign > 0 else time - by_what
         return _on_the_clock(moved) if call.type.kind is TypeKind.TIME else moved
 
     return build
@@ -140,7 +154,7 @@ _DAY_MS = 86_400_000
 NUMBERS: dict[str, Builder] = {
     "+": _sum(1),
     "-": _sum(-1),
-    "*": lambda _call, columns: columns[0] * columns[1],
+    "*": _multiply,
     "/": _divide,
     "%": lambda _call, columns: columns[0] % columns[1],
     "MOD": lambda _call, columns: columns[0] % columns[1],

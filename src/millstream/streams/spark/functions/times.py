@@ -17,6 +17,7 @@ from millstream.streams.spark.calendar import (
     months_between,
     next_bound,
     part_of,
+    part_of_months,
     units_between,
 )
 from millstream.streams.spark.functions.arrow import by_row
@@ -98,15 +99,18 @@ def _extract(call: Call, columns: Sequence[Column]) -> Column:
     unit = _unit(call, 0)
     if unit not in FIELDS:
         raise JobError("JOB_FAILED", f"EXTRACT has no {unit}.", remedy=f"Use one of {', '.join(FIELDS)}.")
-    if call.arguments[1].type.kind in (TypeKind.INTERVAL_DAY, TypeKind.INTERVAL_YEAR):
-        return part_of(columns[1], unit)
+    match call.arguments[1].type.kind:
+        case TypeKind.INTERVAL_DAY:
+            return part_of(columns[1], unit)
+        case TypeKind.INTERVAL_YEAR:
+            return part_of_months(columns[1], unit)
     return FIELDS[unit](_moment(call, 1, columns))
 
 
 def _between(call: Call, columns: Sequence[Column]) -> Column:
     end, start = _moment(call, 0, columns), _moment(call, 1, columns)
     if call.type.kind is TypeKind.INTERVAL_YEAR:
-        return F.make_ym_interval(F.lit(0), months_between(start, end))
+        return months_between(start, end).cast("int")
     return end - start
 
 
