@@ -1,12 +1,15 @@
-"""ALTER TABLE and ALTER VIEW."""
+"""ALTER TABLE, VIEW, FUNCTION, CATALOG and DATABASE."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from millstream.streams.sql.cursor import Cursor
 from millstream.streams.sql.names import name_list, name_term, parse_path
 from millstream.streams.sql.query_parser import parse_select
 from millstream.streams.sql.script import Span
-from millstream.streams.sql.statements import AlterView
+from millstream.streams.sql.session_parser import parse_create_function
+from millstream.streams.sql.statements import AlterSpace, AlterView, CreateFunction
 from millstream.streams.sql.table_parser import Elements, parse_options
 from millstream.streams.sql.table_syntax import (
     AddColumns,
@@ -25,16 +28,12 @@ __all__ = ["parse_alter"]
 
 
 _MADE_ANEW = {
-    "FUNCTION": "Write CREATE OR REPLACE FUNCTION.",
-    "TEMPORARY": "Write CREATE OR REPLACE TEMPORARY FUNCTION.",
-    "DATABASE": "A database is a name that the session keeps: it has no options.",
-    "CATALOG": "A catalog is a name that the session keeps: it has no options.",
     "MODEL": "Write CREATE OR REPLACE MODEL.",
     "MATERIALIZED": "Use INSERT INTO a table that keeps its rows.",
 }
 
 
-def parse_alter(cursor: Cursor) -> AlterTable | AlterView:
+def parse_alter(cursor: Cursor) -> AlterTable | AlterView | AlterSpace | CreateFunction:
     """The ALTER statement that comes next."""
     start = cursor.here()
     cursor.need("ALTER")
@@ -44,10 +43,37 @@ def parse_alter(cursor: Cursor) -> AlterTable | AlterView:
         return AlterTable(path, _change(cursor), if_exists, cursor.since(start))
     if cursor.take("VIEW"):
         return _view(cursor, start)
+    for kind in ("CATALOG", "DATABASE"):
+        if cursor.take(kind):
+            return _space(cursor, kind, start)
+    if cursor.sees("FUNCTION") or cursor.sees("TEMPORARY"):
+        return _function(cursor, start)
     for kind, remedy in _MADE_ANEW.items():
         if cursor.sees(kind):
             raise cursor.unsupported(f"ALTER {kind} is not supported.", remedy=remedy)
-    raise cursor.expected("TABLE or VIEW")
+    raise cursor.expected("TABLE, VIEW, FUNCTION, CATALOG or DATABASE")
+
+
+def _space(cursor: Cursor, kind: str, start: Span) -> AlterSpace:
+    path = parse_path(cursor, f"a {kind.lower()}'s name", 1 if kind == "CATALOG" else 2)
+    here = cursor.here()
+    if cursor.take("SET"):
+        return AlterSpace(kind, path, cursor.since(start), options=parse_options(cursor))
+    if kind == "CATALOG" and cursor.take("RESET"):
+        return AlterSpace(kind, path, cursor.since(start), reset=_reset(cursor, here).keys)
+    if kind == "CATALOG" and cursor.take("COMMENT"):
+        comment = cursor.string().text
+        return AlterSpace(kind, path, cursor.since(start), comment=comment)
+    raise cursor.expected("SET, RESET or COMMENT" if kind == "CATALOG" else "SET")
+
+
+def _function(cursor: Cursor, start: Span) -> CreateFunction:
+    temporary = cursor.take("TEMPORARY")
+    system = temporary and cursor.take("SYSTEM")
+    cursor.need("FUNCTION")
+    if_exists = cursor.take("IF", "EXISTS")
+    made = parse_create_function(cursor, start, temporary=temporary, system=system, replaces=True)
+    return replace(made, alters=True, if_exists=if_exists)
 
 
 def _view(cursor: Cursor, start: Span) -> AlterView:

@@ -194,6 +194,8 @@ class _Compilation:
             lines += stage_lines(sinks, self._state.settings)
         if "ESTIMATED_COST" in statement.details:
             lines.append("Costs are not estimated.")
+        if "PLAN_ADVICE" in statement.details:
+            lines.append("There is no advice.")
         if "JSON_EXECUTION_PLAN" in statement.details:
             lines += json_plan(roots).splitlines()
         return TextResult("The plan:", ("plan",), tuple((line,) for line in lines))

@@ -21,6 +21,7 @@ from millstream.streams.sql.scalars import nearest
 from millstream.streams.sql.script import Script, Span
 from millstream.streams.sql.spaces import Spaces
 from millstream.streams.sql.statements import (
+    AlterSpace,
     AlterView,
     AnalyzeTable,
     CreateCatalog,
@@ -59,8 +60,8 @@ class Definitions:
                 return self._create_table(statement)
             case CreateView():
                 return self._create_view(statement)
-            case CreateCatalog() | CreateDatabase():
-                return self._spaces.create(statement)
+            case CreateCatalog() | CreateDatabase() | AlterSpace():
+                return self._spaces.change(statement)
             case CreateFunction() | CreateModel():
                 return self._create_called(statement)
             case AlterTable():
@@ -157,6 +158,10 @@ class Definitions:
         full = self._spaces.place(statement.path)
         name = statement.path.parts[-1]
         there = full in self._catalog.functions
+        if statement.alters and not there:
+            if statement.if_exists:
+                return TextResult(f"There is no function {name}.")
+            raise self._inspection.no_function(statement.path)
         if there and statement.if_not_exists:
             return TextResult(f"The function {name} exists already.")
         if there and not statement.replaces:
@@ -176,7 +181,7 @@ class Definitions:
             raise self._script.error("SQL_UNKNOWN_FUNCTION", problem.message, statement.span, remedy=remedy) from None
         function = with_options(function, statement.options, self._script)
         self._catalog.functions[full] = CatalogFunction(function, statement)
-        return TextResult(f"Function {name} is created.")
+        return TextResult(f"Function {name} is {'changed' if statement.alters else 'created'}.")
 
     def _create_model(self, statement: CreateModel) -> TextResult:
         full = self._spaces.place(statement.path)

@@ -49,7 +49,8 @@ def bind_source(source: Source, context: QueryContext) -> Relation:
         case TableSource():
             if source.as_of is not None:
                 message = "FOR SYSTEM_TIME AS OF stands behind JOIN: versions are found for the rows of another table."
-                raise context.script.error("SQL_UNSUPPORTED", message, source.span)
+                remedy = "To read a topic from a time on, set 'scan.startup.mode' = 'timestamp' in OPTIONS(...)."
+                raise context.script.error("SQL_UNSUPPORTED", message, source.span, remedy=remedy)
             return _named(source, context)
         case SubquerySource():
             return _subquery(source, context)

@@ -8,7 +8,7 @@ from millstream.streams.sql.query_syntax import Hint
 
 __all__ = ["QUERY_HINTS", "TABLE_HINTS", "parse_hints"]
 
-QUERY_HINTS = ("LOOKUP", "STATE_TTL", "BROADCAST", "SHUFFLE_HASH", "SHUFFLE_MERGE", "NEST_LOOP")
+QUERY_HINTS = ("LOOKUP", "STATE_TTL", "BROADCAST", "SHUFFLE_HASH", "SHUFFLE_MERGE", "NEST_LOOP", "MULTI_JOIN")
 """Hints behind SELECT. The last four say how Flink joins and change nothing."""
 
 TABLE_HINTS = ("OPTIONS",)

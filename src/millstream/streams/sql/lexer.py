@@ -217,7 +217,7 @@ class _Lexer:
         prefixed = last.kind is TokenKind.WORD and (len(last.text) == 1 or last.text.startswith("_"))
         if token.kind is TokenKind.STRING and prefixed:
             message = f"Strings with the prefix {last.text} are not supported."
-            raise self._script.error("SQL_UNSUPPORTED", message, span)
+            raise self._script.error("SQL_UNSUPPORTED", message, span, remedy="Leave it out: scripts are UTF-8.")
         if last.kind is TokenKind.NUMBER and token.kind in (TokenKind.WORD, TokenKind.NUMBER):
             message = f"{self._script.text[span.start : span.end]} is neither a number nor a name."
             raise self._script.error("SQL_SYNTAX", message, span)

@@ -165,10 +165,12 @@ def _selected(select: Select, context: QueryContext, order: tuple[SortItem, ...]
 
 
 def _with_places_apart(select: Select, relation: Relation, context: QueryContext) -> Select:
-    """The SELECT with those conditions of WHERE in QUALIFY that name the alias of an OVER call."""
+    """The SELECT with conditions of WHERE that name the alias of an OVER call in QUALIFY, and with the calls there."""
     places = {item.alias: item.value for item in select.items if next(over_calls_of(item.value), None) is not None}
     scope = scope_of(relation, context.script, "WHERE")
     own = {alias for alias in places if alias and all(part.find(alias) is None for part in scope.sources)}
+    if own and select.qualify is not None:
+        select = replace(select, qualify=with_names(select.qualify, {name: places[name] for name in own}))
     if not own or select.where is None:
         return select
     terms = list(conjuncts_of_term(select.where))

@@ -18,7 +18,7 @@ from millstream.streams.sql.query_syntax import (
     WithQuery,
 )
 from millstream.streams.sql.script import Span
-from millstream.streams.sql.syntax import OverWindow, RowTerm, StarTerm, Term
+from millstream.streams.sql.syntax import CallTerm, OverWindow, RowTerm, StarTerm, Term
 
 __all__ = ["parse_select", "sees_query"]
 
@@ -145,6 +145,8 @@ def _one(cursor: Cursor) -> QueryTree:
 
 def _row(cursor: Cursor) -> tuple[Term, ...]:
     term = term_parser.parse_term(cursor)
+    if isinstance(term, CallTerm) and term.name == "ROW":
+        return term.arguments
     return term.values if isinstance(term, RowTerm) else (term,)
 
 

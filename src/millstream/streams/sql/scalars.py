@@ -163,6 +163,9 @@ def _operation(term: Operation, scope: Scope) -> Expression:
     if operator in ("AND", "OR", "NOT"):
         conditions = tuple(bind_condition(operand, scope) for operand in term.operands)
         return Call(operator, conditions, BOOLEAN)
+    if operator in ("=", "<>") and (pairs := _equal_rows(term.operands[0], term.operands[1:])) is not None:
+        equal = bind_term(pairs, scope)
+        return equal if operator == "=" else Call("NOT", (equal,), BOOLEAN)
     operands = [bind_term(operand, scope) for operand in term.operands]
     if operator in ("IS NULL", "IS NOT NULL"):
         return Call(operator, tuple(operands), BOOLEAN.as_nullable(False))
@@ -183,6 +186,21 @@ def _operation(term: Operation, scope: Scope) -> Expression:
     if operator == "NEGATE":
         return negated(operands[0], term.span, scope.script)
     return arithmetic(operator, operands[0], operands[1], term.span, scope.script)
+
+
+def _equal_rows(operand: Term, options: tuple[Term, ...]) -> Term | None:
+    """Rows of one length compared value by value, where a NULL leaves unknown what the others do not decide."""
+    if not isinstance(operand, RowTerm) or not all(
+        isinstance(of, RowTerm) and len(of.values) == len(operand.values) for of in options
+    ):
+        return None
+    found: list[Term] = []
+    for row in options:
+        assert isinstance(row, RowTerm)
+        pairs = zip(operand.values, row.values, strict=True)
+        equal = tuple(Operation("=", pair, pair[0].span.to(pair[1].span)) for pair in pairs)
+        found.append(Operation("AND", equal, row.span))
+    return found[0] if len(found) == 1 else Operation("OR", tuple(found), operand.span.to(options[-1].span))
 
 
 def _need_text(operand: Expression, operator: str, span: Span, scope: Scope) -> None:
@@ -244,6 +262,8 @@ def _common(values: Sequence[Expression], span: Span, scope: Scope) -> DataType:
 
 
 def _membership(term: InTerm | BetweenTerm, scope: Scope) -> Expression:
+    if isinstance(term, InTerm) and (rows := _equal_rows(term.operand, term.options)) is not None:
+        return bind_term(rows, scope)
     function, others = ("IN", term.options) if isinstance(term, InTerm) else ("BETWEEN", (term.low, term.high))
     parts = [bind_term(part, scope) for part in (term.operand, *others)]
     return Call(function, tuple(_aligned(parts, term.span, scope)), BOOLEAN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from millstream.streams.errors import SqlError
 from millstream.streams.sql.cursor import Cursor
 from millstream.streams.sql.lexer import TokenKind
 from millstream.streams.sql.names import parse_key, parse_path
@@ -184,7 +185,9 @@ def parse_create_database(cursor: Cursor, start: Span) -> Statement:
     return CreateDatabase(path, if_not_exists, cursor.since(start))
 
 
-def parse_create_function(cursor: Cursor, start: Span, *, temporary: bool, system: bool, replaces: bool) -> Statement:
+def parse_create_function(
+    cursor: Cursor, start: Span, *, temporary: bool, system: bool, replaces: bool
+) -> CreateFunction:
     """What comes behind CREATE ... FUNCTION."""
     if_not_exists = cursor.take("IF", "NOT", "EXISTS")
     path = parse_path(cursor, "a function's name")
@@ -198,12 +201,9 @@ def parse_create_function(cursor: Cursor, start: Span, *, temporary: bool, syste
     jars = []
     if cursor.take("USING"):
         while True:
-            if cursor.sees("FILE") or cursor.sees("ARCHIVE"):
-                message = "Files and archives of functions are not taken here."
-                remedy = "Let PYTHONPATH find the module, and send it along: millstream job run --code DIRECTORY."
-                raise cursor.unsupported(message, remedy=remedy)
-            if not cursor.take("ARTIFACT"):
-                cursor.need("JAR")
+            if language == "PYTHON" or not (cursor.take("ARTIFACT") or cursor.sees("JAR")):
+                raise _not_taken(cursor)
+            cursor.take("JAR")
             jars.append(cursor.string("a 'path'").text)
             if not cursor.take_symbol(","):
                 break
@@ -212,6 +212,14 @@ def parse_create_function(cursor: Cursor, start: Span, *, temporary: bool, syste
     return CreateFunction(
         path, target, language, tuple(jars), options, span, if_not_exists, replaces, temporary, system
     )
+
+
+def _not_taken(cursor: Cursor) -> SqlError:
+    if not any(map(cursor.sees, ("JAR", "ARTIFACT", "FILE", "ARCHIVE"))):
+        return cursor.expected("JAR or ARTIFACT")
+    message = "Files and archives of functions are not taken here."
+    remedy = "Let PYTHONPATH find the module, and send it along: millstream job run --code DIRECTORY."
+    return cursor.unsupported(message, remedy=remedy)
 
 
 def parse_drop(cursor: Cursor) -> Statement:

@@ -86,6 +86,7 @@ SETTINGS: dict[str, Setting] = {
         Setting("table.exec.sink.not-null-enforcer", "error", "error|drop", "error or drop", "Rows with NULL for a NOT NULL column of a sink: drop leaves them out; error writes them all the same, as no row ends a job."),
         _duration("table.exec.source.idle-timeout", "0 ms", "How long a queue may be silent until event time goes on without it; 0 for ever."),
         _duration("table.exec.state.ttl", "0 ms", "How long state without changes is kept; 0 for ever."),
+        Setting("table.sql-dialect", "default", "default", "default", "Whose SQL scripts hold.", "Flink's own dialect is the only one"),
         Setting("table.local-time-zone", "UTC", ".{1,60}", "the name of a zone, as Europe/Berlin, or as GMT+08:00", "Zone in which TIMESTAMP_LTZ is read as a date, a clock or a text; windows stay aligned to UTC."),
     )
 }  # fmt: skip

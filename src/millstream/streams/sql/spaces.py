@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from millstream.streams.errors import SqlError
 from millstream.streams.sql.catalog import Catalog, CatalogDefinition, FullName
 from millstream.streams.sql.listing import TextResult
 from millstream.streams.sql.scalars import nearest
 from millstream.streams.sql.script import Script, Span
-from millstream.streams.sql.statements import CreateCatalog, CreateDatabase, Drop, Use
+from millstream.streams.sql.statements import AlterSpace, CreateCatalog, CreateDatabase, Drop, Use
 from millstream.streams.sql.table_syntax import Path
 
 __all__ = ["Spaces"]
@@ -39,11 +41,15 @@ class Spaces:
             "SQL_UNKNOWN_NAME", f'There is no database "{full[0]}.{full[1]}".', span, remedy=remedy
         )
 
-    def create(self, statement: CreateCatalog | CreateDatabase) -> TextResult:
+    def change(self, statement: CreateCatalog | CreateDatabase | AlterSpace) -> TextResult:
+        """Make a catalog or a database, or change one. Raises SqlError."""
+        return self._alter(statement) if isinstance(statement, AlterSpace) else self._create(statement)
+
+    def _create(self, statement: CreateCatalog | CreateDatabase) -> TextResult:
         databases = self._catalog.databases
         if isinstance(statement, CreateCatalog):
             kind, name, there = "Catalog", statement.name, statement.name in databases
-            options = self._options(statement)
+            options = self._options(statement, {})
         else:
             kind = "Database"
             catalog, name = self.database(statement.path)
@@ -59,9 +65,23 @@ class Spaces:
             databases[catalog].add(name)
         return TextResult(f"{kind} {name} is created.")
 
-    def _options(self, statement: CreateCatalog) -> dict[str, str]:
-        """The options of a new catalog with their defaults. Raises SqlError."""
-        options = {"type": _TYPE, "default-database": _FIRST_DATABASE}
+    def _alter(self, statement: AlterSpace) -> TextResult:
+        path = statement.path
+        if statement.kind == "DATABASE":
+            catalog, database = self.database(path)
+            if database not in self._catalog.databases[catalog]:
+                raise self.no_database((catalog, database), path.span)
+            return TextResult("Nothing is done: a database is a name, and has no options.")
+        found = self.definition(path)
+        kept = {key: value for key, value in found.options.items() if key not in statement.reset}
+        options = self._options(statement, kept)
+        comment = found.comment if statement.comment is None else statement.comment
+        self._catalog.definitions[path.parts[0]] = CatalogDefinition(options, comment)
+        return TextResult(f"Catalog {path} is changed.")
+
+    def _options(self, statement: CreateCatalog | AlterSpace, kept: Mapping[str, str]) -> dict[str, str]:
+        """The options of a catalog that has those that are `kept`, with the defaults. Raises SqlError."""
+        options = {"type": _TYPE, "default-database": _FIRST_DATABASE, **kept}
         for option in statement.options:
             if option.key not in options:
                 message = f"A catalog has no option '{option.key}'."

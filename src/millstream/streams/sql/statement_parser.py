@@ -62,7 +62,12 @@ _REFUSED = {
     "REFRESH": ("Materialized tables are not supported.", "Use INSERT INTO a table that keeps its rows."),
 }  # fmt: skip
 
-_EXPLAIN_DETAILS = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN")
+_NOT_CREATED = {
+    "MATERIALIZED TABLE": "CREATE TABLE ... AS SELECT fills a table by a job that goes on.",
+    "CONNECTION": "Tables have addresses and credentials in their own options, as in 'password' = '${env:NAME}'.",
+    "PROCEDURE": "Statements, and the commands of millstream, do what procedures would.",
+}
+_EXPLAIN_DETAILS = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE")
 
 
 def parse_script(script: Script, variables: Variables | None = None) -> list[tuple[Span, Statement]]:
@@ -124,9 +129,9 @@ def _create(cursor: Cursor) -> Statement:
             return parse_create_database(cursor, start)
     if cursor.take("MODEL"):
         return parse_create_model(cursor, start, replaces=replaces)
-    for word in ("MATERIALIZED", "CONNECTION"):
-        if cursor.sees(word):
-            raise cursor.unsupported(f"CREATE {word} is not supported.")
+    for words, remedy in _NOT_CREATED.items():
+        if cursor.sees(*words.split()):
+            raise cursor.unsupported(f"CREATE {words} is not supported.", remedy=remedy)
     raise cursor.expected("TABLE, VIEW, FUNCTION, MODEL, CATALOG or DATABASE")
 
 
@@ -171,6 +176,10 @@ def _insert(cursor: Cursor) -> Insert:
         columns = name_list(cursor)
     query = parse_select(cursor)
     emit: Emit | None = parse_emit(cursor) if cursor.sees("EMIT") else None
+    if cursor.sees("ON", "CONFLICT"):
+        message = "ON CONFLICT is not supported: the last row of a key replaces those before."
+        remedy = "Leave it out, or keep the first row of each key by QUALIFY ROW_NUMBER() OVER (...) = 1."
+        raise cursor.unsupported(message, remedy=remedy)
     return Insert(path, columns, query, span, overwrites, partition, emit, hints)
 
 
@@ -210,8 +219,6 @@ def _explain(cursor: Cursor) -> Statement:
     cursor.need("EXPLAIN")
     details: list[str] = []
     if not cursor.take("PLAN", "FOR"):
-        if cursor.sees("PLAN_ADVICE"):
-            raise cursor.unsupported("EXPLAIN PLAN_ADVICE is not supported.", remedy="Use EXPLAIN alone.")
         while word := next((word for word in _EXPLAIN_DETAILS if cursor.take(word)), None):
             details.append(word)
             if not cursor.take_symbol(","):

@@ -11,6 +11,7 @@ from millstream.streams.sql.syntax import NameTerm, Term
 from millstream.streams.sql.table_syntax import AlterTable, ColumnDefinition, CreateTable, OptionDefinition, Path
 
 __all__ = [
+    "AlterSpace",
     "AlterView",
     "AnalyzeTable",
     "CreateCatalog",
@@ -80,8 +81,23 @@ class CreateDatabase:
 
 
 @dataclass(frozen=True, slots=True)
+class AlterSpace:
+    """ALTER CATALOG or DATABASE, by `kind`: options that are set or reset, or a comment; None leaves it as it is."""
+
+    kind: str
+    path: Path
+    span: Span
+    options: tuple[OptionDefinition, ...] = ()
+    reset: tuple[str, ...] = ()
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CreateFunction:
-    """`target` is what AS names: a Python callable, or a Java class where `language` is JAVA."""
+    """`target` is what AS names: a Python callable, or a Java class where `language` is JAVA.
+
+    `alters` is ALTER FUNCTION, for one that is there; with `if_exists` nothing is done where it is not.
+    """
 
     path: Path
     target: str
@@ -93,6 +109,8 @@ class CreateFunction:
     replaces: bool = False
     temporary: bool = False
     system: bool = False
+    alters: bool = False
+    if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +245,7 @@ Statement = (
     | CreateFunction
     | CreateModel
     | AlterTable
+    | AlterSpace
     | AlterView
     | AnalyzeTable
     | Insert

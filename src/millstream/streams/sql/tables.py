@@ -123,7 +123,9 @@ def _stored_column(
             "SQL_OPTION", message, definition.span, remedy=nearest(key, list(connector.metadata)) or listed
         )
     if not _fits(known, data_type):
-        raise script.error("SQL_TYPE", f"The metadata '{key}' is {known}, not {data_type}.", definition.span)
+        message = f"The metadata '{key}' is {known}, not {data_type}."
+        remedy = f"Declare it as {known}, and convert it in a computed column."
+        raise script.error("SQL_TYPE", message, definition.span, remedy=remedy)
     if not definition.virtual and connector.writes:
         message = f"The metadata '{key}' can only be read."
         raise script.error("SQL_UNSUPPORTED", message, definition.span, remedy="Add VIRTUAL.")

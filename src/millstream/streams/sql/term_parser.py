@@ -354,6 +354,7 @@ def _call(cursor: Cursor, name: str, start: Span) -> Term:
         arguments = special(cursor, parse_term)
     else:
         arguments = () if star or cursor.sees_symbol(")") else parse_arguments(cursor)
+    known = _without_nulls(cursor, name, arguments)
     order = over_parser.parse_sort_items(cursor) if cursor.take("ORDER", "BY") else ()
     cursor.need_symbol(")")
     if cursor.take("WITHIN", "GROUP"):
@@ -362,16 +363,30 @@ def _call(cursor: Cursor, name: str, start: Span) -> Term:
         order = over_parser.parse_sort_items(cursor)
         cursor.need_symbol(")")
     span = cursor.since(start)
-    condition = None
-    if cursor.sees("FILTER"):
-        cursor.need("FILTER")
+    condition = known
+    if cursor.take("FILTER"):
         cursor.need_symbol("(")
         cursor.need("WHERE")
-        condition = parse_term(cursor)
+        asked = parse_term(cursor)
+        condition = asked if known is None else Operation("AND", (known, asked), asked.span)
         cursor.need_symbol(")")
     over = over_parser.parse_over(cursor) if cursor.take("OVER") else None
     span = span if over is None else cursor.since(start)
     return CallTerm(name.upper(), arguments, span, start, star, distinct, condition, order, over)
+
+
+def _without_nulls(cursor: Cursor, name: str, arguments: tuple[Term, ...]) -> Term | None:
+    """The condition that IGNORE NULLS behind the argument of ARRAY_AGG means; None for RESPECT NULLS, or neither."""
+    start = cursor.here()
+    if not cursor.sees("IGNORE", "NULLS") and not cursor.sees("RESPECT", "NULLS"):
+        return None
+    ignores = cursor.advance().is_word("IGNORE")
+    cursor.advance()
+    if name.upper() != "ARRAY_AGG" or len(arguments) != 1:
+        message = f"{name.upper()} has no choice of NULLS: ARRAY_AGG has."
+        remedy = "Write FILTER (WHERE x IS NOT NULL) behind the call."
+        raise cursor.unsupported(message, cursor.since(start), remedy=remedy)
+    return Operation("IS NOT NULL", arguments, arguments[0].span) if ignores else None
 
 
 def parse_arguments(cursor: Cursor) -> tuple[Term, ...]:

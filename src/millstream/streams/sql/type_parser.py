@@ -76,7 +76,10 @@ def _parse_bare(cursor: Cursor) -> DataType:
         return _interval(cursor)
     if word in ("RAW", "VARIANT", "STRUCTURED", "BITMAP", "GEOGRAPHY"):
         message = f"The type {word} is not supported."
-        raise cursor.unsupported(message, remedy="Use BYTES, STRING or ROW<...>.")
+        remedy = "Use BYTES, STRING or ROW<...>."
+        if word == "VARIANT":
+            remedy = "Keep JSON as a STRING: JSON_VALUE, JSON_QUERY and JSON_EXISTS read it by paths."
+        raise cursor.unsupported(message, remedy=remedy)
     near = nearest(word, (*_PLAIN, *_SIZED, *_OTHERS))
     raise cursor.script.error("SQL_SYNTAX", f"{token.text!r} is no type.", token.span, remedy=near or None)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from millstream.streams.errors import SqlError
 from millstream.streams.sql import from_parser, query_parser
 from millstream.streams.sql.cursor import Cursor
 from millstream.streams.sql.interval_parser import parse_interval
+from millstream.streams.sql.lexer import Token
 from millstream.streams.sql.query_syntax import SubquerySource, TableSource, WindowSource
 from millstream.streams.sql.script import Span
 from millstream.streams.sql.syntax import IntervalTerm, NameTerm
@@ -19,6 +21,15 @@ WINDOW_FUNCTIONS = {
 }
 """Each window function with the intervals behind its table and its time column, in order; OFFSET may be missing."""
 
+_ELSEWHERE = {
+    "TO_CHANGELOG": "A sink with 'format' = 'debezium-json' writes each change with its kind, and so does 'print'.",
+    "FROM_CHANGELOG": "A table with 'format' = 'debezium-json' reads changes, 'upsert-rocketmq' the last row of a key.",
+    "DEDUPLICATE_KEEP_FIRST": "Write QUALIFY ROW_NUMBER() OVER (PARTITION BY key ORDER BY time) = 1.",
+    "VECTOR_SEARCH": "A user function can compare vectors; joins find rows by keys, ranges, networks and prefixes.",
+    "ML_EVALUATE": "ML_PREDICT gives what a model says; aggregates over it and the labels compare both.",
+}
+"""Table functions of Flink's, and what does here what they do."""
+
 _Argument = TableSource | SubquerySource | NameTerm | IntervalTerm
 
 
@@ -27,8 +38,7 @@ def parse_window(cursor: Cursor, start: Span) -> WindowSource:
     token = cursor.name("a window function")
     function = token.text.upper()
     if function not in WINDOW_FUNCTIONS:
-        remedy = f"Windows are {', '.join(WINDOW_FUNCTIONS)}; other table functions stand in LATERAL TABLE(...)."
-        raise cursor.unsupported(f"{token.text} is no window function.", token.span, remedy=remedy)
+        raise _no_window(cursor, token)
     cursor.need_symbol("(")
     order = ("DATA", "TIMECOL", *WINDOW_FUNCTIONS[function])
     named: dict[str, _Argument] = {}
@@ -45,6 +55,14 @@ def parse_window(cursor: Cursor, start: Span) -> WindowSource:
             break
     cursor.need_symbol(")")
     return _checked(cursor, function, named, partition, cursor.since(start))
+
+
+def _no_window(cursor: Cursor, token: Token) -> SqlError:
+    instead = _ELSEWHERE.get(token.text.upper())
+    if instead is not None:
+        return cursor.unsupported(f"The table function {token.text} is not supported.", token.span, remedy=instead)
+    remedy = f"Windows are {', '.join(WINDOW_FUNCTIONS)}; functions that take values stand in LATERAL TABLE(...)."
+    return cursor.unsupported(f"{token.text} is no window function.", token.span, remedy=remedy)
 
 
 def _checked(
