@@ -10,7 +10,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.functions import calendar as plain
+from millstream.streams.plan.expressions import Call, Column, Literal
+from millstream.streams.plan.types import STRING, DataType, TypeKind
 from millstream.streams.spark.calendar import FIELDS, floored, next_bound, units_between
+from millstream.streams.spark.functions.written_times import written
 
 pytestmark = pytest.mark.spark
 
@@ -47,3 +50,31 @@ def test_differences_bounds_and_fields_are_those_of_plain_numbers(spark: SparkSe
         assert row["floors"].asDict() == floors
         assert row["next"].asDict() == {unit: plain.moved(floor or 0, unit, 1) for unit, floor in floors.items()}
         assert row["fields"].asDict() == {unit: plain.field_of(one, unit) for unit in fields}
+
+
+_PATTERNS = (
+    "YYYY-MM-dd", "YY", "Y", "YYYYMMddHHmmss", "YYYY'W'ww-e", "w W c", "ee", "eee", "cccc", "EEEE, d MMMM uuuu", "D 'of' yy", "dd'T'HH:mm:ss.SSS",
+    "wWe", "hh 'o''clock' a",
+)  # fmt: skip
+
+
+def test_times_are_written_as_java_writes_them(spark: SparkSession) -> None:
+    chance = random.Random(11)
+    times = [time for time in _times(chance) if time > 0]
+    days = (
+        datetime.datetime(year, month, day)
+        for year in range(2015, 2027)
+        for month, day in ((12, 26), (12, 31), (1, 1), (1, 4))
+    )
+    times += [(day - _EPOCH) // datetime.timedelta(microseconds=1) for day in days]
+    moment = F.timestamp_micros(F.col("time"))
+    of_call = Column("time", DataType(TypeKind.TIMESTAMP))
+    calls = [Call("DATE_FORMAT", (of_call, Literal(pattern, STRING)), STRING) for pattern in _PATTERNS]
+    columns = [written(call, 1, moment).alias(f"c{place}") for place, call in enumerate(calls)]
+    java = spark._jvm.java.time  # type: ignore[union-attr]
+    locale = spark._jvm.java.util.Locale.US  # type: ignore[union-attr]
+    formats = [java.format.DateTimeFormatter.ofPattern(pattern, locale) for pattern in _PATTERNS]
+    found = spark.createDataFrame([(time,) for time in times], ["time"]).select(*columns).collect()
+    for time, row in zip(times, found, strict=True):
+        local = java.LocalDateTime.ofEpochSecond(time // 1_000_000, time % 1_000_000 * 1000, java.ZoneOffset.UTC)
+        assert list(row) == [of.format(local) for of in formats], local.toString()

@@ -14,17 +14,21 @@ from millstream.streams.errors import JobError
 from millstream.streams.plan.expressions import Call, columns_of
 from millstream.streams.spark.functions.builder import literal
 
-__all__ = ["DEFAULT_FORMAT", "checked_format", "is_print_format"]
+__all__ = ["DEFAULT_FORMAT", "checked_format", "checked_pattern", "is_print_format"]
 
 DEFAULT_FORMAT = "yyyy-MM-dd HH:mm:ss"
-_REMEDY = "Use yyyy MM dd HH mm ss SSS and quoted text; Spark has no letters of the week year (Y, w, u, e)."
+_REMEDY = "Use letters such as yyyy MM dd EEE HH mm ss SSS, and quote text: 'T'."
+_REMEDY_READING = "Use yyyy MM dd HH mm ss SSS and quoted text: names of days, and weeks, are only written."
 _CACHED_FORMATS = 1_000
 _WIDE = re.compile(r"\d{7}")
 """A width or precision that would make a text of millions of characters of any value."""
 
 
-def checked_format(call: Call, position: int) -> Column:
-    """The format argument at `position` of `call`, else the default one; JobError for a pattern that Spark refuses."""
+def checked_format(call: Call, position: int, *, reads: bool = True) -> Column:
+    """The format argument at `position` of `call`, else the default one; JobError for a pattern that Spark refuses.
+
+    With `reads` it is one that texts can be read by, too.
+    """
     if position >= len(call.arguments):
         return F.lit(DEFAULT_FORMAT)
     pattern = literal(call, position, str)
@@ -32,18 +36,25 @@ def checked_format(call: Call, position: int) -> Column:
         if list(columns_of(call.arguments[position])):
             raise JobError("JOB_FAILED", f"The format of {call} is not a constant.", remedy=_REMEDY)
         return F.lit(None).cast("string")
-    if not _is_known(pattern):
-        raise JobError("JOB_FAILED", f"{call.function} cannot use the format {pattern!r}.", remedy=_REMEDY)
+    return checked_pattern(call, pattern, reads=reads)
+
+
+def checked_pattern(call: Call, pattern: str, *, reads: bool) -> Column:
+    """The pattern, or a part of one; JobError where Spark refuses it."""
+    if not _is_known(pattern, reads):
+        remedy = _REMEDY_READING if reads else _REMEDY
+        raise JobError("JOB_FAILED", f"{call.function} cannot use the format {pattern!r}.", remedy=remedy)
     return F.lit(pattern)
 
 
 @lru_cache(maxsize=_CACHED_FORMATS)
-def _is_known(pattern: str) -> bool:
+def _is_known(pattern: str, reads: bool) -> bool:
     # A constant row is computed while Spark optimises: no task is started.
     row = SparkSession.active().sql("SELECT 1")
     try:
         row.select(F.date_format(F.lit(0).cast("timestamp"), pattern)).collect()
-        row.select(F.try_to_timestamp(F.lit("2026-01-02"), F.lit(pattern))).collect()
+        if reads:
+            row.select(F.try_to_timestamp(F.lit("2026-01-02"), F.lit(pattern))).collect()
     except PySparkException:
         return False
     return True

@@ -23,6 +23,7 @@ from millstream.streams.spark.calendar import (
 from millstream.streams.spark.functions.arrow import by_row
 from millstream.streams.spark.functions.builder import Builder, literal
 from millstream.streams.spark.functions.formats import DEFAULT_FORMAT, checked_format
+from millstream.streams.spark.functions.written_times import written
 
 __all__ = ["TIMES", "ceil_time", "floor_time", "to_milliseconds"]
 
@@ -161,13 +162,12 @@ def _date_format(call: Call, columns: Sequence[Column]) -> Column:
     text = call.arguments[0].type.kind is TypeKind.STRING
     if len(columns) > 2:
         time = F.try_to_timestamp(columns[0], checked_format(call, 1)) if text else columns[0]
-        return F.call_function("date_format", time, checked_format(call, 2))
-    time = columns[0].try_cast("timestamp") if text else columns[0]
-    return F.call_function("date_format", time, checked_format(call, 1))
+        return written(call, 2, time)
+    return written(call, 1, columns[0].try_cast("timestamp") if text else columns[0])
 
 
 def _from_unixtime(call: Call, columns: Sequence[Column]) -> Column:
-    return F.call_function("date_format", _instant_of_seconds(columns[0]), checked_format(call, 1))
+    return written(call, 1, _instant_of_seconds(columns[0]))
 
 
 def _unix_timestamp(call: Call, columns: Sequence[Column]) -> Column:
@@ -202,8 +202,8 @@ def _convert_tz(_call: Call, columns: Sequence[Column]) -> Column:
 
 def _date_format_tz(call: Call, columns: Sequence[Column]) -> Column:
     zone = _known_zone(call, len(columns) - 1)
-    pattern = checked_format(call, 1) if len(columns) > 2 else F.lit(DEFAULT_FORMAT)
-    return F.call_function("date_format", F.from_utc_timestamp(columns[0].cast("timestamp"), zone), pattern)
+    local = F.from_utc_timestamp(columns[0].cast("timestamp"), zone)
+    return written(call, 1, local) if len(columns) > 2 else F.date_format(local, DEFAULT_FORMAT)
 
 
 def _local_time(call: Call, columns: Sequence[Column]) -> Column:
