@@ -59,6 +59,28 @@ def test_a_query_is_bound_to_what_flink_means_by_it(select: str, line: str) -> N
     assert any(line in found for found in lines), lines
 
 
+def sets(groups: str) -> str:
+    """Which of item, customer and id each set of a grouping keeps, by their first letters."""
+    (line,) = [line for line in shop_plan(f"SELECT COUNT(*) FROM orders GROUP BY {groups}") if "Expand" in line]
+    found = [of.split(", ") for of in line.partition("projections=[")[2].rstrip("]").split("; ")]
+    kept = ("".join(name[:2] for name in names if name in ("item", "customer", "id")) for names in found)
+    return " ".join(names or "-" for names in kept)
+
+
+@pytest.mark.parametrize(
+    ("groups", "kept"),
+    [
+        ("GROUPING SETS (ROLLUP (item, customer), CUBE (id), (item, id))", "itcu it - id - itid"),
+        ("ROLLUP ((item, customer), id)", "itcuid itcu -"),
+        ("CUBE ((item, customer), id)", "itcuid itcu id -"),
+        ("GROUPING SETS (GROUPING SETS (item, ()), customer)", "it - cu"),
+        ("customer, ROLLUP (item)", "cuit cu"),
+    ],
+)
+def test_sets_may_hold_sets_and_columns_together(groups: str, kept: str) -> None:
+    assert sets(groups) == kept
+
+
 @pytest.mark.parametrize(
     "query", ["VALUES ROW(1, 'a'), (2, 'b')", "SELECT * FROM (VALUES ROW(1, 'a'), ROW(2, 'b')) AS t (a, b)"]
 )
@@ -94,6 +116,7 @@ def test_rows_and_places_answer_as_in_sqlite(ours: str, theirs: str) -> None:
         ("SELECT * FROM VECTOR_SEARCH(TABLE orders, DESCRIPTOR(tags), ARRAY[1.5], 10)", "SQL_UNSUPPORTED", "compare vectors"),
         ("SELECT * FROM g(TABLE orders)", "SQL_UNSUPPORTED", "functions that take values stand in LATERAL"),
         ("SELECT * FROM orders FOR SYSTEM_TIME AS OF TIMESTAMP '2026-01-01 00:00:00'", "SQL_UNSUPPORTED", "'scan.startup.mode' = 'timestamp'"),
+        ("WITH a AS (SELECT 1 AS x) INSERT INTO u SELECT x FROM a", "SQL_UNSUPPORTED", "INSERT INTO t WITH"),
         ("SELECT MAX(id IGNORE NULLS) FROM orders", "SQL_UNSUPPORTED", "FILTER (WHERE x IS NOT NULL)"),
         ("SELECT PARSE_JSON(item) FROM orders", "SQL_UNSUPPORTED", "JSON_VALUE"),
         ("SELECT _UTF8'x'", "SQL_UNSUPPORTED", "scripts are UTF-8"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from millstream.streams.sql import from_parser, over_parser, term_parser
 from millstream.streams.sql.cursor import Cursor
 from millstream.streams.sql.hint_parser import parse_hints
@@ -38,6 +40,8 @@ def parse_select(cursor: Cursor) -> QueryTree:
     """The query that comes next, with all that belongs to it."""
     start = cursor.here()
     tables = _common_tables(cursor) if cursor.take("WITH") else ()
+    if tables and cursor.sees("INSERT"):
+        raise cursor.unsupported("WITH stands behind INSERT INTO.", remedy="Write INSERT INTO t WITH ... SELECT ....")
     query = _united(cursor)
     order = over_parser.parse_sort_items(cursor) if cursor.take("ORDER", "BY") else ()
     limit, offset = _limits(cursor)
@@ -196,30 +200,54 @@ def _groups(cursor: Cursor) -> tuple[Term | GroupingSets, ...]:
 
 def _group(cursor: Cursor) -> Term | GroupingSets:
     start = cursor.here()
-    if cursor.take("GROUPING", "SETS"):
-        cursor.need_symbol("(")
-        sets = [_set(cursor)]
-        while cursor.take_symbol(","):
-            sets.append(_set(cursor))
-        cursor.need_symbol(")")
+    sets = _sets(cursor)
+    if sets is not None:
         return GroupingSets(tuple(sets), cursor.since(start))
     following = cursor.peek(1)
-    if following is None or not following.is_symbol("("):
-        if following is not None and following.is_symbol(")") and cursor.take_symbol("("):
-            cursor.need_symbol(")")
-            return GroupingSets(((),), cursor.since(start))
-        return term_parser.parse_term(cursor)
-    if cursor.take("CUBE"):
-        terms = _set(cursor)
-        if len(terms) > _MAX_CUBE:
-            raise cursor.unsupported(f"A CUBE takes at most {_MAX_CUBE} columns.", cursor.since(start))
-        masks = range(2 ** len(terms) - 1, -1, -1)
-        chosen = (tuple(term for bit, term in enumerate(reversed(terms)) if mask >> bit & 1)[::-1] for mask in masks)
-        return GroupingSets(tuple(chosen), cursor.since(start))
-    if cursor.take("ROLLUP"):
-        terms = _set(cursor)
-        return GroupingSets(tuple(terms[:length] for length in range(len(terms), -1, -1)), cursor.since(start))
+    if following is not None and following.is_symbol(")") and cursor.take_symbol("("):
+        cursor.need_symbol(")")
+        return GroupingSets(((),), cursor.since(start))
     return term_parser.parse_term(cursor)
+
+
+def _sets(cursor: Cursor) -> list[tuple[Term, ...]] | None:
+    """The sets of GROUPING SETS, which may hold further ones, of CUBE or of ROLLUP; None for anything else."""
+    start = cursor.here()
+    if cursor.take("GROUPING", "SETS"):
+        cursor.need_symbol("(")
+        sets = [*_inner_sets(cursor)]
+        while cursor.take_symbol(","):
+            sets += _inner_sets(cursor)
+        cursor.need_symbol(")")
+        return sets
+    following = cursor.peek(1)
+    if following is None or not following.is_symbol("("):
+        return None
+    if cursor.take("CUBE"):
+        parts = _parts(cursor)
+        if len(parts) > _MAX_CUBE:
+            raise cursor.unsupported(f"A CUBE takes at most {_MAX_CUBE} columns.", cursor.since(start))
+        last = len(parts) - 1
+        masks = range(2 ** len(parts) - 1, -1, -1)
+        return [_together(part for bit, part in enumerate(parts) if mask >> (last - bit) & 1) for mask in masks]
+    if cursor.take("ROLLUP"):
+        parts = _parts(cursor)
+        return [_together(parts[:length]) for length in range(len(parts), -1, -1)]
+    return None
+
+
+def _inner_sets(cursor: Cursor) -> list[tuple[Term, ...]]:
+    sets = _sets(cursor)
+    return [_set(cursor)] if sets is None else sets
+
+
+def _parts(cursor: Cursor) -> list[tuple[Term, ...]]:
+    """What CUBE and ROLLUP take or leave: columns, or several together in brackets."""
+    return [term.values if isinstance(term, RowTerm) else (term,) for term in _set(cursor)]
+
+
+def _together(parts: Iterable[tuple[Term, ...]]) -> tuple[Term, ...]:
+    return tuple(term for part in parts for term in part)
 
 
 def _set(cursor: Cursor) -> tuple[Term, ...]:
