@@ -98,6 +98,21 @@ _STARTUP: tuple[Option, ...] = (
          wanted="'queue:0,offset:42;queue:1,offset:300', perhaps with broker:NAME, before a queue"),
 )  # fmt: skip
 
+_TOLD_AT_ONCE = "the watermark is told with each micro-batch, which all queues and tables share"
+_WATERMARKS: tuple[Option, ...] = (
+    Option(
+        "scan.watermark.idle-timeout",
+        "Read and ignored.",
+        ignored="SET 'table.exec.source.idle-timeout' holds for all tables of a job",
+    ),
+    *(
+        Option(f"scan.watermark.{name}", "Read and ignored.", ignored=_TOLD_AT_ONCE)
+        for name in (
+            "emit.strategy", "emit.on-event.gap", "alignment.group", "alignment.max-drift", "alignment.update-interval",
+        )
+    ),
+)  # fmt: skip
+
 _INCLUDE = choice(
     "value.fields-include", "Whether the columns of the key stand in the body too.", "ALL", "EXCEPT_KEY", default="ALL"
 )
@@ -106,6 +121,7 @@ TOPIC_OPTIONS: tuple[Option, ...] = (
     *_COMMON,
     choice("format", "How rows are written in a message.", *FORMATS, default="json"),
     *_STARTUP,
+    *_WATERMARKS,
     text("sink.key-column", "Column whose value is the message's key."),
     choice("key.format", "How the columns of 'key.fields' stand in the message's key.", "raw", "json", "csv"),
     text("key.fields", "Columns of the message's key, joined by ;."),
@@ -123,6 +139,7 @@ UPSERT_OPTIONS: tuple[Option, ...] = (
     _INCLUDE,
     duration("lookup.cache.ttl", "How often a dimension table looks for new messages.", "10 s"),
     *LOOKUP_OPTIONS,
+    *_WATERMARKS,
     *(option for option in _FORMAT_OPTIONS if option.format not in (*CHANGELOG_FORMATS, "debezium-avro-confluent")),
 )
 """Those of the connector 'upsert-rocketmq': the last message of a key counts, one without a body deletes it."""
