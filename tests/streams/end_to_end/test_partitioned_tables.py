@@ -62,10 +62,10 @@ def test_partition_columns_come_back_with_their_types_and_overwriting_replaces_w
     assert marks == sorted([full, f"w={none}/d={none}/n={none}/at={none}"])
     read = run(spark, tmp_path, BATCH + TABLE + "SELECT * FROM f", "read")
     assert read.sorted("result") == [(1, 10, DAY, AT, "a/b:"), (2, 10, DAY, AT, "a/b:"), NOTHING]
-    some = run(
-        spark, tmp_path, BATCH + TABLE + "SELECT n + 1, id FROM f WHERE w = 'a/b:' AND d > DATE '2026-01-01'", "some"
-    )
-    assert some.sorted("result") == [(11, 1), (11, 2)]
+    facts = "w STRING, name STRING METADATA FROM 'file.path' VIRTUAL, bytes BIGINT METADATA FROM 'file.size' VIRTUAL)"
+    asked = "SELECT n + 1, id, name LIKE '%/out/w=a%', bytes > 9 FROM f WHERE w = 'a/b:' AND d > DATE '2026-01-01'"
+    some = run(spark, tmp_path, BATCH + TABLE.replace("w STRING)", facts) + asked, "some")
+    assert some.sorted("result") == [(11, 1, True, True), (11, 2, True, True)]
     again = "INSERT OVERWRITE f SELECT MAX(id) + 10, n, d, at, w FROM f WHERE n = 10 GROUP BY n, d, at, w"
     run(spark, tmp_path, BATCH + TABLE + again, "again")
     after = run(spark, tmp_path, BATCH + TABLE + "SELECT * FROM f", "after")

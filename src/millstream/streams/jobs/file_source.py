@@ -12,7 +12,7 @@ from millstream.streams.jobs.file_outputs import local_directory
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.sources import Reading
 from millstream.streams.plan.partition_names import DEFAULT_NAME
-from millstream.streams.plan.tables import Table
+from millstream.streams.plan.tables import ComputedColumn, MetadataColumn, Table
 from millstream.streams.plan.types import DataType
 from millstream.streams.spark.source.body_format import BodyColumn, BodyFormat
 from millstream.streams.spark.source.data_source import SPEC_OPTION
@@ -59,7 +59,9 @@ class FileSource:
         spec = FileSpec(
             path=str(self._path),
             columns=tuple(
-                SourceColumn(column.name, column.type) for column in table.physical if column.name in columns
+                SourceColumn(column.name, column.type, column.key if isinstance(column, MetadataColumn) else None)
+                for column in table.columns
+                if column.name in columns and not isinstance(column, ComputedColumn)
             ),
             body=BodyFormat(table.options.get("format", "json").lower(), inside, dict(table.options)),
             listing=str(reading.notes / f"{table.name}.json"),

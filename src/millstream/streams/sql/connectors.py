@@ -15,7 +15,7 @@ from millstream.streams.sql.option_aliases import renamed_options
 from millstream.streams.sql.options import Option, OptionProblem, text
 from millstream.streams.sql.rule_options import RULE_OPTIONS
 from millstream.streams.sql.scalars import nearest
-from millstream.streams.sql.store_options import FILE_OPTIONS, JDBC_OPTIONS
+from millstream.streams.sql.store_options import FILE_METADATA, FILE_OPTIONS, JDBC_OPTIONS
 from millstream.streams.sql.topic_options import TOPIC_METADATA, TOPIC_OPTIONS, UPSERT_OPTIONS
 from millstream.streams.sql.variables import from_environment
 
@@ -45,7 +45,7 @@ CONNECTORS = KnownConnectors(
             looks_up=True,
             needs_key=True,
         ),
-        Connector("filesystem", FILE_OPTIONS, reads=True, writes=True, looks_up=True, overwrites=True),
+        Connector("filesystem", FILE_OPTIONS, FILE_METADATA, reads=True, writes=True, looks_up=True, overwrites=True),
         Connector("jdbc", JDBC_OPTIONS, reads=True, writes=True, looks_up=True, bounded=True),
         Connector("nexmark", NEXMARK_OPTIONS, reads=True),
         Connector("datagen", DATAGEN_OPTIONS, reads=True),

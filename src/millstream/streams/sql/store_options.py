@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from millstream.streams.connectors.refused_rows import DEAD_LETTER_OPTIONS
+from millstream.streams.plan.types import STRING, DataType, TypeKind
 from millstream.streams.sql.options import Option, choice, count, duration, flag, size, text
 
-__all__ = ["FILE_OPTIONS", "JDBC_OPTIONS", "LOOKUP_OPTIONS"]
+__all__ = ["FILE_METADATA", "FILE_OPTIONS", "JDBC_OPTIONS", "LOOKUP_OPTIONS"]
+
+FILE_METADATA: dict[str, DataType] = {
+    "file.path": STRING,
+    "file.name": STRING,
+    "file.size": DataType(TypeKind.BIGINT),
+    "file.modification-time": DataType(TypeKind.TIMESTAMP_LTZ, precision=3),
+}
+"""What a table of files knows of the file that a row comes from."""
 
 _ONE_WRITER = "each micro-batch writes its own files, as many as it needs"
 

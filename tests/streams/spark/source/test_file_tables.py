@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import os
 from pathlib import Path
@@ -120,6 +121,28 @@ def test_directories_name_the_values_of_partition_columns(tmp_path: Path) -> Non
     columns = {"id": INT, "day": STRING, "hour": INT}
     spec = spec_of(tmp_path, columns, partition_columns=("day", "hour"))
     assert rows_of(spec) == [(1, "2026-01-02", 3), (2, None, 4)]
+
+
+@pytest.mark.parametrize("form", ["json", "parquet"])
+def test_metadata_columns_say_which_file_a_row_comes_from(tmp_path: Path, form: str) -> None:
+    put(tmp_path, "deep/a.json", b'{"id":1}\n{"id":2}\n', 7)
+    if form == "parquet":
+        pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "in" / "deep" / "a.json")
+        os.utime(tmp_path / "in" / "deep" / "a.json", (7, 7))
+    spec = spec_of(tmp_path, {"id": INT}, format=form)
+    zoned = DataType(TypeKind.TIMESTAMP_LTZ, precision=3)
+    kinds = {
+        "file.path": STRING,
+        "file.name": STRING,
+        "file.size": DataType(TypeKind.BIGINT),
+        "file.modification-time": zoned,
+    }
+    asked = tuple(SourceColumn(f"m{place}", kind, key) for place, (key, kind) in enumerate(kinds.items()))
+    spec = FileSpec.decode(dataclasses.replace(spec, columns=(asked[0], *spec.columns, *asked[1:])).encode())
+    path = tmp_path / "in" / "deep" / "a.json"
+    changed = datetime.datetime(1970, 1, 1, 0, 0, 7, tzinfo=datetime.UTC)
+    assert rows_of(spec) == [(str(path), id_, "a.json", path.stat().st_size, changed) for id_ in (1, 2)]
+    assert rows_of(dataclasses.replace(spec, columns=asked[1:2])) == [("a.json",), ("a.json",)]
 
 
 def test_only_paths_that_match_are_read(tmp_path: Path) -> None:

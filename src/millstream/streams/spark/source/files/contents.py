@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,20 +29,23 @@ class FileRows:
     def __init__(self, spec: FileSpec) -> None:
         self.schema: pa.Schema = arrow_schema(spec.schema())
         self._spec = spec
-        self._inside = [column for column in spec.columns if column.name not in spec.partition_columns]
+        outside = {*spec.partition_columns, *(column.name for column in spec.columns if column.metadata is not None)}
+        self._inside = [column for column in spec.columns if column.name not in outside]
 
     def read(self, path: Path, spool: SpoolWriter) -> Iterator[pa.RecordBatch]:
         """The rows of a file, whose lines that are none go to `spool`."""
         parquet = self._spec.body.name == "parquet"
-        named = _named(path, self._spec)
+        named = {**_named(path, self._spec), **_facts(path, self._spec)}
         for count, columns in self._parquet(path) if parquet else self._lines(path, spool):
             yield self._batch(count, columns, named)
 
-    def _batch(self, count: int, columns: dict[str, pa.Array], named: dict[str, str | None]) -> pa.RecordBatch:
+    def _batch(self, count: int, columns: dict[str, pa.Array], named: dict[str, Any]) -> pa.RecordBatch:
         arrays = []
         for column, field in zip(self._spec.columns, self.schema, strict=False):
             if column.name in columns:
                 arrays.append(columns[column.name])
+            elif column.metadata is not None:
+                arrays.append(pa.repeat(pa.scalar(named[column.name], field.type), count))
             else:
                 value = ColumnBuilder("", column.name, column.type).build_values([named.get(column.name)], {})
                 arrays.append(pa.repeat(value[0], count).cast(field.type))
@@ -83,3 +88,18 @@ def _named(path: Path, spec: FileSpec) -> dict[str, str | None]:
     root = Path(spec.path)
     directories = path.parent.relative_to(root).parts if path.is_relative_to(root) and path != root else ()
     return named_values(directories, spec.null_name)
+
+
+def _facts(path: Path, spec: FileSpec) -> dict[str, str | int | datetime.datetime]:
+    """What metadata columns say of the file itself."""
+    wanted = {column.name: column.metadata for column in spec.columns if column.metadata is not None}
+    if not wanted:
+        return {}
+    status = path.stat()
+    known: dict[str, str | int | datetime.datetime] = {
+        "file.path": str(path),
+        "file.name": path.name,
+        "file.size": status.st_size,
+        "file.modification-time": datetime.datetime.fromtimestamp(status.st_mtime_ns // 1_000_000 / 1000, datetime.UTC),
+    }
+    return {name: known[key] for name, key in wanted.items()}
