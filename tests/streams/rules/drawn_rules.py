@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 
 from millstream.streams.rules.atoms import OF_TWO_FIELDS, Atom, Op, Step
@@ -39,14 +40,8 @@ TEXTS = st.one_of(
     st.lists(st.sampled_from(_WORDS), max_size=3).map("".join),
 )
 NUMBERS = st.one_of(st.integers(-3, 3), st.sampled_from((0.5, 1.0, -0.0, 1e300, 10**30)))
-VALUES = st.one_of(
-    st.none(),
-    TEXTS,
-    NUMBERS,
-    st.booleans(),
-    st.lists(st.integers(0, 1), max_size=2),
-    st.dictionaries(st.sampled_from("xy"), TEXTS, max_size=1),
-)
+_SINGLE = st.one_of(st.none(), TEXTS, NUMBERS, st.booleans(), st.dictionaries(st.sampled_from("xy"), TEXTS, max_size=1))
+VALUES = st.one_of(_SINGLE, _SINGLE, st.lists(st.one_of(_SINGLE, st.lists(TEXTS, max_size=2)), max_size=3))
 EXPRESSIONS = st.sampled_from(
     (
         "a",
@@ -114,7 +109,7 @@ def _atoms(field: str) -> st.SearchStrategy[Atom]:
         _atom(named, order, NUMBERS.map(lambda number: (number,)), st.just(False), absent),
         _atom(named, st.just(Op.MATCHES), EXPRESSIONS.map(lambda text: (text,)), caseless, absent, steps),
         _atom(named, st.just(Op.CIDR), networks, st.just(False), absent),
-        _atom(named, st.just(Op.IS_NULL)),
+        _atom(named, st.sampled_from((Op.IS_NULL, Op.EXISTS))),
         _atom(
             named,
             st.sampled_from(sorted(OF_TWO_FIELDS)),
@@ -127,7 +122,9 @@ def _atoms(field: str) -> st.SearchStrategy[Atom]:
     )
 
 
-ATOMS = st.one_of(*map(_atoms, FIELDS))
+ATOMS = st.builds(
+    lambda atom, whole: msgspec.structs.replace(atom, whole_lists=whole), st.one_of(*map(_atoms, FIELDS)), st.booleans()
+)
 FORMULAS = st.recursive(
     st.one_of(ATOMS, ATOMS, ATOMS, st.sampled_from((True, False, None)).map(Truth)),
     lambda parts: st.one_of(
@@ -137,6 +134,7 @@ FORMULAS = st.recursive(
     ),
     max_leaves=8,
 )
+_NESTED = st.fixed_dictionaries({}, optional={"c": VALUES})
 EVENTS = st.fixed_dictionaries(
     {},
     optional={
@@ -145,7 +143,7 @@ EVENTS = st.fixed_dictionaries(
         "c": VALUES,
         "d": VALUES,
         "D": VALUES,
-        "nested": st.one_of(TEXTS, st.fixed_dictionaries({}, optional={"c": VALUES})),
+        "nested": st.one_of(TEXTS, _NESTED, st.lists(st.one_of(_NESTED, TEXTS), max_size=3)),
     },
 )
 

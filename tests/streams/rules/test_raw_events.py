@@ -77,6 +77,9 @@ HELD = st.one_of(
         (Op.CONTAINS, "\\new", b'{"c":["a\\new"]}'),
         (Op.CONTAINS, '","', b'{"c" : ["a" , "b"]}'),
         (Op.CONTAINS, '":"', b'{"c"  :  {"a" : "b"}}'),
+        (Op.IN, "word", b'{"c": [1, [ "Word"]]}'),
+        (Op.IN, 33, b'{"c":[32,"33"]}'),
+        (Op.ENDS, "word", b'{"nested":[{"d":1},{"c":["a","A word"]}]}'),
         (Op.CONTAINS, "\u03c3\u03c2", '{"c":"x\u03a3\u03a3"}'.encode()),
         (Op.CONTAINS, "ull", b'{"c":1e999}'),
         (Op.CONTAINS, "0000", b'{"c":1e300}'),
@@ -84,7 +87,7 @@ HELD = st.one_of(
     ],
 )
 def test_however_the_json_spells_it_a_value_is_shown_or_no_filter_is_made(op, operand, body):
-    atom = Atom("c", op, (operand,), caseless=isinstance(operand, str))
+    atom = Atom("c", op, (operand,), caseless=isinstance(operand, str), whole_lists=operand in ("\\new", '","'))
     (event,), _ = EventReader(PLACES, ()).read([body])
     found = raw_text_filter([atom], PLACES)
     assert answer(atom, field_reader(event, PATHS)) or found is None
@@ -95,13 +98,15 @@ def test_however_the_json_spells_it_a_value_is_shown_or_no_filter_is_made(op, op
 @given(HELD, st.data(), st.sampled_from((Op.CONTAINS, Op.STARTS, Op.ENDS, Op.IN, Op.MATCHES)), st.booleans())
 def test_an_event_whose_json_shows_nothing_of_an_atom_does_not_have_it(value, data, op, caseless):
     body = spelled(data.draw(st.sampled_from(SPELLINGS)), {"c": value})
-    text = text_of(orjson.loads(body)["c"])
+    whole_lists = data.draw(st.booleans())
+    held = orjson.loads(body)["c"]
+    text = text_of(held if whole_lists or not isinstance(held, list) else data.draw(st.sampled_from(held)))
     begin = 0 if op in (Op.STARTS, Op.IN) else data.draw(st.integers(0, max(0, len(text) - 1)))
     end = len(text) if op in (Op.ENDS, Op.IN) else data.draw(st.integers(begin + 1, len(text)))
     word = text[begin:end].swapcase() if caseless else text[begin:end]
     number = isinstance(value, int) and op is Op.IN and data.draw(st.booleans())
     operand = value if number else re.escape(word) if op is Op.MATCHES else word
-    atom = Atom("c", op, (operand,), caseless=caseless and not number)
+    atom = Atom("c", op, (operand,), caseless=caseless and not number, whole_lists=whole_lists)
     assume(answer(atom, field_reader(orjson.loads(body), PATHS)) is True)
     found = raw_text_filter([atom], PLACES)
     assert found is None or found.rows([b'{"e":1}', body]).tolist() == [1]

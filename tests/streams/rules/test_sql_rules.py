@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millstream.streams.rules.atoms import Atom, Op
-from millstream.streams.rules.plain import judge
+from millstream.streams.rules.plain import field_reader, judge
 from millstream.streams.rules.sql_form import read_sql_rules
 
 TABLES = """-- what the rules read
@@ -26,7 +26,11 @@ def test_each_insert_is_a_rule_named_by_its_constant() -> None:
     assert first.text.startswith("INSERT INTO alerts SELECT 'cmd'")
     assert judge(first.condition, {"image": "C:\\CMD.exe"}.get) is True
     assert found.places == {"cmd": ("a/own.sql", 6), "port": ("a/own.sql", 7)}
-    assert (second.id, second.level, second.condition) == ("port", "medium", Atom("port", Op.IN, (1,)))
+    assert (second.id, second.level, second.condition) == (
+        "port",
+        "medium",
+        Atom("port", Op.IN, (1,), whole_lists=True),
+    )
 
 
 def test_the_inserts_of_a_statement_set_are_rules_too() -> None:
@@ -37,7 +41,15 @@ def test_the_inserts_of_a_statement_set_are_rules_too() -> None:
 def test_fields_of_rows_are_found_where_events_hold_them() -> None:
     tables = TABLES.replace("host STRING, image", "place ROW<city STRING>, host STRING, image")
     text = f"{tables} INSERT INTO alerts SELECT 'a', 'low', host FROM events WHERE place.city = 'x'"
-    assert read_sql_rules(text, "x.sql").paths == {"place->city": (("place", "city"),)}
+    found = read_sql_rules(text, "x.sql")
+    assert found.paths == {"place->city": (("place", "city"),)}
+    places: list[tuple[object, bool | None]] = [
+        ({"city": "x"}, True),
+        ([{"city": "x"}], None),
+        ({"city": ["x"]}, False),
+    ]
+    for place, held in places:
+        assert judge(found.rules[0].condition, field_reader({"place": place}, found.paths)) is held
 
 
 def test_a_rule_without_a_name_is_called_by_its_file_and_number() -> None:

@@ -20,7 +20,7 @@ MAX_TOLD: Final = 10
 _ENGINES = {
     Op.IN: "sets", Op.LESS: "ranges", Op.LESS_EQUAL: "ranges", Op.GREATER: "ranges", Op.GREATER_EQUAL: "ranges",
     Op.CONTAINS: "patterns", Op.STARTS: "patterns", Op.ENDS: "patterns", Op.MATCHES: "patterns", Op.CIDR: "networks",
-    Op.IS_NULL: "presence", **dict.fromkeys(OF_TWO_FIELDS, "fields"), Op.CALL: "functions",
+    Op.IS_NULL: "presence", Op.EXISTS: "presence", **dict.fromkeys(OF_TWO_FIELDS, "fields"), Op.CALL: "functions",
 }  # fmt: skip
 
 

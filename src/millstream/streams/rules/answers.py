@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 
 from millstream.streams.functions.networks import address_of, network_of_text
 from millstream.streams.rules.atoms import Atom, Op, Step
-from millstream.streams.rules.plain import number_of, stepped, text_of
+from millstream.streams.rules.plain import any_said, number_of, presence_of, stepped, text_of
 
-__all__ = ["BACKTRACKED_CHARACTERS", "Form", "FormKind", "Question", "question_of"]
+__all__ = ["BACKTRACKED_CHARACTERS", "Elements", "Form", "FormKind", "Question", "question_of", "said_of"]
 
 BACKTRACKED_CHARACTERS: Final = 65_536
 """What Python's `re` sees of one text in the stage, from its start; regular expressions on hyperscan see all of it."""
@@ -39,6 +39,7 @@ class Form(NamedTuple):
     kind: FormKind
     steps: tuple[Step, ...] = ()
     lower: bool = False
+    whole_lists: bool = False
 
     def of(self, value: Any) -> Any:
         """The form of a value; None for None, and where the value has none."""
@@ -50,6 +51,15 @@ class Form(NamedTuple):
             return address_of(text_of(value))
         text = stepped(text_of(value), self.steps)
         return text.lower() if self.lower else text
+
+
+class Elements(tuple[Any, ...]):
+    """The forms of the elements of a list."""
+
+
+def said_of(ask: Ask, formed: Any) -> bool | None:
+    """The answer to a form, or to those of a list."""
+    return any_said(map(ask, formed)) if type(formed) is Elements else ask(formed)
 
 
 class Question(NamedTuple):
@@ -73,7 +83,11 @@ def question_of(atom: Atom) -> Question:
 
 
 def _text_form(atom: Atom, *, lower: bool | None = None) -> Form:
-    return Form(atom.field, FormKind.TEXT, atom.steps, atom.caseless if lower is None else lower)
+    return Form(atom.field, FormKind.TEXT, atom.steps, atom.caseless if lower is None else lower, atom.whole_lists)
+
+
+def _form(atom: Atom, kind: FormKind) -> Form:
+    return Form(atom.field, kind, whole_lists=atom.whole_lists)
 
 
 def _operand(atom: Atom, number: int = 0) -> str:
@@ -88,9 +102,9 @@ def _in(atom: Atom) -> Question:
         return Question(atom, _text_form(atom), lambda text: absent if text is None else text in texts)
     if isinstance(first, bool):
         answers = {text: said in atom.operands for text, said in (("true", True), ("false", False))}
-        return Question(atom, Form(atom.field, FormKind.TEXT, lower=True), lambda text: answers.get(text, absent))
+        return Question(atom, _form(atom, FormKind.TEXT)._replace(lower=True), lambda text: answers.get(text, absent))
     numbers = frozenset(atom.operands)
-    form = Form(atom.field, FormKind.NUMBER)
+    form = _form(atom, FormKind.NUMBER)
     return Question(atom, form, lambda number: absent if number is None else number in numbers)
 
 
@@ -98,7 +112,7 @@ def _compared(test: Callable[[Any, Any], bool]) -> Callable[[Atom], Question]:
     def make(atom: Atom) -> Question:
         (operand,) = atom.operands
         absent = atom.absent
-        form = _text_form(atom) if isinstance(operand, str) else Form(atom.field, FormKind.NUMBER)
+        form = _text_form(atom) if isinstance(operand, str) else _form(atom, FormKind.NUMBER)
         bound: Any = _operand(atom) if isinstance(operand, str) else operand
         return Question(atom, form, lambda value: absent if value is None else test(value, bound))
 
@@ -138,16 +152,20 @@ def _cidr(atom: Atom) -> Question:
     def ask(address: Any) -> bool | None:
         return absent if address is None else any(address in network for network in networks)
 
-    return Question(atom, Form(atom.field, FormKind.ADDRESS), ask)
+    return Question(atom, _form(atom, FormKind.ADDRESS), ask)
 
 
 def _is_null(atom: Atom) -> Question:
-    return Question(atom, Form(atom.field, FormKind.RAW), lambda value: value is None)
+    return Question(atom, _form(atom, FormKind.RAW), lambda value: value is None)
+
+
+def _exists(atom: Atom) -> Question:
+    return Question(atom, Form(presence_of(atom.field), FormKind.RAW), lambda there: there is True)
 
 
 def _two_fields(fits: Callable[[str, str], bool]) -> Callable[[Atom], Question]:
     def make(atom: Atom) -> Question:
-        other = Form(str(atom.operands[0]), FormKind.TEXT, atom.steps, atom.caseless)
+        other = _text_form(atom)._replace(field=str(atom.operands[0]))
         return Question(atom, _text_form(atom), lambda _text: atom.absent, other=other, fits=fits)
 
     return make
@@ -162,7 +180,7 @@ def _call(atom: Atom) -> Question:
         said = None if value is None else function(value, *arguments)
         return absent if said is None else bool(said)
 
-    return Question(atom, Form(atom.field, FormKind.RAW), ask, risky=True)
+    return Question(atom, _form(atom, FormKind.RAW), ask, risky=True)
 
 
 _MAKERS: Final[dict[Op, Callable[[Atom], Question]]] = {
@@ -177,6 +195,7 @@ _MAKERS: Final[dict[Op, Callable[[Atom], Question]]] = {
     Op.MATCHES: _matches,
     Op.CIDR: _cidr,
     Op.IS_NULL: _is_null,
+    Op.EXISTS: _exists,
     Op.EQUALS_FIELD: _two_fields(str.__eq__),
     Op.CONTAINS_FIELD: _two_fields(str.__contains__),
     Op.STARTS_FIELD: _two_fields(str.startswith),

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["OF_TWO_FIELDS", "Atom", "Op", "Operand", "Step"]
+__all__ = ["OF_TWO_FIELDS", "OF_WHOLE_EVENTS", "Atom", "Op", "Operand", "Step"]
 
 Operand = str | int | float | bool
 
@@ -35,6 +35,8 @@ class Op(StrEnum):
     """It is an address in one of the networks."""
     IS_NULL = "is null"
     """It is not there, or null. Never unknown."""
+    EXISTS = "exists"
+    """The event has it, be it null. Never unknown."""
     EQUALS_FIELD = "equals field"
     """It equals the field that the operand names, as texts; so do the next three with what that field holds."""
     CONTAINS_FIELD = "contains field"
@@ -46,6 +48,9 @@ class Op(StrEnum):
 
 OF_TWO_FIELDS: Final = frozenset((Op.EQUALS_FIELD, Op.CONTAINS_FIELD, Op.STARTS_FIELD, Op.ENDS_FIELD))
 """Those that look at a second field, which their operand names."""
+
+OF_WHOLE_EVENTS: Final = OF_TWO_FIELDS | {Op.EXISTS}
+"""Those that the value of one field does not answer."""
 
 
 class Step(StrEnum):
@@ -64,7 +69,8 @@ class Atom(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, cache_hash
 
     `caseless` compares texts in lower case (`str.lower` on both sides; regular expressions by `re.IGNORECASE`).
     `absent` is the answer where the field is not there or null or is nothing that can be compared: None is SQL's
-    unknown, False what Sigma means.
+    unknown, False what Sigma means. Of a list each element is asked, and one that fits is enough; with `whole_lists`
+    it is one value, its JSON text.
     """
 
     field: str
@@ -73,6 +79,7 @@ class Atom(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, cache_hash
     caseless: bool = False
     absent: bool | None = None
     steps: tuple[Step, ...] = ()
+    whole_lists: bool = False
 
     def __str__(self) -> str:
         name = self.field

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from millstream.streams.rules.fingerprints import CacheBudget
 from millstream.streams.rules.formulas import All, AnyOf, Formula, Truth, all_of, atoms_of
 from millstream.streams.rules.groups import FieldGroup
 from millstream.streams.rules.key_costs import KeyCosts
-from millstream.streams.rules.questions import Holds, Questions
+from millstream.streams.rules.questions import EventForms, Holds, ListHeld, Questions
 from millstream.streams.rules.reduced import keys_of
 
 __all__ = ["ClassPlan", "LeftRule", "PlanRooms"]
@@ -198,9 +198,16 @@ class ClassPlan:
     def _held(self, rule: _Judged, rows: Rows, columns: Columns) -> Rows:
         unread = sum(not columns.has(field) for field in rule.fields)
         if len(rows) <= _FEW_ROWS + columns.events.count * unread // _ROW_COST:
-            holds, forms_of = rule.holds, columns.forms_of
-            return np.array([row for row in rows.tolist() if holds(forms_of(row))], dtype=np.int64)
+            return np.array(self._held_one_by_one(rule, rows.tolist(), columns.forms_of), dtype=np.int64)
         return rows[columns.holds(rule.formula, rows)]
+
+    def _held_one_by_one(self, rule: _Judged, rows: list[int], forms_of: Callable[[int], EventForms]) -> list[int]:
+        holds = rule.holds
+        try:
+            return [row for row in rows if holds(forms_of(row))]
+        except ListHeld:
+            holds = self._rooms.questions.compiled_of_lists(rule.formula)
+            return [row for row in rows if holds(forms_of(row))]
 
 
 def _moved(hits: list[tuple[Rows, int]], rows: Rows) -> list[tuple[Rows, int]]:

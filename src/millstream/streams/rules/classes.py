@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from millstream.streams.rules.answers import said_of
 from millstream.streams.rules.atoms import Atom
 from millstream.streams.rules.engines.engine import form_of
 from millstream.streams.rules.event_rows import EventRows, Rows
@@ -71,7 +72,7 @@ class ClassField:
         return of_values[distinct.codes]
 
     def _code(self, value: Any) -> int:
-        said = tuple(test(form_of(form, value)) for _, form, test in self._asked)
+        said = tuple(said_of(test, form_of(form, value)) for _, form, test in self._asked)
         code = self._codes.get(said)
         if code is None:
             code = self._codes[said] = len(self.answers)

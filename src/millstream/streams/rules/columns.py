@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from millstream.streams.rules.answers import Form
-from millstream.streams.rules.atoms import OF_TWO_FIELDS, Atom
+from millstream.streams.rules.answers import Form, said_of
+from millstream.streams.rules.atoms import OF_WHOLE_EVENTS, Atom
 from millstream.streams.rules.engines.engine import form_of
 from millstream.streams.rules.event_rows import Distinct, EventRows, Rows
 from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth
@@ -80,9 +80,9 @@ class Columns:
                 raise ValueError(f"no positive formula: {formula}")
 
     def _asked(self, atom: Atom, rows: Rows) -> Answers:
-        if atom.op in OF_TWO_FIELDS:
-            holds = self._questions.compiled(atom)
-            fails = self._questions.compiled(Not(atom))
+        if atom.op in OF_WHOLE_EVENTS:
+            holds = self._questions.compiled_of_lists(atom)
+            fails = self._questions.compiled_of_lists(Not(atom))
             forms = [self.forms_of(row) for row in rows.tolist()]
             every = [1 if holds(form) else 0 if fails(form) else _UNKNOWN for form in forms]
             return np.array(every, dtype=np.int8)
@@ -91,14 +91,14 @@ class Columns:
         if answers is None:
             answers = self._answers[atom] = np.full(len(distinct.values), _NOT_ASKED, dtype=np.int8)
         codes = distinct.codes[rows]
-        said_of = answers[codes]
-        if (said_of == _NOT_ASKED).any():
+        told = answers[codes]
+        if (told == _NOT_ASKED).any():
             form, test = self._questions.of(atom).form, self._questions.test(atom)
             formed = self._formed.setdefault(form, {})
-            for code in np.unique(codes[said_of == _NOT_ASKED]).tolist():
+            for code in np.unique(codes[told == _NOT_ASKED]).tolist():
                 if code not in formed:
                     formed[code] = form_of(form, distinct.values[code])
-                said = test(formed[code])
+                said = said_of(test, formed[code])
                 answers[code] = _UNKNOWN if said is None else said
-            said_of = answers[codes]
-        return said_of
+            told = answers[codes]
+        return told

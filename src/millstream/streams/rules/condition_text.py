@@ -10,6 +10,8 @@ import ipaddress
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
+import msgspec
+
 from millstream.streams.rules.atoms import OF_TWO_FIELDS, Atom, Op, Operand, Step
 from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth, all_of, any_of, negated
 from millstream.streams.rules.from_sql import settled
@@ -63,9 +65,9 @@ class _Reading:
     def _question(self, term: Term) -> Formula:
         match term:
             case Operation(operator="IS NULL", operands=(inner,)):
-                return Atom(self._name(inner), Op.IS_NULL)
+                return Atom(self._name(inner), Op.IS_NULL, whole_lists=True)
             case Operation(operator="IS NOT NULL", operands=(inner,)):
-                return negated(Atom(self._name(inner), Op.IS_NULL))
+                return negated(Atom(self._name(inner), Op.IS_NULL, whole_lists=True))
             case Operation(operator="LIKE" | "SIMILAR", operands=operands):
                 return self._pattern(term, operands)
             case Operation(operator=operator, operands=(left, right)) if operator in _FLIPPED:
@@ -205,7 +207,7 @@ def _caseless(formula: Formula) -> Formula:
     joined: Callable[..., Formula]
     match formula:
         case Atom(op=op, operands=operands) if op in OF_TWO_FIELDS or (op is not Op.CIDR and _are_texts(operands)):
-            return Atom(formula.field, op, operands, True, formula.absent, formula.steps)
+            return msgspec.structs.replace(formula, caseless=True)
         case Not(part=part):
             return negated(_caseless(part))
         case All(parts=parts) | AnyOf(parts=parts):

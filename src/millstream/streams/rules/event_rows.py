@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.streams.rules.plain import FieldOf, field_reader, whole_text
+from millstream.streams.rules.plain import FieldOf, field_reader, is_presence, whole_text
 
 __all__ = ["ArrowEvents", "Distinct", "EventRows", "JsonEvents", "Places", "Raw", "Rows", "Unread"]
 
@@ -181,6 +181,8 @@ class JsonEvents:
                 value = event.get(key)
                 if value is not None:
                     return value
+            if is_presence(field):
+                return field_reader(event, places.paths)(field)
             return whole_text(event) if places.has_whole_event(field) else None
 
         return read

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from millstream.streams.rules.atoms import OF_TWO_FIELDS, Atom
+from millstream.streams.rules.atoms import OF_WHOLE_EVENTS, Atom
 from millstream.streams.rules.engines.literals import LiteralEngine
 from millstream.streams.rules.fingerprints import CacheBudget
 from millstream.streams.rules.formulas import Formula, atoms_of
@@ -100,7 +100,7 @@ def explained(formulas: Mapping[int, Formula], class_fields: tuple[str, ...], qu
     groups = []
     for field in sorted(fields):
         atoms = sorted(fields[field], key=str)
-        alone = [atom for atom in atoms if atom.op in OF_TWO_FIELDS]
+        alone = [atom for atom in atoms if atom.op in OF_WHOLE_EVENTS]
         group = FieldGroup(
             field, [questions.of(atom) for atom in atoms if atom not in alone], questions.watch, CacheBudget(0)
         )

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from millstream.streams.functions.networks import network_of_text
 from millstream.streams.plan.expressions import Call, Case, Cast, Expression, Literal
 from millstream.streams.plan.types import TypeKind
@@ -48,11 +50,24 @@ def split_conjuncts(predicates: Sequence[Expression]) -> Conjuncts:
     reasons: list[str] = []
     for conjunct in (one for predicate in predicates for one in conjuncts_of(predicate)):
         try:
-            said.append(formula_of(conjunct))
+            said.append(_of_columns(formula_of(conjunct)))
         except CannotBeSaid as refusal:
             rest.append(conjunct)
             reasons.append(f"{conjunct}: {refusal}")
     return Conjuncts(all_of(*said), tuple(rest), tuple(reasons))
+
+
+def _of_columns(formula: Formula) -> Formula:
+    """The same of columns, whose lists are values as others are."""
+    match formula:
+        case Atom():
+            return msgspec.structs.replace(formula, whole_lists=True)
+        case Not(part=part):
+            return Not(_of_columns(part))
+        case All(parts=parts) | AnyOf(parts=parts):
+            return type(formula)(tuple(map(_of_columns, parts)))
+        case Truth():
+            return formula
 
 
 def conjuncts_of(predicate: Expression) -> list[Expression]:
@@ -87,7 +102,7 @@ def settled(formula: Formula, unknown: bool) -> Formula:
         case Atom(op=Op.IS_NULL):
             return formula
         case Atom(absent=None):
-            return Atom(formula.field, formula.op, formula.operands, formula.caseless, unknown, formula.steps)
+            return msgspec.structs.replace(formula, absent=unknown)
         case Atom():
             return formula
         case Truth(value=value):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Final
 
 from millstream.streams.rules.answers import Form, FormKind, Question
@@ -20,6 +20,7 @@ from millstream.streams.rules.engines.raw_texts import RawTextFilter, raw_text_f
 from millstream.streams.rules.engines.sets import SetEngine
 from millstream.streams.rules.event_rows import Distinct, EventRows, Places, Rows
 from millstream.streams.rules.fingerprints import CacheBudget, FingerprintCache
+from millstream.streams.rules.plain import Gathered, elements
 from millstream.streams.rules.watch import Watch
 
 __all__ = ["FieldGroup"]
@@ -34,6 +35,11 @@ _BOUNDED: Final = frozenset({Op.LESS, Op.LESS_EQUAL, Op.GREATER, Op.GREATER_EQUA
 _LITERAL: Final = frozenset({Op.CONTAINS, Op.STARTS, Op.ENDS})
 
 
+Members = Sequence[tuple[int, Question]]
+
+_LISTS: Final = frozenset((list, Gathered))
+
+
 class FieldGroup:
     """Atoms of one field, none of them of two fields, numbered as given."""
 
@@ -42,10 +48,15 @@ class FieldGroup:
         self.atoms = tuple(question.atom for question in questions)
         self._watch = watch
         self._of_nothing = [number for number, question in enumerate(questions) if question.ask(None)]
+        numbered = list(enumerate(questions))
+        divided = [one for one in numbered if not one[1].atom.whole_lists]
+        whole = [one for one in numbered if one[1].atom.whole_lists]
         self.cache = FingerprintCache(budget)
         self._raw_filter: RawTextFilter | None = None
         self._filtered = False
-        self.engines = tuple(self._engines(questions))
+        self._divided, self._whole = self._engines(divided), self._engines(whole)
+        self._of_nulls = [number for number, question in divided if question.ask(None)]
+        self.engines = (*self._divided, *self._whole)
 
     def narrowed(self, events: EventRows) -> Rows | None:
         """Of events whose whole text is this field: those that any of the atoms may be true of. None: all."""
@@ -76,15 +87,29 @@ class FieldGroup:
         return found
 
     def _find(self, values: Sequence[Any]) -> Found:
-        found: Found = defaultdict(list)
-        formed = Values(values)
-        for engine in self.engines:
-            engine.find(formed, found)
-        return found
+        if not _LISTS.isdisjoint(map(type, values)):
+            return self._find_with_lists(values)
+        return _found(self.engines, values)
 
-    def _engines(self, questions: Sequence[Question]) -> list[Engine]:
+    def _find_with_lists(self, values: Sequence[Any]) -> Found:
+        """The same where some values are lists: what is true of an element is true of its list."""
+        found = _found(self._whole, values)
+        owners: list[int] = []
+        parts: list[Any] = []
+        for number, value in enumerate(values):
+            for part in elements(value) if isinstance(value, list) else (value,):
+                if part is None:
+                    found[number] += self._of_nulls
+                else:
+                    owners.append(number)
+                    parts.append(part)
+        for place, atoms in _found(self._divided, parts).items():
+            found[owners[place]] += atoms
+        return defaultdict(list, {number: list(dict.fromkeys(atoms)) for number, atoms in found.items() if atoms})
+
+    def _engines(self, questions: Members) -> list[Engine]:
         kinds: dict[tuple[Any, ...], list[tuple[int, Question]]] = defaultdict(list)
-        for number, question in enumerate(questions):
+        for number, question in questions:
             kinds[_kind_of(question)].append((number, question))
         engines: list[Engine] = []
         each = kinds.pop(("each",), [])
@@ -97,6 +122,14 @@ class FieldGroup:
         if each:
             engines.append(EachEngine([(number, one.form, self._watch.test_of(one)) for number, one in each]))
         return engines
+
+
+def _found(engines: Iterable[Engine], values: Sequence[Any]) -> Found:
+    found: Found = defaultdict(list)
+    formed = Values(values)
+    for engine in engines:
+        engine.find(formed, found)
+    return found
 
 
 def _kind_of(question: Question) -> tuple[Any, ...]:
@@ -119,9 +152,6 @@ def _kind_of(question: Question) -> tuple[Any, ...]:
     if atom.op is Op.MATCHES:
         return "pattern", form
     return ("each",)
-
-
-Members = Sequence[tuple[int, Question]]
 
 
 def _set(form: Form, members: Members, _watch: Watch) -> Engine:

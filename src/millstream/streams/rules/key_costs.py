@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from millstream.streams.rules.answers import Form
+from millstream.streams.rules.answers import Elements, Form, said_of
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.engines.engine import form_of
 from millstream.streams.rules.event_rows import EventRows
@@ -40,7 +40,7 @@ class KeyCosts:
         self._sample = sample
         self._questions = questions
         self._known: dict[Atom, float] = {}
-        self._forms: dict[Form, list[tuple[Any, int]]] = {}
+        self._forms: dict[Form, tuple[list[tuple[Any, int]], list[tuple[Any, int]]]] = {}
         self._fields: dict[str, list[tuple[Any, int]]] = {}
 
     def __call__(self, atom: Atom) -> float:
@@ -56,8 +56,16 @@ class KeyCosts:
         form, test = self._questions.of(atom).form, self._questions.test(atom)
         formed = self._forms.get(form)
         if formed is None:
-            formed = self._forms[form] = [(form_of(form, value), times) for value, times in self._values(form.field)]
-        return sum(times for value, times in formed if test(value))
+            formed = self._forms[form] = self._formed(form)
+        alone, lists = formed
+        held = sum(times for value, times in alone if test(value))
+        return held + sum(times for value, times in lists if said_of(test, value)) if lists else held
+
+    def _formed(self, form: Form) -> tuple[list[tuple[Any, int]], list[tuple[Any, int]]]:
+        """The forms of single values, and those of lists."""
+        formed = [(form_of(form, value), times) for value, times in self._values(form.field)]
+        lists = [one for one in formed if type(one[0]) is Elements]
+        return ([one for one in formed if type(one[0]) is not Elements], lists) if lists else (formed, lists)
 
     def _values(self, field: str) -> list[tuple[Any, int]]:
         values = self._fields.get(field)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -16,11 +16,17 @@ from millstream.streams.rules.atoms import Atom, Op, Step
 from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth
 
 __all__ = [
+    "FIELD_SEPARATOR",
     "FieldOf",
+    "Gathered",
     "answer",
+    "any_said",
+    "elements",
     "field_reader",
+    "is_presence",
     "judge",
     "number_of",
+    "presence_of",
     "stepped",
     "text_of",
     "value_at",
@@ -29,6 +35,9 @@ __all__ = [
 
 FieldOf = Callable[[str], Any]
 """The value of a field of one event by its name; None where it is not there."""
+
+FIELD_SEPARATOR: Final = "->"
+"""Stands between a ROW column of SQL and its field in the name of a rule's field; a list is no ROW."""
 
 
 def judge(formula: Formula, field_of: FieldOf) -> bool | None:
@@ -60,7 +69,15 @@ def _first(parts: Sequence[Formula], field_of: FieldOf, *, wanted: bool) -> bool
 
 def answer(atom: Atom, field_of: FieldOf) -> bool | None:
     """What one atom says of an event."""
+    if atom.op is Op.EXISTS:
+        return field_of(presence_of(atom.field)) is True
     value = field_of(atom.field)
+    if isinstance(value, list) and not atom.whole_lists:
+        return any_said(_answer(atom, one, field_of) for one in elements(value))
+    return _answer(atom, value, field_of)
+
+
+def _answer(atom: Atom, value: Any, field_of: FieldOf) -> bool | None:
     if atom.op is Op.IS_NULL:
         return value is None
     held = None if value is None else _TESTS[atom.op](atom, value, field_of)
@@ -71,9 +88,14 @@ def field_reader(event: Mapping[str, Any], paths: Mapping[str, Sequence[Sequence
     """The fields of an event, where a rule set's `paths` say."""
 
     def read(name: str) -> Any:
-        for path in paths.get(name, ((name,),)):
+        places = paths.get(name)
+        if places is None:
+            if is_presence(name):
+                return _is_there(event, paths.get(name[1:], ((name[1:],),)))
+            places = ((name,),)
+        for path in places:
             value = value_at(event, path)
-            if value is not None:
+            if value is not None and not (type(value) is Gathered and FIELD_SEPARATOR in name):
                 return value
         return None
 
@@ -83,20 +105,94 @@ def field_reader(event: Mapping[str, Any], paths: Mapping[str, Sequence[Sequence
 def value_at(event: Mapping[str, Any], path: Sequence[str]) -> Any:
     """What an event holds there, None where there is nothing; the whole event as a text where the path is empty.
 
-    A text on the way that spells a JSON object is read as one: some recorders ship an event's data so.
+    A text on the way that spells a JSON object is read as one: some recorders ship an event's data so. Behind a list
+    on the way it is what its elements hold there, `Gathered`.
     """
     if not path:
         return whole_text(event)
     value: Any = event
-    for key in path:
+    keys = iter(path)
+    for key in keys:
         if type(value) is dict:  # nearly always; asking for a Mapping takes ten times as long
             value = value.get(key)
         elif value is None:
             return None
+        elif isinstance(value, list):
+            return _gathered(value, (key, *keys))
         else:
             value = _spelled_object(value) if isinstance(value, str) else value
             value = value.get(key) if isinstance(value, Mapping) else None
     return value
+
+
+class Gathered(list[Any]):
+    """What the elements of a list hold at one place, without nulls and without lists in it."""
+
+
+def _gathered(values: list[Any], path: Sequence[str]) -> Gathered | None:
+    found = Gathered()
+    for one in elements(values):
+        below = value_at({"": one}, ("", *path))
+        if isinstance(below, list):
+            found += (part for part in elements(below) if part is not None)
+        elif below is not None:
+            found.append(below)
+    return found or None
+
+
+def elements(values: list[Any]) -> list[Any]:
+    """The elements of a list, and those of the lists in it."""
+    if not any(isinstance(one, list) for one in values):
+        return values
+    found: list[Any] = []
+    waiting = values[::-1]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, list):
+            waiting += reversed(one)
+        else:
+            found.append(one)
+    return found
+
+
+def any_said(answers: Iterable[bool | None]) -> bool | None:
+    """Whether one of the answers is yes; unknown where none is and one is unknown."""
+    found: bool | None = False
+    for said in answers:
+        if said:
+            return True
+        if said is None:
+            found = None
+    return found
+
+
+_PRESENCE: Final = "\0"
+
+
+def presence_of(field: str) -> str:
+    """The name by which a `FieldOf` is asked whether an event has the field: True, or None."""
+    return _PRESENCE + field
+
+
+def is_presence(name: str) -> bool:
+    """Whether it is the name of a presence."""
+    return name[:1] == _PRESENCE
+
+
+def _is_there(event: Mapping[str, Any], places: Iterable[Sequence[str]]) -> bool | None:
+    return True if any(_has(event, path) for path in places) else None
+
+
+def _has(event: Mapping[str, Any], path: Sequence[str]) -> bool:
+    if not path:
+        return True
+    *above, last = path
+    value = value_at(event, above) if above else event
+    for one in elements(value) if isinstance(value, list) else [value]:
+        holder = _spelled_object(one) if isinstance(one, str) else one
+        if isinstance(holder, Mapping) and last in holder:
+            return True
+    return False
 
 
 @lru_cache(maxsize=16)
@@ -227,7 +323,12 @@ def _cidr(atom: Atom, value: Any, _field_of: FieldOf) -> bool | None:
 def _two_fields(test: Callable[[str, str], bool]) -> Callable[[Atom, Any, FieldOf], bool | None]:
     def compare(atom: Atom, value: Any, field_of: FieldOf) -> bool | None:
         other = field_of(str(atom.operands[0]))
-        return None if other is None else test(_text(atom, value), _text(atom, other))
+        if value is None or other is None:
+            return None
+        divided = isinstance(other, list) and not atom.whole_lists
+        others = [one for one in elements(other) if one is not None] if divided else [other]
+        text = _text(atom, value)
+        return any(test(text, _text(atom, one)) for one in others)
 
     return compare
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from millstream.streams.rules.atoms import OF_TWO_FIELDS, Atom, Op
+from millstream.streams.rules.atoms import OF_WHOLE_EVENTS, Atom, Op
 from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth, all_of, any_of
 
 __all__ = ["keys_of", "pins_of", "positive", "reduced"]
@@ -68,7 +68,7 @@ def keys_of(formula: Formula, cost: Callable[[Atom], float]) -> tuple[float, fro
     None where there are none: the formula may hold where nothing is found.
     """
     match formula:
-        case Atom(op=op) if op in OF_TWO_FIELDS:
+        case Atom(op=op) if op in OF_WHOLE_EVENTS:
             return None
         case Atom():
             return cost(formula), frozenset({formula})

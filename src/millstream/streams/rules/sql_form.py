@@ -18,8 +18,8 @@ from millstream.streams.plan.tables import PhysicalColumn
 from millstream.streams.rules.formulas import atoms_of
 from millstream.streams.rules.from_sql import split_conjuncts
 from millstream.streams.rules.imported import FromFiles, Refusal
+from millstream.streams.rules.plain import FIELD_SEPARATOR
 from millstream.streams.rules.rule import Rule
-from millstream.streams.rules.sql_operands import FIELD_SEPARATOR
 from millstream.streams.sql.compiler import SqlSession
 from millstream.streams.sql.lexer import Token, tokenize
 from millstream.streams.sql.script import Script, Span

@@ -7,16 +7,16 @@ import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+
+import msgspec
 
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
 from millstream.streams.plan.types import DataType, TypeKind
 from millstream.streams.rules.atoms import Atom, Op, Operand, Step
 from millstream.streams.rules.formulas import Formula, Truth, all_of, negated
-from millstream.streams.rules.plain import answer
+from millstream.streams.rules.plain import FIELD_SEPARATOR, answer
 
 __all__ = [
-    "FIELD_SEPARATOR",
     "CannotBeSaid",
     "NumberOperand",
     "TextOperand",
@@ -142,10 +142,6 @@ class NumberOperand:
         return all_of(missing, Truth(None))
 
 
-FIELD_SEPARATOR: Final = "->"
-"""Stands between a ROW column and its field in the name of a rule's field."""
-
-
 def field_of(expression: Expression) -> str | None:
     """The name of the column, or of the field of a ROW column, that the expression is; None for all others."""
     match expression:
@@ -213,7 +209,7 @@ def _cuts_blanks(others: Sequence[Expression]) -> bool:
 def _with_default(atom: Atom, default: Operand | None) -> Atom:
     if default is None:
         return atom
-    return Atom(atom.field, atom.op, atom.operands, atom.caseless, answer(atom, lambda _field: default), atom.steps)
+    return msgspec.structs.replace(atom, absent=answer(atom, lambda _field: default))
 
 
 def _as_float(number: float) -> float | None:

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from millstream.streams.rules.answers import Elements
 from millstream.streams.rules.atoms import Atom
 from millstream.streams.rules.class_plan import PlanRooms
 from millstream.streams.rules.class_plans import ClassPlans
@@ -143,7 +144,8 @@ class RuleStage:
         form = self._rooms.questions.of(failure.atom).form
         distinct = events.distinct(failure.atom.field)
         for code, value in enumerate(distinct.values):
-            if form_of(form, value) == failure.value:
+            formed = form_of(form, value)
+            if formed == failure.value or (type(formed) is Elements and failure.value in formed):
                 row = int(np.flatnonzero(distinct.codes == code)[0])
                 return events.text(row)[:_EVIDENCE_CHARACTERS]
         return ""

@@ -9,7 +9,7 @@ import msgspec
 
 from millstream.streams.rules.atoms import Atom, Op, Operand
 from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth, atoms_of
-from millstream.streams.rules.plain import FieldOf, answer, text_of
+from millstream.streams.rules.plain import FieldOf, answer, presence_of, text_of
 from millstream.streams.rules.rule import Rule
 
 __all__ = ["Near", "Why", "deciding", "draw", "explain", "nearest", "outline"]
@@ -111,7 +111,8 @@ def _judged(formula: Formula, field_of: FieldOf) -> Why:
 
 def _atom(atom: Atom, field_of: FieldOf) -> Why:
     value: Any = field_of(atom.field)
-    found = None if value is None else text_of(value)
+    is_null = value is None and field_of(presence_of(atom.field))
+    found = "null" if is_null else None if value is None else text_of(value)
     try:
         held = answer(atom, field_of)
     except Exception as error:  # noqa: BLE001 - a user's function may raise anything

@@ -149,7 +149,7 @@ def _equal(field: _Field, node: yaml.Node) -> Formula:
         kind = "text" if isinstance(value, str) else "truth" if isinstance(value, bool) else "number"
         by_type.setdefault(kind, []).append(value)
     parts: list[Formula] = [field.values(Op.IN, *dict.fromkeys(values)) for values in by_type.values()]
-    return any_of(*parts, *([Atom(field.name, Op.IS_NULL)] if nulls else []))
+    return any_of(*parts, *([Atom(field.name, Op.IS_NULL, whole_lists=True)] if nulls else []))
 
 
 def _searched(op: Op, joined: Callable[..., Formula]) -> Callable[[_Field, yaml.Node], Formula]:
@@ -195,7 +195,7 @@ def _same(field: _Field, node: yaml.Node) -> Formula:
 
 
 def _exists(field: _Field, node: yaml.Node) -> Formula:
-    absent = Atom(field.name, Op.IS_NULL)
+    absent = Atom(field.name, Op.IS_NULL, whole_lists=True)
     return negated(absent) if truth(node, "exists") else absent
 
 
@@ -204,7 +204,7 @@ def _call(field: _Field, node: yaml.Node) -> Formula:
     if not _CALL.fullmatch(text(first, "a function")):
         refuse(first, "Expected a function as module:name, and what else it is given behind it in a list.")
     operands = (first.value, *(scalar(one, "a value") for one in arguments))
-    return Atom(field.name, Op.CALL, operands, absent=False)
+    return Atom(field.name, Op.CALL, operands, absent=False, whole_lists=True)
 
 
 _BUILDERS: Final[dict[str, Callable[[_Field, yaml.Node], Formula]]] = {

@@ -108,6 +108,8 @@ def test_wildcards_stand_for_any_text_and_one_character(value: str, held: object
         ("F|cased", "'C*d'", "Cmd", True),
         ("F|exists", "true", "x", True),
         ("F|exists", "true", "", True),
+        ("F|exists", "true", None, True),
+        ("F|exists", "false", None, False),
         ("F|exists", "true", ABSENT, False),
         ("F|exists", "false", ABSENT, True),
         ("F|exists", "false", "x", False),

@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from millstream.streams.rules.answers import Form, FormKind
+from millstream.streams.rules.answers import Elements, Form, FormKind
+from millstream.streams.rules.plain import elements
 
 __all__ = ["Engine", "Found", "Values", "form_of"]
 
@@ -38,6 +39,8 @@ class Values:
 
 def form_of(form: Form, value: Any) -> Any:
     """The form of a value; one that cannot be written as JSON is compared as Python shows it."""
+    if type(value) is not str and isinstance(value, list) and not form.whole_lists:
+        return Elements(form_of(form, one) for one in elements(value))
     try:
         return form.of(value)
     except (TypeError, ValueError):

@@ -105,7 +105,7 @@ def _other_is(field: str, value: SigmaType) -> Formula:
         case SigmaNull():
             return Atom(field, Op.IS_NULL)
         case SigmaExists(exists=exists):
-            return negated(Atom(field, Op.IS_NULL)) if exists else Atom(field, Op.IS_NULL)
+            return Atom(field, Op.EXISTS) if exists else negated(Atom(field, Op.EXISTS))
         case SigmaCIDRExpression(cidr=cidr):
             return _atom(field, Op.CIDR, cidr)
         case SigmaFieldReference(field=other):
@@ -191,7 +191,7 @@ def _text_is(field: str, value: SigmaString) -> Formula:
             spellings = (text, *other_spellings(field, text))
             return either(*(_atom(field, Op.IN, one, caseless=caseless) for one in spellings))
         case [SpecialChars.WILDCARD_MULTI]:
-            return negated(Atom(field, Op.IS_NULL))
+            return _atom(field, Op.CONTAINS, "")
         case [SpecialChars.WILDCARD_MULTI, str(text)]:
             return _atom(field, Op.ENDS, text, caseless=caseless)
         case [str(text), SpecialChars.WILDCARD_MULTI]:

@@ -16,8 +16,8 @@ from millstream.streams.errors import JobError
 from millstream.streams.rules.atoms import OF_TWO_FIELDS
 from millstream.streams.rules.event_rows import ArrowEvents
 from millstream.streams.rules.formulas import atoms_of
+from millstream.streams.rules.plain import FIELD_SEPARATOR
 from millstream.streams.rules.rule import RuleSet
-from millstream.streams.rules.sql_operands import FIELD_SEPARATOR
 from millstream.streams.rules.stage import RuleStage
 from millstream.streams.spark.source.decoder import Malformed
 from millstream.streams.spark.source.messages import Messages
