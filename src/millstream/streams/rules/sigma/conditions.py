@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +26,7 @@ from sigma.modifiers import modifier_mapping
 from sigma.policy import SigmaPolicy
 from sigma.policy.regex_engine import PythonRegexEngine
 from sigma.rule.detection import SigmaDetection, SigmaDetectionItem, SigmaDetections
+from sigma.types import SigmaCompareExpression, SigmaNumber
 
 from millstream.streams.rules.formulas import Formula, all_of, negated
 from millstream.streams.rules.sigma.documents import Document
@@ -48,6 +50,12 @@ _POLICY: Final = SigmaPolicy(regex_engine=PythonRegexEngine())
 _PYSIGMA_FAULTS: Final = (SigmaError, ValueError, TypeError, ArithmeticError, LookupError, AttributeError)
 """What pySigma raises for a value: mostly errors of its own, and whatever Python's parts raise below it."""
 
+
+_OF_TEXTS: Final = frozenset(("contains", "startswith", "endswith"))
+
+_LEAST_WHOLE: Final = -(1 << 63)
+_MOST_WHOLE: Final = (1 << 64) - 1
+"""Whole numbers beyond these are floats in events as well."""
 
 Placeholders = Mapping[str, Sequence[str | int | float]]
 """The values that stand for each placeholder."""
@@ -137,20 +145,39 @@ def _item(name: Any, value: Any, line: int | None, placeholders: Placeholders) -
         raise Fault("a list without values", line)
     modifiers = [] if name is None else list(_known_modifiers(name.split("|"), line))
     key = None if name is None else "|".join(modifiers)
+    values = value if isinstance(value, list) else [value]
     if "re" in modifiers[1:]:
-        value = [_expression_text(one, line) for one in (value if isinstance(value, list) else [value])]
+        value = [_expression_text(one, line) for one in values]
+    elif _OF_TEXTS.intersection(modifiers[1:]) or any(type(one) is date for one in values):
+        value = [_text_of(one) for one in values]
     try:
         item = SigmaDetectionItem.from_mapping(key, value, SigmaRuleLocation(_HERE, line), _POLICY)
     except _PYSIGMA_FAULTS as error:
         raise Fault(str(error.args[0]) if error.args else str(error), line) from error
+    _keep_digits(item, value if isinstance(value, list) else [value])
     item.value = [expanded(one, placeholders) for one in item.value]
     return item
+
+
+def _keep_digits(item: SigmaDetectionItem, values: list[Any]) -> None:
+    """Give numbers back the digits that pySigma's have lost: those without a float of their own become the next one."""
+    if len(item.value) != len(values):
+        return
+    for told, held in zip(values, item.value, strict=True):
+        number = held.number if isinstance(held, SigmaCompareExpression) else held
+        if isinstance(told, int) and isinstance(number, SigmaNumber) and _LEAST_WHOLE <= told <= _MOST_WHOLE:
+            number.number = told
 
 
 def _expression_text(value: Any, line: int | None) -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise Fault(f"a regular expression is a text, not {value!r}", line)
     return str(value)
+
+
+def _text_of(value: Any) -> Any:
+    """Whole numbers and dates as the texts that they were most likely written as."""
+    return str(value) if type(value) in (int, date) else value
 
 
 def _known_modifiers(words: list[str], line: int | None) -> Iterator[str]:
