@@ -80,6 +80,7 @@ def test_an_import_tells_what_is_new_changed_and_as_before(filled: Rules, tmp_pa
         "same": 2,
         "refused": [],
         "filters": [],
+        "log_sources": [],
         "rules": 4,
     }
     assert filled("import", "rules.yml", "-o", "json").json()["version"] == 2
@@ -93,6 +94,21 @@ def test_an_import_with_one_bad_rule_takes_the_others_and_tells_file_line_and_re
     assert done.code == 5
     assert "1 rule taken: 1 new; version 2 has 4 rules" in done.out
     assert "bad.yml:2:26: There is no 'end' here. Did you mean 'ends'?" in done.err
+
+
+def test_an_import_tells_which_rules_look_at_every_event_and_which_are_left_out(rules: Rules, tmp_path: Path) -> None:
+    text = "title: t\nid: {0}\nlogsource: {{product: {0}}}\ndetection: {{s: {{a: 1}}, condition: s}}\n"
+    (tmp_path / "rules.yml").write_text("---\n".join(text.format(name) for name in ("aws", "okta", "own")))
+    every = rules("import", "rules.yml", "--dry-run", "-o", "table")
+    assert every.code == 0
+    assert "3 rules look at every event that is no record of a Windows event log: aws 1, okta 1, own 1" in every.err
+    assert "--log-source, or a mapping, says" in every.err
+    one = rules("import", "rules.yml", "--log-source", "product=aws", "-o", "table")
+    assert "1 rule taken" in one.out
+    assert one.err == "2 rules were left out, since they are for other log sources: okta 1, own 1\n"
+    told = rules("import", "rules.yml", "--log-source", "product=okta", "-o", "json").json()["log_sources"]
+    assert told[0] == {"source": "aws", "rules": 1, "looks_at": ""}
+    assert rules("import", "rules.yml", "--log-source", "okta").code == 2
 
 
 def test_rules_of_sigma_are_imported_with_a_mapping_of_events(rules: Rules, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from millstream.streams.rules.notes import RuleNotes
 from millstream.streams.rules.store import RuleStore
 
 if TYPE_CHECKING:
-    from millstream.streams.rules.imported import Filtered
+    from millstream.streams.rules.imported import Filtered, FromFiles, SourceNote
     from millstream.streams.rules.rule import RuleSet
 
 __all__ = ["STORE_VARIABLE", "Store", "disable", "enable", "forget", "import_rules", "remove", "rollback"]
@@ -28,6 +28,7 @@ Store = Annotated[Path, Parameter(name="--store", env_var=STORE_VARIABLE)]
 
 _SHOWN_REFUSALS = 50
 _SHOWN_FILTERS = 50
+_SHOWN_SOURCES = 10
 _SHOWN_FILTERED = 10
 """Rules that are named of one filter."""
 
@@ -36,6 +37,7 @@ def import_rules(
     *paths: Path,
     store: Store,
     mapping: Path | None = None,
+    log_source: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     dry_run: Annotated[bool, Parameter(negative="")] = False,
     common: Common = Common(),
 ) -> int:
@@ -53,14 +55,21 @@ def import_rules(
     mapping
         A YAML file that says which events are those of Sigma's log sources, where they hold fields, and what
         placeholders stand for; docs/rules.md describes it.
+    log_source
+        All events are of this log source, as in product=aws,service=cloudtrail: rules of Sigma for it and for what it
+        is part of look at all of them, and rules for others are left out. Several may be given.
     dry_run
         Only tell what would be done.
     """
-    from millstream.streams.rules.reading import read_rule_files
+    from millstream.streams.rules.reading import log_source_of, read_rule_files
 
     if not paths:
         return print_usage("Name files or directories of rules.")
-    found = read_rule_files(paths, mapping)
+    try:
+        log_sources = [log_source_of(one) for one in log_source]
+    except ValueError as error:
+        return print_usage(f"--log-source takes words such as product=aws,service=cloudtrail, not {str(error)!r}.")
+    found = read_rule_files(paths, mapping, log_sources)
     rules, done = RuleStore(store), list[Merged]()
 
     def change(before: RuleSet) -> RuleSet:
@@ -74,10 +83,10 @@ def import_rules(
         version = done[-1].rule_set.version
     else:
         version = rules.publish(change, why=_printable(f"import {' '.join(map(str, paths))}")).version
-    return _tell_import(done[-1], found.filters, version, dry_run, Printer(common.output))
+    return _tell_import(done[-1], found, version, dry_run, Printer(common.output))
 
 
-def _tell_import(done: Merged, filters: Sequence[Filtered], version: int, dry_run: bool, printer: Printer) -> int:
+def _tell_import(done: Merged, found: FromFiles, version: int, dry_run: bool, printer: Printer) -> int:
     taken = len(done.added) + len(done.changed) + len(done.same)
     counts = {"new": len(done.added), "changed": len(done.changed), "as before": len(done.same)}
     words = ", ".join(f"{count:,} {word}" for word, count in counts.items() if count) or "none"
@@ -89,12 +98,14 @@ def _tell_import(done: Merged, filters: Sequence[Filtered], version: int, dry_ru
             "changed": list(done.changed),
             "same": len(done.same),
             "refused": [_printable(str(one)) for one in done.refused],
-            "filters": [{**msgspec.to_builtins(one), "path": _printable(one.path)} for one in filters],
+            "filters": [{**msgspec.to_builtins(one), "path": _printable(one.path)} for one in found.filters],
+            "log_sources": [msgspec.to_builtins(one) for one in found.sources],
         }
     values["rules"] = len(done.rule_set.rules)
     sentence = f"{taken:,} {noun} {verb}: {words}; version {version} has {len(done.rule_set.rules):,} rules"
     printer.record(values, sentence=sentence)
-    _tell_filters(filters)
+    _tell_filters(found.filters)
+    _tell_sources(found.sources)
     if not done.refused:
         return ExitCode.DONE
     print(f"{len(done.refused):,} {'was' if len(done.refused) == 1 else 'were'} refused:", file=sys.stderr)
@@ -110,6 +121,19 @@ def _tell_filters(filters: Sequence[Filtered]) -> None:
         print(_printable(one.told(_SHOWN_FILTERED)), file=sys.stderr)
     if len(filters) > _SHOWN_FILTERS:
         print(f"and {len(filters) - _SHOWN_FILTERS:,} more filters, which -o json shows", file=sys.stderr)
+
+
+def _tell_sources(sources: Sequence[SourceNote]) -> None:
+    for looks_at in dict.fromkeys(one.looks_at for one in sources):
+        some = sorted((one for one in sources if one.looks_at == looks_at), key=lambda one: -one.rules)
+        count = sum(one.rules for one in some)
+        named = ", ".join(f"{one.source} {one.rules:,}" for one in some[:_SHOWN_SOURCES])
+        more = f" and {len(some) - _SHOWN_SOURCES:,} more log sources" if len(some) > _SHOWN_SOURCES else ""
+        does = f"at {looks_at}" if looks_at else "left out, since they are for other log sources"
+        verb = ("looks " if count == 1 else "look ") if looks_at else ("was " if count == 1 else "were ")
+        print(f"{count:,} {'rule' if count == 1 else 'rules'} {verb}{does}: {named}{more}", file=sys.stderr)
+    if any(one.looks_at for one in sources):
+        print("--log-source, or a mapping, says which events are of their log sources.", file=sys.stderr)
 
 
 def _printable(text: str) -> str:

@@ -7,7 +7,7 @@ import msgspec
 from millstream.streams.rules.rule import Path as FieldPath
 from millstream.streams.rules.rule import Rule
 
-__all__ = ["Filtered", "FromFiles", "Refusal", "dotted_paths"]
+__all__ = ["Filtered", "FromFiles", "Refusal", "SourceNote", "dotted_paths"]
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -39,11 +39,19 @@ class Filtered(msgspec.Struct, frozen=True):
         return f"{self.path}:{self.line}: the filter {self.title!r} is part of {noun} {named}"
 
 
+class SourceNote(msgspec.Struct, frozen=True):
+    """Rules of a log source whose events have no sign: `looks_at` says at which they look, blank for left out ones."""
+
+    source: str
+    rules: int
+    looks_at: str
+
+
 class FromFiles(msgspec.Struct, frozen=True):
     """Rules in the order in which they stand there, what was refused, and where events hold their fields.
 
     `places` says for the id of a rule in which file and line it stands, as far as that is known. `filters` are those
-    that became a part of some rule.
+    that became a part of some rule, `sources` what is to be told of log sources.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -51,6 +59,7 @@ class FromFiles(msgspec.Struct, frozen=True):
     paths: dict[str, tuple[FieldPath, ...]] = {}
     places: dict[str, tuple[str, int | None]] = {}
     filters: tuple[Filtered, ...] = ()
+    sources: tuple[SourceNote, ...] = ()
 
 
 def dotted_paths(name: str) -> tuple[FieldPath, ...]:

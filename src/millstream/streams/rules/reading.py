@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,27 +11,42 @@ import msgspec
 
 from millstream.model.errors import ExtraMissing
 from millstream.streams.errors import RuleError
-from millstream.streams.rules.imported import Filtered, FromFiles, Refusal
+from millstream.streams.rules.imported import Filtered, FromFiles, Refusal, SourceNote
 from millstream.streams.rules.rule import Path as FieldPath
 from millstream.streams.rules.rule import Rule
 
 if TYPE_CHECKING:
     from millstream.streams.rules.sigma.mapping import EventMapping
 
-__all__ = ["read_rule_files"]
+__all__ = ["log_source_of", "read_rule_files"]
 
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 """Bytes of one file of rules."""
 
 _YAML: Final = (".yml", ".yaml")
 _SUFFIXES: Final = (*_YAML, ".sql")
+_SOURCE_KEYS: Final = ("product", "category", "service")
 _SIGMA_KEYS = re.compile(r"(?m)^(?:detection|correlation|filter|logsource)[ ]*:")
 
 
-def read_rule_files(places: Iterable[Path], mapping: Path | None = None) -> FromFiles:
+def log_source_of(text: str) -> dict[str, str]:
+    """The words of a log source such as `product=aws,service=cloudtrail`. Raises ValueError for another text."""
+    words: dict[str, str] = {}
+    for part in text.split(","):
+        key, _, word = part.strip().partition("=")
+        if key not in _SOURCE_KEYS or key in words or not word:
+            raise ValueError(text)
+        words[key] = word
+    return words
+
+
+def read_rule_files(
+    places: Iterable[Path], mapping: Path | None = None, log_sources: Sequence[Mapping[str, str]] = ()
+) -> FromFiles:
     """The rules of the files, and of all files of rules below the directories, hidden ones apart; Sigma's come first.
 
-    `mapping` is a file that says where the events of Sigma's log sources and fields are.
+    `mapping` is a file that says where the events of Sigma's log sources and fields are; with `log_sources` (the words
+    of each) all events are of one of these, and Sigma's rules for others are left out.
     What cannot be taken is told with its place and stops nothing else. Raises RULE_FILE where a place does not exist
     or has no files of rules, ExtraMissing without the packages that read them.
     """
@@ -48,7 +63,7 @@ def read_rule_files(places: Iterable[Path], mapping: Path | None = None) -> From
             sigma.append(file)
         else:
             found.append(_read_yaml(content, str(file)))
-    return _joined([*([_read_sigma(sigma, mapping)] if sigma else []), *found])
+    return _joined([*([_read_sigma(sigma, mapping, log_sources)] if sigma else []), *found])
 
 
 def _files_of(place: Path) -> Iterator[Path]:
@@ -98,20 +113,21 @@ def _read_sql(content: str, path: str) -> FromFiles:
     return read_sql_rules(content, path)
 
 
-def _read_sigma(files: list[Path], mapping: Path | None) -> FromFiles:
+def _read_sigma(files: list[Path], mapping: Path | None, log_sources: Sequence[Mapping[str, str]]) -> FromFiles:
     from millstream.streams.rules.sigma import read_rules
 
-    found = read_rules(files, None if mapping is None else _mapping(mapping))
+    found = read_rules(files, _mapping(mapping, log_sources) if mapping or log_sources else None)
     refused = tuple(Refusal(one.path, _sentence(one.reason), one.line) for one in found.refused)
     return msgspec.structs.replace(found, refused=refused)
 
 
-def _mapping(file: Path) -> EventMapping:
+def _mapping(file: Path | None, log_sources: Sequence[Mapping[str, str]]) -> EventMapping:
     try:
-        from millstream.streams.rules.sigma.mapping import read_mapping
+        from millstream.streams.rules.sigma.mapping import EventMapping, read_mapping
     except ModuleNotFoundError as error:
         raise ExtraMissing("Reading a mapping of events", error.name, extra="streams") from None
-    return read_mapping(file)
+    mapping = EventMapping() if file is None else read_mapping(file)
+    return msgspec.structs.replace(mapping, events_of=tuple(map(dict, log_sources)))
 
 
 def _sentence(words: str) -> str:
@@ -124,9 +140,11 @@ def _joined(parts: Iterable[FromFiles]) -> FromFiles:
     paths: dict[str, tuple[FieldPath, ...]] = {}
     places: dict[str, tuple[str, int | None]] = {}
     filters: list[Filtered] = []
+    sources: list[SourceNote] = []
     for part in parts:
         refused += part.refused
         filters += part.filters
+        sources += part.sources
         paths |= part.paths
         for rule in part.rules:
             place = part.places.get(rule.id, ("", None))
@@ -135,4 +153,4 @@ def _joined(parts: Iterable[FromFiles]) -> FromFiles:
                 refused.append(Refusal(place[0], f"The id {rule.id!r} is taken by a rule of {first}.", place[1]))
                 continue
             rules[rule.id], places[rule.id] = rule, place
-    return FromFiles(tuple(rules.values()), tuple(refused), paths, places, tuple(filters))
+    return FromFiles(tuple(rules.values()), tuple(refused), paths, places, tuple(filters), tuple(sources))

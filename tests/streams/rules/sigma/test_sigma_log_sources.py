@@ -9,6 +9,7 @@ from written_rules import SOURCE_RULE, read_text
 
 from millstream.streams.rules.plain import field_reader, judge
 from millstream.streams.rules.sigma import paths_of
+from millstream.streams.rules.sigma.log_sources import ANY_OTHER, ANY_WINDOWS
 
 SYSMON = "Microsoft-Windows-Sysmon/Operational"
 
@@ -177,7 +178,10 @@ def test_a_category_without_product_is_that_of_windows_and_of_others() -> None:
     ("source", "reason"),
     [
         ("product: linuxx, category: process_creation", "no product 'linuxx' is known; 'linux' is"),
-        ("product: windows, category: process_creations", "no category 'process_creations' of windows is known"),
+        (
+            "product: windows, category: process_creations",
+            "'process_creations' of windows is known; 'process_creation'",
+        ),
         ("product: windows, service: securty", "no service 'securty' of windows is known; 'security' is"),
         ("category: webserve", "no category 'webserve' is known; 'webserver' is"),
         ("category: proces_creation", "no category 'proces_creation' is known; 'process_creation' is"),
@@ -189,3 +193,27 @@ def test_an_unknown_log_source_is_refused_at_its_line(source: str, reason: str) 
     (refused,) = read_text(SOURCE_RULE % (source, "X: x")).refused
     assert reason in refused.reason
     assert refused.line == 3
+
+
+@pytest.mark.parametrize(
+    ("source", "looks_at"),
+    [
+        ("product: windows, service: own", ANY_WINDOWS),
+        ("product: windows, category: own", ANY_WINDOWS),
+        ("product: own, category: own, service: own", ANY_OTHER),
+        ("service: sshd", ANY_OTHER),
+        ("category: webserver, service: apache", ANY_OTHER),
+        ("product: Google-Workspace", ANY_OTHER),
+        ("product: windows", ""),
+        ("product: windows, service: own, category: process_creation", ""),
+        ("product: linux, category: process_creation", ""),
+    ],
+)
+def test_an_import_tells_at_which_events_rules_without_a_sign_look(source: str, looks_at: str) -> None:
+    read = read_text(SOURCE_RULE % (source, "X: x"))
+    assert read.refused == ()
+    assert [(one.rules, one.looks_at) for one in read.sources] == ([(1, looks_at)] if looks_at else [])
+    assert fits(source, "X: x", {"X": "x"}) is (looks_at != ANY_WINDOWS and "windows" not in source)
+    assert fits(source, "X: x", {"Channel": "any", "X": "x"}) is (
+        looks_at == ANY_WINDOWS or source == "product: windows"
+    )

@@ -39,11 +39,15 @@ class MappedSource(msgspec.Struct, frozen=True):
 
 
 class EventMapping(msgspec.Struct, frozen=True):
-    """Log sources in the order of the file, places of fields, which come before the known ones, and placeholders."""
+    """Log sources in the order of the file, places of fields, which come before the known ones, and placeholders.
+
+    Where `events_of` has the words of log sources, all events are of one of these, and rules for others are left out.
+    """
 
     sources: tuple[MappedSource, ...] = ()
     fields: dict[str, tuple[FieldPath, ...]] = {}
     placeholders: dict[str, tuple[str | int | float, ...]] = {}
+    events_of: tuple[dict[str, str], ...] = ()
 
     def condition(self, source: Mapping[Any, Any]) -> Formula | None:
         """What an event of the log source must be, by the entry with most words; None where none fits."""

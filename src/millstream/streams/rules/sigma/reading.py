@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -13,7 +14,7 @@ import msgspec
 
 from millstream.streams.rules.atoms import OF_TWO_FIELDS
 from millstream.streams.rules.formulas import Truth, all_of, any_of, atoms_of
-from millstream.streams.rules.imported import Filtered, FromFiles, Refusal
+from millstream.streams.rules.imported import Filtered, FromFiles, Refusal, SourceNote
 from millstream.streams.rules.rule import Path as FieldPath
 from millstream.streams.rules.rule import Rule, Statistics
 from millstream.streams.rules.sigma.collection import collected
@@ -22,14 +23,15 @@ from millstream.streams.rules.sigma.correlations import aggregation, correlation
 from millstream.streams.rules.sigma.documents import MAX_FILE_BYTES, Document, documents_of
 from millstream.streams.rules.sigma.fault import Fault
 from millstream.streams.rules.sigma.filters import RuleFilter, read_filter
-from millstream.streams.rules.sigma.log_sources import log_source_condition
+from millstream.streams.rules.sigma.left_out import LeftOut
+from millstream.streams.rules.sigma.log_sources import label_of, log_source_condition
 from millstream.streams.rules.sigma.mapping import EventMapping
 from millstream.streams.rules.sigma.taxonomy import paths_of
 
 __all__ = ["read"]
 
 LEVELS: Final = ("informational", "low", "medium", "high", "critical")
-_Maker = Callable[[Path, int, Document], Rule]
+_Maker = Callable[[Path, int, Document], Rule | None]
 _SUFFIXES: Final = frozenset((".yml", ".yaml"))
 _LICENSE: Final = re.compile(r"Detection Rule License(?: \(DRL\))? ([0-9.]*[0-9])")
 
@@ -70,6 +72,8 @@ class _Reading:
         self._sources: dict[str, Mapping[Any, Any]] = {}
         self._filters: list[RuleFilter] = []
         self._filtered: list[Filtered] = []
+        self._looks_at: dict[str, str] = {}
+        self._left_out = LeftOut()
 
     def add_file(self, path: Path) -> None:
         """Read the rules of one file."""
@@ -105,11 +109,23 @@ class _Reading:
         places: dict[str, tuple[str, int | None]] = {
             rule.id: (str(self._places[rule.id][0]), self._lines[rule.id]) for rule in rules
         }
-        return FromFiles(rules, tuple(one for _, one in refused), self._paths(rules), places, tuple(self._filtered))
+        told = tuple(one for _, one in refused)
+        return FromFiles(rules, told, self._paths(rules), places, tuple(self._filtered), tuple(self._source_notes()))
+
+    def _source_notes(self) -> Iterator[SourceNote]:
+        """At which events rules look whose log source has no sign, and the rules that were left out."""
+        signless = ((label_of(source), self._looks_at[name]) for name, source in self._sources.items())
+        for (label, looks_at), count in sorted(Counter(signless).items()):
+            if looks_at:
+                yield SourceNote(label, count, looks_at)
+        yield from self._left_out.notes()
 
     def _take(self, path: Path, number: int, document: Document, make: _Maker) -> Rule | None:
         try:
             made = make(path, number, document)
+            if made is None:
+                self._left_out.add(document.value)
+                return None
             if made.id in self._rules:
                 other = self._places[made.id][0]
                 raise Fault(f"its id is that of a rule in {other}", document.line("id"))
@@ -139,11 +155,13 @@ class _Reading:
         """Make a filter part of its rules, and tell which of them it cannot be part of."""
         if one.names is None:
             ids = [name for name, source in self._sources.items() if one.fits(source)]
-            if not ids:
+            if not ids and not self._left_out.any_of(one):
                 self._refuse(one.path, Fault("no rule that was read with the filter has its log source", one.line))
         else:
             ids = []
             for name in one.names:
+                if name in self._left_out.names:
+                    continue
                 reason = self._wrong_rule(name, one)
                 if reason:
                     self._refuse(one.path, Fault(reason, one.names_line))
@@ -173,7 +191,7 @@ class _Reading:
     def _refuse(self, path: Path, fault: Fault) -> None:
         self._refused.append((path, Refusal(str(path), fault.reason, fault.line)))
 
-    def _detection_rule(self, path: Path, number: int, document: Document) -> Rule:
+    def _detection_rule(self, path: Path, number: int, document: Document) -> Rule | None:
         source, detection = document.value.get("logsource"), document.value.get("detection")
         if not isinstance(detection, Mapping):
             raise Fault("a rule needs a map `detection`, or `correlation`", document.line("detection"))
@@ -183,17 +201,23 @@ class _Reading:
             where = log_source_condition(source, self._mapping)
         except Fault as fault:
             raise Fault(fault.reason, document.line("logsource")) from None
+        if where is None:
+            return None
         conditions, statistics = _conditions(document, detection.get("condition"))
-        condition = all_of(where, detection_formula(document, conditions, self._mapping.placeholders))
+        condition = all_of(where.condition, detection_formula(document, conditions, self._mapping.placeholders))
         if isinstance(condition, Truth):
             raise Fault("the condition does not depend on the event", document.line("detection", "condition"))
-        return _rule(path, number, document, condition, statistics)
+        made = _rule(path, number, document, condition, statistics)
+        self._looks_at[made.id] = where.looks_at
+        return made
 
-    def _correlation_rule(self, path: Path, number: int, document: Document) -> Rule:
+    def _correlation_rule(self, path: Path, number: int, document: Document) -> Rule | None:
         line = document.line("correlation", "rules")
         parts: dict[str, Rule] = {}
         for name in rules_of(document):
             if name not in self._by_name:
+                if name in self._left_out.names:
+                    return None
                 raise Fault(f"no rule {name!r} was read", line)
             part = self._rules[self._by_name[name]]
             if part.statistics is not None:

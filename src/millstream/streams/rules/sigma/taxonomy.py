@@ -18,15 +18,20 @@ from millstream.streams.rules.rule import Path
 from millstream.streams.rules.sigma.fault import Fault
 
 __all__ = [
+    "ALIKE",
     "LINUX_SYSMON",
     "PATHS",
     "WHOLE_EVENT",
     "WINDOWS_CATEGORIES",
+    "knows_service",
     "other_spellings",
     "paths_of",
     "sysmon_condition",
     "windows_condition",
 ]
+
+ALIKE: Final = 0.85
+"""From here on a word is taken for a misspelling of another: 0 has nothing in common, 1 is the same."""
 
 WHOLE_EVENT: Final = ""
 """The field of keywords: all values of an event as one text."""
@@ -174,15 +179,21 @@ _SERVICES: Final[dict[str, tuple[str, ...]]] = {
 
 
 def windows_condition(category: str | None, service: str | None) -> Formula:
-    """What an event of Windows must be. Raises Fault for a category or service that is not known."""
+    """What an event of Windows must be; of a category or service that is not known, a record of any channel.
+
+    Raises Fault for one that looks like a misspelling of another.
+    """
     parts: list[Formula] = []
-    if category is not None:
-        _known("category", category, WINDOWS_CATEGORIES)
+    if category is not None and _is_known("category", category, WINDOWS_CATEGORIES):
         parts.append(any_of(*(one.condition for one in WINDOWS_CATEGORIES[category])))
-    if service is not None:
-        _known("service", service, _SERVICES)
+    if service is not None and _is_known("service", service, _SERVICES):
         parts.append(_is_text("Channel", _SERVICES[service]))
     return all_of(*parts) if parts else negated(Atom("Channel", Op.IS_NULL))
+
+
+def knows_service(service: str) -> bool:
+    """Whether Windows has such a service, or one that is spelled nearly so."""
+    return bool(difflib.get_close_matches(service, _SERVICES, n=1, cutoff=ALIKE))
 
 
 def sysmon_condition(category: str, channel: str) -> Formula:
@@ -191,11 +202,11 @@ def sysmon_condition(category: str, channel: str) -> Formula:
     return any_of(*(_Source((channel,), ids).condition for ids in events))
 
 
-def _known(kind: str, name: str, names: Mapping[str, object]) -> None:
-    if name in names:
-        return
-    near = difflib.get_close_matches(name, names, n=1)
-    raise Fault(f"no {kind} {name!r} of windows is known{f'; {near[0]!r} is' if near else ''}")
+def _is_known(kind: str, name: str, names: Mapping[str, object]) -> bool:
+    near = difflib.get_close_matches(name, names, n=1, cutoff=ALIKE)
+    if near and near[0] != name:
+        raise Fault(f"no {kind} {name!r} of windows is known; {near[0]!r} is")
+    return bool(near)
 
 
 _DATA: Final[tuple[Path, ...]] = ((), ("event_data",), ("winlog", "event_data"), ("EventData",), ("Event", "EventData"))
