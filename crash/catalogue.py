@@ -73,6 +73,13 @@ def _sink_jobs(run: ProgrammeRun) -> None:
     kill_sink_jobs(run)
 
 
+def _counting_jobs(run: ProgrammeRun) -> None:
+    # Spark is needed for this programme alone.
+    from crash.hits_kills import kill_counting_jobs
+
+    kill_counting_jobs(run)
+
+
 def _network(name: str) -> Callable[[ProgrammeRun], None]:
     return lambda run: run_in_network(run, name)
 
@@ -90,6 +97,7 @@ PROGRAMMES = {
     "S10": Programme("rules-kills", _rule_jobs),
     "S11": Programme("dimension-kills", _dimension_jobs),
     "S12": Programme("sink-kills", _sink_jobs),
+    "S13": Programme("hits-kills", _counting_jobs),
     "N1": Programme("lost-nameservers", lose_all_nameservers),
     "N2": Programme("changing-brokers", change_brokers_under_load),
     "N3": Programme("cut-brokers", _network("N3")),

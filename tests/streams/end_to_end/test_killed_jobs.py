@@ -36,6 +36,14 @@ def test_s10_a_job_that_is_killed_while_its_rules_change_judges_each_event_by_on
     assert run.counts["versions"] > 2
 
 
+def test_s13_rules_that_count_apart_tell_the_same_though_their_driver_is_killed_between_the_queries(
+    tmp_path: Path,
+) -> None:
+    run = run_programme("S13", seed=SEED, size=Size.CI, keep=tmp_path)
+    assert not run.failures, run.verdict(f"S13 {PROGRAMMES['S13'].title}", 0.0)
+    assert run.counts["kills"] == 1
+
+
 def test_s12_a_job_that_is_killed_around_the_commits_of_its_sinks_loses_no_row_and_doubles_none(tmp_path: Path) -> None:
     run = run_programme("S12", seed=SEED, size=Size.CI, keep=tmp_path)
     assert not run.failures, run.verdict(f"S12 {PROGRAMMES['S12'].title}", 0.0)
