@@ -150,6 +150,28 @@ def test_rules_count_events_values_and_sequences() -> None:
     assert [rule.condition for rule in read.rules[3:]] == [Truth(False), Truth(False)]
 
 
+def test_rules_measure_numbers_of_a_field() -> None:
+    content = """
+- {rule: sent, when: {x: 1}, sum: {of: Bytes, by: [Host], within: 10 min, above: 1.5}}
+- {rule: mean, when: {x: 1}, average: {of: Ms, within: 1 h, at least: -1, below: 2}}
+- {rule: least, when: {x: 1}, minimum: {of: Ms, within: 1 h, at most: 0}}
+- {rule: most, when: {x: 1}, maximum: {of: a.b, within: 1 h, at least: 5, at most: 5}}
+- {rule: slow, percentile: {of: Ms, percent: 0, rules: [sent], by: Host, within: 1 h, above: 1, below: 2}}
+"""
+    read = read_yaml_rules(content, "r.yml")
+    assert not read.refused
+    assert [rule.statistics for rule in read.rules] == [
+        Statistics(Measure(MeasureKind.SUM, "Bytes"), 600_000, ("Host",), None, above=1.5),
+        Statistics(Measure(MeasureKind.AVERAGE, "Ms"), 3_600_000, (), -1, below=2),
+        Statistics(Measure(MeasureKind.MINIMUM, "Ms"), 3_600_000, (), None, at_most=0),
+        Statistics(Measure(MeasureKind.MAXIMUM, "a.b"), 3_600_000, (), 5, at_most=5),
+        Statistics(
+            Measure(MeasureKind.PERCENTILE, "Ms", percent=0), 3_600_000, ("Host",), None, ("sent",), above=1, below=2
+        ),
+    ]
+    assert read.paths["a.b"] == (("a.b",), ("a", "b"))
+
+
 @pytest.mark.parametrize(
     ("content", "line", "column", "words"),
     [
@@ -179,6 +201,16 @@ def test_rules_count_events_values_and_sequences() -> None:
         ("rule: a\nwhen: {x: 1}\ncount: {within: 1 h, at least: 0}", 3, 32, "whole number"),
         ("rule: a\nwhen: {x: 1}\ncount: {within: 1 h, at least: 1}\ndistinct: {}", 4, 1, "not both"),
         ("rule: a\nwhen: {x: 1}\ndistinct: {within: 1 h, at least: 1}", 3, 11, "'of' is missing"),
+        ("rule: a\nwhen: {x: 1}\nsum: {of: y, within: 1 h}", 3, 1, "at least, above, at most, below"),
+        ("rule: a\nwhen: {x: 1}\nsum: {within: 1 h, above: 1}", 3, 6, "'of' is missing"),
+        ("rule: a\nwhen: {x: 1}\nsum: {of: y, within: 1 h, above: x}", 3, 34, "a number of 64 bits, found 'x'"),
+        ("rule: a\nwhen: {x: 1}\nsum: {of: y, within: 1 h, above: true}", 3, 34, "a number of 64 bits"),
+        (f"rule: a\nwhen: {{x: 1}}\nsum: {{of: y, within: 1 h, above: {'9' * 400}}}", 3, 34, "a number of 64 bits"),
+        ("rule: a\nwhen: {x: 1}\nsum: {of: y, percent: 5, within: 1 h, above: 1}", 3, 14, "'percent'"),
+        ("rule: a\nwhen: {x: 1}\nmaximum: {of: y, within: 1 h, above: 2, below: 2}", 3, 1, "above 2 and below 2"),
+        ("rule: a\nwhen: {x: 1}\npercentile: {of: y, within: 1 h, above: 2}", 3, 13, "'percent' is missing"),
+        ("rule: a\nwhen: {x: 1}\npercentile: {of: y, percent: 101, within: 1 h, above: 2}", 3, 30, "from 0 to 100"),
+        ("rule: a\nwhen: {x: 1}\nsum: {of: y, within: 1 h, above: 2}\nminimum: {}", 4, 1, "not both"),
         ("rule: a\nsequence: {of: [b], within: 1 h}", 2, 16, "two rules or more"),
         ("rule: a\nwhen: {x: 1}\nsequence: {of: [b, c], within: 1 h}", 2, 7, "no condition of its own"),
         ("rule: a\nwhen: {x: {above: 1.5e+999}}", 2, 19, "too large"),

@@ -122,6 +122,8 @@ def measuring(kind: MeasureKind, *, percent: int | None = None, **bounds: Any) -
         ),
         (measuring(MeasureKind.SUM, at_most=-1), [(1, "-1.0"), (11, "0.0"), (21, None)], [(0, -1.0, "at most -1")]),
         (measuring(MeasureKind.AVERAGE, below=2), [(1, "1.0"), (2, "2.0"), (11, "2.0")], [(0, 1.5, "below 2")]),
+        (measuring(MeasureKind.MINIMUM, below=2), [(1, "1.0"), (2, "2.0"), (11, "2.0")], [(0, 1.0, "below 2")]),
+        (measuring(MeasureKind.MAXIMUM, above=2), [(1, "1.0"), (2, "2.5"), (11, "2.0")], [(0, 2.5, "above 2")]),
         (measuring(MeasureKind.SUM, other_than=3), [(1, "3.0"), (11, "4.0")], [(10, 4.0, "other than 3")]),
         (
             measuring(MeasureKind.PERCENTILE, percent=25, at_least=2, at_most=4),

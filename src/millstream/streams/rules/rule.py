@@ -35,15 +35,22 @@ class MeasureKind(StrEnum):
     COMBINATION = "combination"
     """Parts as well; which of them had an event must be one of the sets of `Statistics.combination`."""
     SUM = "sum"
-    """The sum of a field's numbers, as this and the next two are of what is a number or a text that spells one."""
+    """The sum of a field's numbers, as this and the next four are of what is a number or a text that spells one."""
     AVERAGE = "average"
+    MINIMUM = "minimum"
+    MAXIMUM = "maximum"
     PERCENTILE = "percentile"
     """The number below which `Measure.percent` of all lie, between the closest two in proportion."""
 
     @property
     def is_number(self) -> bool:
         """Whether it is any number, and no count of something."""
-        return self in (MeasureKind.SUM, MeasureKind.AVERAGE, MeasureKind.PERCENTILE)
+        return self in _NUMBERS
+
+
+_NUMBERS: Final = frozenset(
+    (MeasureKind.SUM, MeasureKind.AVERAGE, MeasureKind.MINIMUM, MeasureKind.MAXIMUM, MeasureKind.PERCENTILE)
+)
 
 
 class Measure(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -14,8 +14,8 @@ import yaml
 
 from millstream.streams.rules.formulas import Truth, atoms_of
 from millstream.streams.rules.imported import FromFiles, Refusal, dotted_paths
-from millstream.streams.rules.rule import Measure, MeasureKind, Rule, Statistics
 from millstream.streams.rules.rule import Path as FieldPath
+from millstream.streams.rules.rule import Rule
 from millstream.streams.rules.yaml_conditions import condition_of
 from millstream.streams.rules.yaml_nodes import (
     Entries,
@@ -23,35 +23,23 @@ from millstream.streams.rules.yaml_nodes import (
     documents,
     items,
     refuse,
-    scalar,
     text,
     truth,
     unknown,
 )
-from millstream.streams.sql.options import milliseconds
+from millstream.streams.rules.yaml_statistics import MEASURES, statistics_of
 
 __all__ = ["LEVELS", "read_yaml_rules"]
 
 LEVELS: Final = ("informational", "low", "medium", "high", "critical")
 """How much a rule's hits matter, least first."""
 
-MAX_WINDOW_MS: Final = 31 * 86_400_000
-"""The longest window of a statistical rule, in milliseconds."""
-
-MAX_AT_LEAST: Final = 1_000_000_000
-"""The largest number that a statistical rule may wait for."""
-
 _KEYS = (
     "rule", "title", "level", "tags", "author", "license", "enabled", "alerts", "caseless", "shows", "when",
-    "count", "distinct", "sequence",
+    *MEASURES,
 )  # fmt: skip
 _ID = re.compile(r"[\w.:/@+-]{1,200}")
 _START = re.compile(r"(?m)^(?:---|[ ]*-[ ]+rule[ ]*:|rule[ ]*:)")
-_STATISTICS: Final = {
-    "count": MeasureKind.EVENTS,
-    "distinct": MeasureKind.VALUES,
-    "sequence": MeasureKind.SEQUENCE,
-}
 
 
 def read_yaml_rules(content: str, path: str) -> FromFiles:
@@ -165,7 +153,7 @@ def _rule(node: yaml.Node, written: str) -> Rule:
         refuse(named, f"{name[:60]!r} is no id: use letters, digits and _ . : / @ + -, at most 200.")
     caseless = entries.take("caseless")
     ignore_case = caseless is not None and truth(caseless, "caseless")
-    statistics = _statistics(entries)
+    statistics = statistics_of(entries)
     when = entries.take("when")
     if when is None and (statistics is None or not statistics.parts):
         refuse(node, "'when' is missing: expected the rule's condition.")
@@ -211,52 +199,3 @@ def _level(node: yaml.Node | None) -> str:
     if level not in LEVELS:
         refuse(node, unknown(level, LEVELS))
     return level
-
-
-def _statistics(entries: Entries) -> Statistics | None:
-    there = [(word, kind, entries.left[word][0]) for word, kind in _STATISTICS.items() if word in entries.left]
-    if not there:
-        return None
-    if len(there) > 1:
-        refuse(there[1][2], f"A rule has {there[0][0]!r} or {there[1][0]!r}, not both.")
-    [(word, kind, _)] = there
-    inner = Entries(entries.need(word, "a map with within, by and at least"), "a map with within, by and at least")
-    of, parts = _counted(kind, inner)
-    by = _texts(inner.take("by"), "the name of a field")
-    window_ms = _window_ms(inner.need("within", "a length of time such as 10 min"))
-    in_order = kind is MeasureKind.SEQUENCE and "at least" not in inner.left
-    at_least = len(parts) if in_order else _whole(inner.need("at least", "a whole number"))
-    most = inner.take("at most")
-    at_most = None if most is None else _whole(most)
-    inner.end(("of", "rules", "by", "within", "at least", "at most"))
-    return Statistics(Measure(kind, of), window_ms, by, at_least, parts, at_most)
-
-
-def _counted(kind: MeasureKind, inner: Entries) -> tuple[str, tuple[str, ...]]:
-    """The field whose values are counted, and the rules whose events are."""
-    if kind is MeasureKind.SEQUENCE:
-        listed = inner.need("of", "a list of rules, in their order")
-        parts = tuple(text(one, "the id of a rule") for one in items(listed))
-        if len(parts) < 2:
-            refuse(listed, "Expected two rules or more, in their order.")
-        return "", parts
-    of = inner.need("of", "the field whose values are counted") if kind is MeasureKind.VALUES else None
-    return "" if of is None else text(of, "the name of a field"), _texts(inner.take("rules"), "the id of a rule")
-
-
-def _window_ms(node: yaml.Node) -> int:
-    written = text(node, "a length of time such as 10 min")
-    try:
-        window_ms = milliseconds(written)
-    except ValueError:
-        refuse(node, f"Expected a length of time such as 30 s, 10 min, 2 h or 1 d, found {written[:60]!r}.")
-    if not 0 < window_ms <= MAX_WINDOW_MS:
-        refuse(node, f"Expected a length of time up to {MAX_WINDOW_MS // 86_400_000} d, found {written[:60]!r}.")
-    return window_ms
-
-
-def _whole(node: yaml.Node) -> int:
-    value = scalar(node, "a whole number")
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_AT_LEAST:
-        refuse(node, f"Expected a whole number from 1 to {MAX_AT_LEAST:,}, found {node.value[:60]!r}.")
-    return value

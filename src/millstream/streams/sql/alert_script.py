@@ -74,6 +74,8 @@ _SUMS = {**_COUNTS, MeasureKind.EVENTS: "SUM(hits)"}
 _NUMBERS = {
     MeasureKind.SUM: "SUM(CAST(measured AS DOUBLE))",
     MeasureKind.AVERAGE: "AVG(CAST(measured AS DOUBLE))",
+    MeasureKind.MINIMUM: "MIN(CAST(measured AS DOUBLE))",
+    MeasureKind.MAXIMUM: "MAX(CAST(measured AS DOUBLE))",
     MeasureKind.PERCENTILE: "PERCENTILE(CAST(measured AS DOUBLE), {fraction})",
 }
 

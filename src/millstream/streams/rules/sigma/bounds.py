@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from millstream.streams.rules.sigma.fault import Fault
-from millstream.streams.rules.yaml_form import MAX_AT_LEAST
+from millstream.streams.rules.yaml_statistics import MAX_AT_LEAST
 
 __all__ = ["Bounds", "bounds_of"]
 

@@ -16,7 +16,7 @@ from millstream.streams.rules.sigma.bounds import Bounds, bounds_of
 from millstream.streams.rules.sigma.documents import Document
 from millstream.streams.rules.sigma.fault import Fault
 from millstream.streams.rules.sigma.rule_words import MAX_COMBINED_RULES, RuleWords
-from millstream.streams.rules.yaml_form import MAX_WINDOW_MS
+from millstream.streams.rules.yaml_statistics import MAX_WINDOW_MS
 
 __all__ = ["aggregation", "correlation", "generates", "rules_of"]
 

@@ -118,11 +118,12 @@ def _measured(rule: Rule) -> Measured:
     statistics = rule.statistics
     if statistics is None:
         return lambda _part, _field_of: None
-    match statistics.measure.kind:
+    kind = statistics.measure.kind
+    if kind.is_number:
+        return _number_of(statistics)
+    match kind:
         case MeasureKind.VALUES:
             return _value_of(statistics)
-        case MeasureKind.SUM | MeasureKind.AVERAGE | MeasureKind.PERCENTILE:
-            return _number_of(statistics)
         case MeasureKind.PARTS:
             return lambda part, _field_of: part
         case MeasureKind.COMBINATION:
@@ -133,7 +134,7 @@ def _measured(rule: Rule) -> Measured:
             for step, part in enumerate(statistics.parts, 1):
                 steps[part] = f"{steps[part]},{step}" if part in steps else str(step)
             return lambda part, _field_of: steps.get(part or "")
-        case MeasureKind.EVENTS:
+        case _:
             return lambda _part, _field_of: None
 
 
