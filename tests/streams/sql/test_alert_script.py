@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra streams")
 
+import msgspec
 import numpy as np
 from compiling import refused
 from plan_answers import answer
@@ -211,3 +212,91 @@ def test_where_hits_go_through_a_topic_a_row_may_stand_for_several() -> None:
     assert plain.count("COUNT(*)") == packed.count("SUM(hits)") == 4
     assert "COUNT(*)" not in packed
     assert isinstance(SqlSession(nameserver="here:1").compile(packed)[-1], JobPlan)
+
+
+def by_user(
+    name: str, measure: Measure, parts: tuple[str, ...] = (), *, least: int = 2, window_s: int = 10, **more: Any
+) -> Rule:
+    statistics = Statistics(measure, window_s * 1000, ("user",), least, parts, **more)
+    return Rule(name, name, Truth(True), statistics=statistics)
+
+
+FAILED = msgspec.structs.replace(by_user("failed", Measure(MeasureKind.EVENTS)), alerts=False)
+SPRAYED = by_user("sprayed", Measure(MeasureKind.VALUES, "host"), window_s=5)
+LOGON = Rule("logon", "", Truth(True), alerts=False)
+"""One that counts and gives no alerts of its own, one that gives some, and one of single events."""
+
+HELD = [
+    ("failed", 1, None, "a"), ("failed", 2, None, "a"), ("failed", 3, None, "b"), ("failed", 11, None, "b"),
+    ("failed", 21, None, "a"), ("failed", 22, None, "a"), ("sprayed", 1, "x", "a"), ("sprayed", 2, "y", "a"),
+    ("sprayed", 3, "z", "b"), ("sprayed", 4, "z", "b"),
+]  # fmt: skip
+
+
+def told(rules: list[Rule], held: list[tuple[str, int, object, str]], **more: str) -> list[tuple[Any, ...]]:
+    """Rule, window and group of each alert, and what was measured."""
+    text, uncounted = AlertScript({**SOURCE, **more}, {"connector": "print"}).text(rules)
+    assert uncounted == []
+    plan = SqlSession(nameserver="here:1").compile(text)[-1]
+    assert isinstance(plan, JobPlan)
+    by_id = {rule.id: rule for rule in rules}
+    rows = [
+        {**hit(by_id[name], second, measured, group=f'["{user}"]'), "hits": 1} for name, second, measured, user in held
+    ]
+    sinks = [sink for sink in plan.sinks if sink.table.name != "alerts"]
+    found = [row for sink in sinks for row in answer(sink.input, {"hits": rows})]
+    return sorted((row[0], row[4] // 1000, row[6], row[7]) for row in found)
+
+
+@pytest.mark.parametrize("more", [{}, {"hits.topic": "between"}])
+def test_windows_that_rules_tell_are_counted_again(more: dict[str, str]) -> None:
+    again = by_user("again", Measure(MeasureKind.EVENTS), ("failed",), window_s=60)
+    both = by_user("both", Measure(MeasureKind.PARTS), ("failed", "sprayed", "logon"), least=3, window_s=60)
+    anyone = by_user("anyone", Measure(MeasureKind.EVENTS), ("failed", "sprayed"), least=3, window_s=60)
+    anyone = msgspec.structs.replace(anyone, statistics=msgspec.structs.replace(anyone.statistics, by=()))
+    held = [*HELD, ("both", 40, "logon", "a"), ("both", 41, "logon", "b")]
+    assert told([FAILED, SPRAYED, LOGON, again, both, anyone], held, **more) == [
+        ("again", 0, '["a"]', 2),
+        ("anyone", 0, "[]", 3),
+        ("both", 0, '["a"]', 3),
+        ("sprayed", 0, '["a"]', 2),
+    ]
+
+
+def test_a_window_that_a_rule_tells_is_a_bit_of_a_combination() -> None:
+    combination = Combination("failed and not logon", "0100")
+    quiet = by_user(
+        "quiet", Measure(MeasureKind.COMBINATION), ("failed", "logon"), least=1, window_s=20, combination=combination
+    )
+    held = [*HELD, ("quiet", 5, "2", "a")]
+    assert told([FAILED, LOGON, quiet], [one for one in held if one[0] != "sprayed"]) == [("quiet", 20, '["a"]', 1)]
+
+
+def test_windows_that_rules_tell_are_steps_of_a_sequence() -> None:
+    then = by_user("then", Measure(MeasureKind.SEQUENCE), ("failed", "logon"), window_s=60)
+    text, uncounted = AlertScript(SOURCE, {"connector": "print"}).text([FAILED, LOGON, then])
+    assert uncounted == []
+    plan = SqlSession(nameserver="here:1").compile(text)[-1]
+    assert isinstance(plan, JobPlan)
+    (match,) = (node for node in stateful(plan) if isinstance(node, Match))
+    assert match.within_ms == 60_000
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        (by_user("r", Measure(MeasureKind.VALUES, "x"), ("failed",)), "which of them there were"),
+        (by_user("r", Measure(MeasureKind.SUM, "x"), ("failed",)), "which of them there were"),
+        (by_user("r", Measure(MeasureKind.EVENTS), ("outer",)), "'outer' is a correlation of correlations itself"),
+        (by_user("r", Measure(MeasureKind.EVENTS), ("order",)), "'order' is about rules in order"),
+        (by_user("r", Measure(MeasureKind.EVENTS), ("wide",)), "'wide' is grouped by nothing"),
+    ],
+)
+def test_what_cannot_be_counted_again_is_told_with_the_reason(rule: Rule, reason: str) -> None:
+    outer = by_user("outer", Measure(MeasureKind.EVENTS), ("failed",))
+    order = by_user("order", Measure(MeasureKind.SEQUENCE), ("logon", "logon"))
+    wide = counting("wide", MeasureKind.EVENTS, 1_000)
+    _, uncounted = compiled(FAILED, LOGON, outer, order, wide, rule)
+    (one,) = uncounted
+    assert one.rule == "r"
+    assert reason in one.reason

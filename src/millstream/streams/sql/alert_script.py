@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from millstream.streams.rules.rule import Measure, MeasureKind, Rule
+from millstream.streams.rules.chains import links_of, part_marks, unfit_chain
+from millstream.streams.rules.rule import MeasureKind, Rule, Statistics
 
 __all__ = ["AlertScript", "Uncounted"]
 
@@ -37,8 +39,8 @@ _PLAIN = """INSERT INTO alerts SELECT rule, title, level, tags, version, event_t
 
 _WINDOW = """INSERT INTO {table}
   SELECT rule, MAX(title), MAX(level), '{measure}', window_start, window_end, group_key, {value}, MAX({told})
-  FROM TABLE(TUMBLE(TABLE hits, DESCRIPTOR(event_time), {window}))
-  WHERE measure = '{measure}' AND window_ms = {window_ms}
+  FROM TABLE(TUMBLE(TABLE {source}, DESCRIPTOR(event_time), {window}))
+  WHERE measure = '{measure}' AND window_ms = {window_ms}{apart}
   GROUP BY rule, group_key, window_start, window_end
   HAVING {holds};"""
 
@@ -52,7 +54,7 @@ _COMBINATION_HOLDS = "SUBSTRING(MAX(holds), BIT_OR(CAST(measured AS INT)) + 1, 1
 
 _SEQUENCE = """INSERT INTO counted_alerts
   SELECT rule, title, level, 'sequence', began, ended, group_key, CAST({steps} AS BIGINT), at_least
-  FROM (SELECT * FROM hits WHERE measure = 'sequence' AND window_ms = {window_ms} AND steps = {steps})
+  FROM (SELECT * FROM {source} WHERE measure = 'sequence' AND window_ms = {window_ms} AND steps = {steps}{apart})
   MATCH_RECOGNIZE (
     PARTITION BY rule, group_key ORDER BY event_time
     MEASURES LAST(S{steps}.title) AS title, LAST(S{steps}.level) AS level, LAST(S{steps}.at_least) AS at_least,
@@ -61,6 +63,19 @@ _SEQUENCE = """INSERT INTO counted_alerts
     PATTERN ({pattern}) WITHIN {window}
     DEFINE {defines}
   );"""
+
+_CHAIN_COLUMNS = """rule, title, level, event_time, measure, window_ms, at_least, at_most, other_than, holds, steps,
+    group_key, measured"""
+
+_CHAIN = """CREATE VIEW {view} AS SELECT {columns}
+  FROM hits WHERE rule IN ({rules}){links};"""
+
+_LINK = """
+  UNION ALL SELECT {told}
+  FROM TABLE(TUMBLE(TABLE hits, DESCRIPTOR(event_time), {window}))
+  WHERE rule = '{rule}' AND measure = '{measure}' AND window_ms = {window_ms}
+  GROUP BY group_key, window_start, window_end, window_time
+  HAVING {holds}"""
 
 _COUNTS = {
     MeasureKind.EVENTS: "COUNT(*)",
@@ -103,24 +118,34 @@ class AlertScript:
 
     def text(self, rules: Sequence[Rule]) -> tuple[str, list[Uncounted]]:
         """The script for those of the rules that are enabled, and those that it does not count."""
-        shapes: dict[tuple[Measure, int, int], None] = {}
-        uncounted = []
-        for rule in rules:
-            statistics = rule.statistics
-            if statistics is None or not rule.enabled:
+        by_id = {rule.id: rule for rule in rules if rule.enabled}
+        shapes: set[_Shape] = set()
+        chains: dict[_Shape, list[Rule]] = {}
+        uncounted, silent = [], []
+        for rule in by_id.values():
+            if rule.statistics is None:
                 continue
-            reason = _unfit(rule)
+            reason = _unfit(rule, rule.statistics, by_id)
             if reason is not None:
                 uncounted.append(Uncounted(rule.id, reason))
-                continue
-            measure = statistics.measure
-            steps = len(statistics.parts) if measure.kind is MeasureKind.SEQUENCE else 0
-            shapes[Measure(measure.kind, percent=measure.percent), statistics.window_ms, steps] = None
+            elif links_of(rule, by_id):
+                chains.setdefault(_Shape.of(rule.statistics), []).append(rule)
+            elif rule.alerts:
+                shapes.add(_Shape.of(rule.statistics))
+            else:
+                silent.append(rule)
         packed = "hits.topic" in self.source
         counts = _SUMS if packed else _COUNTS
-        ordered = sorted(shapes, key=lambda shape: (shape[0].name, *shape[1:]))
-        inserts = [_PLAIN, *(_insert(*shape, counts) for shape in ordered)]
-        numbers = {measure.kind.is_number for measure, _, _ in shapes}
+        chained = [rule for some in chains.values() for rule in some]
+        apart = f" AND rule NOT IN ({_listed([*silent, *chained])})" if silent or chained else ""
+        inserts = [_PLAIN, *(_insert(shape, counts, apart=apart) for shape in sorted(shapes))]
+        views = []
+        for number, shape in enumerate(sorted(chains), 1):
+            loud = [rule for rule in chains[shape] if rule.alerts]
+            if loud:
+                views.append(_chain(f"chain_{number}", loud, by_id, counts, packed=packed))
+                inserts.append(_insert(shape, counts, source=f"chain_{number}"))
+        numbers = {shape.kind.is_number for shape in (*shapes, *chains)}
         options = _options({"connector": "rules", **self.source})
         tables = [
             _HITS.format(delay=_interval(self.delay_ms), options=options, number="\n  hits BIGINT," if packed else ""),
@@ -129,46 +154,128 @@ class AlertScript:
             *([_MEASURED.format(options=_options(self.sink))] if True in numbers else []),
         ]
         settings = [f"SET '{name}' = '{_quoted(value)}';" for name, value in self.settings.items()]
-        return "\n".join([*settings, *tables, "EXECUTE STATEMENT SET BEGIN", *inserts, "END;"]), uncounted
+        return "\n".join([*settings, *tables, *views, "EXECUTE STATEMENT SET BEGIN", *inserts, "END;"]), uncounted
 
 
-def _unfit(rule: Rule) -> str | None:
-    statistics = rule.statistics
-    if statistics is None or statistics.measure.kind is not MeasureKind.SEQUENCE:
-        return None
+class _Shape(NamedTuple):
+    """What rules have in common that one query counts for."""
+
+    name: str
+    window_ms: int
+    steps: int
+    kind: MeasureKind
+    percent: int
+
+    @classmethod
+    def of(cls, statistics: Statistics) -> _Shape:
+        """That of a rule with these statistics."""
+        measure = statistics.measure
+        steps = len(statistics.parts) if measure.kind is MeasureKind.SEQUENCE else 0
+        return cls(measure.name, statistics.window_ms, steps, measure.kind, measure.percent or 0)
+
+    def value(self, counts: Mapping[MeasureKind, str]) -> str:
+        """What is measured, in SQL."""
+        return _NUMBERS[self.kind].format(fraction=self.percent / 100) if self.kind.is_number else counts[self.kind]
+
+    def holds(self, counts: Mapping[MeasureKind, str]) -> str:
+        """Whether it is within the bounds of its rule, in SQL."""
+        words = _COMBINATION_HOLDS if self.kind is MeasureKind.COMBINATION else _COUNT_HOLDS
+        return (_NUMBER_HOLDS if self.kind.is_number else words).format(value=self.value(counts))
+
+
+def _unfit(rule: Rule, statistics: Statistics, rules: Mapping[str, Rule]) -> str | None:
+    links = links_of(rule, rules)
+    reason = unfit_chain(statistics, links, rules) if links else None
+    if reason is not None or statistics.measure.kind is not MeasureKind.SEQUENCE:
+        return reason
     if statistics.at_least != len(statistics.parts) or statistics.at_most is not None:
         return "only whole sequences are found, not a number of their steps"
     return None
 
 
-def _insert(measure: Measure, window_ms: int, steps: int, counts: Mapping[MeasureKind, str]) -> str:
-    if measure.kind is MeasureKind.SEQUENCE:
-        return _sequence(window_ms, steps)
-    if measure.kind.is_number:
-        value = _NUMBERS[measure.kind].format(fraction=(measure.percent or 0) / 100)
-        table, told, holds = "measured_alerts", "bounds", _NUMBER_HOLDS
-    else:
-        value = counts[measure.kind]
-        table, told = "counted_alerts", "at_least"
-        holds = _COMBINATION_HOLDS if measure.kind is MeasureKind.COMBINATION else _COUNT_HOLDS
+def _insert(shape: _Shape, counts: Mapping[MeasureKind, str], *, source: str = "hits", apart: str = "") -> str:
+    if shape.kind is MeasureKind.SEQUENCE:
+        return _sequence(shape.window_ms, shape.steps, source, apart)
     return _WINDOW.format(
-        table=table,
-        measure=measure.name,
-        value=value,
-        told=told,
-        window=_interval(window_ms),
-        window_ms=window_ms,
-        holds=holds.format(value=value),
+        table="measured_alerts" if shape.kind.is_number else "counted_alerts",
+        measure=shape.name,
+        value=shape.value(counts),
+        told="bounds" if shape.kind.is_number else "at_least",
+        window=_interval(shape.window_ms),
+        window_ms=shape.window_ms,
+        holds=shape.holds(counts),
+        source=source,
+        apart=apart,
     )
 
 
-def _sequence(window_ms: int, steps: int) -> str:
+def _chain(
+    view: str, rules: Sequence[Rule], by_id: Mapping[str, Rule], counts: Mapping[MeasureKind, str], *, packed: bool
+) -> str:
+    """The view of what rules of one shape count: hits, and the windows that rules tell which they count."""
+    links = "".join(_link(rule, link, counts, packed=packed) for rule in rules for link in links_of(rule, by_id))
+    columns = f"{_CHAIN_COLUMNS}{', hits' if packed else ''}"
+    return _CHAIN.format(view=view, columns=columns, rules=_listed(rules), links=links)
+
+
+def _link(rule: Rule, link: Rule, counts: Mapping[MeasureKind, str], *, packed: bool) -> str:
+    outer, inner = rule.statistics, link.statistics
+    assert outer is not None
+    assert inner is not None
+    told = (
+        _text(rule.id),
+        _text(rule.title),
+        _text(rule.level),
+        "window_time",
+        _text(outer.measure.name),
+        _typed(outer.window_ms, "BIGINT"),
+        _typed(outer.at_least, "BIGINT"),
+        _typed(outer.at_most, "BIGINT"),
+        _typed(outer.other_than, "DOUBLE"),
+        _text(None if outer.combination is None else outer.combination.holds),
+        _typed(len(outer.parts), "BIGINT"),
+        "group_key" if outer.by else "'[]'",
+        _text(part_marks(outer).get(link.id)),
+        *([_typed(1, "BIGINT")] if packed else ()),
+    )
+    shape = _Shape.of(inner)
+    return _LINK.format(
+        told=", ".join(told),
+        window=_interval(shape.window_ms),
+        rule=_quoted(link.id),
+        measure=shape.name,
+        window_ms=shape.window_ms,
+        holds=shape.holds(counts),
+    )
+
+
+def _listed(rules: Sequence[Rule]) -> str:
+    return ", ".join(_text(rule.id) for rule in rules)
+
+
+def _text(text: str | None) -> str:
+    return "CAST(NULL AS STRING)" if text is None else f"'{_quoted(text)}'"
+
+
+def _typed(number: float | None, kind: str) -> str:
+    return f"CAST({'NULL' if number is None else number} AS {kind})"
+
+
+def _sequence(window_ms: int, steps: int, source: str, apart: str) -> str:
     window = _interval(window_ms)
     numbers = range(1, steps + 1)
     pattern = " ".join(f"X{number}*? S{number}" if number > 1 else "S1" for number in numbers)
     # A part that stands twice in a sequence is several steps: '1,3'.
     defines = ", ".join(f"S{number} AS CONCAT(',', S{number}.measured, ',') LIKE '%,{number},%'" for number in numbers)
-    return _SEQUENCE.format(steps=steps, window_ms=window_ms, window=window, pattern=pattern, defines=defines)
+    return _SEQUENCE.format(
+        steps=steps,
+        window_ms=window_ms,
+        window=window,
+        pattern=pattern,
+        defines=defines,
+        source=source,
+        apart=apart,
+    )
 
 
 def _interval(duration_ms: int) -> str:

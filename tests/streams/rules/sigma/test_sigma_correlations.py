@@ -289,13 +289,75 @@ def test_a_correlation_that_cannot_be_taken_is_refused_at_its_line(section: str,
     assert refused.line == line
 
 
-def test_a_correlation_of_a_correlation_is_refused() -> None:
-    section = "type: temporal\nrules: [failed, logon]\ntimespan: 1m"
-    first = f"{BASES}\n---\ntitle: Together\nid: first\ncorrelation:\n    " + section.replace("\n", "\n    ")
-    read = read_text(
-        f"{first}\n---\ntitle: t\nid: second\ncorrelation: {{type: temporal, rules: [first], timespan: 1m}}"
-    )
-    assert "correlations of correlations" in read.refused[0].reason
+INNER = """title: Many
+name: many
+id: id-many
+correlation: {type: event_count, rules: [failed], timespan: 1m, group-by: [User, Host], condition: {gte: 3}}
+"""
+
+
+def chained(section: str, *more: str) -> FromFiles:
+    """What is read where a correlation of that section comes before those that it is about."""
+    outer = f"title: t\nid: outer\ncorrelation: {{{section}}}\n"
+    return read_text("\n---\n".join([outer, INNER, BASES, *more]))
+
+
+@pytest.mark.parametrize(
+    ("section", "kind", "parts"),
+    [
+        (
+            "type: temporal, rules: [many, logon], timespan: 5m, group-by: [User, Host]",
+            "parts",
+            ("id-many", "id-logon"),
+        ),
+        ("type: temporal_ordered, rules: [id-many, logon], timespan: 5m", "sequence", ("id-many", "id-logon")),
+        ("type: event_count, rules: many, timespan: 1h, condition: {gte: 2}", "events", ("id-many",)),
+        ("type: temporal, condition: many and not logon, timespan: 5m", "combination", ("id-many", "id-logon")),
+        (
+            "type: temporal, rules: [many, logon], timespan: 5m, group-by: [u, Host], "
+            "aliases: {u: {many: User, logon: Account}}",
+            "parts",
+            ("id-many", "id-logon"),
+        ),
+    ],
+)
+def test_a_correlation_may_be_about_correlations_in_whatever_order_they_stand(
+    section: str, kind: str, parts: tuple[str, ...]
+) -> None:
+    read = chained(section)
+    assert read.refused == ()
+    by_id = {rule.id: rule for rule in read.rules}
+    told = by_id["outer"].statistics
+    assert told is not None
+    assert (told.measure.kind, told.parts) == (kind, parts)
+    assert {name: rule.alerts for name, rule in by_id.items()} == {
+        "outer": True,
+        "id-many": False,
+        "id-failed": False,
+        "id-logon": "id-logon" not in parts,
+    }
+
+
+@pytest.mark.parametrize(
+    ("section", "reason"),
+    [
+        ("type: value_count, rules: many, timespan: 5m, condition: {field: User, gte: 2}", "only their number"),
+        ("type: value_sum, rules: many, timespan: 5m, condition: {field: User, gte: 2}", "only their number"),
+        ("type: temporal, rules: [many, logon], timespan: 5m, group-by: [User]", "'id-many' is grouped by User, Host"),
+        ("type: temporal, rules: [many, gone], timespan: 5m", "no rule 'gone' was read"),
+        ("type: event_count, rules: order, timespan: 5m, condition: {gte: 2}", "'id-order' is about rules in order"),
+        (
+            "type: event_count, rules: deep, timespan: 5m, condition: {gte: 2}",
+            "correlation 'deep' was not taken, or is",
+        ),
+    ],
+)
+def test_a_correlation_that_cannot_be_about_correlations_is_refused_with_the_reason(section: str, reason: str) -> None:
+    order = "title: o\nname: order\nid: id-order\ncorrelation: {type: temporal_ordered, rules: [failed, logon], timespan: 1m}"
+    deep = "title: d\nname: deep\nid: id-deep\ncorrelation: {type: event_count, rules: [many], timespan: 1m, condition: {gte: 2}}"
+    read = chained(section, order, deep)
+    assert [reason in one.reason for one in read.refused] == [True]
+    assert next(rule.alerts for rule in read.rules if rule.id == "id-order")
 
 
 def test_an_old_aggregation_counts_its_own_events() -> None:

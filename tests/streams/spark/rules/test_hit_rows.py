@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra streams")
 
+import msgspec
 import numpy as np
 
 from millstream.model.message import Address, OutgoingMessage
@@ -209,6 +210,16 @@ def test_hits_of_parts_count_for_the_rules_that_name_them_under_their_names_of_f
         ("is-a", None, None), ("steps", '["s"]', "1,3"), ("both", "[]", "is-a"),
     ]  # fmt: skip
     assert made.work.hits == {"is-a": 1, "steps": 2, "both": 2}
+
+
+def test_hits_of_a_rule_that_counts_are_told_where_its_alerts_are_counted_and_are_none_of_the_rule_that_does() -> None:
+    inner = is_a("a", alerts=False, statistics=counting(MeasureKind.EVENTS))
+    outer = Rule("outer", "", Truth(True), statistics=counting(MeasureKind.PARTS, parts=("is-a", "is-b")))
+    off = msgspec.structs.replace(outer, enabled=False)
+    event = [body({"kind": "a"})]
+    rows, _, _ = told(RuleSet(1, (inner, is_a("b"), outer)), event, columns("rule", "measure"))
+    assert [(row["rule"], row["measure"]) for row in rows] == [("is-a", "events")]
+    assert told(RuleSet(1, (inner, is_a("b"), off)), event, columns("rule"))[0] == []
 
 
 def test_hits_of_combined_parts_tell_the_bit_of_the_part_and_the_sets_that_hold() -> None:

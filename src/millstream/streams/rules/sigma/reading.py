@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from millstream.streams.rules.atoms import OF_TWO_FIELDS
+from millstream.streams.rules.chains import unfit_chain
 from millstream.streams.rules.formulas import Truth, all_of, any_of, atoms_of
 from millstream.streams.rules.imported import Filtered, FromFiles, Refusal, SourceNote
 from millstream.streams.rules.rule import Path as FieldPath
@@ -100,7 +101,8 @@ class _Reading:
         """Put the filters into their rules, read the correlations, and give all in the order of their places."""
         for one in self._filters:
             self._put(one)
-        for path, number, document in self._correlations:
+        chained = [one for one in self._correlations if self._names_of_correlations().intersection(_parts(one[2]))]
+        for path, number, document in (*(one for one in self._correlations if one not in chained), *chained):
             if self._take(path, number, document, self._correlation_rule) and not generates(document):
                 self._silent |= {self._by_name[name] for name in rules_of(document)}
         ordered = sorted(self._rules.values(), key=lambda rule: self._places[rule.id])
@@ -176,13 +178,15 @@ class _Reading:
 
     def _wrong_rule(self, name: str, one: RuleFilter) -> str:
         if name not in self._by_name:
-            correlations = {document.value.get(key) for _, _, document in self._correlations for key in ("id", "name")}
-            if name in correlations:
+            if name in self._names_of_correlations():
                 return f"{name!r} is a correlation; a filter is for the rules that it counts"
             return f"no rule {name!r} was read with the filter"
         if not one.fits(self._sources[self._by_name[name]]):
             return f"the rule {name!r} has another log source than the filter"
         return ""
+
+    def _names_of_correlations(self) -> set[Any]:
+        return {document.value.get(key) for _, _, document in self._correlations for key in ("id", "name")}
 
     def _paths(self, rules: Iterable[Rule]) -> dict[str, tuple[FieldPath, ...]]:
         known = paths_of(_fields(rules))
@@ -218,15 +222,29 @@ class _Reading:
             if name not in self._by_name:
                 if name in self._left_out.names:
                     return None
+                if name in self._names_of_correlations():
+                    raise Fault(f"the correlation {name!r} was not taken, or is one of correlations itself", line)
                 raise Fault(f"no rule {name!r} was read", line)
             part = self._rules[self._by_name[name]]
-            if part.statistics is not None:
-                raise Fault(f"{name!r} speaks of many events itself; correlations of correlations are not taken", line)
             if part in parts.values():
                 raise Fault(f"{name!r} is one of the rules a second time", line)
             parts[name] = part
         counted = correlation(document, parts, self._by_name)
+        links = [part for part in parts.values() if part.statistics is not None]
+        if links:
+            unfit = unfit_chain(counted, links, self._rules)
+            if unfit:
+                raise Fault(unfit, line)
+            counted = msgspec.structs.replace(counted, parts=tuple(part.id for part in parts.values()))
         return _rule(path, number, document, any_of(*(part.condition for part in parts.values())), counted)
+
+
+def _parts(document: Document) -> tuple[str, ...]:
+    """The names of a correlation's rules, as far as they can be read."""
+    try:
+        return rules_of(document)
+    except Fault:
+        return ()
 
 
 def _text(path: Path) -> str:

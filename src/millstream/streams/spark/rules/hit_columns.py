@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from millstream.streams.rules.chains import links_of, part_marks
 from millstream.streams.rules.plain import FieldOf, number_of, text_of
 from millstream.streams.rules.rule import MeasureKind, Rule, RuleSet, Statistics
 
@@ -60,12 +61,15 @@ class RuleColumns:
         self._arrays: dict[tuple[str, pa.DataType], pa.Array] = {}
         self._counted_by: dict[int, list[int]] = {}
         numbers = {rule.id: number for number, rule in enumerate(self.rules)}
+        by_id = {rule.id: rule for rule in self.rules}
+        linked = {link.id for rule in self.rules if rule.enabled for link in links_of(rule, by_id)}
         for number, rule in enumerate(self.rules):
             parts = rule.statistics.parts if rule.enabled and rule.statistics is not None else ()
             for part in dict.fromkeys(parts):
-                if part in numbers:
+                # Of rules that count their alerts are counted, which are not known here.
+                if part in numbers and self.rules[numbers[part]].statistics is None:
                     self._counted_by.setdefault(numbers[part], []).append(number)
-        self._silent = {number for number, rule in enumerate(self.rules) if _is_silent(rule)}
+        self._silent = {number for number, rule in enumerate(self.rules) if _is_silent(rule, linked)}
         self._special = np.array(sorted({*self._counted_by, *self._silent}), np.int32)
         self._measures = [_measured(rule) for rule in self.rules]
 
@@ -106,9 +110,12 @@ class RuleColumns:
         return self._measures[rule](part, field_of)
 
 
-def _is_silent(rule: Rule) -> bool:
-    """Whether the rule's own hits are not told: other rules count them, or it counts those of others."""
-    return not rule.alerts or (rule.statistics is not None and bool(rule.statistics.parts))
+def _is_silent(rule: Rule, linked: Collection[str]) -> bool:
+    """Whether the rule's own hits are not told: other rules count them, or it counts those of others.
+
+    Those of a rule that counts are told where it is `linked`: what it counts is counted again.
+    """
+    return (not rule.alerts and rule.id not in linked) or (rule.statistics is not None and bool(rule.statistics.parts))
 
 
 Measured = Callable[[str | None, FieldOf], str | None]
@@ -118,24 +125,12 @@ def _measured(rule: Rule) -> Measured:
     statistics = rule.statistics
     if statistics is None:
         return lambda _part, _field_of: None
-    kind = statistics.measure.kind
-    if kind.is_number:
+    if statistics.measure.kind.is_number:
         return _number_of(statistics)
-    match kind:
-        case MeasureKind.VALUES:
-            return _value_of(statistics)
-        case MeasureKind.PARTS:
-            return lambda part, _field_of: part
-        case MeasureKind.COMBINATION:
-            bits = {part: str(1 << place) for place, part in enumerate(statistics.parts)}
-            return lambda part, _field_of: bits.get(part or "")
-        case MeasureKind.SEQUENCE:
-            steps: dict[str, str] = {}
-            for step, part in enumerate(statistics.parts, 1):
-                steps[part] = f"{steps[part]},{step}" if part in steps else str(step)
-            return lambda part, _field_of: steps.get(part or "")
-        case _:
-            return lambda _part, _field_of: None
+    if statistics.measure.kind is MeasureKind.VALUES:
+        return _value_of(statistics)
+    marks = part_marks(statistics)
+    return lambda part, _field_of: marks.get(part or "")
 
 
 def _value_of(statistics: Statistics) -> Measured:
