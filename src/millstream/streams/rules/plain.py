@@ -126,18 +126,20 @@ def value_at(event: Mapping[str, Any], path: Sequence[str]) -> Any:
 
 
 class Gathered(list[Any]):
-    """What the elements of a list hold at one place, without nulls and without lists in it."""
+    """What the elements of a list hold at one place, those that have it, without lists in it."""
 
 
 def _gathered(values: list[Any], path: Sequence[str]) -> Gathered | None:
-    found = Gathered()
+    found, is_list = Gathered(), False
     for one in elements(values):
-        below = value_at({"": one}, ("", *path))
+        event, there = {"": one}, ("", *path)
+        below = value_at(event, there)
         if isinstance(below, list):
-            found += (part for part in elements(below) if part is not None)
-        elif below is not None:
+            found += elements(below)
+            is_list = True
+        elif below is not None or _has(event, there):
             found.append(below)
-    return found or None
+    return found if any(one is not None for one in found) or (is_list and not found) else None
 
 
 def elements(values: list[Any]) -> list[Any]:
