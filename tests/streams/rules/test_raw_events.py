@@ -27,7 +27,30 @@ from millstream.streams.rules.stage import RuleStage
 
 PLACES = Places(PATHS)
 
+
+def by_numbers(wanted, digits="%04x"):
+    """The JSON in which the characters that are wanted, as far as a text has them, stand by their numbers."""
+
+    def spell(event):
+        if isinstance(event, str):
+            return (
+                '"'
+                + "".join(
+                    f"\\u{digits % ord(c)}" if c < "\U00010000" and wanted(c) else json.dumps(c)[1:-1] for c in event
+                )
+                + '"'
+            )
+        if isinstance(event, dict):
+            return "{" + ",".join(f"{spell(key)}:{spell(value)}" for key, value in event.items()) + "}"
+        return f"[{','.join(map(spell, event))}]" if isinstance(event, list) else json.dumps(event)
+
+    return lambda event: spell(event).encode()
+
+
 SPELLINGS = (
+    by_numbers(str.isascii),
+    by_numbers(lambda one: one in "0123456789.-\\/\"'", "%04X"),
+    by_numbers(lambda one: one in "akTruefal s"),
     orjson.dumps,
     lambda event: json.dumps(event).encode(),
     lambda event: json.dumps(event, ensure_ascii=False).replace("/", "\\/").encode(),
@@ -109,7 +132,7 @@ def test_an_event_whose_json_shows_nothing_of_an_atom_does_not_have_it(value, da
     atom = Atom("c", op, (operand,), caseless=caseless and not number, whole_lists=whole_lists)
     assume(answer(atom, field_reader(orjson.loads(body), PATHS)) is True)
     found = raw_text_filter([atom], PLACES)
-    assert found is None or found.rows([b'{"e":1}', body]).tolist() == [1]
+    assert found is None or found.rows([b"{}", body]).tolist() == [1]
 
 
 @settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Final
 
 from millstream.streams.rules.atoms import Atom, Op, Operand
@@ -30,11 +31,17 @@ _BEHIND_LETTERS: Final = 0x20000
 """Unicode has letters of two cases below this."""
 
 _HIDDEN: Final = (
-    *(b"\\u00%d" % digit for digit in range(2, 8)),
     *(b"\\u%s" % number for number in (b"212a", b"0130", b"0131", b"017f")),
     *map(str.encode, "\u212a\u0130\u0131\u017f"),
 )
-"""Where JSON may spell a letter of ASCII by its number, or has one whose other case is a letter of ASCII."""
+"""Where JSON has a letter whose other case is a letter of ASCII."""
+
+_BYTE: Final = re.compile(rb"\\x([0-9a-f]{2})")
+"""A byte in an expression of ours."""
+
+_QUOTE: Final = ord('"')
+_BACKSLASH: Final = ord("\\")
+_FIRST_SPELLED, _BEHIND_ASCII = 0x20, 0x80
 
 _SPACED: Final = (rb"\"[ \t\r\n]{2,}:", rb"\"[ \t\r\n]:", rb"\":[\t\r\n]", rb"\": [ \t\r\n]")
 """Where a key and its value are further apart than by a colon, or by a colon and a blank."""
@@ -71,7 +78,25 @@ def raw_text_filter(atoms: Sequence[Atom], places: Places) -> RawTextFilter | No
     if any("/" in str(operand) for atom in atoms for operand in atom.operands):
         # JSON may have a backslash before it.
         patterns.add(_exactly(rb"\/"))
+    patterns.update(_hidden_letters(patterns))
     return RawTextFilter(patterns)
+
+
+def _hidden_letters(patterns: Iterable[bytes]) -> Iterator[bytes]:
+    """Where JSON spells by its number a character that one of the expressions looks for.
+
+    Only these: some writers spell the likes of < and ' so in every event.
+    """
+    letters: set[int] = set()
+    for pattern in patterns:
+        found = [int(digits, 16) for digits in _BYTE.findall(pattern)]
+        # A quote that is no border of a text has a backslash before it.
+        letters.update(one for before, one in pairwise([0, *found]) if one != _QUOTE or before == _BACKSLASH)
+        if len(found) * len(rb"\x00") < len(pattern):
+            letters.update(b"0123456789-")
+    spelled = {chr(one) for one in letters if _FIRST_SPELLED <= one < _BEHIND_ASCII}
+    for letter in sorted({other for one in spelled for other in (one.lower(), one.upper())}):
+        yield _exactly(b"\\u%04x" % ord(letter))
 
 
 def _of_containers(keys: Iterable[str]) -> Iterator[bytes]:
