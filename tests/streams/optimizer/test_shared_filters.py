@@ -187,6 +187,7 @@ def test_conditions_above_other_nodes_move_down_to_their_own_table() -> None:
     plan = job(f"INSERT INTO others {union}")
     found = judged([plan.sinks[0].input], "always")
     stage = found.stages["events"]
-    assert stage.conditions == (Atom("port", Op.IN, (1,)), Atom("image", Op.IN, ("x",)))
+    wanted = (("port", 1), ("image", "x"))
+    assert stage.conditions == tuple(Atom(name, Op.IN, (value,), whole_lists=True) for name, value in wanted)
     assert stage.drops
     assert all(isinstance(scan, Scan) and scan.columns == ("host",) for scan in scans_of(found.nodes[0]))

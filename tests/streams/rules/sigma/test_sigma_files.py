@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from written_rules import read_text
 
@@ -177,6 +177,7 @@ VALUES = st.recursive(
 )
 
 
+@example(detection={}, condition="1 of them", others={"id": []}, correlation=[])
 @given(
     detection=st.dictionaries(KEYS, VALUES, max_size=4) | VALUES,
     condition=st.sampled_from(["1 of them", "all of them and not A", "A"]) | VALUES,

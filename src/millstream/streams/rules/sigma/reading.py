@@ -101,7 +101,8 @@ class _Reading:
         """Put the filters into their rules, read the correlations, and give all in the order of their places."""
         for one in self._filters:
             self._put(one)
-        chained = [one for one in self._correlations if self._names_of_correlations().intersection(_parts(one[2]))]
+        names = self._names_of_correlations()
+        chained = [one for one in self._correlations if names.intersection(_parts(one[2]))]
         for path, number, document in (*(one for one in self._correlations if one not in chained), *chained):
             if self._take(path, number, document, self._correlation_rule) and not generates(document):
                 self._silent |= {self._by_name[name] for name in rules_of(document)}
@@ -185,8 +186,9 @@ class _Reading:
             return f"the rule {name!r} has another log source than the filter"
         return ""
 
-    def _names_of_correlations(self) -> set[Any]:
-        return {document.value.get(key) for _, _, document in self._correlations for key in ("id", "name")}
+    def _names_of_correlations(self) -> set[str]:
+        values = (document.value.get(key) for _, _, document in self._correlations for key in ("id", "name"))
+        return {value for value in values if isinstance(value, str)}
 
     def _paths(self, rules: Iterable[Rule]) -> dict[str, tuple[FieldPath, ...]]:
         known = paths_of(_fields(rules))
