@@ -14,12 +14,10 @@ from millstream.streams.spark.micro_batch import LoggedTime
 def test_the_time_of_a_micro_batch_is_the_one_in_the_log_of_offsets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for number, began_ms in ((0, 1_700_000_000_123), (7, 1_700_000_009_456)):
+    now_us = LoggedTime(str(tmp_path))
+    # The last one is another job's, in whose checkpoint's place its own has come.
+    for number, began_ms in ((0, 1_700_000_000_123), (7, 1_700_000_009_456), (0, 1_700_000_020_789)):
         batch = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": began_ms, "conf": {}})
         (tmp_path / str(number)).write_text(f'v1\n{batch}\n{{"queue": 1}}')
-    now_us = LoggedTime(str(tmp_path))
-    told = []
-    for number in (0, 7, 0):
         monkeypatch.setattr(micro_batches, "micro_batch", lambda number=number: number)
-        told.append(now_us())
-    assert told == [1_700_000_000_123_000, 1_700_000_009_456_000, 1_700_000_000_123_000]
+        assert now_us() == began_ms * 1000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 from pyspark import TaskContext
@@ -31,7 +30,9 @@ class LoggedTime:
     directory: str
 
     def __call__(self) -> int:
-        return _logged_us(self.directory, micro_batch())
+        # A line with the version, one with what holds for the micro-batch, then the offsets.
+        _, batch, *_ = (Path(self.directory) / str(micro_batch())).read_text().split("\n", 2)
+        return int(json.loads(batch)["batchTimestampMs"]) * 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +43,3 @@ class ToldTime:
 
     def __call__(self) -> int:
         return self.now_us
-
-
-@lru_cache(maxsize=64)
-def _logged_us(directory: str, number: int) -> int:
-    # A line with the version, one with what holds for the micro-batch, then the offsets.
-    _, batch, *_ = (Path(directory) / str(number)).read_text().split("\n", 2)
-    return int(json.loads(batch)["batchTimestampMs"]) * 1000

@@ -101,18 +101,17 @@ class OperatorStage:
         for batch in batches:
             for packed in batch.to_pylist():
                 buckets.setdefault(packed["bucket"], []).append(packed)
-        batch_id = micro_batch()
+        batch_id, now_us = micro_batch(), self._spec.now_us()
         for number in sorted(buckets):
             parts = sorted(buckets.pop(number), key=lambda one: (one["number"], one["origin"], one["part"]))
             with collector_paused():
-                out, watermark_us = self._run(number, batch_id, parts)
+                out, watermark_us = self._run(number, batch_id, now_us, parts)
                 yield from self._batches(out, watermark_us)
 
-    def _run(self, number: int, batch_id: int, parts: Sequence[dict[str, Any]]) -> tuple[Output, int]:
+    def _run(self, number: int, batch_id: int, now_us: int, parts: Sequence[dict[str, Any]]) -> tuple[Output, int]:
         """What a bucket says in a micro-batch, and where event time stands then."""
         files = BucketFiles(Path(self._spec.directory) / str(number))
         bucket = self._bucket(number, files, batch_id)
-        now_us = self._spec.now_us()
         before_us = bucket.clocks.watermark_us
         after_us = bucket.clocks.advance(merged(part["clocks"] for part in parts), now_us)
         turn = Turn(before_us, END_OF_TIME_US if after_us >= END_TICK_US else after_us, now_us)
