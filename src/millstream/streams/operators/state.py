@@ -291,17 +291,17 @@ class State:
     def __init__(self, ttl_ms: int = 0, lives_ms: Mapping[str, int] | None = None) -> None:
         self._ttl_ms = ttl_ms
         self._lives_ms = lives_ms or {}
-        self._tables: dict[str, KeyedTable[Any, Any]] = {}
+        self._tables: dict[str, KeyedTable[Any, Any] | SetTable[Any, Any]] = {}
         self._timers: dict[str, Timers[Any]] = {}
         self._grouped: dict[str, GroupedTable[Any, Any]] = {}
-        self._sets: dict[str, SetTable[Any, Any]] = {}
         self._views: dict[str, Timers[Any] | GroupedTable[Any, Any]] = {}
 
     def table(self, name: str, *, lives: bool = False) -> KeyedTable[Any, Any]:
         """The table of that name; its values end with the table's or the job's TTL where it `lives` by it."""
-        if name not in self._tables:
-            self._tables[name] = KeyedTable(self._ttl_us(name) if lives else None)
-        return self._tables[name]
+        found = self._tables.get(name)
+        if not isinstance(found, KeyedTable):
+            found = self._tables[name] = KeyedTable(self._ttl_us(name) if lives else None)
+        return found
 
     def timers(self, name: str = "timers", waiting: Sized | None = None) -> Timers[Any]:
         """The timers of that name; `waiting` is what they wake where that is more than one value each."""
@@ -328,27 +328,21 @@ class State:
 
     def sets(self, name: str) -> SetTable[Any, Any]:
         """The table of that name of sets that only grow."""
-        if name not in self._sets:
-            self._sets[name] = SetTable()
-        return self._sets[name]
+        found = self._tables.get(f"{name}+")
+        if not isinstance(found, SetTable):
+            found = self._tables[f"{name}+"] = SetTable()
+        return found
 
     def set_clock(self, now_us: int) -> None:
         """Tell the processing time, by which values with a TTL end."""
         for table in self._tables.values():
-            table.now_us = now_us
+            if isinstance(table, KeyedTable):
+                table.now_us = now_us
 
     @property
     def keys(self) -> int:
         """Values in all tables."""
-        return sum(len(table) for _, table in self._all())
-
-    def _all(self) -> Iterator[tuple[str, KeyedTable[Any, Any] | SetTable[Any, Any]]]:
-        yield from self._tables.items()
-        for name, table in self._sets.items():
-            yield f"{name}+", table
-
-    def _kept(self, name: str) -> KeyedTable[Any, Any] | SetTable[Any, Any]:
-        return self.sets(name[:-1]) if name.endswith("+") else self.table(name)
+        return sum(len(table) for table in self._tables.values())
 
     def _ttl_us(self, name: str) -> int | None:
         return self._lives_ms.get(name, self._ttl_ms) * 1000 or None
@@ -356,7 +350,7 @@ class State:
     def delta(self) -> bytes:
         """What changed since the last call; blank if nothing did."""
         changed: _Changed = {}
-        for name, table in self._all():
+        for name, table in self._tables.items():
             put, deleted = table.changed()
             if put or deleted:
                 changed[name] = (put, deleted)
@@ -364,7 +358,7 @@ class State:
 
     def snapshot(self) -> bytes:
         """Everything."""
-        whole: _Changed = {name: (table.everything(), []) for name, table in self._all()}
+        whole: _Changed = {name: (table.everything(), []) for name, table in self._tables.items()}
         return pickle.dumps(whole, pickle.HIGHEST_PROTOCOL)
 
     def apply(self, change: bytes) -> None:
@@ -373,6 +367,6 @@ class State:
             return
         changed: _Changed = pickle.loads(change)
         for name, (put, deleted) in changed.items():
-            self._kept(name).apply(put, deleted)
+            (self._tables[name] if name in self._tables else self.table(name)).apply(put, deleted)
             if name in self._views:
                 self._views[name].restored(put, deleted)

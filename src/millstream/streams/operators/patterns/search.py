@@ -90,7 +90,6 @@ class Searcher:
         self._readers = {
             variable: reader_of(of, self._summed) for variable, of in spec.defines if isinstance(of, Formula)
         }
-
         self._starts = _starts(spec.program, self._places)
 
     def before_any(self, rows: Sequence[Row]) -> int:
