@@ -129,7 +129,8 @@ def _tell_sources(sources: Sequence[SourceNote]) -> None:
         count = sum(one.rules for one in some)
         named = ", ".join(f"{one.source} {one.rules:,}" for one in some[:_SHOWN_SOURCES])
         more = f" and {len(some) - _SHOWN_SOURCES:,} more log sources" if len(some) > _SHOWN_SOURCES else ""
-        does = f"at {looks_at}" if looks_at else "left out, since they are for other log sources"
+        others = "it is for another log source" if count == 1 else "they are for other log sources"
+        does = f"at {looks_at}" if looks_at else f"left out, since {others}"
         verb = ("looks " if count == 1 else "look ") if looks_at else ("was " if count == 1 else "were ")
         print(f"{count:,} {'rule' if count == 1 else 'rules'} {verb}{does}: {named}{more}", file=sys.stderr)
     if any(one.looks_at for one in sources):

@@ -26,6 +26,7 @@ MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 _YAML: Final = (".yml", ".yaml")
 _SUFFIXES: Final = (*_YAML, ".sql")
 _SOURCE_KEYS: Final = ("product", "category", "service")
+_SOURCE_WORD = re.compile(r"[\w./ -]+")
 _SIGMA_KEYS = re.compile(r"(?m)^(?:detection|correlation|filter|logsource)[ ]*:")
 
 
@@ -34,7 +35,7 @@ def log_source_of(text: str) -> dict[str, str]:
     words: dict[str, str] = {}
     for part in text.split(","):
         key, _, word = part.strip().partition("=")
-        if key not in _SOURCE_KEYS or key in words or not word:
+        if key not in _SOURCE_KEYS or key in words or not _SOURCE_WORD.fullmatch(word):
             raise ValueError(text)
         words[key] = word
     return words

@@ -110,7 +110,9 @@ def test_what_is_about_rules_that_are_left_out_is_left_out_and_no_fault(tmp_path
     assert {one.source: one.rules for one in found.sources}["correlation"] == 1
 
 
-@pytest.mark.parametrize("text", ["", "aws", "product=", "vendor=aws", "product=aws,product=okta", "=aws"])
+@pytest.mark.parametrize(
+    "text", ["", "aws", "product=", "vendor=aws", "product=aws,product=okta", "product=aws;x", "=aws"]
+)
 def test_a_text_that_names_no_log_source_is_none(text: str) -> None:
     with pytest.raises(ValueError, match="^" + text):
         log_source_of(text)
