@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,16 @@ def test_partitions_are_the_directories_with_files_by_their_columns(kept: str) -
 
 def test_a_directory_that_is_not_there_yet_has_no_partitions(tmp_path: Path) -> None:
     assert told(f"{_KEPT.format((tmp_path / 'later').as_uri())} SHOW PARTITIONS kept").rows == ()
+
+
+def test_a_directory_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def iterdir(path: Path) -> Iterator[Path]:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    error = refused(f"{_KEPT.format(tmp_path)} SHOW PARTITIONS kept")
+    assert error.name == "JOB_FAILED"
+    assert f'The partitions of "kept" cannot be read: Permission denied: {tmp_path}.' in str(error)
 
 
 @pytest.mark.parametrize(

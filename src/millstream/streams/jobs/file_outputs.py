@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from urllib.parse import unquote, urlparse
 
 from millstream.streams.errors import JobError
 from millstream.streams.functions.zones import zone_of
 from millstream.streams.jobs.settings import duration_ms
 from millstream.streams.plan.expressions import Literal
+from millstream.streams.plan.local_paths import local_directory
 from millstream.streams.plan.nodes import Project
 from millstream.streams.plan.nodes import Sink as Insert
 from millstream.streams.plan.partition_names import DEFAULT_NAME, partition_name
@@ -19,7 +18,7 @@ from millstream.streams.spark.sinks.part_files import FileLayout
 from millstream.streams.spark.sinks.partition_times import CommitPolicy, PartitionClock, time_reader
 from millstream.streams.sql.options import bytes_of
 
-__all__ = ["commit_policy", "file_sink", "local_directory"]
+__all__ = ["commit_policy", "file_sink"]
 
 
 def file_sink(number: int, insert: Insert) -> FileSink:
@@ -99,13 +98,3 @@ def size_bytes(text: str) -> int:
         return bytes_of(text)
     except ValueError:
         raise JobError("SINK_FAILED", f"{text!r} is no size.", remedy="Write it as in '128 MB'.") from None
-
-
-def local_directory(path: str) -> Path:
-    """The directory of a path or a file: URL."""
-    parts = urlparse(path)
-    if parts.scheme == "file":
-        return Path(unquote(parts.path))
-    if "://" in path:
-        raise JobError("SINK_FAILED", f"{path!r} is no local directory.", remedy="Use a path or a file: URL.")
-    return Path(path)

@@ -8,9 +8,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.streams.jobs.dead_letter import DeadLetters
-from millstream.streams.jobs.file_outputs import local_directory
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.sources import Reading
+from millstream.streams.plan.local_paths import local_directory
 from millstream.streams.plan.partition_names import DEFAULT_NAME
 from millstream.streams.plan.tables import ComputedColumn, MetadataColumn, Table
 from millstream.streams.plan.types import DataType

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import unquote, urlparse
 
+from millstream.streams.plan.local_paths import local_directory
 from millstream.streams.plan.partition_names import DEFAULT_NAME, named_values
 from millstream.streams.plan.tables import Table
 from millstream.streams.sql.scalars import nearest
@@ -21,20 +21,24 @@ def partition_rows(
 ) -> tuple[tuple[str, ...], ...]:
     """The values of each partition that has files, in the order of PARTITIONED BY; those with the `wanted` values.
 
-    Raises SqlError for a table without partitions.
+    Raises SqlError for a table without partitions, and where its directory cannot be read.
     """
     if not table.partition_keys:
         message = f'The table "{table.name}" is not partitioned.'
         raise script.error("SQL_UNSUPPORTED", message, span, remedy="Tables of files have PARTITIONED BY (...).")
     values = dict(_value(part, table, script) for part in wanted)
-    parts = urlparse(table.options["path"])
-    root = Path(unquote(parts.path)) if parts.scheme == "file" else Path(table.options["path"])
+    root = local_directory(table.options["path"])
+    try:
+        directories = [one for one in _directories(root, len(table.partition_keys)) if _has_files(one)]
+    except OSError as error:
+        message = f'The partitions of "{table.name}" cannot be read: {error.strerror}: {error.filename}.'
+        raise script.error("JOB_FAILED", message, span, remedy="Correct 'path', or who may read it.") from None
     default = table.options.get("partition.default-name", DEFAULT_NAME)
     found = []
-    for directory in _directories(root, len(table.partition_keys)):
+    for directory in directories:
         named = named_values(directory.relative_to(root).parts, default)
         row = tuple(named.get(key) for key in table.partition_keys)
-        if all(named.get(key) == value for key, value in values.items()) and _has_files(directory):
+        if all(named.get(key) == value for key, value in values.items()):
             found.append(tuple("NULL" if value is None else value for value in row))
     return tuple(sorted(found))
 
