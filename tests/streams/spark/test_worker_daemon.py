@@ -98,3 +98,25 @@ worker_daemon._main([])
 def test_workers_do_not_look_for_cycles_among_what_an_earlier_task_has_kept() -> None:
     done = subprocess.run([sys.executable, "-c", _COLLECT_BEHIND_A_TASK], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False"]
+
+
+_UNHEARD = """
+from pyspark import daemon
+from millstream.streams.spark import worker_daemon
+
+def worker(sock, authenticated):
+    raise BrokenPipeError(32, "Broken pipe")
+
+def manager():
+    print("told", flush=True)
+    daemon.worker(None, True)
+    print("not reached")
+
+daemon.worker, daemon.manager = worker, manager
+worker_daemon._main([])
+"""
+
+
+def test_a_worker_whose_task_was_ended_ends_without_a_stack_trace() -> None:
+    done = subprocess.run([sys.executable, "-c", _UNHEARD], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "told\n", "")

@@ -24,13 +24,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-__all__ = ["SQL_SETTINGS", "SessionOptions", "start_session"]
+__all__ = ["SQL_SETTINGS", "SessionOptions", "socket_settings", "start_session"]
 
 MINIMUM_MEMORY_MB = 512
 """Spark refuses smaller heaps."""
 
 WORKER_PATIENCE_S = 120
 """How long the JVM and a Python worker wait for each other; Spark's 15 s end jobs on a busy machine."""
+
+LONGEST_SOCKETS_DIRECTORY_BYTES = 60
+"""Unix allows 104 to 108 bytes for the path of a socket; Spark's names have 42."""
 
 _OWN_ADDRESS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 """Nobody else talks to the driver, except on a cluster."""
@@ -67,6 +70,8 @@ SQL_SETTINGS = {
     "spark.sql.streaming.minBatchesToRetain": "20",
     # How often an idle job asks the broker: each time costs about 2 ms of processor time.
     "spark.sql.streaming.pollingDelay": "25ms",
+    # How plans are written for a page that is not shown; they are written in each micro-batch all the same.
+    "spark.sql.ui.explainMode": "simple",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
 }
 """The settings that the translation of plans relies on."""
@@ -109,7 +114,8 @@ def start_session(
     say("looking for Java")
     java = find_java()
     # A worker with another interpreter dies with words that name neither.
-    interpreter = str(make_interpreter()) if _is_local(options) else sys.executable
+    own = make_interpreter() if _is_local(options) else None
+    interpreter = sys.executable if own is None else str(own)
     os.environ["PYSPARK_DRIVER_PYTHON"] = interpreter
     os.environ["PYSPARK_PYTHON"] = options.worker_python or interpreter
     # The workers of sources read only this, not Spark's setting of the same meaning.
@@ -117,7 +123,7 @@ def start_session(
     try:
         with _java_home(make_launcher(java, find_archive(java.path, archive_directory()))):
             say(f"starting Spark on Java {java.version}")
-            session = _start(SparkSession.builder, options)
+            session = _start(SparkSession.builder, options, {} if own is None else socket_settings(own.parent))
         if options.self_test:
             say("waiting for the first Python worker")
             _ask_a_worker(session)
@@ -146,7 +152,22 @@ def _silence_error_logs() -> None:
         PySparkLogger.getLogger(name).disabled = True
 
 
-def _start(builder: SparkSession.Builder, options: SessionOptions) -> SparkSession:
+def socket_settings(directory: Path) -> dict[str, str]:
+    """Settings for workers that are talked to over Unix sockets in `directory`, which others must not enter.
+
+    Over TCP, as Spark does by itself, an answer in two small parts waits 40 ms in each micro-batch: the second part for
+    the word that the first has come, and that word for something to go along with. Blank where the directory's name is
+    too long for a socket in it.
+    """
+    if len(os.fsencode(directory)) > LONGEST_SOCKETS_DIRECTORY_BYTES:
+        return {}
+    return {
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": str(directory),
+    }
+
+
+def _start(builder: SparkSession.Builder, options: SessionOptions, sockets: dict[str, str]) -> SparkSession:
     cores = options.cores or os.cpu_count() or 1
     scratch = options.scratch or Path(tempfile.gettempdir())
     log4j = resources.files("millstream.streams.spark") / "log4j2.properties"
@@ -168,6 +189,7 @@ def _start(builder: SparkSession.Builder, options: SessionOptions) -> SparkSessi
         # A Python worker on a busy machine may take longer than Spark's 15 s to connect, which would end the query.
         "spark.python.authenticate.socketTimeout": f"{WORKER_PATIENCE_S}s",
         **({"spark.python.daemon.module": DAEMON_MODULE, **_LOCAL_CHECKPOINTS} if _is_local(options) else {}),
+        **sockets,
         **SQL_SETTINGS,
         **options.settings,
     }

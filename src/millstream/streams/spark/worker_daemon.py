@@ -10,7 +10,7 @@ import gc
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -68,10 +68,23 @@ def preload(worker_module: str) -> None:
     gc.freeze()
 
 
+def _until_unheard(work: Callable[..., int]) -> Callable[..., int]:
+    """The worker's `work`, which ends without a word where Spark has ended its task and hears no more, as in a stop."""
+
+    def worker(*arguments: object) -> int:
+        try:
+            return work(*arguments)
+        except (BrokenPipeError, ConnectionResetError):
+            os._exit(1)
+
+    return worker
+
+
 def _main(arguments: Sequence[str]) -> None:
     from pyspark import daemon
 
     daemon.gc = TaskEndCollector  # type: ignore[assignment, attr-defined]
+    daemon.worker = _until_unheard(daemon.worker)
     worker_module = arguments[0] if arguments else _WORKER
     preload(worker_module)
     place = os.environ.get(FORKS_VARIABLE)
