@@ -31,7 +31,7 @@ from millstream.streams.jobs.set_aside import SetAside
 from millstream.streams.jobs.tally import Tally
 from millstream.streams.spark.sinks.console import PrintSink
 from millstream.streams.spark.sinks.packed import PackedSink
-from millstream.streams.spark.sinks.router import deliver
+from millstream.streams.spark.sinks.router import WriteStage
 from millstream.streams.spark.source.position import Position
 
 __all__ = ["BatchPipeline", "Pipeline", "StreamPipeline"]
@@ -66,9 +66,13 @@ class _Delivery:
         self, outputs: Sequence[Output], checkpoint: Checkpoint, aside: SetAside, partitions: PartitionCommits
     ) -> None:
         self._sinks = [output.sink for output in outputs]
-        self._told_by = {number: output.told_by for number, output in enumerate(outputs) if output.told_by is not None}
         self.partitions = partitions
-        self._job_id = checkpoint.job_id
+        self._stage = WriteStage(
+            [*self._sinks, *partitions.times],
+            job_id=checkpoint.job_id,
+            notes=checkpoint.sinks,
+            told_by={number: output.told_by for number, output in enumerate(outputs) if output.told_by is not None},
+        )
         self._aside = aside
         self._checkpoint = checkpoint
         self.tally = Tally(checkpoint.positions())
@@ -77,15 +81,7 @@ class _Delivery:
     def run(self, batch: DataFrame, batch_id: int) -> None:
         for model in self._aside.models:
             model.begin(batch_id)
-        sinks = [*self._sinks, *self.partitions.times]
-        counts = deliver(
-            batch,
-            sinks,
-            job_id=self._job_id,
-            batch_id=batch_id,
-            notes=self._checkpoint.sinks,
-            told_by=self._told_by,
-        )
+        counts = self._stage.deliver(batch, batch_id)
         self.partitions.after(batch_id)
         malformed = sum(letters.deliver() for letters in self._aside.letters)
         late = self._aside.late.deliver()

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import TaskContext
+from pyspark import TaskContext, cloudpickle
 from pyspark.sql import DataFrame
+from pyspark.sql.functions import col
+from pyspark.sql.pandas.functions import pandas_udf
+from pyspark.util import PythonEvalType
 
 from millstream.streams.spark.hidden import KIND_COLUMN
 from millstream.streams.spark.sinks.sink import Attempt, Sink, SinkTask, SinkWriter, Written
 
-__all__ = ["Delivered", "deliver"]
+__all__ = ["Delivered", "WriteStage"]
 
 _MESSAGES = "sink int, partition int, rows bigint, message binary, by string"
 
@@ -28,53 +32,80 @@ class Delivered(NamedTuple):
     by: dict[str, int]
 
 
-def deliver(
-    batch: DataFrame,
-    sinks: Sequence[Sink],
-    *,
-    job_id: str,
-    batch_id: int,
-    notes: Path,
-    told_by: Mapping[int, str] | None = None,
-) -> list[Delivered]:
-    """Write the envelopes of one micro-batch and commit each sink; the number of rows per sink.
+class WriteStage:
+    """What writes the micro-batches of one query to `sinks`, which may leave notes in the directory `notes`.
 
-    Nothing is committed where a task fails. A crash between two commits is mended by the replay of the batch. `notes`
-    is the directory for what the sinks note. `told_by` names for sinks by number a column of texts to count rows by.
+    Its function, and Spark's expression for that, are made once: made anew they were a tenth of a small micro-batch.
+    What changes, the sinks as they are when a micro-batch begins, is in a file that the tasks read. `told_by` names for
+    sinks by number a column of texts to count rows by.
     """
-    attempts = [Attempt(job_id, batch_id, number, notes) for number in range(len(sinks))]
-    repeated = [sink.begin(attempt) for sink, attempt in zip(sinks, attempts, strict=True)]
-    if any(repeated):
-        batch = batch.repartition(1)
-    writers = _Writers(tuple(sinks), job_id, batch_id, dict(told_by or {}))
-    messages = batch.mapInArrow(writers, _MESSAGES).collect()
-    counts = []
-    for number, sink in enumerate(sinks):
-        written = [
-            Written(SinkTask(job_id, batch_id, row.partition), row.rows, bytes(row.message))
-            for row in sorted(messages, key=lambda row: row.partition)
-            if row.sink == number
-        ]
-        sink.commit(batch_id, written)
-        by: Counter[str] = Counter()
-        for row in messages:
-            by.update(json.loads(row.by) if row.sink == number else {})
-        counts.append(Delivered(sum(part.rows for part in written), dict(by)))
-    return counts
 
-
-class _Writers:
-    """The function of the write stage: consumes envelopes, yields one message per sink that got rows."""
-
-    def __init__(self, sinks: tuple[Sink, ...], job_id: str, batch_id: int, told_by: dict[int, str]) -> None:
-        self._sinks = sinks
+    def __init__(
+        self, sinks: Sequence[Sink], *, job_id: str, notes: Path, told_by: Mapping[int, str] | None = None
+    ) -> None:
+        self._sinks = tuple(sinks)
         self._job_id = job_id
-        self._batch_id = batch_id
-        self._told_by = told_by
+        self._notes = notes
+        self._told_by = dict(told_by or {})
+        self._file = notes / "writing"
+        self._written: Any = None
+
+    def deliver(self, batch: DataFrame, batch_id: int) -> list[Delivered]:
+        """Write the envelopes of one micro-batch and commit each sink; what each sink got.
+
+        Nothing is committed where a task fails. A crash between two commits is mended by the replay of the batch.
+        """
+        attempts = [Attempt(self._job_id, batch_id, number, self._notes) for number in range(len(self._sinks))]
+        repeated = [sink.begin(attempt) for sink, attempt in zip(self._sinks, attempts, strict=True)]
+        if any(repeated):
+            batch = batch.repartition(1)
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        writing = _Writing(self._sinks, self._job_id, batch_id, self._told_by)
+        self._file.write_bytes(cloudpickle.dumps(writing))  # type: ignore[no-untyped-call]
+        messages = self._write(batch).collect()
+        counts = []
+        for number, sink in enumerate(self._sinks):
+            written = [
+                Written(SinkTask(self._job_id, batch_id, row.partition), row.rows, bytes(row.message))
+                for row in sorted(messages, key=lambda row: row.partition)
+                if row.sink == number
+            ]
+            sink.commit(batch_id, written)
+            by: Counter[str] = Counter()
+            for row in messages:
+                by.update(json.loads(row.by) if row.sink == number else {})
+            counts.append(Delivered(sum(part.rows for part in written), dict(by)))
+        return counts
+
+    def _write(self, batch: DataFrame) -> DataFrame:
+        """As `batch.mapInArrow`, which would make the function's expression again."""
+        if self._written is None:
+            of_function: Any = pandas_udf
+            write = of_function(_Write(str(self._file)), _MESSAGES, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+            self._written = write(*[col(f"`{name}`") for name in batch.columns])
+        java: Any = batch._jdf
+        return DataFrame(java.mapInArrow(self._written._jc, False, None), batch.sparkSession)
+
+
+class _Writing(NamedTuple):
+    """What the tasks of a micro-batch must know."""
+
+    sinks: tuple[Sink, ...]
+    job_id: str
+    batch_id: int
+    told_by: dict[int, str]
+
+
+class _Write:
+    """The function of the stage: consumes envelopes, yields one message per sink that got rows."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        writing: _Writing = pickle.loads(Path(self._file).read_bytes())
         context = TaskContext.get()
-        task = SinkTask(self._job_id, self._batch_id, context.partitionId() if context is not None else 0)
+        task = SinkTask(writing.job_id, writing.batch_id, context.partitionId() if context is not None else 0)
         writers: dict[int, SinkWriter] = {}
         counts: dict[int, int] = {}
         by: defaultdict[int, Counter[str]] = defaultdict(Counter)
@@ -84,7 +115,7 @@ class _Writers:
                 if rows.num_rows == 0:
                     continue
                 if number not in writers:
-                    writers[number] = self._sinks[number].writer(task)
+                    writers[number] = writing.sinks[number].writer(task)
                     counts[number] = 0
                 kinds = None
                 if rows.schema.names[-1] == KIND_COLUMN:
@@ -92,8 +123,8 @@ class _Writers:
                     rows = rows.select(rows.schema.names[:-1])
                 writers[number].write(rows, kinds)
                 counts[number] += rows.num_rows
-                if number in self._told_by:
-                    by[number].update(_counts_of(rows.column(self._told_by[number])))
+                if number in writing.told_by:
+                    by[number].update(_counts_of(rows.column(writing.told_by[number])))
         messages = {number: writer.finish() for number, writer in writers.items()}
         if messages:
             yield pa.RecordBatch.from_arrays(
