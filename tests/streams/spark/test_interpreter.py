@@ -24,3 +24,19 @@ def test_spark_s_zips_and_jar_leave_the_path_and_what_is_the_user_s_stays_in_ord
 
 def test_it_is_this_interpreter_and_its_arguments_arrive_whole() -> None:
     assert _run("", "two words", "*", "$HOME") == [sys.executable, "", "two words", "*", "$HOME"]
+
+
+def test_spark_s_daemons_are_ours_with_the_same_words(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys; print(*sys.orig_argv[1:], sep='|', flush=True); sys.stdin.close()"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [make_interpreter(), "-m", "pyspark.daemon", "pyspark.sql.worker.create_data_source"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = done.stdout.splitlines()[0].split("|")
+    assert said == ["-m", "millstream.streams.spark.worker_daemon", "pyspark.sql.worker.create_data_source"]

@@ -8,10 +8,15 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import Final
 
 from millstream.streams.spark.source_forks import FORKS_VARIABLE, READER
+from millstream.streams.spark.worker_daemon import DAEMON_MODULE
 
 __all__ = ["make_interpreter"]
+
+_SPARKS_DAEMON: Final = "pyspark.daemon"
+"""What Spark forks workers from that do not work on rows, whatever the setting of the daemon's module says."""
 
 
 def make_interpreter() -> Path:
@@ -19,7 +24,8 @@ def make_interpreter() -> Path:
 
     Spark puts `pyspark.zip`, a zipped Py4J and a jar in front of PYTHONPATH. Modules in a zip have no bytecode, so each
     process would compile PySpark anew, which takes it about a second; what is installed beside us is the same.
-    Readers of sources are asked for at `source_forks`, where it runs.
+    Readers of sources are asked for at `source_forks`, where it runs, and so are the processes of Spark's own that look
+    up, make and plan sources, three of them: each would import PySpark for a moment's work.
     The program is removed when this process ends.
     """
     home = Path(tempfile.mkdtemp(prefix="millstream-python-"))
@@ -38,7 +44,12 @@ def make_interpreter() -> Path:
         "done\n"
         'unset IFS; export PYTHONPATH="$kept"\n'
         f"export {FORKS_VARIABLE}={forks}\n"
-        f'if [ "$2" = {READER} ] && [ -S "${FORKS_VARIABLE}" ]; then\n'
+        "forked=\n"
+        "case $2 in\n"
+        f"  {READER}) forked=1 ;;\n"
+        f'  {_SPARKS_DAEMON}) forked=1; shift 2; set -- -m {DAEMON_MODULE} "$@" ;;\n'
+        "esac\n"
+        f'if [ "$forked" ] && [ -S "${FORKS_VARIABLE}" ]; then\n'
         f'  exec {python} -I -S {request} "${FORKS_VARIABLE}" "$@"\n'
         "fi\n"
         f'exec {python} "$@"\n'
