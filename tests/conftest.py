@@ -25,8 +25,9 @@ RESERVED_BYTES = 1024 * 1024
 # What a test computes is over before Java's second compiler has earned back what it takes. Children inherit it.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
-# The archive of Spark's classes that the tests make is none of the user's.
+# What the tests keep for later, Spark's classes and compiled expressions, is none of the user's.
 os.environ.setdefault("MILLSTREAM_CLASS_ARCHIVES", str(Path(__file__).parent.parent / ".build" / "classes"))
+os.environ.setdefault("MILLSTREAM_PATTERN_DATABASES", str(Path(__file__).parent.parent / ".build" / "patterns"))
 
 # A machine that is busy with something else is no fault of what a test looks at. For every commit 40 examples of each
 # property that names no number of its own; `--hypothesis-profile thorough` looks for long.

@@ -105,6 +105,7 @@ from millstream.streams.rules import stage as rule_stage
 from millstream.streams.rules import store as rule_store
 from millstream.streams.rules import watch as rule_watch
 from millstream.streams.rules import why, yaml_conditions, yaml_depth, yaml_nodes, yaml_statistics
+from millstream.streams.rules.engines import kept_databases
 from millstream.streams.rules.packed import packer
 from millstream.streams.rules.packed import record as packed_record
 from millstream.streams.rules.sigma import collection as sigma_collection
@@ -333,7 +334,7 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
                 rule_stages,
                 rule_guard,
             ),
-            *(rule_answers, rule_watch, rule_stage),
+            *(rule_answers, rule_watch, rule_stage, kept_databases),
             *(packed_record, packer),
         ),
     ),

@@ -101,10 +101,9 @@ def test_where_none_can_be_kept_java_starts_as_ever(java: Path, tmp_path: Path) 
     assert run(java, None, DRIVER) == (0, [DRIVER])
 
 
-def test_the_directory_is_the_users_unless_it_is_named_or_off(tmp_path: Path) -> None:
-    assert archive_directory({"XDG_CACHE_HOME": str(tmp_path)}) == tmp_path / "millstream" / "classes"
-    assert archive_directory({"MILLSTREAM_CLASS_ARCHIVES": str(tmp_path)}) == tmp_path
-    assert archive_directory({"MILLSTREAM_CLASS_ARCHIVES": "off"}) is None
+def test_archives_are_where_the_user_says() -> None:
+    assert archive_directory({"MILLSTREAM_CLASS_ARCHIVES": "/a"}) == Path("/a")
+    assert archive_directory({"XDG_CACHE_HOME": "/c"}) == Path("/c/millstream/classes")
 
 
 def test_old_archives_and_what_nobody_finished_make_room_for_a_new_one(java: Path, tmp_path: Path) -> None:

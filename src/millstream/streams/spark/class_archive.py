@@ -17,6 +17,8 @@ from typing import Final
 
 import pyspark
 
+from millstream.streams.caches import cache_directory
+
 __all__ = ["ARCHIVES_VARIABLE", "KEPT_ARCHIVES", "ClassArchive", "archive_directory", "find_archive"]
 
 ARCHIVES_VARIABLE: Final = "MILLSTREAM_CLASS_ARCHIVES"
@@ -71,15 +73,7 @@ class ClassArchive:
 
 def archive_directory(environment: Mapping[str, str] = os.environ) -> Path | None:
     """Where archives are: MILLSTREAM_CLASS_ARCHIVES, or in the user's directory of caches; None for `off`."""
-    said = environment.get(ARCHIVES_VARIABLE)
-    if said:
-        return None if said == "off" else Path(said).absolute()
-    home = environment.get("XDG_CACHE_HOME")
-    try:
-        return (Path(home) if home else Path.home() / ".cache") / "millstream" / "classes"
-    except RuntimeError:
-        # A user without a home, as containers have them.
-        return None
+    return cache_directory("classes", ARCHIVES_VARIABLE, environment)
 
 
 def find_archive(java: Path, directory: Path | None) -> ClassArchive | None:

@@ -3,17 +3,58 @@
 from __future__ import annotations
 
 import importlib.util
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-__all__ = ["HAS_HYPERSCAN", "Database", "RefusedError"]
+from millstream.streams.rules.engines.kept_databases import kept_databases
+
+__all__ = ["HAS_HYPERSCAN", "WORTH_KEEPING_S", "Database", "RefusedError"]
 
 HAS_HYPERSCAN: Final = importlib.util.find_spec("hyperscan") is not None
 """Whether this machine has it; without, everything is asked one by one."""
 
 
+WORTH_KEEPING_S: Final = 0.01
+"""Processor time beyond which a database that was compiled is kept for other processes."""
+
+
 class RefusedError(Exception):
     """Hyperscan does not take one of the expressions."""
+
+
+def _found(patterns: Sequence[bytes], flags: int) -> Any | None:
+    """A database that was kept; None where there is none, or one that is damaged or of another kind of processor."""
+    import hyperscan
+
+    kept = kept_databases().find(patterns, flags)
+    if kept is None:
+        return None
+    try:
+        database = hyperscan.loadb(kept, hyperscan.HS_MODE_BLOCK)
+        database.scratch = hyperscan.Scratch(database)
+    except hyperscan.HyperscanError:
+        return None
+    return database
+
+
+def _compiled(patterns: Sequence[bytes], flags: int) -> Any:
+    import hyperscan
+
+    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+    began_s = time.process_time()
+    try:
+        database.compile(
+            expressions=list(patterns),
+            ids=list(range(len(patterns))),
+            elements=len(patterns),
+            flags=[flags] * len(patterns),
+        )
+    except hyperscan.HyperscanError as error:
+        raise RefusedError(str(error)) from error
+    if time.process_time() - began_s > WORTH_KEEPING_S:
+        kept_databases().keep(patterns, flags, hyperscan.dumpb(database))
+    return database
 
 
 class Database:
@@ -34,16 +75,7 @@ class Database:
             flags |= hyperscan.HS_FLAG_CASELESS
         if utf8:
             flags |= hyperscan.HS_FLAG_UTF8
-        self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-        try:
-            self._database.compile(
-                expressions=list(patterns),
-                ids=list(range(len(patterns))),
-                elements=len(patterns),
-                flags=[flags] * len(patterns),
-            )
-        except hyperscan.HyperscanError as error:
-            raise RefusedError(str(error)) from error
+        self._database = _found(patterns, flags) or _compiled(patterns, flags)
         self._matches: list[tuple[int, int]] = []
         self.size_bytes = int(self._database.size())
 

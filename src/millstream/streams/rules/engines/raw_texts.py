@@ -36,6 +36,9 @@ _HIDDEN: Final = (
 )
 """Where JSON has a letter whose other case is a letter of ASCII."""
 
+_SPELLED: Final = [b"\\x%02x" % byte for byte in range(256)]
+"""Bytes as our expressions have them."""
+
 _BYTE: Final = re.compile(rb"\\x([0-9a-f]{2})")
 """A byte in an expression of ours."""
 
@@ -192,4 +195,4 @@ def _in_json(word: str, before: bytes = b"", behind: bytes = b"") -> bytes:
 
 
 def _exactly(text: bytes) -> bytes:
-    return b"".join(b"\\x%02x" % byte for byte in text)
+    return b"".join(map(_SPELLED.__getitem__, text))
