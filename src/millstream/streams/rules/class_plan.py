@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -58,14 +59,41 @@ class PlanRooms(NamedTuple):
     places: Places
 
 
-class _Judged(NamedTuple):
-    """What is asked of an event where a key of the rule is found; a `sure` rule holds wherever one is."""
+class _Judged:
+    """What is asked of an event where one of the rule's keys is found. Made when one first is: most never are."""
 
-    number: int
-    formula: Formula
-    holds: Holds
-    fields: tuple[str, ...]
-    sure: bool
+    def __init__(self, rule: LeftRule, keys: frozenset[Atom], questions: Questions) -> None:
+        self.number = rule.number
+        self._left = rule.formula
+        self._keys = keys
+        self._questions = questions
+
+    @cached_property
+    def formula(self) -> Formula:
+        """What must be true beside the key."""
+        parts = self._left.parts if isinstance(self._left, All) else (self._left,)
+        is_key = [self._keys == set(part.parts if isinstance(part, AnyOf) else (part,)) for part in parts]
+        return all_of(*(part for part, found in zip(parts, is_key, strict=True) if not found))
+
+    @cached_property
+    def holds(self) -> Holds:
+        """The formula as a function."""
+        return self._questions.compiled(self.formula)
+
+    @cached_property
+    def fields(self) -> tuple[str, ...]:
+        """What the formula asks."""
+        fields: dict[str, None] = {}
+        for atom in atoms_of(self.formula):
+            fields[atom.field] = None
+            if atom.op in OF_TWO_FIELDS:
+                fields[str(atom.operands[0])] = None
+        return tuple(fields)
+
+    @cached_property
+    def sure(self) -> bool:
+        """Whether the rule holds wherever a key is found."""
+        return self.formula == Truth(True)
 
 
 class ClassPlan:
@@ -89,7 +117,7 @@ class ClassPlan:
         cost = KeyCosts(sample, self._rooms.questions)
         for rule in self._left:
             keys = keys_of(rule.formula, cost)
-            judged = self._judged(rule, keys[1] if keys else frozenset())
+            judged = _Judged(rule, keys[1] if keys else frozenset(), self._rooms.questions)
             if keys is None:
                 self._unkeyed.append(judged)
             else:
@@ -100,15 +128,6 @@ class ClassPlan:
         self._sieve = ClassSieve(looked_for, self._rooms.places)
         self._chosen_in_us = (time.perf_counter() - began_s) * 1e6
         self._in_vain = 0
-
-    def _judged(self, rule: LeftRule, keys: frozenset[Atom]) -> _Judged:
-        rest = _rest(rule.formula, keys)
-        fields: dict[str, None] = {}
-        for atom in atoms_of(rest):
-            fields[atom.field] = None
-            if atom.op in OF_TWO_FIELDS:
-                fields[str(atom.operands[0])] = None
-        return _Judged(rule.number, rest, self._rooms.questions.compiled(rest), tuple(fields), rest == Truth(True))
 
     def _group(
         self, field: str, atoms: dict[Atom, list[_Judged]]
@@ -213,12 +232,6 @@ class ClassPlan:
 def _moved(hits: list[tuple[Rows, int]], rows: Rows) -> list[tuple[Rows, int]]:
     """Hits of a part that has these rows."""
     return [(rows[held], number) for held, number in hits]
-
-
-def _rest(formula: Formula, keys: frozenset[Atom]) -> Formula:
-    """What is still to be asked of an event in which one of the keys was found."""
-    parts = formula.parts if isinstance(formula, All) else (formula,)
-    return all_of(*(part for part in parts if keys != set(part.parts if isinstance(part, AnyOf) else (part,))))
 
 
 def _rows_of(found: dict[int, Sequence[int]], distinct: Distinct, of: Rows | None) -> list[tuple[int, Rows]]:
