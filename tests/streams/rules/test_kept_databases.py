@@ -96,11 +96,11 @@ def test_the_files_that_nobody_asked_for_for_longest_make_room(tmp_path: Path) -
         for file in tmp_path.iterdir():
             stat = file.stat()
             os.utime(file, (stat.st_atime - age_s, stat.st_mtime - age_s))
-    (tmp_path / "0.hsdb.99").write_bytes(b"left behind")
-    os.utime(tmp_path / "0.hsdb.99", (1, 1))
+    (tmp_path / ".0.hsdb.99").write_bytes(b"left behind")
+    os.utime(tmp_path / ".0.hsdb.99", (1, 1))
     assert kept.find([b"a"], 0) == b"a" * 100
     kept.keep([b"c"], 0, b"c" * 100)
     assert [kept.find([name], 0) is not None for name in (b"a", b"b", b"c")] == [True, False, True]
-    assert not (tmp_path / "0.hsdb.99").exists()
+    assert not (tmp_path / ".0.hsdb.99").exists()
     kept.keep([b"d"], 0, b"d" * 251)
     assert kept.find([b"d"], 0) is None

@@ -17,6 +17,7 @@ from millstream.streams.jobs.plan_text import OPTIONS_THAT_MATTER, difference
 from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.tables import Table
 from millstream.streams.spark.source.position import Position
+from millstream.streams.whole_files import put
 
 __all__ = ["Checkpoint", "fingerprint"]
 
@@ -182,10 +183,7 @@ class Checkpoint:
 
 
 def _write(directory: Path, identity: _Identity) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    unfinished = directory / f".{_IDENTITY_FILE}"
-    unfinished.write_bytes(msgspec.json.encode(identity))
-    unfinished.replace(directory / _IDENTITY_FILE)
+    put(directory / _IDENTITY_FILE, msgspec.json.encode(identity))
 
 
 def _batches(directory: Path) -> list[int]:

@@ -22,6 +22,7 @@ from millstream.streams.plan.nodes import Node, Scan
 from millstream.streams.plan.reads import columns_read
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import DataType
+from millstream.streams.whole_files import put
 
 __all__ = ["Optimized", "optimized"]
 
@@ -44,11 +45,8 @@ class Optimized:
         if stage is None:
             return None
         text = stage.rule_set().encode()
-        directory.mkdir(parents=True, exist_ok=True)
         file = directory / f"{hashlib.sha256(text).hexdigest()[:16]}.rules"
-        unfinished = file.with_name(f".{file.name}")
-        unfinished.write_bytes(text)
-        unfinished.replace(file)
+        put(file, text)
         needed = self.columns(table)
         judged_only = {name: kind for name, kind in self._read(table).items() if name not in needed}
         return Judging(file, judged_only, stage.drops)

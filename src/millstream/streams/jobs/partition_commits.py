@@ -25,6 +25,7 @@ from millstream.streams.spark.operators.clocks import Clocks, Seen
 from millstream.streams.spark.sinks.event_times import EventTimesSink
 from millstream.streams.spark.sinks.files import FileSink
 from millstream.streams.sql.pruning import prune
+from millstream.streams.whole_files import put
 
 __all__ = ["PartitionCommits", "check_event_time", "timed_scans"]
 
@@ -167,10 +168,7 @@ class _Table:
     def _keep(self, batch_id: int) -> None:
         event_time = self._event_time
         self._note = _Note(batch_id, dict(self._pending), event_time.before, event_time.state.snapshot())
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = self._file.with_name(f".{self._file.name}")
-        unfinished.write_bytes(msgspec.json.encode(self._note))
-        unfinished.replace(self._file)
+        put(self._file, msgspec.json.encode(self._note))
 
 
 class PartitionCommits:

@@ -21,6 +21,7 @@ from millstream.streams.learning.model import ModelReference
 from millstream.streams.learning.store import ModelStore
 from millstream.streams.learning.trust import check_trusted, check_trusted_topic, read_artefact
 from millstream.streams.plan.types import Field
+from millstream.streams.whole_files import put
 
 __all__ = ["KEPT_BATCHES", "LOADED", "KeptModel", "ModelFeed", "artefact_of"]
 
@@ -80,7 +81,7 @@ class KeptModel:
         note = self._batches / str(batch_id)
         if note.exists():
             return
-        _write(note, self._take().encode())
+        put(note, self._take().encode(), synced=True)
         self._clear(batch_id)
 
     def forget(self) -> None:
@@ -148,7 +149,7 @@ class KeptModel:
             content = read_artefact(Path(reference.file), format)
         load_artefact(format, content, shown).check(self._inputs, self._outputs)
         head = msgspec.json.encode(_Head(format, shown))
-        _write(_path(self.directory, key), head + b"\n" + content)
+        put(_path(self.directory, key), head + b"\n" + content, synced=True)
 
     def _clear(self, batch_id: int) -> None:
         """Forget old micro-batches, and versions that none has."""
@@ -189,13 +190,3 @@ def _loaded(directory: str, key: str) -> tuple[Artefact, str]:
 
 def _path(directory: Path, key: str) -> Path:
     return directory / "versions" / f"{key}{_SUFFIX}"
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.parent / f".{path.name}.{os.getpid()}"
-    with unfinished.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Final, TypeVar
@@ -10,6 +9,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from millstream.streams.errors import RuleError
+from millstream.streams.whole_files import put
 
 __all__ = ["Notes", "Quarantined", "RuleNotes", "Worked"]
 
@@ -105,9 +105,7 @@ class RuleNotes:
                 hits=_added(before.hits, note.hits),
                 atoms=_added(before.atoms, note.atoms),
             )
-        partial = path.with_name(f".{path.name}.{os.getpid()}")
-        partial.write_bytes(msgspec.json.encode(note))
-        partial.replace(path)
+        put(path, msgspec.json.encode(note))
 
 
 def _added(before: dict[str, int], new: dict[str, int]) -> dict[str, int]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from millstream.streams.caches import cache_directory
+from millstream.streams.whole_files import put
 
 __all__ = ["DATABASES_VARIABLE", "MOST_KEPT_BYTES", "KeptDatabases", "kept_databases"]
 
@@ -53,15 +54,11 @@ class KeptDatabases:
         file = self._file(patterns, flags)
         if file is None or len(database) > self._most_bytes:
             return
-        unfinished = file.with_name(f"{file.name}.{os.getpid()}")
-        try:
+        # Where it cannot be kept, compiling it again costs time alone.
+        with suppress(OSError):
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._make_room(len(database))
-            unfinished.write_bytes(database)
-            unfinished.replace(file)
-        except OSError:
-            with suppress(OSError):
-                unfinished.unlink(missing_ok=True)
+            put(file, database)
 
     def _make_room(self, more_bytes: int) -> None:
         """Remove the oldest, and what a process that died has left behind among them."""

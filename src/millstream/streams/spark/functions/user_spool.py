@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from millstream.streams.functions.failed_calls import FailedCall
+from millstream.streams.whole_files import put
 
 __all__ = ["CallSpool", "SpooledCall"]
 
@@ -36,13 +36,8 @@ class CallSpool:
 
     def keep(self, name: str, calls: Sequence[SpooledCall]) -> None:
         """Leave the failed calls of one piece of work, which `name` tells from all others of the micro-batch."""
-        if not calls:
-            return
-        directory = Path(self.directory)
-        directory.mkdir(parents=True, exist_ok=True)
-        unfinished = directory / f".{name}.{os.getpid()}"
-        unfinished.write_bytes(msgspec.msgpack.encode(calls))
-        unfinished.replace(directory / f"{name}{_SUFFIX}")
+        if calls:
+            put(Path(self.directory) / f"{name}{_SUFFIX}", msgspec.msgpack.encode(calls))
 
     def take(self) -> list[SpooledCall]:
         """What was left, in a fixed order; it is removed."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millstream.streams.errors import JobError
+from millstream.streams.whole_files import put
 
 __all__ = ["BucketFiles", "Version"]
 
@@ -100,9 +101,4 @@ class BucketFiles:
         raise JobError("CHECKPOINT_DAMAGED", f"The state file {path} is damaged.")
 
     def _write(self, version: Version, body: bytes) -> None:
-        path = self._path(version)
-        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-        with unfinished.open("wb") as file:
-            file.write(_HEAD.pack(_MAGIC, zlib.crc32(body), len(body)))
-            file.write(body)
-        unfinished.replace(path)
+        put(self._path(version), _HEAD.pack(_MAGIC, zlib.crc32(body), len(body)) + body)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from millstream.streams.operators.changes import Row
+from millstream.streams.whole_files import put
 
 __all__ = ["LateRows", "LateSpool"]
 
@@ -31,11 +31,8 @@ class LateSpool:
 
     def keep(self, operator: str, bucket: int, batch_id: int, rows: Sequence[tuple[int, Row]]) -> None:
         """Leave the late rows of one bucket's turn."""
-        self._directory.mkdir(parents=True, exist_ok=True)
-        name = f"{operator}-{bucket}-{batch_id}{_SUFFIX}"
-        unfinished = self._directory / f".{name}.{os.getpid()}"
-        unfinished.write_bytes(pickle.dumps(LateRows(operator, list(rows)), pickle.HIGHEST_PROTOCOL))
-        unfinished.replace(self._directory / name)
+        content = pickle.dumps(LateRows(operator, list(rows)), pickle.HIGHEST_PROTOCOL)
+        put(self._directory / f"{operator}-{bucket}-{batch_id}{_SUFFIX}", content)
 
     def take(self) -> list[LateRows]:
         """What was left, in a fixed order; it is removed."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from pathlib import Path
 
 import msgspec
 
 from millstream.streams.operators.state import OpenEnds
+from millstream.streams.whole_files import put
 
 __all__ = ["OpenEndsSpool"]
 
@@ -24,11 +24,7 @@ class OpenEndsSpool:
 
     def keep(self, operator: str, bucket: int, ends: OpenEnds) -> None:
         """Leave what a bucket has open after a micro-batch."""
-        self._directory.mkdir(parents=True, exist_ok=True)
-        name = f"{operator}-{bucket}{_SUFFIX}"
-        unfinished = self._directory / f".{name}.{os.getpid()}"
-        unfinished.write_bytes(msgspec.msgpack.encode(ends))
-        unfinished.replace(self._directory / name)
+        put(self._directory / f"{operator}-{bucket}{_SUFFIX}", msgspec.msgpack.encode(ends))
 
     def take(self) -> dict[str, OpenEnds]:
         """What each operator has open in all its buckets."""

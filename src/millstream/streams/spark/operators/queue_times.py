@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from millstream.streams.operators.turn import START_OF_TIME_US
+from millstream.streams.whole_files import put
 
 __all__ = ["QueueTimes", "TimesSpool"]
 
@@ -34,10 +34,7 @@ class TimesSpool:
 
     def keep(self, operator: str, times: QueueTimes) -> None:
         """Leave what an operator knows after a micro-batch."""
-        self._directory.mkdir(parents=True, exist_ok=True)
-        unfinished = self._directory / f".{operator}{_SUFFIX}.{os.getpid()}"
-        unfinished.write_bytes(msgspec.msgpack.encode(times))
-        unfinished.replace(self._directory / f"{operator}{_SUFFIX}")
+        put(self._directory / f"{operator}{_SUFFIX}", msgspec.msgpack.encode(times))
 
     def take(self, tables: Mapping[int, str]) -> tuple[int | None, dict[tuple[str, str], int]]:
         """The least watermark (None before the first event time), and the queues' times by table and queue."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +10,7 @@ import msgspec
 from millstream.streams.errors import JobError, RuleError
 from millstream.streams.rules.rule import RuleSet
 from millstream.streams.rules.store import RuleStore
+from millstream.streams.whole_files import put
 
 __all__ = ["KEPT_VERSIONS", "KeptVersions"]
 
@@ -77,13 +77,8 @@ class KeptVersions:
     def _keep(self, rule_set: RuleSet) -> None:
         # Judging needs no texts, and they are most of a set.
         rules = tuple(msgspec.structs.replace(rule, text="") for rule in rule_set.rules)
-        self._directory.mkdir(parents=True, exist_ok=True)
-        unfinished = self._directory / f".{rule_set.version}.{os.getpid()}"
-        with unfinished.open("wb") as file:
-            file.write(msgspec.structs.replace(rule_set, rules=rules).encode())
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(self._directory / f"{rule_set.version}{_SUFFIX}")
+        content = msgspec.structs.replace(rule_set, rules=rules).encode()
+        put(self._directory / f"{rule_set.version}{_SUFFIX}", content, synced=True)
         for number in self.numbers()[:-KEPT_VERSIONS]:
             (self._directory / f"{number}{_SUFFIX}").unlink(missing_ok=True)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from millstream.streams.rules.notes import Quarantined
+from millstream.streams.whole_files import put
 
 __all__ = ["LeftOut"]
 
@@ -41,7 +42,7 @@ class LeftOut:
     def note(self, found: list[Quarantined]) -> None:
         """Keep what a worker found until the driver takes it."""
         if found:
-            self._write(self._noted / f"{os.getpid()}-{time.time_ns()}{_SUFFIX}", msgspec.json.encode(found))
+            put(self._noted / f"{os.getpid()}-{time.time_ns()}{_SUFFIX}", msgspec.json.encode(found))
 
     def take_notes(self) -> list[Quarantined]:
         """What workers found, for the driver, which adds it before it forgets it."""
@@ -65,7 +66,7 @@ class LeftOut:
         known = {(one.rule, one.version) for one in before}
         new = list({(one.rule, one.version): one for one in found if (one.rule, one.version) not in known}.values())
         if new:
-            self._write(self._list, msgspec.json.encode(before + new))
+            put(self._list, msgspec.json.encode(before + new))
         return new
 
     def suspicions(self) -> int:
@@ -76,7 +77,7 @@ class LeftOut:
         """How often a process ended in a call of the function without a word, this time included."""
         counts = self._suspicions()
         counts[function] = counts.get(function, 0) + 1
-        self._write(self._suspects, msgspec.json.encode(counts))
+        put(self._suspects, msgspec.json.encode(counts))
         return counts[function]
 
     def _suspicions(self) -> dict[str, int]:
@@ -84,9 +85,3 @@ class LeftOut:
             return _SUSPECTS.decode(self._suspects.read_bytes())
         except (OSError, msgspec.MsgspecError):
             return {}
-
-    def _write(self, path: Path, content: bytes) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.parent / f".{path.name}.{os.getpid()}"
-        unfinished.write_bytes(content)
-        unfinished.replace(path)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections import Counter
 from pathlib import Path
 
 import msgspec
 
 from millstream.streams.spark.source.partition import Slice
+from millstream.streams.whole_files import put
 
 __all__ = ["JudgedSlices", "Work"]
 
@@ -60,11 +60,8 @@ class JudgedSlices:
         """Keep what was found in a task's slices."""
         if not slices:
             return
-        self._directory.mkdir(parents=True, exist_ok=True)
         name = f"{slices[0].queue.replace('/', '_')}-{slices[0].start}-{slices[-1].end}{_SUFFIX}"
-        unfinished = self._directory / f".{name}.{os.getpid()}"
-        unfinished.write_bytes(msgspec.json.encode(work))
-        unfinished.replace(self._directory / name)
+        put(self._directory / name, msgspec.json.encode(work))
 
     def take(self) -> Work:
         """The sum of all, which are removed."""

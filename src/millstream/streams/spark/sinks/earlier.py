@@ -20,6 +20,7 @@ from millstream.streams.spark.sinks.message_maker import ORIGIN
 from millstream.streams.spark.source.messages import Messages, RecordMessages, TableMessages
 from millstream.streams.spark.source.partition import Slice
 from millstream.streams.spark.source.topic_log import TopicLog
+from millstream.streams.whole_files import put
 
 __all__ = ["BatchNote", "Fingerprints", "ends_of", "fingerprint", "left_behind"]
 
@@ -45,10 +46,7 @@ class BatchNote(msgspec.Struct, frozen=True):
 
     def write(self, file: Path) -> None:
         """Put the note in the place of the one before."""
-        file.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = file.with_name(f".{file.name}")
-        unfinished.write_bytes(msgspec.json.encode(self))
-        unfinished.replace(file)
+        put(file, msgspec.json.encode(self))
 
 
 def ends_of(log: TopicLog, topic: str) -> dict[str, int]:

@@ -24,6 +24,7 @@ from millstream.streams.spark.sinks.earlier import BatchNote, fingerprint, left_
 from millstream.streams.spark.sinks.message_maker import ORIGIN
 from millstream.streams.spark.sinks.sink import Attempt, SinkTask, SinkWriter, Written
 from millstream.streams.spark.source.topic_log import Access, TopicLog, open_log
+from millstream.streams.whole_files import put
 
 __all__ = ["PackedSink"]
 
@@ -112,7 +113,7 @@ class PackedSink:
         kept = self._kept() if self._repeated else None
         if kept is None or kept.batch_id != batch_id:
             kept = self._gathered(batch_id, [Path(part.message.decode()) for part in written])
-            _write(self._kept_file, msgspec.msgpack.encode(kept))
+            put(self._kept_file, msgspec.msgpack.encode(kept))
         mark = {ORIGIN: f"{self._origin}-{batch_id}"}
         log = self._log()
         try:
@@ -179,7 +180,7 @@ class _Packing:
     def finish(self) -> bytes:
         """Write the file; its path."""
         self._records.extend(self._packer.finish())
-        _write(self._path, msgspec.msgpack.encode(self._records))
+        put(self._path, msgspec.msgpack.encode(self._records))
         return str(self._path).encode()
 
 
@@ -190,10 +191,3 @@ def _left(files: Sequence[Path]) -> Iterator[PackedRecord]:
 
 def _least(times_us: Mapping[str, int], delay_us: int) -> int | None:
     return min(times_us.values()) - delay_us if times_us else None
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}")
-    unfinished.write_bytes(content)
-    unfinished.replace(path)

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from millstream.streams.spark.sinks.part_files import hidden
+from millstream.streams.whole_files import put
 
 __all__ = ["Swap"]
 
@@ -35,10 +36,7 @@ class Swap(msgspec.Struct, frozen=True):
     def run(self, notes: Path, number: int) -> None:
         """Note it under the sink's number and do it."""
         file = notes / f"{number}{_SUFFIX}"
-        notes.mkdir(parents=True, exist_ok=True)
-        unfinished = hidden(file)
-        unfinished.write_bytes(msgspec.json.encode(self))
-        unfinished.replace(file)
+        put(file, msgspec.json.encode(self))
         self._run()
         file.unlink()
 

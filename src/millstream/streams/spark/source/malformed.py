@@ -6,13 +6,13 @@ topic in one batch, a replay) writes the same file again instead of one more.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from millstream.streams.spark.source.partition import Slice
+from millstream.streams.whole_files import put
 
 __all__ = ["MalformedMessage", "Spool", "SpoolWriter"]
 
@@ -55,10 +55,7 @@ class SpoolWriter:
             return
         queue = self._part.queue.replace("/", "_")
         name = f"{queue}-{self._part.start}-{self._part.end}-{self._files}{_SUFFIX}"
-        self._directory.mkdir(parents=True, exist_ok=True)
-        unfinished = self._directory / f".{name}.{os.getpid()}"
-        unfinished.write_bytes(msgspec.msgpack.encode(self._waiting))
-        unfinished.replace(self._directory / name)
+        put(self._directory / name, msgspec.msgpack.encode(self._waiting))
         self._files += 1
         self._waiting = []
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from millstream.streams.errors import JobError
+from millstream.streams.whole_files import put
 
 __all__ = ["FoundFile", "Listing", "checked_directory"]
 
@@ -47,10 +48,7 @@ class Listing:
         seen = sorted((path.stat().st_mtime_ns, str(path), path.stat().st_size) for path in new)
         self.files += [FoundFile(path, size) for _, path, size in seen]
         self._known.update(path for _, path, _ in seen)
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = self._file.with_name(f".{self._file.name}")
-        unfinished.write_bytes(msgspec.json.encode(self.files))
-        unfinished.replace(self._file)
+        put(self._file, msgspec.json.encode(self.files))
 
     def _read(self) -> list[FoundFile]:
         try:
