@@ -15,6 +15,7 @@ import pyarrow as pa
 from millstream.client.blocking import BlockingClient
 from millstream.client.bulk.blocking_producer import BlockingBulkProducer
 from millstream.client.bulk.encoding import BulkEncoder
+from millstream.client.bulk.fetched import TABLE_SCHEMA
 from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.codes import RequestCode
@@ -22,6 +23,7 @@ from millstream.streams.plan.types import BIGINT, INT, STRING, DataType, TypeKin
 from millstream.streams.spark.source.client_log import ClientLog
 from millstream.streams.spark.source.cut import next_cut
 from millstream.streams.spark.source.malformed import Spool
+from millstream.streams.spark.source.messages import TableMessages
 from millstream.streams.spark.source.partition import Slice, TopicPartition
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.reader import TopicBatchReader, read_partition
@@ -131,3 +133,25 @@ def test_a_cut_by_store_time_counts_the_rows_of_bulk_messages(log: ClientLog) ->
         seen += len(offsets)
         position = end
     assert seen == 6006
+
+
+def test_messages_of_several_answers_are_one_and_those_that_are_kept_of_kept_ones_are_the_same() -> None:
+    values = [(b"%d" % number, f"k{number}", f"t{number % 3}", None, 100 + number, 5, 6) for number in range(10)]
+    columns = [
+        pa.array(column, kind) for column, kind in zip(zip(*values, strict=True), TABLE_SCHEMA.types, strict=True)
+    ]
+    batch = pa.RecordBatch.from_arrays(columns, schema=TABLE_SCHEMA)
+    table = pa.Table.from_batches([batch.slice(0, 3), batch.slice(3, 0), batch.slice(3, 5), batch.slice(8)])
+    messages = TableMessages(table, 7)
+    assert (len(messages), messages.bodies()) == (10, [value[0] for value in values])
+    kept = messages.kept(pa.array([1, 3, 4, 9], pa.int32()))
+    once_more = kept.kept(pa.array([3, 1], pa.int32()))
+    assert (len(once_more), once_more.bodies()) == (2, [b"9", b"3"])
+    assert [bytes(once_more.body(place)) for place in (0, 1)] == [b"9", b"3"]
+    assert [once_more.queue_offset(place) for place in (0, 1)] == [109, 103]
+    assert list(once_more.metadata("keys")) == [("k9",), ("k3",)]
+    assert list(once_more.metadata("tag")) == ["t0", "t0"]
+    assert list(once_more.metadata("queue-id")) == [7, 7]
+    numbers = kept.numbers("queue-offset")
+    assert numbers is not None
+    assert numbers.to_pylist() == [101, 103, 104, 109]

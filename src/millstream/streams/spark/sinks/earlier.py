@@ -80,8 +80,7 @@ def _messages(log: TopicLog, topic: str, part: Slice, *, bulk: bool) -> Iterator
     if not bulk:
         yield from map(RecordMessages, log.read(topic, part))
         return
-    for table in log.read_bulk(topic, part):
-        yield from (TableMessages(batch, 0) for batch in table.combine_chunks().to_batches())
+    yield from (TableMessages(table, 0) for table in log.read_bulk(topic, part))
 
 
 def _fingerprints(messages: Messages, origin: str) -> Iterator[bytes]:

@@ -116,30 +116,33 @@ class RecordMessages:
 class TableMessages:
     """Messages that were fetched by the bulk lane: rows of `client.bulk.fetched.TABLE_SCHEMA`."""
 
-    def __init__(self, rows: pa.RecordBatch, queue_id: int) -> None:
+    def __init__(self, rows: pa.Table, queue_id: int, positions: pa.Array | None = None) -> None:
         self._rows = rows
         self._queue_id = queue_id
+        self._positions = positions
 
     def __len__(self) -> int:
-        return int(self._rows.num_rows)
+        return int(self._rows.num_rows) if self._positions is None else len(self._positions)
 
     def bodies(self) -> Sequence[bytes | memoryview]:
         """Their bodies."""
+        # Chunk by chunk: to put them together first would copy them once more.
         bodies: list[bytes] = self._rows.column("body").to_pylist()
-        return bodies
+        return bodies if self._positions is None else [bodies[place] for place in self._positions.to_pylist()]
 
     def body(self, position: int) -> bytes | memoryview:
         """One body."""
-        body: bytes = self._rows.column("body")[position].as_py()
+        body: bytes = self._rows.column("body")[self._place(position)].as_py()
         return body
 
     def queue_offset(self, position: int) -> int:
         """Where one of them lies."""
-        return int(self._rows.column("queue_offset")[position].as_py())
+        return int(self._rows.column("queue_offset")[self._place(position)].as_py())
 
     def kept(self, positions: pa.Array) -> TableMessages:
         """Those at `positions` alone."""
-        return TableMessages(self._rows.take(positions), self._queue_id)
+        places = positions if self._positions is None else self._positions.take(positions)
+        return TableMessages(self._rows, self._queue_id, places)
 
     def metadata(self, key: str) -> Iterable[Any]:
         """The values of a metadata key."""
@@ -147,15 +150,22 @@ class TableMessages:
             case "queue-id":
                 return [self._queue_id] * len(self)
             case "tag":
-                return list(self._rows.column("tag").to_pylist())
+                return list(self._column("tag").to_pylist())
             case "keys":
-                return [tuple((key or "").split()) or None for key in self._rows.column("key").to_pylist()]
+                return [tuple((key or "").split()) or None for key in self._column("key").to_pylist()]
             case _ if key in _NUMBERS:
-                return list(self._rows.column(_NUMBERS[key]).to_pylist())
-        texts = self._rows.column("properties").to_pylist()
+                return list(self._column(_NUMBERS[key]).to_pylist())
+        texts = self._column("properties").to_pylist()
         take = _FROM_PROPERTIES[key]
         return [take(decode_properties((text or "").encode())) for text in texts]
 
     def numbers(self, key: str) -> pa.Array | None:
         """Offsets and times."""
-        return self._rows.column(_NUMBERS[key]) if key in _NUMBERS else None
+        return self._column(_NUMBERS[key]) if key in _NUMBERS else None
+
+    def _column(self, name: str) -> pa.Array:
+        column = self._rows.column(name).combine_chunks()
+        return column if self._positions is None else column.take(self._positions)
+
+    def _place(self, position: int) -> int:
+        return position if self._positions is None else int(self._positions[position].as_py())

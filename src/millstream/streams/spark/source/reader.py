@@ -186,16 +186,16 @@ def _messages(spec: SourceSpec, log: TopicLog, part: Slice, most_messages: int, 
         return map(RecordMessages, _gathered(log.read(spec.topic, part, spec.tag), most_messages))
     queue_id = int(part.queue.rpartition("/")[2])
     return (
-        TableMessages(batch, queue_id)
+        TableMessages(rows, queue_id)
         for table in log.read_bulk(spec.topic, part, spec.tag)
-        for batch in _in_equal_parts(table, most_messages)
+        for rows in _in_equal_parts(table, most_messages)
     )
 
 
-def _in_equal_parts(table: pa.Table, most_rows: int) -> list[pa.RecordBatch]:
+def _in_equal_parts(table: pa.Table, most_rows: int) -> Iterator[pa.Table]:
     parts = -(-table.num_rows // most_rows)
-    batches: list[pa.RecordBatch] = table.combine_chunks().to_batches(max_chunksize=-(-table.num_rows // parts))
-    return batches
+    size = -(-table.num_rows // parts)
+    return (table.slice(start, size) for start in range(0, table.num_rows, size))
 
 
 def _shared_slice(
