@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import pickle
 from collections import Counter, defaultdict
@@ -22,6 +23,9 @@ from millstream.streams.spark.sinks.sink import Attempt, Sink, SinkTask, SinkWri
 
 __all__ = ["Delivered", "WriteStage"]
 
+_WRITING = "millstream.secret.writing"
+"""The local property; Spark shows and logs nothing of one with that word in its name."""
+
 _MESSAGES = "sink int, partition int, rows bigint, message binary, by string"
 
 
@@ -36,8 +40,8 @@ class WriteStage:
     """What writes the micro-batches of one query to `sinks`, which may leave notes in the directory `notes`.
 
     Its function, and Spark's expression for that, are made once: made anew they were a tenth of a small micro-batch.
-    What changes, the sinks as they are when a micro-batch begins, is in a file that the tasks read. `told_by` names for
-    sinks by number a column of texts to count rows by.
+    What changes, the sinks as they are when a micro-batch begins, goes to the tasks beside it, and to no file: it may
+    hold keys of access. `told_by` names for sinks by number a column of texts to count rows by.
     """
 
     def __init__(
@@ -47,7 +51,6 @@ class WriteStage:
         self._job_id = job_id
         self._notes = notes
         self._told_by = dict(told_by or {})
-        self._file = notes / "writing"
         self._written: Any = None
 
     def deliver(self, batch: DataFrame, batch_id: int) -> list[Delivered]:
@@ -57,12 +60,14 @@ class WriteStage:
         """
         attempts = [Attempt(self._job_id, batch_id, number, self._notes) for number in range(len(self._sinks))]
         repeated = [sink.begin(attempt) for sink, attempt in zip(self._sinks, attempts, strict=True)]
-        if any(repeated):
-            batch = batch.repartition(1)
-        self._file.parent.mkdir(parents=True, exist_ok=True)
         writing = _Writing(self._sinks, self._job_id, batch_id, self._told_by)
-        self._file.write_bytes(cloudpickle.dumps(writing))  # type: ignore[no-untyped-call]
-        messages = self._write(batch).collect()
+        # What a sink knows of an earlier attempt may be large.
+        frame = (
+            batch.repartition(1).mapInArrow(_Write(writing), _MESSAGES)
+            if any(repeated)
+            else self._write(batch, writing)
+        )
+        messages = frame.collect()
         counts = []
         for number, sink in enumerate(self._sinks):
             written = [
@@ -77,12 +82,14 @@ class WriteStage:
             counts.append(Delivered(sum(part.rows for part in written), dict(by)))
         return counts
 
-    def _write(self, batch: DataFrame) -> DataFrame:
+    def _write(self, batch: DataFrame, writing: _Writing) -> DataFrame:
         """As `batch.mapInArrow`, which would make the function's expression again."""
         if self._written is None:
             of_function: Any = pandas_udf
-            write = of_function(_Write(str(self._file)), _MESSAGES, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+            write = of_function(_Write(None), _MESSAGES, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
             self._written = write(*[col(f"`{name}`") for name in batch.columns])
+        packed: bytes = cloudpickle.dumps(writing)  # type: ignore[no-untyped-call]
+        batch.sparkSession.sparkContext.setLocalProperty(_WRITING, base64.b64encode(packed).decode())
         java: Any = batch._jdf
         return DataFrame(java.mapInArrow(self._written._jc, False, None), batch.sparkSession)
 
@@ -97,15 +104,22 @@ class _Writing(NamedTuple):
 
 
 class _Write:
-    """The function of the stage: consumes envelopes, yields one message per sink that got rows."""
+    """The function of the stage: consumes envelopes, yields one message per sink that got rows.
 
-    def __init__(self, file: str) -> None:
-        self._file = file
+    What it needs to know is `writing`, or in the local properties of Spark's task.
+    """
+
+    def __init__(self, writing: _Writing | None) -> None:
+        self._writing = writing
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        writing: _Writing = pickle.loads(Path(self._file).read_bytes())
         context = TaskContext.get()
-        task = SinkTask(writing.job_id, writing.batch_id, context.partitionId() if context is not None else 0)
+        assert context is not None
+        writing = self._writing
+        if writing is None:
+            writing = pickle.loads(base64.b64decode(context.getLocalProperty(_WRITING) or ""))
+        assert writing is not None
+        task = SinkTask(writing.job_id, writing.batch_id, context.partitionId())
         writers: dict[int, SinkWriter] = {}
         counts: dict[int, int] = {}
         by: defaultdict[int, Counter[str]] = defaultdict(Counter)
