@@ -80,7 +80,11 @@ def _parts(folder: Path, named: list[Path]) -> list[Path]:
     inside = [path for path in named if folder in path.parents]
     if not inside:
         return [folder]
-    return [path for path in sorted(folder.iterdir()) if path not in inside and any(path.rglob("test_*.py"))]
+    return [path for path in sorted(folder.iterdir()) if path not in inside and _has_tests(path)]
+
+
+def _has_tests(path: Path) -> bool:
+    return path.match("test_*.py") or any(path.rglob("test_*.py"))
 
 
 def run(name: str, command: list[str]) -> Ended:
