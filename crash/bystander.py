@@ -30,7 +30,7 @@ BESIDE = "beside"
 
 PAUSE_S = 0.02
 SETTLE_S = 20.0
-LATE_S = 20.0
+LATE_S = 10.0
 """From a send to its delivery at most, on a machine that has other things to do."""
 
 _METADATA = (("x-mq-client-id", "beside@1@0@a"),)

@@ -64,7 +64,7 @@ class Checkpoint:
                 raise JobError("CHECKPOINT_MISMATCH", f"{words} {found}".strip(), remedy=_WAYS_OUT)
             return cls(directory, identity)
         identity = _Identity(uuid.uuid4().hex[:_ID_CHARACTERS], plan_fingerprint, starts(), list(plan))
-        _write(directory, identity)
+        put(directory / _IDENTITY_FILE, msgspec.json.encode(identity))
         return cls(directory, identity)
 
     @classmethod
@@ -76,7 +76,7 @@ class Checkpoint:
     def begin_at(self, starts: dict[str, Position]) -> None:
         """Let a checkpoint whose query has not run begin there."""
         self._identity = replace(self._identity, starts=starts)
-        _write(self.directory, self._identity)
+        put(self.directory / _IDENTITY_FILE, msgspec.json.encode(self._identity))
 
     @property
     def has_run(self) -> bool:
@@ -180,10 +180,6 @@ class Checkpoint:
                 position = Position.from_json(msgspec.json.decode(line))
                 found[position.name] = position
         return found
-
-
-def _write(directory: Path, identity: _Identity) -> None:
-    put(directory / _IDENTITY_FILE, msgspec.json.encode(identity))
 
 
 def _batches(directory: Path) -> list[int]:

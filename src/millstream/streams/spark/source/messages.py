@@ -127,8 +127,9 @@ class TableMessages:
     def bodies(self) -> Sequence[bytes | memoryview]:
         """Their bodies."""
         # Chunk by chunk: to put them together first would copy them once more.
-        bodies: list[bytes] = self._rows.column("body").to_pylist()
-        return bodies if self._positions is None else [bodies[place] for place in self._positions.to_pylist()]
+        column = self._rows.column("body") if self._positions is None else self._column("body")
+        bodies: list[bytes] = column.to_pylist()
+        return bodies
 
     def body(self, position: int) -> bytes | memoryview:
         """One body."""
