@@ -78,6 +78,21 @@ def test_each_row_tells_of_those_before_it(
     assert rows_of(spark, prices, plan_of(prices, select, settings), f"over-{name}") == wanted
 
 
+def test_a_micro_batch_of_many_rows_is_reckoned_by_column(spark: SparkSession, prices: Topic) -> None:
+    select = """
+    SELECT symbol, at, SUM(price) OVER so_far, COUNT(*) OVER so_far, AVG(price) OVER four
+    FROM prices WINDOW so_far AS (PARTITION BY symbol ORDER BY ts),
+        four AS (PARTITION BY symbol ORDER BY ts ROWS BETWEEN 3 PRECEDING AND CURRENT ROW)
+    """
+    wanted: Counter[tuple[object, ...]] = Counter()
+    for symbol, rows in by_symbol().items():
+        values = [price for _, price in rows]
+        for number, (at, _) in enumerate(rows, start=1):
+            four = values[max(0, number - 4) : number]
+            wanted[(symbol, at, sum(values[:number]), number, sum(four) // len(four))] += 1
+    assert rows_of(spark, prices, plan_of(prices, select, {}), "over-by-column") == wanted
+
+
 def call(function: str, *arguments: Expression, of: object = BIGINT) -> Call:
     return Call(function, arguments, BOOLEAN if of is bool else BIGINT)
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import pyarrow as pa
 
 from millstream.streams.operators.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Changes, Output, Row
 from millstream.streams.operators.operator import Operator
 from millstream.streams.operators.state import State
 from millstream.streams.operators.turn import END_OF_TIME_US, START_OF_TIME_US, Turn
+from millstream.streams.spark.operators.arrow_rows import ArrowRows
 
 __all__ = ["Played", "Player", "table_of"]
 
@@ -30,41 +33,65 @@ class Played:
 
 
 class Player:
-    """Plays turns. Every turn runs on a fresh instance whose state came by deltas alone."""
+    """Plays turns. Every turn runs on a fresh instance whose state came by deltas alone; with `stays` on one alone.
 
-    def __init__(self, make: Callable[[], Operator], *, ttl_ms: int = 0) -> None:
+    Rows of the turns whose numbers are in `by_column` come in Arrow's columns of `schema`.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Operator],
+        *,
+        ttl_ms: int = 0,
+        schema: pa.Schema | None = None,
+        by_column: Container[int] = (),
+        stays: bool = False,
+    ) -> None:
         self._make = make
         self._ttl_ms = ttl_ms
+        self._schema = schema
+        self._by_column = by_column
+        self._stays = stays
+        self._running: tuple[Operator, State] | None = None
         self._deltas: list[bytes] = []
         self._watermark_us = START_OF_TIME_US
         self.played = Played()
 
     def turn(self, *inputs: Sequence[Kinded], watermark_us: int | None = None, now_us: int = 0) -> list[Kinded]:
         """What is said of rows per input; the watermark stays where none is given."""
-        operator, state = self._make(), State(self._ttl_ms)
-        operator.open(state)
-        for delta in self._deltas:
-            state.apply(delta)
+        operator, state = self._running or self._restored()
+        self._running = (operator, state) if self._stays else None
         state.set_clock(now_us)
         after_us = self._watermark_us if watermark_us is None else max(watermark_us, self._watermark_us)
         turn, out = Turn(self._watermark_us, after_us, now_us), Output()
         for number, rows in enumerate(inputs):
             if rows:
-                operator.process(number, Changes([row for _, row in rows], [kind for kind, _ in rows]), turn, out)
+                operator.process(number, self._changes(rows), turn, out)
         operator.advance(turn, out)
         self._watermark_us = after_us
         self._deltas.append(state.delta())
-        self.played.turns.append(list(zip(out.kinds, out.rows, strict=True)))
+        self.played.turns.append(list(out.changes()))
         self.played.late += out.late
         return self.played.turns[-1]
 
-    def keys(self) -> int:
-        """How many values the state holds now."""
-        state = State(self._ttl_ms)
-        self._make().open(state)
+    def _restored(self) -> tuple[Operator, State]:
+        operator, state = self._make(), State(self._ttl_ms)
+        operator.open(state)
         for delta in self._deltas:
             state.apply(delta)
-        return state.keys
+        return operator, state
+
+    def _changes(self, rows: Sequence[Kinded]) -> Changes:
+        if self._schema is None or len(self.played.turns) not in self._by_column:
+            return Changes([row for _, row in rows], [kind for kind, _ in rows])
+        assert all(kind == INSERT for kind, _ in rows)
+        columns = list(zip(*[row for _, row in rows], strict=True))
+        arrays = [pa.array(values, field.type) for values, field in zip(columns, self._schema, strict=True)]
+        return Changes(ArrowRows([pa.RecordBatch.from_arrays(arrays, schema=self._schema)], len(arrays)))
+
+    def keys(self) -> int:
+        """How many values the state holds now."""
+        return self._restored()[1].keys
 
     def end(self, now_us: int = 0) -> list[Kinded]:
         """What is said when nothing comes any more."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, Final
 
+from millstream.streams.operators.columns import TakenRows
+
 __all__ = ["DELETE", "INSERT", "UPDATE_AFTER", "UPDATE_BEFORE", "Changes", "Output", "Row"]
 
 Row = tuple[Any, ...]
@@ -24,7 +26,7 @@ DELETE: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Rows in their order. `kinds` has one number a row; None: all are inserts."""
+    """Rows in their order. `kinds` has one number a row; None: all are inserts. Rows may be `ColumnRows`."""
 
     rows: Sequence[Row]
     kinds: Sequence[int] | None = None
@@ -47,6 +49,8 @@ class Output:
     kinds: list[int] = field(default_factory=list)
     late: list[tuple[int, Row]] = field(default_factory=list)
     """Rows that came behind the watermark and were left out, each with the number of its input."""
+    taken: list[TakenRows] = field(default_factory=list)
+    """More rows that come, by column; they stand for no order beside `rows`."""
 
     def emit(self, kind: int, row: Row) -> None:
         """Say that `row` comes, goes or changes."""
@@ -70,5 +74,6 @@ class Output:
             self.emit(UPDATE_AFTER, after)
 
     def changes(self) -> Changes:
-        """Everything said, in order."""
-        return Changes(self.rows, self.kinds)
+        """Everything said: what is by row in its order, then what is by column."""
+        more = [row for taken in self.taken for row in taken.made()]
+        return Changes([*self.rows, *more], [*self.kinds, *[INSERT] * len(more)])

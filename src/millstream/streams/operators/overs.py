@@ -6,13 +6,16 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import eq
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
 from millstream.streams.operators.aggregates.group import Group, GroupMachine
 from millstream.streams.operators.changes import INSERT, Changes, Output, Row
+from millstream.streams.operators.column_overs import ColumnOver
+from millstream.streams.operators.columns import ColumnRows, Longs, Numbers
+from millstream.streams.operators.over_columns import Arrived, column_calls
 from millstream.streams.operators.over_frames import OF_THE_PLACE, placed_of
-from millstream.streams.operators.over_state import Frames, Held, OpenFrame
+from millstream.streams.operators.over_state import Frames, Held, OpenFrame, Partition
 from millstream.streams.operators.row_keys import row_key, rows_by_key
 from millstream.streams.operators.sort_keys import Place, sort_key
 from millstream.streams.operators.state import KeyedTable, State, Timers
@@ -33,14 +36,6 @@ class OverFrame:
     unit: Literal["rows", "range"] = "range"
     preceding: int | None = None
     following: int | None = 0
-
-
-class _Partition(NamedTuple):
-    """What is kept of a partition: states of functions of the place, the group of all rows, or a frame's rows."""
-
-    placed: tuple[Any, ...]
-    group: Group | None
-    held: Held
 
 
 class Over:
@@ -72,10 +67,17 @@ class Over:
         self._sliding = bool(framed) and frame.preceding is not None
         self._machine = GroupMachine(framed, changing=False)
         self._kept, moved = _kept_columns(framed)
-        self._frames = Frames(moved)
         self._waiting = None if time is None else Waiting(time, order)
         self._arrived: list[Row] = []
-        self._partitions: KeyedTable[Hashable, _Partition] = KeyedTable()
+        calls = column_calls(framed) if self._is_by_time(order) and framed and not self._placed else None
+        self._frames = Frames(moved, tuple(calls is not None and place in calls.summed for place in self._kept))
+        self._columns = (
+            None
+            if calls is None or time is None
+            else ColumnOver(calls, self._machine, self._kept, partition, time, frame.unit, frame.preceding)
+        )
+        self._arrived_by_column: tuple[ColumnRows, Longs] | None = None
+        self._partitions: KeyedTable[Hashable, Partition] = KeyedTable()
         self._ends: Timers[Hashable] = Timers()
 
     def open(self, state: State) -> None:
@@ -90,6 +92,11 @@ class Over:
         """Take rows."""
         if self._waiting is None:
             self._arrived += changes.rows
+        elif (by_column := self._by_column(changes.rows)) is not None:
+            rows, times = by_column
+            places, late = self._waiting.divide(rows, times, turn)
+            self._arrived_by_column = (rows, places)
+            out.late += [(number, row) for row in late]
         else:
             out.late += [(number, row) for row in self._waiting.take(changes.rows, turn)]
 
@@ -97,6 +104,9 @@ class Over:
         """Say the rows whose time has come; forget frames that no later row looks at."""
         rows = self._waiting.due(turn) if self._waiting is not None else self._arrived
         self._arrived = []
+        if self._arrived_by_column is not None:
+            rows = self._say_by_column(Arrived(rows, *self._arrived_by_column), out)
+            self._arrived_by_column = None
         for key, members in rows_by_key(rows, self._key).items():
             self._say(key, members, turn, out)
         for _, key in self._ends.due(turn.watermark_us if self._time is not None else turn.now_us - 1):
@@ -104,11 +114,32 @@ class Over:
         for key, partition in self._partitions.expire():
             self._frames.forget(key, partition.held)
 
+    def _is_by_time(self, order: Sequence[Place]) -> bool:
+        return [(one.place, one.ascending) for one in order] == [(self._time, True)]
+
+    def _by_column(self, rows: Sequence[Row]) -> tuple[ColumnRows, Numbers] | None:
+        """Rows with their times, where they may be said by column."""
+        if self._columns is None or self._time is None or not isinstance(rows, ColumnRows) or not rows.are_many:
+            return None
+        times = rows.numbers(self._time)
+        return None if times is None else (rows, times)
+
+    def _say_by_column(self, arrived: Arrived, out: Output) -> list[Row]:
+        """Say all rows at once, or give them back in the order of time."""
+        assert self._columns is not None
+        told = self._columns.tell(arrived, self._partitions, self._frames)
+        if told is None:
+            return sorted(arrived.listed(), key=self._order)
+        out.taken.append(arrived.taken(told.order, self._width, told.columns))
+        for key, time_us in told.last_us:
+            self._ends.set(key, time_us + (self._frame.preceding or 0))
+        return []
+
     def _say(self, key: Hashable, rows: list[Row], turn: Turn, out: Output) -> None:
         partition = self._partitions.get(key)
         if partition is None:
             group = self._machine.new() if self._framed and not self._sliding else None
-            partition = _Partition(tuple(machine.new() for _, machine in self._placed), group, Held())
+            partition = Partition(tuple(machine.new() for _, machine in self._placed), group, Held())
         columns: list[Sequence[Any]] = [()] * self._calls
         held = partition.held
         if self._sliding:
@@ -123,7 +154,7 @@ class Over:
                 for number, values in zip(self._framed, self._machine.running(partition.group, rows), strict=True):
                     columns[number] = values
         placed = self._place(partition.placed, rows, columns)
-        self._partitions.put(key, _Partition(placed, partition.group, held))
+        self._partitions.put(key, Partition(placed, partition.group, held))
         width = self._width
         out.rows += [(*row[:width], *results) for row, results in zip(rows, zip(*columns, strict=True), strict=True)]
         out.kinds += [INSERT] * len(rows)

@@ -7,16 +7,21 @@ else those up to the last place.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Hashable, Sequence
+from typing import Any, Final, Literal
+
+import numpy as np
 
 from millstream.streams.operators.changes import DELETE, INSERT, UPDATE_AFTER, Changes, Output, Row
+from millstream.streams.operators.columns import ColumnRows, first_of_each
 from millstream.streams.operators.row_keys import row_key, rows_by_key
-from millstream.streams.operators.sort_keys import Place, sort_key
+from millstream.streams.operators.sort_keys import IS_VALUE, Place, sort_key
 from millstream.streams.operators.state import KeyedTable, State, Timers
 from millstream.streams.operators.turn import Turn
 
 __all__ = ["Place", "Ranker"]
+
+_NO_LIMIT: Final = 2**63 - 1
 
 _Partition = tuple[list[Any], list[Row]]
 """Sort keys and rows, both in order; equal keys in the order of arrival."""
@@ -44,6 +49,8 @@ class Ranker:
         newest_first: bool = False,
     ) -> None:
         self._key = row_key(partition)
+        self._partition = partition
+        self._order = order
         self._sort_key = sort_key(order)
         self._function = function
         self._first = first
@@ -55,6 +62,7 @@ class Ranker:
         self._place_of = bisect_left if newest_first else bisect_right
         # Only rows that come, and of those only the first few, are ever needed again.
         self._bounded = not changing and window_end is None and function == "ROW_NUMBER"
+        self._tells_places = ranked or first > 1 or last == 1
         self._kept: KeyedTable[Any, _Partition] = KeyedTable()
         self._ends: Timers[Any] = Timers()
 
@@ -105,6 +113,8 @@ class Ranker:
     def _take(self, rows: Sequence[Row], out: Output) -> None:
         """Take rows that come, by partition; those that no place is free for are passed over at once."""
         sort_key, last = self._sort_key, self._last
+        if isinstance(rows, ColumnRows) and rows.are_many:
+            rows = self._candidates(rows)
         for key, members in rows_by_key(rows, self._key).items():
             partition = self._kept.get(key)
             keys, kept = partition or ([], [])
@@ -114,15 +124,56 @@ class Ranker:
                 pairs = [pair for pair in pairs if pair[0] < worst or (self._newest_first and pair[0] == worst)]
                 if not pairs:
                     continue
-            before = self._shown((keys, kept))
-            for found, row in pairs:
-                place = self._place_of(keys, found)
-                if place < last:
-                    keys.insert(place, found)
-                    kept.insert(place, row)
-                    del keys[last:], kept[last:]
+            if self._tells_places:
+                before = self._shown((keys, kept))
+                self._enter(keys, kept, pairs)
+                self._tell(before, self._shown((keys, kept)), out)
+            else:
+                _tell_moved(*self._enter(keys, kept, pairs), out)
             self._kept.put(key, (keys, kept))
-            self._tell(before, self._shown((keys, kept)), out)
+
+    def _enter(self, keys: list[Any], kept: list[Row], pairs: Sequence[tuple[Any, Row]]) -> tuple[list[Row], list[Row]]:
+        """Put rows to their places; those that came to one, and those that went from the last."""
+        last = self._last
+        come, gone = [], []
+        for found, row in pairs:
+            place = self._place_of(keys, found)
+            if place < last:
+                keys.insert(place, found)
+                kept.insert(place, row)
+                come.append(row)
+                if len(kept) > last:
+                    keys.pop()
+                    gone.append(kept.pop())
+        return come, gone
+
+    def _candidates(self, rows: ColumnRows) -> Sequence[Row]:
+        """Rows without those that cannot be among the places, where whole columns tell that."""
+        if len(self._order) != 1:
+            return rows
+        place, ascending = self._order[0].place, self._order[0].ascending
+        found, keys = rows.numbers(place), rows.keys(self._partition)
+        if found is None or found.known is not None or keys is None:
+            return rows
+        # A complement turns the order round, and is never too large.
+        values = found.values if ascending else ~found.values
+        limits = [self._limit(key, ascending=ascending) for key in keys.keys]
+        least = np.array([_NO_LIMIT if limit is None else limit for limit in limits], np.int64)[keys.places]
+        has_place = values <= least if self._newest_first else values < least
+        if None in limits:
+            has_place |= np.array([limit is None for limit in limits])[keys.places]
+        places = np.flatnonzero(has_place)
+        return rows.at(first_of_each(keys.places, values, places, self._last, newest_first=self._newest_first))
+
+    def _limit(self, key: Hashable, *, ascending: bool) -> int | None:
+        """The value at a partition's last place, turned round where larger ones come first; None: there is room."""
+        partition = self._kept.get(key)
+        if partition is None or len(partition[0]) < self._last:
+            return None
+        has_value, value = partition[0][-1]
+        if has_value != IS_VALUE:
+            return None
+        return int(value) if ascending else int(value) - 1
 
     def _add(self, partition: _Partition, row: Row) -> None:
         keys, rows = partition
@@ -193,3 +244,17 @@ class Ranker:
             out.emit(DELETE, row)
         for row in come:
             out.emit(INSERT, row)
+
+
+def _tell_moved(come: Sequence[Row], gone: list[Row], out: Output) -> None:
+    """Rows that have come and gone; one that did both says nothing."""
+    stay = []
+    for row in come:
+        if gone and row in gone:
+            gone.remove(row)
+        else:
+            stay.append(row)
+    out.rows += gone
+    out.kinds += [DELETE] * len(gone)
+    out.rows += stay
+    out.kinds += [INSERT] * len(stay)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from millstream.streams.operators.changes import Row
 
-__all__ = ["Place", "sort_key"]
+__all__ = ["IS_VALUE", "Place", "sort_key"]
+
+IS_VALUE: Final = 1
+"""What stands in a column's key before a value, between those of a NULL that sorts first and one that sorts last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +57,13 @@ def _part(one: Place) -> Callable[[Row], Any]:
 
     def up(row: Row) -> Any:
         value = row[place]
-        return null if value is None else (1, value)
+        return null if value is None else (IS_VALUE, value)
 
     def down(row: Row) -> Any:
         value = row[place]
         if value is None:
             return null
         # A number turned round compares in C; only other values need the slower form.
-        return (1, -value) if isinstance(value, int) else (1, _Reversed(value))
+        return (IS_VALUE, -value) if isinstance(value, int) else (IS_VALUE, _Reversed(value))
 
     return up if ascending else down

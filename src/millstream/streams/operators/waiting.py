@@ -6,7 +6,10 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
+import numpy as np
+
 from millstream.streams.operators.changes import Row
+from millstream.streams.operators.columns import ColumnRows, Longs, Numbers
 from millstream.streams.operators.sort_keys import Place, sort_key
 from millstream.streams.operators.state import KeyedTable, State, Timers
 from millstream.streams.operators.turn import Turn
@@ -63,6 +66,16 @@ class Waiting:
             self._keep(early)
         self._ready += rows
         return late
+
+    def divide(self, rows: ColumnRows, times: Numbers, turn: Turn) -> tuple[Longs, list[Row]]:
+        """The places of rows by column whose time has come, which are not kept here, and those that are late."""
+        has_time = np.ones(len(rows), np.bool_) if times.known is None else times.known
+        is_late = has_time & (times.values <= turn.watermark_before_us)
+        is_early = has_time & (times.values > turn.watermark_us)
+        if is_early.any():
+            self._keep(rows.at(np.flatnonzero(is_early)))
+        late = rows.at(np.flatnonzero(is_late)) if is_late.any() else []
+        return np.flatnonzero(has_time & ~is_late & ~is_early), late
 
     def due(self, turn: Turn) -> list[Row]:
         """The rows up to the watermark, in order; called once a turn."""

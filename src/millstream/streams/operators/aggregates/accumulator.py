@@ -7,6 +7,10 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+
+from millstream.streams.operators.columns import LARGEST, Longs, Numbers
+
 __all__ = [
     "Accumulator",
     "Average",
@@ -105,6 +109,15 @@ class Sum:
             return self._empty
         return total if self._half is None else (total + self._half) % (2 * self._half) - self._half
 
+    def results(self, counts: Longs, totals: Longs) -> Numbers:
+        """`result` of many states of whole numbers below `LARGEST`."""
+        known = counts > 0
+        if self._half is not None and self._half < LARGEST:
+            totals = (totals + self._half) % (2 * self._half) - self._half
+        if self._empty is not None:
+            return Numbers(np.where(known, totals, self._empty))
+        return Numbers(totals, None if known.all() else known)
+
 
 class WholeAverage(Sum):
     """The average of whole numbers, cut towards zero; of decimals, rounded to `scale` digits."""
@@ -120,6 +133,12 @@ class WholeAverage(Sum):
         if self._unit is None:
             return abs(total) // count * (1 if total >= 0 else -1)
         return _CONTEXT.divide(decimal.Decimal(total), decimal.Decimal(count)).quantize(self._unit, context=_CONTEXT)
+
+    def results(self, counts: Longs, totals: Longs) -> Numbers:
+        assert self._unit is None
+        averages = np.sign(totals) * (np.abs(totals) // np.maximum(counts, 1))
+        known = counts > 0
+        return Numbers(averages, None if known.all() else known)
 
 
 class ExactSum:

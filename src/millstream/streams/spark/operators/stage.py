@@ -9,22 +9,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from millstream.streams.functions.failed_calls import FailedCall, UserFunctionFailed, collecting
-from millstream.streams.operators.changes import Changes, Output, Row
+from millstream.streams.operators.changes import INSERT, Changes, Output
+from millstream.streams.operators.columns import TakenRows
 from millstream.streams.operators.operator import Operator
 from millstream.streams.operators.state import State
 from millstream.streams.operators.turn import END_OF_TIME_US, START_OF_TIME_US, Turn
 from millstream.streams.spark.collector import collector_paused
 from millstream.streams.spark.functions.user_spool import CallSpool, SpooledCall
 from millstream.streams.spark.micro_batch import micro_batch
+from millstream.streams.spark.operators.arrow_rows import ArrowRows, columns_of
 from millstream.streams.spark.operators.bucket_files import BucketFiles
 from millstream.streams.spark.operators.clocks import Clocks, merged
 from millstream.streams.spark.operators.late_rows import LateSpool
 from millstream.streams.spark.operators.open_ends import OpenEndsSpool
 from millstream.streams.spark.operators.queue_times import QueueTimes, TimesSpool
-from millstream.streams.spark.operators.values import batch_of, rows_of
+from millstream.streams.spark.operators.values import batch_of
 
 __all__ = ["END_TICK_US", "CallsSpec", "OperatorSpec", "OperatorStage"]
 
@@ -155,19 +158,14 @@ class OperatorStage:
     def _inputs(self, parts: Sequence[dict[str, Any]]) -> Iterator[tuple[int, Changes]]:
         """The rows of each input that has any."""
         for place, count in enumerate(self._spec.inputs):
-            rows: list[Row] = []
-            kinds: list[int] = []
-            changes = False
-            for part in parts:
-                if part["number"] != place or part["rows"] is None:
-                    continue
-                for batch in pa.ipc.open_stream(part["rows"]):
-                    rows += rows_of(batch, count)
-                    column = batch.column(batch.num_columns - 1)
-                    changes = changes or column.null_count < len(column)
-                    kinds += column.to_pylist() if changes else [0] * len(column)
-            if rows:
-                yield place, Changes(rows, kinds if changes else None)
+            batches = [
+                batch
+                for part in parts
+                if part["number"] == place and part["rows"] is not None
+                for batch in pa.ipc.open_stream(part["rows"])
+            ]
+            if batches:
+                yield place, Changes(ArrowRows(batches, count), _kinds(batches))
 
     def _bucket(self, number: int, files: BucketFiles, batch_id: int) -> _Bucket:
         """The bucket's state before micro-batch `batch_id`: as this worker left it, brought up to date, or read."""
@@ -200,7 +198,29 @@ class OperatorStage:
             kinds = pa.array(out.kinds[start : start + ROWS_PER_BATCH], fields[-2].type)
             arrays = [*batch_of(rows, fields[:-2]), kinds, pa.nulls(len(rows), fields[-1].type)]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        for taken in out.taken:
+            yield from self._taken(taken)
         if watermark_us > START_OF_TIME_US:
             arrays = [pa.nulls(1, field.type) for field in fields[:-1]]
             tick = pa.array([watermark_us], pa.int64()).cast(fields[-1].type)
             yield pa.RecordBatch.from_arrays([*arrays, tick], schema=schema)
+
+    def _taken(self, taken: TakenRows) -> Iterator[pa.RecordBatch]:
+        """Rows that come by column."""
+        schema = self._spec.output
+        for start in range(0, len(taken.places), ROWS_PER_BATCH):
+            part = slice(start, start + ROWS_PER_BATCH)
+            places = taken.places[part]
+            arrays = [
+                *columns_of(taken, part, list(schema)[:-2]),
+                pa.array(np.full(len(places), INSERT, np.int8)),
+                pa.nulls(len(places), schema.field(len(schema) - 1).type),
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _kinds(batches: Sequence[pa.RecordBatch]) -> list[int] | None:
+    """What the last column says of each row; None where all rows come."""
+    if all(batch.column(-1).null_count == batch.num_rows for batch in batches):
+        return None
+    return [kind or INSERT for batch in batches for kind in batch.column(-1).to_pylist()]
