@@ -59,7 +59,7 @@ class Job:
             timed_scans(self.outputs),
             self._notes,
             {"s": 0},
-            idle_ms=idle_ms,
+            idle_ms={0: idle_ms} if idle_ms else {},
             clock=lambda: self.now_ms / 1000,
         )
 

@@ -15,7 +15,7 @@ from millstream.streams.spark.operators.queue_times import QueueTimes, TimesSpoo
 
 
 def test_clocks_tell_the_newest_time_of_each_queue() -> None:
-    clocks = Clocks((0, 1), None, State())
+    clocks = Clocks((0, 1), {}, State())
     clocks.advance({0: Seen(queues={"a": 5, "b": 9}), 1: Seen(tick_us=3)}, 1)
     clocks.advance({0: Seen(queues={"a": 4})}, 2)
     assert clocks.queues() == {0: {"a": 5, "b": 9}}

@@ -127,8 +127,6 @@ def test_options_that_are_not_legal_are_refused_with_what_helps(options: str, sa
          {"connector": "rocketmq", "topic": "t", "csv.field-delimiter": "|", "format": "csv"}, "'fieldDelimiter' is read as 'csv.field-delimiter'"),
         ("'connector' = 'kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'k:9092', 'properties.group.id' = 'g', 'value.format' = 'json'",
          {"connector": "rocketmq", "topic": "t", "consumer.group": "g", "format": "json"}, "'properties.bootstrap.servers' does nothing"),
-        ("'connector' = 'kafka', 'topic' = 't', 'scan.watermark.idle-timeout' = '1 min'",
-         {"connector": "rocketmq", "topic": "t", "scan.watermark.idle-timeout": "1 min"}, "SET 'table.exec.source.idle-timeout' holds"),
         ("'connector' = 'rocketmq', 'topic' = 't', 'scan.watermark.emit.strategy' = 'on-event'",
          {"connector": "rocketmq", "topic": "t", "scan.watermark.emit.strategy": "on-event"}, "does nothing: the watermark is told"),
         ("'connector' = 'rocketmq', 'topic' = 't', 'nameServerAddress' = 'h:9876', 'sink.parallelism' = '2'",

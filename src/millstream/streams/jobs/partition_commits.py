@@ -83,7 +83,7 @@ class _EventTime:
     """Event time of what one output reads."""
 
     inputs: tuple[int, ...]
-    idle_us: int | None
+    idle_us: Mapping[int, int]
     before: bytes = b""
     reached_us: int = START_OF_TIME_US
 
@@ -174,7 +174,8 @@ class _Table:
 class PartitionCommits:
     """Those of one pipeline, which also reads the event times of the `timed` tables.
 
-    `numbers` are the sources by the names of their tables; `notes` is where state is kept.
+    `numbers` are the sources by the names of their tables, `idle_ms` by number after how long a silent queue of one
+    holds nothing up; `notes` is where state is kept.
     """
 
     def __init__(
@@ -184,9 +185,10 @@ class PartitionCommits:
         notes: Path,
         numbers: Mapping[str, int],
         *,
-        idle_ms: int = 0,
+        idle_ms: Mapping[int, int],
         clock: Callable[[], float] = time.time,
     ) -> None:
+        idle_us = {number: of_one * 1000 for number, of_one in idle_ms.items()}
         self.times = [EventTimesSink(scan.table.name) for scan in timed]
         self._clock = clock
         self._tables = []
@@ -194,7 +196,7 @@ class PartitionCommits:
             sink = output.sink
             if isinstance(sink, FileSink) and sink.policy is not None:
                 inputs = tuple(sorted({numbers[table.name] for table in _timed_tables(output.node)}))
-                event_time = _EventTime(inputs, idle_ms * 1000 or None)
+                event_time = _EventTime(inputs, idle_us)
                 self._tables.append(_Table(sink, notes / f"{number}-partitions.json", event_time))
 
     @property

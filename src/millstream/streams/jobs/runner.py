@@ -224,6 +224,8 @@ class JobRunner:
             dimensions.forget_batches()
         timeout_ms = settings.call_timeout_ms or None
         calls = UserCalls(str(checkpoint.calls), settings.call_error, timeout_ms, partial(takes_letters, settings))
+        numbers = {source.table.name: number for number, source in enumerate(sources)}
+        idle_ms = settings.idle_ms_by_number([source.table for source in sources])
         host = OperatorHost(
             checkpoint.job_id,
             checkpoint.operators,
@@ -232,7 +234,7 @@ class JobRunner:
             calls,
             self._edges.now_us(checkpoint.spark, batch=batch),
             settings.ttl_ms,
-            settings.idle_ms,
+            idle_ms,
             tables=dimensions,
         )
         readings = {
@@ -260,8 +262,7 @@ class JobRunner:
             raise JobError("JOB_FAILED", f"The plan cannot run on Spark: {first_cause(error)}") from error
         found = [source.letters(checkpoint.spool / source.table.name) for source in sources]
         late = self._edges.late(checkpoint.late, host.late_shapes, settings)
-        numbers = {source.table.name: number for number, source in enumerate(sources)}
-        partitions = PartitionCommits(outputs, timed, checkpoint.sinks, numbers, idle_ms=settings.idle_ms)
+        partitions = PartitionCommits(outputs, timed, checkpoint.sinks, numbers, idle_ms=idle_ms)
         tables = {number: name for name, number in numbers.items()}
         times = partial(TimesSpool(str(checkpoint.late)).take, tables)
         failed = self._edges.calls(CallSpool(calls.spool), calls.tables, settings)
@@ -317,7 +318,7 @@ def _reading(
         spool=checkpoint.spool / name,
         decoded=checkpoint.decoded / name,
         notes=checkpoint.sources,
-        wake_after_ms=MIN_WAKE_MS if by_clock else settings.idle_ms if own else 0,
+        wake_after_ms=MIN_WAKE_MS if by_clock else settings.idle_ms_of(source.table) if own else 0,
         wake_again=by_clock,
         judging=work.judging(source.table, checkpoint.rules),
         conditions=work.conditions(source.table),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from millstream.streams.errors import JobError
@@ -48,7 +48,7 @@ class JobSettings:
     """`batch` runs over what is there, without Spark's streaming; `interval_ms` between micro-batches, 0 for none.
 
     `ttl_ms` is how long state lives that nothing touches (0: for ever), `idle_ms` after how long without rows a queue
-    holds up no window any more (0: never). `bad_cast` is null, dead-letter or fail.
+    holds up no window any more (0: never), where its table does not say it. `bad_cast` is null, dead-letter or fail.
     `call_error` is null, dead-letter or fail for users' functions that raise, one call of which may take
     `call_timeout_ms` (0: any time).
     With `waits_for_topics` a job starts before its topics are there. `rules_stage` is auto, always or never.
@@ -84,6 +84,16 @@ class JobSettings:
             call_timeout_ms=duration_ms(settings.get("millstream.user-function.timeout", "60 s")),
             restarts=_restarts(settings),
         )
+
+    def idle_ms_of(self, table: Table) -> int:
+        """After how long a silent queue of `table` holds up no window any more; 0: never."""
+        own = table.options.get("scan.watermark.idle-timeout")
+        return self.idle_ms if own is None else duration_ms(own)
+
+    def idle_ms_by_number(self, tables: Sequence[Table]) -> dict[int, int]:
+        """The same by the places of tables; without those that wait for ever, or have no event time."""
+        found = {number: self.idle_ms_of(table) for number, table in enumerate(tables) if table.watermark is not None}
+        return {number: idle_ms for number, idle_ms in found.items() if idle_ms}
 
 
 def _restarts(settings: Mapping[str, str]) -> RestartSettings:

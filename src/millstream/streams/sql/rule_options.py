@@ -21,6 +21,7 @@ _AS_OF_TOPICS = (
     "scan.startup.mode",
     "scan.startup.timestamp-millis",
     "scan.startup.specific-offsets",
+    "scan.watermark.idle-timeout",
 )
 
 RULE_OPTIONS: tuple[Option, ...] = (

@@ -100,10 +100,9 @@ _STARTUP: tuple[Option, ...] = (
 
 _TOLD_AT_ONCE = "the watermark is told with each micro-batch, which all queues and tables share"
 _WATERMARKS: tuple[Option, ...] = (
-    Option(
+    duration(
         "scan.watermark.idle-timeout",
-        "Read and ignored.",
-        ignored="SET 'table.exec.source.idle-timeout' holds for all tables of a job",
+        "How long a queue of this table may be silent until event time goes on without it, 0 for ever; default: what SET says.",
     ),
     *(
         Option(f"scan.watermark.{name}", "Read and ignored.", ignored=_TOLD_AT_ONCE)

@@ -82,8 +82,21 @@ def test_rows_put_the_tick_off_and_bring_none() -> None:
     clock.now = 5.0
     woken, _ = moved(reader, read)
     assert woken["wakes"] == 5
+
+
+def test_a_source_that_stays_silent_wakes_its_job_twice_and_no_more() -> None:
+    clock = Seconds()
+    reader = reader_of(Log(), Alarm(3_000, again=False, clock=clock))
+    start = Position({"q/0": 0}).to_json()
+    clock.now = 3.0
+    first, _ = moved(reader, start)
+    clock.now = 5.9
+    assert moved(reader, first) == (first, [])
+    clock.now = 6.0
+    second, _ = moved(reader, first)
+    assert [first["wakes"], second["wakes"]] == [1, 2]
     clock.now = 500.0
-    assert moved(reader, woken) == (woken, [])
+    assert moved(reader, second) == (second, [])
 
 
 def test_a_source_that_need_not_wake_never_does() -> None:
@@ -98,7 +111,7 @@ S = 1_000_000
 
 
 def test_a_slow_queue_holds_the_watermark_until_it_is_idle() -> None:
-    clocks = Clocks([0], 10 * S, State())
+    clocks = Clocks([0], {0: 10 * S}, State())
     assert clocks.advance({0: Seen(None, {"fast": 100 * S, "slow": 20 * S})}, now_us=0) == 20 * S
     assert clocks.advance({0: Seen(None, {"fast": 200 * S})}, now_us=9 * S) == 20 * S
     assert clocks.advance({0: Seen(None, {"fast": 300 * S})}, now_us=11 * S) == 300 * S
@@ -107,19 +120,48 @@ def test_a_slow_queue_holds_the_watermark_until_it_is_idle() -> None:
 
 
 def test_a_slow_queue_holds_the_watermark_for_ever_without_an_idle_timeout() -> None:
-    clocks = Clocks([0], None, State())
+    clocks = Clocks([0], {}, State())
     clocks.advance({0: Seen(None, {"fast": 100 * S, "slow": 20 * S})}, now_us=0)
     assert clocks.advance({0: Seen(None, {"fast": 900 * S})}, now_us=10**9 * S) == 20 * S
 
 
 def test_an_idle_input_of_a_join_holds_up_the_other_one_no_longer() -> None:
-    clocks = Clocks([0, 1], 10 * S, State())
+    clocks = Clocks([0, 1], {0: 10 * S, 1: 10 * S}, State())
     clocks.advance({0: Seen(None, {"a": 50 * S}), 1: Seen(None, {"b": 20 * S})}, now_us=0)
     assert clocks.advance({0: Seen(None, {"a": 90 * S})}, now_us=11 * S) == 90 * S
 
 
+def test_each_input_of_a_join_is_idle_after_its_own_time() -> None:
+    clocks = Clocks([0, 1, 2], {0: 10 * S, 1: 60 * S}, State())
+    clocks.advance({0: Seen(None, {"a": 20 * S}), 1: Seen(None, {"b": 30 * S}), 2: Seen(None, {"c": 90 * S})}, now_us=0)
+    assert clocks.advance({2: Seen(None, {"c": 95 * S})}, now_us=10 * S) == 20 * S
+    assert clocks.advance({2: Seen(None, {"c": 96 * S})}, now_us=11 * S) == 30 * S
+    assert clocks.advance({2: Seen(None, {"c": 97 * S})}, now_us=61 * S) == 97 * S
+    clocks.advance({0: Seen(None, {"a": 200 * S}), 1: Seen(None, {"b": 200 * S})}, now_us=62 * S)
+    assert clocks.advance({0: Seen(None, {"a": 300 * S}), 1: Seen(None, {"b": 300 * S})}, now_us=10**6 * S) == 97 * S
+
+
+def test_an_input_of_which_nothing_was_ever_heard_is_idle_in_time_too() -> None:
+    clocks = Clocks([0, 1], {1: 10 * S}, State())
+    clocks.advance({0: Seen(None, {"a": 50 * S})}, now_us=5 * S)
+    assert clocks.advance({0: Seen(None, {"a": 60 * S}), 1: Seen(WAKE_TIME_MS * 1000)}, now_us=15 * S) < 0
+    assert clocks.advance({0: Seen(None, {"a": 70 * S})}, now_us=16 * S) == 70 * S
+    waits = Clocks([0, 1], {}, State())
+    waits.advance({0: Seen(None, {"a": 50 * S})}, now_us=0)
+    assert waits.advance({0: Seen(None, {"a": 60 * S})}, now_us=10**6 * S) == START_OF_TIME_US
+
+
+def test_since_when_an_input_is_waited_for_is_kept_over_a_restart() -> None:
+    before = State()
+    Clocks([0, 1], {1: 10 * S}, before).advance({0: Seen(None, {"a": 50 * S})}, now_us=0)
+    after = State()
+    clocks = Clocks([0, 1], {1: 10 * S}, after)
+    after.apply(before.snapshot())
+    assert clocks.advance({0: Seen(None, {"a": 70 * S})}, now_us=11 * S) == 70 * S
+
+
 def test_a_tick_that_only_wakes_moves_no_event_time() -> None:
-    clocks = Clocks([0], None, State())
+    clocks = Clocks([0], {}, State())
     assert clocks.advance({0: Seen(WAKE_TIME_MS * 1000)}, now_us=0) <= WAKE_TIME_MS * 1000
     assert clocks.advance({0: Seen(None, {"a": -5 * S})}, now_us=1) == -5 * S
     assert clocks.watermark_us > START_OF_TIME_US

@@ -68,12 +68,14 @@ def merged(parts: Iterable[bytes]) -> dict[int, Seen]:
 class Clocks:
     """The watermark of one operator: the least over its inputs, each of which is the least over its queues.
 
-    A queue that was silent for `idle_us` of processing time (None: never) holds nothing up until it speaks again.
+    A queue that was silent for the `idle_us` of its input, in processing time, holds nothing up until it speaks again;
+    neither does an input of which nothing was heard for so long. Inputs that `idle_us` does not name wait for ever.
     """
 
-    def __init__(self, inputs: Sequence[int], idle_us: int | None, state: State) -> None:
+    def __init__(self, inputs: Sequence[int], idle_us: Mapping[int, int], state: State) -> None:
         self._inputs = tuple(inputs)
         self._idle_us = idle_us
+        # Of each queue its newest time, and when it was heard; of the queue "" the tick, and since when it is awaited.
         self._times: KeyedTable[tuple[int, str], tuple[int, int]] = state.table("clocks")
         self._reached: KeyedTable[str, int] = state.table("watermark")
 
@@ -100,7 +102,10 @@ class Clocks:
             if one.tick_us is not None:
                 before = self._times.get((number, ""))
                 if before is None or one.tick_us > before[0]:
-                    self._times.put((number, ""), (one.tick_us, now_us))
+                    self._times.put((number, ""), (one.tick_us, now_us if before is None else before[1]))
+        for number in self._inputs:
+            if number in self._idle_us and (number, "") not in self._times:
+                self._times.put((number, ""), (START_OF_TIME_US, now_us))
         times = [self._time_of(number, now_us) for number in self._inputs]
         # Idle inputs hold nothing up; where all of them are, the furthest one tells the time.
         awake = [time_us for time_us, idle in times if not idle]
@@ -112,16 +117,18 @@ class Clocks:
     def _time_of(self, number: int, now_us: int) -> tuple[int, bool]:
         """How far an input has come, and whether all its queues are idle."""
         tick = self._times.get((number, ""))
+        idle_us = self._idle_us.get(number)
         least: int | None = None
         newest: int | None = None
         for (of, queue), (time_us, heard_us) in self._times.items():
             if of != number or not queue:
                 continue
             newest = time_us if newest is None else max(newest, time_us)
-            if self._idle_us is not None and now_us - heard_us > self._idle_us:
+            if idle_us is not None and now_us - heard_us > idle_us:
                 continue
             least = time_us if least is None else min(least, time_us)
         # Where all queues are idle, the newest of them stands for all.
         reached = newest if least is None else least
         candidates = [time_us for time_us in (reached, None if tick is None else tick[0]) if time_us is not None]
-        return max(candidates, default=START_OF_TIME_US), least is None and newest is not None
+        unheard = newest is None and tick is not None and idle_us is not None and now_us - tick[1] > idle_us
+        return max(candidates, default=START_OF_TIME_US), least is None and (newest is not None or unheard)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import count
@@ -38,10 +38,11 @@ _FIRST_NUMBER = 1_000
 class OperatorHost:
     """Runs the operators of one pipeline; `directory` is where they keep their state.
 
-    `ttl_ms` is how long unused values live (0: for ever), `idle_ms` after how long a silent queue holds nothing up
-    (0: never). Operators are named by their order, which is the same for equal plans. `late_shapes` tells what rows
-    each of them may find late. `tables` are the dimension tables that its lookups use,
-    `calls` runs users' functions. `now_us` tells a worker the processing time of its micro-batch in microseconds.
+    `ttl_ms` is how long unused values live (0: for ever), `idle_ms` after how long a silent queue of a source holds
+    nothing up, by the source's number; queues of other sources wait for ever. Operators are named by their order,
+    which is the same for equal plans. `late_shapes` tells what rows each of them may find late. `tables` are the
+    dimension tables that its lookups use, `calls` runs users' functions. `now_us` tells a worker the processing time
+    of its micro-batch in microseconds.
     """
 
     job_id: str
@@ -51,7 +52,7 @@ class OperatorHost:
     calls: UserCalls
     now_us: Callable[[], int]
     ttl_ms: int = 0
-    idle_ms: int = 0
+    idle_ms: Mapping[int, int] = field(default_factory=dict)
     late_shapes: dict[str, tuple[LateShape, ...]] = field(default_factory=dict)
     tables: JobTables | None = None
     _numbers: count[int] = field(default_factory=lambda: count(_FIRST_NUMBER))

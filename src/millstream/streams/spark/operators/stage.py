@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -62,7 +62,8 @@ class OperatorSpec:
     columns of each input; `clocks` the numbers of all sources and operators that move its event time; `output` the
     Arrow schema of its rows with the kind and the tick behind them. `late` is the spool of rows that came too
     late, of what is known of event time and of what waits for it, `now_us` tells the processing time, `calls` says
-    what becomes of failed calls of users' aggregates.
+    what becomes of failed calls of users' aggregates. `idle_ms` is after how long a silent queue of a source holds
+    nothing up, by the source's number.
     """
 
     job_id: str
@@ -75,7 +76,7 @@ class OperatorSpec:
     late: str
     now_us: Callable[[], int]
     ttl_ms: int = 0
-    idle_ms: int = 0
+    idle_ms: Mapping[int, int] = field(default_factory=dict)
     lives_ms: tuple[tuple[str, int], ...] = ()
     calls: CallsSpec | None = None
 
@@ -177,7 +178,7 @@ class OperatorStage:
             state = State(self._spec.ttl_ms, dict(self._spec.lives_ms))
             operator = self._spec.make()
             operator.open(state)
-            idle_us = self._spec.idle_ms * 1000 or None
+            idle_us = {number: idle_ms * 1000 for number, idle_ms in self._spec.idle_ms.items()}
             kept = _Bucket(-1, operator, state, Clocks(self._spec.clocks, idle_us, state))
         for _, change in files.changes(kept.version, batch_id):
             kept.state.apply(change)

@@ -11,22 +11,30 @@ MIN_WAKE_MS = 1_000
 """A silent source brings at most one tick in this time: each is a micro-batch of its own."""
 
 
+_RINGS = 2
+
+
 class Alarm:
-    """Rings after `after_ms` without rows (0: never), once or, with `again`, each time."""
+    """Rings after `after_ms` without rows (0: never), twice or, with `again`, each time.
+
+    Who counts the same time from a moment a little later may find it short at the first ring, and not at the second.
+    """
 
     def __init__(self, after_ms: int, *, again: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._after_s = max(after_ms, MIN_WAKE_MS) / 1000 if after_ms else None
         self._again = again
         self._clock = clock
-        self._since_s: float | None = clock()
+        self.rest()
 
     def rest(self) -> None:
         """Rows came: count anew."""
         self._since_s = self._clock()
+        self._left = _RINGS
 
     def rings(self) -> bool:
         """Whether it is time."""
-        if self._after_s is None or self._since_s is None or self._clock() - self._since_s < self._after_s:
+        if self._after_s is None or not self._left or self._clock() - self._since_s < self._after_s:
             return False
-        self._since_s = self._clock() if self._again else None
+        self._since_s = self._clock()
+        self._left -= 0 if self._again else 1
         return True
