@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.streams.functions.casting import can_cast, same_shape
+from millstream.streams.functions.casting import at_length, can_cast, keeps_length, same_shape
+from millstream.streams.functions.common_type import common_type
 from millstream.streams.plan.types import BIGINT, BOOLEAN, DOUBLE, INT, NULL, STRING, DataType, Field, TypeKind
 
 DATE = DataType(TypeKind.DATE)
@@ -40,6 +41,47 @@ def test_the_shape_of_a_type_is_its_kinds_and_names_and_not_its_lengths() -> Non
     assert not same_shape(PLACE, DataType(TypeKind.ROW, fields=(Field("city", STRING), Field("zap", INT))))
     assert not same_shape(PLACE, DataType(TypeKind.ROW, fields=(Field("city", STRING),)))
     assert not same_shape(INTS, TEXTS)
+
+
+def sized(kind: TypeKind, length: int | None = None, *, fixed: bool = False) -> DataType:
+    return DataType(kind, precision=length, fixed=fixed)
+
+
+TEXT = TypeKind.STRING
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "keeps"),
+    [
+        (STRING, STRING, True), (STRING, sized(TEXT, 3), False), (sized(TEXT, 3), STRING, True),
+        (sized(TEXT, 3), sized(TEXT, 3), True), (sized(TEXT, 4), sized(TEXT, 3), False),
+        (sized(TEXT, 2, fixed=True), sized(TEXT, 3), True), (sized(TEXT, 3), sized(TEXT, 3, fixed=True), False),
+        (sized(TEXT, 2, fixed=True), sized(TEXT, 3, fixed=True), False),
+        (sized(TEXT, 3, fixed=True), sized(TEXT, 3, fixed=True), True),
+    ],
+)  # fmt: skip
+def test_a_type_says_whether_its_values_have_a_length_already(source: DataType, target: DataType, keeps: bool) -> None:
+    assert keeps_length(source, target) is keeps
+
+
+def test_values_are_brought_to_a_length_alike_in_python() -> None:
+    assert at_length("abcdef", sized(TEXT, 3)) == "abc"
+    assert at_length("a", sized(TEXT, 3)) == "a"
+    assert at_length("a", sized(TEXT, 3, fixed=True)) == "a  "
+    assert at_length(b"a", sized(TypeKind.BYTES, 3, fixed=True)) == b"a\0\0"
+    assert at_length("abc", STRING) == "abc"
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "common"),
+    [
+        (STRING, sized(TEXT, 3), "STRING"), (sized(TEXT, 2), sized(TEXT, 3), "VARCHAR(3)"),
+        (sized(TEXT, 3, fixed=True), sized(TEXT, 3, fixed=True), "CHAR(3)"),
+        (sized(TEXT, 2, fixed=True), sized(TEXT, 3, fixed=True), "VARCHAR(3)"),
+    ],
+)  # fmt: skip
+def test_the_common_type_of_texts_is_as_long_as_the_longest(left: DataType, right: DataType, common: str) -> None:
+    assert str(common_type([left, right])) == str(common_type([right, left])) == common
 
 
 ROWS = "STRING BYTES BOOLEAN DECIMAL TINYINT SMALLINT INT BIGINT FLOAT DOUBLE DATE TIME TIMESTAMP TIMESTAMP_LTZ"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import field, make_dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from millstream.streams.jobs.plan_text import plan_lines
 from millstream.streams.plan.expressions import Call, Column, Literal
 from millstream.streams.plan.nodes import AggregateCall, Filter, Node, Project, Scan, Tumble, WindowAggregate
 from millstream.streams.plan.tables import PhysicalColumn, Table, Watermark
-from millstream.streams.plan.types import BIGINT, BOOLEAN, INT, DataType, TypeKind
+from millstream.streams.plan.types import BIGINT, BOOLEAN, INT, TOLD_IF_SET, DataType, TypeKind
 from millstream.streams.spark.source.position import Position
 
 TIME = DataType(TypeKind.TIMESTAMP, precision=3)
@@ -72,6 +72,15 @@ def test_the_digest_is_the_same_in_a_process_with_another_hash_seed() -> None:
         for seed in ("1", "2")
     }
     assert said == {digest(node)}
+
+
+def test_a_field_that_plans_did_not_always_have_counts_only_where_it_is_set() -> None:
+    before = make_dataclass("Part", [("length", int)])
+    now = make_dataclass("Part", [("length", int), ("fixed", bool, field(default=False, metadata=TOLD_IF_SET))])
+    assert fingerprint([("t", now(3))]) == fingerprint([("t", before(3))])
+    assert fingerprint([("t", now(3, True))]) != fingerprint([("t", before(3))])
+    lengths = [DataType(TypeKind.STRING, precision=3, fixed=fixed) for fixed in (False, True)]
+    assert len({digest(Project(SCAN, (("a", Column("ts", of)),))) for of in lengths}) == 2
 
 
 def test_reading_begins_once_and_the_job_keeps_its_identity(tmp_path: Path) -> None:

@@ -98,6 +98,51 @@ def test_rows_without_a_value_for_a_column_that_is_never_null_are_left_out_if_it
     assert not isinstance(inputs_of(sure.input)[0], Filter)
 
 
+SIZED = "CREATE TABLE z (v VARCHAR(3), c CHAR(3), b VARBINARY(2)) WITH ('connector' = 'print');"
+DECLARED = """CREATE TABLE d (v VARCHAR(3), short VARCHAR(2), c CHAR(3), b VARBINARY(2))
+WITH ('connector' = 'datagen', 'number-of-rows' = '1');"""
+
+
+def test_texts_and_bytes_are_brought_to_the_lengths_of_their_columns() -> None:
+    assert filled(f"{SIZED} INSERT INTO z SELECT host, host AS h, CAST(host AS BYTES) AS b FROM events") == {
+        "v": "CAST(host AS VARCHAR(3))",
+        "c": "CAST(h AS CHAR(3))",
+        "b": "CAST(b AS VARBINARY(2))",
+    }
+    assert filled(f"{SIZED} INSERT INTO z (v, c) SELECT 'abc' AS p, 'x' AS q FROM events") == {
+        "v": "p",
+        "c": "CAST(q AS CHAR(3) NOT NULL)",
+        "b": "NULL",
+    }
+    parted = FILES.replace("dt STRING", "dt CHAR(4)")
+    assert filled(f"{parted} INSERT INTO f PARTITION (dt = '24', hm = '1') SELECT id FROM events")["dt"] == "'24  '"
+    assert filled(f"{SIZED} INSERT INTO z (v) SELECT id FROM events")["v"] == "CAST(id AS VARCHAR(3))"
+
+
+def test_a_length_that_a_type_declares_is_believed_unless_it_is_asked_not_to_be() -> None:
+    believed = {"v": "v", "c": "c", "b": "b"}
+    assert filled(f"{SIZED} {DECLARED} INSERT INTO z SELECT v, c, b FROM d") == believed
+    assert filled(f"{SIZED} {DECLARED} INSERT INTO z (v, c) SELECT short, short AS s FROM d") == {
+        "v": "short",
+        "c": "CAST(s AS CHAR(3))",
+        "b": "NULL",
+    }
+    enforced = "SET 'table.exec.sink.type-length-enforcer' = 'TRIM_PAD';"
+    assert filled(f"{SIZED} {DECLARED} {enforced} INSERT INTO z SELECT v, c, b FROM d") == {
+        "v": "CAST(v AS VARCHAR(3))",
+        "c": "CAST(c AS CHAR(3))",
+        "b": "CAST(b AS VARBINARY(2))",
+    }
+
+
+def test_a_key_with_a_length_still_has_to_tell_the_rows_apart() -> None:
+    table = """CREATE TABLE k (host VARCHAR(9), n BIGINT, PRIMARY KEY (host) NOT ENFORCED)
+    WITH ('connector' = 'upsert-rocketmq', 'topic' = 't');"""
+    assert filled(f"{table} INSERT INTO k SELECT host, COUNT(*) FROM events GROUP BY host")["n"]
+    error = refused(f"{table} INSERT INTO k SELECT MAX(host), id FROM events GROUP BY id")
+    assert "does not tell the rows" in error.message
+
+
 def test_a_view_is_not_written() -> None:
     assert (
         "is a view"

@@ -33,9 +33,19 @@ def test_every_type_of_flink_is_read() -> None:
     )
     assert found == {
         "a": "ROW<x INT, y ROW<z STRING> NOT NULL>", "b": "ARRAY<INT>", "c": "MAP<STRING, ARRAY<INT NOT NULL>>",
-        "d": "MAP<STRING, INT NOT NULL>", "e": "BYTES", "f": "BYTES(8)", "g": "BYTES(4)", "h": "VARCHAR(2)", "i": "STRING",
+        "d": "MAP<STRING, INT NOT NULL>", "e": "BYTES", "f": "VARBINARY(8)", "g": "BINARY(4)", "h": "CHAR(2)", "i": "STRING",
         "j": "DECIMAL(5, 1)", "k": "DECIMAL(10, 0)", "l": "TIME(0)", "m": "TIMESTAMP(6)", "n": "TIMESTAMP_LTZ(3)",
         "o": "TIMESTAMP_LTZ(9)", "p": "DOUBLE", "q": "MAP<INT, INT NOT NULL>", "r": "INT NOT NULL",
+    }  # fmt: skip
+
+
+def test_texts_and_bytes_have_the_lengths_that_they_have_in_flink() -> None:
+    found = types(
+        "CREATE TABLE t (a CHAR, b BINARY, c CHARACTER(3), d CHAR VARYING(4), e VARCHAR(2147483647), f VARBINARY,"
+        f" g BINARY VARYING(2)) {TOPIC}"
+    )
+    assert found == {
+        "a": "CHAR(1)", "b": "BINARY(1)", "c": "CHAR(3)", "d": "VARCHAR(4)", "e": "STRING", "f": "BYTES", "g": "VARBINARY(2)",
     }  # fmt: skip
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from itertools import starmap
+from typing import TypeVar
 
 from millstream.streams.plan.types import DataType, TypeKind
 
-__all__ = ["can_cast", "can_fail", "same_shape"]
+__all__ = ["at_length", "can_cast", "can_fail", "keeps_length", "same_shape"]
+
+_Sized = TypeVar("_Sized", str, bytes)
 
 _TIMES = (TypeKind.DATE, TypeKind.TIME, TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LTZ)
 _DEFAULT_DIGITS = 10
@@ -54,6 +57,25 @@ def same_shape(left: DataType, right: DataType) -> bool:
         and [field.name for field in left.fields] == [field.name for field in right.fields]
         and all(same_shape(mine.type, other.type) for mine, other in zip(left.fields, right.fields, strict=True))
     )
+
+
+def keeps_length(source: DataType, target: DataType) -> bool:
+    """Whether each text or bytes of the one type has a length of the other."""
+    if target.precision is None:
+        return True
+    if target.fixed:
+        return source.fixed and source.precision == target.precision
+    return source.precision is not None and source.precision <= target.precision
+
+
+def at_length(value: _Sized, target: DataType) -> _Sized:
+    """A text or bytes cut, and for CHAR and BINARY filled with spaces or zeros, to the type's length."""
+    if target.precision is None:
+        return value
+    cut = value[: target.precision]
+    if not target.fixed:
+        return cut
+    return cut.ljust(target.precision) if isinstance(cut, str) else cut.ljust(target.precision, b"\0")
 
 
 def _parts_cast(source: DataType, target: DataType) -> bool:

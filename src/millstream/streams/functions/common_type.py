@@ -32,10 +32,19 @@ def _pair(left: DataType, right: DataType) -> DataType:
     if left.kind is right.kind and _is_nested(left) and len(left.fields) == len(right.fields):
         return _nested(left, right)
     if left.kind is right.kind and not _is_nested(left):
-        return left if (left.precision or 0) >= (right.precision or 0) else right
+        return _longer(left, right)
     if left.kind in _TIMES and right.kind in _TIMES:
         return max(left, right, key=lambda data_type: _TIMES.index(data_type.kind))
     raise TypeError(f"one type for {left} and {right}")
+
+
+def _longer(left: DataType, right: DataType) -> DataType:
+    if left.kind not in (TypeKind.STRING, TypeKind.BYTES):
+        return left if (left.precision or 0) >= (right.precision or 0) else right
+    if left.precision is None or right.precision is None:
+        return DataType(left.kind)
+    fixed = left.fixed and right.fixed and left.precision == right.precision
+    return DataType(left.kind, precision=max(left.precision, right.precision), fixed=fixed)
 
 
 def _is_nested(data_type: DataType) -> bool:

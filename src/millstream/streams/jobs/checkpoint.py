@@ -6,7 +6,7 @@ import hashlib
 import shutil
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import Field, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from millstream.streams.errors import JobError
 from millstream.streams.jobs.plan_text import OPTIONS_THAT_MATTER, difference
 from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.tables import Table
+from millstream.streams.plan.types import TOLD_IF_SET
 from millstream.streams.spark.source.position import Position
 from millstream.streams.whole_files import put
 
@@ -192,6 +193,10 @@ def fingerprint(outputs: list[tuple[str, Node]]) -> str:
     return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()
 
 
+def _counts(value: Any, of: Field[Any]) -> bool:
+    return of.compare and (of.metadata != TOLD_IF_SET or getattr(value, of.name) != of.default)
+
+
 def _tagged(value: Any) -> Any:
     """Dataclasses as lists that begin with the class's name, so that two kinds with equal fields stay apart."""
     if isinstance(value, Table):
@@ -200,7 +205,7 @@ def _tagged(value: Any) -> Any:
     if hasattr(value, "__dataclass_fields__"):
         return [
             type(value).__name__,
-            *(_tagged(getattr(value, name)) for name, of in value.__dataclass_fields__.items() if of.compare),
+            *(_tagged(getattr(value, name)) for name, of in value.__dataclass_fields__.items() if _counts(value, of)),
         ]
     if isinstance(value, tuple):
         return [_tagged(item) for item in value]

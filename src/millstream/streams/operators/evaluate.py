@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 from millstream.streams.errors import JobError
+from millstream.streams.functions.casting import at_length
 from millstream.streams.functions.rowwise import NULLABLE, ROWWISE
 from millstream.streams.operators.changes import Row
 from millstream.streams.operators.time_calls import TIME_CALLS, interval_text, is_interval, scaled, sum_of
@@ -218,10 +219,8 @@ def _remainder(_call: Call) -> Callable[[Any, Any], Any]:
 
 
 def _conversion(given: DataType, wanted: DataType) -> Callable[[Any], Any]:
-    convert, length = _whole_conversion(given, wanted), wanted.precision
-    if wanted.kind not in (TypeKind.STRING, TypeKind.BYTES) or length is None:
-        return convert
-    return lambda value: convert(value)[:length]
+    convert = _whole_conversion(given, wanted)
+    return (lambda value: at_length(convert(value), wanted)) if wanted.is_sized else convert
 
 
 def _whole_conversion(given: DataType, wanted: DataType) -> Callable[[Any], Any]:

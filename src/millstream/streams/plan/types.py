@@ -5,10 +5,25 @@ Time: `TIMESTAMP(p)` has no zone, `TIMESTAMP_LTZ(p)` is an instant. Both run as 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
-__all__ = ["BIGINT", "BOOLEAN", "DOUBLE", "INT", "NULL", "STRING", "DataType", "Field", "Schema", "TypeKind"]
+__all__ = [
+    "BIGINT",
+    "BOOLEAN",
+    "DOUBLE",
+    "INT",
+    "NULL",
+    "STRING",
+    "TOLD_IF_SET",
+    "DataType",
+    "Field",
+    "Schema",
+    "TypeKind",
+]
+
+TOLD_IF_SET = {"told": "if set"}
+"""Metadata of a field that plans had not always: those in which it has its default are the plans that they were."""
 
 
 class TypeKind(Enum):
@@ -37,14 +52,21 @@ class TypeKind(Enum):
 
 
 _INTEGERS = (TypeKind.TINYINT, TypeKind.SMALLINT, TypeKind.INT, TypeKind.BIGINT)
+_SIZED = {
+    (TypeKind.STRING, False): "VARCHAR",
+    (TypeKind.STRING, True): "CHAR",
+    (TypeKind.BYTES, False): "VARBINARY",
+    (TypeKind.BYTES, True): "BINARY",
+}
 _NUMBERS = (*_INTEGERS, TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.DECIMAL)
 
 
 @dataclass(frozen=True, slots=True)
 class DataType:
-    """One type. `precision` counts digits (DECIMAL, second fractions of times) or characters (CHAR, VARCHAR).
+    """One type. `precision` counts digits (DECIMAL, second fractions of times), characters or bytes at most.
 
-    `elements` holds the element of an ARRAY, key and value of a MAP; `fields` those of a ROW.
+    A text or bytes of that very length, CHAR and BINARY, is `fixed`. `elements` holds the element of an ARRAY, key and
+    value of a MAP; `fields` those of a ROW.
     """
 
     kind: TypeKind
@@ -53,6 +75,7 @@ class DataType:
     scale: int | None = None
     elements: tuple[DataType, ...] = ()
     fields: tuple[Field, ...] = ()
+    fixed: bool = field(default=False, metadata=TOLD_IF_SET)
 
     @property
     def is_integer(self) -> bool:
@@ -70,6 +93,11 @@ class DataType:
         """The same type with that nullability."""
         return replace(self, nullable=nullable)
 
+    @property
+    def is_sized(self) -> bool:
+        """Whether values are cut, or filled, to a length."""
+        return self.precision is not None and self.kind in (TypeKind.STRING, TypeKind.BYTES)
+
     def __str__(self) -> str:
         text = self.kind.value
         if self.kind is TypeKind.DECIMAL:
@@ -79,7 +107,7 @@ class DataType:
         elif self.kind is TypeKind.ROW:
             text = f"ROW<{', '.join(f'{field.name} {field.type}' for field in self.fields)}>"
         elif self.precision is not None:
-            text = f"{'VARCHAR' if self.kind is TypeKind.STRING else text}({self.precision})"
+            text = f"{_SIZED.get((self.kind, self.fixed), text)}({self.precision})"
         return text if self.nullable else f"{text} NOT NULL"
 
 

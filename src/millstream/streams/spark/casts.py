@@ -32,8 +32,7 @@ def cast(value: Column, source: DataType, target: DataType) -> Column:
     if source.kind is TypeKind.NULL:
         return value.cast(spark_type(target))
     if target.kind in lengths:
-        text = _text(value, source) if target.kind is TypeKind.STRING else value.cast("binary")
-        return text if target.precision is None else F.substring(text, 1, target.precision)
+        return _at_length(_text(value, source) if target.kind is TypeKind.STRING else value.cast("binary"), target)
     if target.kind is TypeKind.TIME:
         return _time(value, source)
     if source.kind is TypeKind.TIME and target.is_timestamp:
@@ -45,6 +44,15 @@ def cast(value: Column, source: DataType, target: DataType) -> Column:
         return (F.extract(F.lit("YEAR"), interval) * F.lit(12) + F.extract(F.lit("MONTH"), interval)).cast("int")
     converted = value.cast(spark_type(target))
     return _to_precision(converted, target.precision) if target.is_timestamp else converted
+
+
+def _at_length(value: Column, target: DataType) -> Column:
+    """CHAR and BINARY are filled with spaces and zeros; what is longer is cut."""
+    if target.precision is None:
+        return value
+    if target.fixed:
+        return F.rpad(value, target.precision, F.lit(" " if target.kind is TypeKind.STRING else b"\0"))
+    return F.substring(value, 1, target.precision)
 
 
 def _nested(value: Column, source: DataType, target: DataType) -> Column:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from millstream.streams.functions.casting import same_shape
-from millstream.streams.plan.expressions import Call, Column, Expression, Literal
+from millstream.streams.functions.casting import at_length, keeps_length, same_shape
+from millstream.streams.plan.expressions import Call, Cast, Column, Expression, Literal
 from millstream.streams.plan.nodes import Filter, Node, Project, Sink
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import BOOLEAN, DataType, Schema, TypeKind
@@ -46,10 +46,40 @@ def bind_insert(insert: Insert, table: Table, node: Node, settings: Mapping[str,
     )
     if settings.get("table.exec.sink.not-null-enforcer", "error").lower() == "drop":
         node = _without_nulls(node, table, columns)
-    written = prune(Project(node, ordered))
     if not _is_batch(settings):
-        check_changes(table, written, insert.span, script)
-    return Sink(table, written, insert.overwrites, tuple(fixed))
+        check_changes(table, prune(Project(node, ordered)), insert.span, script)
+    declared = settings.get("table.exec.sink.type-length-enforcer", "ignore").lower() != "trim_pad"
+    sized = tuple(
+        (
+            column.name,
+            value if _is_sized(value, column.type, node) else _at_length(value, column.type, declared=declared),
+        )
+        for column, (_, value) in zip(table.writable, ordered, strict=True)
+    )
+    return Sink(table, prune(Project(node, sized)), insert.overwrites, tuple(fixed))
+
+
+def _is_sized(value: Expression, wanted: DataType, node: Node) -> bool:
+    """Whether a column is a constant of the query that has its length: what optimizers look for stays as it is."""
+    if not isinstance(value, Column) or not isinstance(node, Project):
+        return False
+    constant = dict(node.columns).get(value.name)
+    text = constant.value if isinstance(constant, Literal) else None
+    return isinstance(text, str) and at_length(text, wanted) == text
+
+
+def _at_length(value: Expression, wanted: DataType, *, declared: bool) -> Expression:
+    """A text or bytes at the length of its column; with `declared` what a type says of its values is believed."""
+    is_cast = isinstance(value, Cast) and value.type.as_nullable() == wanted.as_nullable()
+    if not wanted.is_sized or is_cast or (declared and keeps_length(value.type, wanted)):
+        return value
+    match value:
+        case Literal(value=str() as constant):
+            return Literal(at_length(constant, wanted), wanted)
+        case Literal(value=bytes() as constant):
+            return Literal(at_length(constant, wanted), wanted)
+        case _:
+            return Cast(value, wanted.as_nullable(value.type.nullable))
 
 
 def _without_nulls(node: Node, table: Table, columns: Mapping[str, Expression]) -> Node:

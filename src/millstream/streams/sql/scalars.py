@@ -152,7 +152,7 @@ def converted(expression: Expression, wanted: DataType, *, safe: bool = False, e
     same = (have.kind, have.scale, have.elements, have.fields) == (
         wanted.kind, wanted.scale, wanted.elements, wanted.fields,
     )  # fmt: skip
-    if same and (not explicit or have.precision == wanted.precision):
+    if same and (not explicit or (have.precision, have.fixed) == (wanted.precision, wanted.fixed)):
         return expression
     # A text that does not fit becomes NULL.
     return Cast(expression, wanted.as_nullable(have.nullable or safe or have.kind is TypeKind.STRING), safe)

@@ -20,7 +20,7 @@ _MICRO_BATCHES = "rows always come and go in micro-batches"
 class Setting:
     """One setting; `pattern` (upper and lower case alike) is what a value looks like, `wanted` the same in words.
 
-    `note` is said when it is set: what it does not do here.
+    `note` is said when it is set, or when it is set to `noted`: what it does not do here.
     """
 
     name: str
@@ -29,6 +29,7 @@ class Setting:
     wanted: str
     description: str
     note: str = ""
+    noted: str = ""
 
 
 class SettingProblem(ValueError):
@@ -83,7 +84,10 @@ SETTINGS: dict[str, Setting] = {
         _flag("table.exec.mini-batch.enabled", "false", "Whether changes are put together.", _MICRO_BATCHES),
         _duration("table.exec.mini-batch.allow-latency", "0 ms", "How long changes may wait.", _MICRO_BATCHES),
         _count("table.exec.mini-batch.size", "", "a number of rows", "How many changes may wait.", _MICRO_BATCHES),
-        Setting("table.exec.sink.not-null-enforcer", "error", "error|drop", "error or drop", "Rows with NULL for a NOT NULL column of a sink: drop leaves them out; error writes them all the same, as no row ends a job."),
+        Setting("table.exec.sink.not-null-enforcer", "error", "error|drop", "error or drop", "Rows with NULL for a NOT NULL column of a sink: drop leaves them out; error writes them all the same, as no row ends a job.",
+                "such rows are written all the same, as no row ends a job; drop leaves them out", "error"),
+        Setting("table.exec.sink.type-length-enforcer", "ignore", "ignore|trim_pad", "ignore or trim_pad; a text that is too long cannot end a job, as error would have it", "Texts and bytes whose type says that they have the length of a sink's column: ignore believes it, trim_pad cuts and fills them. Others are always cut and filled."),
+        Setting("table.exec.sink.nested-constraint-enforcer", "ignore", "ignore", "ignore: NOT NULL and lengths inside of rows, arrays and maps are not checked", "What is checked inside of rows, arrays and maps."),
         _duration("table.exec.source.idle-timeout", "0 ms", "How long a queue may be silent until event time goes on without it; 0 for ever."),
         _duration("table.exec.state.ttl", "0 ms", "How long state without changes is kept; 0 for ever."),
         Setting("table.sql-dialect", "default", "default", "default", "Whose SQL scripts hold.", "Flink's own dialect is the only one"),
@@ -128,7 +132,8 @@ def check_setting(name: str, value: str) -> str:
         name == "table.local-time-zone" and not is_utc(value) and zone_of(value) is None
     ):
         raise SettingProblem("SQL_OPTION", f"'{name}' cannot be '{value}'.", f"It is {setting.wanted}.")
-    return f"It does nothing: {setting.note}." if setting.note else ""
+    is_noted = setting.note and setting.noted in ("", value.lower())
+    return f"It does nothing: {setting.note}." if is_noted else ""
 
 
 def _is_misspelled(name: str) -> bool:

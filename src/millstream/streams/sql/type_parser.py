@@ -15,12 +15,14 @@ _PLAIN = {
     "STRING": TypeKind.STRING, "DATE": TypeKind.DATE,
 }  # fmt: skip
 _SIZED = {
-    "CHAR": TypeKind.STRING, "VARCHAR": TypeKind.STRING, "BINARY": TypeKind.BYTES, "VARBINARY": TypeKind.BYTES,
-    "BYTES": TypeKind.BYTES, "TIME": TypeKind.TIME, "TIMESTAMP": TypeKind.TIMESTAMP,
+    "CHAR": TypeKind.STRING, "CHARACTER": TypeKind.STRING, "VARCHAR": TypeKind.STRING, "BINARY": TypeKind.BYTES,
+    "VARBINARY": TypeKind.BYTES, "BYTES": TypeKind.BYTES, "TIME": TypeKind.TIME, "TIMESTAMP": TypeKind.TIMESTAMP,
     "TIMESTAMP_LTZ": TypeKind.TIMESTAMP_LTZ,
 }  # fmt: skip
 _OTHERS = ("DOUBLE", "DECIMAL", "DEC", "NUMERIC", "ARRAY", "MAP", "MULTISET", "ROW", "INTERVAL")
 _INTERVAL_UNITS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
+_FIXED = ("CHAR", "CHARACTER", "BINARY")
+_ANY_LENGTH = 2**31 - 1
 _DEFAULT_FRACTION = 6
 _DEFAULT_DIGITS = 10
 _MAX_DIGITS = 38
@@ -137,11 +139,17 @@ def _sized(cursor: Cursor, word: str) -> DataType:
     start = cursor.advance().span
     kind = _SIZED[word]
     precision: int | None = None
+    varying = word in _FIXED and cursor.take("VARYING")
     if cursor.take_symbol("("):
         precision = _number(cursor)
         cursor.need_symbol(")")
-    if kind in (TypeKind.STRING, TypeKind.BYTES) and precision == 0:
-        raise cursor.script.error("SQL_TYPE", f"{word} has a length of 1 or more.", cursor.since(start))
+    if kind in (TypeKind.STRING, TypeKind.BYTES):
+        if precision == 0:
+            raise cursor.script.error("SQL_TYPE", f"{word} has a length of 1 or more.", cursor.since(start))
+        fixed = word in _FIXED and not varying
+        if fixed and precision is None:
+            precision = 1
+        return DataType(kind, precision=None if precision == _ANY_LENGTH else precision, fixed=fixed)
     if kind in (TypeKind.TIME, TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LTZ):
         whole = 0 if kind is TypeKind.TIME else _DEFAULT_FRACTION
         precision = whole if precision is None else precision
