@@ -110,8 +110,6 @@ def test_rows_and_places_answer_as_in_sqlite(ours: str, theirs: str) -> None:
 @pytest.mark.parametrize(
     ("statement", "name", "said"),
     [
-        ("SELECT * FROM TO_CHANGELOG(input => TABLE orders)", "SQL_UNSUPPORTED", "debezium-json"),
-        ("SELECT * FROM FROM_CHANGELOG(input => TABLE orders)", "SQL_UNSUPPORTED", "debezium-json"),
         ("SELECT * FROM DEDUPLICATE_KEEP_FIRST(input => TABLE orders PARTITION BY item)", "SQL_UNSUPPORTED", "QUALIFY ROW_NUMBER()"),
         ("SELECT * FROM VECTOR_SEARCH(TABLE orders, DESCRIPTOR(tags), ARRAY[1.5], 10)", "SQL_UNSUPPORTED", "compare vectors"),
         ("SELECT * FROM g(TABLE orders)", "SQL_UNSUPPORTED", "functions that take values stand in LATERAL"),

@@ -6,6 +6,7 @@ from enum import Enum
 
 from millstream.streams.plan.aggregates import AggregateCall, Expand, WindowAggregate
 from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.conversions import FromChangelog, ToChangelog
 from millstream.streams.plan.expressions import USER_PREFIX
 from millstream.streams.plan.joins import Correlate, LookupJoin
 from millstream.streams.plan.nodes import FanOut, Filter, Node, Project, Scan, Union, Values, WindowRows, inputs_of
@@ -44,7 +45,7 @@ def backend_of(node: Node) -> Backend:
     match node:
         case Scan() | Values() | Project() | Filter() | Expand() | FanOut() | Union() | Correlate() | LookupJoin():
             return Backend.COLUMNS
-        case PythonRows():
+        case PythonRows() | ToChangelog() | FromChangelog():
             return Backend.COLUMNS
         case WindowRows(window=window):
             return Backend.OWN if isinstance(window, Session) else Backend.COLUMNS

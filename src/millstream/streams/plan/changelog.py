@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from millstream.streams.plan.aggregates import Aggregate, Expand, WindowAggregate
+from millstream.streams.plan.conversions import FromChangelog, ToChangelog
 from millstream.streams.plan.expressions import Column
 from millstream.streams.plan.joins import Correlate, Join, JoinKind, LookupJoin, SetOperation, TemporalJoin
 from millstream.streams.plan.nodes import FanOut, Filter, Node, Normalize, Project, Scan, Union, Values, WindowRows
@@ -51,13 +52,13 @@ def changelog_of(node: Node) -> Changelog:
         case Scan(table=table):
             changes = table.connector in UPSERT_CONNECTORS or table.options.get("format", "") in CHANGELOG_FORMATS
             return Changelog.RETRACT if changes else Changelog.APPEND
-        case Values() | Match() | Over(whole=True):
+        case Values() | Match() | Over(whole=True) | ToChangelog():
             return Changelog.APPEND
         case Over():
             return changelog_of(node.input) if _is_timed(node) else Changelog.RETRACT
         case TemporalJoin(left=left):
             return changelog_of(left)
-        case Aggregate() | Normalize() | SetOperation():
+        case Aggregate() | Normalize() | SetOperation() | FromChangelog():
             return Changelog.RETRACT
         case Rank():
             return Changelog.APPEND if node.window_end is not None or _keeps_first(node) else Changelog.RETRACT

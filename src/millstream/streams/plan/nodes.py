@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from millstream.streams.plan.aggregates import Aggregate, AggregateCall, Expand, WindowAggregate
+from millstream.streams.plan.conversions import FromChangelog, ToChangelog
 from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.fan_out import FanOut
 from millstream.streams.plan.joins import Correlate, Join, LookupJoin, SetOperation, TemporalJoin
@@ -159,6 +160,8 @@ Node = (
     | WindowAggregate
     | Aggregate
     | Normalize
+    | ToChangelog
+    | FromChangelog
     | Rank
     | Over
     | Sort

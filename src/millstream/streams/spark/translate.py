@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 from millstream.streams.errors import JobError
 from millstream.streams.plan.aggregates import Expand
 from millstream.streams.plan.backends import needs_own_in_batch
+from millstream.streams.plan.conversions import FromChangelog, ToChangelog
 from millstream.streams.plan.expressions import Call
 from millstream.streams.plan.joins import Correlate, LookupJoin
 from millstream.streams.plan.nodes import (
@@ -33,6 +34,7 @@ from millstream.streams.plan.types import Schema
 from millstream.streams.plan.user_calls import calls_users_functions, has_user_call
 from millstream.streams.plan.windows import Cumulate, Hop, Tumble, Window
 from millstream.streams.spark.batch_windows import batch_window
+from millstream.streams.spark.conversions import converted_rows
 from millstream.streams.spark.copies import expanded, settled
 from millstream.streams.spark.expressions import column_of
 from millstream.streams.spark.fan_out import fanned_out_rows
@@ -254,6 +256,8 @@ def _stateless(node: Node, rows: Rows) -> Rows:
             return expanded_rows(node, rows)
         case FanOut():
             return fanned_out_rows(node, rows)
+        case ToChangelog() | FromChangelog():
+            return converted_rows(node, rows)
         case Correlate():
             return correlated_rows(node, rows)
         case _:

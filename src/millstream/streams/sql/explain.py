@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from millstream.streams.databases.batch_notes import NOTES_TABLE
 from millstream.streams.plan.aggregates import Expand
 from millstream.streams.plan.backends import Backend, backend_of, needs_own_in_batch
-from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.changelog import Changelog, RowKind, changelog_of
+from millstream.streams.plan.conversions import FromChangelog, ToChangelog
 from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.joins import Correlate, Join, LookupJoin, SetOperation, TemporalJoin
 from millstream.streams.plan.nodes import (
@@ -103,8 +104,8 @@ def _line(node: Node) -> str:
             return f"Filter {predicate}"
         case Union(inputs=inputs):
             return f"Union of {len(inputs)} inputs"
-        case Normalize(keys=names):
-            return f"Normalize keys=[{', '.join(names)}]"
+        case Normalize() | ToChangelog() | FromChangelog():
+            return _changes(node)
         case SetOperation(kind=set_kind, keep_all=keep_all):
             return f"{set_kind.value}{' ALL' if keep_all else ''}"
         case WindowRows() | WindowAggregate() | Aggregate() | Expand() | FanOut():
@@ -115,6 +116,14 @@ def _line(node: Node) -> str:
             return _ordering(node)
         case Match() | PythonRows():
             return _match(node) if isinstance(node, Match) else _python(node)
+
+
+def _changes(node: Normalize | ToChangelog | FromChangelog) -> str:
+    if isinstance(node, Normalize):
+        return f"Normalize keys=[{', '.join(node.keys)}]"
+    pairs = node.codes if isinstance(node, ToChangelog) else [(kind, code) for code, kind in node.kinds]
+    shown = ", ".join(f"{RowKind(kind).short} {code}" for kind, code in pairs)
+    return f"{type(node).__name__} {node.op}=[{shown}]"
 
 
 def _grouping(node: WindowRows | WindowAggregate | Aggregate | Expand | FanOut) -> str:

@@ -10,6 +10,7 @@ from millstream.streams.plan.expressions import Call, Column, Expression
 from millstream.streams.plan.joins import JoinKind
 from millstream.streams.plan.nodes import Node, Normalize, Scan, Values
 from millstream.streams.plan.types import Schema
+from millstream.streams.sql.changelogs import converted_changes
 from millstream.streams.sql.join_conditions import conjuncts_of, joined
 from millstream.streams.sql.laterals import correlated
 from millstream.streams.sql.match_syntax import MatchSource
@@ -20,6 +21,7 @@ from millstream.streams.sql.query_context import QueryContext, SidesWithAnswers
 from millstream.streams.sql.query_hints import state_ttl_ms, with_options
 from millstream.streams.sql.query_syntax import (
     Alias,
+    ChangelogSource,
     FilteredSource,
     FunctionSource,
     JoinSource,
@@ -60,6 +62,8 @@ def bind_source(source: Source, context: QueryContext) -> Relation:
             return _window(source, context)
         case PredictionSource():
             return _prediction(source, context)
+        case ChangelogSource():
+            return _converted(source, context)
         case MatchSource():
             matches = bind_match(source, bind_source(source.table, context).node, context.script)
             return _aliased(matches, source.alias, None, source.span, context.script)
@@ -82,9 +86,17 @@ def table_names(source: Source | None) -> Iterator[str]:
         case JoinSource():
             yield from table_names(source.left)
             yield from table_names(source.right)
-        case WindowSource() | PredictionSource() | MatchSource():
+        case WindowSource() | PredictionSource() | ChangelogSource() | MatchSource():
             yield from table_names(source.table)
-    aliased = SubquerySource | LateralSource | WindowSource | PredictionSource | FunctionSource | MatchSource
+    aliased = (
+        SubquerySource
+        | LateralSource
+        | WindowSource
+        | PredictionSource
+        | ChangelogSource
+        | FunctionSource
+        | MatchSource
+    )
     if isinstance(source, TableSource | aliased) and source.alias.name:
         yield source.alias.name
 
@@ -146,6 +158,13 @@ def _prediction(source: PredictionSource, context: QueryContext) -> Relation:
     inside = bind_source(source.table, context)
     qualifier = source.alias.name or inside.parts[0].qualifier
     return _aliased(predicted(source, inside, context.script), source.alias, qualifier, source.span, context.script)
+
+
+def _converted(source: ChangelogSource, context: QueryContext) -> Relation:
+    inside = bind_source(source.table, context)
+    qualifier = source.alias.name or inside.parts[0].qualifier
+    node = converted_changes(source, inside.node, context.script)
+    return _aliased(node, source.alias, qualifier, source.span, context.script)
 
 
 def _join(source: JoinSource, context: QueryContext) -> Relation:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millstream.streams.sql import query_parser, term_parser
+from millstream.streams.sql.changelog_parser import CHANGELOG_FUNCTIONS, parse_changelog
 from millstream.streams.sql.cursor import RESERVED, Cursor
 from millstream.streams.sql.hint_parser import parse_hints
 from millstream.streams.sql.lexer import TokenKind
@@ -12,6 +13,7 @@ from millstream.streams.sql.match_parser import parse_match
 from millstream.streams.sql.prediction_parser import parse_prediction
 from millstream.streams.sql.query_syntax import (
     Alias,
+    ChangelogSource,
     FilteredSource,
     FunctionSource,
     JoinSource,
@@ -129,7 +131,9 @@ def _one(cursor: Cursor) -> Source:
     return _table(cursor)
 
 
-def _called(cursor: Cursor, start: Span) -> WindowSource | PredictionSource:
+def _called(cursor: Cursor, start: Span) -> WindowSource | PredictionSource | ChangelogSource:
+    if any(map(cursor.sees, CHANGELOG_FUNCTIONS)):
+        return parse_changelog(cursor, start)
     return parse_prediction(cursor, start) if cursor.sees("ML_PREDICT") else parse_window(cursor, start)
 
 

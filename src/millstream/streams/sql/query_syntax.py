@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Alias",
+    "ChangelogSource",
     "CommonTable",
     "FilteredSource",
     "FunctionSource",
@@ -116,6 +117,19 @@ class PredictionSource:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangelogSource:
+    """TO_CHANGELOG(TABLE t, DESCRIPTOR(op), MAP['a', 'b']) and FROM_CHANGELOG; `mapping` are the pairs of the map."""
+
+    function: str
+    table: TableSource | SubquerySource
+    partition: tuple[NameTerm, ...]
+    op: NameTerm | None
+    mapping: tuple[tuple[str, str, Span], ...]
+    span: Span
+    alias: Alias = Alias()
+
+
+@dataclass(frozen=True, slots=True)
 class FunctionSource:
     """LATERAL TABLE(f(...)) or UNNEST(...), which may name columns of what stands left of it."""
 
@@ -153,6 +167,7 @@ Source = (
     | LateralSource
     | WindowSource
     | PredictionSource
+    | ChangelogSource
     | FunctionSource
     | FilteredSource
     | JoinSource

@@ -114,5 +114,6 @@ def _ways_out(table: Table, cause: Node) -> str:
         ways.append("group by a window, whose rows are final")
     if isinstance(cause, Join):
         ways.append("bound the times of both sides, so that the join's rows are final")
+    ways.append("tell each change as a row of its own by TO_CHANGELOG(TABLE ...)")
     words = ", or ".join(ways)
     return f"{words[0].upper()}{words[1:]}."

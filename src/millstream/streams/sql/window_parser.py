@@ -11,7 +11,7 @@ from millstream.streams.sql.query_syntax import SubquerySource, TableSource, Win
 from millstream.streams.sql.script import Span
 from millstream.streams.sql.syntax import IntervalTerm, NameTerm
 
-__all__ = ["WINDOW_FUNCTIONS", "parse_rows", "parse_window"]
+__all__ = ["WINDOW_FUNCTIONS", "parse_partition", "parse_rows", "parse_window"]
 
 WINDOW_FUNCTIONS = {
     "TUMBLE": ("SIZE", "OFFSET"),
@@ -22,8 +22,6 @@ WINDOW_FUNCTIONS = {
 """Each window function with the intervals behind its table and its time column, in order; OFFSET may be missing."""
 
 _ELSEWHERE = {
-    "TO_CHANGELOG": "A sink with 'format' = 'debezium-json' writes each change with its kind, and so does 'print'.",
-    "FROM_CHANGELOG": "A table with 'format' = 'debezium-json' reads changes, 'upsert-rocketmq' the last row of a key.",
     "DEDUPLICATE_KEEP_FIRST": "Write QUALIFY ROW_NUMBER() OVER (PARTITION BY key ORDER BY time) = 1.",
     "VECTOR_SEARCH": "A user function can compare vectors; joins find rows by keys, ranges, networks and prefixes.",
     "ML_EVALUATE": "ML_PREDICT gives what a model says; aggregates over it and the labels compare both.",
@@ -50,7 +48,7 @@ def parse_window(cursor: Cursor, start: Span) -> WindowSource:
             raise cursor.script.error("SQL_SYNTAX", message, cursor.here())
         named[key] = _argument(cursor, key)
         if key == "DATA" and cursor.take("PARTITION", "BY"):
-            partition = _partition(cursor)
+            partition = parse_partition(cursor)
         if not cursor.take_symbol(","):
             break
     cursor.need_symbol(")")
@@ -118,7 +116,8 @@ def parse_rows(cursor: Cursor) -> TableSource | SubquerySource:
     return SubquerySource(query, cursor.since(start))
 
 
-def _partition(cursor: Cursor) -> tuple[NameTerm, ...]:
+def parse_partition(cursor: Cursor) -> tuple[NameTerm, ...]:
+    """The columns of PARTITION BY behind a function's table, in brackets or not."""
     bracketed = cursor.take_symbol("(")
     names = []
     while True:

@@ -1,0 +1,57 @@
+"""Changes as rows that say what they are, and rows that say so as changes: Flink's TO_CHANGELOG and FROM_CHANGELOG."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from millstream.streams.plan.types import STRING, Field, Schema
+
+if TYPE_CHECKING:
+    from millstream.streams.plan.nodes import Node
+
+__all__ = ["FromChangelog", "ToChangelog"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToChangelog:
+    """Each change of the input as a new row, with the code of its kind in the column `op`.
+
+    `codes` are by the numbers of `RowKind`; changes of other kinds are left out. The columns `first` stand before `op`,
+    the others behind it; none is a time attribute any more.
+    """
+
+    input: Node
+    op: str
+    codes: tuple[tuple[int, str], ...]
+    first: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> Schema:
+        first, others = _ordered(self.input.schema, self.first)
+        return Schema((*first, Field(self.op, STRING), *others))
+
+
+@dataclass(frozen=True, slots=True)
+class FromChangelog:
+    """Each row of the input as the change that its column `op` says: `kinds` are numbers of `RowKind` by code.
+
+    Rows with other codes are left out. `op` is no column of the output; none is a time attribute any more.
+    """
+
+    input: Node
+    op: str
+    kinds: tuple[tuple[str, int], ...]
+    first: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> Schema:
+        first, others = _ordered(self.input.schema, self.first)
+        return Schema(tuple(field for field in (*first, *others) if field.name != self.op))
+
+
+def _ordered(schema: Schema, first: tuple[str, ...]) -> tuple[list[Field], list[Field]]:
+    fields = [replace(field, rowtime=False, proctime=False) for field in schema.fields]
+    places = {name: place for place, name in enumerate(first)}
+    chosen = sorted((field for field in fields if field.name in places), key=lambda field: places[field.name])
+    return chosen, [field for field in fields if field.name not in places]

@@ -1,0 +1,36 @@
+"""Changes as rows that say what they are, and rows that say so as changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import reduce
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
+
+from millstream.streams.plan.changelog import RowKind
+from millstream.streams.plan.conversions import FromChangelog, ToChangelog
+from millstream.streams.spark.rows import Rows
+
+__all__ = ["converted_rows"]
+
+
+def converted_rows(node: ToChangelog | FromChangelog, rows: Rows) -> Rows:
+    """The rows of `node`, whose input has `rows`."""
+    if isinstance(node, FromChangelog):
+        kind = _chosen(rows.columns[node.op], node.kinds).cast("tinyint")
+        kept = {name: rows.columns[name] for name in node.schema.names}
+        return replace(rows.with_columns(kept), kind=kind).where(kind.isNotNull())
+    # Sources and operators leave the kind of an insert blank.
+    told = F.lit(RowKind.INSERT.value) if rows.kind is None else F.coalesce(rows.kind, F.lit(RowKind.INSERT.value))
+    code = _chosen(told, node.codes)
+    columns = {name: code if name == node.op else rows.columns[name] for name in node.schema.names}
+    return replace(rows.with_columns(columns), kind=None).where(code.isNotNull())
+
+
+def _chosen(value: SparkColumn, pairs: Iterable[tuple[object, object]]) -> SparkColumn:
+    """What belongs to the value; NULL for one that has nothing."""
+    (first, chosen), *others = pairs
+    start = F.when(value == F.lit(first), F.lit(chosen))
+    return reduce(lambda found, pair: found.when(value == F.lit(pair[0]), F.lit(pair[1])), others, start)
