@@ -20,8 +20,10 @@ _NESTED = (TypeKind.ARRAY, TypeKind.MAP, TypeKind.ROW)
 def can_cast(source: DataType, target: DataType) -> bool:
     """Whether CAST is defined. Numbers and times do not become each other: UNIX_TIMESTAMP and TO_TIMESTAMP_LTZ do."""
     kind, wanted = source.kind, target.kind
+    if kind is TypeKind.VARIANT:
+        return target.is_number or wanted in (TypeKind.STRING, TypeKind.BOOLEAN, TypeKind.VARIANT)
     if kind in (TypeKind.NULL, TypeKind.STRING):
-        return wanted not in _NESTED or kind is TypeKind.NULL
+        return wanted not in (*_NESTED, TypeKind.VARIANT) or kind is TypeKind.NULL
     if wanted is TypeKind.STRING:
         return True
     if kind in _NESTED or wanted in _NESTED:
@@ -39,6 +41,8 @@ def can_fail(source: DataType, target: DataType) -> bool:
     """Whether CAST of a value that is not NULL may find none. Narrower whole numbers wrap; parts are not looked at."""
     if source.kind is TypeKind.STRING:
         return target.kind not in (TypeKind.STRING, TypeKind.BYTES)
+    if source.kind is TypeKind.VARIANT:
+        return target.is_number or target.kind is TypeKind.BOOLEAN
     if target.kind is not TypeKind.DECIMAL or not source.is_number:
         return False
     whole = _WHOLE_DIGITS.get(source.kind)

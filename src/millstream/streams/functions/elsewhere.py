@@ -5,7 +5,6 @@ from __future__ import annotations
 __all__ = ["FLINK_ONLY"]
 
 _WATERMARK = "a watermark belongs to a whole micro-batch here; late rows are counted and can be kept by the job."
-_VARIANT = "there is no VARIANT type; JSON_VALUE and JSON_QUERY read JSON text."
 _PREDICT = "it stands in FROM: ML_PREDICT(TABLE t, MODEL m, DESCRIPTOR(a, b))."
 _MODEL = "a model is only asked by ML_PREDICT; a user function can do the rest."
 
@@ -13,8 +12,6 @@ FLINK_ONLY: dict[str, str] = {
     "CURRENT_WATERMARK": _WATERMARK,
     "SOURCE_WATERMARK": _WATERMARK,
     "CURRENT_CATALOG": "SHOW CURRENT CATALOG says it, and CURRENT_DATABASE() gives the database.",
-    "PARSE_JSON": _VARIANT,
-    "TRY_PARSE_JSON": _VARIANT,
     "OBJECT_OF": "rows have named columns: CAST(ROW(...) AS ROW<...>) makes one.",
     "OBJECT_UPDATE": "rows have named columns: CAST(ROW(...) AS ROW<...>) makes one.",
     "OVERLAPS": "compare the bounds: start1 < end2 AND start2 < end1.",

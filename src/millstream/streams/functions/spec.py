@@ -95,8 +95,13 @@ PARAMETER_KINDS: dict[str, _Kind] = {
     "ANY_ARRAY": _Kind("an array", _is(TypeKind.ARRAY), array_of(STRING)),
     "MAP": _Kind("a map", _is(TypeKind.MAP), map_of(STRING, STRING)),
     "COLLECTION": _Kind("an array or a map", _is(TypeKind.ARRAY, TypeKind.MAP), array_of(STRING)),
+    "ITEMS": _Kind(
+        "an array, a map or a VARIANT", _is(TypeKind.ARRAY, TypeKind.MAP, TypeKind.VARIANT), array_of(STRING)
+    ),
     "PRINTABLE": _Kind("a value that can be printed", lambda t: not t.elements and not t.fields, STRING),
-    "COMPARABLE": _Kind("a value that can be compared", lambda t: not t.elements and not t.fields),
+    "COMPARABLE": _Kind(
+        "a value that can be compared", lambda t: not t.elements and not t.fields and t.kind is not TypeKind.VARIANT
+    ),
     "COMMON": _Kind("a value", lambda _type: True),
     "ELEMENT": _Kind("an element of the array", lambda _type: True),
     "ANY": _Kind("a value", lambda _type: True),

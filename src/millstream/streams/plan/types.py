@@ -16,6 +16,7 @@ __all__ = [
     "NULL",
     "STRING",
     "TOLD_IF_SET",
+    "VARIANT",
     "DataType",
     "Field",
     "Schema",
@@ -49,6 +50,7 @@ class TypeKind(Enum):
     ARRAY = "ARRAY"
     MAP = "MAP"
     ROW = "ROW"
+    VARIANT = "VARIANT"
 
 
 _INTEGERS = (TypeKind.TINYINT, TypeKind.SMALLINT, TypeKind.INT, TypeKind.BIGINT)
@@ -88,6 +90,12 @@ class DataType:
     @property
     def is_timestamp(self) -> bool:
         return self.kind in (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LTZ)
+
+    @property
+    def holds_variant(self) -> bool:
+        """Whether this is VARIANT, or has one inside."""
+        inside = (*self.elements, *(field.type for field in self.fields))
+        return self.kind is TypeKind.VARIANT or any(data_type.holds_variant for data_type in inside)
 
     def as_nullable(self, nullable: bool = True) -> DataType:
         """The same type with that nullability."""
@@ -150,3 +158,4 @@ INT = DataType(TypeKind.INT)
 BIGINT = DataType(TypeKind.BIGINT)
 DOUBLE = DataType(TypeKind.DOUBLE)
 STRING = DataType(TypeKind.STRING)
+VARIANT = DataType(TypeKind.VARIANT)

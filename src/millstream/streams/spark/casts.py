@@ -31,6 +31,8 @@ def cast(value: Column, source: DataType, target: DataType) -> Column:
         return value
     if source.kind is TypeKind.NULL:
         return value.cast(spark_type(target))
+    if source.kind is TypeKind.VARIANT and target.kind is not TypeKind.STRING:
+        return _of_variant(value, target)
     if target.kind in lengths:
         return _at_length(_text(value, source) if target.kind is TypeKind.STRING else value.cast("binary"), target)
     if target.kind is TypeKind.TIME:
@@ -53,6 +55,19 @@ def _at_length(value: Column, target: DataType) -> Column:
     if target.fixed:
         return F.rpad(value, target.precision, F.lit(" " if target.kind is TypeKind.STRING else b"\0"))
     return F.substring(value, 1, target.precision)
+
+
+def _of_variant(value: Column, target: DataType) -> Column:
+    """A number, or a truth, that `target` holds as it is; else NULL. Only FLOAT and DOUBLE may come near it."""
+    if target.kind is TypeKind.BOOLEAN:
+        return F.when(value == "true", F.lit(True)).when(value == "false", F.lit(False))
+    number = F.when(value.rlike("^[-0-9]"), value)
+    found = number.try_cast(spark_type(target))
+    if target.kind in (TypeKind.FLOAT, TypeKind.DOUBLE):
+        return found
+    # Whole numbers may be written as 1000.0 or 1.0E10.
+    whole = number.try_cast("decimal(38, 0)").try_cast(spark_type(target))
+    return F.when(F.coalesce(found, whole).try_cast("double") == number.try_cast("double"), F.coalesce(found, whole))
 
 
 def _nested(value: Column, source: DataType, target: DataType) -> Column:
@@ -92,6 +107,9 @@ def _text(value: Column, source: DataType) -> Column:
             return _nested_text(value, source)
         case TypeKind.INTERVAL_DAY | TypeKind.INTERVAL_YEAR:
             return _interval_text(value, source)
+        case TypeKind.VARIANT:
+            text = F.try_variant_get(F.try_parse_json(value), "$", "string")
+            return F.when(value.isin("true", "false"), F.upper(value)).otherwise(text)
         case _:
             return value.cast("string")
 

@@ -25,6 +25,8 @@ _PLAIN: dict[TypeKind, spark.DataType] = {
     TypeKind.DOUBLE: spark.DoubleType(),
     TypeKind.STRING: spark.StringType(),
     TypeKind.BYTES: spark.BinaryType(),
+    # Its JSON text: see functions/variants.
+    TypeKind.VARIANT: spark.StringType(),
     TypeKind.DATE: spark.DateType(),
     TypeKind.TIME: spark.IntegerType(),
     TypeKind.TIMESTAMP: spark.TimestampType(),

@@ -9,6 +9,7 @@ from millstream.streams.plan.changelog import UPSERT_CONNECTORS
 from millstream.streams.plan.expressions import Call, Column, Expression
 from millstream.streams.plan.joins import JoinKind
 from millstream.streams.plan.nodes import Node, Normalize, Scan, Values
+from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import Schema
 from millstream.streams.sql.changelogs import converted_changes
 from millstream.streams.sql.join_conditions import conjuncts_of, joined
@@ -132,9 +133,18 @@ def _table(source: TableSource, context: QueryContext) -> Node:
         raise context.script.error("SQL_UNSUPPORTED", message, source.hints[0].span)
     if isinstance(node, Scan):
         node = with_options(node, source.hints, context.script) if source.hints else node
+        _check_readable(node.table, source.span, context.script)
         if node.table.connector in UPSERT_CONNECTORS and node.table.primary_key:
             return Normalize(node, node.table.primary_key)
     return node
+
+
+def _check_readable(table: Table, span: Span, script: Script) -> None:
+    for column in table.physical:
+        if column.type.holds_variant:
+            message = f'"{column.name}" of "{table.name}" is {column.type}, which can only be written.'
+            remedy = f"Declare {column.name} as STRING to read it, and take PARSE_JSON({column.name})."
+            raise script.error("SQL_UNSUPPORTED", message, span, remedy=remedy)
 
 
 def _aliased(node: Node, alias: Alias, name: str | None, span: Span, script: Script) -> Relation:

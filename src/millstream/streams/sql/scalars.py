@@ -210,7 +210,7 @@ def _need_text(operand: Expression, operator: str, span: Span, scope: Scope) -> 
 
 def _comparison(operator: str, operands: list[Expression], term: Operation, scope: Scope) -> Call:
     aligned = _aligned(operands, term.span, scope)
-    if operator in _ORDERED and aligned[0].type.kind in (TypeKind.ROW, TypeKind.MAP, TypeKind.ARRAY):
+    if operator in _ORDERED and aligned[0].type.kind in (TypeKind.ROW, TypeKind.MAP, TypeKind.ARRAY, TypeKind.VARIANT):
         raise scope.script.error("SQL_TYPE", f"{aligned[0].type} has no order.", term.span)
     return Call(operator, tuple(aligned), BOOLEAN)
 

@@ -23,6 +23,9 @@ _NOT_STORED = (TypeKind.INTERVAL_DAY, TypeKind.INTERVAL_YEAR)
 
 _NESTED = (TypeKind.ROW, TypeKind.ARRAY, TypeKind.MAP)
 
+_JSON_WRITERS = ("rocketmq", "upsert-rocketmq", "filesystem")
+_JSON_FORMATS = ("json", "debezium-json", "canal-json", "maxwell-json", "changelog-json")
+
 _Column = PhysicalColumn | MetadataColumn | ComputedColumn
 
 
@@ -58,7 +61,22 @@ def bind_table(statement: CreateTable, script: Script, name: str = "") -> BoundT
     )
     _check_columns_of_options(table, statement, accepted.connector, script)
     _check_raw(table, statement, script)
+    _check_variants(table, statement, script)
     return BoundTable(_with_key_not_null(table), accepted.notes)
+
+
+def _check_variants(table: Table, statement: CreateTable, script: Script) -> None:
+    """VARIANTs are written as JSON, or shown."""
+    is_json = table.connector in _JSON_WRITERS and table.options.get("format", "json").lower() in _JSON_FORMATS
+    if is_json or table.connector in ("print", "blackhole"):
+        return
+    for column in table.physical:
+        if column.type.holds_variant:
+            message = f"Tables with the connector '{table.connector}' hold no {column.type} unless they are of JSON."
+            remedy = "Use a STRING, and JSON_STRING(...) of what is written."
+            if table.connector in _JSON_WRITERS:
+                remedy = f"Set 'format' = 'json'. {remedy}"
+            raise script.error("SQL_UNSUPPORTED", message, statement.span, remedy=remedy)
 
 
 def _accepted(statement: CreateTable, script: Script) -> Accepted:

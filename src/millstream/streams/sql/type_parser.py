@@ -12,7 +12,7 @@ __all__ = ["parse_type"]
 _PLAIN = {
     "BOOLEAN": TypeKind.BOOLEAN, "TINYINT": TypeKind.TINYINT, "SMALLINT": TypeKind.SMALLINT, "INT": TypeKind.INT,
     "INTEGER": TypeKind.INT, "BIGINT": TypeKind.BIGINT, "FLOAT": TypeKind.FLOAT, "REAL": TypeKind.FLOAT,
-    "STRING": TypeKind.STRING, "DATE": TypeKind.DATE,
+    "STRING": TypeKind.STRING, "DATE": TypeKind.DATE, "VARIANT": TypeKind.VARIANT,
 }  # fmt: skip
 _SIZED = {
     "CHAR": TypeKind.STRING, "CHARACTER": TypeKind.STRING, "VARCHAR": TypeKind.STRING, "BINARY": TypeKind.BYTES,
@@ -76,12 +76,8 @@ def _parse_bare(cursor: Cursor) -> DataType:
         return _row(cursor)
     if word == "INTERVAL":
         return _interval(cursor)
-    if word in ("RAW", "VARIANT", "STRUCTURED", "BITMAP", "GEOGRAPHY"):
-        message = f"The type {word} is not supported."
-        remedy = "Use BYTES, STRING or ROW<...>."
-        if word == "VARIANT":
-            remedy = "Keep JSON as a STRING: JSON_VALUE, JSON_QUERY and JSON_EXISTS read it by paths."
-        raise cursor.unsupported(message, remedy=remedy)
+    if word in ("RAW", "STRUCTURED", "BITMAP", "GEOGRAPHY"):
+        raise cursor.unsupported(f"The type {word} is not supported.", remedy="Use BYTES, STRING or ROW<...>.")
     near = nearest(word, (*_PLAIN, *_SIZED, *_OTHERS))
     raise cursor.script.error("SQL_SYNTAX", f"{token.text!r} is no type.", token.span, remedy=near or None)
 

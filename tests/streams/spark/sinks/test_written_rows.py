@@ -14,7 +14,7 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 
 import pyarrow as pa
 
-from millstream.streams.plan.types import BOOLEAN, DOUBLE, INT, STRING, DataType, Field, Schema, TypeKind
+from millstream.streams.plan.types import BOOLEAN, DOUBLE, INT, STRING, VARIANT, DataType, Field, Schema, TypeKind
 from millstream.streams.spark.sinks.console import PrintSink
 from millstream.streams.spark.sinks.json_rows import encode_rows
 from millstream.streams.spark.sinks.sink import SinkTask, Written
@@ -47,6 +47,8 @@ def encoded(data_type: DataType, arrow_type: pa.DataType, *values: object) -> li
         (DataType(TypeKind.TIME), pa.int32(), 3_723_500, '"01:02:03.5"'),
         (DataType(TypeKind.BYTES), pa.binary(), b"hello", '"aGVsbG8="'),
         (DataType(TypeKind.ARRAY, elements=(INT,)), pa.list_(pa.int32()), [1, None], "[1,null]"),
+        (VARIANT, pa.string(), '{"a":[1]}', '{"a":[1]}'),
+        (DataType(TypeKind.ARRAY, elements=(VARIANT,)), pa.list_(pa.string()), ['"x"', None], '["x",null]'),
         (
             DataType(TypeKind.MAP, elements=(STRING, DataType(TypeKind.TIME))),
             pa.map_(pa.string(), pa.int32()),

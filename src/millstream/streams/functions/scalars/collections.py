@@ -38,11 +38,15 @@ def _item(given: Given) -> DataType:
     if collection.kind is TypeKind.MAP:
         common_type((collection.elements[0], key))
         return collection.elements[1].as_nullable()
+    if collection.kind is TypeKind.VARIANT and key.kind is TypeKind.STRING:
+        return collection.as_nullable()
     place = given.literal(1)
     if not key.is_integer and key.kind is not TypeKind.NULL:
         raise TypeError("a whole number as the place in an array")
     if isinstance(place, int) and place < 1:
         raise TypeError("a place from 1 on")
+    if collection.kind is TypeKind.VARIANT:
+        return collection.as_nullable()
     return collection.elements[0].as_nullable()
 
 
@@ -77,7 +81,7 @@ COLLECTIONS: tuple[FunctionSpec, ...] = (
     FunctionSpec("MAP", "pairs... ANY", _map, "A map of the keys and values; the last value of a key counts.", "MAP['a', 1, 'b', 2]", "{'a': 1, 'b': 2}", spelled="MAP[key, value, ...]"),
     FunctionSpec("ROW", "values... ANY", _row, "A row of the values.", "ROW(1, 'x')", "(1, 'x')", spelled="ROW(value, ...)"),
     FunctionSpec("FIELD", "row ANY, name STRING", _field, "A field of a row.", "CAST(ROW(1, 'x') AS ROW<a INT, b STRING>).b", "'x'", spelled="row.field"),
-    FunctionSpec("ITEM", "collection COLLECTION, key ANY", _item, "The element at a place of an array, or the value of a key of a map; NULL where there is none.", "ARRAY['Java', 'SQL'][1]", "'Java'", spelled="array[place], map[key]"),
+    FunctionSpec("ITEM", "collection ITEMS, key ANY", _item, "The element at a place of an array, or the value of a key of a map; NULL where there is none. Of a VARIANT either, as a VARIANT.", "ARRAY['Java', 'SQL'][1]", "'Java'", spelled="array[place], map[key]"),
     FunctionSpec("CARDINALITY", "collection COLLECTION", INT, "How many elements or entries.", "CARDINALITY(ARRAY[1, 2])", "2"),
     FunctionSpec("ELEMENT", "array ARRAY", _element, "The only element; NULL unless there is exactly one.", "ELEMENT(ARRAY['Java'])", "'Java'"),
     FunctionSpec("ARRAY_APPEND", "array ARRAY, element ELEMENT", _same, "The array with one element more at its end.", "ARRAY_APPEND(ARRAY[1, 2], 3)", "[1, 2, 3]"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from millstream.streams.functions.common_type import common_type
 from millstream.streams.functions.spec import FunctionSpec, Given, Origin, array_of
-from millstream.streams.plan.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, DataType
+from millstream.streams.plan.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, VARIANT, DataType
 
 __all__ = ["DOCUMENTS", "JSON_VALUE_TYPES"]
 
@@ -34,6 +34,8 @@ DOCUMENTS: tuple[FunctionSpec, ...] = (
     FunctionSpec("JSON_TUPLE", "document STRING, paths... STRING", array_of(STRING), "The scalars at several paths or members, as rows of LATERAL TABLE(...).", "JSON_TUPLE('{\"a\": 1, \"b\": \"x\"}', 'a', '$.b')", "['1', 'x']", Origin.BLINK),
     FunctionSpec("JSON_EXISTS", "document STRING, path STRING [, on_error STRING]", BOOLEAN, "Whether there is something at a path.", "JSON_EXISTS('{\"a\": [{\"b\": 1}]}', '$.a[0].b')", "TRUE", spelled="JSON_EXISTS(document, path [TRUE | FALSE | UNKNOWN ON ERROR])"),
     FunctionSpec("IS JSON", "document STRING, shape STRING", BOOLEAN.as_nullable(False), "Whether the text is JSON, perhaps of one shape; FALSE for NULL.", "'1' IS JSON SCALAR", "TRUE", spelled="text IS [NOT] JSON [VALUE | SCALAR | ARRAY | OBJECT]"),
+    FunctionSpec("PARSE_JSON", "text STRING", VARIANT, "The JSON of a text as a VARIANT; NULL if it is none, or if an object has a member twice. v['member'] and v[place] are what is inside, from 1 on.", "PARSE_JSON('{\"b\": 1.0, \"a\": [true]}')", "'{\"a\":[true],\"b\":1}'"),
+    FunctionSpec("TRY_PARSE_JSON", "text STRING", VARIANT, "The same.", "TRY_PARSE_JSON('{')", "NULL"),
     FunctionSpec("JSON_STRING", "value ANY", STRING, "The value as JSON; NULL for NULL.", "JSON_STRING(ARRAY[1, 2])", "'[1,2]'"),
     FunctionSpec("JSON_OBJECT", "nulls STRING [, pairs... ANY]", _NEVER_NULL, "A JSON object; the calls of JSON_OBJECT, JSON_ARRAY and JSON inside it are put in as they are.", "JSON_OBJECT('K1' VALUE 'V1', 'K2' VALUE 2)", "'{\"K1\":\"V1\",\"K2\":2}'", spelled="JSON_OBJECT([[KEY] key VALUE value, ...] [NULL | ABSENT ON NULL])"),
     FunctionSpec("JSON_ARRAY", "nulls STRING [, values... ANY]", _NEVER_NULL, "A JSON array, without NULLs unless told otherwise.", "JSON_ARRAY(1, '2')", "'[1,\"2\"]'", spelled="JSON_ARRAY([value, ...] [NULL | ABSENT ON NULL])"),

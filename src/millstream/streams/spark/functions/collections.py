@@ -11,6 +11,7 @@ from millstream.streams.plan.expressions import Call, Expression, Literal
 from millstream.streams.plan.types import DataType, TypeKind
 from millstream.streams.spark.casts import cast
 from millstream.streams.spark.functions.builder import Builder, null_unless_all
+from millstream.streams.spark.functions.variants import variant_item
 from millstream.streams.spark.types import spark_type
 
 __all__ = ["COLLECTIONS"]
@@ -56,6 +57,8 @@ def _field(call: Call, columns: Sequence[Column]) -> Column:
 def _item(call: Call, columns: Sequence[Column]) -> Column:
     collection, key = columns
     kind = call.arguments[0].type
+    if kind.kind is TypeKind.VARIANT:
+        return variant_item(call, columns)
     if kind.kind is TypeKind.MAP:
         return F.try_element_at(collection, _as(key, call.arguments[1], kind.elements[0]))
     return F.when(key.between(1, _LAST_PLACE), F.try_element_at(collection, key.cast("int")))

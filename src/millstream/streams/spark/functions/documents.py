@@ -24,6 +24,7 @@ from millstream.streams.plan.types import STRING, TypeKind
 from millstream.streams.spark.casts import cast
 from millstream.streams.spark.functions.arrow import by_row
 from millstream.streams.spark.functions.builder import Builder, literal
+from millstream.streams.spark.functions.variants import parsed_json, with_variants
 from millstream.streams.spark.types import spark_type
 
 __all__ = ["DOCUMENTS"]
@@ -70,9 +71,11 @@ def _written(column: Column, value: Expression) -> Column:
         return F.coalesce(column, F.lit("null"))
     if value.type.kind is TypeKind.NULL:
         return F.lit("null")
+    if value.type.kind is TypeKind.VARIANT:
+        return F.coalesce(column, F.lit("null"))
     if value.type.kind is TypeKind.TIME:
         column = cast(column, value.type, STRING)
-    text = F.to_json(F.array(column), _WRITING)
+    text = F.to_json(F.array(with_variants(column, value.type)), _WRITING)
     # An array of one element, without its brackets: Spark writes no values by themselves.
     return F.substring(text, F.lit(2), F.char_length(text) - 2)
 
@@ -115,6 +118,8 @@ DOCUMENTS: dict[str, Builder] = {
     "JSON_TUPLE": lambda _call, columns: by_row(json_tuple, "array<string>", *columns),
     "JSON_EXISTS": _json_exists,
     "IS JSON": _is_json,
+    "PARSE_JSON": parsed_json,
+    "TRY_PARSE_JSON": parsed_json,
     "JSON_STRING": _json_string,
     "JSON_OBJECT": _json_object,
     "JSON_ARRAY": _json_array,

@@ -55,6 +55,8 @@ def _converter(data_type: DataType, time: Callable[[Any], str]) -> Callable[[Any
             return lambda value: time(value) + "Z"
         case TypeKind.TIME:
             return _clock
+        case TypeKind.VARIANT:
+            return lambda value: msgspec.Raw(value.encode())
         case TypeKind.BYTES:
             return lambda value: base64.b64encode(value).decode()
         case TypeKind.ARRAY:
