@@ -146,6 +146,30 @@ def test_names_of_other_products_are_read_as_ours_and_it_is_said(
     assert noted in said
 
 
+BOTH_WAYS = "SELECT a FROM t UNION ALL SELECT a FROM t /*+ OPTIONS('scan.startup.mode' = 'latest-offset') */"
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        BOTH_WAYS,
+        f"CREATE TABLE o (a INT) WITH ('connector' = 'print'); INSERT INTO o {BOTH_WAYS}",
+        "CREATE TABLE o (a INT) WITH ('connector' = 'print'); EXECUTE STATEMENT SET BEGIN INSERT INTO o SELECT a FROM t;"
+        " INSERT INTO o SELECT a FROM t /*+ OPTIONS('tag' = 'x') */; END",
+    ],
+)
+def test_a_job_does_not_read_a_table_in_two_ways(statements: str) -> None:
+    error = refused(f"CREATE TABLE t (a INT) WITH ({TOPIC}); {statements}")
+    assert error.name == "SQL_UNSUPPORTED"
+    assert "LIKE t" in (error.remedy or "")
+
+
+def test_the_same_hint_at_each_use_of_a_table_is_one_way() -> None:
+    hinted = "t /*+ OPTIONS('tag' = 'x') */"
+    query = f"SELECT p.a FROM {hinted} AS p JOIN {hinted} AS q ON p.a = q.a"
+    assert SqlSession().compile(f"CREATE TABLE t (a INT) WITH ({TOPIC}); {query}")
+
+
 def test_the_buffers_of_jdbc_are_its_own_and_nothing_is_said_of_them() -> None:
     table, said = made(f"{JDBC}, 'sink.buffer-flush.max-rows' = '7'")
     assert table.options["sink.buffer-flush.max-rows"] == "7"

@@ -13,6 +13,7 @@ from millstream.streams.sql.definitions import Definitions
 from millstream.streams.sql.explain import explain_node, explain_sink
 from millstream.streams.sql.json_plan import json_plan
 from millstream.streams.sql.listing import TextResult
+from millstream.streams.sql.read_options import check_read_options
 from millstream.streams.sql.resolver import Resolver
 from millstream.streams.sql.script import Script, Span
 from millstream.streams.sql.settings import SETTINGS, SettingProblem, check_setting
@@ -156,9 +157,13 @@ class _Compilation:
                 return sink if isinstance(sink, TextResult) else JobPlan((sink,), self._settings())
             case Insert() | StatementSet():
                 inserts = statement.inserts if isinstance(statement, StatementSet) else (statement,)
-                return JobPlan(tuple(map(self._resolver.insert, inserts)), self._settings())
+                sinks = tuple(map(self._resolver.insert, inserts))
+                check_read_options([sink.input for sink in sinks], inserts[0].span, self._script)
+                return JobPlan(sinks, self._settings())
             case Query(select=select):
-                return QueryPlan(self._resolver.query(select), self._settings())
+                query = self._resolver.query(select)
+                check_read_options([query], select.span, self._script)
+                return QueryPlan(query, self._settings())
             case Explain():
                 return self._explain(statement)
             case SetOption():
