@@ -18,11 +18,13 @@ __all__ = [
     "network_of",
     "network_of_text",
     "number_of_ip",
+    "number_of_short_ip",
 ]
 
 _CACHED_NETWORKS = 10_000
 _CACHED_ADDRESSES = 10_000
 _IPV4_BITS = 32
+_PARTS, _PART = 4, 256
 _MAPPED_BITS = 96
 """Bits before an address of IPv4 that is written as IPv6."""
 
@@ -116,6 +118,15 @@ def number_of_ip(ip: str) -> int | None:
     """An IPv4 address as a number; None for IPv6, whose numbers are longer than any BIGINT."""
     address = address_of(ip)
     return int(address) if address is not None and address.version == 4 else None
+
+
+def number_of_short_ip(text: str) -> int | None:
+    """The number of an address of IPv4 in one to four parts, of which the last one stands for those that miss."""
+    parts = text.split(".")
+    if len(parts) > _PARTS or not all(part.isascii() and part.isdigit() and int(part) < _PART for part in parts):
+        return None
+    *front, last = map(int, parts)
+    return sum(part << 8 * (_PARTS - 1 - place) for place, part in enumerate(front)) + last
 
 
 def ip_of_number(number: int) -> str | None:

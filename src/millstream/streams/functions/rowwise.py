@@ -26,6 +26,7 @@ from millstream.streams.functions.networks import (
     is_private,
     network_of,
     number_of_ip,
+    number_of_short_ip,
 )
 from millstream.streams.functions.places import capitalised, nth_place
 from millstream.streams.functions.searches import (
@@ -265,6 +266,8 @@ ROWWISE: dict[str, Callable[..., Any]] = {
     "IP_NETWORK": network_of,
     "IP_TO_NUMBER": number_of_ip,
     "NUMBER_TO_IP": ip_of_number,
+    "INET_ATON": number_of_short_ip,
+    "INET_NTOA": ip_of_number,
     "USER_AGENT": user_agent_part,
     "ENTROPY": entropy,
 }

@@ -39,6 +39,8 @@ SECURITY: tuple[FunctionSpec, ...] = (
     FunctionSpec("IP_NETWORK", "ip STRING, bits INT", STRING, "The network of that many leading bits that an address is in.", "IP_NETWORK('10.1.2.3', 24)", "'10.1.2.0/24'", Origin.OWN),
     FunctionSpec("IP_TO_NUMBER", "ip STRING", BIGINT, "An IPv4 address as a number.", "IP_TO_NUMBER('10.0.0.1')", "167772161", Origin.OWN),
     FunctionSpec("NUMBER_TO_IP", "number INT", STRING, "The IPv4 address of a number.", "NUMBER_TO_IP(167772161)", "'10.0.0.1'", Origin.OWN),
+    FunctionSpec("INET_ATON", "ip STRING", BIGINT, "An IPv4 address as a number, also in fewer parts, of which the last one stands behind the parts that miss.", "INET_ATON('127.1')", "2130706433"),
+    FunctionSpec("INET_NTOA", "number INT", STRING, "The IPv4 address of a number.", "INET_NTOA(2130706433)", "'127.0.0.1'"),
     FunctionSpec("GROK", "text STRING, pattern STRING", _TEXTS, "What the named parts of a GROK pattern match; NULL if it does not match.", "GROK('GET /a 200', '%{WORD:verb} %{NOTSPACE:path} %{INT:status}')", "{'path': '/a', 'status': '200', 'verb': 'GET'}", Origin.OWN),
     FunctionSpec("PARSE_KV", "text STRING [, pair_separator STRING, key_separator STRING]", _TEXTS, "Keys and values of a log line (blanks and = unless told otherwise); values may be in quotes.", "PARSE_KV('user=\"Ann Lee\" port=22')", "{'port': '22', 'user': 'Ann Lee'}", Origin.OWN),
     FunctionSpec("PARSE_LOG", "text STRING, format STRING", _log, "The fields of a line in the format COMMON, COMBINED, SYSLOG, CEF, LEEF or KV; NULL if it has another.", "PARSE_LOG('CEF:0|V|P|1|7|Login|5|src=10.0.0.1', 'CEF')['src']", "'10.0.0.1'", Origin.OWN),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from millstream.streams.functions.spec import DATE, FunctionSpec, Given, Origin
 from millstream.streams.plan.types import BIGINT, INT, STRING, DataType, TypeKind
 
@@ -18,10 +20,19 @@ WITHOUT_BRACKETS = frozenset({"CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME
 
 _TIMESTAMP = DataType(TypeKind.TIMESTAMP, precision=3)
 _INSTANT = DataType(TypeKind.TIMESTAMP_LTZ, precision=3)
+_DIGITS_OF_TIME = 9
 _TIME = DataType(TypeKind.TIME, precision=0)
-
-
 _OF_THE_CLOCK = ("HOUR", "MINUTE", "SECOND", "MILLISECOND")
+
+
+def _instant(given: Given) -> DataType:
+    """TIMESTAMP_LTZ of milliseconds, or of as many digits as the number counts."""
+    digits = given.literal(1)
+    if not isinstance(digits, int):
+        return _INSTANT
+    if not 0 <= digits <= _DIGITS_OF_TIME:
+        raise TypeError(f"a precision of 0 to {_DIGITS_OF_TIME} digits")
+    return replace(_INSTANT, precision=max(digits, 3))
 
 
 def _unit(given: Given) -> str:
@@ -71,7 +82,7 @@ TIMES: tuple[FunctionSpec, ...] = (
     FunctionSpec("EXTRACT", "unit STRING, time CLOCK_OR_INTERVAL", _extracted, "A field of a time, or of an interval.", "EXTRACT(DAY FROM DATE '2006-06-05')", "5", spelled="EXTRACT(unit FROM time)"),
     FunctionSpec("MINUS DATE", "end CLOCK, start CLOCK, unit STRING", _between, "The interval from one time to another; its units say whether it counts days and seconds or months.", "EXTRACT(DAY FROM (DATE '2026-03-01' - DATE '2026-02-01') DAY)", "28", spelled="(end - start) unit [TO unit]"),
     FunctionSpec("TO_TIMESTAMP", "text STRING_OR_INT [, format STRING]", _TIMESTAMP, "The time of a text; in Blink also of milliseconds since 1970.", "TO_TIMESTAMP('2026-01-02 03:04:05')", "2026-01-02 03:04:05.000"),
-    FunctionSpec("TO_TIMESTAMP_LTZ", "value STRING_OR_NUMBER [, precision STRING_OR_INT [, zone STRING]]", _INSTANT, "The instant of seconds (0) or milliseconds (3) since 1970, or of a text, in a format and a zone.", "TO_TIMESTAMP_LTZ(1000, 3)", "1970-01-01 00:00:01.000"),
+    FunctionSpec("TO_TIMESTAMP_LTZ", "value STRING_OR_NUMBER [, precision STRING_OR_INT [, zone STRING]]", _instant, "The instant of seconds (0), milliseconds (3), microseconds (6) and the like since 1970, or of a text, in a format and a zone.", "TO_TIMESTAMP_LTZ(1000, 3)", "1970-01-01 00:00:01.000"),
     FunctionSpec("TO_DATE", "text STRING [, format STRING]", DATE, "The date of a text.", "TO_DATE('2026-01-02')", "2026-01-02"),
     FunctionSpec("DATE_FORMAT", "time TIME_OR_STRING, format STRING [, other_format STRING]", STRING, "The time as text, in a pattern of Java; in Blink also a text of one pattern in another.", "DATE_FORMAT(TIMESTAMP '2026-01-02 03:04:05', 'yyyy/MM/dd HH')", "'2026/01/02 03'"),
     FunctionSpec("FROM_UNIXTIME", "seconds INT [, format STRING]", STRING, "Seconds since 1970 as text.", "FROM_UNIXTIME(44)", "'1970-01-01 00:00:44'"),

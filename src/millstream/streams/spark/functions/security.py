@@ -19,6 +19,7 @@ from millstream.streams.functions.networks import (
     is_private,
     network_of,
     number_of_ip,
+    number_of_short_ip,
 )
 from millstream.streams.functions.user_agents import user_agent_part
 from millstream.streams.functions.words import key_values, parse_kv
@@ -48,6 +49,8 @@ SECURITY: dict[str, Builder] = {
     "IP_NETWORK": _rows(network_of, "string"),
     "IP_TO_NUMBER": _rows(number_of_ip, "bigint"),
     "NUMBER_TO_IP": _rows(ip_of_number, "string"),
+    "INET_ATON": _rows(number_of_short_ip, "bigint"),
+    "INET_NTOA": _rows(ip_of_number, "string"),
     "GROK": _rows(grok, _TEXTS),
     "PARSE_KV": _key_values,
     "PARSE_LOG": _rows(parse_log, _TEXTS),

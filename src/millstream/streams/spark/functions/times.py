@@ -33,7 +33,8 @@ _DEFAULT_TIMESTAMP = r"^\s*\d{1,4}-\d{1,2}-\d{1,2}( \d{1,2}:\d{1,2}:\d{1,2}(\.\d
 _NO_UNIX_TIME = -(2**63)
 """What UNIX_TIMESTAMP answers for a text that is no time."""
 
-_MILLISECOND_PRECISION = 3
+_MILLISECOND_PRECISION, _MICROSECOND_PRECISION = 3, 6
+_DIGITS_OF_TIME = 9
 
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 """The years 1 to 9999, beyond which TO_TIMESTAMP_LTZ answers NULL, as in Flink."""
@@ -127,13 +128,27 @@ def _to_timestamp_ltz(call: Call, columns: Sequence[Column]) -> Column:
     if call.arguments[0].type.kind is TypeKind.STRING:
         return _in_zone(call, _to_timestamp(call, columns))
     precision = literal(call, 1, int) if len(columns) > 1 else _MILLISECOND_PRECISION
-    if precision == _MILLISECOND_PRECISION:
-        return _instant(columns[0].cast("bigint"))
-    if precision == 0:
-        return _instant_of_seconds(columns[0])
-    return F.when(columns[1] == _MILLISECOND_PRECISION, _instant(columns[0].cast("bigint"))).when(
-        columns[1] == 0, _instant_of_seconds(columns[0])
-    )
+    if precision is not None:
+        return _instant_of_fractions(columns[0], precision)
+    found = F.when(columns[1] == 0, _instant_of_fractions(columns[0], 0))
+    for digits in range(1, _DIGITS_OF_TIME + 1):
+        found = found.when(columns[1] == digits, _instant_of_fractions(columns[0], digits))
+    return found
+
+
+def _instant_of_fractions(value: Column, digits: int) -> Column:
+    """The time of a number since 1970 that counts seconds with so many digits behind the point."""
+    if digits == 0:
+        return _instant_of_seconds(value)
+    whole = value.cast("bigint")
+    if digits == _MILLISECOND_PRECISION:
+        return _instant(whole)
+    if digits <= _MICROSECOND_PRECISION:
+        micros = F.try_multiply(whole, F.lit(10 ** (_MICROSECOND_PRECISION - digits)))
+    else:
+        unit = F.lit(10 ** (digits - _MICROSECOND_PRECISION))
+        micros = F.call_function("div", whole - F.pmod(whole, unit), unit)
+    return F.when(micros.between(_FIRST_MS * 1000, _LAST_MS * 1000 + 999), F.timestamp_micros(micros))
 
 
 def _in_zone(call: Call, time: Column) -> Column:
