@@ -94,6 +94,7 @@ def test_updates_alone_replace_the_last_row_of_their_key() -> None:
         ("FROM_CHANGELOG(TABLE orders, DESCRIPTOR(item), MAP['a', 'INSERT', 'a', 'DELETE'])", "SQL_TYPE", "'a' stands twice"),
         ("FROM_CHANGELOG((SELECT DISTINCT item FROM orders), DESCRIPTOR(item))", "SQL_UNSUPPORTED", "change already"),
         ("FROM_CHANGELOG(input => TABLE orders, error_handling => 'FAIL')", "SQL_UNSUPPORTED", "It is 'SKIP'"),
+        ("FROM_CHANGELOG(input => TABLE orders, invalid_op_handling => 'LOG')", "SQL_UNSUPPORTED", "It is 'SKIP'"),
     ],
 )  # fmt: skip
 def test_calls_that_cannot_be_are_refused_with_what_helps(call: str, name: str, said: str) -> None:

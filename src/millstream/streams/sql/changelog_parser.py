@@ -17,7 +17,7 @@ _ORDER = ("INPUT", "OP", "OP_MAPPING")
 _OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
     # Deletions always come with all columns.
     "TO_CHANGELOG": {"PRODUCES_FULL_DELETES": ("TRUE", "FALSE")},
-    "FROM_CHANGELOG": {"ERROR_HANDLING": ("SKIP",)},
+    "FROM_CHANGELOG": dict.fromkeys(("ERROR_HANDLING", "INVALID_OP_HANDLING"), ("SKIP",)),
 }
 """Further arguments and what they may be; both are so anyway."""
 
@@ -41,6 +41,9 @@ def parse_changelog(cursor: Cursor, start: Span) -> ChangelogSource:
                 table = parse_rows(cursor)
                 if cursor.take("PARTITION", "BY"):
                     partition = parse_partition(cursor)
+                if cursor.sees("ORDER"):
+                    message = f"{function} takes rows in the order in which they come."
+                    raise cursor.unsupported(message, remedy="Leave ORDER BY out.")
             case "OP":
                 cursor.need("DESCRIPTOR")
                 op = name_list(cursor)
@@ -102,6 +105,6 @@ def _option(cursor: Cursor, function: str, name: str) -> None:
     if token.text.upper() not in values:
         message = f"{name.lower()} of {function} cannot be {token.text}."
         remedy = f"It is {' or '.join(values)}."
-        if name == "ERROR_HANDLING":
+        if name.endswith("_HANDLING"):
             remedy = "It is 'SKIP': rows with other codes are left out, as no row ends a job."
         raise cursor.unsupported(message, token.span, remedy=remedy)

@@ -26,7 +26,7 @@ from millstream.streams.sql.query_syntax import (
 )
 from millstream.streams.sql.script import Span
 from millstream.streams.sql.syntax import CallTerm, NameTerm, Term
-from millstream.streams.sql.window_parser import parse_window
+from millstream.streams.sql.window_parser import elsewhere, parse_window, sees_elsewhere
 
 __all__ = ["bare_alias", "parse_source", "parse_table"]
 
@@ -171,6 +171,8 @@ def _function(cursor: Cursor) -> FunctionSource:
     if cursor.take("LATERAL"):
         cursor.need("TABLE")
         cursor.need_symbol("(")
+        if sees_elsewhere(cursor):
+            raise elsewhere(cursor, cursor.advance())
         call = _call(cursor, term_parser.parse_term(cursor))
         cursor.need_symbol(")")
         span = cursor.since(start)

@@ -229,6 +229,8 @@ def parse_drop(cursor: Cursor) -> Statement:
     cursor.take("SYSTEM")
     kinds = ("TABLE", "VIEW", "FUNCTION", "MODEL", *(() if temporary else ("CATALOG", "DATABASE")))
     kind = next((word for word in kinds if cursor.take(word)), None)
+    if kind is None and cursor.sees("MATERIALIZED"):
+        raise cursor.unsupported("DROP MATERIALIZED TABLE is not supported.", remedy="There are none: DROP TABLE.")
     if kind is None:
         raise cursor.expected(f"one of {', '.join(kinds)}")
     if_exists = cursor.take("IF", "EXISTS")

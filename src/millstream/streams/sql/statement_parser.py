@@ -129,6 +129,7 @@ def _create(cursor: Cursor) -> Statement:
             return parse_create_database(cursor, start)
     if cursor.take("MODEL"):
         return parse_create_model(cursor, start, replaces=replaces)
+    cursor.take("OR", "ALTER")
     for words, remedy in _NOT_CREATED.items():
         if cursor.sees(*words.split()):
             raise cursor.unsupported(f"CREATE {words} is not supported.", remedy=remedy)

@@ -11,7 +11,7 @@ from millstream.streams.sql.query_syntax import SubquerySource, TableSource, Win
 from millstream.streams.sql.script import Span
 from millstream.streams.sql.syntax import IntervalTerm, NameTerm
 
-__all__ = ["WINDOW_FUNCTIONS", "parse_partition", "parse_rows", "parse_window"]
+__all__ = ["WINDOW_FUNCTIONS", "elsewhere", "parse_partition", "parse_rows", "parse_window", "sees_elsewhere"]
 
 WINDOW_FUNCTIONS = {
     "TUMBLE": ("SIZE", "OFFSET"),
@@ -56,11 +56,22 @@ def parse_window(cursor: Cursor, start: Span) -> WindowSource:
 
 
 def _no_window(cursor: Cursor, token: Token) -> SqlError:
-    instead = _ELSEWHERE.get(token.text.upper())
-    if instead is not None:
-        return cursor.unsupported(f"The table function {token.text} is not supported.", token.span, remedy=instead)
+    if token.text.upper() in _ELSEWHERE:
+        return elsewhere(cursor, token)
     remedy = f"Windows are {', '.join(WINDOW_FUNCTIONS)}; functions that take values stand in LATERAL TABLE(...)."
     return cursor.unsupported(f"{token.text} is no window function.", token.span, remedy=remedy)
+
+
+def elsewhere(cursor: Cursor, token: Token) -> SqlError:
+    """What is said of a table function that is none here; `sees_elsewhere` tells them."""
+    remedy = _ELSEWHERE[token.text.upper()]
+    return cursor.unsupported(f"The table function {token.text} is not supported.", token.span, remedy=remedy)
+
+
+def sees_elsewhere(cursor: Cursor) -> bool:
+    """Whether a table function of Flink's comes next that has another way here."""
+    token, bracket = cursor.peek(), cursor.peek(1)
+    return bracket is not None and bracket.is_symbol("(") and token is not None and token.text.upper() in _ELSEWHERE
 
 
 def _checked(
