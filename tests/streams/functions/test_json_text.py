@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.streams.functions.java_text import java_double
 from millstream.streams.functions.json_path import JsonPathError, json_path
 from millstream.streams.functions.json_text import (
     Found,
@@ -102,12 +101,3 @@ def test_a_whole_document_read_and_written_is_the_same_document(document: object
 @given(st.text())
 def test_a_quoted_text_is_its_own_text_again(text: str) -> None:
     assert unquoted_json(quoted_json(text)) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0.0, "0.0"), (-0.0, "-0.0"), (1.5, "1.5"), (1e7, "1.0E7"), (9999999.0, "9999999.0"), (0.001, "0.001"),
-     (0.0001, "1.0E-4"), (-1.25e300, "-1.25E300"), (123456789.125, "1.23456789125E8")],
-)  # fmt: skip
-def test_a_double_is_written_as_java_writes_it(value: float, text: str) -> None:
-    assert java_double(value) == text

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from decimal import Decimal
 from enum import IntEnum
+from typing import Final
 
 import msgspec
 
-from millstream.streams.functions.java_text import java_double
 from millstream.streams.functions.json_path import JsonPathError, json_path
 
 __all__ = [
@@ -36,8 +37,20 @@ def _decoded(document: str) -> object:
     """The value of a JSON text. Raises ValueError."""
     if _LONG_NUMBER.search(document):
         # msgspec would make a float of a whole number that has more than 64 bits.
-        return json.loads(document, parse_constant=_refuse_constant)
-    return msgspec.json.decode(document)
+        return json.loads(document, parse_float=_fraction, parse_constant=_refuse_constant)
+    return _DECODER.decode(document)
+
+
+def _fraction(text: str) -> Decimal:
+    """The number as it is written, with all its digits; zero has no sign."""
+    try:
+        number = Decimal(text)
+    except ArithmeticError:
+        raise ValueError(f"{text} is too large for a number") from None
+    return number if number else number.copy_abs()
+
+
+_DECODER: Final = msgspec.json.Decoder(float_hook=_fraction)
 
 
 def _refuse_constant(text: str) -> object:
@@ -45,15 +58,13 @@ def _refuse_constant(text: str) -> object:
 
 
 def _written(value: object) -> str:
-    """The value as compact JSON text, with numbers as Java writes them."""
+    """The value as compact JSON text, with the digits that numbers have."""
     match value:
         case bool():
             return "true" if value else "false"
         case None:
             return "null"
-        case float():
-            return java_double(value)
-        case int():
+        case Decimal() | int():
             return str(value)
         case list():
             return f"[{','.join(map(_written, value))}]"
