@@ -18,6 +18,14 @@ from millstream.streams.spark.functions.times import ceil_time, floor_time
 __all__ = ["NUMBERS"]
 
 
+def _unhex(_call: Call, columns: Sequence[Column]) -> Column:
+    """Of an odd number of digits Flink takes the first one away, and puts a byte of zeros in its place."""
+    text = columns[0]
+    whole, behind = F.unhex(text), F.unhex(F.substring(text, F.lit(2), F.char_length(text)))
+    odd = F.when(whole.isNotNull(), F.concat(F.lit(b"\0"), behind))
+    return F.when(F.char_length(text) % 2 == 1, odd).otherwise(whole)
+
+
 def _divide(call: Call, columns: Sequence[Column]) -> Column:
     left, right = call.arguments
     if left.type.is_integer and right.type.is_integer:
@@ -191,7 +199,7 @@ NUMBERS: dict[str, Builder] = {
     "UUID": lambda _call, _columns: F.call_function("uuid"),
     "BIN": _plain(F.bin),
     "HEX": _plain(F.hex),
-    "UNHEX": _plain(F.unhex),
+    "UNHEX": _unhex,
     "BITAND": lambda _call, columns: columns[0].bitwiseAND(columns[1]),
     "BITOR": lambda _call, columns: columns[0].bitwiseOR(columns[1]),
     "BITXOR": lambda _call, columns: columns[0].bitwiseXOR(columns[1]),
