@@ -29,6 +29,7 @@ from millstream.streams.jobs.progress import JobProgress
 from millstream.streams.jobs.restarts import Restarts
 from millstream.streams.jobs.set_aside import SetAside
 from millstream.streams.jobs.tally import Tally
+from millstream.streams.spark.arrow_batches import started
 from millstream.streams.spark.sinks.console import PrintSink
 from millstream.streams.spark.sinks.packed import PackedSink
 from millstream.streams.spark.sinks.router import WriteStage
@@ -171,16 +172,17 @@ class StreamPipeline:
         bounded: bool,
         interval_ms: int,
         restarts: Restarts,
+        narrow: bool,
     ) -> StreamPipeline:
-        """Start the query on the checkpoint."""
+        """Start the query on the checkpoint. `narrow` says that no row of it can be large."""
         pipeline = cls(frame, _Delivery(outputs, checkpoint, aside, partitions), checkpoint, restarts)
+        start = partial(pipeline._start, bounded=bounded, interval_ms=interval_ms, narrow=narrow)
         try:
-            pipeline._start(bounded=bounded, interval_ms=interval_ms)
+            start()
         except PySparkException as error:
             raise JobError("JOB_FAILED", f"The job did not start: {first_cause(error)}") from error
         pipeline._delivery.began()
-        again = partial(pipeline._start, bounded=bounded, interval_ms=interval_ms)
-        threading.Thread(target=pipeline._watch, args=(again,), name="millstream-job", daemon=True).start()
+        threading.Thread(target=pipeline._watch, args=(start,), name="millstream-job", daemon=True).start()
         return pipeline
 
     def progress(self) -> JobProgress:
@@ -219,7 +221,7 @@ class StreamPipeline:
             query.stop()
         self._over.wait(STOP_GRACE_S)
 
-    def _start(self, *, bounded: bool, interval_ms: int) -> None:
+    def _start(self, *, bounded: bool, interval_ms: int, narrow: bool) -> None:
         writer = (
             self._frame.writeStream.outputMode("append")
             .option("checkpointLocation", str(self._checkpoint.spark))
@@ -230,7 +232,7 @@ class StreamPipeline:
             if bounded
             else writer.trigger(processingTime=f"{interval_ms} milliseconds")
         )
-        self._query = writer.start()
+        self._query = started(self._frame.sparkSession, writer.start, narrow=narrow)
 
     def _watch(self, start: Callable[[], None]) -> None:
         """Until the query has ended for good."""

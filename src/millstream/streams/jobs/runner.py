@@ -35,6 +35,7 @@ from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.sources import Reading, Source, ends_by_itself, tables_of
 from millstream.streams.plan.nodes import JobPlan, QueryPlan, Scan
 from millstream.streams.plan.wall_clock import follows_wall_clock
+from millstream.streams.spark.arrow_batches import are_narrow
 from millstream.streams.spark.envelope import envelope, passes
 from millstream.streams.spark.functions.models import ModelBook
 from millstream.streams.spark.functions.user_spool import CallSpool
@@ -284,6 +285,7 @@ class JobRunner:
             bounded=bounded,
             interval_ms=settings.interval_ms,
             restarts=Restarts(restarts),
+            narrow=are_narrow([*nodes, *timed]),
         )
 
 

@@ -60,6 +60,7 @@ _SIZED = {
     (TypeKind.BYTES, False): "VARBINARY",
     (TypeKind.BYTES, True): "BINARY",
 }
+_WIDE = (TypeKind.STRING, TypeKind.BYTES, TypeKind.ARRAY, TypeKind.MAP, TypeKind.ROW, TypeKind.VARIANT)
 _NUMBERS = (*_INTEGERS, TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.DECIMAL)
 
 
@@ -78,6 +79,11 @@ class DataType:
     elements: tuple[DataType, ...] = ()
     fields: tuple[Field, ...] = ()
     fixed: bool = field(default=False, metadata=TOLD_IF_SET)
+
+    @property
+    def has_one_width(self) -> bool:
+        """Whether all values take the same number of bytes."""
+        return self.kind not in _WIDE
 
     @property
     def is_integer(self) -> bool:
