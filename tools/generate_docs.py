@@ -96,6 +96,7 @@ from millstream.streams.jobs import failed_calls as failed_call_letters
 from millstream.streams.learning import half_space_trees
 from millstream.streams.learning import kept as kept_models
 from millstream.streams.learning import store as model_store
+from millstream.streams.operators import columns
 from millstream.streams.operators.patterns import program, search
 from millstream.streams.rules import answers as rule_answers
 from millstream.streams.rules import notes as rule_notes
@@ -112,6 +113,7 @@ from millstream.streams.rules.sigma import collection as sigma_collection
 from millstream.streams.rules.sigma import conditions as sigma_conditions
 from millstream.streams.rules.sigma import documents as sigma_documents
 from millstream.streams.rules.sigma import rule_words
+from millstream.streams.spark import arrow_batches
 from millstream.streams.spark.lookups import (
     database_table,
     dimension_form,
@@ -297,6 +299,8 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
             packing,
             bucket_files,
             operator_stage,
+            columns,
+            arrow_batches,
             looked_up_files,
             database_table,
             opening,

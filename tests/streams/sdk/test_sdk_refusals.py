@@ -53,6 +53,16 @@ def test_a_job_without_an_output_is_refused() -> None:
         events().builder.plan()
 
 
+def test_a_job_does_not_read_a_table_under_two_sets_of_options() -> None:
+    builder = events().builder
+    builder.from_sql("SELECT host FROM events").print()
+    builder.plan()
+    builder.from_sql("SELECT host FROM events /*+ OPTIONS('tag' = 'x') */").print()
+    with pytest.raises(SqlError, match="in two ways: 'tag' differs") as caught:
+        builder.plan()
+    assert "LIKE events" in (caught.value.remedy or "")
+
+
 @pytest.mark.parametrize("job_id", ["", "a/b", "../x", "-x", "x" * 101])
 def test_an_id_that_is_no_name_is_refused(job_id: str) -> None:
     with pytest.raises(JobError, match="is no id of a job"):

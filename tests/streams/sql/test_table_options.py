@@ -153,6 +153,8 @@ BOTH_WAYS = "SELECT a FROM t UNION ALL SELECT a FROM t /*+ OPTIONS('scan.startup
     "statements",
     [
         BOTH_WAYS,
+        f"EXPLAIN {BOTH_WAYS}",
+        f"CREATE TABLE o WITH ('connector' = 'print') AS {BOTH_WAYS}",
         f"CREATE TABLE o (a INT) WITH ('connector' = 'print'); INSERT INTO o {BOTH_WAYS}",
         "CREATE TABLE o (a INT) WITH ('connector' = 'print'); EXECUTE STATEMENT SET BEGIN INSERT INTO o SELECT a FROM t;"
         " INSERT INTO o SELECT a FROM t /*+ OPTIONS('tag' = 'x') */; END",

@@ -22,6 +22,7 @@ from millstream.streams.sdk.stream import Stream
 from millstream.streams.sql.catalog import CatalogView
 from millstream.streams.sql.compiler import SqlSession
 from millstream.streams.sql.explain import explain_sink
+from millstream.streams.sql.read_options import check_read_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -154,10 +155,14 @@ class StreamBuilder:
         return called
 
     def plan(self) -> JobPlan:
-        """What runs: all outputs as one job. Raises JobError JOB_FAILED where there are none."""
+        """What runs: all outputs as one job. Raises JobError JOB_FAILED where there are none.
+
+        Raises SqlError where they read a table under two sets of options.
+        """
         if not self._sinks:
             message = f"The job {self.job_id} has no output."
             raise JobError("JOB_FAILED", message, remedy="End a stream with print(), sink(...) or insert_into(...).")
+        check_read_options(sink.input for sink in self._sinks)
         # Whoever runs the plan, a command for one, has a nameserver of its own.
         own = {"millstream.nameserver": self.nameserver} if self.nameserver else {}
         return JobPlan(tuple(self._sinks), {**own, **self._session.settings})

@@ -13,7 +13,7 @@ from millstream.streams.sql.definitions import Definitions
 from millstream.streams.sql.explain import explain_node, explain_sink
 from millstream.streams.sql.json_plan import json_plan
 from millstream.streams.sql.listing import TextResult
-from millstream.streams.sql.read_options import check_read_options
+from millstream.streams.sql.read_options import check_read_options_of_script
 from millstream.streams.sql.resolver import Resolver
 from millstream.streams.sql.script import Script, Span
 from millstream.streams.sql.settings import SETTINGS, SettingProblem, check_setting
@@ -154,15 +154,18 @@ class _Compilation:
         match statement:
             case CreateTable() if statement.query is not None:
                 sink = self._definitions.create_table_as(statement)
-                return sink if isinstance(sink, TextResult) else JobPlan((sink,), self._settings())
+                if isinstance(sink, TextResult):
+                    return sink
+                check_read_options_of_script([sink.input], statement.query.span, self._script)
+                return JobPlan((sink,), self._settings())
             case Insert() | StatementSet():
                 inserts = statement.inserts if isinstance(statement, StatementSet) else (statement,)
                 sinks = tuple(map(self._resolver.insert, inserts))
-                check_read_options([sink.input for sink in sinks], inserts[0].span, self._script)
+                check_read_options_of_script([sink.input for sink in sinks], inserts[0].span, self._script)
                 return JobPlan(sinks, self._settings())
             case Query(select=select):
                 query = self._resolver.query(select)
-                check_read_options([query], select.span, self._script)
+                check_read_options_of_script([query], select.span, self._script)
                 return QueryPlan(query, self._settings())
             case Explain():
                 return self._explain(statement)
@@ -188,15 +191,19 @@ class _Compilation:
         lines: list[str] = []
         sinks: list[Sink] = []
         if isinstance(inner, Query):
+            span = inner.select.span
             roots.append(self._resolver.query(inner.select))
             lines += [*explain_node(roots[0]), *stage_lines_of_query(roots[0], self._state.settings)]
         else:
-            for insert in inner.inserts if isinstance(inner, StatementSet) else (inner,):
+            inserts = inner.inserts if isinstance(inner, StatementSet) else (inner,)
+            span = inserts[0].span
+            for insert in inserts:
                 sink = self._resolver.insert(insert)
                 roots.append(sink.input)
                 lines += explain_sink(sink)
                 sinks.append(sink)
             lines += stage_lines(sinks, self._state.settings)
+        check_read_options_of_script(roots, span, self._script)
         if "ESTIMATED_COST" in statement.details:
             lines.append("Costs are not estimated.")
         if "PLAN_ADVICE" in statement.details:
