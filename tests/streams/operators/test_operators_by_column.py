@@ -24,10 +24,13 @@ from millstream.streams.operators.ranking import Ranker
 from millstream.streams.operators.sort_keys import Place
 from millstream.streams.operators.state import State
 from millstream.streams.operators.turn import Turn
-from millstream.streams.plan.types import BIGINT, INT, STRING
+from millstream.streams.operators.window_times import Cumulating, Hopping, Slicing
+from millstream.streams.operators.windowing import Windower
+from millstream.streams.plan.types import BIGINT, INT, STRING, DataType, TypeKind
 from millstream.streams.spark.operators.arrow_rows import ArrowRows
 
 S = 1_000_000
+TIMESTAMP = DataType(TypeKind.TIMESTAMP)
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int32()), ("ts", pa.timestamp("us")), ("v", pa.int64())])
 KEY, NUMBER, TIME, VALUE = range(4)
 SPECS = (
@@ -37,6 +40,11 @@ SPECS = (
     AggregateSpec("SUM", (VALUE,), BIGINT, BIGINT),
     AggregateSpec("AVG", (VALUE,), BIGINT, BIGINT),
     AggregateSpec("SUM0", (NUMBER,), INT, INT),
+)
+EXTREMES = (
+    AggregateSpec("MIN", (VALUE,), BIGINT, BIGINT),
+    AggregateSpec("MAX", (TIME,), TIMESTAMP, TIMESTAMP),
+    AggregateSpec("MAX", (NUMBER,), INT, INT),
 )
 FRAMES = [("rows", None), ("rows", 0), ("rows", 3), ("range", None), ("range", 0), ("range", 4 * S)]
 VALUES = st.one_of(st.none(), st.integers(-20, 20), st.sampled_from([2**31 - 1, 2**60, 2**63 - 1, -(2**63)]))
@@ -104,6 +112,34 @@ def test_rows_of_a_key_are_told_in_the_order_of_time(unit: Literal["rows", "rang
         assert times == sorted(times)
     assert player.played.late == []
     assert said
+
+
+@pytest.mark.parametrize("slicing", [Hopping(4 * S, 4 * S, S), Hopping(4 * S, 2 * S), Cumulating(4 * S, 2 * S)])
+@given(turns=TURNS, by_column=st.sets(st.integers(0, 6)), keys=st.integers(0, 2))
+def test_windows_tell_the_same_by_column(
+    slicing: Slicing, turns: list[list[Row]], by_column: set[int], keys: int
+) -> None:
+    make = partial(Windower, keys, (*SPECS, *EXTREMES), TIME, slicing)
+    plain = Player(make)
+    other = Player(make, schema=SCHEMA, by_column=by_column)
+    newest_us = 0
+    for number, turn in enumerate(turns):
+        # Windows begin and end in one turn, or lie across some.
+        moved = [(key, one, None if at is None else (at + 5 * number) * S, value) for key, one, at, value in turn]
+        newest_us = max([newest_us, *(row[TIME] for row in moved if row[TIME] is not None)])
+        said = [player.turn(inserted(*moved), watermark_us=newest_us - S) for player in (plain, other)]
+        assert table_of(said[0]) == table_of(said[1])
+    assert table_of(plain.end()) == table_of(other.end())
+    assert sorted(plain.played.late, key=repr) == sorted(other.played.late, key=repr)
+    assert plain.keys() == other.keys() == 0
+
+
+def test_nothing_is_kept_of_a_window_that_begins_and_ends_in_a_turn() -> None:
+    player = Player(partial(Windower, 1, SPECS, TIME, Hopping(S, S)), schema=SCHEMA, by_column=[0])
+    rows = [("a", 1, number * S // 4, number) for number in range(40)]
+    assert len(player.turn(inserted(*rows), watermark_us=9 * S)) == 9
+    assert player.keys() == 2
+    assert len(player._deltas[0]) < 400
 
 
 @pytest.mark.parametrize("place", [VALUE, TIME])

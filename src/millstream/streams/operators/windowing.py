@@ -6,12 +6,16 @@ A window may also speak early, and late for rows behind its end: then each of it
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
 from millstream.streams.operators.aggregates.group import Group, GroupMachine
 from millstream.streams.operators.changes import Changes, Output, Row
+from millstream.streams.operators.column_windows import ColumnWindows
+from millstream.streams.operators.columns import ColumnRows
 from millstream.streams.operators.grouping import by_key
 from millstream.streams.operators.state import GroupedTable, KeyedTable, State, Timers
 from millstream.streams.operators.turn import Turn
@@ -65,6 +69,10 @@ class Windower:
         self._speaking = speaking
         self._on_arrival = on_arrival
         self._machine = GroupMachine(specs, changing=changing)
+        self._columns: ColumnWindows | None = None
+        if not (speaking.updates or on_arrival or changing):
+            with suppress(ValueError):
+                self._columns = ColumnWindows(keys, specs, time, slicing)
         self._slices: GroupedTable[Row, tuple[Row, Group]] = GroupedTable()
         self._ends: Timers[Span] = Timers()
         self._said: KeyedTable[_Window, Row] = KeyedTable()
@@ -80,6 +88,7 @@ class Windower:
     def process(self, number: int, changes: Changes, turn: Turn, out: Output) -> None:
         """Take rows; those of windows that are over are late."""
         passed_us = self._passed(turn, before=True)
+        changes = self._say_by_column(changes, turn, out)
         for place, part in self._by_slice(changes, turn).items():
             every = list(self._windows(place))
             windows = [one for one in every if self._is_open(one, passed_us)]
@@ -120,6 +129,23 @@ class Windower:
                     self._said.delete((key, window))
             for place in self._last_needed(window):
                 self._slices.drop(place)
+
+    def _say_by_column(self, changes: Changes, turn: Turn, out: Output) -> Changes:
+        """Say the windows that begin and end in this turn, where that can be done by column; the other rows."""
+        rows = changes.rows
+        if self._columns is None or changes.kinds is not None or not isinstance(rows, ColumnRows) or not rows.are_many:
+            return changes
+        whole = self._columns.whole(rows, partial(self._begins_and_ends, turn))
+        if whole is None:
+            return changes
+        out.taken.append(whole.said)
+        return Changes(rows.at(whole.left))
+
+    def _begins_and_ends(self, turn: Turn, start_us: int) -> bool:
+        """Whether nothing is there yet of a tumbling window that is over behind this turn, and was not before it."""
+        (window,) = self._windows(start_us)
+        is_over = last_moment(window[1]) <= turn.watermark_us
+        return is_over and self._is_open(window, turn.watermark_before_us) and not self._slices.group(start_us)
 
     def _passed(self, turn: Turn, *, before: bool) -> int:
         if self._on_arrival:
