@@ -3,23 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
 from millstream.streams.operators.aggregates.group import Group, GroupMachine
-from millstream.streams.operators.columns import LARGEST, Longs, Numbers
-from millstream.streams.operators.over_columns import Arrived, ColumnCalls, Part, Parts, Sheet, sheet_of
+from millstream.streams.operators.changes import Row
+from millstream.streams.operators.column_calls import ColumnCalls
+from millstream.streams.operators.columns import LARGEST, ColumnRows, Longs, Numbers, TakenRows, numbers_of
 from millstream.streams.operators.over_state import FrameColumns, Frames, Held, Partition
-from millstream.streams.operators.row_keys import row_key
+from millstream.streams.operators.row_keys import RowKey, row_key
+from millstream.streams.operators.sheets import Part, Sheet, sheet_of
 from millstream.streams.operators.state import KeyedTable
 
-__all__ = ["ColumnOver", "Told"]
+__all__ = ["Arrived", "ColumnOver", "Told"]
 
 _MOST_HELD: Final = 4
 """Rows that frames hold for each that comes, up to which all are looked at: single rows only look at what changes."""
 
 _Partitions = KeyedTable[Hashable, Partition]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """Rows whose time has come: those that have waited, and those at `places` of a turn's."""
+
+    waited: list[Row]
+    rows: ColumnRows
+    places: Longs
+
+    def listed(self) -> list[Row]:
+        """All of them as tuples."""
+        return [*self.waited, *self.rows.at(self.places)]
+
+    def taken(self, order: Longs, width: int, columns: tuple[Numbers, ...]) -> TakenRows:
+        """Those that stand at the places of `order`, where the ones that have waited come first."""
+        places = np.concatenate((np.arange(len(self.waited)) + len(self.rows), self.places))
+        return TakenRows(self.rows, self.waited, places[order], width, columns)
+
+    def parts(self, key: RowKey, partition: Sequence[int], time: int, calls: ColumnCalls) -> Parts | None:
+        """What an OVER reads of them; None where their types are others."""
+        found, columns, times = self.rows.keys(partition), calls.columns(self.rows), self.rows.numbers(time)
+        if found is None or columns is None or times is None:
+            return None
+        at = self.places
+        come = Part(found.places[at], times.values[at], {place: one.at(at) for place, one in columns.items()})
+        numbers = {one: number for number, one in enumerate(found.keys)}
+        of_waited = [numbers.setdefault(key(row), len(numbers)) for row in self.waited]
+        waited = Part(np.array(of_waited, np.int64), numbers_of(self.waited, time).values, calls.of_rows(self.waited))
+        return Parts(list(numbers), [waited, come])
+
+
+class Parts(NamedTuple):
+    """Keys, and rows that have them: first those that have waited."""
+
+    keys: list[Hashable]
+    parts: list[Part]
 
 
 class Told(NamedTuple):

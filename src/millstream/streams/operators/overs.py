@@ -11,9 +11,9 @@ from typing import Any, Literal
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
 from millstream.streams.operators.aggregates.group import Group, GroupMachine
 from millstream.streams.operators.changes import INSERT, Changes, Output, Row
-from millstream.streams.operators.column_overs import ColumnOver
+from millstream.streams.operators.column_calls import column_calls
+from millstream.streams.operators.column_overs import Arrived, ColumnOver
 from millstream.streams.operators.columns import ColumnRows, Longs, Numbers
-from millstream.streams.operators.over_columns import Arrived, column_calls
 from millstream.streams.operators.over_frames import OF_THE_PLACE, placed_of
 from millstream.streams.operators.over_state import Frames, Held, OpenFrame, Partition
 from millstream.streams.operators.row_keys import row_key, rows_by_key
