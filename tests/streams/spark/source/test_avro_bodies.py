@@ -125,5 +125,6 @@ def test_a_row_that_the_schema_does_not_take_is_an_error_of_the_sink() -> None:
 
 
 def test_every_kind_of_column_is_drawn() -> None:
-    plain = {TypeKind.NULL, TypeKind.INTERVAL_DAY, TypeKind.INTERVAL_YEAR}
+    # A table in Avro holds none of these: CREATE TABLE refuses VARIANT.
+    plain = {TypeKind.NULL, TypeKind.INTERVAL_DAY, TypeKind.INTERVAL_YEAR, TypeKind.VARIANT}
     assert {kind.kind for kind, _ in KINDS.values()} == set(TypeKind) - plain
