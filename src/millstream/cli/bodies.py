@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from millstream.cli.waiting import wait_for_input
 from millstream.model.errors import MessageRefused
 from millstream.model.message import MAX_BODY_BYTES
 
@@ -72,6 +73,8 @@ def _with_words(lines: Sequence[bytes]) -> list[bytes]:
 
 def _read(source: BinaryIO) -> bytes:
     try:
+        if source is sys.stdin.buffer:
+            wait_for_input(source.fileno())
         return cast(bytes, source.read1(_READ_BYTES))  # type: ignore[attr-defined]  # both kinds are buffered
     except OSError as error:
         raise _unreadable(getattr(source, "name", "standard input"), error) from None
