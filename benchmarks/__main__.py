@@ -15,6 +15,7 @@ from pathlib import Path
 from benchmarks.broadcast import measure_broadcast
 from benchmarks.brokers import measure_brokers
 from benchmarks.bulk import measure_bulk
+from benchmarks.chains import measure_chains
 from benchmarks.detections import measure_detections
 from benchmarks.dimension import measure_dimension
 from benchmarks.grpc import measure_backlog, measure_calls, measure_idle_consumers, measure_share
@@ -85,6 +86,7 @@ def main() -> int:
         "state": measure_state,
         "user_functions": measure_user_functions,
         "rules": measure_rules,
+        "chains": measure_chains,
         "merged": measure_merged,
         "parted": measure_parted,
         "lookups": measure_lookups,
