@@ -80,6 +80,13 @@ class Atom(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, cache_hash
     absent: bool | None = None
     steps: tuple[Step, ...] = ()
     whole_lists: bool = False
+    truths: int = 0
+    """Which operands are truth values, a bit for each: True is another question than 1. Atoms say it themselves."""
+
+    def __post_init__(self) -> None:
+        truths = sum(1 << place for place, one in enumerate(self.operands) if isinstance(one, bool))
+        if truths != self.truths:
+            msgspec.structs.force_setattr(self, "truths", truths)
 
     def __str__(self) -> str:
         name = self.field
