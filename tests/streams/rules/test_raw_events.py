@@ -244,3 +244,30 @@ def test_every_character_with_a_lower_case_is_looked_for_where_that_is():
     every = ((one, one.lower()) for one in map(chr, range(0x80, sys.maxunicode + 1)))
     assert all(one in larger[part] for one, lower in every if lower != one for part in lower)
     assert larger["\u03c2"] == ["\u03a3"]
+
+
+@pytest.mark.parametrize("first", [1, True, 1.0, "1", None])
+def test_classes_are_told_apart_by_values_of_every_type(first):
+    conditions = [
+        all_of(Atom("id", Op.IN, (held,)), Atom("c", Op.CONTAINS, (word,)))
+        for held in (1, 2, 3, True, 1.0, "1")
+        for word in "xyz"
+    ]
+    rules = rule_set(*conditions, paths={"id": (("id",), ("deep", "id"), ("other",))})
+    stage = RuleStage(rules)
+    ids = ({"id": first}, {"id": 1}, {"other": 2}, {"deep": {"id": 3}}, {"id": None, "other": "1"}, {})
+    bodies = [json.dumps({**held, "c": word}).encode() for held in ids for word in "xyz"]
+    for _ in range(2):
+        for several in (bodies, [body for body in bodies if b"deep" not in body]):
+            events, refused = EventReader(Places(rules.paths), stage.class_fields).read(several)
+            wanted = plain_hits(rules, [orjson.loads(body) for body in several])
+            assert (stage_hits(stage, events), refused, stage.class_fields) == (wanted, [], ("id",))
+
+
+def test_a_key_that_no_reader_can_look_for_is_found_all_the_same():
+    paths = {"id": (('a"b\\',),), "c": (("c",),)}
+    stage = RuleStage(rule_set(*[is_in("id", 1)] * 8, paths=paths))
+    events, _ = EventReader(Places(paths), ("id",), ("c",)).read([rb'{"a\"b\\":1,"c":2.5}', b'{"c":3}'])
+    assert stage.class_fields == ("id",)
+    assert (stage_hits(stage, events), events.at(("c",))) == (plain_hits(stage.rule_set, list(events)), [2.5, 3])
+    assert events.at(()) == ["1\n2.5", "3"]

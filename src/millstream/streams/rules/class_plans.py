@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.class_plan import ClassPlan, LeftRule, PlanRooms
 from millstream.streams.rules.classes import ClassField, class_fields
-from millstream.streams.rules.event_rows import EventRows, Rows
+from millstream.streams.rules.event_rows import Distinct, EventRows, Rows
 from millstream.streams.rules.formulas import Formula, Truth, atoms_of
 from millstream.streams.rules.reduced import pins_of, reduced
 
@@ -19,6 +19,9 @@ __all__ = ["ClassPlans"]
 
 _MOST_CLASSES: Final = 4_096
 """Classes whose plans are kept; those that were not seen for longest go."""
+
+_MOST_KNOWN: Final = 65_536
+"""Tuples of class fields' values whose class is remembered."""
 
 _FEW_GENERAL: Final = 32
 """General rules that are taken into each class: more would be made ready too often, fewer cost a look at each event."""
@@ -52,6 +55,7 @@ class ClassPlans:
             self._by_atom.append(by_atom)
             self._unpinned.append({number for number, one in bound.items() if name not in one})
         self.fields = [ClassField(name, self._asked(name, bound), rooms.questions) for name in names]
+        self._together: dict[tuple[Any, ...], Codes] = {}
         self._plans: OrderedDict[Codes, ClassPlan | None] = OrderedDict()
         self._same: dict[tuple[LeftRule, ...], ClassPlan] = {}
 
@@ -89,13 +93,31 @@ class ClassPlans:
         return len(self._plans)
 
     def _classes(self, events: EventRows) -> list[tuple[Rows, Codes]]:
+        together = events.together([field.field for field in self.fields])
+        if together is not None:
+            return self._classes_of(together)
         codes = [field.codes(events) for field in self.fields]
         joined = codes[0]
         for more in codes[1:]:
             joined = joined * (int(more.max()) + 1) + more
-        order = np.argsort(joined, kind="stable")
-        starts = np.flatnonzero(np.diff(joined[order], prepend=-1))
-        return [(rows, tuple(int(code[rows[0]]) for code in codes)) for rows in np.split(order, starts[1:])]
+        return [(rows, tuple(int(code[rows[0]]) for code in codes)) for rows in _parted(joined)]
+
+    def _classes_of(self, together: Distinct) -> list[tuple[Rows, Codes]]:
+        """The same by the different tuples of values, which are few."""
+        known = self._together
+        if len(known) > _MOST_KNOWN:
+            known.clear()
+        numbers: dict[Codes, int] = {}
+        of_values = np.empty(len(together.values), dtype=np.int64)
+        for place, values in enumerate(together.values):
+            codes = known.get(values)
+            if codes is None:
+                coded = (field.code(value) for field, value in zip(self.fields, values, strict=True))
+                codes = known[values] = tuple(coded)
+            of_values[place] = numbers.setdefault(codes, len(numbers))
+        every = list(numbers)
+        joined = of_values[together.codes]
+        return [(rows, every[joined[rows[0]]]) for rows in _parted(joined)]
 
     def _plan(self, codes: Codes, events: EventRows, rows: Rows) -> ClassPlan | None:
         if codes in self._plans:
@@ -127,3 +149,10 @@ class ClassPlans:
         every = sorted(self._folded | (numbers or set()))
         left = (LeftRule(number, reduced(self._formulas[number], known)) for number in every)
         return tuple(rule for rule in left if rule.formula != Truth(False))
+
+
+def _parted(joined: Rows) -> list[Rows]:
+    """The rows of each number."""
+    order = np.argsort(joined, kind="stable")
+    starts = np.flatnonzero(np.diff(joined[order], prepend=-1))
+    return np.split(order, starts[1:])

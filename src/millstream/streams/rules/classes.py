@@ -67,11 +67,12 @@ class ClassField:
         for number, (key, value) in enumerate(zip(distinct.keys, distinct.values, strict=True)):
             code = known.get(key)
             if code is None:
-                code = known[key] = self._code(value)
+                code = known[key] = self.code(value)
             of_values[number] = code
         return of_values[distinct.codes]
 
-    def _code(self, value: Any) -> int:
+    def code(self, value: Any) -> int:
+        """The number of one value."""
         said = tuple(said_of(test, form_of(form, value)) for _, form, test in self._asked)
         code = self._codes.get(said)
         if code is None:

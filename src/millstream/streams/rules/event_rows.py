@@ -93,6 +93,9 @@ class EventRows(Protocol):
     def distinct(self, field: str) -> Distinct:
         """The field's values over all events."""
 
+    def together(self, fields: Sequence[str]) -> Distinct | None:
+        """The different tuples of the fields' values, where they are at hand and True is no 1; None elsewhere."""
+
     def raw_of(self, field: str) -> Sequence[Raw] | None:
         """The JSON of each event, where the field is the whole event's text and its JSON is known."""
 
@@ -138,6 +141,9 @@ class JsonEvents:
         return self._raw if self._places.is_whole_event(field) else None
 
     def unread(self) -> Unread | None:
+        return None
+
+    def together(self, fields: Sequence[str]) -> Distinct | None:
         return None
 
     def distinct(self, field: str) -> Distinct:
@@ -275,6 +281,9 @@ class ArrowEvents:
         return None
 
     def unread(self) -> Unread | None:
+        return None
+
+    def together(self, fields: Sequence[str]) -> Distinct | None:
         return None
 
     def _arrow(self, key: str) -> pa.Array | None:

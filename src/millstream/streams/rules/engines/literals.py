@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -138,18 +137,15 @@ def texts_with_any(texts: Sequence[bytes | memoryview], database: Database) -> R
 
 def _matches(texts: Sequence[bytes | memoryview], database: Database) -> Iterator[tuple[int, Rows, list[int]]]:
     """Block by block: the place of its first text, and of each match the text, from there on, and the literal."""
-    sizes = list(map(len, texts))
-    start = 0
+    # Behind each text stands a border, and one before the first.
+    ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)) + 1)
+    start, start_byte = 0, 0
     while start < len(texts):
-        stop, block_bytes = start, 0
-        while stop < len(texts) and (stop == start or block_bytes + sizes[stop] < _BLOCK_BYTES):
-            block_bytes += sizes[stop] + 1
-            stop += 1
+        stop = max(start + 1, int(np.searchsorted(ends, start_byte + _BLOCK_BYTES, side="right")))
         matches = database.matches(_BORDER + _BORDER.join(texts[start:stop]) + _BORDER)
         if matches:
             # A match ends within its text or, where the literal is an end, on the border after it.
-            borders = np.fromiter(accumulate((size + 1 for size in sizes[start:stop]), initial=1), np.int64)
-            ends = np.fromiter((end for _, end in matches), np.int64, len(matches))
-            places = np.searchsorted(borders, ends - 1, side="right") - 1
+            matched = np.fromiter((end for _, end in matches), np.int64, len(matches))
+            places = np.searchsorted(ends[start:stop] - start_byte, matched - 1, side="left")
             yield start, places, [literal for literal, _ in matches]
-        start = stop
+        start, start_byte = stop, int(ends[stop - 1])

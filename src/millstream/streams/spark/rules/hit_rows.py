@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from millstream.streams.rules.plain import FieldOf, field_reader, text_of, value_at
-from millstream.streams.rules.raw_events import Event, RawEvents
+from millstream.streams.rules.plain import FieldOf, field_reader, text_of
+from millstream.streams.rules.raw_events import RawEvents
 from millstream.streams.rules.rule import Path
 from millstream.streams.spark.collector import collector_paused
 from millstream.streams.spark.rules.clock_rows import EVENT_TIME, clock_row
@@ -135,14 +135,10 @@ class _Chunk:
         numbers = self._messages.numbers("store-timestamp")
         stored = list(self._messages.metadata("store-timestamp")) if numbers is None else numbers
         times = np.array(stored, np.int64) * _US
-        # A path of no keys is the text of the whole event.
-        events: Iterable[Event] = self._events if () in map(tuple, paths) else self._events.heads
-        for place, event in enumerate(events if paths else ()):
-            for path in paths:
-                time_us = event_time_us(value_at(event, path))
-                if time_us is not None:
-                    times[place] = time_us
-                    break
+        for place, values in enumerate(zip(*map(self._events.at, paths), strict=True)):
+            told = next((time_us for value in values if (time_us := event_time_us(value)) is not None), None)
+            if told is not None:
+                times[place] = told
         return times
 
     def column(self, column: SourceColumn, arrow_type: pa.DataType, times: np.ndarray[Any, Any] | None) -> pa.Array:
