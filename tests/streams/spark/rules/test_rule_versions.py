@@ -290,6 +290,16 @@ def test_a_micro_batch_has_one_version_and_a_replay_the_same(store: RuleStore, t
     assert judging(reader_of(log, tmp_path), Position().to_json(), first) == {1}
 
 
+def test_no_core_waits_long_for_the_other_where_events_of_one_queue_take_longer(
+    store: RuleStore, tmp_path: Path
+) -> None:
+    add(store, rule("one"))
+    for rows, tasks in ((100_000, 2), (4_000, 1)):
+        reader = reader_of(Log(rows), tmp_path)
+        end = reader.latestOffset(Position().to_json(), ReadAllAvailable())
+        assert len(reader.partitions(Position().to_json(), end)) == tasks
+
+
 def test_new_rules_alone_make_no_micro_batch(store: RuleStore, tmp_path: Path) -> None:
     add(store, rule("one"))
     reader = reader_of(Log(5), tmp_path)

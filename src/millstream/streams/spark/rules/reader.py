@@ -30,6 +30,10 @@ _JUDGED_TOGETHER: Final = 16_000
 """Messages of one batch: judging costs a little for each class of events in it. Those of 2 KB take 32 MB."""
 
 
+_TASKS_PER_CORE: Final = 2
+"""Of a micro-batch. Events of one queue may take longer than as many of another; few tasks would wait for one."""
+
+
 class RulesDataSource(DataSource):
     """The hits of rules over a topic as a Spark data source, streaming and batch."""
 
@@ -58,7 +62,7 @@ class HitsStreamReader(TopicStreamReader):
     """Micro-batches of hits. The version of the rules is part of each position, so a replay judges as before."""
 
     def __init__(self, spec: SourceSpec) -> None:
-        super().__init__(spec)
+        super().__init__(_in_more_tasks(spec))
         self._judged = _judged(spec)
         self._fixed: int | None = None
 
@@ -94,7 +98,7 @@ class HitsBatchReader(TopicBatchReader):
     """The hits between the spec's start and end, by the version in the spec."""
 
     def __init__(self, spec: SourceSpec) -> None:
-        super().__init__(spec)
+        super().__init__(_in_more_tasks(spec))
         self._version = _judged(spec).version
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -104,6 +108,10 @@ class HitsBatchReader(TopicBatchReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The hits of one task; runs in a worker."""
         return _read(self._spec, partition)
+
+
+def _in_more_tasks(spec: SourceSpec) -> SourceSpec:
+    return replace(spec, parallelism=spec.parallelism * _TASKS_PER_CORE)
 
 
 def _judged(spec: SourceSpec) -> Judged:
