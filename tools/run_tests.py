@@ -11,7 +11,9 @@ import os
 import subprocess
 import sys
 import time
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,10 +33,11 @@ LONGEST_FIRST = (
     "store",
     "proxy",
 )
-"""Folders that none is waited for alone at the end, each without those in it that are named; then all others.
+"""Folders that none is waited for alone at the end, each without those in it that are named; then all others."""
 
-The first one needs no Spark: the archive of Spark's classes is made meanwhile.
-"""
+ALONE = "crash"
+"""A folder that is run before all others, with nothing beside it: its clients are promised answers within seconds, and
+it keeps all cores busy by itself."""
 
 HALVED = "streams/end_to_end"
 """A folder that would be the whole work of a lane."""
@@ -57,6 +60,10 @@ class Ended(NamedTuple):
     code: int
     said: str
     seconds: float
+
+
+Step = Callable[[], Ended]
+"""Runs one program to its end."""
 
 
 def groups() -> list[list[Path]]:
@@ -102,14 +109,27 @@ def run_tests(paths: list[Path], options: list[str]) -> Ended:
     return ended._replace(code=0) if ended.code == NO_TESTS else ended
 
 
-def begin(pool: ThreadPoolExecutor, options: list[str], command: list[str]) -> list[Future[Ended]]:
-    """Everything that is to be run, in the order in which the lanes take it."""
+def steps(options: list[str], command: list[str]) -> list[list[Step]]:
+    """Everything that is to be run, in the order in which the lanes take it; what is in one list runs side by side."""
     archive = [sys.executable, str(ROOT / "tools" / "archive_classes.py")]
-    return [
-        *([pool.submit(run, " ".join(command), command)] if command else []),
-        pool.submit(run, "the archive of Spark's classes", archive),
-        *(pool.submit(run_tests, paths, options) for paths in groups()),
-    ]
+    alone, together = list[Step](), list[Step]()
+    if command:
+        together.append(partial(run, " ".join(command), command))
+    together.append(partial(run, "the archive of Spark's classes", archive))
+    for paths in groups():
+        (alone if paths == [TESTS / ALONE] else together).append(partial(run_tests, paths, options))
+    return [alone, together]
+
+
+def take(pool: ThreadPoolExecutor, side_by_side: list[Step]) -> list[str]:
+    """Run the steps in the lanes and print what each said when it ends; the names of those that failed."""
+    failed = list[str]()
+    for future in as_completed([pool.submit(step) for step in side_by_side]):
+        ended = future.result()
+        print(f"== {ended.name} ({ended.seconds:.0f} s)\n{ended.said}", flush=True)
+        if ended.code:
+            failed.append(ended.name)
+    return failed
 
 
 def main() -> int:
@@ -125,13 +145,9 @@ def main() -> int:
         # As an installation does, whatever the environment says: else each process compiles all modules anew.
         compileall.compile_dir(ROOT / name, quiet=2)
     with ThreadPoolExecutor(LANES) as pool:
-        running = begin(pool, arguments[:mark], arguments[mark + 1 :])
         try:
-            for future in as_completed(running):
-                ended = future.result()
-                print(f"== {ended.name} ({ended.seconds:.0f} s)\n{ended.said}", flush=True)
-                if ended.code:
-                    failed.append(ended.name)
+            for side_by_side in steps(arguments[:mark], arguments[mark + 1 :]):
+                failed += take(pool, side_by_side)
         except KeyboardInterrupt:
             # The terminal told the running ones too; the waiting ones must not begin.
             pool.shutdown(wait=False, cancel_futures=True)

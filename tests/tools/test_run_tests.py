@@ -32,6 +32,12 @@ def test_every_file_of_tests_is_run_once(lanes: ModuleType) -> None:
     assert not [path for path in files if path.parent == ROOT / "tests"]
 
 
+def test_what_is_judged_by_the_clock_is_run_first_with_nothing_beside_it(lanes: ModuleType) -> None:
+    alone, together = lanes.steps([], ["make", "lint"])
+    assert [step.args[0] for step in alone] == [[ROOT / "tests" / "crash"]]
+    assert len(together) == len(lanes.groups()) - 1 + len(["make lint", "the archive of Spark's classes"])
+
+
 def test_what_fails_is_named_be_it_a_folder_or_the_command_beside_them(
     lanes: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
