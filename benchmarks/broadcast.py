@@ -123,7 +123,7 @@ def _run(session: SparkSession, joined: DataFrame) -> Figures:
     total: Column = F.sum(F.length("owner"))
     query = joined.agg(F.count("*").alias("rows"), total.alias("characters"))
     idle_mb = _heap_mb(session)
-    with TreeRecorder([os.getpid()]) as recorder:
+    with TreeRecorder([os.getpid()], memory=False) as recorder:
         recorder.take()
         before_s, began_s = recorder.cpu_s(), time.monotonic()
         (answer,) = query.collect()

@@ -30,7 +30,7 @@ class JobRun(NamedTuple):
 
 def measured_run(start: Callable[[], JobHandle], limit_s: float) -> JobRun:
     """Start a job that ends by itself and wait for it. Raises what its start and its end raise."""
-    with TreeRecorder([os.getpid()]) as recorder:
+    with TreeRecorder([os.getpid()], memory=False) as recorder:
         recorder.take()
         before_s, started_s = recorder.cpu_s(), time.monotonic()
         job = start()

@@ -69,7 +69,7 @@ def _measured(session: SparkSession, expressions: list[Expression], scratch: Pat
     rows = Rows(frame, {"id": frame["id"]})
     rows, plain = calls.apart(rows, expressions, Values(_SCHEMA, ()), _SCHEMA)
     made = rows.frame.select(*(column_of(one, rows.columns).alias(f"c{place}") for place, one in enumerate(plain)))
-    with TreeRecorder([os.getpid()]) as recorder:
+    with TreeRecorder([os.getpid()], memory=False) as recorder:
         recorder.take()
         before_s, began_s = recorder.cpu_s(), time.monotonic()
         made.write.format("noop").mode("overwrite").save()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -40,3 +41,16 @@ def test_a_process_that_is_gone_is_passed_over() -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     assert ProcessTree([gone.pid]).sample() == []
+
+
+def test_without_memory_the_processor_time_is_counted_and_the_peak_stays_unknown() -> None:
+    recorder = TreeRecorder([os.getpid()], memory=False)
+    recorder.take()
+    before_s = recorder.cpu_s()
+    until_s = time.process_time() + 0.1
+    while time.process_time() < until_s:
+        pass
+    recorder.take()
+    assert recorder.cpu_s() - before_s > 0.05
+    assert recorder.peak_bytes is None
+    assert not recorder.peak_bytes_by_kind
