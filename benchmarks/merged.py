@@ -1,10 +1,12 @@
-"""Ten jobs over one topic as one query and as ten, and a hundred as one at a steady rate."""
+"""Ten jobs over one topic as one query, as ten and as ten programs, and a hundred as one at a steady rate."""
 
 from __future__ import annotations
 
 import itertools
 import os
 import random
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -67,12 +69,14 @@ def measure_merged() -> Figures:
                 steady = {interval: _steady(runner, nameserver, client, interval) for interval in _INTERVALS}
             finally:
                 session.stop()
+            programs = _as_programs(nameserver, Path(scratch))
     return {
         "rows": _ROWS,
         "ten_merged": merged,
         "ten_separate": separate,
         "cpu_ratio": round(merged["cpu_s"] / separate["cpu_s"], 2),
         "memory_ratio": round(merged["peak_mb"] / separate["peak_mb"], 2),
+        "programs": programs,
         "hundred_merged": steady,
     }
 
@@ -115,6 +119,40 @@ def _bounded(runner: JobRunner, nameserver: str, name: str, count: int, kind: st
         recorder.take()
         return {
             "seconds": round(seconds, 1),
+            "cpu_s": round(recorder.cpu_s() - before_s, 1),
+            "peak_mb": round((recorder.peak_bytes or 0) / 2**20),
+        }
+
+
+def _as_programs(nameserver: str, directory: Path) -> Figures:
+    """The same ten jobs by the command line: as one script, and as ten at a time, their starts included."""
+    found: Figures = {}
+    every = "".join(_RULE.format(name=f"r{number}", number=number) for number in range(10))
+    tables = _TABLES.format(topic="held", kind="resource-sensitive", interval="0 s")
+    found["one_merged"] = _programs(nameserver, directory / "one", [tables + every])
+    single = [tables + _RULE.format(name=f"r{number}", number=number) for number in range(10)]
+    found["ten_separate"] = _programs(nameserver, directory / "ten", single)
+    for name, what in (("cpu_ratio", "cpu_s"), ("memory_ratio", "peak_mb")):
+        found[name] = round(found["one_merged"][what] / found["ten_separate"][what], 2)
+    return found
+
+
+def _programs(nameserver: str, directory: Path, scripts: Sequence[str]) -> dict[str, float]:
+    directory.mkdir()
+    command = [sys.executable, "-m", "millstream", "sql", "--bounded", "--nameserver", nameserver, "-f"]
+    with TreeRecorder([os.getpid()]) as recorder:
+        recorder.take()
+        before_s, began_s = recorder.cpu_s(), time.monotonic()
+        running = []
+        for number, script in enumerate(scripts):
+            path = directory / f"{number}.sql"
+            path.write_text(script)
+            running.append(subprocess.Popen([*command, str(path)], stdout=subprocess.DEVNULL))
+        for program in running:
+            if program.wait(_LIMIT_S):
+                raise RuntimeError(f"a job ended with {program.returncode}")
+        return {
+            "seconds": round(time.monotonic() - began_s, 1),
             "cpu_s": round(recorder.cpu_s() - before_s, 1),
             "peak_mb": round((recorder.peak_bytes or 0) / 2**20),
         }
