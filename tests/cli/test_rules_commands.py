@@ -157,6 +157,19 @@ def test_names_of_files_that_are_no_text_are_told_as_far_as_they_are(filled: Rul
     assert filled("versions").code == 0
 
 
+def test_an_import_has_rules_count_in_sliding_windows_where_they_can(rules: Rules, tmp_path: Path) -> None:
+    (tmp_path / "some.yml").write_text(
+        "- {rule: burst, when: {x: 1}, count: {by: Ip, within: 10 min, at least: 5}}\n"
+        "- {rule: few, when: {x: 1}, count: {by: Ip, within: 10 min, at least: 1, at most: 5}}\n"
+    )
+    rules("import", str(tmp_path / "some.yml"), "--windows", "sliding")
+    listed = {row["rule"]: row["statistics"] for row in rules("list", "-o", "json").json()}
+    assert listed == {
+        "burst": "sliding events by Ip within 10 min: at least 5",
+        "few": "events by Ip within 10 min: at least 1 and at most 5",
+    }
+
+
 def test_a_dry_run_changes_nothing(rules: Rules, tmp_path: Path) -> None:
     (tmp_path / "rules.yml").write_text(RULES)
     assert rules("import", "rules.yml", "--dry-run", "-o", "json").json()["added"] == ["shell", "logon_failed", "burst"]

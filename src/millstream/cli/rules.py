@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from cyclopts import Parameter
@@ -38,6 +38,7 @@ def import_rules(
     store: Store,
     mapping: Path | None = None,
     log_source: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    windows: Literal["tumbling", "sliding"] = "tumbling",
     dry_run: Annotated[bool, Parameter(negative="")] = False,
     common: Common = Common(),
 ) -> int:
@@ -58,10 +59,14 @@ def import_rules(
     log_source
         All events are of this log source, as in product=aws,service=cloudtrail: rules of Sigma for it and for what it
         is part of look at all of them, and rules for others are left out. Several may be given.
+    windows
+        What rules that count look at: tumbling windows lie side by side; a sliding one ends at each event, so that no
+        burst falls between two of them. A rule that cannot slide (docs/rules.md) stays as it is.
     dry_run
         Only tell what would be done.
     """
     from millstream.streams.rules.reading import log_source_of, read_rule_files
+    from millstream.streams.rules.sliding import in_sliding_windows
 
     if not paths:
         return print_usage("Name files or directories of rules.")
@@ -70,6 +75,8 @@ def import_rules(
     except ValueError as error:
         return print_usage(f"--log-source takes words such as product=aws,service=cloudtrail, not {str(error)!r}.")
     found = read_rule_files(paths, mapping, log_sources)
+    if windows == "sliding":
+        found = msgspec.structs.replace(found, rules=in_sliding_windows(found.rules))
     rules, done = RuleStore(store), list[Merged]()
 
     def change(before: RuleSet) -> RuleSet:

@@ -150,6 +150,18 @@ def test_rules_count_events_values_and_sequences() -> None:
     assert [rule.condition for rule in read.rules[3:]] == [Truth(False), Truth(False)]
 
 
+def test_windows_slide_where_a_rule_says_so() -> None:
+    content = """
+- {rule: burst, when: {x: 1}, count: {within: 1 h, windows: sliding, at least: 2}}
+- {rule: beside, when: {x: 1}, count: {within: 1 h, windows: tumbling, at least: 2}}
+- {rule: mean, when: {x: 1}, average: {of: y, within: 1 h, windows: sliding, below: 2}}
+"""
+    read = read_yaml_rules(content, "r.yml")
+    assert not read.refused
+    names = [rule.statistics.measure.name for rule in read.rules if rule.statistics]
+    assert names == ["sliding events", "events", "sliding average"]
+
+
 def test_rules_measure_numbers_of_a_field() -> None:
     content = """
 - {rule: sent, when: {x: 1}, sum: {of: Bytes, by: [Host], within: 10 min, above: 1.5}}
@@ -201,6 +213,9 @@ def test_rules_measure_numbers_of_a_field() -> None:
         ("rule: a\nwhen: {x: 1}\ncount: {within: 1 h, at least: 0}", 3, 32, "whole number"),
         ("rule: a\nwhen: {x: 1}\ncount: {within: 1 h, at least: 1}\ndistinct: {}", 4, 1, "not both"),
         ("rule: a\nwhen: {x: 1}\ndistinct: {within: 1 h, at least: 1}", 3, 11, "'of' is missing"),
+        ("rule: a\nwhen: {x: 1}\ncount: {within: 1 h, at least: 1, windows: hop}", 3, 44, "tumbling or sliding"),
+        ("rule: a\nwhen: {x: 1}\ncount: {within: 1 h, at least: 1, at most: 2, windows: sliding}", 3, 56, "at most 2"),
+        ("rule: a\nsequence: {of: [b, c], within: 1 h, windows: sliding}", 2, 46, "wherever it begins"),
         ("rule: a\nwhen: {x: 1}\nsum: {of: y, within: 1 h}", 3, 1, "at least, above, at most, below"),
         ("rule: a\nwhen: {x: 1}\nsum: {within: 1 h, above: 1}", 3, 6, "'of' is missing"),
         ("rule: a\nwhen: {x: 1}\nsum: {of: y, within: 1 h, above: x}", 3, 34, "a number of 64 bits, found 'x'"),

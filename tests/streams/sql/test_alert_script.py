@@ -300,3 +300,26 @@ def test_what_cannot_be_counted_again_is_told_with_the_reason(rule: Rule, reason
     (one,) = uncounted
     assert one.rule == "r"
     assert reason in one.reason
+
+
+def test_rules_in_sliding_windows_share_a_query_apart_from_those_in_windows_side_by_side() -> None:
+    def slides(name: str, least: int) -> Rule:
+        measure = Measure(MeasureKind.EVENTS, sliding=True)
+        return Rule(name, name, Truth(True), statistics=Statistics(measure, 1_000, at_least=least))
+
+    plan, uncounted = compiled(slides("a", 2), slides("b", 3), counting("c", MeasureKind.EVENTS, 1_000))
+    assert [sink.table.name for sink in plan.sinks] == ["alerts", "counted_alerts", "counted_alerts"]
+    assert uncounted == []
+    assert len(stateful(plan)) == 1
+
+
+def test_alerts_of_sliding_windows_are_counted_by_no_other_rule() -> None:
+    inner = Statistics(Measure(MeasureKind.EVENTS, sliding=True), 1_000, at_least=2)
+    outer = Statistics(Measure(MeasureKind.EVENTS), 1_000, at_least=2, parts=("inner",))
+    for one, other in ((inner, outer), (msgspec.structs.replace(inner, measure=Measure(MeasureKind.EVENTS)),
+                                        msgspec.structs.replace(outer, measure=inner.measure))):  # fmt: skip
+        rules = Rule("inner", "", Truth(True), statistics=one), Rule("outer", "", Truth(True), statistics=other)
+        _, uncounted = compiled(*rules)
+        (told,) = uncounted
+        assert told.rule == "outer"
+        assert "sliding" in told.reason or "side by side" in told.reason

@@ -21,6 +21,8 @@ def links_of(rule: Rule, rules: Mapping[str, Rule]) -> tuple[Rule, ...]:
 
 def unfit_chain(statistics: Statistics, links: Sequence[Rule], rules: Mapping[str, Rule]) -> str | None:
     """Why a rule with these statistics cannot count the alerts of `links`; None where it can."""
+    if statistics.measure.sliding:
+        return "the alerts of rules that count are counted in windows side by side alone"
     if statistics.measure.kind not in _COUNTING:
         return "of correlations only their number, and which of them there were, can be counted"
     for link in links:
@@ -30,6 +32,8 @@ def unfit_chain(statistics: Statistics, links: Sequence[Rule], rules: Mapping[st
             return f"{link.id!r} is a correlation of correlations itself; one such level is taken"
         if inner.measure.kind is MeasureKind.SEQUENCE:
             return f"{link.id!r} is about rules in order, which cannot be part of another correlation"
+        if inner.measure.sliding:
+            return f"{link.id!r} counts in sliding windows, which cannot be part of another correlation"
         meant = tuple(statistics.aliases.get(name, {}).get(link.id, name) for name in statistics.by)
         if meant and meant != inner.by:
             told = ", ".join(inner.by) or "nothing"

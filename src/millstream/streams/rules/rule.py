@@ -52,22 +52,37 @@ _NUMBERS: Final = frozenset(
     (MeasureKind.SUM, MeasureKind.AVERAGE, MeasureKind.MINIMUM, MeasureKind.MAXIMUM, MeasureKind.PERCENTILE)
 )
 
+_SLIDING: Final = frozenset(
+    (
+        MeasureKind.EVENTS,
+        MeasureKind.VALUES,
+        MeasureKind.PARTS,
+        MeasureKind.SUM,
+        MeasureKind.AVERAGE,
+        MeasureKind.MINIMUM,
+        MeasureKind.MAXIMUM,
+    )
+)
+
 
 class Measure(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is measured: `of` is the field whose values are, `beside` are others that make one value together with it.
 
-    `percent` is for percentiles alone, from 0 to 100.
+    `percent` is for percentiles alone, from 0 to 100. What is `sliding` is measured at each event anew, of the window
+    that ends there; all else in windows side by side.
     """
 
     kind: MeasureKind
     of: str = ""
     beside: tuple[str, ...] = ()
     percent: int | None = None
+    sliding: bool = False
 
     @property
     def name(self) -> str:
-        """The same for measures that one query can take: `events`, `percentile 95`."""
-        return self.kind.value if self.percent is None else f"{self.kind.value} {self.percent}"
+        """The same for measures that one query can take: `events`, `percentile 95`, `sliding values`."""
+        name = self.kind.value if self.percent is None else f"{self.kind.value} {self.percent}"
+        return f"sliding {name}" if self.sliding else name
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -118,6 +133,17 @@ class Statistics(msgspec.Struct, frozen=True, omit_defaults=True):
             ("other than", self.other_than),
         )
         return " and ".join(f"{word} {bound}" for word, bound in given if bound is not None)
+
+    @property
+    def unfit_to_slide(self) -> str | None:
+        """Why it cannot be measured in sliding windows; None where it can."""
+        if self.measure.kind is MeasureKind.SEQUENCE:
+            return "a sequence is found wherever it begins"
+        if self.measure.kind not in _SLIDING:
+            return f"a {self.measure.kind.value} is of windows side by side alone"
+        if not self.measure.kind.is_number and self.bounds != f"at least {self.at_least}":
+            return f"each window begins with few events: a sliding count can be at least so many, not {self.bounds}"
+        return None
 
     @property
     def lower(self) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
+import msgspec
 import yaml
 
 from millstream.streams.rules.plain import number_of
@@ -34,6 +35,8 @@ MEASURES: Final = {
 }
 """The words of a rule that say what it measures; it has one of them."""
 
+_TUMBLING: Final = "tumbling"
+_WINDOWS: Final = (_TUMBLING, "sliding")
 _BOUNDS: Final = ("at least", "above", "at most", "below")
 
 
@@ -46,7 +49,21 @@ def statistics_of(entries: Entries) -> Statistics | None:
         refuse(there[1][2], f"A rule has {there[0][0]!r} or {there[1][0]!r}, not both.")
     [(word, kind, key)] = there
     inner = Entries(entries.need(word, "a map with within, by and at least"), "a map with within, by and at least")
-    return _of_number(kind, key, inner) if kind.is_number else _of_count(kind, inner)
+    windows = inner.take("windows")
+    found = _of_number(kind, key, inner) if kind.is_number else _of_count(kind, inner)
+    return found if windows is None else _in_windows(found, windows)
+
+
+def _in_windows(found: Statistics, windows: yaml.Node) -> Statistics:
+    word = text(windows, " or ".join(_WINDOWS))
+    if word not in _WINDOWS:
+        refuse(windows, f"Expected {' or '.join(_WINDOWS)}, found {word[:60]!r}.")
+    if word == _TUMBLING:
+        return found
+    if found.unfit_to_slide is not None:
+        refuse(windows, f"{found.unfit_to_slide[:1].upper()}{found.unfit_to_slide[1:]}.")
+    measure = msgspec.structs.replace(found.measure, sliding=True)
+    return msgspec.structs.replace(found, measure=measure)
 
 
 def _of_count(kind: MeasureKind, inner: Entries) -> Statistics:
@@ -56,7 +73,7 @@ def _of_count(kind: MeasureKind, inner: Entries) -> Statistics:
     at_least = len(parts) if in_order else _whole(inner.need("at least", "a whole number"))
     most = inner.take("at most")
     at_most = None if most is None else _whole(most)
-    inner.end(("of", "rules", "by", "within", "at least", "at most"))
+    inner.end(("of", "rules", "by", "within", "windows", "at least", "at most"))
     return Statistics(Measure(kind, of), window_ms, by, at_least, parts, at_most)
 
 
@@ -68,7 +85,7 @@ def _of_number(kind: MeasureKind, key: yaml.Node, inner: Entries) -> Statistics:
     parts = _names(inner.take("rules"), "the id of a rule")
     by, window_ms = _window(inner)
     bounds = {word: _number(node) for word in _BOUNDS if (node := inner.take(word)) is not None}
-    inner.end(("of", *(("percent",) if percent is not None else ()), "rules", "by", "within", *_BOUNDS))
+    inner.end(("of", *(("percent",) if percent is not None else ()), "rules", "by", "within", "windows", *_BOUNDS))
     if not bounds:
         refuse(key, f"Expected what the number must be: {', '.join(_BOUNDS)}.")
     measure = Measure(kind, of, percent=percent)

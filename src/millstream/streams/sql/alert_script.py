@@ -44,11 +44,28 @@ _WINDOW = """INSERT INTO {table}
   GROUP BY rule, group_key, window_start, window_end
   HAVING {holds};"""
 
-_COUNT_HOLDS = """{value} >= MAX(at_least) AND (MAX(at_most) IS NULL OR {value} <= MAX(at_most))
-    AND (MAX(other_than) IS NULL OR {value} <> MAX(other_than))"""
+_SLIDING = """INSERT INTO {table}
+  SELECT rule, title, level, '{measure}', event_time - {window}, event_time, group_key, value, {told}
+  FROM (
+    SELECT *, FIRST_VALUE(one) OVER {frame} AS first_one
+    FROM (
+      SELECT rule, title, level, event_time, group_key, {told}, value, UUID() AS one
+      FROM (SELECT *, {value} OVER {frame} AS value FROM {source}
+        WHERE measure = '{measure}' AND window_ms = {window_ms}{apart})
+      WHERE {holds}
+    )
+  )
+  WHERE one = first_one;"""
+# Of events at one time, for which the same holds, one is told; state is kept for the length of a window alone.
 
-_NUMBER_HOLDS = """(MAX(lower) IS NULL OR {value} >= MAX(lower)) AND (MAX(upper) IS NULL OR {value} <= MAX(upper))
-    AND (MAX(other_than) IS NULL OR {value} <> MAX(other_than))"""
+_FRAME = """(PARTITION BY rule, group_key ORDER BY event_time
+        RANGE BETWEEN {window} PRECEDING AND CURRENT ROW)"""
+
+_COUNT_HOLDS = """{value} >= {of}(at_least) AND ({of}(at_most) IS NULL OR {value} <= {of}(at_most))
+    AND ({of}(other_than) IS NULL OR {value} <> {of}(other_than))"""
+
+_NUMBER_HOLDS = """({of}(lower) IS NULL OR {value} >= {of}(lower)) AND ({of}(upper) IS NULL OR {value} <= {of}(upper))
+    AND ({of}(other_than) IS NULL OR {value} <> {of}(other_than))"""
 
 _COMBINATION_HOLDS = "SUBSTRING(MAX(holds), BIT_OR(CAST(measured AS INT)) + 1, 1) = '1'"
 
@@ -165,22 +182,23 @@ class _Shape(NamedTuple):
     steps: int
     kind: MeasureKind
     percent: int
+    sliding: bool
 
     @classmethod
     def of(cls, statistics: Statistics) -> _Shape:
         """That of a rule with these statistics."""
         measure = statistics.measure
         steps = len(statistics.parts) if measure.kind is MeasureKind.SEQUENCE else 0
-        return cls(measure.name, statistics.window_ms, steps, measure.kind, measure.percent or 0)
+        return cls(measure.name, statistics.window_ms, steps, measure.kind, measure.percent or 0, measure.sliding)
 
     def value(self, counts: Mapping[MeasureKind, str]) -> str:
         """What is measured, in SQL."""
         return _NUMBERS[self.kind].format(fraction=self.percent / 100) if self.kind.is_number else counts[self.kind]
 
-    def holds(self, counts: Mapping[MeasureKind, str]) -> str:
-        """Whether it is within the bounds of its rule, in SQL."""
+    def holds(self, value: str, of: str = "MAX") -> str:
+        """Whether the value is within the bounds of its rule, in SQL; of a group's rows these are `of` all."""
         words = _COMBINATION_HOLDS if self.kind is MeasureKind.COMBINATION else _COUNT_HOLDS
-        return (_NUMBER_HOLDS if self.kind.is_number else words).format(value=self.value(counts))
+        return (_NUMBER_HOLDS if self.kind.is_number else words).format(value=value, of=of)
 
 
 def _unfit(rule: Rule, statistics: Statistics, rules: Mapping[str, Rule]) -> str | None:
@@ -196,14 +214,16 @@ def _unfit(rule: Rule, statistics: Statistics, rules: Mapping[str, Rule]) -> str
 def _insert(shape: _Shape, counts: Mapping[MeasureKind, str], *, source: str = "hits", apart: str = "") -> str:
     if shape.kind is MeasureKind.SEQUENCE:
         return _sequence(shape.window_ms, shape.steps, source, apart)
-    return _WINDOW.format(
+    value = shape.value(counts)
+    return (_SLIDING if shape.sliding else _WINDOW).format(
         table="measured_alerts" if shape.kind.is_number else "counted_alerts",
         measure=shape.name,
-        value=shape.value(counts),
+        value=value,
         told="bounds" if shape.kind.is_number else "at_least",
         window=_interval(shape.window_ms),
         window_ms=shape.window_ms,
-        holds=shape.holds(counts),
+        frame=_FRAME.format(window=_interval(shape.window_ms)),
+        holds=shape.holds("value", of="") if shape.sliding else shape.holds(value),
         source=source,
         apart=apart,
     )
@@ -245,7 +265,7 @@ def _link(rule: Rule, link: Rule, counts: Mapping[MeasureKind, str], *, packed: 
         rule=_quoted(link.id),
         measure=shape.name,
         window_ms=shape.window_ms,
-        holds=shape.holds(counts),
+        holds=shape.holds(shape.value(counts)),
     )
 
 
