@@ -122,7 +122,8 @@ def _through_the_broker(directory: Path, rule_set: RuleSet, bodies: Sequence[byt
         for topic, fill in _FORMS.items():
             fill(nameserver, topic, bodies)
         count = len(bodies) * _REPEATS
-        session = start_session(SessionOptions())
+        # As `millstream rules run` starts it.
+        session = start_session(SessionOptions(few_rows_in_java=True))
         found: Figures = {}
         try:
             for topic in _FORMS:

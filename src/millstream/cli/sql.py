@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -187,13 +188,14 @@ def run_plans(
 
     The jobs are called `names`, else `name` and a number.
     """
-    from millstream.cli.sql_shell.engine import Engine
+    from millstream.cli.sql_shell.engine import Engine, start_spark
     from millstream.cli.sql_shell.foreground import Foreground
     from millstream.cli.sql_shell.interrupts import Interrupts
+    from millstream.streams.plan.hits import reads_hits_alone
 
     interrupts = Interrupts()
     interrupts.install()
-    engine = engine or Engine()
+    engine = engine or Engine(partial(start_spark, few_rows_in_java=all(map(reads_hits_alone, plans))))
     try:
         with tempfile.TemporaryDirectory(prefix="millstream-sql-") as scratch:
             foreground = Foreground(engine, interrupts, common, checkpoint_dir or Path(scratch))

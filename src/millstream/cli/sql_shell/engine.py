@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from millstream.streams.jobs.runner import JobRunner
 
-__all__ = ["Engine"]
+__all__ = ["Engine", "start_spark"]
 
 _POLL_S = 0.1
 
@@ -28,7 +28,7 @@ class Engine:
     """Starts Spark once; `begin` does it while the user types. `start` runs in another thread and tells its steps."""
 
     def __init__(self, start: Callable[[Tell], SparkSession] | None = None) -> None:
-        self._start = start or _start_spark
+        self._start = start or start_spark
         self._thread: threading.Thread | None = None
         self._session: SparkSession | None = None
         self._failure: Exception | None = None
@@ -91,12 +91,13 @@ class Engine:
         self._step = step
 
 
-def _start_spark(tell: Tell) -> SparkSession:
+def start_spark(tell: Tell, *, few_rows_in_java: bool = False) -> SparkSession:
+    """A session beside this process; see `SessionOptions`. Raises JobError, ExtraMissing."""
     try:
         from millstream.streams.spark.session import SessionOptions, start_session
     except ModuleNotFoundError as error:
         raise ExtraMissing("The stream engine", error.name, extra="streams") from None
-    return start_session(SessionOptions(), tell)
+    return start_session(SessionOptions(few_rows_in_java=few_rows_in_java), tell)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from millstream.cli.sql_shell.engine import Engine
 from millstream.cli.sql_shell.interrupts import Interrupts
 from millstream.cli.sql_shell.result_shape import ShowSettings, shapes_of
 from millstream.cli.sql_shell.result_view import ResultView
-from millstream.streams.plan.nodes import JobPlan, QueryPlan, Scan, scans_of
+from millstream.streams.plan.nodes import JobPlan, QueryPlan, scans_of_plan
 
 if TYPE_CHECKING:
     from millstream.streams.jobs.handle import JobHandle
@@ -138,7 +138,7 @@ def _writes(starts: Sequence[_Start], table: Table) -> bool:
 
 def is_bounded(plan: Plan, *, bounded: bool) -> bool:
     """Whether the job ends by itself: asked for, in runtime mode batch, or because it reads no table."""
-    return bounded or plan.settings.get("execution.runtime-mode", "").lower() == "batch" or not _scans(plan)
+    return bounded or plan.settings.get("execution.runtime-mode", "").lower() == "batch" or not scans_of_plan(plan)
 
 
 def check_topics(plans: Sequence[Plan], common: Common) -> None:
@@ -149,18 +149,13 @@ def check_topics(plans: Sequence[Plan], common: Common) -> None:
     for plan in plans:
         if plan.settings.get("millstream.wait-for-topics", "").lower() == "true":
             continue
-        for scan in _scans(plan):
+        for scan in scans_of_plan(plan):
             if "topic" in scan.table.options:
                 options = scan.table.options
                 topics.add((options.get("nameserver", common.nameserver), options["topic"]))
     for nameserver, topic in sorted(topics):
         with BlockingClient(nameserver, timeout_s=common.timeout_s) as client:
             client.queue_ranges(topic)
-
-
-def _scans(plan: Plan) -> list[Scan]:
-    roots = [sink.input for sink in plan.sinks] if isinstance(plan, JobPlan) else [plan.query]
-    return [scan for root in roots for scan in scans_of(root)]
 
 
 def _stop(job: JobHandle, view: ResultView) -> None:

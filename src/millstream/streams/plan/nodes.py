@@ -235,3 +235,9 @@ def scans_of(node: Node) -> Iterator[Scan]:
         yield node
     for below in inputs_of(node):
         yield from scans_of(below)
+
+
+def scans_of_plan(plan: JobPlan | QueryPlan) -> list[Scan]:
+    """All table reads of a job or a query."""
+    roots = [sink.input for sink in plan.sinks] if isinstance(plan, JobPlan) else [plan.query]
+    return [scan for root in roots for scan in scans_of(root)]
