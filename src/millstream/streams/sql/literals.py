@@ -37,7 +37,10 @@ def bind_literal(term: LiteralTerm | IntervalTerm, script: Script) -> Literal:
     if isinstance(value, float):
         return Literal(value, DOUBLE.as_nullable(False))
     if isinstance(value, datetime.datetime):
-        return Literal(value, DataType(TypeKind.TIMESTAMP, nullable=False, precision=3))
+        # Milliseconds as everywhere, unless there are digits beyond them that a user wrote.
+        return Literal(
+            value, DataType(TypeKind.TIMESTAMP, nullable=False, precision=6 if value.microsecond % 1000 else 3)
+        )
     if isinstance(value, datetime.date):
         return Literal(value, DataType(TypeKind.DATE, nullable=False))
     if isinstance(value, bytes):
