@@ -4,7 +4,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -168,6 +168,15 @@ def test_options_that_cannot_be_meant_are_usage_errors(wrong: tuple[str, ...], s
     assert said in refused.err
 
 
+@pytest.fixture
+def heeded_interrupts() -> Iterator[None]:
+    """Ctrl-C ends children also where the tests run in a shell's background, which tells them to ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeded_interrupts")
 def test_ctrl_c_says_how_many_were_sent(server: ServerProcess, millstream: Command) -> None:
     millstream("topic", "create", "stopped", "--queues", "1")
     command = [sys.executable, "-m", "millstream", "produce", "stopped", "-", "--ids"]
