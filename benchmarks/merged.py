@@ -59,6 +59,7 @@ def measure_merged() -> Figures:
         with BlockingClient(nameserver) as client:
             _fill(client, "held", _ROWS)
             _fill(client, "steady", _ROWS_PER_CALL)
+            programs = _as_programs(nameserver, Path(scratch))
             session = start_session(SessionOptions())
             try:
                 runner = JobRunner(session, nameserver=nameserver, checkpoint_root=Path(scratch) / "jobs")
@@ -69,7 +70,6 @@ def measure_merged() -> Figures:
                 steady = {interval: _steady(runner, nameserver, client, interval) for interval in _INTERVALS}
             finally:
                 session.stop()
-            programs = _as_programs(nameserver, Path(scratch))
     return {
         "rows": _ROWS,
         "ten_merged": merged,
