@@ -43,6 +43,15 @@ def test_a_process_that_is_gone_is_passed_over() -> None:
     assert ProcessTree([gone.pid]).sample() == []
 
 
+def test_a_process_that_has_ended_and_that_nobody_waited_for_is_passed_over() -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+    try:
+        assert ProcessTree([ended.pid]).cpu_s() == {}
+    finally:
+        ended.wait()
+
+
 def test_without_memory_the_processor_time_is_counted_and_the_peak_stays_unknown() -> None:
     recorder = TreeRecorder([os.getpid()], memory=False)
     recorder.take()

@@ -141,9 +141,14 @@ class Statistics(msgspec.Struct, frozen=True, omit_defaults=True):
             return "a sequence is found wherever it begins"
         if self.measure.kind not in _SLIDING:
             return f"a {self.measure.kind.value} is of windows side by side alone"
-        if not self.measure.kind.is_number and self.bounds != f"at least {self.at_least}":
+        others = (self.above, self.at_most, self.below, self.other_than)
+        if not self.measure.kind.is_number and (self.at_least is None or any(bound is not None for bound in others)):
             return f"each window begins with few events: a sliding count can be at least so many, not {self.bounds}"
         return None
+
+    def slid(self) -> Statistics:
+        """The same of sliding windows, where it is not unfit for them."""
+        return msgspec.structs.replace(self, measure=msgspec.structs.replace(self.measure, sliding=True))
 
     @property
     def lower(self) -> float | None:

@@ -27,5 +27,4 @@ def _sliding(rule: Rule) -> Rule:
     counted = rule.statistics
     if counted is None or counted.unfit_to_slide is not None:
         return rule
-    measure = msgspec.structs.replace(counted.measure, sliding=True)
-    return msgspec.structs.replace(rule, statistics=msgspec.structs.replace(counted, measure=measure))
+    return msgspec.structs.replace(rule, statistics=counted.slid())

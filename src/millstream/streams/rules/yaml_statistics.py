@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Final
 
-import msgspec
 import yaml
 
 from millstream.streams.rules.plain import number_of
@@ -62,8 +61,7 @@ def _in_windows(found: Statistics, windows: yaml.Node) -> Statistics:
         return found
     if found.unfit_to_slide is not None:
         refuse(windows, f"{found.unfit_to_slide[:1].upper()}{found.unfit_to_slide[1:]}.")
-    measure = msgspec.structs.replace(found.measure, sliding=True)
-    return msgspec.structs.replace(found, measure=measure)
+    return found.slid()
 
 
 def _of_count(kind: MeasureKind, inner: Entries) -> Statistics:

@@ -36,7 +36,7 @@ LONGEST_SOCKETS_DIRECTORY_BYTES = 60
 """Unix allows 104 to 108 bytes for the path of a socket; Spark's names have 42."""
 
 _FIRST_COMPILER = " -XX:TieredStopAtLevel=1"
-"""Code at a half to a third of the speed, for a tenth of the compiling: 15 % of the processor time of a rule job."""
+"""Slower code, compiled sooner and once: 15 % less processor time of a rule job of 900,000 events, in turns."""
 
 _OWN_ADDRESS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 """Nobody else talks to the driver, except on a cluster."""

@@ -56,7 +56,7 @@ _SLIDING = """INSERT INTO {table}
     )
   )
   WHERE one = first_one;"""
-# Of events at one time, for which the same holds, one is told; state is kept for the length of a window alone.
+"""Of events at one time, for which the same holds, one is told; state is kept for the length of a window alone."""
 
 _FRAME = """(PARTITION BY rule, group_key ORDER BY event_time
         RANGE BETWEEN {window} PRECEDING AND CURRENT ROW)"""
@@ -204,6 +204,8 @@ class _Shape(NamedTuple):
 def _unfit(rule: Rule, statistics: Statistics, rules: Mapping[str, Rule]) -> str | None:
     links = links_of(rule, rules)
     reason = unfit_chain(statistics, links, rules) if links else None
+    if reason is None and statistics.measure.sliding:
+        reason = statistics.unfit_to_slide
     if reason is not None or statistics.measure.kind is not MeasureKind.SEQUENCE:
         return reason
     if statistics.at_least != len(statistics.parts) or statistics.at_most is not None:
