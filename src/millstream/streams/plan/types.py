@@ -97,11 +97,10 @@ class DataType:
     def is_timestamp(self) -> bool:
         return self.kind in (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LTZ)
 
-    @property
-    def holds_variant(self) -> bool:
-        """Whether this is VARIANT, or has one inside."""
+    def holds(self, *kinds: TypeKind) -> bool:
+        """Whether this is of one of the kinds, or has one inside."""
         inside = (*self.elements, *(field.type for field in self.fields))
-        return self.kind is TypeKind.VARIANT or any(data_type.holds_variant for data_type in inside)
+        return self.kind in kinds or any(data_type.holds(*kinds) for data_type in inside)
 
     def as_nullable(self, nullable: bool = True) -> DataType:
         """The same type with that nullability."""

@@ -10,7 +10,7 @@ from millstream.streams.plan.expressions import Call, Column, Expression
 from millstream.streams.plan.joins import JoinKind
 from millstream.streams.plan.nodes import Node, Normalize, Scan, Values
 from millstream.streams.plan.tables import Table
-from millstream.streams.plan.types import Schema
+from millstream.streams.plan.types import Schema, TypeKind
 from millstream.streams.sql.changelogs import converted_changes
 from millstream.streams.sql.join_conditions import conjuncts_of, joined
 from millstream.streams.sql.laterals import correlated
@@ -141,7 +141,7 @@ def _table(source: TableSource, context: QueryContext) -> Node:
 
 def _check_readable(table: Table, span: Span, script: Script) -> None:
     for column in table.physical:
-        if column.type.holds_variant:
+        if column.type.holds(TypeKind.VARIANT):
             message = f'"{column.name}" of "{table.name}" is {column.type}, which can only be written.'
             remedy = f"Declare {column.name} as STRING to read it, and take PARSE_JSON({column.name})."
             raise script.error("SQL_UNSUPPORTED", message, span, remedy=remedy)

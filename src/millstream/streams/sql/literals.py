@@ -37,10 +37,7 @@ def bind_literal(term: LiteralTerm | IntervalTerm, script: Script) -> Literal:
     if isinstance(value, float):
         return Literal(value, DOUBLE.as_nullable(False))
     if isinstance(value, datetime.datetime):
-        # Milliseconds as everywhere, unless there are digits beyond them that a user wrote.
-        return Literal(
-            value, DataType(TypeKind.TIMESTAMP, nullable=False, precision=6 if value.microsecond % 1000 else 3)
-        )
+        return Literal(value, DataType(TypeKind.TIMESTAMP, nullable=False, precision=term.digits))
     if isinstance(value, datetime.date):
         return Literal(value, DataType(TypeKind.DATE, nullable=False))
     if isinstance(value, bytes):

@@ -6,21 +6,19 @@ words stand as literals behind the arguments.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from millstream.streams.functions.scalars.documents import JSON_VALUE_TYPES
-from millstream.streams.plan.types import DataType, TypeKind
+from millstream.streams.plan.types import TypeKind
 from millstream.streams.sql.cursor import Cursor
 from millstream.streams.sql.script import Span
 from millstream.streams.sql.syntax import CallTerm, CastTerm, LiteralTerm, Operation, Term
 from millstream.streams.sql.type_parser import parse_type
 
-__all__ = ["SPECIAL_ARGUMENTS", "parse_access", "parse_constructor", "parse_json_question", "parse_time_of_day"]
+__all__ = ["SPECIAL_ARGUMENTS", "parse_access", "parse_constructor", "parse_json_question"]
 
 TermParser = Callable[[Cursor], Term]
 
-_TIME_OF_DAY = re.compile(r"(?:[01]?\d|2[0-3]):[0-5]?\d:[0-5]?\d(?:\.(\d{1,3}))?")
 _SHAPES = ("VALUE", "SCALAR", "ARRAY", "OBJECT")
 
 
@@ -58,16 +56,6 @@ def parse_json_question(cursor: Cursor, value: Term, start: Span, *, negated: bo
     span = cursor.since(start)
     call = CallTerm("IS JSON", (value, LiteralTerm(shape, span)), span, span)
     return Operation("NOT", (call,), span) if negated else call
-
-
-def parse_time_of_day(cursor: Cursor, text: str, start: Span) -> Term:
-    """The value of TIME 'hh:mm:ss[.fff]', which was read from `start` on."""
-    span = cursor.since(start)
-    found = _TIME_OF_DAY.fullmatch(text)
-    if found is None:
-        raise cursor.script.error("SQL_SYNTAX", f"{text!r} is no TIME.", span)
-    data_type = DataType(TypeKind.TIME, nullable=False, precision=len(found[1] or ""))
-    return CastTerm(LiteralTerm(text, span), data_type, False, span)
 
 
 def _list(cursor: Cursor, term: TermParser) -> tuple[Term, ...]:

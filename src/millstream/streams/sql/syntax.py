@@ -45,8 +45,11 @@ class NameTerm:
 
 @dataclass(frozen=True, slots=True)
 class LiteralTerm:
+    """A constant; `digits` are those of the second's fraction that a TIMESTAMP was written with."""
+
     value: bool | int | str | bytes | decimal.Decimal | float | datetime.date | datetime.datetime | None
     span: Span
+    digits: int = 0
 
 
 @dataclass(frozen=True, slots=True)

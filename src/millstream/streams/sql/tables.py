@@ -71,7 +71,7 @@ def _check_variants(table: Table, statement: CreateTable, script: Script) -> Non
     if is_json or table.connector in ("print", "blackhole"):
         return
     for column in table.physical:
-        if column.type.holds_variant:
+        if column.type.holds(TypeKind.VARIANT):
             message = f"Tables with the connector '{table.connector}' hold no {column.type} unless they are of JSON."
             remedy = "Use a STRING, and JSON_STRING(...) of what is written."
             if table.connector in _JSON_WRITERS:

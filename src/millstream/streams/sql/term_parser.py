@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import decimal
 import math
 from collections.abc import Callable
@@ -18,7 +17,6 @@ from millstream.streams.sql.special_calls import (
     parse_access,
     parse_constructor,
     parse_json_question,
-    parse_time_of_day,
 )
 from millstream.streams.sql.syntax import (
     BetweenTerm,
@@ -38,6 +36,7 @@ from millstream.streams.sql.syntax import (
     StarTerm,
     Term,
 )
+from millstream.streams.sql.time_literals import TIME_WORDS, parse_time_literal
 from millstream.streams.sql.type_parser import parse_type
 
 __all__ = ["parse_arguments", "parse_sum", "parse_term"]
@@ -266,8 +265,8 @@ def _special(cursor: Cursor, word: str) -> Term | None:
         raise cursor.script.error("SQL_SYNTAX", "The amount of an INTERVAL stands in quotes.", start, remedy=remedy)
     if word == "EXISTS" and calls:
         return _exists(cursor)
-    if word in ("DATE", "TIMESTAMP", "TIME") and string_follows:
-        return _time_literal(cursor, word)
+    if word in TIME_WORDS and string_follows:
+        return parse_time_literal(cursor, word)
     if word in _UNSUPPORTED_WORDS and following is not None and (calls or following.is_symbol("[")):
         raise cursor.unsupported(f"{word} as a value is not supported.")
     if word in WITHOUT_BRACKETS and not calls:
@@ -289,20 +288,6 @@ def _exists(cursor: Cursor) -> Term:
     query = query_parser.parse_select(cursor)
     cursor.need_symbol(")")
     return ExistsTerm(query, cursor.since(start))
-
-
-def _time_literal(cursor: Cursor, word: str) -> Term:
-    start = cursor.advance().span
-    text = cursor.string().text
-    if word == "TIME":
-        return parse_time_of_day(cursor, text, start)
-    try:
-        value = datetime.date.fromisoformat(text) if word == "DATE" else datetime.datetime.fromisoformat(text)
-    except ValueError:
-        raise cursor.script.error("SQL_SYNTAX", f"{text!r} is no {word}.", cursor.since(start)) from None
-    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
-        raise cursor.unsupported(f"This {word} literal is not supported.", cursor.since(start))
-    return LiteralTerm(value, cursor.since(start))
 
 
 def _case(cursor: Cursor) -> Term:

@@ -20,11 +20,12 @@ from millstream.streams.functions.json_text import (
     unquoted_json,
 )
 from millstream.streams.plan.expressions import Call, Expression
-from millstream.streams.plan.types import STRING, TypeKind
+from millstream.streams.plan.types import TypeKind
 from millstream.streams.spark.casts import cast
 from millstream.streams.spark.functions.arrow import by_row
 from millstream.streams.spark.functions.builder import Builder, literal
-from millstream.streams.spark.functions.variants import parsed_json, with_variants
+from millstream.streams.spark.functions.json_parts import json_part
+from millstream.streams.spark.functions.variants import parsed_json
 from millstream.streams.spark.types import spark_type
 
 __all__ = ["DOCUMENTS"]
@@ -32,11 +33,7 @@ __all__ = ["DOCUMENTS"]
 _RAW = ("JSON_OBJECT", "JSON_ARRAY", "JSON")
 """Calls whose result is put into a JSON object or array as it is."""
 
-_WRITING = {
-    "ignoreNullFields": "false",
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSS]",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSS]",
-}
+_WRITING = {"ignoreNullFields": "false"}
 
 
 def _json_value(call: Call, columns: Sequence[Column]) -> Column:
@@ -73,9 +70,7 @@ def _written(column: Column, value: Expression) -> Column:
         return F.lit("null")
     if value.type.kind is TypeKind.VARIANT:
         return F.coalesce(column, F.lit("null"))
-    if value.type.kind is TypeKind.TIME:
-        column = cast(column, value.type, STRING)
-    text = F.to_json(F.array(with_variants(column, value.type)), _WRITING)
+    text = F.to_json(F.array(json_part(column, value.type)), _WRITING)
     # An array of one element, without its brackets: Spark writes no values by themselves.
     return F.substring(text, F.lit(2), F.char_length(text) - 2)
 

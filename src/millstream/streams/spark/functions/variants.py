@@ -13,9 +13,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.plan.expressions import Call, Literal
-from millstream.streams.plan.types import DataType, TypeKind
 
-__all__ = ["parsed_json", "variant_item", "with_variants"]
+__all__ = ["parsed_json", "variant_item"]
 
 _LAST_PLACE: Final = 2**31 - 1
 _SPELLED: Final = r"^[^\"'?\\]+$"
@@ -45,19 +44,3 @@ def variant_item(call: Call, columns: Sequence[Column]) -> Column:
 
 def _at(value: Column, path: Column) -> Column:
     return F.to_json(F.try_variant_get(F.try_parse_json(value), path, "variant"))
-
-
-def with_variants(value: Column, data_type: DataType) -> Column:
-    """The value with Spark's variants in the place of their texts, as Spark writes JSON of them."""
-    if not data_type.holds_variant:
-        return value
-    match data_type.kind:
-        case TypeKind.VARIANT:
-            return F.try_parse_json(value)
-        case TypeKind.ARRAY:
-            return F.transform(value, lambda one: with_variants(one, data_type.elements[0]))
-        case TypeKind.MAP:
-            return F.transform_values(value, lambda _key, one: with_variants(one, data_type.elements[1]))
-        case _:
-            fields = (with_variants(value.getField(of.name), of.type).alias(of.name) for of in data_type.fields)
-            return F.when(value.isNotNull(), F.struct(*fields))
