@@ -135,7 +135,6 @@ def test_rows_and_places_answer_as_in_sqlite(ours: str, theirs: str) -> None:
         ("SELECT * FROM FROM_CHANGELOG(TABLE orders ORDER BY ts, DESCRIPTOR(item))", "SQL_UNSUPPORTED", "Leave ORDER BY out"),
         ("CREATE CONNECTION c WITH ('type' = 'x')", "SQL_UNSUPPORTED", "${env:NAME}"),
         ("CREATE TABLE m (q STRING METADATA FROM 'queue-id' VIRTUAL) WITH ('connector' = 'rocketmq', 'topic' = 't')", "SQL_TYPE", "computed column"),
-        ("CREATE TABLE u (a INT) WITH ('connector' = 'print'); INSERT INTO u SELECT 1 ON CONFLICT DO NOTHING", "SQL_UNSUPPORTED", "QUALIFY ROW_NUMBER()"),
         ("CREATE FUNCTION f AS 'a.b' LANGUAGE PYTHON USING ARTIFACT 'x.zip'", "SQL_UNSUPPORTED", "PYTHONPATH"),
         ("CREATE FUNCTION f AS 'a.B' LANGUAGE JAVA USING ARTIFACT 'x.jar'", "SQL_UNSUPPORTED", "LANGUAGE PYTHON"),
         ("SET 'table.sql-dialect' = 'hive'", "SQL_OPTION", "It is default"),

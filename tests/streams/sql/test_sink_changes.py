@@ -97,15 +97,6 @@ def test_tables_that_take_only_new_rows_are_not(table: Table) -> None:
     assert checked(table, plan_of(COUNTED)) is not None
 
 
-def test_a_primary_key_of_other_columns_does_not_tell_the_rows_apart() -> None:
-    node = plan_of("SELECT item, COUNT(*) AS n FROM orders GROUP BY item")
-    error = checked(sink("upsert-rocketmq", ("n",)), node)
-    assert error is not None
-    assert "(item does)" in error.message
-    wider = plan_of("SELECT item, COUNT(*) AS n FROM orders GROUP BY item, customer")
-    assert checked(sink("upsert-rocketmq", ("item",)), wider) is None
-
-
 def test_emit_asks_for_rows_that_come_again() -> None:
     node = plan_of("SELECT item, COUNT(*) AS n FROM orders GROUP BY item, TUMBLE(ts, INTERVAL '1' HOUR)")
     assert isinstance(node, Project)

@@ -30,7 +30,7 @@ def test_settings_that_mean_something_are_taken_without_a_word(name: str, value:
 @pytest.mark.parametrize(
     "name",
     ["table.exec.mini-batch.enabled", "state.backend.local-recovery", "table.optimizer.agg-phase-strategy", "execution.checkpointing.mode", "state.backend.type",
-     "table.exec.uid.generation", "table.exec.rank.topn-cache-size", "table.exec.mini-batch.compact-changes-enabled", "restart-strategy", "taskmanager.numberOfTaskSlots", "table.exec.sink.upsert-materialize"],
+     "table.exec.uid.generation", "table.exec.rank.topn-cache-size", "table.exec.mini-batch.compact-changes-enabled", "restart-strategy", "taskmanager.numberOfTaskSlots", "table.exec.sink.keyed-shuffle"],
 )  # fmt: skip
 def test_settings_of_flink_that_do_nothing_are_taken_and_it_is_said_why(name: str) -> None:
     assert "It does nothing: " in said(f"SET '{name}' = 'true'")

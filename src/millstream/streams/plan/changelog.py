@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from millstream.streams.plan.aggregates import Aggregate, Expand, WindowAggregate
+from millstream.streams.plan.conflicts import OnePerKey
 from millstream.streams.plan.conversions import FromChangelog, ToChangelog
 from millstream.streams.plan.expressions import Column
 from millstream.streams.plan.joins import Correlate, Join, JoinKind, LookupJoin, SetOperation, TemporalJoin
@@ -58,7 +59,7 @@ def changelog_of(node: Node) -> Changelog:
             return changelog_of(node.input) if _is_timed(node) else Changelog.RETRACT
         case TemporalJoin(left=left):
             return changelog_of(left)
-        case Aggregate() | Normalize() | SetOperation() | FromChangelog():
+        case Aggregate() | Normalize() | OnePerKey() | SetOperation() | FromChangelog():
             return Changelog.RETRACT
         case Rank():
             return Changelog.APPEND if node.window_end is not None or _keeps_first(node) else Changelog.RETRACT
@@ -89,7 +90,7 @@ def upsert_key_of(node: Node) -> frozenset[str] | None:
             return frozenset(name for name, _ in keys)
         case WindowAggregate(keys=keys):
             return frozenset(name for name, _ in keys) | {"window_start", "window_end"}
-        case Normalize(keys=names):
+        case Normalize(keys=names) | OnePerKey(keys=names):
             return frozenset(names)
         case Rank():
             return _ranked_key(node)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from millstream.streams.plan.aggregates import Aggregate, AggregateCall, Expand, WindowAggregate
+from millstream.streams.plan.conflicts import OnePerKey
 from millstream.streams.plan.conversions import FromChangelog, ToChangelog
 from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.fan_out import FanOut
@@ -160,6 +161,7 @@ Node = (
     | WindowAggregate
     | Aggregate
     | Normalize
+    | OnePerKey
     | ToChangelog
     | FromChangelog
     | Rank

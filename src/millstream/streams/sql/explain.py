@@ -11,6 +11,7 @@ from millstream.streams.databases.batch_notes import NOTES_TABLE
 from millstream.streams.plan.aggregates import Expand
 from millstream.streams.plan.backends import Backend, backend_of, needs_own_in_batch
 from millstream.streams.plan.changelog import Changelog, RowKind, changelog_of
+from millstream.streams.plan.conflicts import OnePerKey
 from millstream.streams.plan.conversions import FromChangelog, ToChangelog
 from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.joins import Correlate, Join, LookupJoin, SetOperation, TemporalJoin
@@ -104,7 +105,7 @@ def _line(node: Node) -> str:
             return f"Filter {predicate}"
         case Union(inputs=inputs):
             return f"Union of {len(inputs)} inputs"
-        case Normalize() | ToChangelog() | FromChangelog():
+        case Normalize() | OnePerKey() | ToChangelog() | FromChangelog():
             return _changes(node)
         case SetOperation(kind=set_kind, keep_all=keep_all):
             return f"{set_kind.value}{' ALL' if keep_all else ''}"
@@ -118,9 +119,11 @@ def _line(node: Node) -> str:
             return _match(node) if isinstance(node, Match) else _python(node)
 
 
-def _changes(node: Normalize | ToChangelog | FromChangelog) -> str:
+def _changes(node: Normalize | OnePerKey | ToChangelog | FromChangelog) -> str:
     if isinstance(node, Normalize):
         return f"Normalize keys=[{', '.join(node.keys)}]"
+    if isinstance(node, OnePerKey):
+        return f"OnePerKey keys=[{', '.join(node.keys)}] on_conflict=[{node.on_conflict.value}]"
     pairs = node.codes if isinstance(node, ToChangelog) else [(kind, code) for code, kind in node.kinds]
     shown = ", ".join(f"{RowKind(kind).short} {code}" for kind, code in pairs)
     return f"{type(node).__name__} {node.op}=[{shown}]"

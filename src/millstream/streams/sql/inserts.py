@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from millstream.streams.functions.casting import at_length, keeps_length, same_shape
+from millstream.streams.plan.changelog import upsert_key_of
 from millstream.streams.plan.expressions import Call, Cast, Column, Expression, Literal
 from millstream.streams.plan.nodes import Filter, Node, Project, Sink
 from millstream.streams.plan.tables import Table
@@ -15,6 +16,7 @@ from millstream.streams.sql.query_syntax import item_span
 from millstream.streams.sql.scalars import Scope, bind_term, converted, nearest
 from millstream.streams.sql.script import Script, Span
 from millstream.streams.sql.sink_changes import check_changes
+from millstream.streams.sql.sink_conflicts import check_conflicts, one_per_key
 from millstream.streams.sql.statements import Insert
 
 __all__ = ["bind_insert"]
@@ -46,8 +48,12 @@ def bind_insert(insert: Insert, table: Table, node: Node, settings: Mapping[str,
     )
     if settings.get("table.exec.sink.not-null-enforcer", "error").lower() == "drop":
         node = _without_nulls(node, table, columns)
+    unsized = prune(Project(node, ordered))
     if not _is_batch(settings):
-        check_changes(table, prune(Project(node, ordered)), insert.span, script)
+        check_changes(table, unsized, insert.span, script)
+    told = upsert_key_of(unsized)
+    if insert.on_conflict is not None or not _is_batch(settings):
+        check_conflicts(insert, table, unsized, told, script)
     declared = settings.get("table.exec.sink.type-length-enforcer", "ignore").lower() != "trim_pad"
     sized = tuple(
         (
@@ -56,7 +62,8 @@ def bind_insert(insert: Insert, table: Table, node: Node, settings: Mapping[str,
         )
         for column, (_, value) in zip(table.writable, ordered, strict=True)
     )
-    return Sink(table, prune(Project(node, sized)), insert.overwrites, tuple(fixed))
+    rows = one_per_key(prune(Project(node, sized)), table, told, insert.on_conflict, settings)
+    return Sink(table, rows, insert.overwrites, tuple(fixed))
 
 
 def _is_sized(value: Expression, wanted: DataType, node: Node) -> bool:

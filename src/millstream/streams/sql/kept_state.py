@@ -5,6 +5,7 @@ from __future__ import annotations
 from millstream.streams.plan.aggregates import Aggregate, WindowAggregate
 from millstream.streams.plan.backends import Backend, backend_of, why_own_in_batch
 from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.conflicts import OnePerKey
 from millstream.streams.plan.joins import Join, SetOperation, TemporalJoin
 from millstream.streams.plan.nodes import Node, Normalize, WindowRows
 from millstream.streams.plan.ordering import Over, Rank, Sort
@@ -47,6 +48,8 @@ def _kept(node: Node) -> str | None:
             return "rows that wait for the watermark, and the versions that they may need"
         case SetOperation():
             return "how often each row stands on each side, for ever or the job's TTL"
+        case OnePerKey():
+            return "all rows of each key of the table, for ever or the job's TTL"
         case Normalize():
             return "the last row of each key"
         case Rank() | Over() | Sort():

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from millstream.streams.plan.aggregates import AggregateCall, Expand
 from millstream.streams.plan.backends import Backend, backend_of
+from millstream.streams.plan.conflicts import OnePerKey
 from millstream.streams.plan.conversions import FromChangelog, ToChangelog
 from millstream.streams.plan.expressions import Expression, columns_of
 from millstream.streams.plan.joins import Correlate, Join, LookupJoin, SetOperation, TemporalJoin
@@ -92,7 +93,7 @@ def _needed(node: Node, wanted: set[str]) -> set[str]:
         case Expand(projections=projections):
             return _read(value for values in projections for value in values)
         # Whether a row changes depends on each of its columns.
-        case Union() | SetOperation() | ToChangelog():
+        case Union() | SetOperation() | ToChangelog() | OnePerKey():
             return {name for below in inputs_of(node) for name in below.schema.names}
         case Normalize() | FromChangelog():
             return wanted | (set(node.keys) if isinstance(node, Normalize) else {node.op})

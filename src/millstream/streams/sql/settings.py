@@ -87,6 +87,7 @@ SETTINGS: dict[str, Setting] = {
         Setting("table.exec.sink.not-null-enforcer", "error", "error|drop", "error or drop", "Rows with NULL for a NOT NULL column of a sink: drop leaves them out; error writes them all the same, as no row ends a job.",
                 "such rows are written all the same, as no row ends a job; drop leaves them out", "error"),
         Setting("table.exec.sink.type-length-enforcer", "ignore", "ignore|trim_pad", "ignore or trim_pad; a text that is too long cannot end a job, as error would have it", "Texts and bytes whose type says that they have the length of a sink's column: ignore believes it, trim_pad cuts and fills them. Others are always cut and filled."),
+        Setting("table.exec.sink.upsert-materialize", "auto", "auto|none|force", "auto, none or force", "Whether a sink knows all rows of its primary key, so that another one counts when the last is taken back: where rows of several keys may fall on it, nowhere, or wherever rows change."),
         Setting("table.exec.sink.nested-constraint-enforcer", "ignore", "ignore", "ignore: NOT NULL and lengths inside of rows, arrays and maps are not checked", "What is checked inside of rows, arrays and maps."),
         _duration("table.exec.source.idle-timeout", "0 ms", "How long a queue may be silent until event time goes on without it; 0 for ever."),
         _duration("table.exec.state.ttl", "0 ms", "How long state without changes is kept; 0 for ever."),

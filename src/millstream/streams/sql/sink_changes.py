@@ -1,16 +1,10 @@
-"""Whether a table can take what a query says of changing rows, and whose rows its primary key tells apart."""
+"""Whether a table can take what a query says of changing rows."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.streams.plan.changelog import (
-    CHANGELOG_FORMATS,
-    UPSERT_CONNECTORS,
-    Changelog,
-    changelog_of,
-    upsert_key_of,
-)
+from millstream.streams.plan.changelog import CHANGELOG_FORMATS, UPSERT_CONNECTORS, Changelog, changelog_of
 from millstream.streams.plan.joins import Join, SetOperation
 from millstream.streams.plan.nodes import (
     Aggregate,
@@ -26,47 +20,44 @@ from millstream.streams.plan.tables import Table
 from millstream.streams.sql.connectors import CONNECTORS
 from millstream.streams.sql.script import Script, Span
 
-__all__ = ["check_changes"]
+__all__ = ["check_changes", "takes_upserts", "without_emit"]
 
 _SHOWS_CHANGES = ("print", "blackhole")
 
 
 def check_changes(table: Table, node: Node, span: Span, script: Script) -> None:
-    """Refuse a query whose rows change where the table only takes new rows, or tells rows apart by other columns.
+    """Refuse a query whose rows change where the table only takes new rows.
 
     `node` has the columns of `table.writable` by name. EMIT asks for rows that come again, so those are taken by any
     table. Raises SQL_UNSUPPORTED.
     """
-    asked = _without_emit(node)
-    if changelog_of(asked) is Changelog.APPEND:
+    asked = without_emit(node)
+    if changelog_of(asked) is Changelog.APPEND or _takes_changes(table):
         return
-    if not _takes_changes(table):
-        cause = _cause(asked)
-        message = (
-            f'Rows of this query change ({_named(cause)}), but "{table.name}" ({table.connector}) only takes new rows.'
-        )
-        raise script.error("SQL_UNSUPPORTED", message, span, remedy=_ways_out(table, cause))
-    key = upsert_key_of(node)
-    if not table.primary_key or not key or not key.isdisjoint(table.primary_key):
-        return
-    ours, theirs = ", ".join(table.primary_key), ", ".join(sorted(key))
-    message = f'The primary key of "{table.name}" ({ours}) does not tell the rows of this query apart ({theirs} does).'
-    remedy = f"Declare PRIMARY KEY ({theirs}) NOT ENFORCED, or group by {ours}."
-    raise script.error("SQL_UNSUPPORTED", message, span, remedy=remedy)
+    cause = _cause(asked)
+    message = (
+        f'Rows of this query change ({_named(cause)}), but "{table.name}" ({table.connector}) only takes new rows.'
+    )
+    raise script.error("SQL_UNSUPPORTED", message, span, remedy=_ways_out(table, cause))
+
+
+def takes_upserts(table: Table) -> bool:
+    """Whether the table holds the last row of each value of its primary key."""
+    if table.connector in UPSERT_CONNECTORS or not table.primary_key:
+        return table.connector in UPSERT_CONNECTORS
+    return table.connector == "jdbc" or (table.connector in CONNECTORS and CONNECTORS[table.connector].upserts)
 
 
 def _takes_changes(table: Table) -> bool:
-    if table.connector in UPSERT_CONNECTORS or table.connector in _SHOWS_CHANGES:
+    if table.connector in _SHOWS_CHANGES or takes_upserts(table):
         return True
-    if table.primary_key and table.connector in CONNECTORS and CONNECTORS[table.connector].upserts:
-        return True
-    formats = (table.options.get("format", ""), table.options.get("value.format", ""))
-    return any(of in CHANGELOG_FORMATS for of in formats) or (table.connector == "jdbc" and bool(table.primary_key))
+    return any(table.options.get(option, "") in CHANGELOG_FORMATS for option in ("format", "value.format"))
 
 
-def _without_emit(node: Node) -> Node:
+def without_emit(node: Node) -> Node:
+    """The query as if its windows told their rows once, at their ends."""
     inputs = inputs_of(node)
-    below = with_inputs(node, tuple(map(_without_emit, inputs))) if inputs else node
+    below = with_inputs(node, tuple(map(without_emit, inputs))) if inputs else node
     return replace(below, emit=None) if isinstance(below, WindowAggregate) else below
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from millstream.streams.errors import SqlError
+from millstream.streams.plan.conflicts import OnConflict
 from millstream.streams.plan.windows import Emit
 from millstream.streams.sql.alteration_parser import parse_alter
 from millstream.streams.sql.cursor import Cursor
@@ -177,11 +178,16 @@ def _insert(cursor: Cursor) -> Insert:
         columns = name_list(cursor)
     query = parse_select(cursor)
     emit: Emit | None = parse_emit(cursor) if cursor.sees("EMIT") else None
-    if cursor.sees("ON", "CONFLICT"):
-        message = "ON CONFLICT is not supported: the last row of a key replaces those before."
-        remedy = "Leave it out, or keep the first row of each key by QUALIFY ROW_NUMBER() OVER (...) = 1."
-        raise cursor.unsupported(message, remedy=remedy)
-    return Insert(path, columns, query, span, overwrites, partition, emit, hints)
+    on_conflict = _on_conflict(cursor) if cursor.take("ON", "CONFLICT") else None
+    return Insert(path, columns, query, span, overwrites, partition, emit, hints, on_conflict)
+
+
+def _on_conflict(cursor: Cursor) -> OnConflict:
+    cursor.need("DO")
+    for choice in OnConflict:
+        if cursor.take(choice.value):
+            return choice
+    raise cursor.expected("NOTHING, ERROR or DEDUPLICATE")
 
 
 def _executed(cursor: Cursor) -> Statement:

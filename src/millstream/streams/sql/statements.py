@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from millstream.streams.plan.conflicts import OnConflict
 from millstream.streams.plan.windows import Emit
 from millstream.streams.sql.query_syntax import Hint, QueryTree
 from millstream.streams.sql.script import Span
@@ -144,6 +145,7 @@ class Insert:
     partition: tuple[PartitionValue, ...] = ()
     emit: Emit | None = None
     hints: tuple[Hint, ...] = ()
+    on_conflict: OnConflict | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from millstream.streams.operators.conflicts import ConflictOperator
 from millstream.streams.operators.normalize import Normalizer
 from millstream.streams.operators.set_operations import SetOperator
 from millstream.streams.plan.aggregates import Aggregate, WindowAggregate
+from millstream.streams.plan.conflicts import OnePerKey
 from millstream.streams.plan.joins import Join, SetOperation, TemporalJoin
 from millstream.streams.plan.nodes import Node, Normalize, WindowRows
 from millstream.streams.plan.ordering import Over, Rank, Sort
@@ -36,6 +38,13 @@ def _normalize(node: Normalize) -> Wiring:
     return Wiring(partial(Normalizer, keys), (Wire(node.input, all_columns(schema), keys),))
 
 
+def _one_per_key(node: OnePerKey) -> Wiring:
+    schema = node.input.schema
+    keys = places_of(schema, node.keys)
+    make = partial(ConflictOperator, keys, node.keys, node.on_conflict)
+    return Wiring(make, (Wire(node.input, all_columns(schema), keys),))
+
+
 def _set_operation(node: SetOperation) -> Wiring:
     keys = tuple(place for place, field in enumerate(node.schema.fields) if _is_spread(field.type))
     make = partial(SetOperator, node.kind, keep_all=node.keep_all)
@@ -53,6 +62,7 @@ WIRINGS: dict[type[Any], Callable[[Any], Wiring | None]] = {
     WindowAggregate: window_wiring,
     Join: join_wiring,
     Normalize: _normalize,
+    OnePerKey: _one_per_key,
     Rank: rank_wiring,
     Sort: sort_wiring,
     WindowRows: window_rows_wiring,

@@ -1,0 +1,38 @@
+"""Rows of several keys that fall on one primary key of a sink: Flink's ON CONFLICT."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from millstream.streams.plan.types import Schema
+
+if TYPE_CHECKING:
+    from millstream.streams.plan.nodes import Node
+
+__all__ = ["OnConflict", "OnePerKey"]
+
+
+class OnConflict(Enum):
+    """Which of a key's rows counts; the values are the words behind DO."""
+
+    LAST = "DEDUPLICATE"
+    FIRST = "NOTHING"
+    NONE = "ERROR"
+
+
+@dataclass(frozen=True, slots=True)
+class OnePerKey:
+    """At most one row for each value of `keys`, of all that are there: the last that came, the first, or an error.
+
+    When that row is taken back the next one counts: a table that only knew the last row would lose the key.
+    """
+
+    input: Node
+    keys: tuple[str, ...]
+    on_conflict: OnConflict
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
