@@ -95,9 +95,9 @@ def test_views_and_sub_queries_are_inlined_and_keep_event_time() -> None:
     [
         ("small / 2", "INT"),
         ("id + small", "BIGINT"),
-        ("small * 1.5", "DECIMAL(12, 1)"),
+        ("small * 1.5", "DECIMAL(13, 1)"),
         ("price + 1", "DECIMAL(13, 2)"),
-        ("0.908 * id", "DECIMAL(23, 3)"),
+        ("0.908 * id", "DECIMAL(24, 3)"),
         ("COALESCE(id, price)", "DECIMAL(21, 2)"),
         ("CAST('x' AS INT)", "INT"),
         ("TRY_CAST(small AS STRING)", "STRING"),

@@ -34,7 +34,8 @@ def _pair(left: DataType, right: DataType) -> DataType:
     if left.kind is right.kind and not _is_nested(left):
         return _longer(left, right)
     if left.kind in _TIMES and right.kind in _TIMES:
-        return max(left, right, key=lambda data_type: _TIMES.index(data_type.kind))
+        wide = max(left, right, key=lambda data_type: _TIMES.index(data_type.kind))
+        return replace(wide, precision=max(left.precision or 0, right.precision or 0) or wide.precision)
     raise TypeError(f"one type for {left} and {right}")
 
 
@@ -67,8 +68,10 @@ def _either(left: DataType, right: DataType) -> DataType:
 
 def _number(left: DataType, right: DataType) -> DataType:
     kinds = (left.kind, right.kind)
-    if TypeKind.DOUBLE in kinds or TypeKind.FLOAT in kinds:
-        return left if left.kind is right.kind else DOUBLE
+    if TypeKind.DOUBLE in kinds or (TypeKind.FLOAT in kinds and TypeKind.DECIMAL in kinds):
+        return DOUBLE
+    if TypeKind.FLOAT in kinds:
+        return DataType(TypeKind.FLOAT)
     if TypeKind.DECIMAL in kinds:
         (left_whole, left_scale), (right_whole, right_scale) = _digits(left), _digits(right)
         scale = max(left_scale, right_scale)

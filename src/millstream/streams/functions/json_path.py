@@ -50,24 +50,22 @@ _Step = Callable[[object], Iterator[object]]
 
 @dataclass(frozen=True)
 class JsonPath:
-    """One path; `many` says whether it may find several things."""
+    """One path. The first `single` steps lead to one thing each; a path with more may find several."""
 
     strict: bool
-    many: bool
+    single: int
     steps: tuple[_Step, ...]
 
     def read(self, document: object) -> object:
         """What is at the path: a list where that may be many, None for nothing or null. JsonPathError if strict."""
         found = [document]
-        for step in self.steps:
+        for place, step in enumerate(self.steps):
             found = [value for parent in found for value in step(parent)]
-        if self.many:
+            if not found and self.strict and place < self.single:
+                raise JsonPathError("nothing is there")
+        if self.single < len(self.steps):
             return found
-        if found:
-            return found[0]
-        if self.strict:
-            raise JsonPathError("nothing is there")
-        return None
+        return found[0] if found else None
 
 
 @lru_cache(maxsize=_CACHED_PATHS)
@@ -78,16 +76,17 @@ def json_path(text: str) -> JsonPath:
     if not path.startswith("$"):
         raise JsonPathError(f"{text!r} does not begin with $")
     steps: list[_Step] = []
-    many, place = False, 1
+    single: int | None = None
+    place = 1
     while place < len(path):
         match = _STEP.match(path, place)
         if match is None:
             raise JsonPathError(f"{text!r} is no path at {path[place:]!r}")
         step, several = _step(match)
+        single = len(steps) if several and single is None else single
         steps.append(step)
-        many |= several
         place = match.end()
-    return JsonPath((mode or "strict").lower() == "strict", many, tuple(steps))
+    return JsonPath((mode or "strict").lower() == "strict", len(steps) if single is None else single, tuple(steps))
 
 
 def _step(match: re.Match[str]) -> tuple[_Step, bool]:

@@ -75,23 +75,25 @@ def _written(value: object) -> str:
 
 
 def _search(document: str, path: str) -> tuple[Found, object, bool]:
-    """How it ended, what was found, and whether the path is strict."""
+    """How it ended, what was found, and whether the path is strict, for which null is an error as well."""
     try:
         wanted = json_path(path)
     except JsonPathError:
         return Found.ERROR, None, True
     try:
-        return Found.VALUE, wanted.read(_decoded(document)), wanted.strict
+        whole = _decoded(document)
+        value = wanted.read(whole)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return (Found.ERROR if wanted.strict else Found.EMPTY), None, wanted.strict
+    if value is None or whole is None:
+        return (Found.ERROR if wanted.strict or whole is None else Found.EMPTY), None, wanted.strict
+    return Found.VALUE, value, wanted.strict
 
 
 def _scalar(document: str, path: str, returning: str) -> tuple[Found, str | None]:
     ended, value, strict = _search(document, path)
     if ended is not Found.VALUE:
         return ended, None
-    if value is None:
-        return Found.EMPTY, None
     if isinstance(value, dict | list):
         return (Found.ERROR if strict else Found.EMPTY), None
     text = value if isinstance(value, str) else _written(value)
@@ -125,21 +127,21 @@ def json_value_state(document: str, path: str, returning: str) -> int:
 
 def json_exists(document: str, path: str, on_error: str) -> bool | None:
     """Whether something other than null is at the path; `on_error` is TRUE, FALSE or UNKNOWN."""
-    ended, value, _ = _search(document, path)
+    ended = _search(document, path)[0]
     if ended is Found.ERROR:
         return {"TRUE": True, "FALSE": False}.get(on_error)
-    return value is not None and value != []
+    return ended is Found.VALUE
 
 
 def json_query(document: str, path: str, wrapper: str, on_empty: str, on_error: str) -> str | None:
     """The object or array at a path as JSON text; `wrapper` is WITHOUT, CONDITIONAL or UNCONDITIONAL."""
     ended, value, strict = _search(document, path)
     wrapped = wrapper == "UNCONDITIONAL" or (wrapper == "CONDITIONAL" and not isinstance(value, list))
-    if value is not None and wrapped:
+    if ended is Found.VALUE and wrapped:
         value = [value]
     if ended is Found.VALUE and isinstance(value, dict | list):
         return _written(value)
-    failed = ended is Found.ERROR or (ended is Found.VALUE and strict and value is not None)
+    failed = ended is Found.ERROR or (ended is Found.VALUE and strict)
     return {"EMPTY ARRAY": "[]", "EMPTY OBJECT": "{}"}.get(on_error if failed else on_empty)
 
 

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
-from millstream.model.filter import java_hash_code
 from millstream.streams.functions.entropy import entropy
+from millstream.streams.functions.hash_codes import hash_code
 from millstream.streams.functions.json_text import checked_json, json_exists, json_value, quoted_json, unquoted_json
 from millstream.streams.functions.networks import (
     in_networks,
@@ -236,7 +236,7 @@ ROWWISE: dict[str, Callable[..., Any]] = {
     **{f"SHA{bits}": _digest(f"sha{bits}") for bits in (224, 256, 384, 512)},
     "TO_BASE64": lambda value: base64.b64encode(_bytes_of(value)).decode(),
     "FROM_BASE64": _base64_text,
-    "HASH_CODE": lambda value: java_hash_code(str(value)),
+    "HASH_CODE": lambda value: hash_code(str(value)),
     "JSON_VALUE": _json_value,
     "JSON_EXISTS": _json_exists,
     "JSON_QUOTE": quoted_json,

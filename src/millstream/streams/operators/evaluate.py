@@ -17,6 +17,7 @@ from typing import Any
 from millstream.streams.errors import JobError
 from millstream.streams.functions.casting import at_length
 from millstream.streams.functions.rowwise import NULLABLE, ROWWISE
+from millstream.streams.functions.singles import single
 from millstream.streams.operators.changes import Row
 from millstream.streams.operators.time_calls import TIME_CALLS, interval_text, is_interval, scaled, sum_of
 from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expression, Literal
@@ -88,7 +89,7 @@ def _strict(call: Call, arguments: Sequence[Evaluator]) -> Evaluator:
     if plain is not None and _is_plain(call):
         compute = plain
     elif build is not None:
-        compute = build(call)
+        compute = _rounded(build(call)) if call.type.kind is TypeKind.FLOAT else build(call)
     else:
         raise JobError("JOB_FAILED", f"The function {call.function} cannot be evaluated inside an operator.")
     if len(arguments) == 1:
@@ -111,6 +112,11 @@ def _strict(call: Call, arguments: Sequence[Evaluator]) -> Evaluator:
         return None if None in values else compute(*values)
 
     return every
+
+
+def _rounded(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """The same in numbers of 32 bits."""
+    return lambda *values: None if (found := compute(*values)) is None else single(found)
 
 
 def _is_plain(call: Call) -> bool:
@@ -229,7 +235,9 @@ def _whole_conversion(given: DataType, wanted: DataType) -> Callable[[Any], Any]
     if wanted.is_integer:
         return _whole
     match wanted.kind:
-        case TypeKind.FLOAT | TypeKind.DOUBLE:
+        case TypeKind.FLOAT:
+            return _rounded(_float)
+        case TypeKind.DOUBLE:
             return _float
         case TypeKind.DECIMAL:
             unit = Decimal(1).scaleb(-(wanted.scale or 0))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import decimal
 import math
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
 
+from millstream.streams.functions.singles import single
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
 from millstream.streams.plan.types import DataType, TypeKind
 from millstream.streams.rules.atoms import Atom, Op, Operand, Step
@@ -213,7 +213,5 @@ def _with_default(atom: Atom, default: Operand | None) -> Atom:
 
 
 def _as_float(number: float) -> float | None:
-    try:
-        return float(struct.unpack("f", struct.pack("f", number))[0])
-    except OverflowError:
-        return None
+    found = single(number)
+    return found if math.isfinite(found) or not math.isfinite(number) else None

@@ -90,19 +90,23 @@ def _scaled(operator: str, interval: Expression, number: Expression) -> Expressi
 
 
 def _result_of(operator: str, left: DataType, right: DataType) -> DataType:
-    """Flink's type of an arithmetic result (Calcite's rules for DECIMAL)."""
+    """Flink's type of an arithmetic result: for DECIMAL the rules of its LogicalTypeMerging."""
     wide = common_type((left, right))
-    if wide.kind is not TypeKind.DECIMAL:
-        return right.as_nullable() if operator == "%" and right.kind is not TypeKind.NULL else wide
     (left_digits, left_scale), (right_digits, right_scale) = _decimal_shape(left), _decimal_shape(right)
+    scale = max(left_scale, right_scale)
+    if operator == "%" and right.kind is not TypeKind.NULL and (wide.kind is not TypeKind.DECIMAL or scale == 0):
+        return right.as_nullable()
+    if wide.kind is not TypeKind.DECIMAL:
+        return wide
     if operator == "*":
-        precision, scale = left_digits + right_digits, left_scale + right_scale
+        precision, scale = left_digits + right_digits + 1, left_scale + right_scale
     elif operator == "/":
         scale = max(6, left_scale + right_digits + 1)
         precision = left_digits - left_scale + right_scale + scale
+    elif operator == "%":
+        precision = min(left_digits - left_scale, right_digits - right_scale) + scale
     else:
-        scale = max(left_scale, right_scale)
-        precision = max(left_digits - left_scale, right_digits - right_scale) + scale + (operator in "+-")
+        precision = max(left_digits - left_scale, right_digits - right_scale) + scale + 1
     if precision > _MAX_DIGITS:
         scale = max(min(scale, 6), scale - (precision - _MAX_DIGITS))
         precision = _MAX_DIGITS

@@ -17,6 +17,6 @@ DIGESTS: tuple[FunctionSpec, ...] = (
     FunctionSpec("SHA2", "text TEXT_OR_BYTES, bits INT", STRING, "The SHA-2 digest of 224, 256, 384 or 512 bits.", "LEFT(SHA2('abc', 256), 8)", "'ba7816bf'"),
     FunctionSpec("TO_BASE64", "text TEXT_OR_BYTES", STRING, "The text in base 64.", "TO_BASE64('hello world')", "'aGVsbG8gd29ybGQ='"),
     FunctionSpec("FROM_BASE64", "text STRING", STRING, "The text that base 64 holds.", "FROM_BASE64('aGVsbG8gd29ybGQ=')", "'hello world'"),
-    FunctionSpec("HASH_CODE", "value PRINTABLE", INT, "Java's hash code of the text.", "HASH_CODE('Hello world')", "-832992604", Origin.BLINK),
+    FunctionSpec("HASH_CODE", "value PRINTABLE", INT, "Java's hash code of the text, without its sign.", "HASH_CODE('Hello world')", "832992604", Origin.BLINK),
 )  # fmt: skip
 """Their rows of the registry."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
-from millstream.model.filter import java_hash_code
+from millstream.streams.functions.hash_codes import hash_code
 from millstream.streams.plan.expressions import Call
 from millstream.streams.spark.functions.arrow import by_row
 from millstream.streams.spark.functions.builder import Builder
@@ -44,5 +44,5 @@ DIGESTS: dict[str, Builder] = {
     "SHA2": _sha2_of_bits,
     "TO_BASE64": _to_base64,
     "FROM_BASE64": _from_base64,
-    "HASH_CODE": lambda _call, columns: by_row(java_hash_code, "int", columns[0].cast("string")),
+    "HASH_CODE": lambda _call, columns: by_row(hash_code, "int", columns[0].cast("string")),
 }

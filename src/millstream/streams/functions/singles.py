@@ -1,0 +1,18 @@
+"""Numbers of 32 bits, which Python does not have."""
+
+from __future__ import annotations
+
+import math
+import struct
+
+__all__ = ["single"]
+
+_SINGLE = struct.Struct("<f")
+
+
+def single(value: float) -> float:
+    """The nearest FLOAT; infinity beyond the largest one."""
+    try:
+        return float(_SINGLE.unpack(_SINGLE.pack(value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
