@@ -237,6 +237,7 @@ class JobRunner:
             settings.ttl_ms,
             idle_ms,
             tables=dimensions,
+            batch=settings.batch,
         )
         readings = {
             source.table.name: _reading(source, work, checkpoint, settings, bounded=bounded, timed=timed)

@@ -13,7 +13,7 @@ from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Changes, 
 from millstream.streams.operators.state import GroupedTable, KeyedTable, SetTable, State
 from millstream.streams.operators.turn import Turn
 
-__all__ = ["Grouper", "by_key"]
+__all__ = ["Grouper", "by_key", "row_of_nothing"]
 
 Runs = dict[Row, tuple[list[Row], list[Row]]]
 """By key: the rows that come and those that are taken back, each in order."""
@@ -83,6 +83,12 @@ class Grouper:
 
     def _row(self, values: Row, group: Group) -> Row:
         return (*values, *self._machine.results(group))
+
+
+def row_of_nothing(specs: Sequence[AggregateSpec]) -> Row:
+    """The aggregates of no rows, as SQL has them where there is no GROUP BY: a COUNT is 0, a SUM is NULL."""
+    machine = GroupMachine(specs, changing=False)
+    return machine.results(machine.new())
 
 
 class _Apart:

@@ -23,7 +23,7 @@ __all__ = [
     "WholeAverage",
 ]
 
-_CONTEXT = decimal.Context(prec=76, rounding=decimal.ROUND_HALF_UP)
+CONTEXT = decimal.Context(prec=76, rounding=decimal.ROUND_HALF_UP)
 """Twice the digits of the largest DECIMAL, so that sums stay exact."""
 
 
@@ -97,7 +97,7 @@ class Sum:
     def retract(self, state: tuple[int, Any], values: Sequence[Any]) -> tuple[int, Any]:
         gone = _total(0, values)
         # Python's own arithmetic of decimals keeps 28 digits.
-        left = _CONTEXT.subtract(state[1], gone) if isinstance(gone, decimal.Decimal) else state[1] - gone
+        left = CONTEXT.subtract(state[1], gone) if isinstance(gone, decimal.Decimal) else state[1] - gone
         return state[0] - len(values), left
 
     def merge(self, state: tuple[int, Any], other: tuple[int, Any]) -> tuple[int, Any]:
@@ -132,7 +132,7 @@ class WholeAverage(Sum):
             return None
         if self._unit is None:
             return abs(total) // count * (1 if total >= 0 else -1)
-        return _CONTEXT.divide(decimal.Decimal(total), decimal.Decimal(count)).quantize(self._unit, context=_CONTEXT)
+        return CONTEXT.divide(decimal.Decimal(total), decimal.Decimal(count)).quantize(self._unit, context=CONTEXT)
 
     def results(self, counts: Longs, totals: Longs) -> Numbers:
         assert self._unit is None
@@ -275,7 +275,7 @@ def _total(start: Any, values: Sequence[Any]) -> Any:
         return start + sum(values)
     total = start
     for value in values:
-        total = _CONTEXT.add(value, total)
+        total = CONTEXT.add(value, total)
     return total
 
 

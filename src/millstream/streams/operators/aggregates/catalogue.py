@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 from millstream.streams.errors import JobError
@@ -124,6 +128,10 @@ def _average(spec: AggregateSpec, _changing: bool) -> Accumulator:
     return Average()
 
 
+def _variance(spec: AggregateSpec, _changing: bool, *, sample: bool, root: bool) -> Accumulator:
+    return Variance(sample=sample, root=root, scale=spec.type.scale if spec.type.kind is TypeKind.DECIMAL else None)
+
+
 def _extreme(largest: bool) -> Callable[[AggregateSpec, bool], Accumulator]:
     return lambda _spec, changing: KeptExtreme(largest=largest) if changing else Extreme(largest=largest)
 
@@ -157,14 +165,23 @@ def _percentile(spec: AggregateSpec, _changing: bool) -> Accumulator:
 
 
 def _percentiles(wanted: Sequence[float], several: bool, values: Sequence[Any]) -> Any:
-    """Linear interpolation between the closest values, as Flink's PERCENTILE does."""
-    ordered = sorted(map(float, values))
+    """Linear interpolation between the closest values, as Flink's PERCENTILE does. Pairs are values and how often."""
+    often: Counter[float] = Counter()
+    for value in values:
+        number, count = value if isinstance(value, tuple) else (value, 1)
+        if number is not None and count is not None and count > 0:
+            often[float(number)] += int(count)
+    if not often:
+        return None
+    ordered = sorted(often)
+    ends = list(accumulate(often[number] for number in ordered))
     found = []
     for one in wanted:
-        place = one * (len(ordered) - 1)
-        low = int(place)
-        high = min(low + 1, len(ordered) - 1)
-        found.append(ordered[low] + (ordered[high] - ordered[low]) * (place - low))
+        # Places count from 1, and the parts are weighed one by one: the last digits are Flink's, too.
+        place = one * (ends[-1] - 1) + 1
+        before, after = math.floor(place), math.ceil(place)
+        low, high = ordered[bisect_left(ends, before)], ordered[bisect_left(ends, after)]
+        found.append(low if before == after else (after - place) * low + (place - before) * high)
     return found if several else found[0]
 
 
@@ -185,12 +202,12 @@ AGGREGATES: dict[str, Callable[[AggregateSpec, bool], Accumulator]] = {
     "AVG": _average,
     "MIN": _extreme(False),
     "MAX": _extreme(True),
-    "STDDEV_POP": lambda _spec, _changing: Variance(sample=False, root=True),
-    "STDDEV_SAMP": lambda _spec, _changing: Variance(sample=True, root=True),
-    "STDDEV": lambda _spec, _changing: Variance(sample=True, root=True),
-    "VAR_POP": lambda _spec, _changing: Variance(sample=False, root=False),
-    "VAR_SAMP": lambda _spec, _changing: Variance(sample=True, root=False),
-    "VARIANCE": lambda _spec, _changing: Variance(sample=True, root=False),
+    "STDDEV_POP": partial(_variance, sample=False, root=True),
+    "STDDEV_SAMP": partial(_variance, sample=True, root=True),
+    "STDDEV": partial(_variance, sample=True, root=True),
+    "VAR_POP": partial(_variance, sample=False, root=False),
+    "VAR_SAMP": partial(_variance, sample=True, root=False),
+    "VARIANCE": partial(_variance, sample=True, root=False),
     "COLLECT": lambda _spec, _changing: Collected(),
     "ARRAY_AGG": lambda _spec, _changing: KeptValues(list),
     "LISTAGG": _listed,
@@ -204,7 +221,7 @@ AGGREGATES: dict[str, Callable[[AggregateSpec, bool], Accumulator]] = {
     "APPROX_COUNT_DISTINCT": lambda _spec, _changing: DistinctEstimate(),
     "PERCENTILE": _percentile,
     "HISTOGRAM": _histogram,
-    "JSON_ARRAYAGG": lambda _spec, _changing: KeptValues(json_array),
-    "JSON_OBJECTAGG": lambda _spec, _changing: KeptValues(_object),
+    "JSON_ARRAYAGG": lambda _spec, _changing: KeptValues(json_array, also_none=True),
+    "JSON_OBJECTAGG": lambda _spec, _changing: KeptValues(_object, also_none=True),
 }
 """What makes the accumulator of each aggregate."""

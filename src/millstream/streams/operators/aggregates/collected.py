@@ -6,7 +6,10 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import Any
+
+from millstream.streams.operators.aggregates.accumulator import CONTEXT
 
 __all__ = [
     "Bits",
@@ -33,10 +36,14 @@ def hashable(value: Any) -> Any:
 
 
 class KeptValues:
-    """All values in their order; `finish` makes the result of them. A value taken back is its latest equal."""
+    """All values in their order; `finish` makes the result of them. A value taken back is its latest equal.
 
-    def __init__(self, finish: Callable[[list[Any]], Any]) -> None:
+    No values are NULL, unless `also_none`.
+    """
+
+    def __init__(self, finish: Callable[[list[Any]], Any], *, also_none: bool = False) -> None:
         self._finish = finish
+        self._also_none = also_none
 
     def new(self) -> list[Any]:
         return []
@@ -58,7 +65,7 @@ class KeptValues:
         return state
 
     def result(self, state: list[Any]) -> Any:
-        return self._finish(state) if state else None
+        return self._finish(state) if state or self._also_none else None
 
 
 class OneValue:
@@ -111,7 +118,7 @@ class Collected:
         return state
 
     def result(self, state: dict[Any, list[Any]]) -> Any:
-        return [(value, count) for value, count in state.values()] or None
+        return [(value, count) for value, count in state.values()]
 
 
 class OneChosen:
@@ -175,12 +182,14 @@ class Chosen:
 class Variance:
     """Variance or standard deviation, of a `sample` or of all. A state is (count, sum, sum of squares) of exact parts.
 
-    Values are scaled to fractions of whole numbers, so that order does not matter.
+    Values are scaled to fractions of whole numbers, so that order does not matter. With a `scale` the result is a
+    decimal number of so many digits behind the point.
     """
 
-    def __init__(self, *, sample: bool, root: bool) -> None:
+    def __init__(self, *, sample: bool, root: bool, scale: int | None = None) -> None:
         self._sample = sample
         self._root = root
+        self._unit = None if scale is None else Decimal(1).scaleb(-scale)
 
     def new(self) -> list[Any]:
         return [0, 0, 0, 1, 0]
@@ -202,7 +211,7 @@ class Variance:
             state[4] + other[4],
         ]
 
-    def result(self, state: list[Any]) -> float | None:
+    def result(self, state: list[Any]) -> float | Decimal | None:
         count, total, squares, unit, odd = state
         if count == 0 or (self._sample and count == 1):
             return None
@@ -210,7 +219,8 @@ class Variance:
             return float("nan")
         spread = (squares * count - total * total) / (unit * unit)
         found = spread / (count * (count - 1 if self._sample else count))
-        return math.sqrt(found) if self._root else float(found)
+        number = math.sqrt(found) if self._root else float(found)
+        return number if self._unit is None else Decimal(number).quantize(self._unit, context=CONTEXT)
 
     def _changed(self, state: list[Any], values: Sequence[Any], sign: int) -> list[Any]:
         for value in values:

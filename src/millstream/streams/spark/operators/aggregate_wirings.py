@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from millstream.streams.errors import JobError
 from millstream.streams.functions.user import root_of
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec, UserAggregateSpec
-from millstream.streams.operators.grouping import Grouper
+from millstream.streams.operators.grouping import Grouper, row_of_nothing
 from millstream.streams.operators.sessions import SessionRows, SessionWindower
 from millstream.streams.operators.window_times import Cumulating, Hopping, Slicing
 from millstream.streams.operators.windowing import Speaking, Windower
 from millstream.streams.plan.aggregates import Aggregate, AggregateCall, WindowAggregate
 from millstream.streams.plan.changelog import Changelog, changelog_of
-from millstream.streams.plan.expressions import USER_PREFIX, Column, Expression, Literal
+from millstream.streams.plan.expressions import USER_PREFIX, Call, Column, Expression, Literal
 from millstream.streams.plan.nodes import WindowRows
 from millstream.streams.plan.windows import Attached, Cumulate, Emit, Hop, Session, Tumble
 from millstream.streams.spark.operators.wiring import Wire, Wiring, all_columns
@@ -32,7 +33,9 @@ def aggregate_wiring(node: Aggregate) -> Wiring:
     keys = len(node.keys)
     make = partial(Grouper, keys, tuple(specs), changing=changing)
     lives = () if node.state_ttl_ms is None else (("groups", node.state_ttl_ms),)
-    return Wiring(make, (Wire(node.input, tuple(columns), tuple(range(keys))),), lives_ms=lives)
+    wire = Wire(node.input, tuple(columns), tuple(range(keys)))
+    of_nothing = None if keys else partial(row_of_nothing, tuple(specs))
+    return Wiring(make, (wire,), lives_ms=lives, of_nothing=of_nothing)
 
 
 def window_wiring(node: WindowAggregate) -> Wiring:
@@ -119,7 +122,7 @@ def spec_of(call: AggregateCall, columns: list[Expression]) -> AggregateSpec:
         return len(columns) - 1
 
     user = _user(call)
-    more = [part for part in call.more if user is not None or not isinstance(part, Literal)]
+    more = [part for part in call.more if user is not None or not _is_constant(part)]
     parts = [part for part in (call.argument, *more) if part is not None]
     return AggregateSpec(
         call.function,
@@ -128,9 +131,28 @@ def spec_of(call: AggregateCall, columns: list[Expression]) -> AggregateSpec:
         call.type,
         None if call.filter is None else place_of(call.filter),
         call.distinct,
-        () if user is not None else tuple(part.value for part in call.more if isinstance(part, Literal)),
+        () if user is not None else tuple(_constant(part) for part in call.more if _is_constant(part)),
         user,
     )
+
+
+def _is_constant(part: Expression) -> bool:
+    """Whether an argument is the same for all rows: a literal, or an ARRAY of some."""
+    match part:
+        case Call(function="ARRAY", arguments=elements):
+            return all(map(_is_constant, elements))
+        case _:
+            return isinstance(part, Literal)
+
+
+def _constant(part: Expression) -> Any:
+    match part:
+        case Literal(value=value):
+            return value
+        case Call(arguments=elements):
+            return [_constant(element) for element in elements]
+        case _:
+            raise TypeError(f"{part} is no constant")
 
 
 def _user(call: AggregateCall) -> UserAggregateSpec | None:

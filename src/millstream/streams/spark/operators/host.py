@@ -42,7 +42,7 @@ class OperatorHost:
     nothing up, by the source's number; queues of other sources wait for ever. Operators are named by their order,
     which is the same for equal plans. `late_shapes` tells what rows each of them may find late. `tables` are the
     dimension tables that its lookups use, `calls` runs users' functions. `now_us` tells a worker the processing time
-    of its micro-batch in microseconds.
+    of its micro-batch in microseconds. With `batch` all rows come in one micro-batch.
     """
 
     job_id: str
@@ -55,6 +55,7 @@ class OperatorHost:
     idle_ms: Mapping[int, int] = field(default_factory=dict)
     late_shapes: dict[str, tuple[LateShape, ...]] = field(default_factory=dict)
     tables: JobTables | None = None
+    batch: bool = False
     _numbers: count[int] = field(default_factory=lambda: count(_FIRST_NUMBER))
 
     def run(self, node: Node, wiring: Wiring, inputs: Sequence[Rows]) -> Rows:
@@ -84,6 +85,7 @@ class OperatorHost:
             ttl_ms=self.ttl_ms,
             idle_ms=self.idle_ms,
             lives_ms=wiring.lives_ms,
+            of_nothing=wiring.of_nothing if self.batch else None,
         )
         together = reduce(DataFrame.unionAll, packed).repartition(partitions, "place")
         rows = _relation(together.mapInArrow(OperatorStage(spec), schema), node, number)

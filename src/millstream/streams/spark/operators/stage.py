@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.streams.functions.failed_calls import FailedCall, UserFunctionFailed, collecting
-from millstream.streams.operators.changes import INSERT, Changes, Output
+from millstream.streams.operators.changes import INSERT, Changes, Output, Row
 from millstream.streams.operators.columns import TakenRows
 from millstream.streams.operators.operator import Operator
 from millstream.streams.operators.state import State
@@ -63,7 +63,7 @@ class OperatorSpec:
     Arrow schema of its rows with the kind and the tick behind them. `late` is the spool of rows that came too
     late, of what is known of event time and of what waits for it, `now_us` tells the processing time, `calls` says
     what becomes of failed calls of users' aggregates. `idle_ms` is after how long a silent queue of a source holds
-    nothing up, by the source's number.
+    nothing up, by the source's number. `of_nothing` makes the row that is said where the whole job said none.
     """
 
     job_id: str
@@ -79,6 +79,7 @@ class OperatorSpec:
     idle_ms: Mapping[int, int] = field(default_factory=dict)
     lives_ms: tuple[tuple[str, int], ...] = ()
     calls: CallsSpec | None = None
+    of_nothing: Callable[[], Row] | None = None
 
 
 @dataclass(slots=True)
@@ -125,6 +126,8 @@ class OperatorStage:
             for place, changes in self._inputs(parts):
                 bucket.operator.process(place, changes, turn, out)
             bucket.operator.advance(turn, out)
+            if self._spec.of_nothing is not None and number == 0 and turn.is_last and not out.rows:
+                out.insert(self._spec.of_nothing())
         if out.late:
             LateSpool(self._spec.late).keep(self._spec.name, number, batch_id, out.late)
         if number == 0:

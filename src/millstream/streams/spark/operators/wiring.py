@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from millstream.streams.operators.changes import Row
 from millstream.streams.operators.operator import Operator
 from millstream.streams.operators.sort_keys import Place
 from millstream.streams.plan.expressions import Column, Expression
@@ -29,12 +30,14 @@ class Wiring:
     """An operator and its inputs. It says rows of the node's schema; of those only the ones with `condition` go on.
 
     `lives_ms` is how long values of some of its tables live, by the table's name, in place of the job's TTL.
+    `of_nothing` makes the row that the result of a batch job has even if its input has no rows.
     """
 
     make: Callable[[], Operator]
     inputs: tuple[Wire, ...]
     condition: Expression | None = None
     lives_ms: tuple[tuple[str, int], ...] = ()
+    of_nothing: Callable[[], Row] | None = None
 
 
 def all_columns(schema: Schema) -> tuple[Expression, ...]:
