@@ -88,6 +88,15 @@ ROWWISE = {
         "n BIGINT, word STRING",
         "SELECT number, device FROM readings UNION ALL SELECT * FROM (VALUES (7, 'seven'), (8, 'eight')) AS v (n, w)",
     ),
+    "cumulated": (
+        "number BIGINT, starts TIMESTAMP(3), ends TIMESTAMP(3)",
+        "SELECT number, window_start, window_end FROM TABLE(CUMULATE(TABLE readings, DESCRIPTOR(ts),"
+        " INTERVAL '20' SECOND, INTERVAL '1' MINUTE)) WHERE number < 3",
+    ),
+    "named_again": (
+        "device STRING, counted ARRAY<STRING>",
+        "SELECT device || 'x' AS device, ARRAY_REMOVE(ARRAY['a', 'ax', 'b'], device) FROM readings WHERE number < 3",
+    ),
     "grouped": (
         "device STRING, number BIGINT, n BIGINT",
         "SELECT device, number, COUNT(*) FROM readings GROUP BY GROUPING SETS ((device), (number), ())",
@@ -111,6 +120,9 @@ def test_rows_that_are_made_of_one_row(
     assert found.table("parts") == Counter([*words, (1, "01 12:00:20"), (2, "01 12:00:05")])
     mixed = Counter((number, device) for device, number, *_ in READINGS)
     assert found.table("mixed") == mixed + Counter([(7, "seven"), (8, "eight")])
+    windows = [(1, 40), (1, 60), (2, 20), (2, 40), (2, 60)]
+    assert found.table("cumulated") == Counter((number, NOON, at(end)) for number, end in windows)
+    assert found.sorted("named_again") == [("ax", ["ax", "b"]), ("bx", ["a", "ax"])]
     numbers = [(None, 1, 1), (None, 2, 1), (None, 3, 1), (None, 4, 1), (None, 5, 2)]
     assert found.table("grouped") == Counter([("a", None, 4), ("b", None, 2), (None, None, 6), *numbers])
 

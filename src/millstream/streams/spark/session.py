@@ -54,6 +54,8 @@ _LOCAL_CHECKPOINTS = {
 SQL_SETTINGS = {
     # TIMESTAMP columns are instants for Spark; both of Flink's kinds mean the same only in UTC.
     "spark.sql.session.timeZone": "UTC",
+    # A name means a column of the input: inside of functions over elements Spark takes a new column of that name first.
+    "spark.sql.lateralColumnAlias.enableImplicitResolution": "false",
     # Flink's names are case-sensitive.
     "spark.sql.caseSensitive": "true",
     # An overflow wraps and a bad cast is NULL, as in Flink: no expression ends a query.
