@@ -35,6 +35,10 @@ def hashable(value: Any) -> Any:
     return value
 
 
+_LARGEST_DECIMAL = 1e38
+"""Beyond all numbers of 38 digits."""
+
+
 class KeptValues:
     """All values in their order; `finish` makes the result of them. A value taken back is its latest equal.
 
@@ -220,7 +224,9 @@ class Variance:
         spread = (squares * count - total * total) / (unit * unit)
         found = spread / (count * (count - 1 if self._sample else count))
         number = math.sqrt(found) if self._root else float(found)
-        return number if self._unit is None else Decimal(number).quantize(self._unit, context=CONTEXT)
+        if self._unit is None:
+            return number
+        return Decimal(number).quantize(self._unit, context=CONTEXT) if number < _LARGEST_DECIMAL else None
 
     def _changed(self, state: list[Any], values: Sequence[Any], sign: int) -> list[Any]:
         for value in values:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 import pyarrow as pa
 
@@ -18,14 +19,22 @@ def rows_of(batch: pa.RecordBatch, count: int) -> list[Row]:
 
 
 def batch_of(rows: Sequence[Row], fields: Sequence[pa.Field]) -> list[pa.Array]:
-    """One array per field of the rows' values."""
+    """One array per field of the rows' values. A decimal number with more digits than its type is NULL, as in Flink."""
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(fields)
     arrays = []
     for values, field in zip(columns, fields, strict=True):
         plain = plain_type(field.type)
-        array = pa.array(values, plain)
+        array = _decimals(values, plain) if pa.types.is_decimal(plain) else pa.array(values, plain)
         arrays.append(array if plain == field.type else array.cast(field.type))
     return arrays
+
+
+def _decimals(values: Sequence[Decimal | None], arrow: pa.Decimal128Type) -> pa.Array:
+    try:
+        return pa.array(values, arrow)
+    except pa.ArrowInvalid:
+        limit = Decimal(1).scaleb(arrow.precision - arrow.scale)
+        return pa.array([None if value is None or value.copy_abs() >= limit else value for value in values], arrow)
 
 
 def plain_type(arrow: pa.DataType) -> pa.DataType:
