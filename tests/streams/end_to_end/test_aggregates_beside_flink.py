@@ -76,6 +76,29 @@ def test_a_stream_says_nothing_of_no_rows(spark: SparkSession, tmp_path: Path) -
     assert [row for rows in told.rows.values() for row in rows] == []
 
 
+LARGE = """SET 'execution.runtime-mode' = 'batch';
+CREATE VIEW t AS SELECT * FROM (VALUES
+  (CAST(127 AS TINYINT), CAST('99999999999999999999999999999999999999' AS DECIMAL(38, 0)), 2147483647),
+  (CAST(-128 AS TINYINT), CAST('99999999999999999999999999999999999999' AS DECIMAL(38, 0)), -2147483648),
+  (CAST(-1 AS TINYINT), CAST('1' AS DECIMAL(38, 0)), 7)) AS v(y, d, n);"""
+OF_LARGE = {
+    "VAR_POP(y)": "85",
+    "VAR_SAMP(y)": "-128",
+    "STDDEV_SAMP(y)": "127",
+    "STDDEV_POP(y)": "104",
+    "VAR_POP(n)": "2147483647",
+    "SUM(y)": "-2",
+    "AVG(d)": None,
+}
+
+
+def test_results_that_are_too_large_end_no_job(spark: SparkSession, tmp_path: Path) -> None:
+    named = ", ".join(f"CAST({call} AS STRING) AS c{place}" for place, call in enumerate(OF_LARGE))
+    told = bounded_run(spark, Topic("", tmp_path), f"{LARGE} SELECT {named} FROM t", name="told")
+    (rows,) = told.rows.values()
+    assert rows == [tuple(OF_LARGE.values())]
+
+
 def test_a_percentile_counts_each_value_as_often_as_it_is_said(spark: SparkSession, tmp_path: Path) -> None:
     calls = "PERCENTILE(n, 0.3, id), PERCENTILE(n, ARRAY[0.3, 0.7], id)"
     told = bounded_run(spark, Topic("", tmp_path), f"{ROWS} SELECT {calls} FROM t", name="told")

@@ -28,6 +28,7 @@ _TIMES = (TypeKind.DATE, TypeKind.TIME, TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_L
 _PYTHON_ALONE = {
     # Whole numbers have no bounds in Python.
     "CAST(2147483647 AS INT) + 1",
+    "ROUND(CAST('99999999999999999999999999999999999999' AS DECIMAL(38, 0)), -1)",
 }
 """What a row's evaluation does not do as Spark does."""
 

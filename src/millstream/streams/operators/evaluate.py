@@ -10,14 +10,15 @@ import datetime
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
-from functools import cache
+from decimal import Decimal, InvalidOperation
+from functools import cache, partial
 from typing import Any
 
 from millstream.streams.errors import JobError
 from millstream.streams.functions.casting import at_length
 from millstream.streams.functions.rowwise import NULLABLE, ROWWISE
 from millstream.streams.functions.singles import single
+from millstream.streams.operators.aggregates.accumulator import CONTEXT
 from millstream.streams.operators.changes import Row
 from millstream.streams.operators.time_calls import TIME_CALLS, interval_text, is_interval, scaled, sum_of
 from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expression, Literal
@@ -26,6 +27,9 @@ from millstream.streams.plan.types import DataType, TypeKind
 __all__ = ["EVALUATED", "Evaluator", "evaluator", "plain_literal"]
 
 Evaluator = Callable[[Row], Any]
+
+_LONGEST = 38
+"""Digits of the longest DECIMAL."""
 
 
 def evaluator(expression: Expression, places: Mapping[str, int]) -> Evaluator:
@@ -240,8 +244,7 @@ def _whole_conversion(given: DataType, wanted: DataType) -> Callable[[Any], Any]
         case TypeKind.DOUBLE:
             return _float
         case TypeKind.DECIMAL:
-            unit = Decimal(1).scaleb(-(wanted.scale or 0))
-            return lambda value: Decimal(str(value)).quantize(unit)
+            return partial(_decimal, Decimal(1).scaleb(-(wanted.scale or 0)), wanted.precision or _LONGEST)
         case TypeKind.STRING if given.kind is TypeKind.STRING or given.is_integer:
             return str
         case TypeKind.STRING if is_interval(given):
@@ -253,6 +256,20 @@ def _whole_conversion(given: DataType, wanted: DataType) -> Callable[[Any], Any]
         case kind if kind is given.kind or (given.is_timestamp and wanted.is_timestamp):
             return lambda value: value
     raise JobError("JOB_FAILED", f"CAST of {given} AS {wanted} cannot be evaluated inside an operator.")
+
+
+def _decimal(unit: Decimal, precision: int, value: Any) -> Decimal | None:
+    """The value with the digits of `unit`; NULL for a text that is no number, and where it has too many digits."""
+    try:
+        number = Decimal(str(value)).quantize(unit, context=CONTEXT)
+    except InvalidOperation:
+        return None
+    return number if len(number.as_tuple().digits) <= precision else None
+
+
+def _opposite(value: Any) -> Any:
+    # Python's own minus rounds decimals to 28 digits.
+    return CONTEXT.minus(value) if isinstance(value, Decimal) else -value
 
 
 def _whole(value: Any) -> int | None:
@@ -287,10 +304,10 @@ EVALUATED: dict[str, Callable[[Call], Callable[..., Any]]] = {
     "%": _remainder,
     "MOD": _remainder,
     "NOT": _plain(operator.not_),
-    "NEGATE": _plain(operator.neg),
+    "NEGATE": _plain(_opposite),
     "||": _plain(operator.add),
     "CONCAT": _joined,
-    "ABS": _plain(abs),
+    "ABS": _plain(lambda value: value.copy_abs() if isinstance(value, Decimal) else abs(value)),
     "LOWER": _plain(str.lower),
     "UPPER": _plain(str.upper),
     "CHAR_LENGTH": _plain(len),

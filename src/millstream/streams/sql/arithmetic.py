@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import datetime
+from decimal import Decimal
 
 from millstream.streams.errors import SqlError
 from millstream.streams.functions.calendar import DAY_US
 from millstream.streams.functions.common_type import common_type
 from millstream.streams.plan.expressions import Call, Expression, Literal
-from millstream.streams.plan.types import DataType, TypeKind
+from millstream.streams.plan.types import BIGINT, INT, DataType, TypeKind
 from millstream.streams.sql.script import Script, Span
 
 __all__ = ["arithmetic", "negated"]
 
 _MAX_DIGITS = 38
+_INT_LIMIT = 2**31
+_BIGINT_LIMIT = 2**63
 _INTERVALS = (TypeKind.INTERVAL_DAY, TypeKind.INTERVAL_YEAR)
 
 
@@ -21,10 +24,19 @@ def negated(operand: Expression, span: Span, script: Script) -> Expression:
     """What stands behind a minus. Raises SqlError SQL_TYPE unless it is a number or an interval."""
     numeric = operand.type.is_number or operand.type.kind in _INTERVALS
     if isinstance(operand, Literal) and numeric and not isinstance(operand.value, None | str | bytes | datetime.date):
-        return Literal(-operand.value, operand.type)
+        return _smallest(operand.value) or Literal(-operand.value, operand.type)
     if not numeric:
         raise script.error("SQL_TYPE", f"A number is needed behind -, but this is {operand.type}.", span)
     return Call("NEGATE", (operand,), operand.type)
+
+
+def _smallest(number: object) -> Literal | None:
+    """The smallest INT or BIGINT, whose digits alone are a number of a larger type."""
+    if type(number) is int and number == _INT_LIMIT:
+        return Literal(-number, INT.as_nullable(False))
+    if isinstance(number, Decimal) and number == _BIGINT_LIMIT and number.as_tuple().exponent == 0:
+        return Literal(-_BIGINT_LIMIT, BIGINT.as_nullable(False))
+    return None
 
 
 def arithmetic(operator: str, left: Expression, right: Expression, span: Span, script: Script) -> Expression:

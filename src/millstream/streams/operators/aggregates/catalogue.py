@@ -129,7 +129,8 @@ def _average(spec: AggregateSpec, _changing: bool) -> Accumulator:
 
 
 def _variance(spec: AggregateSpec, _changing: bool, *, sample: bool, root: bool) -> Accumulator:
-    return Variance(sample=sample, root=root, scale=spec.type.scale if spec.type.kind is TypeKind.DECIMAL else None)
+    scale = spec.type.scale if spec.type.kind is TypeKind.DECIMAL else None
+    return Variance(sample=sample, root=root, scale=scale, bits=_BITS.get(spec.type.kind))
 
 
 def _extreme(largest: bool) -> Callable[[AggregateSpec, bool], Accumulator]:

@@ -35,6 +35,7 @@ def hashable(value: Any) -> Any:
     return value
 
 
+_LONG_BITS = 64
 _LARGEST_DECIMAL = 1e38
 """Beyond all numbers of 38 digits."""
 
@@ -187,12 +188,15 @@ class Variance:
     """Variance or standard deviation, of a `sample` or of all. A state is (count, sum, sum of squares) of exact parts.
 
     Values are scaled to fractions of whole numbers, so that order does not matter. With a `scale` the result is a
-    decimal number of so many digits behind the point.
+    decimal number of so many digits behind the point; with `bits` a whole one that wraps there.
     """
 
-    def __init__(self, *, sample: bool, root: bool, scale: int | None = None) -> None:
+    def __init__(self, *, sample: bool, root: bool, scale: int | None = None, bits: int | None = None) -> None:
         self._sample = sample
         self._root = root
+        self._half = None if bits is None else 1 << bits - 1
+        # As Java makes whole numbers of a double.
+        self._largest = (1 << (63 if bits == _LONG_BITS else 31)) - 1
         self._unit = None if scale is None else Decimal(1).scaleb(-scale)
 
     def new(self) -> list[Any]:
@@ -224,6 +228,8 @@ class Variance:
         spread = (squares * count - total * total) / (unit * unit)
         found = spread / (count * (count - 1 if self._sample else count))
         number = math.sqrt(found) if self._root else float(found)
+        if self._half is not None:
+            return (int(min(number, self._largest)) + self._half) % (2 * self._half) - self._half
         if self._unit is None:
             return number
         return Decimal(number).quantize(self._unit, context=CONTEXT) if number < _LARGEST_DECIMAL else None

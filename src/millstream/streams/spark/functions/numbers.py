@@ -11,11 +11,19 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.errors import JobError
 from millstream.streams.plan.expressions import Call, Literal, columns_of
-from millstream.streams.plan.types import TypeKind
+from millstream.streams.plan.types import DataType, TypeKind
 from millstream.streams.spark.functions.builder import Builder, literal
 from millstream.streams.spark.functions.times import ceil_time, floor_time
+from millstream.streams.spark.types import spark_type
 
 __all__ = ["NUMBERS"]
+
+
+_LONGEST = 38
+"""Digits of the longest DECIMAL."""
+
+_NEGATED_DIGITS = 34
+"""Digits of decimals that Spark negates without rounding them: its numbers are those of IEEE's decimal128."""
 
 
 def _unhex(_call: Call, columns: Sequence[Column]) -> Column:
@@ -67,7 +75,14 @@ def _whole(call: Call, columns: Sequence[Column], round_off: object) -> Column:
 
 def _round(call: Call, columns: Sequence[Column]) -> Column:
     _check_constant(call, 1, "digits")
-    return F.round(*columns)
+    kind = call.arguments[0].type
+    digits = (literal(call, 1, int) or 0) if len(columns) > 1 else 0
+    if kind.kind is not TypeKind.DECIMAL or (kind.precision, kind.scale) != (_LONGEST, 0) or digits >= 0:
+        return F.round(*columns)
+    # Spark ends the query where the rounded number has a digit more than fit.
+    limit = F.lit(str(10**_LONGEST - 5 * 10 ** min(-digits - 1, _LONGEST))).cast(spark_type(kind))
+    size = _size(columns[0], kind)
+    return F.when(size < limit, F.round(*columns))
 
 
 def _check_constant(call: Call, place: int, what: str) -> None:
@@ -90,8 +105,9 @@ def _truncate(call: Call, columns: Sequence[Column]) -> Column:
         return number
     # As a DECIMAL a number is cut where its digits say so; as a DOUBLE 0.29 * 100 is already below 29.
     exact = number if kind.kind is TypeKind.DECIMAL else number.cast("decimal(38,18)")
-    size = F.call_function("floor", F.abs(exact), F.lit(max(digits, -_DOUBLE_SCALE)))
-    cut = F.when(number < 0, -size).otherwise(size)
+    absolute = _size(exact, kind) if kind.kind is TypeKind.DECIMAL else F.abs(exact)
+    size = F.call_function("floor", absolute, F.lit(max(digits, -_DOUBLE_SCALE)))
+    cut = F.when(number < 0, _opposite(size, call.type)).otherwise(size)
     if kind.kind is TypeKind.DECIMAL:
         return F.when(number.isNotNull(), cut)
     return F.when(F.abs(number) < _LEAST_WITHOUT_FRACTION, cut.cast("double")).otherwise(number)
@@ -131,7 +147,26 @@ def _negate(call: Call, columns: Sequence[Column]) -> Column:
     argument = call.arguments[0]
     if isinstance(argument, Literal) and isinstance(argument.value, datetime.timedelta):
         return F.lit(-argument.value)
-    return -columns[0]
+    return _opposite(columns[0], argument.type)
+
+
+def _abs(call: Call, columns: Sequence[Column]) -> Column:
+    return _size(columns[0], call.arguments[0].type)
+
+
+def _opposite(number: Column, of: DataType) -> Column:
+    """The number with the other sign; of decimals with more digits than Spark negates by their texts."""
+    if of.kind is not TypeKind.DECIMAL or (of.precision or 0) <= _NEGATED_DIGITS:
+        return -number
+    text = number.cast("string")
+    positive = F.substring(text, F.lit(2), F.char_length(text))
+    return F.when(number < 0, positive).otherwise(F.concat(F.lit("-"), text)).cast(spark_type(of))
+
+
+def _size(number: Column, of: DataType) -> Column:
+    if of.kind is not TypeKind.DECIMAL or (of.precision or 0) <= _NEGATED_DIGITS:
+        return F.abs(number)
+    return F.when(number < 0, _opposite(number, of)).otherwise(number)
 
 
 def _sum(sign: int) -> Builder:
@@ -167,7 +202,7 @@ NUMBERS: dict[str, Builder] = {
     "%": lambda _call, columns: columns[0] % columns[1],
     "MOD": lambda _call, columns: columns[0] % columns[1],
     "NEGATE": _negate,
-    "ABS": lambda _call, columns: F.abs(columns[0]),
+    "ABS": _abs,
     "CEIL": _ceil,
     "FLOOR": _floor,
     "ROUND": _round,
