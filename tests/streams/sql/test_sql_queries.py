@@ -137,9 +137,9 @@ def test_views_and_sub_queries_are_inlined_and_keep_event_time() -> None:
         ("TIMESTAMP '2026-01-31 10:00:00.25'", "TIMESTAMP(2) NOT NULL"),
         ("1e3", "DOUBLE NOT NULL"),
         ("9223372036854775807", "BIGINT NOT NULL"),
-            ("-9223372036854775808", "BIGINT NOT NULL"),
-            ("-2147483648", "INT NOT NULL"),
-            ("-2147483648.0", "DECIMAL(11, 1) NOT NULL"),
+        ("-9223372036854775808", "BIGINT NOT NULL"),
+        ("-2147483648", "INT NOT NULL"),
+        ("-2147483648.0", "DECIMAL(11, 1) NOT NULL"),
         ("queue", "INT"),
     ],
 )
