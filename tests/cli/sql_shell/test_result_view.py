@@ -135,6 +135,7 @@ def test_settings_of_the_session_say_how_results_are_shown() -> None:
         ([("a", 1)], "{a=1}"),
         ({"city": "Bonn", "zip": 53111}, "(Bonn, 53111)"),
         (datetime.datetime(2026, 1, 1, 12, 0, 0, 5000), "2026-01-01 12:00:00.005"),
+        (datetime.datetime(2026, 1, 1, 12, 0, 0, 5001), "2026-01-01 12:00:00.005001"),
         (datetime.date(2026, 1, 1), "2026-01-01"),
     ],
 )

@@ -8,7 +8,7 @@ __all__ = ["cell_text"]
 
 
 def cell_text(value: object, zone: datetime.tzinfo = datetime.UTC) -> str:
-    """One value: NULL for none, times to the millisecond, instants in `zone`; (ROW), [ARRAY], {MAP}."""
+    """One value: NULL for none, times to the millisecond or, where there are any, microseconds; instants in `zone`; (ROW), [ARRAY], {MAP}."""
     match value:
         case None:
             return "NULL"
@@ -16,7 +16,7 @@ def cell_text(value: object, zone: datetime.tzinfo = datetime.UTC) -> str:
             return "TRUE" if value else "FALSE"
         case datetime.datetime():
             local = value.astimezone(zone) if value.tzinfo is not None else value
-            return local.isoformat(sep=" ", timespec="milliseconds")
+            return local.isoformat(sep=" ", timespec="microseconds" if local.microsecond % 1000 else "milliseconds")
         case bytes() | bytearray():
             return f"x'{value.hex()}'"
         case dict():  # a ROW
