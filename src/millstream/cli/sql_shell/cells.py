@@ -8,7 +8,10 @@ __all__ = ["cell_text"]
 
 
 def cell_text(value: object, zone: datetime.tzinfo = datetime.UTC) -> str:
-    """One value: NULL for none, times to the millisecond or, where there are any, microseconds; instants in `zone`; (ROW), [ARRAY], {MAP}."""
+    """One value: NULL for none, instants in `zone`, (ROW), [ARRAY], {MAP}.
+
+    Times have milliseconds, or microseconds where there are any.
+    """
     match value:
         case None:
             return "NULL"
