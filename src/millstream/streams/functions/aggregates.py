@@ -5,12 +5,11 @@ from __future__ import annotations
 import decimal
 
 from millstream.streams.functions.spec import FunctionSpec, Given, Origin, array_of, map_of
-from millstream.streams.plan.types import BIGINT, DOUBLE, INT, STRING, DataType, TypeKind
+from millstream.streams.plan.types import BIGINT, DOUBLE, INT, MAX_DIGITS, STRING, DataType, TypeKind
 
 __all__ = ["AGGREGATES", "WINDOW_FUNCTIONS"]
 
 _COUNT = BIGINT.as_nullable(False)
-_MAX_DIGITS = 38
 _AVERAGE_SCALE = 6
 _LEAST_WARM_UP = 2
 _MOST_IN_WINDOW = 65_535
@@ -19,7 +18,7 @@ _MOST_IN_WINDOW = 65_535
 def _sum(given: Given) -> DataType:
     first = given.types[0]
     if first.kind is TypeKind.DECIMAL:
-        return DataType(TypeKind.DECIMAL, precision=_MAX_DIGITS, scale=first.scale)
+        return DataType(TypeKind.DECIMAL, precision=MAX_DIGITS, scale=first.scale)
     return first.as_nullable()
 
 
@@ -31,7 +30,7 @@ def _average(given: Given) -> DataType:
     first = given.types[0]
     if first.kind is TypeKind.DECIMAL:
         scale = max(_AVERAGE_SCALE, first.scale or 0)
-        return DataType(TypeKind.DECIMAL, precision=_MAX_DIGITS, scale=scale)
+        return DataType(TypeKind.DECIMAL, precision=MAX_DIGITS, scale=scale)
     return first.as_nullable()
 
 

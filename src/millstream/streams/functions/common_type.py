@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import starmap
 
-from millstream.streams.plan.types import DOUBLE, NULL, DataType, TypeKind
+from millstream.streams.plan.types import DOUBLE, MAX_DIGITS, NULL, DataType, TypeKind
 
 __all__ = ["common_type"]
 
 _WIDTH = (TypeKind.TINYINT, TypeKind.SMALLINT, TypeKind.INT, TypeKind.BIGINT)
 _INTEGER_DIGITS = {TypeKind.TINYINT: 3, TypeKind.SMALLINT: 5, TypeKind.INT: 10, TypeKind.BIGINT: 19}
-_MAX_DIGITS = 38
 _TIMES = (TypeKind.DATE, TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LTZ)
 
 
@@ -75,7 +74,7 @@ def _number(left: DataType, right: DataType) -> DataType:
     if TypeKind.DECIMAL in kinds:
         (left_whole, left_scale), (right_whole, right_scale) = _digits(left), _digits(right)
         scale = max(left_scale, right_scale)
-        return DataType(TypeKind.DECIMAL, precision=min(_MAX_DIGITS, max(left_whole, right_whole) + scale), scale=scale)
+        return DataType(TypeKind.DECIMAL, precision=min(MAX_DIGITS, max(left_whole, right_whole) + scale), scale=scale)
     return DataType(max(kinds, key=_WIDTH.index))
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from millstream.streams.errors import JobError
-from millstream.streams.operators.aggregates.collected import hashable
 from millstream.streams.operators.changes import DELETE, UPDATE_BEFORE, Changes, Output, Row
+from millstream.streams.operators.row_keys import frozen
 from millstream.streams.operators.state import KeyedTable, State
 from millstream.streams.operators.turn import Turn
 from millstream.streams.plan.conflicts import OnConflict
@@ -34,7 +34,7 @@ class ConflictOperator:
     def process(self, number: int, changes: Changes, turn: Turn, out: Output) -> None:
         """Take rows that come and go."""
         for kind, row in changes:
-            key = tuple(hashable(row[place]) for place in self._keys)
+            key = frozen(tuple(row[place] for place in self._keys))
             rows = self._rows.get(key) or []
             self._before.setdefault(key, self._chosen(rows))
             if kind in (UPDATE_BEFORE, DELETE):
@@ -72,8 +72,7 @@ class ConflictOperator:
 
 def _take_back(rows: list[Row], row: Row) -> None:
     """Remove the last of the rows that is equal; none where its time to live was over."""
-    wanted = hashable(row)
     for place in range(len(rows) - 1, -1, -1):
-        if hashable(rows[place]) == wanted:
+        if rows[place] == row:
             del rows[place]
             return

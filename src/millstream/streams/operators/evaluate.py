@@ -22,14 +22,11 @@ from millstream.streams.operators.aggregates.accumulator import CONTEXT
 from millstream.streams.operators.changes import Row
 from millstream.streams.operators.time_calls import TIME_CALLS, interval_text, is_interval, scaled, sum_of
 from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expression, Literal
-from millstream.streams.plan.types import DataType, TypeKind
+from millstream.streams.plan.types import MAX_DIGITS, DataType, TypeKind
 
 __all__ = ["EVALUATED", "Evaluator", "evaluator", "plain_literal"]
 
 Evaluator = Callable[[Row], Any]
-
-_LONGEST = 38
-"""Digits of the longest DECIMAL."""
 
 
 def evaluator(expression: Expression, places: Mapping[str, int]) -> Evaluator:
@@ -244,7 +241,7 @@ def _whole_conversion(given: DataType, wanted: DataType) -> Callable[[Any], Any]
         case TypeKind.DOUBLE:
             return _float
         case TypeKind.DECIMAL:
-            return partial(_decimal, Decimal(1).scaleb(-(wanted.scale or 0)), wanted.precision or _LONGEST)
+            return partial(_decimal, Decimal(1).scaleb(-(wanted.scale or 0)), wanted.precision or MAX_DIGITS)
         case TypeKind.STRING if given.kind is TypeKind.STRING or given.is_integer:
             return str
         case TypeKind.STRING if is_interval(given):

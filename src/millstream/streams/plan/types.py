@@ -13,6 +13,7 @@ __all__ = [
     "BOOLEAN",
     "DOUBLE",
     "INT",
+    "MAX_DIGITS",
     "NULL",
     "STRING",
     "TOLD_IF_SET",
@@ -61,6 +62,8 @@ _SIZED = {
     (TypeKind.BYTES, True): "BINARY",
 }
 _WIDE = (TypeKind.STRING, TypeKind.BYTES, TypeKind.ARRAY, TypeKind.MAP, TypeKind.ROW, TypeKind.VARIANT)
+MAX_DIGITS = 38
+"""Digits of the longest DECIMAL."""
 _NUMBERS = (*_INTEGERS, TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.DECIMAL)
 
 

@@ -9,12 +9,11 @@ from millstream.streams.errors import SqlError
 from millstream.streams.functions.calendar import DAY_US
 from millstream.streams.functions.common_type import common_type
 from millstream.streams.plan.expressions import Call, Expression, Literal
-from millstream.streams.plan.types import BIGINT, INT, DataType, TypeKind
+from millstream.streams.plan.types import BIGINT, INT, MAX_DIGITS, DataType, TypeKind
 from millstream.streams.sql.script import Script, Span
 
 __all__ = ["arithmetic", "negated"]
 
-_MAX_DIGITS = 38
 _INT_LIMIT = 2**31
 _BIGINT_LIMIT = 2**63
 _INTERVALS = (TypeKind.INTERVAL_DAY, TypeKind.INTERVAL_YEAR)
@@ -119,9 +118,9 @@ def _result_of(operator: str, left: DataType, right: DataType) -> DataType:
         precision = min(left_digits - left_scale, right_digits - right_scale) + scale
     else:
         precision = max(left_digits - left_scale, right_digits - right_scale) + scale + 1
-    if precision > _MAX_DIGITS:
-        scale = max(min(scale, 6), scale - (precision - _MAX_DIGITS))
-        precision = _MAX_DIGITS
+    if precision > MAX_DIGITS:
+        scale = max(min(scale, 6), scale - (precision - MAX_DIGITS))
+        precision = MAX_DIGITS
     return DataType(TypeKind.DECIMAL, precision=precision, scale=scale)
 
 

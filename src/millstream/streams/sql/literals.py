@@ -6,7 +6,7 @@ import datetime
 import decimal
 
 from millstream.streams.plan.expressions import Literal
-from millstream.streams.plan.types import BIGINT, BOOLEAN, DOUBLE, INT, NULL, STRING, DataType, TypeKind
+from millstream.streams.plan.types import BIGINT, BOOLEAN, DOUBLE, INT, MAX_DIGITS, NULL, STRING, DataType, TypeKind
 from millstream.streams.sql.script import Script
 from millstream.streams.sql.syntax import IntervalTerm, LiteralTerm
 
@@ -16,7 +16,6 @@ _INTERVAL_DAY = DataType(TypeKind.INTERVAL_DAY, nullable=False)
 _INTERVAL_YEAR = DataType(TypeKind.INTERVAL_YEAR, nullable=False)
 _INT_LIMIT = 2**31
 _BIGINT_LIMIT = 2**63
-_MAX_DIGITS = 38
 
 
 def bind_literal(term: LiteralTerm | IntervalTerm, script: Script) -> Literal:
@@ -50,6 +49,6 @@ def _decimal_type(value: decimal.Decimal, term: LiteralTerm, script: Script) -> 
     scale = -exponent if isinstance(exponent, int) else 0
     # Calcite counts the 0 before the point: 0.25 is a DECIMAL(3, 2).
     precision = max(len(digits), scale + 1 if scale else 0)
-    if precision > _MAX_DIGITS:
-        raise script.error("SQL_TYPE", f"A number has at most {_MAX_DIGITS} digits.", term.span)
+    if precision > MAX_DIGITS:
+        raise script.error("SQL_TYPE", f"A number has at most {MAX_DIGITS} digits.", term.span)
     return DataType(TypeKind.DECIMAL, nullable=False, precision=precision, scale=scale)

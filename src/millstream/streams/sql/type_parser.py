@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.streams.plan.types import INT, DataType, Field, TypeKind
+from millstream.streams.plan.types import INT, MAX_DIGITS, DataType, Field, TypeKind
 from millstream.streams.sql.cursor import Cursor
 from millstream.streams.sql.lexer import TokenKind
 from millstream.streams.sql.scalars import nearest
@@ -25,7 +25,6 @@ _FIXED = ("CHAR", "CHARACTER", "BINARY")
 _ANY_LENGTH = 2**31 - 1
 _DEFAULT_FRACTION = 6
 _DEFAULT_DIGITS = 10
-_MAX_DIGITS = 38
 
 
 def parse_type(cursor: Cursor) -> DataType:
@@ -123,9 +122,9 @@ def _decimal(cursor: Cursor) -> DataType:
         if cursor.take_symbol(","):
             scale = _number(cursor)
         cursor.need_symbol(")")
-    if not 1 <= digits <= _MAX_DIGITS or scale > digits:
+    if not 1 <= digits <= MAX_DIGITS or scale > digits:
         message = (
-            f"DECIMAL({digits}, {scale}) is not possible: 1 to {_MAX_DIGITS} digits, at most as many behind the point."
+            f"DECIMAL({digits}, {scale}) is not possible: 1 to {MAX_DIGITS} digits, at most as many behind the point."
         )
         raise cursor.script.error("SQL_TYPE", message, cursor.since(start))
     return DataType(TypeKind.DECIMAL, precision=digits, scale=scale)

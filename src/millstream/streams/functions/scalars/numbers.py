@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from millstream.streams.functions.common_type import common_type
 from millstream.streams.functions.spec import FunctionSpec, Given, Origin
-from millstream.streams.plan.types import DOUBLE, INT, STRING, DataType, TypeKind
+from millstream.streams.plan.types import DOUBLE, INT, MAX_DIGITS, STRING, DataType, TypeKind
 
 __all__ = ["NUMBERS"]
 
 _BYTES = DataType(TypeKind.BYTES)
-_MAX_DIGITS = 38
 
 
 def _same(given: Given) -> DataType:
@@ -26,8 +25,8 @@ def _rounded(given: Given) -> DataType:
         return first.as_nullable()
     whole = precision - scale + 1
     if digits < 0:
-        return DataType(TypeKind.DECIMAL, precision=min(_MAX_DIGITS, whole), scale=0)
-    return DataType(TypeKind.DECIMAL, precision=min(_MAX_DIGITS, whole + digits), scale=digits)
+        return DataType(TypeKind.DECIMAL, precision=min(MAX_DIGITS, whole), scale=0)
+    return DataType(TypeKind.DECIMAL, precision=min(MAX_DIGITS, whole + digits), scale=digits)
 
 
 def _whole(given: Given) -> DataType:

@@ -11,16 +11,13 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.errors import JobError
 from millstream.streams.plan.expressions import Call, Literal, columns_of
-from millstream.streams.plan.types import DataType, TypeKind
+from millstream.streams.plan.types import MAX_DIGITS, DataType, TypeKind
 from millstream.streams.spark.functions.builder import Builder, literal
 from millstream.streams.spark.functions.times import ceil_time, floor_time
 from millstream.streams.spark.types import spark_type
 
 __all__ = ["NUMBERS"]
 
-
-_LONGEST = 38
-"""Digits of the longest DECIMAL."""
 
 _NEGATED_DIGITS = 34
 """Digits of decimals that Spark negates without rounding them: its numbers are those of IEEE's decimal128."""
@@ -77,10 +74,10 @@ def _round(call: Call, columns: Sequence[Column]) -> Column:
     _check_constant(call, 1, "digits")
     kind = call.arguments[0].type
     digits = (literal(call, 1, int) or 0) if len(columns) > 1 else 0
-    if kind.kind is not TypeKind.DECIMAL or (kind.precision, kind.scale) != (_LONGEST, 0) or digits >= 0:
+    if kind.kind is not TypeKind.DECIMAL or (kind.precision, kind.scale) != (MAX_DIGITS, 0) or digits >= 0:
         return F.round(*columns)
     # Spark ends the query where the rounded number has a digit more than fit.
-    limit = F.lit(str(10**_LONGEST - 5 * 10 ** min(-digits - 1, _LONGEST))).cast(spark_type(kind))
+    limit = F.lit(str(10**MAX_DIGITS - 5 * 10 ** min(-digits - 1, MAX_DIGITS))).cast(spark_type(kind))
     size = _size(columns[0], kind)
     return F.when(size < limit, F.round(*columns))
 
