@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INPUT ?=
 
-.PHONY: setup demo test lint format bench crash nexmark interop docs descriptors clean
+.PHONY: setup demo test test-all lint format bench crash nexmark interop docs descriptors clean
 
 setup: $(VENV)/.ready
 
@@ -16,6 +16,9 @@ demo: setup
 
 test: setup
 	$(BIN)/python tools/run_tests.py -- make --no-print-directory lint
+
+test-all: setup
+	$(BIN)/python tools/run_tests.py --all -- make --no-print-directory lint
 
 lint: setup
 	$(BIN)/ruff check

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from crash.disk_model import random_choice
 from crash.ledger import Ledger, Sent, content_of
-from crash.programme import ANY_ERROR, ProgrammeRun
+from crash.programme import ANY_ERROR, ProgrammeRun, Size
 from crash.traced_files import HASTY, TracedFiles, crash_state, lay_out
 from millstream.model.clock import ManualClock
 from millstream.model.errors import MillstreamError
@@ -171,7 +171,7 @@ class _Life:
 def break_the_disk(run: ProgrammeRun) -> None:
     """S7. Each error at each call that changes something, once and lasting; then a true full and a read-only disk."""
     counting = _fail_at(run, 10**9, errno.EIO, is_lasting=False)
-    stride = run.by_size(3, 1, 1)
+    stride = 30 if run.size is Size.SMOKE else run.by_size(3, 1, 1)
     for error in ERRORS:
         for is_lasting in (False, True):
             for fail_at in range(1 + run.random.randrange(stride), counting + 1, stride):

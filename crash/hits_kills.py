@@ -13,7 +13,7 @@ import msgspec
 
 from crash.job_batches import topic_rows
 from crash.job_lives import LIFE_LIMIT_S, Driver, ends_after_kills
-from crash.programme import ProgrammeRun, Size, scratch_directory
+from crash.programme import ProgrammeRun, scratch_directory
 from crash.script_job import SCRIPT
 from millstream.client.blocking import BlockingClient
 from millstream.model.message import Message
@@ -72,7 +72,7 @@ _MORE_RULES = (
 def kill_counting_jobs(run: ProgrammeRun) -> None:
     """S13. One kill (CI), ten (full), a hundred (soak), a moment after new hits or new alerts came."""
     kills = run.by_size(1, 10, 100)
-    rules = _RULES if run.size is Size.CI else (*_RULES, *_MORE_RULES)
+    rules = _RULES if run.is_small else (*_RULES, *_MORE_RULES)
     with scratch_directory() as root, ServerProcess(root / "data") as server:
         nameserver = server.addresses.nameserver
         RuleStore(root / "rules").publish(lambda before: msgspec.structs.replace(before, rules=rules))

@@ -19,7 +19,7 @@ from millstream.server.child import ServerProcess
 __all__ = ["kill_again_and_again"]
 
 SHORTEST_LIFE_S = 0.2
-LONGEST_LIFE_S = {Size.CI: 1.2, Size.FULL: 3.0, Size.SOAK: 3.0}
+LONGEST_LIFE_S = {Size.SMOKE: 1.2, Size.CI: 1.2, Size.FULL: 3.0, Size.SOAK: 3.0}
 
 READY_LIMIT_S = 2.0
 """At the 99th percentile a killed server is ready again after this time; looked at beyond CI size only."""
@@ -108,7 +108,7 @@ def _judge(run: ProgrammeRun, histories: Path, ready_s: list[float]) -> None:
         run.fail(broken)
     ready_s.sort()
     slowest_s = ready_s[min(len(ready_s) - 1, len(ready_s) * 99 // 100)]
-    if run.size is not Size.CI and slowest_s > READY_LIMIT_S:
+    if not run.is_small and slowest_s > READY_LIMIT_S:
         run.fail(f"at the 99th percentile the server was ready after {slowest_s:.2f} s")
     if not verdict.acknowledged:
         run.fail("nothing was acknowledged, so nothing was tested")

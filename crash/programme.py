@@ -6,11 +6,12 @@ import random
 import shutil
 import struct
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -20,6 +21,7 @@ __all__ = [
     "ANY_ERROR",
     "KEPT_DIRECTORIES",
     "SHOWN_FAILURES",
+    "SMOKE_DIVISOR",
     "FirstFailure",
     "ProgrammeRun",
     "Size",
@@ -28,6 +30,9 @@ __all__ = [
 
 SHOWN_FAILURES = 20
 """Failures that a report names one by one; the others are counted."""
+
+SMOKE_DIVISOR = 10
+"""What a smoke run leaves of the cases that CI runs."""
 
 KEPT_DIRECTORIES = 5
 """Failing directories that one run keeps."""
@@ -49,6 +54,7 @@ ANY_ERROR = (
 """What a store must not raise where a programme expects an answer; a programme notes it as a failure and goes on."""
 
 _MEMORY = Path("/dev/shm")
+_Case = TypeVar("_Case")
 
 
 class FirstFailure(Exception):
@@ -56,8 +62,9 @@ class FirstFailure(Exception):
 
 
 class Size(StrEnum):
-    """How long a programme runs: seconds for every commit, longer before a release, hours on demand."""
+    """How long a programme runs: a tenth of CI for every commit, CI, long, or hours."""
 
+    SMOKE = "smoke"
     CI = "ci"
     FULL = "full"
     SOAK = "soak"
@@ -88,8 +95,21 @@ class ProgrammeRun:
         self.counts[what] = self.counts.get(what, 0) + amount
 
     def by_size(self, ci: int, full: int, soak: int) -> int:
-        """The amount that belongs to the run's size."""
-        return {Size.CI: ci, Size.FULL: full, Size.SOAK: soak}[self.size]
+        """The amount that belongs to the run's size; a smoke run takes a tenth of CI's, and one at least."""
+        smoke = max(1, ci // SMOKE_DIVISOR)
+        return {Size.SMOKE: smoke, Size.CI: ci, Size.FULL: full, Size.SOAK: soak}[self.size]
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the run is made for every commit, and so of few cases."""
+        return self.size in (Size.SMOKE, Size.CI)
+
+    def sample(self, cases: Sequence[_Case]) -> list[_Case]:
+        """The cases in their order; a smoke run takes a tenth of them by chance, and one at least."""
+        if self.size is not Size.SMOKE or not cases:
+            return list(cases)
+        chosen = self.random.sample(range(len(cases)), max(1, len(cases) // SMOKE_DIVISOR))
+        return [cases[index] for index in sorted(chosen)]
 
     def fail(self, what: str, directory: Path | None = None) -> None:
         """Note a broken promise, and keep a copy of the directory that shows it."""

@@ -20,6 +20,7 @@ from millstream.server.child import ServerProcess
 __all__ = ["kill_topic_jobs"]
 
 _ROWS = 400
+"""A smoke run has a tenth."""
 _KEYS = 5
 _WINDOW = 20
 _FIRST_ID = 10
@@ -30,31 +31,31 @@ _TAKES_BACK = ("-U", "-D")
 
 def kill_topic_jobs(run: ProgrammeRun) -> None:
     """S9. One kill (CI), ten (full), a hundred (soak), most of them between a send and Spark's note of the batch."""
-    kills = run.by_size(1, 10, 100)
+    kills, rows = run.by_size(1, 10, 100), run.by_size(_ROWS, _ROWS, _ROWS)
     with scratch_directory() as root, ServerProcess(root / "data") as server:
         nameserver = server.addresses.nameserver
         with BlockingClient(nameserver) as client:
-            _fill(client)
-            if _ended(run, client, nameserver, root, kills):
-                _compare(run, client, root)
+            _fill(client, rows)
+            if _ended(run, client, nameserver, root, kills, rows):
+                _compare(run, client, root, rows)
 
 
-def _fill(client: BlockingClient) -> None:
+def _fill(client: BlockingClient, rows: int) -> None:
     for name in (SOURCE, *SINKS):
         client.create_topic(TopicConfig(name, read_queues=2, write_queues=2))
-    for number in range(_ROWS):
+    for number in range(rows):
         moment = f"2026-01-01 00:{number // 60:02}:{number % 60:02}"
         client.send(Message(SOURCE, json.dumps({"id": number, "k": number % _KEYS, "ts": moment}).encode()))
 
 
-def _ended(run: ProgrammeRun, client: BlockingClient, nameserver: str, root: Path, kills: int) -> bool:
+def _ended(run: ProgrammeRun, client: BlockingClient, nameserver: str, root: Path, kills: int, rows: int) -> bool:
     """Lives of the job; the first ones are killed a moment after new messages came."""
 
     def moment(driver: Driver) -> None:
         _wait_for_messages(client, driver)
         time.sleep(run.random.choice((0.0, 0.0, 0.05, 0.5)))
 
-    command = [sys.executable, "-m", "crash.topic_job", nameserver, str(root), str(_ROWS // (kills * 2 + 2))]
+    command = [sys.executable, "-m", "crash.topic_job", nameserver, str(root), str(rows // (kills * 2 + 2))]
     return ends_after_kills(run, root, command, kills, moment)
 
 
@@ -77,7 +78,7 @@ def _rows_of(client: BlockingClient, topic: str) -> list[dict[str, object]]:
     ]
 
 
-def _compare(run: ProgrammeRun, client: BlockingClient, root: Path) -> None:
+def _compare(run: ProgrammeRun, client: BlockingClient, root: Path, rows: int) -> None:
     plain = Counter(str(row["word"]) for row in _rows_of(client, "plain"))
     counted = Counter((row["k"], row["n"]) for row in _rows_of(client, "counted"))
     summed: Counter[tuple[object, object]] = Counter()
@@ -85,11 +86,11 @@ def _compare(run: ProgrammeRun, client: BlockingClient, root: Path) -> None:
         data = change["data"]
         assert isinstance(data, dict)
         summed[data["k"], data["total"]] += -1 if change["op"] in _TAKES_BACK else 1
-    _same(run, root, "plain", plain, Counter(f"w{number}" for number in range(_FIRST_ID, _ROWS)))
-    windows = Counter((number % _KEYS, number // _WINDOW) for number in range(_ROWS))
+    _same(run, root, "plain", plain, Counter(f"w{number}" for number in range(_FIRST_ID, rows)))
+    windows = Counter((number % _KEYS, number // _WINDOW) for number in range(rows))
     _same(run, root, "counted", counted, Counter((key, count) for (key, _), count in windows.items()))
-    sums = Counter((key, sum(range(key, _ROWS, _KEYS))) for key in range(_KEYS))
-    _same(run, root, FILES, _filed(root / FILES), Counter((key % _KEYS, key) for key in range(_ROWS)))
+    sums = Counter((key, sum(range(key, rows, _KEYS))) for key in range(_KEYS))
+    _same(run, root, FILES, _filed(root / FILES), Counter((key % _KEYS, key) for key in range(rows)))
     _same(run, root, "summed", Counter({row: count for row, count in summed.items() if count}), sums)
 
 

@@ -102,7 +102,7 @@ def _tear_log(run: ProgrammeRun, crashed: Path, ends: list[tuple[Sent, int]], lo
     path = max((crashed / "commitlog").iterdir())
     start, content = int(path.name), path.read_bytes()
     assert start <= ends[-3][1] < log_end <= start + len(content), "the last two records are in one segment"
-    for what, torn in _states(run, content, range(ends[-3][1] - start, log_end - start)):
+    for what, torn in _states(run, content, run.sample(range(ends[-3][1] - start, log_end - start))):
         directory = _copy(run, crashed)
         (directory / path.relative_to(crashed)).write_bytes(torn)
         # Which records are whole: the garbage or zeros may happen to be what was there.
@@ -122,7 +122,9 @@ def _tear_derived(
     content = (source / name).read_bytes()
     end = kind.end_of(content)
     cuts: Sequence[int] = range(max(0, end - kind.tail_bytes), end)
-    if not kind.entry_bytes:
+    if kind.entry_bytes:
+        cuts = run.sample(cuts)
+    else:
         cuts = sorted(run.random.sample(cuts, min(len(cuts), run.by_size(DOCUMENT_CUTS, 10**9, 10**9))))
     for what, torn in _states(run, content, cuts):
         directory = _copy(run, source)

@@ -11,8 +11,10 @@ import pytest
 import pytest_asyncio
 from hypothesis import settings
 
+from costs import COSTLY, StartedPrograms
 from millstream.store import commit_log
 from servers import Servers, running_servers, running_servers_in_thread
+from smoke_tests import SMOKE
 
 MAX_LEFT_DESCRIPTORS = 64
 """Descriptors that a test may leave open: all tests run in one process, and 1,024 are a usual limit."""
@@ -29,13 +31,33 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 os.environ.setdefault("MILLSTREAM_CLASS_ARCHIVES", str(Path(__file__).parent.parent / ".build" / "classes"))
 os.environ.setdefault("MILLSTREAM_PATTERN_DATABASES", str(Path(__file__).parent.parent / ".build" / "patterns"))
 
-# A machine that is busy with something else is no fault of what a test looks at. For every commit 40 examples of each
-# property that names no number of its own; `--hypothesis-profile thorough` looks for long.
-settings.register_profile("unhurried", deadline=None, max_examples=40)
-settings.register_profile("thorough", deadline=None, max_examples=1_000)
-settings.load_profile("unhurried")
+# A machine that is busy with something else is no fault of what a test looks at. `make test` tries the same examples in
+# every run, `make test-all` draws new ones, `--hypothesis-profile thorough` looks for long. What is found becomes an
+# example of the property's own.
+settings.register_profile("quick", deadline=None, max_examples=20, derandomize=True, database=None)
+settings.register_profile("free", deadline=None, max_examples=40, print_blob=True)
+settings.register_profile("thorough", deadline=None, max_examples=1_000, print_blob=True)
+settings.load_profile("free")
 
+_SMOKE = frozenset(SMOKE)
 _open_before = pytest.StashKey[int]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have the markers of cost checked."""
+    config.pluginmanager.register(StartedPrograms())
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what costs little, and what `make test` runs though it costs more."""
+    tests = str(Path(__file__).parent) + os.sep
+    for item in items:
+        place = str(item.path).removeprefix(tests) + item.nodeid[item.nodeid.find("::") :]
+        names = {place, place.partition("[")[0], place.partition("::")[0]}
+        if names & _SMOKE:
+            item.add_marker("smoke")
+        if not any(item.get_closest_marker(cost) for cost in COSTLY):
+            item.add_marker("unit")
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,9 @@
 """Runs the tests in lanes, one pytest in each: many tests wait for a server or a time, while other lanes compute.
 
-`python tools/run_tests.py [PYTEST OPTION ...] [-- COMMAND ...]`. A lane takes the next folder of tests/ when it is done
-with one; what a folder said is printed when it ends. The command runs in a lane, too.
+`python tools/run_tests.py [--all] [PYTEST OPTION ...] [-- COMMAND ...]`. A lane takes the next folder of tests/ when it
+is done with one; what a folder said is printed when it ends. The command runs in a lane, too. Without `--all` only the
+tests that cost little are run, and the smoke tests of the others: tests/costs.py says which. Lanes take half of the
+processor time that pytest-xdist takes to begin: each of its workers collects all tests, a lane collects its folder.
 """
 
 from __future__ import annotations
@@ -33,14 +35,20 @@ LONGEST_FIRST = (
     "store",
     "proxy",
 )
-"""Folders that none is waited for alone at the end, each without those in it that are named; then all others."""
+"""The order of `--all`, so that no folder is waited for alone at the end; each without those in it that are named."""
+
+QUICK_FIRST = ("streams/end_to_end", "streams/operators", "streams/rules", "streams", "broker", "store", "cli", "proxy")
+"""The order without `--all`."""
 
 ALONE = "crash"
-"""A folder that is run before all others, with nothing beside it: its clients are promised answers within seconds, and
-it keeps all cores busy by itself."""
+"""A folder that `--all` runs before all others, with nothing beside it: its clients are promised answers within
+seconds, and it keeps all cores busy by itself."""
+
+ALL = "--all"
+"""The option that runs what costs much as well."""
 
 HALVED = "streams/end_to_end"
-"""A folder that would be the whole work of a lane."""
+"""A folder that would be the whole work of a lane; without `--all` it is one session of Spark."""
 
 NO_TESTS = 5
 """Pytest's exit code where its options leave nothing to run in a folder."""
@@ -48,6 +56,10 @@ NO_TESTS = 5
 ROOT = Path(__file__).parent.parent
 
 TESTS = ROOT / "tests"
+
+sys.path.insert(0, str(TESTS))
+
+from costs import QUICK  # noqa: E402 - tests/ is on no path before
 
 COMPILED = ("src", "crash", "interop", "examples")
 """Folders beside tests/ whose modules the tests start in processes of their own, hundreds of them."""
@@ -66,17 +78,17 @@ Step = Callable[[], Ended]
 """Runs one program to its end."""
 
 
-def groups() -> list[list[Path]]:
+def groups(*, run_all: bool) -> list[list[Path]]:
     """The paths of each pytest; together they are all folders of tests/."""
-    named = [TESTS / name for name in LONGEST_FIRST]
-    alone = [part for path in named if path.is_dir() for part in _halves(path, named)]
+    named = [TESTS / name for name in (LONGEST_FIRST if run_all else QUICK_FIRST)]
+    alone = [part for path in named if path.is_dir() for part in _halves(path, named, run_all=run_all)]
     others = [path for path in sorted(TESTS.iterdir()) if any(path.rglob("test_*.py")) and path not in named]
     return [*alone, others]
 
 
-def _halves(folder: Path, named: list[Path]) -> list[list[Path]]:
+def _halves(folder: Path, named: list[Path], *, run_all: bool) -> list[list[Path]]:
     """What is to be run of a folder, by two programs if one would take too long."""
-    if folder != TESTS / HALVED:
+    if not run_all or folder != TESTS / HALVED:
         return [_parts(folder, named)]
     files = sorted(folder.rglob("test_*.py"))
     return [files[::2], files[1::2]]
@@ -109,15 +121,19 @@ def run_tests(paths: list[Path], options: list[str]) -> Ended:
     return ended._replace(code=0) if ended.code == NO_TESTS else ended
 
 
-def steps(options: list[str], command: list[str]) -> list[list[Step]]:
+def steps(options: list[str], command: list[str], *, run_all: bool) -> list[list[Step]]:
     """Everything that is to be run, in the order in which the lanes take it; what is in one list runs side by side."""
     archive = [sys.executable, str(ROOT / "tools" / "archive_classes.py")]
     alone, together = list[Step](), list[Step]()
     if command:
         together.append(partial(run, " ".join(command), command))
-    together.append(partial(run, "the archive of Spark's classes", archive))
-    for paths in groups():
-        (alone if paths == [TESTS / ALONE] else together).append(partial(run_tests, paths, options))
+    if run_all:
+        together.append(partial(run, "the archive of Spark's classes", archive))
+    else:
+        options = ["-m", QUICK, "--hypothesis-profile", "quick", *options]
+    for paths in groups(run_all=run_all):
+        is_alone = run_all and paths == [TESTS / ALONE]
+        (alone if is_alone else together).append(partial(run_tests, paths, options))
     return [alone, together]
 
 
@@ -134,7 +150,8 @@ def take(pool: ThreadPoolExecutor, side_by_side: list[Step]) -> list[str]:
 
 def main() -> int:
     """0 if the tests of every folder pass, and the command does."""
-    arguments = sys.argv[1:]
+    run_all = ALL in sys.argv[1:]
+    arguments = [word for word in sys.argv[1:] if word != ALL]
     mark = arguments.index("--") if "--" in arguments else len(arguments)
     began_s, failed = time.monotonic(), list[str]()
     # Without bytecode each pytest rewrites its plugins anew, for 2 s.
@@ -146,7 +163,7 @@ def main() -> int:
         compileall.compile_dir(ROOT / name, quiet=2)
     with ThreadPoolExecutor(LANES) as pool:
         try:
-            for side_by_side in steps(arguments[:mark], arguments[mark + 1 :]):
+            for side_by_side in steps(arguments[:mark], arguments[mark + 1 :], run_all=run_all):
                 failed += take(pool, side_by_side)
         except KeyboardInterrupt:
             # The terminal told the running ones too; the waiting ones must not begin.

@@ -19,6 +19,7 @@ from millstream.model.message import Address, OutgoingMessage
 from millstream.model.operations import PullRequest, PullStatus, QueueRange
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.store.snapshot import Snapshot
+from patience import within_patience
 
 
 async def test_a_restart_keeps_messages_topics_groups_and_offsets(tmp_path: Path) -> None:
@@ -77,7 +78,7 @@ async def test_offsets_that_cannot_be_saved_are_saved_later(
         bench.broker.groups.ensure("g")
         monkeypatch.setattr(Snapshot, "save", fail_once)
         bench.broker.commit_offset("g", "t", 0, 0)
-        await asyncio.wait_for(saved.wait(), 5)
+        await within_patience(saved.wait())
     assert "will be tried again" in caplog.text
     async with open_bench(tmp_path) as bench:
         assert bench.broker.query_offset("g", "t", 0) == 0
@@ -262,4 +263,4 @@ async def test_under_sync_flush_what_was_answered_can_be_read(tmp_path: Path) ->
         waiting = bench.waiting_pop()
         await settle()
         await bench.send("a")
-        assert bodies(await asyncio.wait_for(waiting, 5)) == ["a"]
+        assert bodies(await within_patience(waiting)) == ["a"]

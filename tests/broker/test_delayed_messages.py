@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from broker_bench import Bench, bodies, open_bench, running, settle, until
+from broker_bench import Bench, bodies, open_bench, running, settle
 
 from millstream.broker.timers import Timers
 from millstream.model.clock import ManualClock
@@ -17,6 +17,7 @@ from millstream.model.message import OutgoingMessage
 from millstream.model.operations import SendReceipt
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.record import decode_record
+from patience import eventually
 
 SECOND_MS = 1000
 DAY_MS = 24 * 3600 * SECOND_MS
@@ -147,7 +148,7 @@ async def test_over_a_crash_each_message_comes_exactly_once(
     clock.advance_ms(10_000)
     async with running(tmp_path / "crashed", clock=clock) as broker:
         bench = Bench(broker, clock)
-        await until(lambda: bench.broker.timers.pending == 0)
+        await eventually(lambda: bench.broker.timers.pending == 0)
         store = bench.broker.store
         entries = store.entries("later", 1, 0, 100)
         stored = [decode_record(store.read(entry)).body.decode() for entry in entries]
@@ -222,7 +223,7 @@ async def test_a_recall_that_could_not_be_stored_leaves_the_message_to_come(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await send(bench, "a", TIMER_DELAY_SEC="5")
-    await until(lambda: bench.broker.timers.pending == 1)
+    await eventually(lambda: bench.broker.timers.pending == 1)
     with monkeypatch.context() as patched:
 
         def refuse(*_: object) -> None:
@@ -237,7 +238,7 @@ async def test_a_recall_that_could_not_be_stored_leaves_the_message_to_come(
 
 async def test_a_recall_whose_caller_has_gone_is_carried_out(bench: Bench) -> None:
     await send(bench, "a", TIMER_DELAY_SEC="5")
-    await until(lambda: bench.broker.timers.pending == 1)
+    await eventually(lambda: bench.broker.timers.pending == 1)
     recalling = asyncio.create_task(bench.broker.timers.cancel(0))
     await asyncio.sleep(0)
     recalling.cancel()
@@ -250,16 +251,16 @@ async def test_a_message_whose_topic_is_deleted_is_let_go(bench: Bench) -> None:
     await send(bench, "a", TIMER_DELAY_SEC="5")
     await settle()
     timers: Timers = bench.broker.timers
-    await until(lambda: timers.pending == 1)
+    await eventually(lambda: timers.pending == 1)
     bench.broker.topics.delete("later")
     bench.clock.advance_ms(6000)
-    await until(lambda: timers.pending == 0)
+    await eventually(lambda: timers.pending == 0)
 
 
 async def test_retention_leaves_what_waits(bench: Bench) -> None:
     await send(bench, "a", TIMER_DELAY_SEC="200000")
     await settle()
-    await until(lambda: bench.broker.timers.pending == 1)
+    await eventually(lambda: bench.broker.timers.pending == 1)
     pin = bench.broker.timers._oldest_log_offset
     assert pin in bench.broker.store.pins
     assert pin() == bench.broker.store.entries("rmq_sys_wheel_timer", 0, 0, 1)[0].log_offset

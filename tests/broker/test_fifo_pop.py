@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -17,6 +16,7 @@ from millstream.model.group import GroupConfig
 from millstream.model.message import OutgoingMessage
 from millstream.model.operations import AckRequest, PoppedMessage
 from millstream.model.topic import MessageType, TopicConfig
+from patience import within_patience
 
 open_mixed = partial(open_bench, takes=MessageType.MIXED)
 
@@ -53,7 +53,7 @@ async def test_a_waiting_pop_is_answered_when_a_held_group_is_free_again(fifo: B
     await settle()
     assert not waiting.done()
     fifo.ack(first)
-    (second,) = await asyncio.wait_for(waiting, 5)
+    (second,) = await within_patience(waiting)
     assert (second.message.body, second.delivery_attempt) == (b"a2", 1)
 
 
@@ -62,7 +62,7 @@ async def test_a_waiting_pop_is_answered_when_the_time_of_a_held_group_is_over(t
         bench.broker.groups.create(GroupConfig("g", fifo=True))
         await send(bench, "a1", "a2")
         await bench.pop(max_messages=1, invisible_ms=30)
-        assert bodies(await asyncio.wait_for(bench.waiting_pop(), 5)) == ["a1", "a2"]
+        assert bodies(await within_patience(bench.waiting_pop())) == ["a1", "a2"]
 
 
 async def test_a_suspended_delivery_does_not_count_as_an_attempt(fifo: Bench) -> None:

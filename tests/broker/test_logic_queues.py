@@ -23,6 +23,7 @@ from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.static_topics import LOGIC_BROKER_NAME
+from patience import within_patience
 
 TOPIC = "orders"
 
@@ -192,7 +193,7 @@ async def test_a_reader_who_waits_follows_a_move_at_once(bench: Bench) -> None:
     await asyncio.sleep(0.05)
     await bench.remap("b")
     await bench.send("1")
-    batch = await asyncio.wait_for(waiting, 5)
+    batch = await within_patience(waiting)
     assert bodies(batch.messages()) == ["1"]
 
 

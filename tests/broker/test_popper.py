@@ -20,6 +20,7 @@ from millstream.model.group import GroupConfig
 from millstream.model.operations import AckRequest, PoppedMessage, PopRequest
 from millstream.model.receipt import FIFO_REVIVE_QUEUE, ReceiptHandle
 from millstream.model.topic import MessageType, Permission, TopicConfig
+from patience import within_patience
 
 Damage = Callable[[int], None]
 
@@ -341,14 +342,14 @@ async def test_a_member_that_goes_away_when_a_message_arrives_leaves_it_to_the_n
     await bench.send("a")
     wake([("t", 0)])
     leaves.cancel()
-    assert bodies(await asyncio.wait_for(stays, 5)) == ["a"]
+    assert bodies(await within_patience(stays)) == ["a"]
 
 
 async def test_a_waiting_pop_is_answered_when_a_delivery_becomes_visible_again(tmp_path: Path) -> None:
     async with open_bench(tmp_path, real_time=True) as bench:
         await bench.send("a")
         await bench.pop(invisible_ms=30)
-        (again,) = await asyncio.wait_for(bench.waiting_pop(), 5)
+        (again,) = await within_patience(bench.waiting_pop())
         assert again.delivery_attempt == 2
 
 
@@ -359,7 +360,7 @@ async def test_a_waiting_pop_is_answered_when_another_member_gives_its_message_b
         await bench.send("a")
         (a,) = await first
         bench.change(a, 0)
-        (again,) = await asyncio.wait_for(second, 5)
+        (again,) = await within_patience(second)
         assert again.delivery_attempt == 2
 
 
@@ -369,7 +370,7 @@ async def test_a_waiting_pop_is_answered_when_what_was_taken_meanwhile_expires(t
         await settle()
         await bench.send("a")
         assert attempts(await first) == [1]
-        assert attempts(await asyncio.wait_for(second, 5)) == [2]
+        assert attempts(await within_patience(second)) == [2]
 
 
 async def test_too_many_waiting_pops_are_refused(tmp_path: Path) -> None:
@@ -535,7 +536,7 @@ async def test_a_waiting_fifo_pop_is_answered_when_the_queue_is_free_again(fifo:
     await settle()
     assert not waiting.done()
     fifo.ack(a)
-    assert bodies(await asyncio.wait_for(waiting, 5)) == ["b"]
+    assert bodies(await within_patience(waiting)) == ["b"]
 
 
 async def test_a_fifo_message_without_attempts_left_makes_way_for_the_next(fifo: Bench) -> None:

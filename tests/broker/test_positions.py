@@ -27,6 +27,7 @@ from millstream.model.operations import (
 )
 from millstream.model.topic import TopicConfig
 from millstream.store.snapshot import Snapshot
+from patience import within_patience
 
 T = 1_700_000_000_000
 
@@ -220,7 +221,7 @@ async def test_who_waits_is_woken_by_a_reset(bench: Bench) -> None:
     waiting = bench.waiting_pop()
     await settle()
     reset(bench, QueuePoint.FIRST)
-    assert bodies(await asyncio.wait_for(waiting, 5)) == ["a"]
+    assert bodies(await within_patience(waiting)) == ["a"]
 
 
 async def test_a_reset_that_may_not_go_back_moves_only_what_lies_before_it(bench: Bench) -> None:
@@ -294,7 +295,7 @@ async def test_a_pull_that_waits_hears_of_a_reset_at_once_and_others_ask_again(b
     other = asyncio.create_task(bench.broker.pull(PullRequest("other", "t", 0, 3, wait_ms=30_000)))
     await settle()
     reset(bench, QueuePoint.OFFSET, 1, queue_id=0)
-    told = await asyncio.wait_for(waiting, 5)
+    told = await within_patience(waiting)
     assert (told.status, told.next_offset) == (PullStatus.OFFSET_ILLEGAL, 1)
-    assert (await asyncio.wait_for(other, 5)).status is PullStatus.NOTHING_NEW
+    assert (await within_patience(other)).status is PullStatus.NOTHING_NEW
     assert len((await bench.pull(1)).records) == 2

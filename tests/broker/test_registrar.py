@@ -20,6 +20,7 @@ from millstream.protocol.remoting.registration import BrokerIdentity
 from millstream.transport.remoting_client import SILENCE_S
 from millstream.transport.remoting_connection import Connection
 from millstream.transport.remoting_server import RemotingServer
+from patience import PATIENCE_S
 
 
 class Nameserver:
@@ -72,7 +73,7 @@ def topics_named(*names: str) -> dict[str, TopicConfig]:
 
 
 async def until_told(nameserver: Nameserver, *topics: str) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while nameserver.registry.topics() != sorted(topics):  # noqa: ASYNC110 - nothing says so
             await asyncio.sleep(0)
 
@@ -109,7 +110,7 @@ async def test_a_repeated_registration_tells_no_topics_and_now_and_then_all(
     await registrar.start()
     one.registry.delete_topic("t")
     seen = one.registrations
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while one.registrations < seen + 3:  # noqa: ASYNC110 - nothing says so
             await asyncio.sleep(0.005)
     assert one.registry.topics() == []
@@ -165,7 +166,7 @@ async def test_a_nameserver_that_says_nothing_is_asked_again_over_another_connec
     one.server.handlers = {RequestCode.REGISTER_BROKER: lambda _, connection: asked.append(connection)}
     topics["u"] = TopicConfig("u")
     registrar.changed("u", topics["u"])
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_S):
         while len(set(asked)) < 2:  # noqa: ASYNC110 - nothing says so
             await asyncio.sleep(0.01)
     one.server.handlers = handlers

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from millstream.model.group import GroupConfig
 from millstream.model.operations import AckRequest, PopRequest, PullRequest, SendBackRequest
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.record import decode_record
+from patience import within_patience
 
 GROUP = GroupConfig("g", max_attempts=4, backoff_s=(0,))
 RETRY = "%RETRY%g"
@@ -106,12 +106,12 @@ async def test_a_waiting_pop_hears_of_what_is_given_back(bench: Bench, queue_id:
     task = bench.waiting_pop(queue_id=queue_id)
     await settle()
     await bench.broker.retries.send_back(SendBackRequest("g", receipt.log_offset, topics=("t",)))
-    popped = await asyncio.wait_for(task, 5)
+    popped = await within_patience(task)
     assert bodies(popped) == ["again"]
     task = bench.waiting_pop(queue_id=queue_id)
     await settle()
     bench.change(popped[0], 0)
-    assert bodies(await asyncio.wait_for(task, 5)) == ["again"]
+    assert bodies(await within_patience(task)) == ["again"]
 
 
 async def test_a_look_without_taking_sees_what_was_given_back_of_its_topic(bench: Bench) -> None:
@@ -138,7 +138,7 @@ async def test_a_waiting_pop_hears_when_its_time_out_of_sight_is_over(tmp_path: 
         bench.broker.groups.create(GROUP)
         await given_back(bench, "again")
         await bench.pop(invisible_ms=50)
-        assert attempts(await asyncio.wait_for(bench.waiting_pop(), 5)) == [3]
+        assert attempts(await within_patience(bench.waiting_pop())) == [3]
 
 
 async def test_what_pulling_consumers_have_had_already_is_not_popped(bench: Bench) -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from broker_bench import Bench, open_bench, until
+from broker_bench import Bench, open_bench
 
 from millstream.broker import statistics
 from millstream.broker.statistics import Outgoing
@@ -16,6 +16,7 @@ from millstream.model.lite import LITE_PREFIX
 from millstream.model.message import OutgoingMessage
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.model.transaction import Resolution
+from patience import eventually
 
 
 def out(bench: Bench, group: str = "g", topic: str = "t") -> Outgoing:
@@ -89,9 +90,9 @@ async def test_a_delayed_message_is_counted_when_it_is_delivered_with_how_late_i
         counted = bench.broker.statistics
         assert (counted.timers["later"].scheduled, counted.timers["later"].settled) == (1, 0)
         assert bench.broker.timers.counts().within_minute + bench.broker.timers.unscheduled == 1
-        await until(lambda: not bench.broker.timers.unscheduled)
+        await eventually(lambda: not bench.broker.timers.unscheduled)
         bench.clock.advance_ms(10_400)
-        await until(lambda: counted.timers["later"].settled == 1)
+        await eventually(lambda: counted.timers["later"].settled == 1)
         assert counted.delays.total == 400
         assert counted.delays.counts[counted.delays.bounds.index(500)] == 1
 

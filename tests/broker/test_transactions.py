@@ -20,6 +20,7 @@ from millstream.model.operations import SendReceipt
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.model.transaction import Resolution
 from millstream.protocol.record import decode_record
+from patience import eventually
 
 COMMIT, ROLLBACK, UNKNOWN = Resolution.COMMIT, Resolution.ROLLBACK, Resolution.UNKNOWN
 CHECKS_MS = [6_000, *[30_000] * 14]
@@ -56,14 +57,6 @@ def stored(broker: Broker, topic: str = "tx", queue_id: int = 1) -> list[StoredM
 
 def texts(broker: Broker, topic: str = "tx", queue_id: int = 1) -> list[str]:
     return [message.body.decode() for message in stored(broker, topic, queue_id)]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(1000):
-        if condition():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("the condition did not come to hold")
 
 
 class Producer:
@@ -234,7 +227,7 @@ async def test_too_many_pending_transactions_are_a_refusal_and_nothing_else(
     monkeypatch.setattr(transactions, "MAX_PENDING", 2)
     await send(bench.broker, "a")
     await send(bench.broker, "b")
-    await until(lambda: bench.broker.transactions.pending == 2)
+    await eventually(lambda: bench.broker.transactions.pending == 2)
     with pytest.raises(Refused) as refused:
         await send(bench.broker, "c")
     assert refused.value.name == "TOO_MANY_REQUESTS"
@@ -251,12 +244,12 @@ async def test_a_silent_producer_is_asked_after_6_s_then_every_30_s_15_times_in_
         await asyncio.sleep(0.02)
         assert len(producer.asked) == number, "not before its time"
         bench.clock.advance_ms(1)
-        await until(lambda wanted=number + 1: len(producer.asked) == wanted)  # type: ignore[misc]
+        await eventually(lambda wanted=number + 1: len(producer.asked) == wanted)  # type: ignore[misc]
     question = producer.asked[0]
     assert (question.transaction_id, question.message.topic) == ("ID-a", "tx")
     assert (question.message.body, question.message.user_properties) == (b"a", {"mine": "x"})
     bench.clock.advance_ms(30_000)
-    await until(lambda: bench.broker.transactions.pending == 0)
+    await eventually(lambda: bench.broker.transactions.pending == 0)
     (kept,) = stored(bench.broker, GIVEN_UP_TOPIC, 0)
     assert (kept.body, kept.properties["REAL_TOPIC"], kept.message_id) == (b"a", "tx", "ID-a")
     assert len(await bench.pop(topic=GIVEN_UP_TOPIC)) == 1, "people can read what was given up"
@@ -273,9 +266,9 @@ async def test_a_producer_may_ask_for_another_time_before_the_first_question(ben
     await settle()
     for wait_ms, wanted in ((2000, ["sooner"]), (4000, ["sooner", "usual"])):
         bench.clock.advance_ms(wait_ms)
-        await until(lambda expected=wanted: producer.bodies == expected)  # type: ignore[misc]
+        await eventually(lambda expected=wanted: producer.bodies == expected)  # type: ignore[misc]
     bench.clock.advance_ms(54_000)
-    await until(lambda: "later" in producer.bodies)
+    await eventually(lambda: "later" in producer.bodies)
 
 
 async def test_an_answer_to_the_question_ends_it(bench: Bench) -> None:
@@ -283,7 +276,7 @@ async def test_an_answer_to_the_question_ends_it(bench: Bench) -> None:
     await send(bench.broker, "a")
     await settle()
     bench.clock.advance_ms(6000)
-    await until(lambda: len(producer.asked) == 1)
+    await eventually(lambda: len(producer.asked) == 1)
     await end(bench.broker, "a", COMMIT)
     bench.clock.advance_ms(60_000)
     await asyncio.sleep(0.02)
@@ -301,10 +294,10 @@ async def test_while_no_producer_is_there_no_question_counts_until_the_message_i
     assert bench.broker.transactions.pending == 1
     producer.is_there = True
     bench.clock.advance_ms(30_000)
-    await until(lambda: len(producer.asked) == 1)
+    await eventually(lambda: len(producer.asked) == 1)
     producer.is_there = False
     bench.clock.advance_ms(72 * 3_600_000)
-    await until(lambda: bench.broker.transactions.pending == 0)
+    await eventually(lambda: bench.broker.transactions.pending == 0)
     assert texts(bench.broker, GIVEN_UP_TOPIC, 0) == ["a"]
 
 
@@ -315,7 +308,7 @@ async def test_those_that_can_reach_producers_are_asked_in_turn(bench: Bench) ->
         await send(bench.broker, str(number))
     await settle()
     bench.clock.advance_ms(6000)
-    await until(lambda: sum(len(producer.asked) for producer in producers) == 6)
+    await eventually(lambda: sum(len(producer.asked) for producer in producers) == 6)
     assert min(len(producers[0].asked), len(producers[2].asked)) >= 2
 
 
@@ -326,7 +319,7 @@ async def test_a_transaction_whose_topic_is_deleted_is_let_go(bench: Bench) -> N
     with pytest.raises(NameRefused):
         await end(bench.broker, "a", COMMIT)
     bench.clock.advance_ms(6000)
-    await until(lambda: bench.broker.transactions.pending == 0)
+    await eventually(lambda: bench.broker.transactions.pending == 0)
 
 
 async def test_a_damaged_half_message_ends_nothing_else(bench: Bench, damage: Callable[[int], None]) -> None:
@@ -338,7 +331,7 @@ async def test_a_damaged_half_message_ends_nothing_else(bench: Bench, damage: Ca
         await end(bench.broker, "a", COMMIT)
     producer = Producer(bench.broker)
     bench.clock.advance_ms(6000)
-    await until(lambda: producer.bodies == ["b"])
+    await eventually(lambda: producer.bodies == ["b"])
     assert bench.broker.transactions.pending == 1
 
 

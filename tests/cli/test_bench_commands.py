@@ -11,6 +11,9 @@ from commands import Ran, run
 
 from millstream.server.child import ServerProcess
 
+pytestmark = pytest.mark.process
+
+
 Command = Callable[..., Ran]
 SHORT = ("--duration", "500ms", "--warm-up", "0s", "-o", "json")
 

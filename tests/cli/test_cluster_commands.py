@@ -9,6 +9,9 @@ from commands import Ran, run
 
 from millstream.server.child import ServerProcess
 
+pytestmark = pytest.mark.process
+
+
 Command = Callable[..., Ran]
 
 

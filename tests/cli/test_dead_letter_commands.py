@@ -13,6 +13,9 @@ from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.service import METHODS
 from millstream.server.child import ServerProcess
 
+pytestmark = pytest.mark.process
+
+
 Command = Callable[..., Ran]
 
 

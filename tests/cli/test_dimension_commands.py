@@ -16,6 +16,9 @@ from millstream.streams.dimension.requests import ReloadRequest
 from millstream.streams.dimension.versions import Loaded, TableNote, VersionStore
 from millstream.streams.errors import JobError
 
+pytestmark = pytest.mark.process
+
+
 KEY = '{"kind": "equal", "columns": ["id"], "end_included": true}'
 NOTE = TableNote("assets", "jdbc", "jdbc:sqlite:/a.db assets", ("id", "name"), ("=(kind, 1)",), "every 30 s", (KEY,))
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from commands import Ran
+
+pytestmark = pytest.mark.process
+
 
 Command = Callable[..., Ran]
 

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from commands import Ran, run
 
+pytestmark = pytest.mark.process
+
+
 BUILDER = """
 from millstream.streams.sdk import StreamBuilder
 

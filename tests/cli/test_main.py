@@ -11,6 +11,8 @@ from commands import run
 from millstream.cli.main import main
 from millstream.server.child import ServerProcess
 
+pytestmark = pytest.mark.process
+
 
 def test_help_lists_the_commands_of_the_contract() -> None:
     shown = run("--help")

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import pytest
 from commands import Ran
+
+pytestmark = pytest.mark.process
+
 
 Command = Callable[..., Ran]
 

@@ -14,6 +14,9 @@ from millstream.server.child import ServerProcess
 from millstream.streams.jobs.model_topic import ModelTopic
 from millstream.streams.learning.model import ModelReference
 
+pytestmark = pytest.mark.process
+
+
 joblib = pytest.importorskip("joblib", reason="scikit-learn is not installed: millstream[learning]")
 
 

@@ -20,6 +20,9 @@ from millstream.streams.rules.changes import switched
 from millstream.streams.rules.notes import Quarantined, RuleNotes, Worked
 from millstream.streams.rules.store import MIN_KEPT_VERSIONS, RuleStore
 
+pytestmark = pytest.mark.process
+
+
 RULES = """\
 - rule: shell
   title: A shell

@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from commands import Ran, run
 
+pytestmark = pytest.mark.process
+
+
 Command = Callable[..., Ran]
 
 RULES = """

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from commands import Ran, run
 
+pytestmark = pytest.mark.process
+
+
 Command = Callable[..., Ran]
 
 HOT = """

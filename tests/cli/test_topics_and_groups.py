@@ -2,7 +2,11 @@
 
 from collections.abc import Callable
 
+import pytest
 from commands import Ran
+
+pytestmark = pytest.mark.process
+
 
 Command = Callable[..., Ran]
 

@@ -30,6 +30,7 @@ from millstream.model.group import GroupConfig
 from millstream.model.message import Message, StoredMessage
 from millstream.model.operations import PullStatus
 from millstream.model.topic import MessageType, Permission, TopicConfig
+from patience import within_patience
 from servers import Servers, running_servers
 
 
@@ -158,7 +159,7 @@ async def test_a_pull_waits_for_a_message(client: Client) -> None:
     producer = Producer(client)
     for _ in range(4):
         await producer.send(Message("t", b"x"))
-    batch = await asyncio.wait_for(pulling, 5)
+    batch = await within_patience(pulling)
     assert (batch.status, batch.next_offset, len(batch.messages())) == (PullStatus.FOUND, 1, 1)
 
 

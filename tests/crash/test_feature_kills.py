@@ -15,6 +15,9 @@ from crash.programme import Size
 
 from crash import feature_kills
 
+pytestmark = pytest.mark.kill
+
+
 BODY = crc32(b"body")
 
 

@@ -7,9 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from millstream.client.blocking import BlockingClient
 from millstream.model.topic import TopicConfig
 from millstream.server.child import ServerProcess
+
+pytestmark = pytest.mark.process
+
 
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "bulk" / "events.py"
 EVENTS = 2500

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.spark
+
+
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "functions"
 
 

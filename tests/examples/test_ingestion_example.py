@@ -6,6 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.process
+
+
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "ingestion" / "web_log.py"
 
 

@@ -13,6 +13,9 @@ from millstream.cli.ingest_run import ingest_run
 from millstream.model.errors import StartRefused
 from servers import Servers
 
+pytestmark = pytest.mark.process
+
+
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "ingestion" / "gateway.toml"
 
 

@@ -10,7 +10,7 @@ import pytest
 from composition import as_a_program
 from official import drain, message, producer, simple_consumer
 
-pytestmark = pytest.mark.official
+pytestmark = [pytest.mark.official, pytest.mark.kill]
 
 
 def test_messages_acknowledged_before_a_kill_are_received_after_the_restart(tmp_path: Path) -> None:

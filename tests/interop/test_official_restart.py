@@ -11,7 +11,7 @@ import pytest
 from composition import as_a_program
 from official import Collector, message, producer, push_consumer
 
-pytestmark = pytest.mark.official
+pytestmark = [pytest.mark.official, pytest.mark.kill]
 
 GIVE_UP_S = 60
 

@@ -16,7 +16,7 @@ from millstream.client.blocking import BlockingClient
 from millstream.model.topic import TopicConfig
 from millstream.server.child import RoleProcess
 
-pytestmark = pytest.mark.official
+pytestmark = [pytest.mark.official, pytest.mark.kill]
 
 INVISIBLE_S = 10
 DEADLINE_S = 180

@@ -19,6 +19,9 @@ from millstream.protocol.remoting.access import PolicyEntryInfo, UserInfo
 from millstream.security.signature import Credentials
 from millstream.server.child import RoleProcess
 
+pytestmark = pytest.mark.process
+
+
 ROOT = Credentials("root", "secret-of-root")
 ANN = Credentials("ann", "secret-of-ann")
 SECURE = ("--set", "access.enabled=true")

@@ -18,6 +18,9 @@ from millstream.client.blocking import BlockingClient
 from millstream.model.message import Message
 from millstream.server.child import RoleProcess
 
+pytestmark = pytest.mark.kill
+
+
 TOPIC = "moving"
 QUEUES = 4
 KEYS = [f"key-{number}" for number in range(6)]

@@ -16,6 +16,9 @@ from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
 from millstream.server.child import ServerProcess
 
+pytestmark = pytest.mark.process
+
+
 _FREE_PORTS = ("--grpc-port", "--remoting-port", "--nameserver-port", "--metrics-port")
 
 

@@ -16,6 +16,8 @@ from millstream.model.topic import TopicConfig
 from millstream.server.child import RoleProcess
 from millstream.server.proxy_ports import AccessNetwork, parse_access_network
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def running() -> Iterator[ExitStack]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,6 +22,9 @@ from millstream.protocol.remoting.access import PolicyEntryInfo, UserInfo
 from millstream.security.signature import Credentials
 from millstream.server.certificate import own_certificate
 from millstream.server.child import RoleProcess
+from patience import eventually_blocking
+
+pytestmark = pytest.mark.kill
 
 
 class Cluster:
@@ -102,20 +104,7 @@ def test_sends_and_reads_go_on_while_all_nameservers_are_down_and_after_they_cam
     send(client, "t", "after")
     assert bodies(client, "t") == ["after", "before", "while"]
     other = cluster.client()
-    until(lambda: bool(other.queues("t")))
-
-
-def until(condition, timeout_s: float = 15.0) -> None:  # type: ignore[no-untyped-def]
-    """Wait for what another process does; that the topic is not known yet counts as not yet."""
-    deadline_s = time.monotonic() + timeout_s
-    while time.monotonic() < deadline_s:
-        try:
-            if condition():
-                return
-        except NameRefused:
-            pass
-        time.sleep(0.05)
-    raise AssertionError("it did not happen")
+    eventually_blocking(lambda: other.queues("t"), not_yet=(NameRefused,))
 
 
 def test_a_broker_that_is_killed_is_passed_by_and_loses_nothing(cluster: Cluster, tmp_path: Path) -> None:
@@ -178,7 +167,7 @@ def test_a_local_cluster_starts_a_broker_again_that_ended_and_stops_all(tmp_path
         assert send(client, "t", "1", "2") == {"broker-0", "broker-1"}
         [victim] = pids_of(str(tmp_path / "c" / "broker-0"))
         os.kill(victim, signal.SIGKILL)
-        until(lambda: "broker-0 runs again" in log.read_text())
+        eventually_blocking(lambda: "broker-0 runs again" in log.read_text())
         client.conversations.doubt_route("t")
         assert bodies(client, "t") == ["1", "2"]
         client.close()
@@ -205,7 +194,7 @@ def test_the_processes_of_a_local_cluster_end_with_it_even_if_it_is_killed(tmp_p
     running = RoleProcess("cluster", tmp_path / "c", options=options)
     assert len(pids_of(str(tmp_path / "c" / ""))) == 3
     running.kill()
-    until(lambda: pids_of(str(tmp_path / "c" / "")) == [])
+    eventually_blocking(lambda: pids_of(str(tmp_path / "c" / "")) == [])
 
 
 def test_a_local_cluster_whose_port_is_taken_says_so_and_leaves_nothing_running(tmp_path: Path) -> None:

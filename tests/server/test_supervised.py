@@ -10,6 +10,8 @@ from millstream.model.errors import StartRefused
 from millstream.server import supervised
 from millstream.server.supervised import SupervisedRole
 
+pytestmark = pytest.mark.process
+
 
 def role(directory: Path, *options: str) -> SupervisedRole:
     words = ["--dir", str(directory / "ns"), "--set", "port=0", *options]

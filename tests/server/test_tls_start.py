@@ -18,6 +18,8 @@ from millstream.security.tls import client_context
 from millstream.server.certificate import own_certificate
 from millstream.server.child import ServerProcess
 
+pytestmark = pytest.mark.process
+
 
 @needs_openssl
 def test_it_makes_a_certificate_of_its_own_and_its_commands_trust_it(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from millstream.store.appender import Appender
 from millstream.store.files import FileLayer
 from millstream.store.message_store import MessageStore, StoreOptions
 from millstream.store.write_batch import PendingRecord
+from patience import eventually, within_patience
 
 ASYNC = replace(SMALL, segment_bytes=1024 * 1024)
 SYNC = replace(ASYNC, sync_flush=True)
@@ -40,13 +41,6 @@ async def opened(tmp_path: Path) -> AsyncIterator[Opener]:
     for appender, store in pairs:
         await appender.close()
         store.close()
-
-
-async def _until(condition: Callable[[], bool]) -> None:
-    """Return when a thread has made the condition true."""
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 - a thread of the store sets no event of this loop
-            await asyncio.sleep(0.002)
 
 
 @pytest.mark.parametrize("options", [ASYNC, SYNC])
@@ -89,7 +83,7 @@ async def test_under_async_flush_an_answer_follows_the_write_and_the_flush_comes
     await appender.append(pending())
     assert files.of_log() == ["pwrite"]
 
-    await _until(lambda: store.flushed_log_offset == store.written_log_offset)
+    await eventually(lambda: store.flushed_log_offset == store.written_log_offset)
     assert files.of_log() == ["pwrite", "sync"]
 
 
@@ -103,7 +97,7 @@ async def test_what_comes_during_a_sync_shares_the_next_one(opened: Opener) -> N
 
     files.before_sync = wait_at_gate
     first = appender.append(pending(b"first"))
-    await _until(lambda: len(syncs) == 1)
+    await eventually(lambda: len(syncs) == 1)
     later = [appender.append(pending(b"later")) for _ in range(5)]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -163,7 +157,7 @@ async def test_a_failed_background_sync_stops_the_senders(opened: Opener) -> Non
             await asyncio.sleep(0.005)
 
     with pytest.raises(StoreError) as caught:
-        await asyncio.wait_for(send_until_refused(), 10)
+        await within_patience(send_until_refused())
     assert caught.value.name == "STORE_FAILED"
 
 
@@ -270,7 +264,7 @@ async def test_checkpoints_are_written_in_the_background(opened: Opener, monkeyp
         appender, store = opened(replace(options, flush_interval_ms=10), files)
         files.operations.clear()
         await appender.append(pending())
-        await _until(lambda files=files: any(operation.path.name == "checkpoint" for operation in files.operations))
+        await eventually(lambda files=files: any(operation.path.name == "checkpoint" for operation in files.operations))
         await appender.close()
         store.close()
 
@@ -332,6 +326,6 @@ async def test_an_append_that_follows_those_who_wait_at_once_is_written_with_the
         later = appender.append(pending(b"2"))
         await asyncio.gather(at_once, later)
 
-    await asyncio.wait_for(both(), 10)
+    await within_patience(both())
     assert files.of_log("pwrite") == ["pwrite"]
     assert bodies(store) == [b"1", b"2"]

@@ -11,6 +11,9 @@ from store_samples import bodies
 
 from millstream.store.message_store import MessageStore, StoreOptions
 
+pytestmark = pytest.mark.kill
+
+
 CYCLES = 4
 ACKS_PER_CYCLE = 2000
 

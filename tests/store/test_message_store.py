@@ -244,6 +244,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.process
 def test_a_directory_in_use_is_refused_by_name_and_pid_and_free_after_kill_9(tmp_path: Path) -> None:
     arguments = [sys.executable, "-c", HOLDER, str(tmp_path)]
     with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:

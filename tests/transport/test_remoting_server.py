@@ -15,6 +15,7 @@ from millstream.protocol.remoting.frame import FrameDecoder, encode_frame
 from millstream.transport import remoting_connection, remoting_server
 from millstream.transport.remoting_connection import Connection
 from millstream.transport.remoting_server import RemotingServer
+from patience import within_patience
 
 ECHO, WAIT, REFUSE, FAIL, UNENCODABLE, LATE_FAIL, NOTHING = range(1, 8)
 
@@ -84,7 +85,7 @@ class Peer:
 
     async def receive(self, count: int = 1) -> list[RemotingCommand]:
         while len(self._read) < count:
-            data = await asyncio.wait_for(self.reader.read(1 << 16), 10)
+            data = await within_patience(self.reader.read(1 << 16))
             assert data, "the server closed the connection"
             self._read += self._decoder.feed(data)
         received, self._read = self._read[:count], self._read[count:]
@@ -92,7 +93,7 @@ class Peer:
 
     async def is_closed_by_server(self) -> bool:
         try:
-            return await asyncio.wait_for(self.reader.read(1), 10) == b""
+            return await within_patience(self.reader.read(1)) == b""
         except ConnectionError:
             return True
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import stat
@@ -38,6 +37,7 @@ from millstream.security.signature import Credentials
 from millstream.transport.gate import RemotingGate
 from millstream.transport.remoting_client import RemotingConnection
 from millstream.transport.signing import sign
+from patience import within_patience
 from servers import Servers
 
 ADMIN_CODES = [code for code in RequestCode if code.name.startswith("AUTH_")]
@@ -356,4 +356,4 @@ async def test_a_clients_environment_names_its_credentials(guarded: Servers, mon
     monkeypatch.setenv("MILLSTREAM_ACCESS_KEY", ANN.access_key)
     monkeypatch.setenv("MILLSTREAM_SECRET_KEY", ANN.secret_key)
     async with Client(guarded.nameserver) as ann:
-        assert await asyncio.wait_for(ann.route("orders"), 5)
+        assert await within_patience(ann.route("orders"))

@@ -15,6 +15,7 @@ from millstream.protocol.record import decode_record, iterate_records
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.transport.remoting_client import RemotingConnection
+from patience import within_patience
 from servers import Servers
 
 
@@ -85,7 +86,7 @@ async def test_when_an_ordered_consumer_dies_the_other_goes_on_where_it_was(
 
     second.rebalances.clear()
     await first.connection.close()
-    await asyncio.wait_for(second.rebalances.wait(), 5)
+    await within_patience(second.rebalances.wait())
     assert json.loads((await second.ask(38, consumerGroup="g")).body) == {"consumerIdList": ["c1"]}
     assert await second.lock(0, 1) == [0, 1]
     begin = int((await second.ask(14, consumerGroup="g", topic="t", queueId="0")).ext["offset"])

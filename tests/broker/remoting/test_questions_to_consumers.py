@@ -18,6 +18,7 @@ from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.consumer_status import decode_consumer_status
 from millstream.protocol.remoting.fastjson import read_fastjson
 from millstream.transport.remoting_client import RemotingConnection
+from patience import within_patience
 from servers import Servers
 
 STATUS = b'{"messageQueueTable":{{"brokerName":"broker-a","queueId":0,"topic":"t"}:%d}}'
@@ -159,7 +160,7 @@ async def test_a_consumer_that_is_not_there_leaves_or_says_nothing_is_told_as_su
     monkeypatch.setattr(questions, "ANSWER_LIMIT_S", 5)
     consumer.was_asked.clear()
     waiting = asyncio.create_task(admin.ask(307, consumerGroup="g", clientId="c"))
-    await asyncio.wait_for(consumer.was_asked.wait(), 5)
+    await within_patience(consumer.was_asked.wait())
     await consumer.connection.close()
     assert (await waiting).code == ResponseCode.CONSUMER_NOT_ONLINE
 

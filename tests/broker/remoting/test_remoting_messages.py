@@ -16,6 +16,7 @@ from millstream.protocol.remoting.batch import encode_batch_item
 from millstream.protocol.remoting.bodies import decode_topic_statistics
 from millstream.protocol.remoting.command import FLAG_ONEWAY, HeaderType, RemotingCommand
 from millstream.transport.remoting_client import RemotingConnection
+from patience import within_patience
 from servers import Servers
 
 SHORT = {"a": "g", "b": "t", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1700000000000", "h": "0"}
@@ -263,7 +264,7 @@ async def test_a_long_poll_is_answered_as_soon_as_a_message_arrives(connection: 
     assert (await ask(connection, 30, QUEUE)).ext == {"offset": "0"}
     assert not polling.done()
     await ask(connection, 310, SHORT, b"fresh")
-    answer = await asyncio.wait_for(polling, 5)
+    answer = await within_patience(polling)
     assert [decode_record(record).body for record in iterate_records(answer.body)] == [b"fresh"]
 
 

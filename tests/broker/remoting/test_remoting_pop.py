@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from broker_bench import until
 from pop_client import Taken, changed, delivery_fields, pop_fields, taken_of
 
 from millstream.model.group import GroupConfig
@@ -24,6 +23,7 @@ from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.proxy.grpc.body import plain_body
 from millstream.transport.remoting_client import RemotingConnection
+from patience import eventually
 from servers import Servers
 
 
@@ -86,7 +86,7 @@ async def test_nothing_to_pop_is_answered_with_all_the_fields_that_a_client_read
 
 async def test_a_pop_waits_for_what_is_sent_later(client: Client) -> None:
     waiting = asyncio.create_task(client.pop(pollTime="20000"))
-    await until(lambda: client.broker.polls.waiting_pops("g", "t", None) == 1)
+    await eventually(lambda: client.broker.polls.waiting_pops("g", "t", None) == 1)
     polling = await client.ask(Code.POLLING_INFO, consumerGroup="g", topic="t", queueId="-1")
     assert polling.ext["pollingNum"] == "1"
     await client.send("late")
@@ -197,9 +197,9 @@ async def test_a_notification_tells_of_messages_and_leaves_them_to_whoever_pops(
     nothing = await client.ask(Code.NOTIFICATION, **pop_fields())
     assert (nothing.ext["hasMsg"], nothing.ext["pollingFull"]) == ("false", "false")
     waiting = asyncio.create_task(client.ask(Code.NOTIFICATION, **pop_fields(pollTime="20000")))
-    await until(lambda: client.broker.polls.waiting_pops("g", "t", None) == 1)
+    await eventually(lambda: client.broker.polls.waiting_pops("g", "t", None) == 1)
     popping = asyncio.create_task(client.pop(pollTime="20000"))
-    await until(lambda: client.broker.polls.waiting_pops("g", "t", None) == 2)
+    await eventually(lambda: client.broker.polls.waiting_pops("g", "t", None) == 2)
     await client.send("a")
     assert bodies(await popping) == ["a"]
     assert (await waiting).ext["hasMsg"] == "true"

@@ -20,6 +20,7 @@ from millstream.protocol.record import decode_record
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.transport.remoting_client import RemotingConnection
+from patience import within_patience
 from servers import Servers, running_servers
 
 COMMIT, ROLLBACK, UNKNOWN = "8", "12", "0"
@@ -133,7 +134,7 @@ async def test_an_end_that_cannot_be_read_is_refused_with_the_field(producer: Pr
 async def test_a_producer_of_the_group_is_asked_with_all_that_it_needs_to_answer(producer: Producer) -> None:
     sent = await producer.send_half()
     await producer.join()
-    question = await asyncio.wait_for(producer.questions.get(), 20)
+    question = await within_patience(producer.questions.get())
     assert (question.code, question.is_oneway) == (RequestCode.CHECK_TRANSACTION_STATE, True)
     message = decode_record(question.body)
     assert (message.topic, message.queue_id, message.body) == ("tx", 1, b"half")
@@ -151,7 +152,7 @@ async def test_a_producer_of_another_group_is_not_asked(producer: Producer) -> N
     await producer.send_half()
     asked = asyncio.Event()
     producer.broker.transactions.on_check.append(lambda question: bool(asked.set()))
-    await asyncio.wait_for(asked.wait(), 20)
+    await within_patience(asked.wait())
     assert producer.questions.empty()
 
 
@@ -159,7 +160,7 @@ async def test_a_message_of_a_grpc_producer_is_asked_of_those_that_joined_for_it
     await producer.join("tx")
     held = {"UNIQ_KEY": "ID7", "TRAN_MSG": "true", "PGROUP": "tx"}
     await producer.broker.send([OutgoingMessage("tx", b"half", held)])
-    question = await asyncio.wait_for(producer.questions.get(), 20)
+    question = await within_patience(producer.questions.get())
     assert question.ext["transactionId"] == "ID7"
 
 

@@ -26,6 +26,7 @@ from millstream.protocol.remoting.frame import FrameDecoder, encode_frame
 from millstream.store.message_store import StoreOptions
 from millstream.transport.remoting_connection import Connection
 from millstream.transport.remoting_server import RemotingServer
+from patience import PATIENCE_S
 
 SMALL = StoreOptions(segment_bytes=1 << 20)
 ORDINARY = {"a": "g", "b": "plain", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "1700000000000", "h": "0"}
@@ -88,7 +89,7 @@ class Door:
         data = b"".join(b"".join(encode_frame(command)) for command in commands)
         self.connection.get_buffer(-1)[: len(data)] = data
         self.connection.buffer_updated(len(data))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while self.connection.waiting:
                 await asyncio.wait(self.connection.waiting)
                 await asyncio.sleep(0)

@@ -13,6 +13,9 @@ from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
 from millstream.server.child import ServerProcess
 
+pytestmark = pytest.mark.process
+
+
 CTRL_C, CTRL_D, UP = "\x03", "\x04", "\x1b[A"
 PROMPT = "millstream> "
 VISITS = """CREATE TABLE visits (page STRING)

@@ -24,6 +24,7 @@ from millstream.model.message import Message
 from millstream.model.operations import PullStatus
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
+from patience import within_patience
 from servers import Servers
 
 _PATIENT = GatherLimits(hold_s=60.0)
@@ -158,7 +159,7 @@ async def test_single_messages_share_a_bulk_message_and_each_learns_its_offset(l
 async def test_a_message_is_sent_after_its_time_without_others(lane: tuple[Client, Servers]) -> None:
     client, _ = lane
     producer = BulkProducer(client)
-    receipt = await asyncio.wait_for(await producer.send(BULK, b"alone"), 20)
+    receipt = await within_patience(await producer.send(BULK, b"alone"))
     assert receipt.queue_offset == 0
 
 
@@ -224,7 +225,7 @@ async def test_a_send_waits_while_too_many_bytes_wait(lane: tuple[Client, Server
 async def test_gathered_rows_that_fill_the_room_are_sent_for_those_that_wait(lane: tuple[Client, Servers]) -> None:
     client, _ = lane
     async with BulkProducer(client, limits=GatherLimits(hold_s=60.0, waiting_bytes=1000)) as producer:
-        pending = [await asyncio.wait_for(producer.send(BULK, bytes(600)), 20) for _ in range(5)]
+        pending = [await within_patience(producer.send(BULK, bytes(600))) for _ in range(5)]
         assert (await pending[-2]).queue_offset == 3
 
 

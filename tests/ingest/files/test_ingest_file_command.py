@@ -14,6 +14,8 @@ from millstream.model.topic import MessageType, TopicConfig
 from millstream.server.child import RoleProcess
 from servers import Servers, running_servers_in_thread
 
+pytestmark = pytest.mark.process
+
 
 def test_lines_arrive_with_file_key_and_tag_and_a_second_run_sends_what_came_since(
     servers_in_thread: Servers, tmp_path: Path

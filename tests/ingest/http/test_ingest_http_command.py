@@ -21,6 +21,9 @@ from millstream.ingest.parcel import Parcel
 from millstream.ingest.tally import Tally
 from servers import Servers
 
+pytestmark = pytest.mark.process
+
+
 needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="curl sends the posts")
 JSON = ("-H", "Content-Type: application/json")
 

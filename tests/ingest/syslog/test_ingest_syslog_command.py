@@ -17,6 +17,9 @@ from certificates import identity_in, needs_openssl, trusting
 from millstream.ingest.syslog.datagrams import drops_in
 from servers import Servers
 
+pytestmark = pytest.mark.process
+
+
 needs_logger = pytest.mark.skipif(shutil.which("logger") is None, reason="logger of util-linux sends the messages")
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,13 +42,6 @@ class Service:
 
     async def receive(self, topic: str = "orders", group: str = "g", **wish: Any) -> list[Any]:
         return await self.frames("ReceiveMessage", receive_request(topic, group, **wish))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Returns once the condition holds; TimeoutError after five seconds."""
-    async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110 - what is waited for has no event of its own
-            await asyncio.sleep(0.005)
 
 
 def message(topic: str = "orders", body: bytes = b"body", *, user: dict[str, str] | None = None, **system: Any) -> Any:

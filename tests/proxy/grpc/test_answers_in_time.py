@@ -10,6 +10,7 @@ from millstream.model.errors import TimedOut
 from millstream.model.message import Address
 from millstream.proxy.grpc.call import Call
 from millstream.proxy.grpc.in_time import MARGIN_S, in_time
+from patience import PATIENCE_S
 
 
 def call(deadline_s: float | None) -> Call:
@@ -22,7 +23,7 @@ async def test_a_call_that_nothing_answers_is_told_so_before_its_deadline() -> N
         return ""
 
     with pytest.raises(TimedOut, match=r"No broker answered within 0\.3 s"):
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             await in_time(hang)(call(MARGIN_S + 0.05), None)
 
 

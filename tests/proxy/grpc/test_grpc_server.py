@@ -12,7 +12,7 @@ import grpc.aio
 import pytest
 from dialled import CLIENT_ID, Dialled
 from memory_backend import MemoryBackend
-from service_calls import METADATA, until
+from service_calls import METADATA
 
 from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.errors import StartRefused
@@ -21,6 +21,7 @@ from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.service import SERVICE_NAME
 from millstream.proxy.grpc.server import GrpcServer
 from millstream.proxy.processor import Processor
+from patience import eventually, within_patience
 
 
 @pytest.fixture
@@ -85,9 +86,9 @@ async def test_telemetry_that_is_refused_ends_as_an_invalid_argument(
 
 async def test_a_long_poll_ends_with_its_client(dialled: Dialled, processor: Processor) -> None:
     call = dialled.receive()
-    await until(lambda: len(processor._waiting) == 1)
+    await eventually(lambda: len(processor._waiting) == 1)
     call.cancel()
-    await until(lambda: not processor._waiting)
+    await eventually(lambda: not processor._waiting)
     await dialled.send(b"body")
     assert len([frame async for frame in dialled.receive(0)]) == 3
 
@@ -100,7 +101,7 @@ async def test_a_client_that_vanishes_loses_its_stream(dialled: Dialled, process
     assert record is not None
     assert record.stream_lost_s is None
     await dialled.channel.close()
-    await until(lambda: record.stream_lost_s is not None)
+    await eventually(lambda: record.stream_lost_s is not None)
 
 
 async def test_closing_answers_waiting_receives_and_ends_telemetry_at_once(
@@ -109,8 +110,8 @@ async def test_closing_answers_waiting_receives_and_ends_telemetry_at_once(
     call, stream = dialled.receive(), dialled.telemetry()
     await stream.write(m.TelemetryCommand(settings=m.Settings(publishing=m.Publishing())))
     await stream.read()
-    await until(lambda: len(processor._waiting) == 1)
-    await asyncio.wait_for(server.close(grace_s=30), 5)
+    await eventually(lambda: len(processor._waiting) == 1)
+    await within_patience(server.close(grace_s=3_600))
     assert [frame.status.code async for frame in call] == [m.MESSAGE_NOT_FOUND]
     with pytest.raises(grpc.aio.AioRpcError) as told:
         await stream.read()
@@ -170,7 +171,7 @@ async def test_a_client_that_does_not_read_its_stream_holds_back_nobody_and_litt
     assert processor.outboxes.waiting <= 8
     assert (await dialled.send(b"others go on")).status.code == m.OK
     for number in range(told):
-        asked = (await asyncio.wait_for(stream.read(), 10)).recover_orphaned_transaction_command
+        asked = (await within_patience(stream.read())).recover_orphaned_transaction_command
         assert asked.transaction_id == str(number)
     assert processor.tell(METADATA["x-mq-client-id"], a_question(told))
     stream.cancel()

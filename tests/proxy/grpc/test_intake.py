@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from service_calls import until
 
 from millstream.model.errors import MessageRefused
 from millstream.proxy.grpc.intake import Intake
+from patience import eventually
 
 
 class Reads:
@@ -117,7 +117,7 @@ async def test_a_slow_read_leaves_its_place_to_the_next_and_goes_on() -> None:
     reads = Reads(Intake(quick_places=1, slow_places=1, quick_s=0.01, patience_s=1000, timeout_s=1000))
     slow = await reads.begin("slow", "s1")
     quick = await reads.begin("b", "b1")
-    await until(lambda: "b1" in reads.begun)
+    await eventually(lambda: "b1" in reads.begun)
     assert not slow[0].done()
     await reads.end("s1")
     await reads.end("b1")
@@ -130,7 +130,7 @@ async def test_at_the_limit_of_slow_reads_the_newcomer_is_given_up_before_one_th
     with pytest.raises(MessageRefused):
         await slow[1]
     assert not slow[0].done()
-    await until(lambda: "a3" in reads.begun)
+    await eventually(lambda: "a3" in reads.begun)
     await gone(slow)
 
 

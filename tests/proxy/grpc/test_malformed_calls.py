@@ -17,6 +17,7 @@ from millstream.protocol.grpc.service import METHODS
 from millstream.proxy.grpc import transport as transport_module
 from millstream.proxy.grpc.server import GrpcServer
 from millstream.proxy.processor import Processor
+from patience import PATIENCE_S, within_patience
 
 HEARTBEAT = METHODS["Heartbeat"].path
 CLIENT = (b"x-mq-client-id", b"c")
@@ -108,7 +109,7 @@ async def test_what_is_no_http2_is_closed(address: str, words: bytes) -> None:
     host, _, port = address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(words + b"\r\n" * 20)
-    await asyncio.wait_for(reader.read(), 20)
+    await within_patience(reader.read())
     writer.close()
 
 
@@ -124,7 +125,7 @@ async def test_calls_that_break_off_leave_no_task_behind(address: str, caplog: p
                 connection.send(stream, grpc_message(b"\x0a\x02\x12", length=500))
             await asyncio.sleep(0.01)
             await connection.close(reset=reset)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while len(asyncio.all_tasks()) > before:  # noqa: ASYNC110 - what ends has no event of its own
             await asyncio.sleep(0.01)
     assert caplog.records == []
@@ -143,6 +144,6 @@ async def test_calls_over_the_limit_are_told_so(
         await second.read()
     assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
     stream.cancel()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while (await dialled.send(b"body")).status.code != m.OK:  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.01)

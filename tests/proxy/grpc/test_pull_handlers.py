@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 import pytest
-from service_calls import METADATA, Service, until
+from service_calls import METADATA, Service
 
 from millstream.broker.broker import Broker, BrokerOptions
 from millstream.model.clock import ManualClock
@@ -26,6 +26,7 @@ from millstream.proxy.grpc.server import GrpcServer
 from millstream.proxy.local import LocalBackend
 from millstream.proxy.processor import Processor
 from millstream.store.message_store import StoreOptions
+from patience import eventually, within_patience
 
 ORDERS = m.Resource(name="orders")
 GROUP = m.Resource(name="readers")
@@ -130,9 +131,9 @@ async def test_an_offset_that_the_queue_does_not_have_is_answered_with_the_neare
 
 async def test_a_pull_waits_for_a_message(service: Service, broker: Broker) -> None:
     waiting = asyncio.create_task(pull(service, long_polling_timeout=m.Duration(seconds=20)))
-    await until(lambda: broker.polls.waiting > 0)
+    await eventually(lambda: broker.polls.waiting > 0)
     await send(broker, b"a")
-    assert await asyncio.wait_for(waiting, 5) == (m.OK, [b"a"], 1)
+    assert await within_patience(waiting) == (m.OK, [b"a"], 1)
 
 
 async def test_a_batch_that_is_one_record_is_read_in_parts(service: Service, broker: Broker) -> None:

@@ -22,6 +22,7 @@ from millstream.protocol.grpc import messages as m
 from millstream.proxy.grpc.receive import ANSWER_MARGIN_S, polling_ms
 from millstream.proxy.processor import Processor
 from millstream.proxy.submission import Submission
+from patience import within_patience
 
 PUSH = {"auto_renew": True, "invisible_duration": m.Duration()}
 
@@ -104,7 +105,7 @@ async def test_a_waiting_receive_is_answered_when_a_message_arrives(service: Ser
     waiting = asyncio.create_task(service.receive(long_polling_timeout=m.Duration(seconds=2)))
     await asyncio.sleep(0.01)
     await service.send()
-    assert kinds(await asyncio.wait_for(waiting, 1)) == ["status", "message", "delivery_timestamp"]
+    assert kinds(await within_patience(waiting)) == ["status", "message", "delivery_timestamp"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from dialled import CLIENT_ID, Dialled
 from memory_backend import MemoryBackend
-from service_calls import message, receive_request, until
+from service_calls import message, receive_request
 
 from millstream.broker.broker import Broker, BrokerOptions
 from millstream.model.errors import MillstreamError, TimedOut
@@ -24,6 +24,7 @@ from millstream.proxy.grpc.server import GrpcServer
 from millstream.proxy.local import LocalBackend
 from millstream.proxy.processor import Processor
 from millstream.store.message_store import StoreOptions
+from patience import eventually
 
 NOT_PROVOKED = {
     "CODE_UNSPECIFIED": "never answered: clients take it for an illegal answer",
@@ -101,7 +102,7 @@ async def site(tmp_path: Path, backend: MemoryBackend, monkeypatch: pytest.Monke
 
 async def second_receive_at_once(site: Site) -> Any:
     waiting = site.dialled.receive()
-    await until(lambda: site.broker.polls.waiting == 1)
+    await eventually(lambda: site.broker.polls.waiting == 1)
     status = await site.receive(long_polling_timeout=m.Duration(seconds=5))
     waiting.cancel()
     return status

@@ -23,6 +23,7 @@ from millstream.model.message import Address, StoredMessage
 from millstream.protocol.grpc import messages as m
 from millstream.proxy.grpc.adapter import Reason, StreamEnded
 from millstream.proxy.processor import Processor
+from patience import within_patience
 
 CLIENT = "host@1@0@abc"
 ALL = m.FilterExpression(expression="*")
@@ -195,7 +196,7 @@ class Conversation:
         self._said.put_nowait(command)
 
     async def hear(self) -> Any:
-        return await asyncio.wait_for(anext(self._answers), 5)
+        return await within_patience(anext(self._answers))
 
     async def end(self) -> None:
         await self._answers.aclose()

@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 import pytest
 from memory_backend import MemoryBackend
-from service_calls import METADATA, message, receive_request, until
+from service_calls import METADATA, message, receive_request
 
 from access_samples import BOB, sample_guard, signed_headers
 from certificates import identity_in, needs_openssl
@@ -24,6 +24,7 @@ from millstream.proxy.processor import Processor
 from millstream.security.guard import Guard
 from millstream.security.policy import Entry
 from millstream.security.tls import ServerIdentity, TlsFiles, TlsMode
+from patience import eventually
 
 pytestmark = needs_openssl
 CLIENT_ID = (("x-mq-client-id", METADATA["x-mq-client-id"]),)
@@ -101,7 +102,7 @@ async def test_a_long_poll_through_the_front_ends_with_the_server(processor: Pro
         call = METHODS["ReceiveMessage"].stub(channel)
         waiting = call(receive_request(long_polling_timeout=m.Duration(seconds=15)), metadata=CLIENT_ID, timeout=20)
         reading = waiting.read()
-        await until(lambda: len(processor._waiting) == 1)
+        await eventually(lambda: len(processor._waiting) == 1)
     with pytest.raises(BaseException):  # noqa: B017, PT011 - cancelled or unavailable, according to who was first
         await reading
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from millstream.security.audit import AuditLog
 from millstream.security.guard import Guard
 from millstream.security.policy import Entry, Wish
 from millstream.security.signature import Credentials, signed_fields
+from patience import within_patience
 
 VERSIONS = st.builds(RulesVersion, st.integers(0, 4), st.sampled_from(["a", "b"]))
 
@@ -169,7 +169,7 @@ async def test_before_brokers_without_access_control_the_proxys_own_users_count(
     guard = sample_guard(tmp_path / "proxy")
     brokers.guards = {"a": None, "b": None}
     following = follower(guard, brokers)
-    await asyncio.wait_for(following.start(), 5)
+    await within_patience(following.start())
     await following.close()
     check(guard, ANN, "orders")
     with pytest.raises(AccessRefused) as refused:

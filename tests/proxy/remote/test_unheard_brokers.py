@@ -12,6 +12,7 @@ from millstream.model.errors import Unreachable
 from millstream.proxy.remote import unheard as module
 from millstream.proxy.remote.unheard import Unheard
 from millstream.transport.remoting_client import RemotingConnection
+from patience import PATIENCE_S
 
 BROKER = "10.0.0.1:10911"
 
@@ -83,6 +84,6 @@ async def test_a_broker_that_nobody_asks_for_any_more_is_not_tried_for_ever(monk
     unheard = Unheard(broker.connect)
     with pytest.raises(Unreachable):
         await unheard.connection(BROKER)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         await asyncio.wait(unheard._trying.values())
     assert not unheard._trying

@@ -23,6 +23,7 @@ from millstream.protocol.remoting.bodies import (
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.proxy.throttle import Throttle, ThrottleRule
+from patience import PATIENCE_S
 
 
 @pytest.fixture
@@ -358,7 +359,7 @@ async def test_what_a_client_commits_as_it_leaves_is_consumed(front: Front, cons
     left = {"clientID": "c1", "consumerGroup": "g"}
     consumer.connection.notify(RemotingCommand(RequestCode.UNREGISTER_CLIENT, left))
     await consumer.connection.close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while front.site.brokers[0].query_offset("g", "orders", 0) != 2:  # noqa: ASYNC110 - the broker has no event
             await asyncio.sleep(0.001)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,7 @@ from millstream.protocol.remoting.queue_set import LockBody, LockedBody, QueueNa
 from millstream.proxy.remote import told_clients
 from millstream.proxy.remoting import locks
 from millstream.transport.remoting_client import RemotingConnection
+from patience import eventually
 
 ACTIVELY = "CONSUME_ACTIVELY"
 
@@ -34,12 +35,6 @@ async def fronts(tmp_path: Path) -> AsyncIterator[tuple[Front, Front]]:
         site.create(TopicConfig("orders", read_queues=2, write_queues=2))
         async with running_front(site, clock) as one, running_front(site, clock) as other:
             yield one, other
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not holds():  # noqa: ASYNC110 - what comes over sockets is no event here
-            await asyncio.sleep(0.001)
 
 
 async def beside(front: Front, client_id: str) -> Peer:
@@ -60,11 +55,11 @@ async def test_members_at_two_proxies_share_one_list_and_hear_of_each_other(fron
     heard = notices(one)
     await other.join("readers", "orders", kind=ACTIVELY)
     assert await one.members("readers") == await other.members("readers") == ["c1", "c2"]
-    await until(lambda: notices(one) > heard)
+    await eventually(lambda: notices(one) > heard)
     heard = notices(one)
     await other.ask(RequestCode.UNREGISTER_CLIENT, clientID="c2", consumerGroup="readers")
     assert await one.members("readers") == ["c1"]
-    await until(lambda: notices(one) > heard)
+    await eventually(lambda: notices(one) > heard)
 
 
 async def test_members_beside_a_proxy_share_the_same_list(fronts: tuple[Front, Front]) -> None:
@@ -112,7 +107,7 @@ async def test_a_member_whose_connection_or_proxy_ends_keeps_what_it_may_still_c
         assert await one.lock("ordered") == 2
         if ends == "connection":
             await one.connection.close()
-            await until(lambda: not doomed.remoting.clients.consumers.clients("ordered"))
+            await eventually(lambda: not doomed.remoting.clients.consumers.clients("ordered"))
     assert await other.lock("ordered") == 0
     again = await fronts[0].connect("o1")
     await again.join("ordered", "orders")
@@ -127,7 +122,7 @@ async def test_a_client_that_moves_to_another_proxy_stays_a_member(fronts: tuple
     await before.join("readers", "orders", kind=ACTIVELY)
     await after.join("readers", "orders", kind=ACTIVELY)
     await before.connection.close()
-    await until(lambda: not fronts[0].remoting.clients.consumers.clients("readers"))
+    await eventually(lambda: not fronts[0].remoting.clients.consumers.clients("readers"))
     await fronts[0].remoting.clients.close()
     assert await after.members("readers") == ["c1"]
 

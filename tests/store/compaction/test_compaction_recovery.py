@@ -74,6 +74,7 @@ def test_a_file_torn_at_any_byte_of_the_last_entries_costs_no_more_than_those(
         _assert_it_goes_on(directory, source)
 
 
+@pytest.mark.long
 def test_any_flipped_bit_is_found_and_nothing_wrong_is_served(scratch: Path) -> None:
     source = LogQueue(("a", b"1"), ("a", b"2"), ("b", b""))
     queue = opened(scratch / "queue", source)

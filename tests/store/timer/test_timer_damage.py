@@ -52,6 +52,7 @@ def _start_over(directory: Path, history: History, *, is_trusted: bool) -> None:
     history.assert_held_by(again)
 
 
+@pytest.mark.long
 def test_each_flipped_bit_is_found(scratch: Path, history: History) -> None:
     _filled(scratch / "timers", history)
     paths = sorted((scratch / "timers").iterdir())
@@ -77,6 +78,7 @@ def test_a_file_cut_at_any_byte_that_was_saved_is_found(scratch: Path, history: 
             _start_over(directory, history, is_trusted=False)
 
 
+@pytest.mark.long
 def test_the_torn_end_of_a_checkpoint_that_was_not_finished_does_not_count(scratch: Path, history: History) -> None:
     """What the next checkpoint appends is cut at each byte, also amid files that it makes, or followed by noise."""
     timers = _filled(scratch / "timers", history)

@@ -164,6 +164,7 @@ def test_the_declaration_keeps_the_contract_and_a_replay_repeats_the_keys() -> N
     assert Counter(asked.headers["idempotency-key"] for asked in server.requests).most_common(1)[0][1] == 2
 
 
+@pytest.mark.kill
 def test_rows_of_a_process_that_was_killed_come_again_under_their_keys() -> None:
     with serving(lambda _: Told()) as server:
         to = table(server, body="array")

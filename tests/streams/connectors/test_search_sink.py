@@ -194,6 +194,7 @@ def test_a_server_of_another_kind_is_named_as_such() -> None:
         written(table(server), rows((1, "a")))
 
 
+@pytest.mark.kill
 def test_a_process_that_was_killed_doubles_nothing() -> None:
     engine = SearchEngine()
     with serving(engine.reply) as server:

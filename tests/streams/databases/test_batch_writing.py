@@ -228,6 +228,7 @@ CHANGE_POINTS = [(True, point) for point in (-4, 7, 9, 10, -10)] + [(False, poin
 """With notes or without, and where the process dies: in the place of a statement, or behind it."""
 
 
+@pytest.mark.kill
 @pytest.mark.parametrize("dies_at", APPEND_POINTS)
 def test_a_writer_that_is_killed_loses_and_doubles_nothing(dies_at: int, shop: Any) -> None:
     name, job = shop.make("id INT, name VARCHAR(20)"), new_job()

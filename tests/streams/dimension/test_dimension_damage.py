@@ -166,6 +166,7 @@ def _add(directory: Path) -> None:
     DimensionTable.open(directory).add_index(BY_ID)
 
 
+@pytest.mark.process
 def test_of_processes_that_add_the_same_index_at_once_one_builds_it(tmp_path: Path) -> None:
     built(tmp_path / "t", ROWS, BY_KEY, BY_RANGE)
     context = multiprocessing.get_context("fork")

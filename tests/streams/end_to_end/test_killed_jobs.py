@@ -10,9 +10,15 @@ from crash.catalogue import PROGRAMMES, run_programme
 from crash.programme import Size
 from crash.sink_kills import POSTGRESQL_SKIPPED
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.kill]
 
 SEED = 20
+
+
+def test_a_tenth_of_s9_writes_each_row_once(tmp_path: Path) -> None:
+    run = run_programme("S9", seed=SEED, size=Size.SMOKE, keep=tmp_path)
+    assert not run.failures, run.verdict(f"S9 {PROGRAMMES['S9'].title}", 0.0)
+    assert run.counts["kills"] == 1
 
 
 def test_s9_a_job_that_is_killed_between_a_send_and_its_note_writes_each_row_once(tmp_path: Path) -> None:
