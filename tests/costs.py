@@ -22,8 +22,8 @@ COSTLY: Final = ("process", "spark", "official", "kill", "long")
 QUICK: Final = f"smoke or not ({' or '.join(COSTLY)})"
 """The tests of `make test`, for pytest's option `-m`."""
 
-_ALLOWS_JAVA: Final = frozenset({"spark", "kill", "official"})
-_ALLOWS_PROCESS: Final = frozenset({"process", "spark", "official", "kill"})
+_STARTING: Final = frozenset({"process", "spark", "official", "kill"})
+"""The markers of tests that may start Python and Java."""
 
 
 class StartedPrograms:
@@ -68,8 +68,6 @@ class StartedPrograms:
     def _missing_marker(self, item: pytest.Item) -> str | None:
         markers = {marker.name for marker in item.iter_markers()}
         for program in self._started:
-            is_java = program.startswith("java") or program == "spark-submit"
-            allowing = _ALLOWS_JAVA if is_java else _ALLOWS_PROCESS
-            if (is_java or program.startswith("python")) and not markers & allowing:
-                return f"It starts the program {program}: mark it with one of {', '.join(sorted(allowing))}."
+            if program.startswith(("python", "java", "spark-submit")) and not markers & _STARTING:
+                return f"It starts the program {program}: mark it with one of {', '.join(sorted(_STARTING))}."
         return None

@@ -61,6 +61,9 @@ sys.path.insert(0, str(TESTS))
 
 from costs import QUICK  # noqa: E402 - tests/ is on no path before
 
+CLASSES = ROOT / ".build" / "classes"
+"""As in tests/conftest.py."""
+
 COMPILED = ("src", "crash", "interop", "examples")
 """Folders beside tests/ whose modules the tests start in processes of their own, hundreds of them."""
 
@@ -137,6 +140,12 @@ def steps(options: list[str], command: list[str], *, run_all: bool) -> list[list
     return [alone, together]
 
 
+def class_archives(*, run_all: bool) -> str:
+    """Where Spark's classes are archived; `off` without one for a few sessions: they do not earn back its making."""
+    is_made = any(CLASSES.glob("*.jsa"))
+    return str(CLASSES) if run_all or is_made else "off"
+
+
 def take(pool: ThreadPoolExecutor, side_by_side: list[Step]) -> list[str]:
     """Run the steps in the lanes and print what each said when it ends; the names of those that failed."""
     failed = list[str]()
@@ -156,8 +165,7 @@ def main() -> int:
     began_s, failed = time.monotonic(), list[str]()
     # Without bytecode each pytest rewrites its plugins anew, for 2 s.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    # As tests/conftest.py does for a pytest that is run alone.
-    os.environ.setdefault("MILLSTREAM_CLASS_ARCHIVES", str(ROOT / ".build" / "classes"))
+    os.environ.setdefault("MILLSTREAM_CLASS_ARCHIVES", class_archives(run_all=run_all))
     for name in COMPILED:
         # As an installation does, whatever the environment says: else each process compiles all modules anew.
         compileall.compile_dir(ROOT / name, quiet=2)

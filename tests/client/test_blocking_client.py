@@ -163,6 +163,7 @@ def test_another_protocol_is_named(mute_or_garbled: tuple[str, threading.Event])
     assert failed.value.name == "PROTOCOL_VIOLATION"
 
 
+@pytest.mark.process
 def test_importing_it_brings_in_no_event_loop_and_no_heavy_package() -> None:
     program = "import sys, millstream.client.blocking; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()

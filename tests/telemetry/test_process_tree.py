@@ -11,7 +11,10 @@ import pytest
 
 from millstream.telemetry.process_tree import ProcessTree, TreeRecorder
 
-pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/smaps_rollup"), reason="this system has no /proc")
+pytestmark = [
+    pytest.mark.skipif(not os.path.exists("/proc/self/smaps_rollup"), reason="this system has no /proc"),
+    pytest.mark.process,
+]
 
 
 def test_a_child_is_found_below_its_parent() -> None:

@@ -120,6 +120,7 @@ def test_a_feed_knows_where_each_micro_batch_ends_after_its_file_is_read_again(t
     assert bytes(split_record(found.entries[1][0].record()).body) == b"text"
 
 
+@pytest.mark.process
 def test_importing_the_kit_and_its_plugin_loads_neither_spark_nor_arrow_nor_the_parser() -> None:
     code = (
         "import sys, millstream.testing.plugin;"

@@ -133,6 +133,7 @@ def test_text_that_is_none_is_named() -> None:
         checked_text(None, None, {"a": 1})  # type: ignore[dict-item]
 
 
+@pytest.mark.process
 def test_without_pyarrow_the_lane_names_the_extra() -> None:
     script = "import sys; sys.modules['pyarrow'] = None; import millstream.client.bulk.producer"
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

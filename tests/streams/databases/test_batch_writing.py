@@ -241,6 +241,7 @@ def test_a_writer_that_is_killed_loses_and_doubles_nothing(dies_at: int, shop: A
     assert sorted(shop.rows(name)) == [row for _, row in ROWS]
 
 
+@pytest.mark.kill
 @pytest.mark.parametrize(("notes", "dies_at"), CHANGE_POINTS)
 def test_a_writer_of_changes_that_is_killed_leaves_the_same_table(notes: bool, dies_at: int, shop: Any) -> None:
     name, job = keyed(shop), new_job()

@@ -55,6 +55,7 @@ def test_limits_and_addresses_may_change_between_runs() -> None:
     assert digest(Scan(moved, SCAN.columns)) == digest(SCAN)
 
 
+@pytest.mark.process
 def test_the_digest_is_the_same_in_a_process_with_another_hash_seed() -> None:
     node = Project(SCAN, (("a", Column("ts", TIME)), ("b", Column("ts2", TIME))), frozenset({"a", "b"}))
     program = (

@@ -175,6 +175,7 @@ def test_a_writer_waits_for_another_one_and_then_names_it(tmp_path: Path) -> Non
     assert RuleStore(directory).publish(with_rules(rule_named("a"))).version == 1
 
 
+@pytest.mark.process
 def test_writers_of_several_processes_lose_nothing(tmp_path: Path) -> None:
     programme = (
         "import sys; from pathlib import Path; from rule_samples import rule_named;"

@@ -14,6 +14,9 @@ from millstream.streams.spark import class_archive
 from millstream.streams.spark.class_archive import KEPT_ARCHIVES, ClassArchive, archive_directory, find_archive
 from millstream.streams.spark.java import JavaHome, make_launcher
 
+pytestmark = pytest.mark.process
+
+
 JAVA = """#!/bin/sh
 for argument do
   case $argument in -XX:ArchiveClassesAtExit=*) echo classes > "${argument#*=}" ;; esac

@@ -27,6 +27,7 @@ def code(tmp_path: Path) -> Path:
     return directory
 
 
+@pytest.mark.process
 def test_modules_can_be_imported_from_the_archive(code: Path, tmp_path: Path) -> None:
     archive = archive_of(code, tmp_path)
     program = f"import sys; sys.path.insert(0, {str(archive)!r}); import first; print(first.NAME)"

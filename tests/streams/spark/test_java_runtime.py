@@ -49,6 +49,7 @@ def test_without_java_the_error_says_what_was_seen_and_what_to_install(tmp_path:
         find_java({"JAVA_HOME": str(old), "PATH": ""})
 
 
+@pytest.mark.process
 def test_the_launcher_drops_the_incubator_module_and_keeps_the_rest(tmp_path: Path) -> None:
     home = make_launcher(JavaHome(java_home(tmp_path / "my java", "25"), 25, "PATH"))
     command = [home / "bin" / "java", "-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "c"]

@@ -14,6 +14,9 @@ import pytest
 
 from millstream.streams.spark import fork_request
 
+pytestmark = pytest.mark.process
+
+
 REQUEST = [sys.executable, "-I", "-S", fork_request.__file__]
 LIMIT_S = 120
 SERVER = """

@@ -2,10 +2,14 @@ import os
 import subprocess
 import sys
 
+import pytest
 from pyspark.sql import SparkSession
 
 from millstream.streams.spark.worker_daemon import POOL_VARIABLE
 from millstream.streams.spark.worker_pools import RULES_WORKERS, workers_for
+
+pytestmark = pytest.mark.process
+
 
 _PRELOAD = """
 import sys, threading

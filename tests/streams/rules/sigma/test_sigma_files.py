@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -200,11 +201,13 @@ def test_whatever_stands_in_a_file_is_taken_or_refused_and_never_raises(
     assert len(read.rules) + len(read.refused) == 1
 
 
+@pytest.mark.process
 def test_importing_the_package_does_not_import_pysigma() -> None:
     code = "import sys; import millstream.streams.rules.sigma; assert not {'sigma', 'yaml'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
+@pytest.mark.process
 def test_without_pysigma_the_remedy_is_told() -> None:
     code = """
 import sys

@@ -76,6 +76,7 @@ def test_a_condition_on_a_list_holds_where_it_holds_for_an_element(
     assert fits(f"    s:\n        {item}\n    condition: not s\n", event) is not expected
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("many", [1, 400])
 def test_the_stage_divides_lists_as_the_plain_judge_does(many: int) -> None:
     items = list(dict.fromkeys(item for item, _, _ in CASES))
