@@ -108,8 +108,10 @@ class Sender:
         """
         assert self.static_topics is not None
         led = [*mapping.led]
-        turn = self._turns.get(topic.name, 0)
-        shared_queue = led[turn % len(led)] if led else 0
+        shared_queue = 0
+        if any(_has_no_queue(message) for message in messages):
+            turn = self._next_turn(topic.name)
+            shared_queue = led[turn % len(led)] if led else 0
         queues = [
             self.static_topics.led(topic.name, _logic_queue_of(message, shared_queue, mapping)) for message in messages
         ]
@@ -130,14 +132,17 @@ class Sender:
         if kind is _LITE:
             lite_topics = {message.properties[properties.LITE_TOPIC] for message in messages}
             await self.lite_expiry.departed({lite_queue(topic.name, lite_topic) for lite_topic in lite_topics})
-        turn = self._turns.get(topic.name, 0)
-        self._turns[topic.name] = turn + 1
-        shared_queue = turn % topic.write_queues
+        shared_queue: int | None = None
         pending, due = [], []
         for message in messages:
             queue_id = message.queue_id
             if queue_id is None or not (chosen or kind is _NORMAL):
-                queue_id = _queue_of(message, shared_queue, topic)
+                queue_id = _queue_of(message, topic)
+            if queue_id is None:
+                # Only who needs one takes a turn: how many others were stored together must not show in the queues.
+                if shared_queue is None:
+                    shared_queue = self._next_turn(topic.name) % topic.write_queues
+                queue_id = shared_queue
             record, due_ms = self._record(message, queue_id, topic)
             pending.append(record)
             due.append(due_ms)
@@ -172,9 +177,9 @@ class Sender:
             await self.send([message])
             return
         check_again(message, topic)
-        turn = self._turns.get(topic.name, 0)
-        self._turns[topic.name] = turn + 1
-        queue_id = _queue_of(message, turn % topic.write_queues, topic)
+        queue_id = _queue_of(message, topic)
+        if queue_id is None:
+            queue_id = self._next_turn(topic.name) % topic.write_queues
         await self.appender.append(PendingRecord(message, queue_id, 1 if topic.holds_batches else None))
 
     def _record(self, message: OutgoingMessage, queue_id: int, topic: TopicConfig) -> tuple[PendingRecord, int | None]:
@@ -201,6 +206,12 @@ class Sender:
                 message = undelayed(message)
         return PendingRecord(message, queue_id, message.message_count if topic.holds_batches else None), None
 
+    def _next_turn(self, topic: str) -> int:
+        """Which call this is of those to the topic whose messages name no queue, from 0 on."""
+        turn = self._turns.get(topic, 0)
+        self._turns[topic] = turn + 1
+        return turn
+
     def forget(self, topic: str) -> None:
         """Drop what is held here of a deleted topic."""
         self._turns.pop(topic, None)
@@ -210,6 +221,10 @@ class Sender:
 def _id_prefix(store_host: Address) -> str:
     """What all offset message ids of a broker begin with, before the log offset's 16 digits."""
     return offset_message_id(store_host, 0)[:-16]
+
+
+def _has_no_queue(message: OutgoingMessage) -> bool:
+    return message.queue_id is None and properties.MESSAGE_GROUP not in message.properties
 
 
 def _logic_queue_of(message: OutgoingMessage, shared_queue: int, mapping: TopicMapping) -> int:
@@ -223,8 +238,8 @@ def _logic_queue_of(message: OutgoingMessage, shared_queue: int, mapping: TopicM
     return shared_queue if group is None else _hash_code(group) % mapping.total_queues
 
 
-def _queue_of(message: OutgoingMessage, shared_queue: int, topic: TopicConfig) -> int:
-    """The queue that the sender asked for, else the one of its message group, else the call's.
+def _queue_of(message: OutgoingMessage, topic: TopicConfig) -> int | None:
+    """The queue that the sender asked for, else the one of its message group; None: the call's.
 
     In a FIFO topic the message group goes first: a group has one queue, whatever rule its senders' libraries have.
     In a PRIORITY topic the priority is the queue's number; those beyond the last queue share it.
@@ -236,4 +251,4 @@ def _queue_of(message: OutgoingMessage, shared_queue: int, topic: TopicConfig) -
     is_bound = group is not None and kind is _FIFO
     if message.queue_id is not None and not is_bound:
         return message.queue_id
-    return shared_queue if group is None else _hash_code(group) % topic.write_queues
+    return None if group is None else _hash_code(group) % topic.write_queues
