@@ -346,6 +346,10 @@ class Broker:
         """Consume one delivery; a second time is no error. Raises INVALID_RECEIPT_HANDLE."""
         self._popper.ack(self.logic.physical(request))
 
+    def is_discarded(self, request: AckRequest) -> bool:
+        """Whether a reset discarded the delivery; see `Popper.is_discarded`."""
+        return self._popper.is_discarded(self.logic.physical(request))
+
     def change_invisible(self, request: ChangeInvisibleRequest) -> ReceiptHandle:
         """Make a delivery visible later or (0) now; the new handle replaces the old. See `Popper.change_invisible`."""
         return self.logic.told(request, self._popper.change_invisible(self.logic.physical(request)))
