@@ -62,15 +62,15 @@ class Sender:
     def __post_init__(self) -> None:
         self.id_prefix = offset_message_id(self.store_host, 0)[:-16]
 
-    async def send(self, messages: Sequence[OutgoingMessage]) -> list[SendReceipt]:
-        """Store messages of one topic, all or none, in their order where they share a queue."""
+    async def send(self, messages: Sequence[OutgoingMessage], *, typed: bool = True) -> list[SendReceipt]:
+        """Store messages of one topic, all or none, in their order where they share a queue; see `Broker.send`."""
         if not messages:
             raise MessageRefused("MESSAGE_MALFORMED", "A send has no message.")
         topic = self.topics.get(messages[0].topic)
         mapping = None if self.static_topics is None else self.static_topics.find(topic.name)
         if mapping is not None:
-            return await self._send_static(messages, topic, mapping)
-        return await self._send(messages, topic, chosen=False)
+            return await self._send_static(messages, topic, mapping, typed=typed)
+        return await self._send(messages, topic, chosen=False, typed=typed)
 
     def plain_topic(self, name: str) -> TopicConfig | None:
         """The topic if an ordinary message for one of its queues needs nothing but a place in the log; None where it
@@ -100,7 +100,7 @@ class Sender:
         ended(places, error)
 
     async def _send_static(
-        self, messages: Sequence[OutgoingMessage], topic: TopicConfig, mapping: TopicMapping
+        self, messages: Sequence[OutgoingMessage], topic: TopicConfig, mapping: TopicMapping, *, typed: bool
     ) -> list[SendReceipt]:
         """Queues and offsets are logic ones for the sender. The queue that the sender asks for goes first.
 
@@ -117,17 +117,17 @@ class Sender:
         ]
         pairs = zip(messages, queues, strict=True)
         placed = [replace(message, queue_id=queue.leader.queue_id) for message, queue in pairs]
-        receipts = await self._send(placed, topic, chosen=True)
+        receipts = await self._send(placed, topic, chosen=True, typed=typed)
         return [
             replace(receipt, queue_id=queue.number, queue_offset=queue.leader.logic(receipt.queue_offset))
             for receipt, queue in zip(receipts, queues, strict=True)
         ]
 
     async def _send(
-        self, messages: Sequence[OutgoingMessage], topic: TopicConfig, *, chosen: bool
+        self, messages: Sequence[OutgoingMessage], topic: TopicConfig, *, chosen: bool, typed: bool
     ) -> list[SendReceipt]:
         """`chosen`: each message names the queue that it goes to, whatever its message group."""
-        check_messages(messages, topic)
+        check_messages(messages, topic, typed=typed)
         kind = topic.message_type
         if kind is _LITE:
             lite_topics = {message.properties[properties.LITE_TOPIC] for message in messages}
@@ -143,15 +143,15 @@ class Sender:
                 if shared_queue is None:
                     shared_queue = self._next_turn(topic.name) % topic.write_queues
                 queue_id = shared_queue
-            record, due_ms = self._record(message, queue_id, topic)
+            record, due_ms = self._record(message, queue_id, topic, typed=typed)
             pending.append(record)
             due.append(due_ms)
         appended = await self.appender.stored(pending)
-        if kind in _TRANSACTIONAL:
+        if kind in _TRANSACTIONAL or not typed:
             for record, place in zip(pending, appended, strict=True):
                 if record.message.topic == HALF_TOPIC:
                     self.transactions.note(record.message, place)
-        self.statistics.stored(topic, pending, appended)
+        self.statistics.stored(topic, pending, appended, typed=typed)
         # By position: names cost as much as the values, and there is one for every message.
         return [
             SendReceipt(
@@ -174,7 +174,7 @@ class Sender:
         """
         topic = self.topics.get(message.topic)
         if topic.message_type not in _DETOURS:
-            await self.send([message])
+            await self.send([message], typed=False)
             return
         check_again(message, topic)
         queue_id = _queue_of(message, topic)
@@ -182,21 +182,24 @@ class Sender:
             queue_id = self._next_turn(topic.name) % topic.write_queues
         await self.appender.append(PendingRecord(message, queue_id, 1 if topic.holds_batches else None))
 
-    def _record(self, message: OutgoingMessage, queue_id: int, topic: TopicConfig) -> tuple[PendingRecord, int | None]:
-        """What is stored of a message, and when it is due if it has to wait."""
+    def _record(
+        self, message: OutgoingMessage, queue_id: int, topic: TopicConfig, *, typed: bool
+    ) -> tuple[PendingRecord, int | None]:
+        """What is stored of a message, and when it is due if it has to wait. One that need not be of its topic's type
+        goes the way of its own."""
         if properties.TIMER_OF in message.properties:
             # The broker's own mark on a message that is sent on: a start would take it for a delivery.
             kept = {name: value for name, value in message.properties.items() if name != properties.TIMER_OF}
             message = replace(message, properties=kept)
         kind = topic.message_type
-        if kind in _TRANSACTIONAL and type_of(message) is MessageType.TRANSACTION:
+        if (kind in _TRANSACTIONAL or not typed) and type_of(message) is MessageType.TRANSACTION:
             self.transactions.check_room()
             return PendingRecord(half(message, queue_id), 0), None
         if kind is _LITE:
             lite_topics, lite_topic = self.lite_expiry.lite_topics, message.properties[properties.LITE_TOPIC]
             name = lite_topics.write(topic.name, lite_topic, self.clock.now_ms())
             return PendingRecord(replace(message, topic=name), 0), None
-        if kind in _DELAYED:
+        if kind in _DELAYED or not typed:
             now_ms = self.clock.now_ms()
             due_ms = due_ms_of(message.properties, now_ms)
             if due_ms is not None and due_ms > now_ms:
