@@ -179,6 +179,7 @@ MEANT: Final[tuple[Meant, ...]] = (
     Meant("ordered_pop/*/body/0/reconsumeTimes", "The record says it too; clients take it from the count."),
     Meant("ordered_pop/ack late/code", "Without effect under another code; clients only look whether it is 0."),
     Meant("types/level into normal/ext/recallHandle", "A message that is delayed by a level can be taken back too."),
+    Meant("types/level into normal/ext/queueOffset", "Where the message waits."),
     Meant("types/*/properties/REAL_*", _DETOUR),
     Meant("types/*/properties/__TIMER_OF", _DETOUR),
     Meant("ordered_pop/second has to wait/ext/*", _EMPTY_POP),
