@@ -33,7 +33,7 @@ from millstream.broker import (
 )
 from millstream.broker import settings as broker_settings
 from millstream.broker.remoting import clients as remoting_clients
-from millstream.broker.remoting import inspection, locking, members, producers, replying
+from millstream.broker.remoting import inspection, locking, members, producers, pulling, replying
 from millstream.broker.remoting import questions as consumer_questions
 from millstream.cli.main import app
 from millstream.cli.options import ExitCode
@@ -59,7 +59,7 @@ from millstream.model import filter as filters
 from millstream.model import group as group_settings
 from millstream.model import lite
 from millstream.model.catalogue import CATALOGUE
-from millstream.protocol.remoting import batch_acks, registration
+from millstream.protocol.remoting import batch_acks, frame, registration
 from millstream.proxy import answers, clients, outbox, processor, pulls, questions, renewal, throttle, tracer
 from millstream.proxy.grpc import body, call, endpoints, front, intake, namespace, request, transport
 from millstream.proxy.remote import access as remote_access
@@ -273,6 +273,7 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
                 consumer_questions,
             ),
             *(batch_acks, request_modes, replying, inspection, peers),
+            *(frame, pulling),
         ),
     ),
     ("Queues that move between brokers", (logic_pops, client_logic_queues)),

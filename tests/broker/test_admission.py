@@ -44,11 +44,6 @@ REFUSED = {
     "another topic": (replace(GOOD, topic="other"), "MESSAGE_MALFORMED", "'other'"),
     "an empty body": (replace(GOOD, body=b""), "BODY_EMPTY", "'orders'"),
     "a body over the limit": (replace(GOOD, body=bytes(MAX_BODY_BYTES + 1)), "BODY_TOO_LARGE", "4194305"),
-    "129 user properties": (
-        replace(GOOD, properties={f"p{n}": "" for n in range(129)}), "PROPERTIES_TOO_LARGE", "129"),
-    "over 16 KiB of user properties": (with_properties(p="x" * 16 * 1024), "PROPERTIES_TOO_LARGE", "16385"),
-    "over 16 KiB in UTF-8": (with_properties(p="é" * 8192), "PROPERTIES_TOO_LARGE", "16385"),
-    "tag and keys count": (with_properties(TAGS="t" * 8192, KEYS="k" * 8193), "PROPERTIES_TOO_LARGE", "16385"),
     "reserved properties over what a record holds": (
         with_properties(TRACE_CONTEXT="x" * 32767), "PROPERTIES_TOO_LARGE", "32782"),
     "a blank tag": (with_properties(TAGS=" "), "ILLEGAL_TAG", "' '"),
@@ -184,8 +179,54 @@ def test_illegal_message_groups_are_refused(group: str) -> None:
     assert refused.value.name == "ILLEGAL_MESSAGE_GROUP"
 
 
-def test_a_message_group_of_64_bytes_is_accepted() -> None:
-    check_message(with_properties(__SHARDINGKEY="x" * 64), MIXED)
+def test_a_message_group_has_63_bytes_at_most_as_with_rocketmq_s_proxy() -> None:
+    check_message(with_properties(__SHARDINGKEY="x" * 63), MIXED)
+    with pytest.raises(MessageRefused) as refused:
+        check_message(with_properties(__SHARDINGKEY="x" * 64), MIXED)
+    assert refused.value.name == "ILLEGAL_MESSAGE_GROUP"
+
+
+@pytest.mark.parametrize(
+    ("user", "tag", "keys", "named"),
+    [
+        ({f"p{n}": "" for n in range(129)}, None, (), "129"),
+        ({"p": "x" * 16 * 1024}, None, (), "16385"),
+        ({"p": "é" * 8192}, None, (), "16385"),
+        ({}, "t" * 8192, ("k" * 8193,), "16385"),
+    ],
+)
+def test_what_a_sender_of_a_proxy_gives_is_bounded(
+    user: dict[str, str], tag: str | None, keys: tuple[str, ...], named: str
+) -> None:
+    with pytest.raises(MessageRefused, match=named) as refused:
+        check_user_properties(user, tag, keys)
+    assert refused.value.name == "PROPERTIES_TOO_LARGE"
+
+
+def test_properties_of_30720_bytes_are_taken() -> None:
+    check_message(with_properties(p="x" * (30 * 1024 - 1)), TOPIC)
+
+
+@pytest.mark.parametrize("topic", [TopicConfig("orders"), TopicConfig("orders", MessageType.FIFO)])
+@pytest.mark.parametrize("held", [{}, {"DELAY": "3"}, {"__SHARDINGKEY": "g" * 64}])
+def test_without_types_a_topic_takes_messages_of_any(topic: TopicConfig, held: dict[str, str]) -> None:
+    check_message(with_properties(**held), topic, typed=False)
+
+
+@pytest.mark.parametrize(
+    ("message", "topic"),
+    [
+        (GOOD, TopicConfig("orders", MessageType.PRIORITY)),
+        (GOOD, TopicConfig("orders", MessageType.LITE)),
+        (with_properties(__LITE_TOPIC="l"), TOPIC),
+    ],
+)
+def test_without_types_too_a_message_needs_what_its_topic_is_made_of(
+    message: OutgoingMessage, topic: TopicConfig
+) -> None:
+    with pytest.raises(MessageRefused) as refused:
+        check_message(message, topic, typed=False)
+    assert refused.value.name == "MESSAGE_TYPE_MISMATCH"
 
 
 def test_a_fifo_message_needs_a_message_group() -> None:

@@ -224,13 +224,6 @@ async def test_who_waits_is_woken_by_a_reset(bench: Bench) -> None:
     assert bodies(await within_patience(waiting)) == ["a"]
 
 
-async def test_a_reset_that_may_not_go_back_moves_only_what_lies_before_it(bench: Bench) -> None:
-    await bench.send("a", "b")
-    bench.ack(*await bench.pop())
-    assert reset(bench, QueuePoint.FIRST, queue_id=0, backward=False) == []
-    assert progress(bench).committed == 2
-
-
 @pytest.mark.parametrize(
     ("request_", "name"),
     [

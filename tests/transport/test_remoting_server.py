@@ -10,8 +10,9 @@ import pytest_asyncio
 
 from millstream.model.clock import ManualClock
 from millstream.model.errors import NameRefused, StartRefused
+from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, HeaderType, RemotingCommand
-from millstream.protocol.remoting.frame import FrameDecoder, encode_frame
+from millstream.protocol.remoting.frame import MAX_HEADER_BYTES, FrameDecoder, encode_frame
 from millstream.transport import remoting_connection, remoting_server
 from millstream.transport.remoting_connection import Connection
 from millstream.transport.remoting_server import RemotingServer
@@ -124,6 +125,27 @@ async def test_an_answer_has_the_opaque_and_header_type_of_its_request(peer: Pee
     [answer] = await peer.receive()
     assert (answer.code, answer.ext, answer.body, answer.opaque) == (0, {"a": "b"}, b"body", -7)
     assert (answer.header_type, answer.is_response) == (kind, True)
+
+
+@pytest.mark.parametrize("kind", list(HeaderType))
+@pytest.mark.parametrize("body", [b"", b"x" * 100_000])
+async def test_a_header_of_any_length_that_fits_a_frame_gets_an_answer(
+    peer: Peer, kind: HeaderType, body: bytes
+) -> None:
+    taken = RemotingCommand(ECHO, {"a": "x" * 100_000}, body, opaque=1, header_type=kind)
+    refused = RemotingCommand(ECHO, {"a": "x" * (MAX_HEADER_BYTES + 1)}, body, opaque=-2, header_type=kind)
+    await peer.send(taken, refused, RemotingCommand(ECHO, body=b"next", opaque=3, header_type=kind))
+    answers = {answer.opaque: answer for answer in await peer.receive(3)}
+    assert (answers[1].code, answers[1].ext) == (0, taken.ext)
+    assert answers[-2].code == ResponseCode.MESSAGE_ILLEGAL
+    assert "[MS-3240]" in str(answers[-2].remark)
+    assert (answers[-2].header_type, answers[3].body) == (kind, b"next")
+
+
+async def test_a_oneway_request_whose_header_is_too_long_is_passed_over(peer: Peer) -> None:
+    long = {"a": "x" * (MAX_HEADER_BYTES + 1)}
+    await peer.send(RemotingCommand(ECHO, long, opaque=1, flag=FLAG_ONEWAY), RemotingCommand(ECHO, opaque=2))
+    assert [answer.opaque for answer in await peer.receive()] == [2]
 
 
 async def test_a_frame_may_arrive_byte_by_byte(peer: Peer) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from interop.reference.scripts.requests import create_group, create_topic, pop, send
 from interop.reference.steps import Step, ask
 
-__all__ = ["ORDERED_POP", "POP"]
+__all__ = ["ORDERED_POP", "POP", "POP_RESETS"]
 
 _GROUP: Final = "pop-group"
 
@@ -53,6 +53,26 @@ POP: Final[list[Step]] = [
     ask("asks who waits", 200055, consumerGroup=_GROUP, topic="pop-b", queueId=-1),
 ]
 
+_PARTLY: Final = "partly-ordered-group"
+_RESET: Final = "reset-pop-group"
+
+
+def _reset(name: str, topic: str, offset: int, group: str = _RESET) -> list[Step]:
+    """What mqadmin's reset by queue asks for."""
+    return [
+        ask(f"{name}, commit", 15, consumerGroup=group, topic=topic, queueId=0, commitOffset=offset),
+        ask(name, 222, topic=topic, group=group, timestamp=0, isForce="false", queueId=0, offset=offset, SHOWS="text"),
+    ]
+
+
+def _position(name: str, topic: str, group: str = _RESET) -> Step:
+    return ask(name, 14, consumerGroup=group, topic=topic, queueId=0)
+
+
+def _numbered(topic: str, count: int) -> list[Step]:
+    return [send(f"{topic} {number}", topic, str(number), {"UNIQ_KEY": f"{topic}-{number}"}) for number in range(count)]
+
+
 _ORDERED: Final = "ordered-pop-group"
 
 ORDERED_POP: Final[list[Step]] = [
@@ -66,4 +86,61 @@ ORDERED_POP: Final[list[Step]] = [
     pop("second", "ordered-pop", _ORDERED, order="true", UNTIL=0, UNTIL_BODY=True),
     _postpone("postpone second", "second", 1, 500, _ORDERED, "ordered-pop"),
     pop("second again", "ordered-pop", _ORDERED, order="true", UNTIL=0, UNTIL_BODY=True),
+    # The request asks for order, the group does not.
+    *create_topic("ordered-by-request"),
+    create_group(_PARTLY),
+    *_numbered("ordered-by-request", 5),
+    pop(
+        "three of five",
+        "ordered-by-request",
+        _PARTLY,
+        order="true",
+        maxMsgNums=3,
+        invisibleTime=2000,
+        UNTIL=0,
+        UNTIL_BODY=True,
+    ),
+    _ack("ack the second", "three of five", 1, "ordered-by-request", _PARTLY),
+    pop("no new one before the old", "ordered-by-request", _PARTLY, order="true"),
+    _position("first is not consumed", "ordered-by-request", _PARTLY),
+    pop(
+        "the first again",
+        "ordered-by-request",
+        _PARTLY,
+        order="true",
+        maxMsgNums=1,
+        pollTime=6000,
+        UNTIL=0,
+        UNTIL_BODY=True,
+    ),
+    _ack("ack late", "three of five", 0, "ordered-by-request", _PARTLY),
+    pop("nothing behind it", "ordered-by-request", _PARTLY, order="true"),
+    _ack("ack the first", "the first again", 0, "ordered-by-request", _PARTLY),
+]
+
+POP_RESETS: Final[list[Step]] = [
+    *create_topic("pop-reset"),
+    *create_topic("pop-reset-ordered"),
+    create_group(_RESET),
+    *_numbered("pop-reset", 6),
+    pop("six", "pop-reset", _RESET, UNTIL=0, UNTIL_BODY=True),
+    *_reset("back to two", "pop-reset", 2),
+    pop("four", "pop-reset", _RESET, UNTIL=0, UNTIL_BODY=True),
+    _ack("ack of before", "six", 0, "pop-reset", _RESET),
+    _ack("ack of before, behind the reset", "six", 3, "pop-reset", _RESET),
+    _position("position after acks of before", "pop-reset"),
+    *_reset("on to five", "pop-reset", 5),
+    pop("the last", "pop-reset", _RESET, UNTIL=0, UNTIL_BODY=True),
+    *_numbered("pop-reset-ordered", 6),
+    pop("six in order", "pop-reset-ordered", _RESET, order="true", UNTIL=0, UNTIL_BODY=True),
+    *_reset("back to two in order", "pop-reset-ordered", 2),
+    pop("four in order", "pop-reset-ordered", _RESET, order="true", UNTIL=0, UNTIL_BODY=True),
+    _ack("ack of before in order", "six in order", 0, "pop-reset-ordered", _RESET),
+    _ack("ack of before in order, behind the reset", "six in order", 3, "pop-reset-ordered", _RESET),
+    _position("position in order", "pop-reset-ordered"),
+    _ack("ack of two", "four in order", 2, "pop-reset-ordered", _RESET),
+    _position("position in order after an ack", "pop-reset-ordered"),
+    pop("nothing more in order", "pop-reset-ordered", _RESET, order="true"),
+    *_reset("on to five in order", "pop-reset-ordered", 5),
+    pop("the last in order", "pop-reset-ordered", _RESET, order="true", UNTIL=0, UNTIL_BODY=True),
 ]

@@ -40,13 +40,14 @@ MAX_SEND_MESSAGES = 32_768
 """Messages of one send at most."""
 
 MAX_USER_PROPERTIES = 128
-"""User properties of one message at most."""
+"""User properties of one message at most, of those that come over gRPC."""
 
 MAX_USER_PROPERTIES_BYTES = 16 * 1024
-"""Bytes of the user properties' names and values, the tag and the keys together at most."""
+"""Bytes of the user properties' names and values, the tag and the keys together at most, of a message that comes over
+gRPC."""
 
-MAX_MESSAGE_GROUP_BYTES = 64
-"""Bytes of a message group at most."""
+MAX_MESSAGE_GROUP_BYTES = 63
+"""Bytes of a message group at most; RocketMQ's proxy refuses one of 64."""
 
 MAX_STORED_BYTES = names.MAX_STORED_BYTES - 1024
 """Bytes of all properties as stored at most; the rest is left for what the broker adds, as for a dead letter."""
@@ -106,15 +107,18 @@ def type_of(message: OutgoingMessage) -> MessageType:
     return message.message_type
 
 
-def check_messages(messages: Sequence[OutgoingMessage], topic: TopicConfig) -> None:
-    """Refuse a send that is empty, too long or of several topics, or of which one message is not acceptable."""
+def check_messages(messages: Sequence[OutgoingMessage], topic: TopicConfig, *, typed: bool = True) -> None:
+    """Refuse a send that is empty, too long or of several topics, or of which one message is not acceptable.
+
+    `typed`: the messages have to be of the topic's type, too.
+    """
     if not 1 <= len(messages) <= MAX_SEND_MESSAGES:
         raise MessageRefused(
             "MESSAGE_MALFORMED", f"A send has {len(messages)} messages; 1 to {MAX_SEND_MESSAGES} are allowed."
         )
     _check_writable(topic)
     for message in messages:
-        check_message(message, topic)
+        check_message(message, topic, typed=typed)
 
 
 def check_again(message: OutgoingMessage, topic: TopicConfig) -> None:
@@ -140,8 +144,8 @@ def _check_writable(topic: TopicConfig) -> None:
         raise NameRefused("FORBIDDEN", f"The topic {topic.name!r} has no writable queue.")
 
 
-def check_message(message: OutgoingMessage, topic: TopicConfig) -> None:
-    """Refuse one message: body, properties, type or queue."""
+def check_message(message: OutgoingMessage, topic: TopicConfig, *, typed: bool = True) -> None:
+    """Refuse one message: body, properties, type or queue; see `check_messages`."""
     held = message.properties
     if message.topic != topic.name:
         raise MessageRefused(
@@ -155,7 +159,7 @@ def check_message(message: OutgoingMessage, topic: TopicConfig) -> None:
     _check_properties(held)
     if message.system_flag or message.message_count != 1 or not _PLACES.isdisjoint(held):
         _check_batch(message, topic)
-    _check_type(message, topic)
+    _check_type(message, topic, typed=typed)
     if message.queue_id is not None and not 0 <= message.queue_id < topic.write_queues:
         raise NameRefused(
             "QUEUE_NOT_FOUND",
@@ -177,18 +181,33 @@ def _check_size(message: OutgoingMessage) -> None:
         raise MessageRefused("BODY_TOO_LARGE", f"The body has {size_bytes} bytes; the limit is {MAX_BODY_BYTES}.")
 
 
-def check_user_properties(user: Mapping[str, str]) -> None:
-    """Refuse user properties, before they are joined with the reserved ones: number, names and characters."""
+def check_user_properties(user: Mapping[str, str], tag: str | None = None, keys: Iterable[str] = ()) -> None:
+    """Refuse user properties, before they are joined with the reserved ones: number, names and characters; and what a
+    sender gave in all, with the tag and the keys. These are the limits of RocketMQ's proxy; its broker takes more."""
+    _check_user_bytes(user, tag or "", keys)
     if not user:
         return
     if len(user) > MAX_USER_PROPERTIES:
         raise MessageRefused(
             "PROPERTIES_TOO_LARGE", f"The message has {len(user)} user properties; the limit is {MAX_USER_PROPERTIES}."
         )
+    _check_user_names(user)
+    _check_user_text(user)
+
+
+def _check_user_names(user: Iterable[str]) -> None:
     for name in user:
         if name in names.RESERVED or not name.strip():
             raise MessageRefused("ILLEGAL_PROPERTY", f"{name[:200]!r} is no name for a user property.")
-    _check_user_text(user)
+
+
+def _check_user_bytes(user: Mapping[str, str], tag: str, keys: Iterable[str]) -> None:
+    user_bytes = _size_bytes((*user, *user.values(), tag, *keys))
+    if user_bytes > MAX_USER_PROPERTIES_BYTES:
+        raise MessageRefused(
+            "PROPERTIES_TOO_LARGE",
+            f"User properties, tag and keys have {user_bytes} bytes; the limit is {MAX_USER_PROPERTIES_BYTES}.",
+        )
 
 
 def plain_properties(text: str) -> dict[str, str] | None:
@@ -242,14 +261,8 @@ def _check_properties(held: Mapping[str, str]) -> None:
 
 def _check_unusual_properties(held: Mapping[str, str]) -> None:
     user = {name: value for name, value in held.items() if name not in names.RESERVED}
-    if user:
-        check_user_properties(user)
-    user_bytes = _size_bytes((*user, *user.values(), held.get(names.TAGS, ""), held.get(names.KEYS, "")))
-    if user_bytes > MAX_USER_PROPERTIES_BYTES:
-        raise MessageRefused(
-            "PROPERTIES_TOO_LARGE",
-            f"User properties, tag and keys have {user_bytes} bytes; the limit is {MAX_USER_PROPERTIES_BYTES}.",
-        )
+    _check_user_names(user)
+    _check_user_text(user)
     stored_bytes = _size_bytes((*held, *held.values())) + 2 * len(held)
     if stored_bytes > MAX_STORED_BYTES:
         raise MessageRefused(
@@ -272,9 +285,11 @@ def _size_bytes(texts: Iterable[str]) -> int:
         raise MessageRefused("ILLEGAL_PROPERTY", "A property has text that is not Unicode (half of a pair).") from None
 
 
-def _check_type(message: OutgoingMessage, topic: TopicConfig) -> None:
+def _check_type(message: OutgoingMessage, topic: TopicConfig, *, typed: bool) -> None:
     kind, takes = type_of(message), topic.message_type
-    if kind is not takes and not takes.accepts(kind):
+    # Without what makes them, messages have no place in a topic of such a type, and lite ones in no other.
+    is_bound = typed or _LITE in (kind, takes) or takes is _PRIORITY
+    if is_bound and kind is not takes and not takes.accepts(kind):
         raise MessageRefused(
             "MESSAGE_TYPE_MISMATCH",
             f"The topic {topic.name!r} takes {takes.value} messages; this one is {kind.value}.",
@@ -288,7 +303,7 @@ def _check_type(message: OutgoingMessage, topic: TopicConfig) -> None:
         _check_priority(message.properties.get(names.PRIORITY, ""))
     if kind is _LITE:
         check_lite_topic(message.properties.get(names.LITE_TOPIC, ""))
-    if kind is not _FIFO:
+    if kind is not _FIFO or not typed:
         return
     group = message.properties.get(names.MESSAGE_GROUP, "")
     if not group.strip() or _CONTROL(group) or _size_bytes((group,)) > MAX_MESSAGE_GROUP_BYTES:

@@ -271,15 +271,15 @@ class Broker:
             if topic.startswith(RETRY_PREFIX):
                 self.polls.wake_everywhere(topic.removeprefix(RETRY_PREFIX), EVERY_QUEUE)
 
-    async def send(self, messages: Sequence[OutgoingMessage]) -> list[SendReceipt]:
+    async def send(self, messages: Sequence[OutgoingMessage], *, typed: bool = True) -> list[SendReceipt]:
         """Store messages of one topic, all or none; they are safe at the store's ack level when this returns.
 
         `queue_id` None: one queue of the topic in turn for the whole call, for a message with a message group the
-        group's own queue. Raises the refusals of `admission`, TOPIC_NOT_FOUND, BROKER_DRAINED, TOO_MANY_REQUESTS,
-        STORE_FAILED.
+        group's own queue. `typed`: messages of another type than their topic's are refused. Raises the refusals of
+        `admission`, TOPIC_NOT_FOUND, BROKER_DRAINED, TOO_MANY_REQUESTS, STORE_FAILED.
         """
         self.permission.check_writable(self.name)
-        return await self._sender.send(messages)
+        return await self._sender.send(messages, typed=typed)
 
     def plain_topic(self, name: str) -> TopicConfig | None:
         """The topic if ordinary messages for it may be given to `store_plain`; see `Sender.plain_topic`."""
@@ -345,6 +345,10 @@ class Broker:
     def ack(self, request: AckRequest) -> None:
         """Consume one delivery; a second time is no error. Raises INVALID_RECEIPT_HANDLE."""
         self._popper.ack(self.logic.physical(request))
+
+    def is_discarded(self, request: AckRequest) -> bool:
+        """Whether a reset discarded the delivery; see `Popper.is_discarded`."""
+        return self._popper.is_discarded(self.logic.physical(request))
 
     def change_invisible(self, request: ChangeInvisibleRequest) -> ReceiptHandle:
         """Make a delivery visible later or (0) now; the new handle replaces the old. See `Popper.change_invisible`."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from millstream.broker.look import MAX_POP_MESSAGES
-from millstream.broker.popper import Popper
+from millstream.broker.popper import Popper, keeps_order
 from millstream.broker.preview import Preview
 from millstream.broker.puller import MAX_WAIT_MS
 from millstream.broker.segments import PeerSegment, Segments
@@ -135,13 +135,13 @@ class LogicPops:
         if mapping is None:
             raise NameRefused("TOPIC_NOT_FOUND", f"The topic {request.topic[:200]!r} does not exist.")
         numbers = [*mapping.led] if request.queue_id is None else [request.queue_id]
-        keeps_order = self.popper.groups.ensure_enabled(request.group).fifo
+        in_order = keeps_order(request, self.popper.groups.ensure_enabled(request.group))
         plan = _Plan()
         for number in numbers:
-            self._plan_queue(request, self.topics.led(request.topic, number), keeps_order, plan)
+            self._plan_queue(request, self.topics.led(request.topic, number), in_order, plan)
         return plan
 
-    def _plan_queue(self, request: PopRequest, queue: LogicQueue, keeps_order: bool, plan: _Plan) -> None:
+    def _plan_queue(self, request: PopRequest, queue: LogicQueue, in_order: bool, plan: _Plan) -> None:
         for item in queue.readable[:-1]:
             if self._is_consumed(request, item):
                 continue
@@ -149,7 +149,7 @@ class LogicPops:
                 plan.own.append(item.queue_id)
             else:
                 plan.peers.append(item)
-            if keeps_order:
+            if in_order:
                 return
         plan.own.append(queue.leader.queue_id)
 

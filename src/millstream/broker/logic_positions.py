@@ -94,8 +94,6 @@ class LogicPositions:
             queue = self.topics.led(request.topic, number)
             target = await self.find(request.topic, number, request.point, request.value)
             before = await self.committed(request.group, request.topic, number)
-            if before is not None and target < before and not request.backward:
-                continue
             for item in queue.readable:
                 segment = self.segments.of(request.topic, item)
                 first, end = await segment.bounds()

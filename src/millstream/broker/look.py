@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from millstream.broker.fifo import FifoLedger, attempt_key_of, line_of
+from millstream.broker.fifo import NO_GROUP, FifoLedger, attempt_key_of, line_of
 from millstream.broker.pop import Delivery, Ledger
 from millstream.broker.reader import MAX_SCANNED_ENTRIES, Reader
 from millstream.broker.returned import RETRY_KIND, restored
@@ -164,7 +164,8 @@ class Look:
     ) -> None:
         now_ms, invisible_ms = self.now_ms, self.request.invisible_ms
         if isinstance(ledger, FifoLedger):
-            line = line_of(message.properties.get(properties.MESSAGE_GROUP))
+            # A group that keeps order does so by message group; order by request is RocketMQ's, of the whole queue.
+            line = line_of(message.properties.get(properties.MESSAGE_GROUP)) if self.group.fifo else NO_GROUP
             if not ledger.admits(line):
                 ledger.hold_back(entry.queue_offset, line)
                 self.entries_left -= self.request.filter.read_cost

@@ -141,13 +141,27 @@ class Ledger:
         """Consume one delivery; False if its message is consumed already.
 
         Raises INVALID_RECEIPT_HANDLE where the message was delivered again or never. A delivery that is visible again
-        but not yet delivered again can still be acknowledged.
+        but not yet delivered again can still be acknowledged; see `check_time`.
         """
         self.check_handle(queue_offset, pop_time_ms)
         if self.is_consumed(queue_offset):
             return False
         self._remove(self.find(queue_offset, pop_time_ms))
         return True
+
+    def check_time(self, queue_offset: int, pop_time_ms: int, now_ms: int) -> None:
+        """Refuse a handle whose delivery is visible again or was discarded (INVALID_RECEIPT_HANDLE); not one of a
+        message that is consumed."""
+        self.check_handle(queue_offset, pop_time_ms)
+        if self.is_consumed(queue_offset):
+            return
+        delivery = self.find(queue_offset, pop_time_ms)
+        if delivery.visible_ms <= now_ms:
+            raise ConsumeRefused(
+                "INVALID_RECEIPT_HANDLE",
+                f"The receipt handle for queue offset {queue_offset} ended {now_ms - delivery.visible_ms} ms ago.",
+                remedy="Receive the message again; ask for a longer invisible time.",
+            )
 
     def change_invisible(
         self, queue_offset: int, pop_time_ms: int, now_ms: int, invisible_ms: int, *, uncounted: bool = False
@@ -206,11 +220,15 @@ class Ledger:
 
     def check_handle(self, queue_offset: int, pop_time_ms: int) -> None:
         """Refuse the handle of a discarded delivery (INVALID_RECEIPT_HANDLE), also of a message that is consumed."""
-        if pop_time_ms <= self.floor_ms:
+        if self.is_discarded(pop_time_ms):
             raise ConsumeRefused(
                 "INVALID_RECEIPT_HANDLE",
                 f"The delivery of queue offset {queue_offset}, taken at {pop_time_ms}, was discarded by a reset.",
             )
+
+    def is_discarded(self, pop_time_ms: int) -> bool:
+        """Whether a delivery of that time was discarded by a reset."""
+        return pop_time_ms <= self.floor_ms
 
     def last_pop_ms(self) -> int:
         """The latest time that a handle of what is in flight carries; the floor if there is none."""

@@ -30,7 +30,7 @@ from millstream.model.operations import (
 from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import MessageType, TopicConfig
 
-__all__ = ["MAX_INVISIBLE_MS", "Popper"]
+__all__ = ["MAX_INVISIBLE_MS", "Popper", "keeps_order"]
 
 MAX_INVISIBLE_MS = 12 * 3600 * 1000
 """Milliseconds that a delivery may be out of sight at most."""
@@ -75,8 +75,16 @@ class Popper:
         handle = request.handle
         place = _place(request.group, request.topic, handle)
         ledger = self._ledger_of(request.group, place, handle)
+        if request.in_time:
+            ledger.check_time(handle.queue_offset, handle.pop_time_ms, self.clock.now_ms())
         ledger.acknowledge(handle.queue_offset, handle.pop_time_ms)
         self.freed(request.group, *_waiting_place(request.topic, place, handle), ledger)
+
+    def is_discarded(self, request: AckRequest) -> bool:
+        """Whether a reset discarded the delivery. Raises INVALID_RECEIPT_HANDLE where the group took nothing there."""
+        handle = request.handle
+        ledger = self._ledger_of(request.group, _place(request.group, request.topic, handle), handle)
+        return ledger.is_discarded(handle.pop_time_ms)
 
     def change_invisible(self, request: ChangeInvisibleRequest) -> ReceiptHandle:
         """Make a delivery visible `invisible_ms` (0 s to 12 h) from now; the new handle replaces the old one.
@@ -88,6 +96,8 @@ class Popper:
         handle = request.handle
         place = _place(request.group, request.topic, handle)
         ledger = self._ledger_of(request.group, place, handle)
+        if request.in_time:
+            ledger.check_time(handle.queue_offset, handle.pop_time_ms, self.clock.now_ms())
         place_and_time = (handle.queue_offset, handle.pop_time_ms, self.clock.now_ms(), request.invisible_ms)
         if request.renewal:
             delivery = ledger.renew(*place_and_time)
@@ -139,7 +149,7 @@ class Popper:
         queues = self._order(request, topic)
         look = Look(self.reader, request, group, self.broker_name, self.clock.now_ms())
         again = self.returned(request, group)
-        if group.fifo and request.attempt_id:
+        if keeps_order(request, group) and request.attempt_id:
             for queue_id, ledger in again:
                 look.repeat_returned(RETRY_PREFIX + group.name, queue_id, ledger)
             for queue_id in queues:
@@ -193,20 +203,21 @@ class Popper:
     def _open(self, request: PopRequest, group: GroupConfig, queue_id: int) -> Ledger:
         ledger = self.offsets.ledger(request.group, request.topic, queue_id)
         min_offset = self.reader.store.min_offset(request.topic, queue_id)
+        fifo = keeps_order(request, group)
         if ledger is None:
             has_position = self.offsets.committed(request.group, request.topic, queue_id) is not None
             ledger = self.offsets.open_ledger(
                 request.group,
                 request.topic,
                 queue_id,
-                fifo=group.fifo,
+                fifo=fifo,
                 first_offset=min_offset if has_position else self.reader.first_offset(group, request.topic, queue_id),
             )
             # A group or topic of that name may have been deleted: its handles mean nothing to this ledger.
             ledger.floor_ms = self.clock.now_ms() - 1
             return ledger
-        if isinstance(ledger, FifoLedger) is not group.fifo:
-            ledger = self.offsets.convert_ledger(request.group, request.topic, queue_id, ledger, fifo=group.fifo)
+        if isinstance(ledger, FifoLedger) is not fifo:
+            ledger = self.offsets.convert_ledger(request.group, request.topic, queue_id, ledger, fifo=fifo)
         if min_offset > ledger.cursor:
             ledger.pass_over(min_offset)
         return ledger
@@ -218,6 +229,7 @@ class Popper:
         if topic is None or request.topic == name:
             return []
         line, store = retry_line(group.name, request.topic), self.reader.store
+        fifo = keeps_order(request, group)
         found = []
         for queue_id in range(topic.read_queues):
             ledger = self.offsets.ledger(group.name, line, queue_id)
@@ -226,10 +238,10 @@ class Popper:
             if ledger is None:
                 if pulled >= store.max_offset(name, queue_id):
                     continue
-                ledger = self.offsets.open_ledger(group.name, line, queue_id, fifo=group.fifo, first_offset=pulled)
+                ledger = self.offsets.open_ledger(group.name, line, queue_id, fifo=fifo, first_offset=pulled)
                 ledger.floor_ms = self.clock.now_ms() - 1
-            elif isinstance(ledger, FifoLedger) is not group.fifo:
-                ledger = self.offsets.convert_ledger(group.name, line, queue_id, ledger, fifo=group.fifo)
+            elif isinstance(ledger, FifoLedger) is not fifo:
+                ledger = self.offsets.convert_ledger(group.name, line, queue_id, ledger, fifo=fifo)
             ledger.pass_over(pulled)
             found.append((queue_id, ledger))
         return found
@@ -286,6 +298,11 @@ class Popper:
                 f"{group!r} took nothing from queue {handle.queue_id} of {topic!r} at broker {handle.broker_name!r}.",
             )
         return ledger
+
+
+def keeps_order(request: PopRequest, group: GroupConfig) -> bool:
+    """Whether a pop of the group keeps order: the group does, or the request asks for it."""
+    return group.fifo or request.in_order
 
 
 def _place(group: str, topic: str, handle: ReceiptHandle) -> str:

@@ -98,8 +98,6 @@ class Positions:
         done = []
         for queue_id, target in zip(queues, targets, strict=True):
             before = self._progress(config, request.topic, queue_id)
-            if target < before.committed and not request.backward:
-                continue
             ledger = self.offsets.ledger(request.group, request.topic, queue_id)
             discarded = 0 if ledger is None else len(ledger.in_flight)
             self.offsets.reset(request.group, request.topic, queue_id, target, self.clock.now_ms())

@@ -62,15 +62,15 @@ class Sender:
     def __post_init__(self) -> None:
         self.id_prefix = offset_message_id(self.store_host, 0)[:-16]
 
-    async def send(self, messages: Sequence[OutgoingMessage]) -> list[SendReceipt]:
-        """Store messages of one topic, all or none, in their order where they share a queue."""
+    async def send(self, messages: Sequence[OutgoingMessage], *, typed: bool = True) -> list[SendReceipt]:
+        """Store messages of one topic, all or none, in their order where they share a queue; see `Broker.send`."""
         if not messages:
             raise MessageRefused("MESSAGE_MALFORMED", "A send has no message.")
         topic = self.topics.get(messages[0].topic)
         mapping = None if self.static_topics is None else self.static_topics.find(topic.name)
         if mapping is not None:
-            return await self._send_static(messages, topic, mapping)
-        return await self._send(messages, topic, chosen=False)
+            return await self._send_static(messages, topic, mapping, typed=typed)
+        return await self._send(messages, topic, chosen=False, typed=typed)
 
     def plain_topic(self, name: str) -> TopicConfig | None:
         """The topic if an ordinary message for one of its queues needs nothing but a place in the log; None where it
@@ -100,7 +100,7 @@ class Sender:
         ended(places, error)
 
     async def _send_static(
-        self, messages: Sequence[OutgoingMessage], topic: TopicConfig, mapping: TopicMapping
+        self, messages: Sequence[OutgoingMessage], topic: TopicConfig, mapping: TopicMapping, *, typed: bool
     ) -> list[SendReceipt]:
         """Queues and offsets are logic ones for the sender. The queue that the sender asks for goes first.
 
@@ -108,45 +108,50 @@ class Sender:
         """
         assert self.static_topics is not None
         led = [*mapping.led]
-        turn = self._turns.get(topic.name, 0)
-        shared_queue = led[turn % len(led)] if led else 0
+        shared_queue = 0
+        if any(_has_no_queue(message) for message in messages):
+            turn = self._next_turn(topic.name)
+            shared_queue = led[turn % len(led)] if led else 0
         queues = [
             self.static_topics.led(topic.name, _logic_queue_of(message, shared_queue, mapping)) for message in messages
         ]
         pairs = zip(messages, queues, strict=True)
         placed = [replace(message, queue_id=queue.leader.queue_id) for message, queue in pairs]
-        receipts = await self._send(placed, topic, chosen=True)
+        receipts = await self._send(placed, topic, chosen=True, typed=typed)
         return [
             replace(receipt, queue_id=queue.number, queue_offset=queue.leader.logic(receipt.queue_offset))
             for receipt, queue in zip(receipts, queues, strict=True)
         ]
 
     async def _send(
-        self, messages: Sequence[OutgoingMessage], topic: TopicConfig, *, chosen: bool
+        self, messages: Sequence[OutgoingMessage], topic: TopicConfig, *, chosen: bool, typed: bool
     ) -> list[SendReceipt]:
         """`chosen`: each message names the queue that it goes to, whatever its message group."""
-        check_messages(messages, topic)
+        check_messages(messages, topic, typed=typed)
         kind = topic.message_type
         if kind is _LITE:
             lite_topics = {message.properties[properties.LITE_TOPIC] for message in messages}
             await self.lite_expiry.departed({lite_queue(topic.name, lite_topic) for lite_topic in lite_topics})
-        turn = self._turns.get(topic.name, 0)
-        self._turns[topic.name] = turn + 1
-        shared_queue = turn % topic.write_queues
+        shared_queue: int | None = None
         pending, due = [], []
         for message in messages:
             queue_id = message.queue_id
             if queue_id is None or not (chosen or kind is _NORMAL):
-                queue_id = _queue_of(message, shared_queue, topic)
-            record, due_ms = self._record(message, queue_id, topic)
+                queue_id = _queue_of(message, topic)
+            if queue_id is None:
+                # Only who needs one takes a turn: how many others were stored together must not show in the queues.
+                if shared_queue is None:
+                    shared_queue = self._next_turn(topic.name) % topic.write_queues
+                queue_id = shared_queue
+            record, due_ms = self._record(message, queue_id, topic, typed=typed)
             pending.append(record)
             due.append(due_ms)
         appended = await self.appender.stored(pending)
-        if kind in _TRANSACTIONAL:
+        if kind in _TRANSACTIONAL or not typed:
             for record, place in zip(pending, appended, strict=True):
                 if record.message.topic == HALF_TOPIC:
                     self.transactions.note(record.message, place)
-        self.statistics.stored(topic, pending, appended)
+        self.statistics.stored(topic, pending, appended, typed=typed)
         # By position: names cost as much as the values, and there is one for every message.
         return [
             SendReceipt(
@@ -169,29 +174,32 @@ class Sender:
         """
         topic = self.topics.get(message.topic)
         if topic.message_type not in _DETOURS:
-            await self.send([message])
+            await self.send([message], typed=False)
             return
         check_again(message, topic)
-        turn = self._turns.get(topic.name, 0)
-        self._turns[topic.name] = turn + 1
-        queue_id = _queue_of(message, turn % topic.write_queues, topic)
+        queue_id = _queue_of(message, topic)
+        if queue_id is None:
+            queue_id = self._next_turn(topic.name) % topic.write_queues
         await self.appender.append(PendingRecord(message, queue_id, 1 if topic.holds_batches else None))
 
-    def _record(self, message: OutgoingMessage, queue_id: int, topic: TopicConfig) -> tuple[PendingRecord, int | None]:
-        """What is stored of a message, and when it is due if it has to wait."""
+    def _record(
+        self, message: OutgoingMessage, queue_id: int, topic: TopicConfig, *, typed: bool
+    ) -> tuple[PendingRecord, int | None]:
+        """What is stored of a message, and when it is due if it has to wait. One that need not be of its topic's type
+        goes the way of its own."""
         if properties.TIMER_OF in message.properties:
             # The broker's own mark on a message that is sent on: a start would take it for a delivery.
             kept = {name: value for name, value in message.properties.items() if name != properties.TIMER_OF}
             message = replace(message, properties=kept)
         kind = topic.message_type
-        if kind in _TRANSACTIONAL and type_of(message) is MessageType.TRANSACTION:
+        if (kind in _TRANSACTIONAL or not typed) and type_of(message) is MessageType.TRANSACTION:
             self.transactions.check_room()
             return PendingRecord(half(message, queue_id), 0), None
         if kind is _LITE:
             lite_topics, lite_topic = self.lite_expiry.lite_topics, message.properties[properties.LITE_TOPIC]
             name = lite_topics.write(topic.name, lite_topic, self.clock.now_ms())
             return PendingRecord(replace(message, topic=name), 0), None
-        if kind in _DELAYED:
+        if kind in _DELAYED or not typed:
             now_ms = self.clock.now_ms()
             due_ms = due_ms_of(message.properties, now_ms)
             if due_ms is not None and due_ms > now_ms:
@@ -200,6 +208,12 @@ class Sender:
             if due_ms is not None:
                 message = undelayed(message)
         return PendingRecord(message, queue_id, message.message_count if topic.holds_batches else None), None
+
+    def _next_turn(self, topic: str) -> int:
+        """Which call this is of those to the topic whose messages name no queue, from 0 on."""
+        turn = self._turns.get(topic, 0)
+        self._turns[topic] = turn + 1
+        return turn
 
     def forget(self, topic: str) -> None:
         """Drop what is held here of a deleted topic."""
@@ -210,6 +224,10 @@ class Sender:
 def _id_prefix(store_host: Address) -> str:
     """What all offset message ids of a broker begin with, before the log offset's 16 digits."""
     return offset_message_id(store_host, 0)[:-16]
+
+
+def _has_no_queue(message: OutgoingMessage) -> bool:
+    return message.queue_id is None and properties.MESSAGE_GROUP not in message.properties
 
 
 def _logic_queue_of(message: OutgoingMessage, shared_queue: int, mapping: TopicMapping) -> int:
@@ -223,8 +241,8 @@ def _logic_queue_of(message: OutgoingMessage, shared_queue: int, mapping: TopicM
     return shared_queue if group is None else _hash_code(group) % mapping.total_queues
 
 
-def _queue_of(message: OutgoingMessage, shared_queue: int, topic: TopicConfig) -> int:
-    """The queue that the sender asked for, else the one of its message group, else the call's.
+def _queue_of(message: OutgoingMessage, topic: TopicConfig) -> int | None:
+    """The queue that the sender asked for, else the one of its message group; None: the call's.
 
     In a FIFO topic the message group goes first: a group has one queue, whatever rule its senders' libraries have.
     In a PRIORITY topic the priority is the queue's number; those beyond the last queue share it.
@@ -236,4 +254,4 @@ def _queue_of(message: OutgoingMessage, shared_queue: int, topic: TopicConfig) -
     is_bound = group is not None and kind is _FIFO
     if message.queue_id is not None and not is_bound:
         return message.queue_id
-    return shared_queue if group is None else _hash_code(group) % topic.write_queues
+    return None if group is None else _hash_code(group) % topic.write_queues

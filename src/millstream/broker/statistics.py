@@ -126,10 +126,17 @@ class Statistics:
         self.delays = Histogram(DELAY_BOUNDS_MS)
         """Milliseconds from the time at which delayed messages were due to their delivery."""
 
-    def stored(self, topic: TopicConfig, records: Sequence[PendingRecord], places: Sequence[AppendedRecord]) -> None:
-        """Messages of one topic were stored."""
+    def stored(
+        self,
+        topic: TopicConfig,
+        records: Sequence[PendingRecord],
+        places: Sequence[AppendedRecord],
+        *,
+        typed: bool = True,
+    ) -> None:
+        """Messages of one topic were stored; `typed`: all of its type."""
         kind = topic.message_type
-        if kind is _MIXED or kind is _DELAY:
+        if not typed or kind is _MIXED or kind is _DELAY:
             self._stored_apart(topic, records, places)
             return
         self.incoming[topic.name, kind._value_].add(records, places)

@@ -13,6 +13,7 @@ from millstream.model.operations import PullStatus
 from millstream.model.properties import encode_properties
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.own_fields import TYPED, UNCAPPED
 from millstream.protocol.remoting.refusals import error_of
 
 __all__ = [
@@ -70,6 +71,7 @@ def _send_fields(queue: QueueAddress, group: str, properties: str, *, batch: boo
         "l": "0",
         "m": "true" if batch else "false",
         "n": queue.broker_name,
+        **TYPED,
     }
 
 
@@ -148,6 +150,7 @@ def pull(
         "subVersion": "0",
         "expressionType": filter.kind.value,
         "bname": queue.broker_name,
+        **UNCAPPED,
     }
     return RemotingCommand(RequestCode.PULL_MESSAGE, fields)
 

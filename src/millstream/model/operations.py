@@ -112,6 +112,8 @@ class PopRequest:
     queues: tuple[int, ...] = ()
     anywhere: bool = False
     """Where several brokers hold the topic: what another one has will do as well."""
+    in_order: bool = False
+    """Keep order as for a group that does, whatever the group's setting."""
 
 
 @dataclass(slots=True)
@@ -125,11 +127,15 @@ class PoppedMessage:
 
 @dataclass(slots=True)
 class AckRequest:
-    """Say that one delivery was consumed. Acknowledging twice is no error."""
+    """Say that one delivery was consumed. Acknowledging twice is no error.
+
+    `in_time`: refuse a delivery whose time is over, although nobody else has it yet.
+    """
 
     group: str
     topic: str
     handle: ReceiptHandle
+    in_time: bool = False
 
 
 @dataclass(slots=True)
@@ -137,7 +143,7 @@ class ChangeInvisibleRequest:
     """Make a delivery visible `invisible_ms` from now; the old handle becomes invalid.
 
     `suspend`: the delivery does not count as an attempt. `renewal`: its consumer does not learn of the new handle, so
-    that the old one stays valid as well.
+    that the old one stays valid as well. `in_time`: as of `AckRequest`.
     """
 
     group: str
@@ -146,6 +152,7 @@ class ChangeInvisibleRequest:
     invisible_ms: int
     suspend: bool = False
     renewal: bool = False
+    in_time: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,17 +227,13 @@ class QueuePoint(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ResetRequest:
-    """Put a group to another place of one queue, or of all (None). `value` is an offset or milliseconds since 1970.
-
-    Without `backward` a queue stays as it is where the new place is behind the group's.
-    """
+    """Put a group to another place of one queue, or of all (None). `value` is an offset or milliseconds since 1970."""
 
     group: str
     topic: str
     point: QueuePoint
     value: int = 0
     queue_id: int | None = None
-    backward: bool = True
 
 
 @dataclass(frozen=True, slots=True)

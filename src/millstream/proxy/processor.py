@@ -294,12 +294,24 @@ class Processor:
         for task in self._waiting:
             task.cancel()
 
-    async def ack(self, group: str, topic: str, handle: str) -> None:
-        """Acknowledge the delivery that the handle's text names; an old text of a renewed delivery is as good."""
-        await self._settled(group, handle, lambda current: self._backend.ack(AckRequest(group, topic, current)))
+    async def ack(self, group: str, topic: str, handle: str, *, in_time: bool = False) -> None:
+        """Acknowledge the delivery that the handle's text names; an old text of a renewed delivery is as good.
+
+        `in_time`: here and of `change_invisible`, see `AckRequest`.
+        """
+        await self._settled(
+            group, handle, lambda current: self._backend.ack(AckRequest(group, topic, current, in_time))
+        )
 
     async def change_invisible(
-        self, group: str, topic: str, handle: str, invisible_ms: int, *, suspend: bool = False
+        self,
+        group: str,
+        topic: str,
+        handle: str,
+        invisible_ms: int,
+        *,
+        suspend: bool = False,
+        in_time: bool = False,
     ) -> str:
         """Make a delivery visible `invisible_ms` (0 s to 12 h) from now and stop its renewal; the new handle's text.
 
@@ -310,7 +322,7 @@ class Processor:
         was_renewed = self.renewer.table.find((group, handle)) is not None
 
         async def change(current: ReceiptHandle) -> ReceiptHandle:
-            request = ChangeInvisibleRequest(group, topic, current, invisible_ms, suspend)
+            request = ChangeInvisibleRequest(group, topic, current, invisible_ms, suspend, in_time=in_time)
             changed = await self._backend.change_invisible(request)
             if self._tracer is not None and was_renewed and not suspend:
                 # So says a push consumer that it failed; others may only need more time.

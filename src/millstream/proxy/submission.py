@@ -52,8 +52,8 @@ class Submission:
         message = self.message
         if message.keys:
             check_keys(message.keys)
-        if message.user_properties:
-            check_user_properties(message.user_properties)
+        if message.user_properties or message.keys or message.tag:
+            check_user_properties(message.user_properties, message.tag, message.keys)
         return OutgoingMessage(
             message.topic,
             message.body,

@@ -208,6 +208,9 @@ class Connection(asyncio.BufferedProtocol):
         if command.is_response:
             self._answers.arrived(command)
             return
+        if command.refusal is not None:
+            self._refuse(command, _failure_answer(command, command.refusal))
+            return
         gate = self._server.gate
         if gate is not None:
             try:

@@ -95,16 +95,6 @@ async def test_a_reset_tells_each_consumer_that_is_there_in_the_form_that_it_rea
     assert admin.heard == []
 
 
-async def test_a_reset_that_moves_nothing_tells_nobody(client: Open, servers: Servers) -> None:
-    java, admin = await client("java"), await client("admin")
-    await java.beat()
-    await servers.broker.send([OutgoingMessage("t", b"1", {}, queue_id=0)])
-    await java.ask(15, consumerGroup="g", topic="t", queueId="0", commitOffset="1")
-    assert (await admin.ask(222, topic="t", group="g", timestamp="0", isForce="false")).code == 0
-    await java.ask(38, consumerGroup="g")
-    assert java.heard == []
-
-
 async def test_where_consumers_say_they_are_is_told_of_all_or_of_one(client: Open) -> None:
     first, second, admin = await client("c1"), await client("c2"), await client("admin")
     assert (await admin.ask(223, topic="t", group="g")).code == ResponseCode.CONSUMER_NOT_ONLINE

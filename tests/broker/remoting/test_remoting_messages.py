@@ -138,9 +138,9 @@ async def test_a_batch_becomes_one_record_per_message_with_consecutive_offsets(
         ({"f": "-1"}, b"x", 13),
         ({"g": "9" * 30}, b"x", 13),
         ({"i": "TAGS\x01a|b\x02"}, b"x", 13),
-        ({"i": "DELAY\x013\x02"}, b"x", 13),
         ({"b": "reading"}, b"x", 16),
-        ({"b": "fifo"}, b"x", 13),
+        ({"i": "DELAY\x013\x02", "typed": "true"}, b"x", 13),
+        ({"b": "fifo", "typed": "true"}, b"x", 13),
         ({"m": "true"}, b"no batch", 13),
         ({"m": "true"}, b"", 13),
     ],
@@ -156,6 +156,38 @@ async def test_a_send_that_is_not_acceptable_is_refused_and_stores_nothing(
     assert await bodies(connection) == []
 
 
+@pytest.mark.parametrize(
+    "properties", ["", "__SHARDINGKEY\x01" + "g" * 64 + "\x02", "colour\x01" + "r" * 30_700 + "\x02"]
+)
+@pytest.mark.parametrize("kind", [MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION])
+async def test_an_old_client_s_message_is_taken_whatever_the_topic_s_type(
+    connection: RemotingConnection, servers: Servers, kind: MessageType, properties: str
+) -> None:
+    servers.broker.topics.create(TopicConfig("typed", kind, read_queues=1, write_queues=1))
+    answer = await ask(connection, 310, {**SHORT, "b": "typed", "e": "0", "i": properties}, b"x")
+    assert (answer.code, answer.remark) == (0, None)
+    assert await bodies(connection, topic="typed") == [b"x"]
+
+
+async def test_a_level_delays_a_message_in_a_topic_of_any_type(
+    connection: RemotingConnection, servers: Servers
+) -> None:
+    answer = await ask(connection, 310, {**SHORT, "i": "DELAY\x013\x02UNIQ_KEY\x01K1\x02"}, b"late")
+    assert (answer.code, "recallHandle" in answer.ext) == (0, True)
+    assert await bodies(connection) == []
+    assert servers.broker.store.max_offset("rmq_sys_wheel_timer", 0) == 1
+
+
+async def test_a_pull_of_a_rocketmq_client_gives_32_messages_and_256_kib_at_most(
+    connection: RemotingConnection,
+) -> None:
+    for size in [10] * 40 + [100_000] * 5:
+        await ask(connection, 310, dict(SHORT), b"x" * size)
+    assert len(await bodies(connection, maxMsgNums="100")) == 32
+    assert len(await bodies(connection, maxMsgNums="100", queueOffset="40", maxMsgBytes="9000000")) == 2
+    assert len(await bodies(connection, maxMsgNums="100", maxMsgBytes="9000000", uncapped="true")) == 45
+
+
 async def test_a_topic_that_is_unknown_is_not_created_by_sending(
     connection: RemotingConnection, servers: Servers
 ) -> None:
@@ -167,7 +199,7 @@ async def test_pipelined_sends_keep_their_order(connection: RemotingConnection) 
     requests = [RemotingCommand(310, dict(SHORT), b"%d" % n) for n in range(300)]
     answers = await asyncio.gather(*(connection.request(request, 5) for request in requests))
     assert [answer.ext["queueOffset"] for answer in answers] == [str(n) for n in range(300)]
-    assert await bodies(connection, maxMsgNums="1000") == [b"%d" % n for n in range(300)]
+    assert await bodies(connection, maxMsgNums="1000", uncapped="true") == [b"%d" % n for n in range(300)]
 
 
 async def test_a_refused_send_among_others_of_its_turn_is_refused_alone(connection: RemotingConnection) -> None:

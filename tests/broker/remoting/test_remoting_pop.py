@@ -16,7 +16,7 @@ from millstream.model.group import GroupConfig
 from millstream.model.message import Address, OutgoingMessage
 from millstream.model.operations import AckRequest, PopRequest
 from millstream.model.receipt import ReceiptHandle
-from millstream.model.topic import TopicConfig
+from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.record import decode_record, iterate_records
 from millstream.protocol.remoting.codes import RequestCode as Code
 from millstream.protocol.remoting.codes import ResponseCode
@@ -172,9 +172,43 @@ async def test_a_group_that_keeps_order_waits_for_its_acknowledgements_and_repea
     assert bodies(await client.pop(order="true", attemptId="three")) == ["c"]
 
 
-async def test_order_is_not_promised_to_a_group_that_keeps_none(client: Client) -> None:
-    answer = await client.ask(Code.POP_MESSAGE, **pop_fields(order="true"))
-    assert (answer.code, "consumeMessageOrderly" in (answer.remark or "")) == (ResponseCode.MESSAGE_ILLEGAL, True)
+async def test_a_pop_that_asks_for_order_gets_it_in_a_group_that_keeps_none(client: Client) -> None:
+    await client.send("a", "b", "c", "d")
+    first, second, third = await client.pop(order="true", maxMsgNums="3")
+    assert await client.ack(second) == 0
+    assert await client.pop(order="true") == []
+    for waiting in (first, third):
+        assert (await client.change(waiting, 0)).code == 0
+    again = await client.pop(order="true")
+    assert [(one.body, one.reconsume_times) for one in again] == [("a", 1), ("c", 1), ("d", 0)]
+
+
+async def test_order_by_request_is_that_of_the_whole_queue(client: Client) -> None:
+    client.broker.topics.create(TopicConfig("m", MessageType.MIXED, read_queues=1, write_queues=1))
+    await client.send("a", topic="m", __SHARDINGKEY="one")
+    await client.send("b", topic="m", __SHARDINGKEY="two")
+    [first] = await client.pop(topic="m", order="true", maxMsgNums="1")
+    assert await client.pop(topic="m", order="true") == []
+    assert await client.ack(first, topic="m") == 0
+    assert bodies(await client.pop(topic="m", order="true")) == ["b"]
+
+
+@pytest.mark.parametrize("order", ["false", "true"])
+async def test_a_reset_drops_what_is_in_flight_and_old_acknowledgements_change_nothing(
+    client: Client, order: str
+) -> None:
+    await client.send("0", "1", "2", "3", "4")
+    taken = await client.pop(order=order)
+    reset = {"topic": "t", "group": "g", "timestamp": "0", "isForce": "false", "queueId": "0", "offset": "2"}
+    assert (await client.ask(Code.INVOKE_BROKER_TO_RESET_OFFSET, **reset)).code == 0
+    again = await client.pop(order=order)
+    assert bodies(again) == ["2", "3", "4"]
+    assert [await client.ack(one) for one in taken] == [0] * 5
+    assert [held.in_flight for held in client.broker.positions.progress("g", "t")] == [3, 0]
+    assert client.broker.query_offset("g", "t", 0) == 2
+    assert await client.ack(taken[3], inTime="true") == ResponseCode.NO_MESSAGE
+    assert [await client.ack(one) for one in again] == [0] * 3
+    assert client.broker.query_offset("g", "t", 0) == 5
 
 
 async def test_a_look_takes_nothing(client: Client) -> None:

@@ -170,6 +170,13 @@ async def test_a_half_message_without_a_group_belongs_to_its_senders(producer: P
     assert len(await producer.delivered()) == 1
 
 
+async def test_an_old_client_s_transaction_may_be_of_a_normal_topic(producer: Producer) -> None:
+    producer.broker.topics.create(TopicConfig("plain"))
+    assert (await producer.send_half(b="plain")).code == ResponseCode.SUCCESS
+    assert producer.broker.transactions.pending == 1
+    assert producer.broker.store.max_offset("plain", 0) == 0
+
+
 @pytest.mark.parametrize(
     "fields",
     [
@@ -178,7 +185,7 @@ async def test_a_half_message_without_a_group_belongs_to_its_senders(producer: P
         {"f": "4", "i": "UNIQ_KEY\x01ID1\x02"},
         {"f": "12", "i": "UNIQ_KEY\x01ID1\x02"},
         {"i": "TRAN_MSG\x01true\x02"},
-        {"b": "plain"},
+        {"b": "plain", "typed": "true"},
     ],
 )
 async def test_what_is_no_half_message_is_refused(producer: Producer, fields: dict[str, str]) -> None:

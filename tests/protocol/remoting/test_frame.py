@@ -13,7 +13,6 @@ from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import HeaderType, RemotingCommand
 from millstream.protocol.remoting.frame import (
     MAX_FRAME_BYTES,
-    MAX_HEADER_BYTES,
     MAX_JOINED_BYTES,
     FrameDecoder,
     encode_frame,
@@ -89,7 +88,6 @@ def test_a_stream_of_single_bytes_is_read() -> None:
         struct.pack(">ii", 2**31 - 1, 10),
         struct.pack(">ii", 20, 17),
         struct.pack(">ii", 20, 0xFFFFFF),
-        struct.pack(">ii", MAX_FRAME_BYTES, MAX_HEADER_BYTES + 1),
         b"GET / HTTP/1.1\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         bytes.fromhex("16030100a5010000a10303"),

@@ -45,9 +45,9 @@ _HANDLE = st.builds(
             wait_ms=_NUMBER,
             attempt_id=st.text(max_size=10),
             client_id=st.text(max_size=10),
+            in_order=st.booleans(),
         ),
         _NUMBER,
-        st.booleans(),
         st.booleans(),
     )
 )
@@ -57,9 +57,11 @@ def test_a_pop_is_read_as_it_was_written(call: popping.PopCall) -> None:
     assert ext["queueId"] == ("-1" if call.request.queue_id is None else str(call.request.queue_id))
 
 
-@given(_NAME, _NAME, _HANDLE)
-def test_an_acknowledgement_is_read_as_it_was_written(group: str, topic: str, handle: ReceiptHandle) -> None:
-    request = AckRequest(group, topic, handle)
+@given(_NAME, _NAME, _HANDLE, st.booleans())
+def test_an_acknowledgement_is_read_as_it_was_written(
+    group: str, topic: str, handle: ReceiptHandle, in_time: bool
+) -> None:
+    request = AckRequest(group, topic, handle, in_time)
     assert popping.decode_ack(popping.encode_ack(request)) == request
 
 

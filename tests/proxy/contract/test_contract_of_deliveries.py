@@ -43,6 +43,25 @@ async def test_what_is_held_is_out_of_sight_and_comes_again_with_one_attempt_mor
     await ground.backend.ack(AckRequest("g", "orders", again.handle))
 
 
+async def test_a_handle_whose_time_is_over_is_refused_to_who_wants_that_and_the_message_comes_again(
+    ground: Ground,
+) -> None:
+    await ground.send("orders", b"x")
+    (popped,) = await ground.pop()
+    backend, handle = ground.backend, popped.handle
+    await backend.change_invisible(ChangeInvisibleRequest("g", "orders", handle, 30_000, renewal=True, in_time=True))
+    ground.clock.advance_ms(29_999)
+    change = ChangeInvisibleRequest("g", "orders", handle, 30_000, in_time=True)
+    ground.clock.advance_ms(1)
+    assert await refused(backend.ack(AckRequest("g", "orders", handle, in_time=True))) == "INVALID_RECEIPT_HANDLE"
+    assert await refused(backend.change_invisible(change)) == "INVALID_RECEIPT_HANDLE"
+    (again,) = await ground.pop()
+    assert again.delivery_attempt == 2
+    ground.clock.advance_ms(29_999)
+    for _ in range(2):
+        await backend.ack(AckRequest("g", "orders", again.handle, in_time=True))
+
+
 async def test_new_and_returning_messages_can_come_together(ground: Ground) -> None:
     ground.create("single", queues=1)
     await ground.send("single", b"old")

@@ -245,7 +245,7 @@ async def test_lite_subscriptions_are_known_to_every_broker(ground: Ground, site
 
 async def test_a_header_that_no_broker_would_read_fails_alone(ground: Ground) -> None:
     await ground.send("orders", b"x")
-    request = PopRequest("g", "orders", 30_000, attempt_id="\x01" * 20_000)
+    request = PopRequest("g", "orders", 30_000, attempt_id="\x01" * 200_000)
     assert await refused(ground.backend.pop("broker-a", request)) == "REQUEST_TOO_LARGE"
     await ground.send("orders", b"x")
 

@@ -77,6 +77,17 @@ async def test_a_producer_sends_to_the_broker_and_queue_that_it_names(front: Fro
     assert front.site.brokers[1].store.max_offset("orders", 1) == 1
 
 
+async def test_messages_of_another_type_than_their_topic_s_are_refused_at_a_proxy(front: Front) -> None:
+    front.site.create(TopicConfig("ordered", MessageType.FIFO, read_queues=1, write_queues=1))
+    peer = await front.connect("p")
+    for topic, held in (("orders", {"DELAY": "3"}), ("ordered", {"UNIQ_KEY": "id"})):
+        answer = await peer.ask(
+            RequestCode.SEND_MESSAGE_V2, b"body", a="makers", b=topic, c="TBW102", d=4, e=0, f=0, g=1, h=0,
+            i=encode_properties(held).decode(), j=0, k="false", m="false", n="broker-b",
+        )  # fmt: skip
+        assert (answer.code, "[MS-3008]" in str(answer.remark)) == (ResponseCode.MESSAGE_ILLEGAL, True)
+
+
 async def test_a_request_that_names_none_of_several_brokers_is_told_so(front: Front) -> None:
     peer = await front.connect("p")
     answer = await peer.ask(RequestCode.GET_MAX_OFFSET, topic="orders", queueId=0)

@@ -49,6 +49,7 @@ class _Group:
     """Messages for one call, and their senders: one for each message, or one for all."""
 
     topic: str
+    typed: bool
     messages: list[OutgoingMessage] = field(default_factory=list)
     senders: list[_Sender] = field(default_factory=list)
 
@@ -64,25 +65,27 @@ class Gathering:
         self._tasks: set[asyncio.Task[None]] = set()
         self._under_way: Counter[str] = Counter()
 
-    def add(self, message: OutgoingMessage, answering: Answering) -> asyncio.Future[RemotingCommand]:
+    def add(self, message: OutgoingMessage, answering: Answering, *, typed: bool) -> asyncio.Future[RemotingCommand]:
         """Store one message. Sends of one topic are stored in the order of the calls."""
         if message.queue_id is None:
             # The broker chooses one queue for all messages of a call, so those without a queue go alone.
-            return self.add_batch([message], answering)
+            return self.add_batch([message], answering, typed=typed)
         group = self._open.get(message.topic)
-        if group is None or len(group.messages) >= MAX_GATHERED_MESSAGES:
-            group = self._open[message.topic] = self._new_group(message.topic)
+        if group is None or group.typed is not typed or len(group.messages) >= MAX_GATHERED_MESSAGES:
+            group = self._open[message.topic] = self._new_group(message.topic, typed=typed)
         sender = _Sender(answering, self._loop.create_future())
         group.messages.append(message)
         group.senders.append(sender)
         return sender.future
 
-    def add_batch(self, messages: list[OutgoingMessage], answering: Answering) -> asyncio.Future[RemotingCommand]:
+    def add_batch(
+        self, messages: list[OutgoingMessage], answering: Answering, *, typed: bool
+    ) -> asyncio.Future[RemotingCommand]:
         """Store messages of one topic, all or none."""
         for message in messages[:1]:
             self._open.pop(message.topic, None)
         sender = _Sender(answering, self._loop.create_future())
-        group = self._new_group(messages[0].topic if messages else "")
+        group = self._new_group(messages[0].topic if messages else "", typed=typed)
         group.messages = messages
         group.senders.append(sender)
         return sender.future
@@ -91,11 +94,11 @@ class Gathering:
         """Whether no send of the topic is under way here, so that what is stored past this cannot overtake one."""
         return topic not in self._under_way
 
-    def _new_group(self, topic: str) -> _Group:
+    def _new_group(self, topic: str, *, typed: bool) -> _Group:
         self._under_way[topic] += 1
         if not self._groups:
             self._loop.call_soon(self._send_gathered)
-        group = _Group(topic)
+        group = _Group(topic, typed)
         self._groups.append(group)
         return group
 
@@ -116,12 +119,12 @@ class Gathering:
     async def _send(self, group: _Group) -> None:
         messages, senders = group.messages, group.senders
         try:
-            receipts = await self._broker.send(messages)
+            receipts = await self._broker.send(messages, typed=group.typed)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the senders' answer
             if isinstance(error, Refused) and len(senders) > 1:
                 parts = zip(messages, senders, strict=True)
                 await asyncio.gather(
-                    *(self._send(_Group(group.topic, [message], [sender])) for message, sender in parts)
+                    *(self._send(_Group(group.topic, group.typed, [message], [sender])) for message, sender in parts)
                 )
             else:
                 for sender in senders:

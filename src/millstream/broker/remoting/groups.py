@@ -66,7 +66,10 @@ class GroupHandlers:
         return command.response(body=encode_consume_statistics(broker.name, found, per_second=sum(rates)))
 
     async def reset(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """To an offset where one is named, else to a time; -1 as the time is the end."""
+        """To an offset where one is named, else to a time; -1 as the time is the end.
+
+        `isForce` is passed over, as RocketMQ does where the broker keeps the reset.
+        """
         ext = command.ext
         queue_id = optional_integer(ext, "queueId", _ALL_QUEUES)
         offset = optional_integer(ext, "offset", -1)
@@ -84,7 +87,6 @@ class GroupHandlers:
             point,
             value,
             None if queue_id == _ALL_QUEUES else queue_id,
-            backward=ext.get("isForce", "true") == "true",
         )
         logic = self._broker.logic
         is_logic = logic.is_static(topic) and ext.get("lo") != "false"
@@ -100,7 +102,7 @@ class GroupHandlers:
             "topic": request.topic,
             "group": request.group,
             "timestamp": timestamp,
-            "isForce": "true" if request.backward else "false",
+            "isForce": "true",
         }
         for member in self._consumers.online(request.group):
             body = listed if member.language == _LISTS else table

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 
 from millstream.broker.broker import Broker
-from millstream.model.errors import ConsumeRefused, NameRefused
+from millstream.model.errors import ConsumeRefused
 from millstream.model.group import FirstPosition
 from millstream.model.message import StoredMessage
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PopRequest
@@ -45,7 +45,6 @@ class PopHandlers:
     def pop(self, command: RemotingCommand, connection: Connection) -> Awaitable[RemotingCommand]:
         """Answer with deliveries; POLLING_TIMEOUT after the polling time, POLLING_FULL where too many wait."""
         call = decode_pop(command.ext)
-        self._check_order(call)
         self._begin(call)
         return self._pop(command, call)
 
@@ -69,13 +68,17 @@ class PopHandlers:
         return command.response(ext=answer.ext, body_parts=answer.records)
 
     def ack(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """Consume one delivery; NO_MESSAGE where there is none (any more)."""
+        """Consume one delivery; NO_MESSAGE where there is none (any more).
+
+        One that a reset discarded is passed over, as RocketMQ does; a proxy hears of it.
+        """
         request = decode_ack(command.ext)
         refusal = self._misplaced(command, request)
         if refusal is not None:
             return refusal
         try:
-            self._broker.ack(request)
+            if request.in_time or not self._broker.is_discarded(request):
+                self._broker.ack(request)
         except ConsumeRefused as error:
             return _no_delivery(command, error)
         return command.response()
@@ -152,16 +155,6 @@ class PopHandlers:
             return None
         remark = f"The topic {topic.name!r} has {topic.read_queues} readable queues; {queue_id} is none of them."
         return command.response(ResponseCode.MESSAGE_ILLEGAL, remark=remark)
-
-    def _check_order(self, call: PopCall) -> None:
-        """Whether a group keeps order is its own setting; a client that counts on it must not be told otherwise."""
-        group = call.request.group
-        if call.in_order and not self._broker.groups.ensure(group).fifo:
-            raise NameRefused(
-                "ILLEGAL_GROUP_SETTING",
-                f"The pop asks for order, and the group {group!r} keeps none.",
-                remedy="Make the group one that keeps order (consumeMessageOrderly), or ask without order.",
-            )
 
     def _begin(self, call: PopCall) -> None:
         """Put a group that wants to begin at the end, and has no position yet, before the last message.

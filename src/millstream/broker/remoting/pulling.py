@@ -14,12 +14,17 @@ from millstream.protocol.remoting.bodies import SubscriptionData
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import integer, optional_integer, text
+from millstream.protocol.remoting.own_fields import is_uncapped
 from millstream.transport.remoting_connection import Connection
 
-__all__ = ["DEFAULT_PULL_BYTES", "PullHandlers", "pull_answer"]
+__all__ = ["CAPPED_PULL_BYTES", "CAPPED_PULL_MESSAGES", "PullHandlers", "pull_answer"]
 
-DEFAULT_PULL_BYTES: Final = 256 * 1024
-"""Bytes of a pull that names no limit of its own; RocketMQ's limit for messages in memory."""
+CAPPED_PULL_BYTES: Final = 256 * 1024
+"""Bytes of a pull by a RocketMQ client at most, and of one that names no limit of its own; the first message is given
+even if it alone is larger. RocketMQ's limit for messages in memory; its lower one for those on disk has no use here."""
+
+CAPPED_PULL_MESSAGES: Final = 32
+"""Messages of a pull by a RocketMQ client at most, as RocketMQ gives of those in memory."""
 
 _ANY_VERSION: Final = (1 << 63) - 1
 """No client has a later one."""
@@ -58,13 +63,17 @@ class PullHandlers:
                 remark = f"Group {group} has an older subscription to topic {topic} here; a heartbeat brings it."
                 return command.response(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark=remark)
             kind, expression = subscription.expression_type or "", subscription.sub_string or ""
+        max_messages = integer(ext, "maxMsgNums")
+        max_bytes = optional_integer(ext, "maxMsgBytes", CAPPED_PULL_BYTES)
+        if not is_uncapped(ext):
+            max_messages, max_bytes = min(max_messages, CAPPED_PULL_MESSAGES), min(max_bytes, CAPPED_PULL_BYTES)
         request = PullRequest(
             group,
             topic,
             queue_id,
             integer(ext, "queueOffset"),
-            integer(ext, "maxMsgNums"),
-            optional_integer(ext, "maxMsgBytes", DEFAULT_PULL_BYTES),
+            max_messages,
+            max_bytes,
             parse_filter(kind, expression),
             optional_integer(ext, "suspendTimeoutMillis", 0) if flags & _SUSPEND else 0,
         )

@@ -29,6 +29,7 @@ from millstream.protocol.remoting.batch import decode_batch
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import optional_integer, text
+from millstream.protocol.remoting.own_fields import is_typed
 from millstream.protocol.remoting.proxied import BORN_HOST, batch_places, born_host, sent_type
 from millstream.protocol.remoting.send_answers import REGION, sent_fields
 from millstream.transport.remoting_connection import Connection
@@ -92,7 +93,7 @@ class SendHandlers:
         if REPLY_TO_CLIENT in first.properties:
             first.properties[CLUSTER] = self._broker.cluster
         if not is_batch:
-            return self._gathering.add(first, partial(_answer, command, first.topic))
+            return self._gathering.add(first, partial(_answer, command, first.topic), typed=is_typed(command.ext))
         items = decode_batch(command.body)
         for _, properties, _ in items:
             if properties.get(TRANSACTION) == "true":
@@ -106,7 +107,7 @@ class SendHandlers:
             )
             for body, properties, flag in items
         ]  # fmt: skip
-        return self._gathering.add_batch(messages, partial(_batch_answer, command))
+        return self._gathering.add_batch(messages, partial(_batch_answer, command), typed=is_typed(command.ext))
 
     async def recall(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         """Code 370: take a delayed message back."""
@@ -144,7 +145,7 @@ class SendHandlers:
             ext = answer_fields(receipts[0], receipts[0].offset_message_id)
             return command.response(ext={**ext, "batchUniqId": batch_id})
 
-        return self._gathering.add_batch([batch], answer)
+        return self._gathering.add_batch([batch], answer, typed=is_typed(command.ext))
 
 
 def _answer(command: RemotingCommand, topic: str, receipts: list[SendReceipt]) -> RemotingCommand:

@@ -16,17 +16,19 @@ from typing import Any, Final
 
 import msgspec
 
-from millstream.model.errors import ConnectionFailed
+from millstream.model.errors import ConnectionFailed, MessageRefused, Refused
 
 __all__ = [
     "FLAG_ONEWAY",
     "FLAG_RESPONSE",
     "LANGUAGES",
+    "NO_CODE",
     "PROTOCOL_VERSION",
     "HeaderType",
     "RemotingCommand",
     "decode_header",
     "decode_json",
+    "decode_too_long",
     "encode_header",
     "protocol_violation",
 ]
@@ -36,6 +38,9 @@ PROTOCOL_VERSION: Final = 473
 
 FLAG_RESPONSE: Final = 1
 FLAG_ONEWAY: Final = 2
+
+NO_CODE: Final = -1
+"""The code of a request that is to be refused unread, so that no handler takes it for its own."""
 
 LANGUAGES: Final = (
     "JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS", "RUST",
@@ -75,6 +80,8 @@ class RemotingCommand(msgspec.Struct):
     version: int = PROTOCOL_VERSION
     header_type: HeaderType = HeaderType.JSON
     body_parts: tuple[bytes | memoryview, ...] = ()
+    refusal: Refused | None = None
+    """Why a request that was received is refused, whatever it asks for."""
 
     @property
     def is_response(self) -> bool:
@@ -129,6 +136,13 @@ class _LooseHeader(msgspec.Struct):
     extFields: dict[str, Any] | None = None  # noqa: N815 - the name on the wire
 
 
+class _JsonNumbers(msgspec.Struct):
+    """What an answer needs; the rest is passed over without being built."""
+
+    opaque: int = 0
+    flag: int = 0
+
+
 class _JsonAnswer(msgspec.Struct, omit_defaults=True):
     code: int
     language: str
@@ -141,6 +155,7 @@ class _JsonAnswer(msgspec.Struct, omit_defaults=True):
 
 
 _strict_decoder = msgspec.json.Decoder(_JsonHeader)
+_numbers_decoder = msgspec.json.Decoder(_JsonNumbers)
 _loose_decoder = msgspec.json.Decoder(_LooseHeader)
 _encoder = msgspec.json.Encoder()
 
@@ -164,6 +179,26 @@ def decode_header(header_type: int, header: bytes | memoryview) -> RemotingComma
     if header_type == HeaderType.BINARY:
         return _decode_binary(bytes(header))
     raise protocol_violation(f"A frame has header type {header_type}; known are 0 (JSON) and 1 (binary).")
+
+
+def decode_too_long(header_type: int, header: bytes, limit_bytes: int) -> RemotingCommand:
+    """A request that is refused (HEADER_TOO_LARGE) because its header is too long to be taken apart.
+
+    PROTOCOL_VIOLATION where it cannot be read, and for an answer: nobody is there to be told.
+    """
+    try:
+        if header_type == HeaderType.JSON:
+            numbers = _numbers_decoder.decode(header)
+            opaque, flag = numbers.opaque, numbers.flag
+        else:
+            _, _, _, opaque, flag, _ = _BINARY_HEAD.unpack_from(header)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, struct.error) as error:
+        raise protocol_violation(f"A frame's header of {len(header)} bytes cannot be read: {error}.") from None
+    what = f"The header of the request has {len(header)} bytes; the limit is {limit_bytes}."
+    if header_type > HeaderType.BINARY or flag & FLAG_RESPONSE:
+        raise protocol_violation(what)
+    refusal = MessageRefused("HEADER_TOO_LARGE", what)
+    return RemotingCommand(NO_CODE, opaque=opaque, flag=flag, header_type=HeaderType(header_type), refusal=refusal)
 
 
 def decode_json(header: bytes | memoryview, body: bytes = b"") -> RemotingCommand:

@@ -15,6 +15,7 @@ from millstream.protocol.remoting.command import (
     RemotingCommand,
     decode_header,
     decode_json,
+    decode_too_long,
     encode_header,
     protocol_violation,
 )
@@ -33,8 +34,9 @@ __all__ = [
 MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
 """Bytes of a frame at most, as RocketMQ's default `frameMaxLength`."""
 
-MAX_HEADER_BYTES: Final = 64 * 1024
-"""Bytes of a request's header at most: twice the longest properties."""
+MAX_HEADER_BYTES: Final = 1024 * 1024
+"""Bytes of a request's header at most: far more than the longest properties need. A longer one that fits a frame is
+answered by a refusal."""
 
 MAX_ANSWER_HEADER_BYTES: Final = 4 * 1024 * 1024
 """Bytes of an answer's header at most: a batch's answer lists the id of each message."""
@@ -124,7 +126,8 @@ class FrameDecoder:
         """Each command that `data` completes, in order; consume it wholly before feeding again.
 
         Keeps nothing of `data` itself. Raises PROTOCOL_VIOLATION, after the good frames before it, for lengths out of
-        bounds and unreadable headers; the stream has no next frame then.
+        bounds and unreadable headers; the stream has no next frame then. A request whose header is too long comes with
+        its refusal in place of what it says.
         """
         if self._large is not None:
             taken = self._large.take(data)
@@ -147,7 +150,7 @@ class FrameDecoder:
         while available - position >= _HEAD_BYTES:
             total, header_type, high, low = FRAME_HEAD.unpack_from(data, position)
             header_bytes = high << 16 | low
-            if total > self._max_frame_bytes or header_bytes > min(max_header_bytes, total - _LENGTH_WORD_BYTES):
+            if total > self._max_frame_bytes or header_bytes > total - _LENGTH_WORD_BYTES:
                 self._refuse(total, header_bytes)
             end = position + _LENGTH_WORD_BYTES + total
             body_start = position + _HEAD_BYTES + header_bytes
@@ -158,23 +161,27 @@ class FrameDecoder:
                 self._needed_bytes = max(body_start - position, total // _ROOM_FACTOR)
                 if available - position < self._needed_bytes:
                     break
-                command = decode_header(header_type, bytes(data[position + _HEAD_BYTES : body_start]))
+                command = self._decode(header_type, bytes(data[position + _HEAD_BYTES : body_start]))
                 self._large = _LargeBody(command, end - body_start, data[body_start:])
                 return
             header, body = bytes(data[position + _HEAD_BYTES : body_start]), bytes(data[body_start:end])
-            command = decode_json(header, body) if header_type == _JSON else decode_header(header_type, header)
+            is_plain = header_type == _JSON and header_bytes <= max_header_bytes
+            command = decode_json(header, body) if is_plain else self._decode(header_type, header)
             command.body = body
             position = end
             yield command
         if position < available:
             self._held += data[position:]
 
+    def _decode(self, header_type: int, header: bytes) -> RemotingCommand:
+        if len(header) > self._max_header_bytes:
+            return decode_too_long(header_type, header, self._max_header_bytes)
+        return decode_header(header_type, header)
+
     def _refuse(self, total: int, header_bytes: int) -> NoReturn:
         if not _LENGTH_WORD_BYTES <= total <= self._max_frame_bytes:
             raise protocol_violation(f"A frame claims {total} bytes; the limit is {self._max_frame_bytes}.")
-        raise protocol_violation(
-            f"A frame of {total} bytes claims a header of {header_bytes} bytes; the limit is {self._max_header_bytes}."
-        )
+        raise protocol_violation(f"A frame of {total} bytes claims a header of {header_bytes} bytes.")
 
 
 def encode_frame(command: RemotingCommand) -> list[bytes | memoryview]:

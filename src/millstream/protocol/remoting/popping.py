@@ -4,8 +4,8 @@ A handle travels as its text (`extraInfo`). Clients of RocketMQ make that text t
 (see `popped`), and turn the topic of a delivery from the group's retry topic into `%RETRY%group_topic` before they
 speak of it; here it stays the topic that was popped, and the handle says the kind.
 
-`suspend`, `liteTopic` and `clientId` are fields of later servers than 5.3; `renewal` is our own. Who does not know
-them passes over them. Source of the other names: RocketMQ 5.3 (facts only).
+`suspend`, `liteTopic` and `clientId` are fields of later servers than 5.3; `renewal` and `inTime` are our own. Who does
+not know them passes over them. Source of the other names: RocketMQ 5.3 (facts only).
 """
 
 from __future__ import annotations
@@ -60,13 +60,11 @@ _FROM_FIRST, _FROM_LAST = 0, 1
 class PopCall:
     """A pop on its way. `born_ms` is when its client sent it, by the client's clock.
 
-    `in_order` says that the client takes the group for one that keeps order, `from_last` that it wants to begin at the
-    end where the group has no position yet.
+    `from_last` says that the client wants to begin at the end where the group has no position yet.
     """
 
     request: PopRequest
     born_ms: int = 0
-    in_order: bool = False
     from_last: bool = True
 
 
@@ -124,7 +122,7 @@ def encode_pop(call: PopCall, broker_name: str = "") -> dict[str, str]:
         "initMode": str(_FROM_LAST if call.from_last else _FROM_FIRST),
         "expType": request.filter.kind.value,
         "exp": request.filter.expression,
-        "order": _word(call.in_order),
+        "order": _word(request.in_order),
     }
     return ext | _given(attemptId=request.attempt_id, clientId=request.client_id)
 
@@ -141,27 +139,29 @@ def decode_pop(ext: Mapping[str, str]) -> PopCall:
         wait_ms=integer(ext, "pollTime"),
         attempt_id=ext.get("attemptId", ""),
         client_id=ext.get("clientId", ""),
+        in_order=_is_true(ext, "order"),
     )
     from_last = optional_integer(ext, "initMode", _FROM_LAST) != _FROM_FIRST
-    return PopCall(request, integer(ext, "bornTime"), _is_true(ext, "order"), from_last)
+    return PopCall(request, integer(ext, "bornTime"), from_last)
 
 
 def encode_ack(request: AckRequest) -> dict[str, str]:
     """The fields of a request 200051."""
-    return _delivery(request.group, request.topic, request.handle)
+    return _delivery(request.group, request.topic, request.handle) | _given(inTime=_word(request.in_time, ""))
 
 
 def decode_ack(ext: Mapping[str, str]) -> AckRequest:
     """The acknowledgement of such fields. MESSAGE_MALFORMED, INVALID_RECEIPT_HANDLE."""
     group = text(ext, "consumerGroup")
-    return AckRequest(group, asked_topic(group, text(ext, "topic")), _handle(ext))
+    return AckRequest(group, asked_topic(group, text(ext, "topic")), _handle(ext), _is_true(ext, "inTime"))
 
 
 def encode_change(request: ChangeInvisibleRequest) -> dict[str, str]:
     """The fields of a request 200053."""
     ext = _delivery(request.group, request.topic, request.handle)
     ext["invisibleTime"] = str(request.invisible_ms)
-    return ext | _given(suspend=_word(request.suspend, ""), renewal=_word(request.renewal, ""))
+    flags = {"suspend": request.suspend, "renewal": request.renewal, "inTime": request.in_time}
+    return ext | {name: _word(True) for name, is_set in flags.items() if is_set}
 
 
 def decode_change(ext: Mapping[str, str]) -> ChangeInvisibleRequest:
@@ -174,6 +174,7 @@ def decode_change(ext: Mapping[str, str]) -> ChangeInvisibleRequest:
         integer(ext, "invisibleTime"),
         suspend=_is_true(ext, "suspend"),
         renewal=_is_true(ext, "renewal"),
+        in_time=ack.in_time,
     )
 
 

@@ -62,6 +62,7 @@ _CODES: Final[dict[str, ResponseCode]] = {
     "BODY_EMPTY": ResponseCode.MESSAGE_ILLEGAL,
     "BODY_TOO_LARGE": ResponseCode.MESSAGE_ILLEGAL,
     "PROPERTIES_TOO_LARGE": ResponseCode.MESSAGE_ILLEGAL,
+    "HEADER_TOO_LARGE": ResponseCode.MESSAGE_ILLEGAL,
     "ILLEGAL_TAG": ResponseCode.MESSAGE_ILLEGAL,
     "ILLEGAL_KEY": ResponseCode.MESSAGE_ILLEGAL,
     "ILLEGAL_LITE_TOPIC": ResponseCode.MESSAGE_ILLEGAL,

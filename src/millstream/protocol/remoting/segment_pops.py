@@ -29,6 +29,7 @@ def pop_fields(request: PopRequest) -> dict[str, str]:
         "expressionType": request.filter.kind.value,
         "subscription": request.filter.expression,
         "attemptId": request.attempt_id,
+        "order": "true" if request.in_order else "false",
     }
 
 
@@ -43,6 +44,7 @@ def parse_pop(command: RemotingCommand) -> PopRequest:
         max_messages=integer(ext, "maxMsgNums"),
         filter=parse_filter(ext.get("expressionType", ""), ext.get("subscription", "")),
         attempt_id=ext.get("attemptId", ""),
+        in_order=ext.get("order") == "true",
     )
 
 

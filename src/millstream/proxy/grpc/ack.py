@@ -64,6 +64,7 @@ class AckHandlers:
                 request.receipt_handle,
                 duration_ms(request.invisible_duration),
                 suspend=request.suspend,
+                in_time=True,
             )
         except MillstreamError as error:
             status = status_of(error, request.topic.name)
@@ -79,7 +80,7 @@ class AckHandlers:
 
     async def _ack(self, group: str, topic: str, handle: str) -> m.Status:
         try:
-            await self._processor.ack(group, topic, handle)
+            await self._processor.ack(group, topic, handle, in_time=True)
         except MillstreamError as error:
             return status_of(error, topic)
         except Exception:  # noqa: BLE001 - one entry's failure must not hide what became of the others

@@ -16,6 +16,7 @@ from millstream.protocol.remoting.batch import encode_batch_item
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import HeaderType, RemotingCommand
 from millstream.protocol.remoting.fields import integer
+from millstream.protocol.remoting.own_fields import TYPED
 from millstream.protocol.remoting.proxied import BORN_HOST, MESSAGE_TYPE, born_host_text, places_of_batch
 from millstream.proxy.backend import RouteQueue
 
@@ -59,6 +60,7 @@ def send_request(queue: RouteQueue, messages: Sequence[OutgoingMessage], group: 
         "m": "true" if len(messages) > 1 else "false",
         "n": queue.broker_name,
         BORN_HOST: born_host_text(first.born_host),
+        **TYPED,
     }
     if first.message_type is not MessageType.NORMAL and _WORDS_OF_TYPES.isdisjoint(first.properties):
         ext[MESSAGE_TYPE] = first.message_type.value

@@ -10,10 +10,12 @@ from millstream.model.errors import NameRefused, Unreachable
 from millstream.model.properties import REPLY_TO_CLIENT, TRANSACTION
 from millstream.model.recall import RecallHandle
 from millstream.model.receipt import ReceiptHandle
+from millstream.model.topic import RETRY_PREFIX
 from millstream.protocol.remoting.batch_acks import decode_batch_ack
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import optional_integer, text
+from millstream.protocol.remoting.own_fields import TYPED
 from millstream.protocol.remoting.popping import asked_topic
 from millstream.protocol.remoting.transactions import CHECKS_ID, UNDECIDED
 from millstream.proxy.remote.backend import RemoteBackend
@@ -49,6 +51,8 @@ class Forwarding:
         if _ASKS in held:
             group = command.ext.get("producerGroup" if is_long else "a", "")
             await self._clients.waits_for_replies(command, connection, group)
+        if not topic.startswith(RETRY_PREFIX):
+            command.ext.update(TYPED)
         answer = await self.to_broker(command, topic)
         if answer.code == ResponseCode.SUCCESS and _HALF in held:
             self.halves.note(answer.ext.get("transactionId", ""), HalfPlace(topic, _broker_named(command.ext)))
