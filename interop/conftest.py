@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -22,6 +22,15 @@ SUPER_USER = Credentials("root", "secret-of-root")
 SUPER_USER_VARIABLES = {ACCESS_KEY_VARIABLE: SUPER_USER.access_key, SECRET_KEY_VARIABLE: SUPER_USER.secret_key}
 
 _numbers = itertools.count()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, None, None]:
+    """A scenario that a client cannot play is skipped, and says why."""
+    try:
+        return (yield)
+    except Missing as missing:
+        pytest.skip(f"this client cannot play it: {missing}")
 
 
 @pytest.fixture(scope="session")

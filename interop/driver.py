@@ -39,13 +39,24 @@ INSTALL_TIMEOUT_S = 600.0
 HEAP_MB = 256
 """Memory of a Java client's heap at most."""
 
-CLIENTS = ("python", "node", "java")
-"""Those of gRPC."""
+CLIENTS = ("python", "node", "java-5.2.0", "java-5.0.8", "java-5.0.3", "go", "rust")
+"""Those of gRPC, with the settings that they have where their user sets none: Java's and Go's begin with TLS."""
+
+LACKS = {
+    "java-5.0.8": ("recall", "priority", "lite"),
+    "java-5.0.3": ("recall", "priority", "lite", "namespace"),
+    "go": ("recall", "priority", "lite", "end of a start that is refused"),
+    "rust": ("recall", "priority", "lite", "push", "change_invisible", "sql"),
+}
+"""What some of them cannot do; a scenario that needs it is skipped."""
+
+_NEEDS = {"open_push": "push", "open_lite_push": "lite", "recall": "recall", "change_invisible": "change_invisible"}
+"""Order -> what a client needs for it."""
 
 JAVA_REMOTING = ("java-4.9", "java-5.3")
 """The remoting clients of RocketMQ itself: one driver, two versions."""
 
-REMOTING_CLIENTS = (*JAVA_REMOTING, "ali-ons")
+REMOTING_CLIENTS = (*JAVA_REMOTING, "ali-ons", "go-remoting")
 """Those of remoting."""
 
 Json = dict[str, Any]
@@ -69,8 +80,12 @@ def command_of(client: str) -> list[str]:
         return _java_program(HERE / "remoting" / client.removeprefix("java-"), HERE / "remoting" / "Driver.java")
     if client == "python":
         return [sys.executable, str(HERE / "python" / "driver.py")]
-    if client == "java":
-        return _java_program(HERE / "java", HERE / "java" / "Driver.java")
+    if client.startswith("java-"):
+        return _java_program(HERE / "java", HERE / "java" / "Driver.java", client.removeprefix("java-"))
+    if client == "rust":
+        return _rust_program(HERE / client)
+    if client.startswith("go"):
+        return _go_program(HERE / client)
     return _node_program(HERE / client)
 
 
@@ -81,12 +96,25 @@ def _node_program(folder: Path) -> list[str]:
     return ["node", str(folder / "driver.mjs")]
 
 
-def _java_program(folder: Path, source: Path) -> list[str]:
-    """A program of one source file, with the libraries of the folder's pom.xml."""
+def _go_program(folder: Path) -> list[str]:
+    require("go")
+    install(["go", "build", "-o", "target/driver", "."], folder)
+    return [str(folder / "target" / "driver")]
+
+
+def _rust_program(folder: Path) -> list[str]:
+    require("cargo")
+    install(["cargo", "build", "--quiet"], folder)
+    return [str(folder / "target" / "debug" / "driver")]
+
+
+def _java_program(folder: Path, source: Path, version: str = "") -> list[str]:
+    """A program of one source file, with the libraries of the folder's pom.xml, the client in that version."""
     require("java", "mvn")
-    libraries = folder / "target" / "lib"
+    libraries = folder / "target" / f"lib{version}"
     if not libraries.exists():
-        install(["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=target/lib"], folder)
+        words = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory=target/lib{version}"]
+        install([*words, *([f"-Dclient={version}"] if version else [])], folder)
     return ["java", f"-Xmx{HEAP_MB}m", "-cp", f"{libraries}/*", str(source)]
 
 
@@ -128,7 +156,8 @@ class Driver:
         return driver
 
     def order(self, op: str, client: str, **fields: Any) -> Json:
-        """The result of one order; ClientError with what the client raised."""
+        """The result of one order; ClientError with what the client raised, Missing for what it cannot do."""
+        self._check(op, fields)
         number = next(self._ids)
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps({"id": number, "op": op, "client": client, **fields}) + "\n")
@@ -140,6 +169,14 @@ class Driver:
             raise ClientError(answer["error"]["code"], answer["error"]["text"])
         result: Json = answer["result"]
         return result
+
+    def _check(self, op: str, fields: Json) -> None:
+        message = fields.get("message", {})
+        needs = {name for name in ("sql", "namespace") if name in fields} | ({_NEEDS[op]} if op in _NEEDS else set())
+        needs |= {need for field, need in (("priority", "priority"), ("lite_topic", "lite")) if field in message}
+        lacking = sorted(needs.intersection(LACKS.get(self.name, ())))
+        if lacking:
+            raise Missing(f"it has no {lacking[0]}")
 
     def events(self, client: str, kind: str = "message") -> list[Json]:
         """The messages of the events that a client has told of so far."""

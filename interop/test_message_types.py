@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from interop.driver import ClientError, Driver
+from interop.driver import LACKS, ClientError, Driver, Missing
 from interop.orders import drain, producer, push, simple
 from interop.server import Server
 
@@ -46,7 +46,22 @@ def test_an_ordered_message_that_always_fails_is_set_aside_and_the_next_follows(
     driver.order("close", sender)
 
 
-def test_a_delayed_message_comes_when_it_is_due_and_not_when_it_is_recalled(driver: Driver, server: Server) -> None:
+def test_a_delayed_message_comes_when_it_is_due_and_says_when_that_was(driver: Driver, server: Server) -> None:
+    topic, group = server.topic("DELAY"), server.group(driver.name)
+    sender = producer(driver, server, topic)
+    due_ms = int(time.time() + 4) * 1000
+    sent = driver.order("send", sender, message={"topic": topic, "body": "later", "deliver_at_ms": due_ms})
+    consumer = simple(driver, server, topic, group)
+    (message,) = drain(driver, consumer, 1)
+    assert time.time() * 1000 >= due_ms
+    assert (message["id"], message["deliver_at_ms"]) == (sent["id"], due_ms)
+    driver.order("close", consumer)
+    driver.order("close", sender)
+
+
+def test_a_recalled_message_never_comes(driver: Driver, server: Server) -> None:
+    if "recall" in LACKS.get(driver.name, ()):
+        raise Missing("it has no recall")
     topic, group = server.topic("DELAY"), server.group(driver.name)
     consumer = push(driver, server, topic, group)
     sender = producer(driver, server, topic)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from interop.driver import ClientError, Driver
+from interop.driver import LACKS, ClientError, Driver, Missing
 from interop.orders import drain, producer, push, simple, wait_for_topic
 from interop.server import Server
 
@@ -87,6 +87,8 @@ def test_a_filter_lets_through_what_it_asks_for(driver: Driver, server: Server, 
 
 
 def test_a_condition_that_cannot_be_read_is_refused_with_its_code(driver: Driver, server: Server) -> None:
+    if (end := "end of a start that is refused") in LACKS.get(driver.name, ()):
+        raise Missing(f"it has no {end}")
     topic, group = server.topic(), server.group(driver.name)
 
     def receive() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import ssl
+import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="open
 
 def identity_in(directory: Path) -> tuple[ServerIdentity, TlsFiles]:
     """What a server shows, and the files of it."""
-    files = own_certificate(directory, ["127.0.0.1"])
+    files = own_certificate(directory, ["127.0.0.1"], time.time())
     return ServerIdentity(files), files
 
 

@@ -7,11 +7,14 @@ import java.io.BufferedReader;
 import java.io.Closeable;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.Optional;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -22,7 +25,6 @@ import org.apache.rocketmq.client.apis.StaticSessionCredentialsProvider;
 import org.apache.rocketmq.client.apis.consumer.ConsumeResult;
 import org.apache.rocketmq.client.apis.consumer.FilterExpression;
 import org.apache.rocketmq.client.apis.consumer.FilterExpressionType;
-import org.apache.rocketmq.client.apis.consumer.LitePushConsumer;
 import org.apache.rocketmq.client.apis.consumer.MessageListener;
 import org.apache.rocketmq.client.apis.consumer.SimpleConsumer;
 import org.apache.rocketmq.client.apis.message.Message;
@@ -34,7 +36,7 @@ import org.apache.rocketmq.client.apis.producer.SendReceipt;
 import org.apache.rocketmq.client.apis.producer.Transaction;
 import org.apache.rocketmq.client.apis.producer.TransactionResolution;
 
-/** Obeys the lines of ../README.md with the official Java client. */
+/** Obeys the lines of ../README.md with the official Java client. What older versions do not have is asked for by name. */
 public final class Driver {
     private static final Gson JSON = new GsonBuilder().serializeNulls().create();
     private static final ClientServiceProvider PROVIDER = ClientServiceProvider.loadService();
@@ -130,15 +132,15 @@ public final class Driver {
     }
 
     private static Map<String, Object> openLitePush(JsonObject order) throws Exception {
-        LitePushConsumer consumer = PROVIDER.newLitePushConsumerBuilder()
-            .setClientConfiguration(configuration(order))
-            .setConsumerGroup(text(order, "group"))
-            .bindTopic(text(order, "topic"))
-            .setMessageListener(listener(order))
-            .build();
-        opened(text(order, "client"), consumer);
+        Object builder = call(PROVIDER, "newLitePushConsumerBuilder");
+        call(builder, "setClientConfiguration", configuration(order));
+        call(builder, "setConsumerGroup", text(order, "group"));
+        call(builder, "bindTopic", text(order, "topic"));
+        call(builder, "setMessageListener", listener(order));
+        Object consumer = call(builder, "build");
+        opened(text(order, "client"), (Closeable) consumer);
         for (JsonElement name : order.getAsJsonArray("lite_topics")) {
-            consumer.subscribeLite(name.getAsString());
+            call(consumer, "subscribeLite", name.getAsString());
         }
         return Map.of();
     }
@@ -160,7 +162,7 @@ public final class Driver {
         if (ending == null) {
             SendReceipt receipt = producer.send(message);
             result.put("id", receipt.getMessageId().toString());
-            String handle = receipt.getRecallHandle();
+            String handle = has(receipt, "getRecallHandle") ? (String) call(receipt, "getRecallHandle") : null;
             result.put("recall_handle", handle == null || handle.isEmpty() ? null : handle);
             return result;
         }
@@ -177,7 +179,8 @@ public final class Driver {
 
     private static Map<String, Object> recall(JsonObject order) throws Exception {
         Producer producer = (Producer) CLIENTS.get(text(order, "client"));
-        return Map.of("id", producer.recallMessage(text(order, "topic"), text(order, "handle")).getMessageId().toString());
+        Object receipt = call(producer, "recallMessage", text(order, "topic"), text(order, "handle"));
+        return Map.of("id", call(receipt, "getMessageId").toString());
     }
 
     private static Map<String, Object> receive(JsonObject order) throws Exception {
@@ -197,7 +200,7 @@ public final class Driver {
         };
     }
 
-    private static Message outgoing(JsonObject wanted) {
+    private static Message outgoing(JsonObject wanted) throws Exception {
         MessageBuilder builder = PROVIDER.newMessageBuilder()
             .setTopic(text(wanted, "topic"))
             .setBody(text(wanted, "body").getBytes(StandardCharsets.UTF_8));
@@ -218,19 +221,18 @@ public final class Driver {
             builder.setDeliveryTimestamp(wanted.get("deliver_at_ms").getAsLong());
         }
         if (wanted.has("priority")) {
-            builder.setPriority(wanted.get("priority").getAsInt());
+            call(builder, "setPriority", wanted.get("priority").getAsInt());
         }
         if (wanted.has("lite_topic")) {
-            builder.setLiteTopic(text(wanted, "lite_topic"));
+            call(builder, "setLiteTopic", text(wanted, "lite_topic"));
         }
         return builder.build();
     }
 
-    private static ClientConfiguration configuration(JsonObject order) {
+    private static ClientConfiguration configuration(JsonObject order) throws Exception {
         ClientConfigurationBuilder builder = ClientConfiguration.newBuilder().setEndpoints(text(order, "endpoint"));
-        builder.enableSsl(order.has("tls") && order.get("tls").getAsBoolean());
         if (text(order, "namespace") != null) {
-            builder.setNamespace(text(order, "namespace"));
+            call(builder, "setNamespace", text(order, "namespace"));
         }
         if (text(order, "access_key") != null) {
             builder.setCredentialProvider(
@@ -278,9 +280,48 @@ public final class Driver {
         shown.put("group", view.getMessageGroup().orElse(null));
         shown.put("properties", view.getProperties());
         shown.put("attempt", view.getDeliveryAttempt());
-        shown.put("priority", view.getPriority().orElse(null));
-        shown.put("lite_topic", view.getLiteTopic().orElse(null));
+        shown.put("deliver_at_ms", view.getDeliveryTimestamp().orElse(null));
+        shown.put("priority", ofNewer(view, "getPriority"));
+        shown.put("lite_topic", ofNewer(view, "getLiteTopic"));
         return shown;
+    }
+
+    private static Object ofNewer(MessageView view, String name) {
+        try {
+            return has(view, name) ? ((Optional<?>) call(view, name)).orElse(null) : null;
+        } catch (Exception failure) {
+            throw new IllegalStateException(failure);
+        }
+    }
+
+    private static boolean has(Object target, String name) {
+        return method(target.getClass(), name) != null;
+    }
+
+    private static Object call(Object target, String name, Object... arguments) throws Exception {
+        Method found = method(target.getClass(), name);
+        if (found == null) {
+            throw new UnsupportedOperationException("this version of the client has no " + name);
+        }
+        try {
+            return found.invoke(target, arguments);
+        } catch (InvocationTargetException failure) {
+            throw failure.getCause() instanceof Exception ? (Exception) failure.getCause() : failure;
+        }
+    }
+
+    /** As an interface declares it: the classes that implement it are not public. */
+    private static Method method(Class<?> kind, String name) {
+        for (Class<?> one = kind; one != null; one = one.getSuperclass()) {
+            for (Class<?> offered : one.getInterfaces()) {
+                for (Method method : offered.getMethods()) {
+                    if (method.getName().equals(name)) {
+                        return method;
+                    }
+                }
+            }
+        }
+        return null;
     }
 
     private static String text(JsonObject order, String name) {

@@ -27,6 +27,7 @@ function shown(view) {
     group: view.messageGroup ?? null,
     properties: Object.fromEntries(view.properties),
     attempt: view.deliveryAttempt,
+    deliver_at_ms: view.deliveryTimestamp?.getTime() ?? null,
     priority: view.priority ?? null,
     lite_topic: view.liteTopic ?? null,
   };
@@ -39,7 +40,6 @@ function common(order) {
   return {
     endpoints: order.endpoint,
     namespace: order.namespace ?? '',
-    sslEnabled: order.tls ?? false,
     sessionCredentials: credentials,
     logger: quiet,
   };

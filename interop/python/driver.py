@@ -56,6 +56,7 @@ def shown(message: Any) -> Order:
         "group": message.message_group or None,
         "properties": dict(message.properties),
         "attempt": message.delivery_attempt,
+        "deliver_at_ms": message.delivery_timestamp or None,
         "priority": message.priority,
         "lite_topic": message.lite_topic or None,
     }

@@ -101,6 +101,18 @@ async def test_a_time_that_has_passed_is_now(bench: Bench) -> None:
     assert await arrivals(bench) == ["a"]
 
 
+@pytest.mark.parametrize("delay_ms", [-1, 1000])
+async def test_what_comes_still_says_when_it_was_to_come(bench: Bench, delay_ms: int) -> None:
+    wanted = str(bench.clock.now_ms() + delay_ms)
+    await send(bench, "a", TIMER_DELIVER_MS=wanted)
+    bench.clock.advance_ms(1000)
+    popped = []
+    while not popped:
+        popped = await bench.pop(topic="later")
+        await asyncio.sleep(0.005)
+    assert popped[0].message.properties["TIMER_DELIVER_MS"] == wanted
+
+
 @pytest.mark.parametrize(
     "wish", [{"TIMER_DELAY_SEC": "259201"}, {"TIMER_DELAY_MS": "soon"}, {"TIMER_DELIVER_MS": "-5"}, {"DELAY": "x"}]
 )

@@ -29,6 +29,7 @@ def test_a_delayed_message_comes_at_its_time_and_a_recalled_one_never(anywhere: 
         (found,) = drain(consumer, 1)
         assert time.time() >= due_s
         assert (found.body, found.message_id) == (b"comes", receipts[0].message_id)
+        assert found.delivery_timestamp == due_s * 1000
         assert consumer.receive(32, 10) == []
         with pytest.raises(Exception, match="waits for its time"):
             sender.recall_message(topic, receipts[0].recall_handle)

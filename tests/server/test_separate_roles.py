@@ -133,7 +133,7 @@ def test_a_broker_that_stops_takes_its_registration_back(cluster: Cluster) -> No
 
 @needs_openssl
 def test_roles_that_require_tls_find_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = own_certificate(tmp_path, ["127.0.0.1"])
+    files = own_certificate(tmp_path, ["127.0.0.1"], time.time())
     monkeypatch.setenv(TLS_CA_VARIABLE, str(files.certificate))
     tls = {"mode": "required", "certificate": files.certificate, "key": files.key}
     options = ["--port", "0", *(word for name, value in tls.items() for word in ("--set", f"tls.{name}={value}"))]

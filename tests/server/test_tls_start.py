@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import stat
 import time
 from pathlib import Path
@@ -15,8 +16,9 @@ from millstream.client.blocking import BlockingClient
 from millstream.model.errors import StartRefused, Unreachable
 from millstream.model.topic import TopicConfig
 from millstream.security.tls import client_context
-from millstream.server.certificate import own_certificate
 from millstream.server.child import ServerProcess
+from millstream.server.configuration.roles import NameserverConfiguration, Tls
+from millstream.server.separate import SeparateRole
 
 pytestmark = pytest.mark.process
 
@@ -53,12 +55,49 @@ def test_a_new_certificate_is_read_at_sighup(tmp_path: Path) -> None:
                 assert time.monotonic() < give_up_s
 
 
-def test_without_openssl_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@needs_openssl
+def test_a_default_start_answers_tls_and_plaintext_on_every_port(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path) as server:
+        trusted = client_context(str(tmp_path / "tls" / "certificate.pem"))
+        for tls in (trusted, None):
+            with BlockingClient(server.addresses.nameserver, tls=tls) as client:
+                assert "TBW102" not in {topic.name for topic in client.topics()}
+        told = (server.addresses.nameserver, server.addresses.broker, server.addresses.grpc)
+        for host, port in (address.split(":") for address in told):
+            with (
+                socket.create_connection((host, int(port)), timeout=10) as plain,
+                trusted.wrap_socket(plain, server_hostname=host) as secured,
+            ):
+                assert secured.version() in ("TLSv1.2", "TLSv1.3")
+
+
+async def test_a_default_start_without_openssl_answers_plaintext_alone_and_says_so_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(StartRefused) as refused:
-        own_certificate(tmp_path, ["127.0.0.1"])
-    assert refused.value.name == "OPENSSL_MISSING"
-    assert "--tls-cert" in str(refused.value)
+    configuration = NameserverConfiguration(port=0, directory=str(tmp_path))
+    server = SeparateRole(configuration)
+    try:
+        addresses = await server.start()
+        assert server.site.identity is None
+        assert addresses["nameserver"].port
+    finally:
+        await server.close()
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "MS-1011" in line
+    assert "Until then plaintext alone is answered." in line
+
+
+async def test_a_start_that_is_to_answer_tls_is_refused_without_openssl(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    for mode in ("permissive", "required"):
+        server = SeparateRole(NameserverConfiguration(port=0, directory=str(tmp_path), tls=Tls(mode)))
+        with pytest.raises(StartRefused) as refused:
+            await server.start()
+        assert refused.value.name == "OPENSSL_MISSING"
+        assert "--tls-cert" in str(refused.value)
 
 
 def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:

@@ -61,12 +61,13 @@ MAX_BATCH_MESSAGES = 32_767
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]").search
 _SEPARATOR = re.compile("[\x01\x02]").search
 _TRANSACTION_FLAGS = int(SystemFlag.TRANSACTION_PREPARED | SystemFlag.TRANSACTION_COMMIT)
-_DELAYS = frozenset(("TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS"))
 _BATCH_FLAGS = int(SystemFlag.INNER_BATCH | SystemFlag.NEED_UNWRAP | SystemFlag.ARROW_BATCH)
 _PLACES = frozenset((names.INNER_NUMBER, names.INNER_BASE))
 _WRITE = int(Permission.WRITE)
 _STORABLE = frozenset(MessageType) - {MessageType.MIXED}
-_TYPED = frozenset((names.TRANSACTION, "DELAY", *_DELAYS, names.MESSAGE_GROUP, names.PRIORITY, names.LITE_TOPIC))
+_TYPED = frozenset(
+    (names.TRANSACTION, names.DELAY_LEVEL, *names.DELAYS, names.MESSAGE_GROUP, names.PRIORITY, names.LITE_TOPIC)
+)
 """Properties that give a message its type."""
 _ACTED_UPON = _TYPED | _PLACES | {names.TIMER_OF, names.REPLY_TO_CLIENT}
 """Properties for which a message gets more than a place in the log."""
@@ -96,7 +97,7 @@ def type_of(message: OutgoingMessage) -> MessageType:
         return message.message_type
     if held.get(names.TRANSACTION) == "true" or int(message.system_flag) & _TRANSACTION_FLAGS:
         return MessageType.TRANSACTION
-    if held.get("DELAY", "0") != "0" or not _DELAYS.isdisjoint(held):
+    if held.get(names.DELAY_LEVEL, "0") != "0" or not names.DELAYS.isdisjoint(held):
         return MessageType.DELAY
     if names.MESSAGE_GROUP in held:
         return MessageType.FIFO
@@ -325,7 +326,7 @@ def _check_transaction(message: OutgoingMessage) -> None:
         raise MessageRefused(
             "ILLEGAL_MESSAGE_ID", "A transactional message has no id by which its producer can end it."
         )
-    if held.get("DELAY", "0") != "0" or not _DELAYS.isdisjoint(held):
+    if held.get(names.DELAY_LEVEL, "0") != "0" or not names.DELAYS.isdisjoint(held):
         raise MessageRefused("MESSAGE_TYPE_MISMATCH", "A TRANSACTION message cannot be delayed as well.")
     if message.message_count != 1:
         raise MessageRefused("MESSAGE_MALFORMED", "A batch that is one record cannot be transactional.")

@@ -7,7 +7,6 @@ Source of names, levels and limits: RocketMQ 5.3 (facts only).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
 from millstream.broker.detour import brought_back, put_aside
@@ -22,7 +21,6 @@ __all__ = [
     "delivered",
     "due_ms_of",
     "timer_of",
-    "undelayed",
     "waiting",
     "without_delay",
 ]
@@ -71,11 +69,6 @@ def _number(name: str, value: str) -> int:
     if number < 0:
         raise MessageRefused("ILLEGAL_DELIVERY_TIME", f"{name} is {value[:40]!r}, which is no time.")
     return number
-
-
-def undelayed(message: OutgoingMessage) -> OutgoingMessage:
-    """The message of a time that has passed: an ordinary one."""
-    return replace(message, properties=without_delay(message.properties))
 
 
 def without_delay(properties: Mapping[str, str]) -> dict[str, str]:

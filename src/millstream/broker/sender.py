@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 
 from millstream.broker.admission import check_again, check_messages, is_writable, type_of
-from millstream.broker.delay import due_ms_of, undelayed, waiting
+from millstream.broker.delay import due_ms_of, waiting
 from millstream.broker.half_messages import HALF_TOPIC, half
 from millstream.broker.lite_expiry import LiteExpiry
 from millstream.broker.static_topics import StaticTopics
@@ -205,8 +205,6 @@ class Sender:
             if due_ms is not None and due_ms > now_ms:
                 self.timers.check_room()
                 return PendingRecord(waiting(message, queue_id, due_ms), 0), due_ms
-            if due_ms is not None:
-                message = undelayed(message)
         return PendingRecord(message, queue_id, message.message_count if topic.holds_batches else None), None
 
     def _next_turn(self, topic: str) -> int:

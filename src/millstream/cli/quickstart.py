@@ -16,6 +16,7 @@ from millstream.cli.serving import serve
 
 if TYPE_CHECKING:
     from millstream.security.signature import Credentials
+    from millstream.security.tls import TlsMode
     from millstream.server.all_in_one import AllInOneOptions, Endpoints
 
 __all__ = ["quickstart"]
@@ -43,7 +44,7 @@ def quickstart(
     retention_hours: Annotated[int, Parameter(validator=Number(gte=1))] = 72,
     advertised_host: str | None = None,
     secure: Annotated[bool, Parameter(negative="")] = False,
-    tls: Literal["permissive", "required"] | None = None,
+    tls: Literal["auto", "off", "permissive", "required"] = "auto",
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
     output: Annotated[OutputFormat | None, Parameter(name=["--output", "-o"])] = None,
@@ -77,7 +78,8 @@ def quickstart(
         user and writes its keys to the file credentials in --dir, unless MILLSTREAM_ACCESS_KEY and
         MILLSTREAM_SECRET_KEY name one.
     tls
-        Answer TLS on all ports: permissive answers plaintext too, required does not.
+        Answer TLS on all ports: permissive answers plaintext too, required does not. auto is permissive, and off where
+        a certificate is neither named nor can be made.
     tls_cert
         Certificate chain in PEM, read again at SIGHUP; default: a self-signed one, made with openssl.
     tls_key
@@ -89,8 +91,8 @@ def quickstart(
     from millstream.security.tls import TlsFiles, TlsMode
     from millstream.server.all_in_one import AllInOneOptions
 
-    if (tls_cert is None) != (tls_key is None) or (tls_cert is not None and tls is None):
-        print("error: --tls-cert and --tls-key belong together, with --tls.", file=sys.stderr)
+    if (tls_cert is None) != (tls_key is None) or (tls_cert is not None and tls == "off"):
+        print("error: --tls-cert and --tls-key belong together, and not with --tls off.", file=sys.stderr)
         return ExitCode.USAGE
     options = AllInOneOptions(
         directory=directory,
@@ -105,7 +107,7 @@ def quickstart(
         advertised_host=advertised_host,
         secure=secure,
         first_user=credentials_of_environment() if secure else None,
-        tls=TlsMode(tls) if tls else None,
+        tls=None if tls == "off" else TlsMode(tls),
         tls_files=TlsFiles(tls_cert, tls_key) if tls_cert and tls_key else None,
     )
     from millstream.server.all_in_one import AllInOne
@@ -113,19 +115,19 @@ def quickstart(
     server = AllInOne(options)
 
     def announce(endpoints: Endpoints) -> None:
-        _announce(endpoints, options, output)
+        _announce(endpoints, options, output, has_tls=server.site.identity is not None)
         if output != "json":
             if options.secure:
                 _announce_access(options, server.made_user)
-            if options.tls is not None:
-                _announce_tls(options)
+            if options.tls in (TlsMode.PERMISSIVE, TlsMode.REQUIRED):
+                _announce_tls(options, options.tls)
 
     farewell = f"stopped cleanly; messages are kept in {options.directory}"
     serve(server, announce, farewell, has_tls=options.tls is not None)
     return ExitCode.DONE
 
 
-def _announce(endpoints: Endpoints, options: AllInOneOptions, output: OutputFormat | None) -> None:
+def _announce(endpoints: Endpoints, options: AllInOneOptions, output: OutputFormat | None, *, has_tls: bool) -> None:
     nameserver, broker, grpc = (
         f"{address.host}:{address.port}" for address in (endpoints.nameserver, endpoints.broker, endpoints.grpc)
     )
@@ -151,6 +153,7 @@ def _announce(endpoints: Endpoints, options: AllInOneOptions, output: OutputForm
   broker       {broker}   remoting clients, stream jobs
   nameserver   {nameserver}
   metrics      {pages}
+  TLS          {"on all ports; --tls says which kinds of connection are answered" if has_tls else "off"}
   data         {options.directory.resolve()}
   acknowledged {level}
 
@@ -178,9 +181,8 @@ def _announce_access(options: AllInOneOptions, made: Credentials | None) -> None
     print("\n".join([*lines, ""]), flush=True)
 
 
-def _announce_tls(options: AllInOneOptions) -> None:
-    assert options.tls is not None
-    print(f"TLS is {options.tls.value} on all ports")
+def _announce_tls(options: AllInOneOptions, mode: TlsMode) -> None:
+    print(f"TLS is {mode.value} on all ports")
     if options.tls_files is None:
         file = options.directory / "tls" / "certificate.pem"
         print(f"  for our own commands: export MILLSTREAM_TLS_CA={file}")

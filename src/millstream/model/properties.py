@@ -11,6 +11,8 @@ __all__ = [
     "BORN_HOST",
     "BORN_TIMESTAMP",
     "CLUSTER",
+    "DELAYS",
+    "DELAY_LEVEL",
     "DELIVERY_TIME_MS",
     "INNER_BASE",
     "INNER_NUMBER",
@@ -58,6 +60,10 @@ PUSH_REPLY_TIME = "PUSH_REPLY_TIME"
 """In a reply: when it was handed to the client that waits."""
 DELIVERY_TIME_MS = "TIMER_DELIVER_MS"
 """When a delayed message is to be delivered, since 1970."""
+DELAYS = frozenset((DELIVERY_TIME_MS, "TIMER_DELAY_SEC", "TIMER_DELAY_MS"))
+"""By which a sender names the time of delivery; any of them makes a message a delayed one."""
+DELAY_LEVEL = "DELAY"
+"""The same as a number of 1 to 18; 0 is no delay."""
 TIMER_OF = "__TIMER_OF"
 """In a delayed message that was delivered, and in a cancellation: the queue offset of its record in the timer topic."""
 POP_CHECK = "POP_CK"

@@ -123,7 +123,7 @@ class ClientTable:
         return [(record.client_id, "", "OTHER", 0, f"gRPC {record.kind}".strip()) for record in found]
 
     def declare(self, record: ClientRecord, kind: str, topics: frozenset[str], group: str = "") -> None:
-        """What the client says that it is; no topics leave those that it named before, groups come together.
+        """What the client says that it is; no kind or topics leave those that it named before, groups come together.
 
         TOO_MANY_REQUESTS over MAX_NAMES_PER_CLIENT or MAX_NAMES.
         """
@@ -140,8 +140,8 @@ class ClientTable:
         self._names += more
         self._strangers.pop(record.client_id, None)
         self._forget_producer(record)
-        record.kind, record.groups, record.topics = kind, groups, topics
-        if kind == PRODUCER:
+        record.kind, record.groups, record.topics = kind or record.kind, groups, topics
+        if record.kind == PRODUCER:
             for topic in record.topics:
                 self._producers.setdefault(topic, {})[record.client_id] = None
 

@@ -20,8 +20,10 @@ SYSTEM_ROOTS: Final = "system"
 
 
 class TlsMode(Enum):
-    """Whether plaintext is answered beside TLS, on the same ports."""
+    """Whether plaintext is answered beside TLS, on the same ports. AUTO does where there is a certificate or one can be
+    made, as PERMISSIVE; else plaintext alone is answered."""
 
+    AUTO = "auto"
     PERMISSIVE = "permissive"
     REQUIRED = "required"
 

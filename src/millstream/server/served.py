@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from contextlib import AsyncExitStack
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from millstream.model.message import Address
 from millstream.security.signature import Credentials
@@ -16,6 +17,9 @@ from millstream.server.site import Site
 __all__ = ["Served"]
 
 _Told = TypeVar("_Told")
+
+_RENEWAL_CHECK_S: Final = 86_400.0
+"""Seconds between two looks at when the certificate ends."""
 
 
 class Served(ABC, Generic[_Told]):
@@ -39,6 +43,8 @@ class Served(ABC, Generic[_Told]):
         except BaseException:
             await self.close()
             raise
+        renewing = asyncio.create_task(self._renew_forever(), name="certificate-renewal")
+        self._resources.callback(renewing.cancel)
         self._condition.state = "serving"
         return told
 
@@ -50,6 +56,11 @@ class Served(ABC, Generic[_Told]):
         """Take no more requests, answer what is under way, write what is to be kept."""
         self._condition.state = "stopping"
         await self._resources.aclose()
+
+    async def _renew_forever(self) -> None:
+        while True:
+            await asyncio.sleep(_RENEWAL_CHECK_S)
+            self.site.renew_certificate()
 
     @abstractmethod
     async def _open(self) -> _Told:

@@ -13,21 +13,22 @@ from millstream.security.guard import Guard
 from millstream.security.signature import Credentials
 from millstream.security.tls import ServerIdentity, TlsFiles, TlsMode
 from millstream.server.access import has_users, open_guard
-from millstream.server.certificate import own_certificate
+from millstream.server.certificate import own_certificate, read_own_certificate
 
 __all__ = ["Site"]
 
 _log = logging.getLogger(__name__)
 
 _WILDCARDS = ("", "0.0.0.0", "::")
+_NO_CERTIFICATE = ("OPENSSL_MISSING", "TLS_FILES")
 
 
 @dataclass(slots=True)
 class Site:
     """One for all roles of a process. `told_host` is what clients are told to connect to, where that is set.
 
-    `tls` answers TLS on all ports, with `tls_files` or a certificate of its own. `secure` turns access control on; a
-    directory without a super user gets `first_user`, or `admin` with a random secret.
+    `tls` answers TLS on all ports, with `tls_files` or a certificate of its own; None does not. `secure` turns access
+    control on; a directory without a super user gets `first_user`, or `admin` with a random secret.
     """
 
     host: str = "127.0.0.1"
@@ -43,6 +44,8 @@ class Site:
     """The super user that this start had to make."""
     identity: tuple[ServerIdentity, TlsMode] | None = None
     """What is shown to TLS clients; None without TLS, and until `open_tls`."""
+    _own_directory: Path | None = None
+    """Where the certificate is one that was made here."""
 
     @property
     def reachable_host(self) -> str:
@@ -57,19 +60,44 @@ class Site:
             return "127.0.0.1"
 
     def open_tls(self, directory: Path) -> None:
-        """Read the certificate, or make one in `directory`. Raises TLS_FILES, OPENSSL_MISSING."""
-        if self.tls is not None:
-            files = self.tls_files or own_certificate(directory, [self.reachable_host])
-            self.identity = ServerIdentity(files), self.tls
+        """Read the certificate, or make one in `directory`. Raises TLS_FILES, OPENSSL_MISSING.
+
+        Where it cannot be made, and TLS was not asked for, the log says so and plaintext alone is answered.
+        """
+        if self.tls is None:
+            return
+        mode = TlsMode.PERMISSIVE if self.tls is TlsMode.AUTO else self.tls
+        if self.tls_files is None:
+            self._own_directory = directory
+        try:
+            files = self.tls_files or self._own_certificate(directory)
+            self.identity = ServerIdentity(files), mode
+        except StartRefused as error:
+            if self.tls is not TlsMode.AUTO or self.tls_files is not None or error.name not in _NO_CERTIFICATE:
+                raise
+            _log.warning("%s Until then plaintext alone is answered.", error)
 
     def reload_certificate(self) -> None:
         """Read the certificate again, for new connections; where that fails the log says so and the old one holds."""
         if self.identity is None:
             return
         try:
+            if self._own_directory is not None:
+                self._own_certificate(self._own_directory)
             self.identity[0].reload()
         except StartRefused as error:
             _log.error("%s", error)
+
+    def renew_certificate(self) -> None:
+        """Make the certificate anew if it was made here and ends soon; other than that nothing is read or changed."""
+        if self.identity is None or self._own_directory is None:
+            return
+        known = read_own_certificate(self._own_directory / "tls" / "certificate.pem")
+        if known is not None and not known.holds((), self.clock.now_ms() / 1000):
+            self.reload_certificate()
+
+    def _own_certificate(self, directory: Path) -> TlsFiles:
+        return own_certificate(directory, [self.reachable_host], self.clock.now_ms() / 1000)
 
     def open_access_control(self, directory: Path) -> None:
         """Read the users of `directory`, which the caller has locked; warns where they are there and not asked for."""

@@ -34,6 +34,9 @@ _RESERVED = st.fixed_dictionaries(
         names.TRACE_CONTEXT: _TEXT,
         names.LITE_TOPIC: _TEXT,
         names.TRANSACTION: st.just("true"),
+        names.DELIVERY_TIME_MS: st.integers(0, 2**62).map(str) | _TEXT,
+        "TIMER_DELAY_SEC": st.integers(0, 100).map(str),
+        "DELAY": st.integers(0, 18).map(str),
         names.PRIORITY: st.integers(0, 2**31 - 1).map(str) | _TEXT,
         names.PRODUCER_GROUP: _TEXT,
         "DLQ_ORIGIN_TOPIC": st.sampled_from(["orders", "acme%orders", "%RETRY%acme%g", "%x"]),
@@ -67,6 +70,7 @@ def expected(stored: StoredMessage, topic: Any, space: Namespace) -> Any:
     place_id = "C0000201" + f"{host.port:08X}{stored.log_offset:016X}{stored.queue_offset:016X}"
     kinds = [
         (stored.system_flag is SystemFlag.TRANSACTION_COMMIT or names.TRANSACTION in held, m.TRANSACTION),
+        (held.get("DELAY", "0") != "0" or names.DELIVERY_TIME_MS in held or "TIMER_DELAY_SEC" in held, m.DELAY),
         (names.MESSAGE_GROUP in held, m.FIFO),
         (names.PRIORITY in held, m.PRIORITY),
         (names.LITE_TOPIC in held, m.LITE),
@@ -86,6 +90,9 @@ def expected(stored: StoredMessage, topic: Any, space: Namespace) -> Any:
     )
     system.born_timestamp.FromMilliseconds(min(max(stored.born_timestamp_ms, 0), last_ms))
     system.store_timestamp.FromMilliseconds(min(max(stored.store_timestamp_ms, 0), last_ms))
+    due = held.get(names.DELIVERY_TIME_MS, "")
+    if due.isascii() and due.isdecimal() and len(due) < 20:
+        system.delivery_timestamp.FromMilliseconds(min(int(due), last_ms))
     optional = {"tag": names.TAGS, "message_group": names.MESSAGE_GROUP, "trace_context": names.TRACE_CONTEXT}
     for field, name in {**optional, "lite_topic": names.LITE_TOPIC}.items():
         if name in held:
@@ -114,6 +121,32 @@ def test_a_frame_holds_what_protobuf_would_hold(
     if len(wanted.user_properties) < 2:
         # Entries of a map have no order.
         assert encoded == m.ReceiveMessageResponse(message=wanted).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("held", "kind", "due_ms"),
+    [
+        ({}, m.NORMAL, None),
+        ({names.MESSAGE_GROUP: "a"}, m.FIFO, None),
+        ({names.TRANSACTION: "true"}, m.TRANSACTION, None),
+        ({names.DELIVERY_TIME_MS: "1700000000123"}, m.DELAY, 1_700_000_000_123),
+        ({names.DELIVERY_TIME_MS: "1700000000123", names.TRANSACTION: "true"}, m.TRANSACTION, 1_700_000_000_123),
+        ({"TIMER_DELAY_MS": "5000"}, m.DELAY, None),
+        ({"DELAY": "3"}, m.DELAY, None),
+        ({"DELAY": "0"}, m.NORMAL, None),
+        ({names.PRIORITY: "3"}, m.PRIORITY, None),
+        ({names.LITE_TOPIC: "one"}, m.LITE, None),
+    ],
+)
+def test_a_delivered_message_says_its_type_and_when_it_was_to_be_delivered(
+    held: dict[str, str], kind: int, due_ms: int | None
+) -> None:
+    here = Address("192.0.2.1", 10911)
+    stored = StoredMessage("orders", 0, 0, 0, b"x", held, 0, here, 0, here)
+    system = shown(stored, m.Resource(name="orders")).system_properties
+    assert system.message_type == kind
+    assert system.HasField("delivery_timestamp") == (due_ms is not None)
+    assert due_ms is None or system.delivery_timestamp.ToMilliseconds() == due_ms
 
 
 @given(_STORED)

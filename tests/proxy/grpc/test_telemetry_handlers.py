@@ -162,6 +162,42 @@ async def test_a_heartbeat_without_any_field_is_welcome(service: Service) -> Non
     assert (await service.call("Heartbeat", m.HeartbeatRequest())).status.code == m.OK
 
 
+@pytest.mark.parametrize("request_fields", [{}, {"group": m.Resource(name="g")}])
+async def test_a_heartbeat_without_a_client_type_leaves_a_producer_what_it_is(
+    service: Service, processor: Processor, request_fields: dict[str, Any]
+) -> None:
+    await service.telemetry(producer())
+    assert (await service.call("Heartbeat", m.HeartbeatRequest(**request_fields))).status.code == m.OK
+    record = processor.clients.find(CLIENT)
+    assert record is not None
+    assert (record.kind, record.topics) == ("PRODUCER", {"orders"})
+    assert processor.clients.producers("orders") == [CLIENT]
+
+
+async def test_settings_without_a_client_type_make_a_producer_by_what_it_publishes(
+    service: Service, processor: Processor
+) -> None:
+    publishing = m.Publishing(topics=[m.Resource(name="orders")])
+    await service.telemetry(m.TelemetryCommand(settings=m.Settings(publishing=publishing)))
+    assert (await service.call("Heartbeat", m.HeartbeatRequest())).status.code == m.OK
+    assert processor.clients.producers("orders") == [CLIENT]
+    record = processor.clients.find(CLIENT)
+    assert record is not None
+    assert record.kind == "PRODUCER"
+
+
+async def test_settings_without_a_client_type_keep_what_a_consumer_said_before(
+    service: Service, processor: Processor
+) -> None:
+    await service.telemetry(consumer())
+    unnamed = consumer()
+    unnamed.settings.ClearField("client_type")
+    await service.telemetry(unnamed)
+    record = processor.clients.find(CLIENT)
+    assert record is not None
+    assert (record.kind, record.groups) == ("PUSH_CONSUMER", {"g"})
+
+
 async def test_a_client_type_from_the_future_is_welcome(service: Service) -> None:
     assert (await service.call("Heartbeat", m.HeartbeatRequest(client_type=77))).status.code == m.OK
 

@@ -66,7 +66,7 @@ def test_an_unknown_setting_is_refused_with_the_nearest_known_one(text: str, wor
         ('port = "1"', 'port is "1"'),
         ("port = 1.0", "port is 1.0"),
         ("name = 5", "name is 5; it is to be a text"),
-        ('[tls]\nmode = "on"', 'tls.mode is "on"; it is to be "off" or "permissive" or "required"'),
+        ('[tls]\nmode = "on"', 'tls.mode is "on"; it is to be "auto" or "off" or "permissive" or "required"'),
         ("nameservers = [1]", "nameservers is [1]"),
         ('nameservers = "a:1"', 'nameservers is "a:1"; it is to be a list of texts'),
         ("[store]\nretention_hours = 0", "store.retention_hours is 0"),

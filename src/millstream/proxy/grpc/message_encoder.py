@@ -29,6 +29,7 @@ _TAG, _KEY = tag(m.SystemProperties, "tag"), tag(m.SystemProperties, "keys")
 _MESSAGE_ID = tag(m.SystemProperties, "message_id")
 _BORN_TIME, _BORN_HOST = tag(m.SystemProperties, "born_timestamp"), tag(m.SystemProperties, "born_host")
 _STORE_TIME, _STORE_HOST = tag(m.SystemProperties, "store_timestamp"), tag(m.SystemProperties, "store_host")
+_DUE_TIME = tag(m.SystemProperties, "delivery_timestamp")
 _HANDLE, _INVISIBLE = tag(m.SystemProperties, "receipt_handle"), tag(m.SystemProperties, "invisible_duration")
 _QUEUE_ID, _QUEUE_OFFSET = tag(m.SystemProperties, "queue_id"), tag(m.SystemProperties, "queue_offset")
 _ATTEMPT = tag(m.SystemProperties, "delivery_attempt")
@@ -46,7 +47,7 @@ _DIGEST = bytes_field(
 _PLAIN_BODY_OF = {
     kind: number_field(tag(m.SystemProperties, "body_encoding"), m.IDENTITY)
     + number_field(tag(m.SystemProperties, "message_type"), kind)
-    for kind in (m.NORMAL, m.FIFO, m.TRANSACTION, m.PRIORITY, m.LITE)
+    for kind in (m.NORMAL, m.FIFO, m.DELAY, m.TRANSACTION, m.PRIORITY, m.LITE)
 }
 """A plain body of a message of each type."""
 
@@ -60,9 +61,14 @@ _UNUSUAL = frozenset(
         properties.LITE_TOPIC,
         properties.TRACE_CONTEXT,
         ORIGIN_TOPIC,
+        *properties.DELAYS,
+        properties.DELAY_LEVEL,
     )
 )
 """Properties that the ordinary message has none of: what it shows of them, and its type."""
+
+_MAX_TIME_DIGITS = 19
+"""Digits of a time at most; more are no time."""
 
 _RESERVED = properties.RESERVED
 _COMMITTED = int(SystemFlag.TRANSACTION_COMMIT)
@@ -114,6 +120,7 @@ class MessageEncoder:
                 _BORN_HOST, VARINTS[len(born_host)], born_host,
                 _STORE_TIME, encoded_time(stored.store_timestamp_ms),
                 _STORE_HOST, VARINTS[len(store_host)], store_host,
+                b"" if is_plain else _due_time(held),
                 receipt,
                 _QUEUE_ID + VARINTS[queue_id] if queue_id else b"",
                 _QUEUE_OFFSET, VARINTS[stored.queue_offset],
@@ -171,6 +178,13 @@ def _tag_and_keys(stored: StoredMessage) -> bytes:
     return written
 
 
+def _due_time(held: dict[str, str]) -> bytes:
+    """When it was to be delivered, where its sender named a point in time."""
+    due = held.get(properties.DELIVERY_TIME_MS, "")
+    is_time = due.isascii() and due.isdecimal() and len(due) <= _MAX_TIME_DIGITS
+    return _DUE_TIME + encoded_time(int(due)) if is_time else b""
+
+
 def _place_id(stored: StoredMessage) -> str:
     """An id for a message whose sender gave it none, as rows of the bulk lane: no two have the same place."""
     return f"{offset_message_id(stored.store_host, stored.log_offset)}{stored.queue_offset:016X}"
@@ -180,6 +194,8 @@ def _stored_type(stored: StoredMessage) -> m.MessageType:
     held = stored.properties
     if int(stored.system_flag) & _COMMITTED or properties.TRANSACTION in held:
         return m.TRANSACTION
+    if held.get(properties.DELAY_LEVEL, "0") != "0" or not properties.DELAYS.isdisjoint(held):
+        return m.DELAY
     if properties.MESSAGE_GROUP in held:
         return m.FIFO
     if properties.PRIORITY in held:

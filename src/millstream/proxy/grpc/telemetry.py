@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 
 from millstream.protocol.grpc import messages as m
+from millstream.proxy.clients import PRODUCER
 from millstream.proxy.grpc.call import Call
 from millstream.proxy.grpc.commands import answer_of, telemetry_command
 from millstream.proxy.grpc.filter import message_filter
@@ -67,9 +68,14 @@ class TelemetryHandlers:
         return None
 
     async def heartbeat(self, call: Call, request: m.HeartbeatRequest) -> m.HeartbeatResponse:
-        """The client lives. One that is unknown, as after a restart of the server, is welcome."""
+        """The client lives. One that is unknown, as after a restart of the server, is welcome.
+
+        What it said of itself in its settings holds: some clients name no type here.
+        """
         group = request.group.name if request.HasField("group") else ""
-        self._processor.declare(call.client_id, _kind(request.client_type), group=group)
+        record = self._processor.clients.find(call.client_id)
+        kind = "" if record is not None and record.kind else _kind(request.client_type)
+        self._processor.declare(call.client_id, kind, group=group)
         return m.HeartbeatResponse(status=ok())
 
     async def notify_client_termination(
@@ -82,17 +88,16 @@ class TelemetryHandlers:
 
     async def _answer(self, call: Call, asked: m.Settings) -> m.Settings:
         check_role(call.client_id, asked)
-        kind = _kind(asked.client_type)
         if asked.WhichOneof("pub_sub") == "publishing":
             topics = [topic.name for topic in asked.publishing.topics]
-            self._processor.declare(call.client_id, kind, topics=topics)
+            self._processor.declare(call.client_id, PRODUCER, topics=topics)
             self._processor.clients.name_agent(call.client_id, *_agent(asked.user_agent))
             return producer_settings(asked)
         for entry in asked.subscription.subscriptions:
             message_filter(entry.expression)
         topics = [entry.topic.name for entry in asked.subscription.subscriptions]
         group = await self._processor.group(asked.subscription.group.name)
-        self._processor.declare(call.client_id, kind, group=group.name, topics=topics)
+        self._processor.declare(call.client_id, _kind(asked.client_type), group=group.name, topics=topics)
         self._processor.clients.name_agent(call.client_id, *_agent(asked.user_agent))
         return consumer_settings(asked, group)
 
@@ -109,6 +114,9 @@ def _agent(told: m.UA) -> tuple[str, str]:
 
 
 def _kind(client_type: m.ClientType) -> str:
+    """The name of the type; blank where the client named none."""
+    if client_type == m.CLIENT_TYPE_UNSPECIFIED:
+        return ""
     # A number that this release does not know is kept as text: it is told to people only.
     named = m.ClientType.DESCRIPTOR.values_by_number.get(client_type)
     return named.name if named else str(client_type)

@@ -22,7 +22,10 @@ class Tls:
     """TLS on all ports of the role. What the role trusts as a client is in MILLSTREAM_TLS_CA."""
 
     mode: str = setting(
-        "off", "permissive answers plaintext too, required does not.", choices=("off", "permissive", "required")
+        "auto",
+        "permissive answers plaintext too, required does not; auto is permissive, and off where a certificate is "
+        "neither named nor can be made.",
+        choices=("auto", "off", "permissive", "required"),
     )
     certificate: str = setting("", "File with the certificate chain in PEM; empty: a self-signed one is made.")
     key: str = setting("", "File with its key in PEM, without a password.")
