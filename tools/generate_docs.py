@@ -39,7 +39,8 @@ from millstream.cli.main import app
 from millstream.cli.options import ExitCode
 from millstream.client import known_routes
 from millstream.client import logic_queues as client_logic_queues
-from millstream.cluster import key_values, nameserver
+from millstream.cluster import holders, key_values, nameserver
+from millstream.cluster import remoting as nameserver_remoting
 from millstream.ingest import complaints as ingest_complaints
 from millstream.ingest import labels as ingest_labels
 from millstream.ingest import outlet as ingest_outlet
@@ -257,7 +258,10 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
     ("Lite topics", (lite, lite_topics, lite_subscriptions)),
     (
         "Several processes",
-        (nameserver, registrar, registration, report, known_routes, supervised, restart_pace, local_cluster),
+        (
+            *(nameserver, holders, nameserver_remoting, registrar, registration, report),
+            *(known_routes, supervised, restart_pace, local_cluster),
+        ),
     ),
     (
         "The remoting ports",

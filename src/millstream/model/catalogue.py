@@ -80,6 +80,8 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (2343, "SEGMENT_UNREACHABLE", "An older part of the queue lies on a broker that does not answer.", "Start that broker again; it holds messages that were not moved."),
     (2344, "NOT_A_STATIC_TOPIC", "The topic's queues are bound to their brokers.", "Create a topic whose queues can be moved: millstream topic create NAME --static."),
     (2345, "BROKER_NOT_FOUND", "No broker of that name is registered.", "See which there are: millstream broker list."),
+    (2350, "BROKER_NAME_TAKEN", "A live broker at another address is registered under that name and id.", "Give each broker its own name (millstream start broker --name NAME), or stop the other one."),
+    (2351, "NOT_ITS_REGISTRATION", "A broker's registration is taken back by that broker alone.", "Stop the broker, which takes its registration back itself."),
     (2325, "STATISTIC_UNKNOWN", "There is no statistic of that name, or none for that topic and group alone.", "Ask for TOPIC_PUT, GROUP_GET, DLQ_PUT, BROKER_PUT or BROKER_GET, each with _NUMS or _SIZE."),
     (2330, "CLIENT_THROTTLED", "A rule of the proxy lets the client have no more for now.", "Slow down, or ask the proxy's operator for more (throttle in its configuration)."),
     (3001, "BODY_EMPTY", "The message has no body.", "Send at least one byte."),
