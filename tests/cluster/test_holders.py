@@ -254,3 +254,12 @@ def test_a_name_of_which_the_connection_closed_is_kept_for_a_moment_and_then_for
     assert holders.against(twin, (), 10.0 + CLOSED_GRACE_S / 2)[0] is Verdict.TAKEN
     assert holders.against(twin, (), 10.0 + CLOSED_GRACE_S)[0] is Verdict.FREE
     assert [holders.of("b", number) for number in range(3)] == [None, None, None]
+
+
+async def test_the_id_that_a_replica_gave_up_when_it_became_the_master_is_free_for_another(ground: Ground) -> None:
+    replica = await ground.connect()
+    await register(replica, "t", brokerId="1", brokerAddr="h:20911")
+    await register(replica, "t", brokerId="0", brokerAddr="h:20911")
+    assert (await register(await ground.connect(), brokerId="1")).code == 0
+    route = json.loads((await replica.request(RemotingCommand(105, {"topic": "t"}), 5)).body)
+    assert route["brokerDatas"][0]["brokerAddrs"] == {"0": "h:20911", "1": "h:10911"}

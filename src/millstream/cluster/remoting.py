@@ -129,8 +129,11 @@ class _Handlers:
     ) -> RemotingCommand:
         name, broker_id, now_s = registration.broker_name, registration.broker_id, self._clock.monotonic_s()
         is_told_whole = command.ext.get(WHOLE_FIELD)
+        before = self._registry.members(name)
         if not self._registry.register(registration, now_s, whole=is_told_whole == "true"):
             raise ConsumeRefused("TOO_MANY_REQUESTS", "The nameserver knows as many brokers as it can.")
+        for given_up in before.keys() - self._registry.members(name).keys():
+            self._holders.release(name, given_up)
         self._holders.hold(_claim(registration, connection), now_s)
         if connection not in self._watched:
             self._watched.add(connection)
