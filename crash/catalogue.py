@@ -18,6 +18,7 @@ from crash.malformed_input import send_malformed_input
 from crash.power_loss import cut_the_power
 from crash.programme import FirstFailure, ProgrammeRun, Size, scratch_directory
 from crash.slow_and_many import be_slow_and_many
+from crash.stepped_clock import step_the_clock
 from crash.torn_tail import tear_every_tail
 from crash.write_order import explore_write_orders
 
@@ -98,6 +99,7 @@ PROGRAMMES = {
     "S11": Programme("dimension-kills", _dimension_jobs),
     "S12": Programme("sink-kills", _sink_jobs),
     "S13": Programme("hits-kills", _counting_jobs),
+    "S14": Programme("stepped-clock", step_the_clock),
     "N1": Programme("lost-nameservers", lose_all_nameservers),
     "N2": Programme("changing-brokers", change_brokers_under_load),
     "N3": Programme("cut-brokers", _network("N3")),

@@ -30,6 +30,7 @@ from millstream.broker import (
     report,
     request_modes,
     topics,
+    upkeep,
 )
 from millstream.broker import settings as broker_settings
 from millstream.broker.remoting import clients as remoting_clients
@@ -39,7 +40,8 @@ from millstream.cli.main import app
 from millstream.cli.options import ExitCode
 from millstream.client import known_routes
 from millstream.client import logic_queues as client_logic_queues
-from millstream.cluster import key_values, nameserver
+from millstream.cluster import holders, key_values, nameserver
+from millstream.cluster import remoting as nameserver_remoting
 from millstream.ingest import complaints as ingest_complaints
 from millstream.ingest import labels as ingest_labels
 from millstream.ingest import outlet as ingest_outlet
@@ -55,6 +57,7 @@ from millstream.ingest.http import posts as ingest_posts
 from millstream.ingest.syslog import connections as ingest_connections
 from millstream.ingest.syslog import datagrams as ingest_datagrams
 from millstream.ingest.syslog import framing as ingest_framing
+from millstream.model import clock as machine_clock
 from millstream.model import filter as filters
 from millstream.model import group as group_settings
 from millstream.model import lite
@@ -74,6 +77,7 @@ from millstream.proxy.remoting import consumption, half_places, queue_numbers
 from millstream.security import audit, book, policy, user
 from millstream.server import local_cluster, restart_pace, supervised
 from millstream.server.configuration.reference import reference_page
+from millstream.store import store_times
 from millstream.streams.connectors.http import caller as http_caller
 from millstream.streams.databases import batch_writer, database, mysql, patience, postgresql
 from millstream.streams.dimension import builder as dimension_builder
@@ -254,10 +258,14 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
         ),
     ),
     ("The broker", (topics, groups, group_settings, pop, long_poll, admission, delay, filters)),
+    ("The machine's clock", (machine_clock, store_times, upkeep)),
     ("Lite topics", (lite, lite_topics, lite_subscriptions)),
     (
         "Several processes",
-        (nameserver, registrar, registration, report, known_routes, supervised, restart_pace, local_cluster),
+        (
+            *(nameserver, holders, nameserver_remoting, registrar, registration, report),
+            *(known_routes, supervised, restart_pace, local_cluster),
+        ),
     ),
     (
         "The remoting ports",

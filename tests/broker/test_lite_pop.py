@@ -533,3 +533,17 @@ async def test_the_expiry_is_a_number_of_minutes_up_to_30_days(lite: LiteBench, 
     else:
         with pytest.raises(NameRefused, match="in minutes"):
             lite.bench.broker.topics.create(topic)
+
+
+@pytest.mark.parametrize("step_ms", [60 * MINUTE_MS, -60 * MINUTE_MS])
+async def test_a_lite_message_comes_again_after_its_time_whatever_the_wall_clock_does(
+    lite: LiteBench, step_ms: int
+) -> None:
+    lite.subscribe("a")
+    await lite.send("a", "1")
+    await lite.pop(invisible_ms=30_000)
+    lite.bench.clock.set_wall(step_ms)
+    assert await lite.pop() == []
+    lite.bench.clock.advance_ms(30_000)
+    (again,) = await lite.pop()
+    assert attempts([again]) == [2]

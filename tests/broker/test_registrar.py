@@ -14,10 +14,11 @@ from millstream.broker import registrar as module
 from millstream.broker.registrar import Registrar, UntoldTopics
 from millstream.cluster.nameserver import BrokerRegistration, RouteRegistry
 from millstream.cluster.remoting import nameserver_handlers
+from millstream.model.message import Address
 from millstream.model.topic import TopicConfig
-from millstream.protocol.remoting.codes import RequestCode
+from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.registration import BrokerIdentity
-from millstream.transport.remoting_client import SILENCE_S
+from millstream.transport.remoting_client import SILENCE_S, RemotingConnection
 from millstream.transport.remoting_connection import Connection
 from millstream.transport.remoting_server import RemotingServer
 from patience import PATIENCE_S
@@ -42,7 +43,12 @@ class Nameserver:
     @property
     def registrations(self) -> int:
         """How many it has taken."""
-        return sum(self.server.latency[RequestCode.REGISTER_BROKER, 0].counts)
+        return sum(self.server.latency[RequestCode.REGISTER_BROKER, ResponseCode.SUCCESS].counts)
+
+    @property
+    def refusals(self) -> int:
+        """How many it has refused."""
+        return sum(self.server.latency[RequestCode.REGISTER_BROKER, ResponseCode.NO_PERMISSION].counts)
 
     @property
     def address(self) -> str:
@@ -101,7 +107,7 @@ async def test_a_change_is_told_everywhere_before_settled_returns(nameservers: l
     await registrar.close()
 
 
-async def test_a_repeated_registration_tells_no_topics_and_now_and_then_all(
+async def test_topics_that_somebody_else_took_away_are_back_at_the_next_beat(
     nameservers: list[Nameserver], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "REGISTRATION_INTERVAL_S", 0.01)
@@ -109,14 +115,67 @@ async def test_a_repeated_registration_tells_no_topics_and_now_and_then_all(
     registrar = registrar_of([one.address], topics_named("t"))
     await registrar.start()
     one.registry.delete_topic("t")
+    await until_told(one, "t")
+    await registrar.close()
+
+
+async def test_a_repeated_registration_tells_no_topics_and_now_and_then_all(
+    nameservers: list[Nameserver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "REGISTRATION_INTERVAL_S", 0.01)
+    one, topics = nameservers[0], topics_named("t")
+    registrar = registrar_of([one.address], topics)
+    await registrar.start()
+    topics["u"] = TopicConfig("u")  # Nobody said so.
     seen = one.registrations
     async with asyncio.timeout(PATIENCE_S):
         while one.registrations < seen + 3:  # noqa: ASYNC110 - nothing says so
             await asyncio.sleep(0.005)
-    assert one.registry.topics() == []
+    assert one.registry.topics() == ["t"]
     monkeypatch.setattr(module, "WHOLE_INTERVAL_S", 0.0)
-    await until_told(one, "t")
+    await until_told(one, "t", "u")
     await registrar.close()
+
+
+async def test_a_broker_that_is_taken_out_of_the_routes_is_back_at_once_with_all_topics(
+    nameservers: list[Nameserver],
+) -> None:
+    one = nameservers[0]
+    registrar = registrar_of([one.address], topics_named("t", "u"))
+    await registrar.start()
+    stranger = await RemotingConnection.open(Address("127.0.0.1", one.port))
+    await stranger.request(BrokerIdentity("c", "b", "h:10911").farewell(), 5)
+    await until_told(one, "t", "u")
+    await stranger.close()
+    await registrar.close()
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_broker_whose_name_is_taken_says_so_once_and_gets_in_when_it_is_free(
+    nameservers: list[Nameserver], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "REFUSED_RETRY_MAX_S", 0.02)
+    one = nameservers[0]
+    first = registrar_of([one.address], topics_named("t"))
+    second = Registrar([one.address], BrokerIdentity("c", "b", "other:10911"), topics_named("u").values)
+    await first.start()
+    with caplog.at_level(logging.WARNING, "millstream.broker.registrar"):
+        await second.start()
+        async with asyncio.timeout(10):
+            while one.refusals < 10:  # noqa: ASYNC110 - nothing says so
+                await asyncio.sleep(0.005)
+        assert one.registry.topics() == ["t"]
+        told = [record.getMessage() for record in caplog.records if record.name == module.__name__]
+        assert len([words for words in told if "h:10911" in words and "MS-2350" in words]) == len(told) == 1
+        await first.close()
+        await until_told(one, "u")
+    await second.close()
+
+
+def test_a_refused_broker_asks_at_growing_intervals_up_to_a_bound() -> None:
+    pauses = [module.refused_pause_s(refusals) for refusals in range(1, 10)]
+    assert pauses[:4] == [1, 2, 4, 8]
+    assert pauses[-1] == module.REFUSED_RETRY_MAX_S
 
 
 async def test_a_nameserver_that_is_down_holds_nobody_up(

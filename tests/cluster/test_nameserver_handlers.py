@@ -168,11 +168,3 @@ async def test_a_replica_that_becomes_the_master_is_no_replica_any_more(connecti
     await connection.request(registration("t", brokerId="0", brokerAddr="h:20911"), 5)
     route = json.loads((await ask(connection, 105, topic="t")).body)
     assert route["brokerDatas"][0]["brokerAddrs"] == {"0": "h:20911"}
-
-
-async def test_two_brokers_of_one_name_are_told_of(
-    connection: RemotingConnection, other_connection: RemotingConnection, caplog: pytest.LogCaptureFixture
-) -> None:
-    await connection.request(registration("t"), 5)
-    await other_connection.request(registration("t", brokerAddr="other:10911"), 5)
-    assert "Two brokers call themselves b: b was at h:10911, now one registers from other:10911." in caplog.text

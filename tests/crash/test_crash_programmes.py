@@ -18,7 +18,7 @@ pytestmark = pytest.mark.kill
 SEED = 20
 WORKERS = 3
 """Of the programmes that run at a time one waits for a server, most of the time."""
-BY_LENGTH = ("X2", "S3", "N3", "N4", "N2", "S1", "S5", "N1", "S4", "X1", "X4", "S2", "S6", "S7")
+BY_LENGTH = ("X2", "S3", "N3", "N4", "N2", "S1", "S5", "N1", "S4", "X1", "S14", "X4", "S2", "S6", "S7")
 """The longest first, so that none is waited for alone."""
 SMOKED = ("S1", "S2", "S3", "S5", "S6", "S7")
 """Those of which a tenth takes a few seconds, in one process or in processes of their own."""
@@ -138,3 +138,9 @@ def test_x3_no_frame_stops_broker_or_nameserver_or_touches_another_client(passed
     assert counts["inputs"] >= 8_000
     assert counts["answered"] >= 3_000
     assert counts["beside"] >= 50
+
+
+def test_s14_a_clock_that_is_put_forward_and_back_hides_and_repeats_nothing(passed: Passed) -> None:
+    counts = passed("S14")
+    assert counts["steps"] >= 10
+    assert counts["acknowledged"] == counts["stored"] == 120

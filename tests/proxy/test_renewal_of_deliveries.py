@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory_backend import BROKER, MemoryBackend, Progress, store_failed, unforeseen
 
-from millstream.model.clock import ManualClock
+from millstream.model.clock import BackedClock, ManualClock
 from millstream.model.errors import ConsumeRefused, MillstreamError
 from millstream.model.group import ExponentialBackoff, GroupConfig
 from millstream.model.message import Message
@@ -291,3 +291,21 @@ async def test_a_delivery_that_is_given_up_waits_by_its_groups_exponential_backo
         await receive(processor)
         await pass_time(processor, clock, RENEW_LIMIT_MS + 2 * MINUTE_MS)
         assert backend.changes[-1].invisible_ms == attempt_ms
+
+
+@pytest.mark.parametrize("step_ms", [4 * 60 * MINUTE_MS, -60 * MINUTE_MS])
+async def test_a_delivery_is_renewed_in_time_and_kept_whatever_the_wall_clock_does(
+    processor: Processor, backend: MemoryBackend, clock: ManualClock, step_ms: int
+) -> None:
+    backend.clock = BackedClock(clock)  # The broker sees to its own clock.
+    await send(processor)
+    (popped,) = await receive(processor)
+    clock.set_wall(step_ms)
+    before = len(backend.changes)
+    await pass_time(processor, clock, 10 * MINUTE_MS)
+    renewals = backend.changes[before:]
+    assert {change.invisible_ms for change in renewals} == {RENEW_FOR_MS}
+    # One each 50 s, neither a burst nor a gap.
+    assert 10 <= len(renewals) <= 13
+    await processor.ack("g", "orders", popped.handle.encode())
+    assert len(processor.renewer.table) == 0

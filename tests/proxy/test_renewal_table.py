@@ -32,7 +32,7 @@ def test_a_due_delivery_is_not_due_again_until_its_renewal_is_known() -> None:
     (due,) = all_due(table, DUE_MS)
     assert all_due(table, DUE_MS + 5000) == []
     later = replace(due.handle, pop_time_ms=DUE_MS)
-    table.renewed(due, later)
+    table.renewed(due, later, DUE_MS)
     assert all_due(table, 2 * DUE_MS - 1) == []
     assert [found.handle for found in all_due(table, 2 * DUE_MS)] == [later]
 
@@ -42,7 +42,7 @@ def test_the_key_stays_the_text_that_the_client_received() -> None:
     table.add(entry())
     (due,) = all_due(table, DUE_MS)
     later = replace(due.handle, pop_time_ms=DUE_MS)
-    table.renewed(due, later)
+    table.renewed(due, later, DUE_MS)
     found = table.find(("g", entry().original))
     assert found is not None
     assert found.handle == later
@@ -53,7 +53,7 @@ def test_a_removed_delivery_is_never_due_and_a_late_renewal_does_not_bring_it_ba
     table.add(entry())
     (due,) = all_due(table, DUE_MS)
     assert table.remove(due.key) == due
-    table.renewed(due, replace(due.handle, pop_time_ms=DUE_MS))
+    table.renewed(due, replace(due.handle, pop_time_ms=DUE_MS), DUE_MS)
     table.failed(due, DUE_MS)
     assert len(table) == 0
     assert all_due(table, 10 * DUE_MS) == []

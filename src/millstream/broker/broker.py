@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from pathlib import Path
 
+from millstream.broker.clock_steps import clock_stepped
 from millstream.broker.dead_letters import DeadLetters
 from millstream.broker.groups import GroupRegistry
 from millstream.broker.lite_expiry import LiteExpiry
@@ -43,7 +45,7 @@ from millstream.broker.topics import RETRY_PREFIX, TopicRegistry
 from millstream.broker.traffic import Traffic
 from millstream.broker.transactions import TransactionOptions, Transactions
 from millstream.broker.upkeep import Upkeep
-from millstream.model.clock import Clock, SystemClock
+from millstream.model.clock import BackedClock, Clock, SystemClock, WatchedClock
 from millstream.model.errors import StartRefused
 from millstream.model.group import GroupConfig
 from millstream.model.lite import LiteSync, bind_topic_of
@@ -67,6 +69,8 @@ from millstream.store.message_store import MessageStore, PendingRecord, StoreOpt
 from millstream.store.snapshot import Snapshot
 
 __all__ = ["Broker", "BrokerOptions"]
+
+_log = logging.getLogger(__name__)
 
 DEFAULT_ADDRESS = Address("127.0.0.1", 10911)
 
@@ -113,7 +117,9 @@ class Broker:
         self.advertised = advertised
         self.options = options or BrokerOptions()
         self._store_options = replace(self.options.store, store_host=_store_host(advertised, self.options.store))
-        self.clock: Clock = clock or SystemClock()
+        self._unwatched: Clock = clock or SystemClock()
+        self.clock = WatchedClock(self._unwatched)
+        self.clock.on_step.append(self._stepped)
         self.directory = directory
         config = directory / "config"
         self.topics = TopicRegistry(Snapshot(config / "topics.json"))
@@ -143,13 +149,13 @@ class Broker:
             # Not before: what timers deliver meanwhile finds nobody who waits, and parts that are not there yet.
             self._appender.on_visible = self._visible
             opened.pop_all()
-        self._upkeep = Upkeep(self.store, self.topics, self._offsets, self._lite_expiry, self.traffic)
+        self._upkeep = Upkeep(self.store, self.topics, self._offsets, self._lite_expiry, self.traffic, self.clock)
         self._upkeep.start(offset_save_interval_s=self.options.offset_save_interval_s)
 
     async def _open(self, opened: AsyncExitStack) -> None:
         """Take up what earlier runs left; `opened` closes it again where the start fails."""
         self.store = await asyncio.to_thread(
-            MessageStore.open, self.directory / "store", self._store_options, clock=self.clock
+            MessageStore.open, self.directory / "store", self._store_options, clock=self._unwatched
         )
         opened.callback(self.store.close)
         self.topics.load()
@@ -158,7 +164,7 @@ class Broker:
         self.static_topics.load()
         self.groups.load()
         self.permission.load()
-        self._offsets.load(self._end_of)
+        self._offsets.load(self._end_of, self.clock.now_ms())
         self._redriven.load(self._end_of)
         self.request_modes.load()
         self._appender = Appender(self.store)
@@ -172,7 +178,8 @@ class Broker:
         await self.transactions.start()
         opened.push_async_callback(self.transactions.close)
         self._lite_topics = LiteTopics()
-        self._lite_expiry = LiteExpiry(self.topics, self._offsets, self.store, self._lite_topics, self.clock)
+        ages = BackedClock(self.clock)
+        self._lite_expiry = LiteExpiry(self.topics, self._offsets, self.store, self._lite_topics, ages)
         self._lite_expiry.load()
 
     async def _start_timers(self) -> None:
@@ -261,6 +268,15 @@ class Broker:
                 self._offsets.save()
             finally:
                 self.store.close()
+
+    def _stepped(self, step_ms: int) -> None:
+        """Keep what waits for a span of time, whose ends are wall times, as far away as it was."""
+        _log.warning("%s", clock_stepped(step_ms))
+        if self._upkeep is None:
+            return
+        self._offsets.shift(step_ms)
+        self._lite.shift(step_ms)
+        self.transactions.shift(step_ms)
 
     def _visible(self, pairs: Sequence[tuple[str, int]]) -> None:
         self.polls.wake(pairs)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from millstream.broker.dead_letters import DeadLetters
 from millstream.broker.fifo import NO_GROUP, FifoLedger, attempt_key_of
@@ -122,6 +122,12 @@ class LitePopper:
     def forget(self, *, topic: str | None = None, group: str | None = None) -> None:
         """Drop what is held here of a topic or a group that is deleted."""
         self.subscriptions.forget(topic=topic, group=group)
+
+    def shift(self, step_ms: int) -> None:
+        """The wall clock was put forward by so much, or back; the ledgers have been moved."""
+        self._planned = {key: due_ms + step_ms for key, due_ms in self._planned.items()}
+        self._due = [(due_ms, *key) for key, due_ms in self._planned.items()]
+        heapify(self._due)
 
     def close(self) -> None:
         """Plan nothing more."""
@@ -254,7 +260,10 @@ class LitePopper:
 
     def _set_alarm(self) -> None:
         """One alarm for all: at the time of the first that comes back."""
-        delay_s = max((self._due[0][0] - self.clock.now_ms()) / 1000, MIN_ALARM_S)
+        now_ms = self.clock.now_ms()  # First: where it finds a step of the clock, the times are moved.
+        if not self._due:
+            return
+        delay_s = max((self._due[0][0] - now_ms) / 1000, MIN_ALARM_S)
         loop = asyncio.get_running_loop()
         if self._alarm is not None:
             if not self._alarm.cancelled() and self._alarm.when() <= loop.time() + delay_s:

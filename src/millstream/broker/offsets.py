@@ -285,8 +285,15 @@ class OffsetTable:
         """Put everything on the disk now."""
         self.save_encoded(self.encode())
 
-    def load(self, max_offset: Callable[[str, int], int | None]) -> None:
+    def shift(self, step_ms: int) -> None:
+        """The wall clock was put forward by so much, or back: all deliveries are out of sight as long as before."""
+        for ledger in self._ledgers.values():
+            ledger.shift(step_ms)
+
+    def load(self, max_offset: Callable[[str, int], int | None], now_ms: int | None = None) -> None:
         """Read what was saved. `max_offset(topic, queue_id)` says where the queue ends, None if it is gone.
+
+        With `now_ms` no delivery is out of sight for longer than its invisible time from now.
 
         A queue may end before the saved offsets when the machine lost power: other messages will have those offsets, so
         they are cut back. Raises STORE_FORMAT where the form is another one.
@@ -309,6 +316,8 @@ class OffsetTable:
             else:
                 self._ledgers[key] = ledger = self._ledger_of(held.ledger)
                 ledger.truncate(end)
+                if now_ms is not None:
+                    ledger.bound(now_ms)
 
     def _ledger_of(self, document: _LedgerDocument) -> Ledger:
         kind = FifoLedger if document.fifo else Ledger

@@ -97,6 +97,18 @@ class PendingTransactions:
         heappush(self._heap, (next_check_ms, queue_offset))
         self._tidy()
 
+    def shift(self, step_ms: int) -> None:
+        """The wall clock was put forward by so much, or back: all are asked about as far from now as before."""
+        for pending in self._pending.values():
+            pending.next_check_ms += step_ms
+        self._rebuild()
+
+    def bound(self, latest_ms: int) -> None:
+        """Ask about none later than that: the clock may have been ahead when it was planned."""
+        for pending in self._pending.values():
+            pending.next_check_ms = min(pending.next_check_ms, latest_ms)
+        self._rebuild()
+
     def checks(self, queue_offset: int) -> int:
         """How often a producer was asked about it."""
         return self._pending[queue_offset].checks
@@ -116,8 +128,11 @@ class PendingTransactions:
     def _tidy(self) -> None:
         # Most transactions end long before they are asked about: their entries must not pile up.
         if len(self._heap) > 2 * len(self._pending) + _SPARE_ENTRIES:
-            self._heap = [(pending.next_check_ms, offset) for offset, pending in self._pending.items()]
-            heapify(self._heap)
+            self._rebuild()
+
+    def _rebuild(self) -> None:
+        self._heap = [(pending.next_check_ms, offset) for offset, pending in self._pending.items()]
+        heapify(self._heap)
 
     def oldest(self) -> int | None:
         """The smallest queue offset that is pending, or None."""

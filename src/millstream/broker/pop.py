@@ -249,6 +249,27 @@ class Ledger:
         self.cursor = max_offset
         self.changed = True
 
+    def shift(self, step_ms: int) -> None:
+        """The caller's clock was put forward by so much, or back: what is out of sight stays so as long as it was to.
+
+        Handles stay valid as they are.
+        """
+        moved = [delivery for delivery in self._in_flight.values() if not delivery.due]
+        for delivery in moved:
+            delivery.visible_ms += step_ms
+        if moved:
+            self._rebuild()
+            self.changed = True
+
+    def bound(self, now_ms: int) -> None:
+        """Keep nothing out of sight for longer than its invisible time from now: the clock may have been ahead."""
+        far = [held for held in self._in_flight.values() if held.visible_ms > now_ms + held.invisible_ms]
+        for delivery in far:
+            delivery.visible_ms = now_ms + delivery.invisible_ms
+        if far:
+            self._rebuild()
+            self.changed = True
+
     def _hide(self, delivery: Delivery, now_ms: int, invisible_ms: int) -> None:
         if delivery.due:
             delivery.due = False

@@ -287,8 +287,9 @@ class Popper:
         return [delay_s for delay_s in due if delay_s is not None]
 
     def _due_in_s(self, ledger: Ledger) -> float | None:
+        now_ms = self.clock.now_ms()  # First: where it finds a step of the clock, the ledger's times are moved.
         due_ms = ledger.next_due_ms()
-        return None if due_ms is None else max((due_ms - self.clock.now_ms()) / 1000, MIN_ALARM_S)
+        return None if due_ms is None else max((due_ms - now_ms) / 1000, MIN_ALARM_S)
 
     def _ledger_of(self, group: str, topic: str, handle: ReceiptHandle) -> Ledger:
         ledger = self.offsets.ledger(group, topic, handle.queue_id)

@@ -11,24 +11,26 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from millstream.model.errors import MillstreamError
+from millstream.model.errors import MillstreamError, Refused
 from millstream.model.logic_queue import TopicMapping
 from millstream.model.message import Address
 from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.refusals import error_of
-from millstream.protocol.remoting.registration import BrokerIdentity
+from millstream.protocol.remoting.registration import TELL_ALL_FIELD, BrokerIdentity
 from millstream.security.signature import Credentials
 from millstream.transport.remoting_client import RemotingConnection
 
 __all__ = [
     "FAREWELL_S",
+    "REFUSED_RETRY_MAX_S",
     "REGISTRATION_INTERVAL_S",
     "RETRY_S",
     "SETTLED_S",
     "WHOLE_INTERVAL_S",
     "Registrar",
     "UntoldTopics",
+    "refused_pause_s",
 ]
 
 _log = logging.getLogger(__name__)
@@ -41,7 +43,10 @@ WHOLE_INTERVAL_S: Final = 300.0
 is there. All of 10,000 topics cost the broker a tenth of a second."""
 
 RETRY_S: Final = 1.0
-"""Seconds until a nameserver that did not answer is asked again."""
+"""Seconds until a nameserver that did not answer is asked again, and one that refused for the first time."""
+
+REFUSED_RETRY_MAX_S: Final = 10.0
+"""Seconds at most until a nameserver that refuses, as where another broker has the name, is asked again."""
 
 FAREWELL_S: Final = 1.0
 """Seconds that a stopping broker waits for its nameservers to hear of it."""
@@ -50,6 +55,11 @@ SETTLED_S: Final = 1.5
 """Seconds that whoever changed a topic waits for the nameservers to hear of it, at most: half of what clients wait."""
 
 _ANSWER_S = 3.0
+
+
+def refused_pause_s(refusals: int) -> float:
+    """Seconds until a nameserver is asked again that has refused so many times in a row: twice as many each time."""
+    return min(RETRY_S * 2.0 ** min(refusals - 1, 16), REFUSED_RETRY_MAX_S)
 
 
 @dataclass(slots=True)
@@ -194,7 +204,9 @@ class _Keeper:
         """Set while nothing is to be told, or the last try failed."""
         self._connection: RemotingConnection | None = None
         self.is_told = False
-        self._has_failed = False
+        self._failure = ""
+        """The name of the error by which the last try failed, empty where it did not."""
+        self._refusals = 0
         self._told_all_s = 0.0
         self._task = asyncio.create_task(self._keep(), name=f"register-with-{self._where}")
 
@@ -219,7 +231,7 @@ class _Keeper:
 
     def _wake(self) -> None:
         # While it is down, a change waits for its turn: nobody is to wait for a nameserver that does not answer.
-        if not self._has_failed:
+        if not self._failure:
             self._rested.clear()
             self._due.set()
 
@@ -230,7 +242,7 @@ class _Keeper:
                 await self._tell()
             except MillstreamError as error:
                 self._failed(error)
-                pause_s = RETRY_S
+                pause_s = refused_pause_s(self._refusals) if self._refusals else RETRY_S
             else:
                 self._succeeded()
                 pause_s = REGISTRATION_INTERVAL_S
@@ -255,6 +267,9 @@ class _Keeper:
             raise
         if whole:
             self._told_all_s = now_s
+        elif answer.ext.get(TELL_ALL_FIELD) == "true":
+            self._untold.put_back()
+            self._due.set()
 
     async def _open(self) -> RemotingConnection:
         if self._connection is None or not self._connection.is_open:
@@ -266,16 +281,18 @@ class _Keeper:
         return self._connection
 
     def _failed(self, error: MillstreamError) -> None:
-        if not self._has_failed:
+        self._refusals = self._refusals + 1 if isinstance(error, Refused) else 0
+        # Once for each kind of failure: it may have been down before it refused.
+        if self._failure != error.name:
             _log.warning(
                 "The nameserver %s is not told of this broker, and will be asked again: %s", self._where, error
             )
-        self._has_failed, self.is_told = True, False
+        self._failure, self.is_told = error.name, False
 
     def _succeeded(self) -> None:
-        if self._has_failed:
-            _log.warning("The nameserver %s knows this broker again.", self._where)
-        self._has_failed, self.is_told = False, True
+        if self._failure:
+            _log.warning("The nameserver %s knows this broker now.", self._where)
+        self._failure, self._refusals, self.is_told = "", 0, True
 
 
 async def _addresses(name: str) -> list[Address]:

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from millstream.broker.admission import MAX_RECOVERY_TIME_S
 from millstream.broker.detour import REAL_TOPIC, needed_from, records_with, to_its_queue
 from millstream.broker.half_messages import (
     GIVEN_UP_TOPIC,
@@ -33,7 +34,7 @@ from millstream.broker.rounds import Rounds
 from millstream.broker.saved_transactions import SavedTransactions
 from millstream.broker.statistics import Statistics
 from millstream.broker.topics import TopicRegistry
-from millstream.model.clock import Clock
+from millstream.model.clock import BackedClock, Clock
 from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.errors import MessageRefused, MillstreamError, Refused
 from millstream.model.message import OutgoingMessage, StoredMessage
@@ -111,6 +112,7 @@ class Transactions:
         self._topics = topics
         self._saved = saved
         self._clock = clock
+        self._age_clock = BackedClock(clock)
         self._options = options
         self._pending = PendingTransactions()
         self._settling: dict[int, _Settling] = {}
@@ -151,7 +153,13 @@ class Transactions:
         if place.queue_offset >= self._pending.next_queue_offset:
             wait_ms = recovery_ms_of(message) or self._options.first_check_ms
             message_id = message.properties.get(UNIQUE_KEY, "")
-            self._noted[place.queue_offset] = message_id, place.store_timestamp_ms + wait_ms
+            self._noted[place.queue_offset] = message_id, self._check_ms(place.store_timestamp_ms, wait_ms)
+
+    def shift(self, step_ms: int) -> None:
+        """The wall clock was put forward by so much, or back: producers are asked as far from now as before."""
+        self._noted = {offset: (name, check_ms + step_ms) for offset, (name, check_ms) in self._noted.items()}
+        self._pending.shift(step_ms)
+        self._changed = True
 
     @property
     def pending(self) -> int:
@@ -253,6 +261,8 @@ class Transactions:
             queue_end=self._store.max_offset(HALF_TOPIC, 0), log_end=self._store.visible_log_offset
         )
         self._pending = PendingTransactions(document.queue_offset, document.pending)
+        longest_ms = max(MAX_RECOVERY_TIME_S * 1000, self._options.first_check_ms, self._options.check_interval_ms)
+        self._pending.bound(self._clock.now_ms() + longest_ms)
         self._saved_log_offset = document.log_offset
         while self._take_new():
             pass
@@ -283,10 +293,14 @@ class Transactions:
                     self._pending.passed(entry.queue_offset)
                     continue
                 wait_ms = recovery_ms_of(half) or self._options.first_check_ms
-                noted = half.message_id, half.store_timestamp_ms + wait_ms
+                noted = half.message_id, self._check_ms(half.store_timestamp_ms, wait_ms)
             self._pending.prepared(entry.queue_offset, *noted)
         self._changed |= bool(entries)
         return bool(entries)
+
+    def _check_ms(self, stored_ms: int, wait_ms: int) -> int:
+        # Store timestamps never go back, so they may be ahead of a clock that did.
+        return min(stored_ms, self._clock.now_ms()) + wait_ms
 
     async def _round(self) -> bool:
         busy = self._take_new()
@@ -316,7 +330,7 @@ class Transactions:
         if self._topics.find(half.properties.get(REAL_TOPIC, "")) is None:
             _log.warning("The transaction %s is rolled back: its topic is gone.", half.message_id[:80])
             return self._begin([queue_offset], [PendingRecord(mark(half, Outcome.ROLLED_BACK), 0)])
-        is_old = now_ms - half.store_timestamp_ms > self._options.keep_ms
+        is_old = self._age_clock.now_ms() - half.store_timestamp_ms > self._options.keep_ms
         if is_old or self._pending.checks(queue_offset) >= self._options.max_checks:
             return self._give_up(half)
         next_check_ms = now_ms + self._options.check_interval_ms

@@ -13,16 +13,20 @@ from millstream.broker.offsets import OffsetTable
 from millstream.broker.topics import TopicRegistry
 from millstream.broker.traffic import Traffic
 from millstream.broker.traffic_history import LOOK_INTERVAL_MS
+from millstream.model.clock import WatchedClock
 from millstream.model.errors import MillstreamError
 from millstream.store.message_store import MessageStore
 
-__all__ = ["RETENTION_INTERVAL_S", "Upkeep"]
+__all__ = ["CLOCK_INTERVAL_S", "RETENTION_INTERVAL_S", "Upkeep"]
 
 RETENTION_INTERVAL_S = 10.0
 """Seconds between two looks at what may go and at how full the disk is."""
 
 LITE_INTERVAL_S = 10.0
 """Seconds between two looks at the lite topics that are to go."""
+
+CLOCK_INTERVAL_S = 1.0
+"""Seconds between two looks whether the wall clock was put forward or back, where nothing else looks."""
 
 _log = logging.getLogger(__name__)
 
@@ -37,12 +41,14 @@ class Upkeep:
         offsets: OffsetTable,
         lite_expiry: LiteExpiry,
         traffic: Traffic,
+        clock: WatchedClock,
     ) -> None:
         self._store = store
         self._topics = topics
         self._offsets = offsets
         self._lite_expiry = lite_expiry
         self._traffic = traffic
+        self._clock = clock
         self._closing = asyncio.Event()
         self._retaining = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
@@ -54,6 +60,7 @@ class Upkeep:
             asyncio.create_task(self._every(RETENTION_INTERVAL_S, self.retain), name="retention"),
             asyncio.create_task(self._every(LITE_INTERVAL_S, self._lite_expiry.sweep), name="lite-expiry"),
             asyncio.create_task(self._every(LOOK_INTERVAL_MS / 1000, self._traffic.look), name="traffic"),
+            asyncio.create_task(self._every(CLOCK_INTERVAL_S, self._look_at_the_clock), name="clock"),
         ]
         return self
 
@@ -82,6 +89,9 @@ class Upkeep:
     async def _save_offsets(self) -> None:
         if self._offsets.is_changed:
             await self._offsets.save_in_turns()
+
+    async def _look_at_the_clock(self) -> None:
+        self._clock.now_ms()
 
     async def _every(self, interval_s: float, act: Callable[[], Awaitable[None]]) -> None:
         while not self._closing.is_set():

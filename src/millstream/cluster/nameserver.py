@@ -7,7 +7,7 @@ RocketMQ 5.3's RouteInfoManager (facts only).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -25,7 +25,7 @@ from millstream.protocol.remoting.bodies import (
 )
 from millstream.protocol.remoting.static_topics import mapping_info
 
-__all__ = ["LEASE_S", "MASTER_ID", "MAX_BROKERS", "BrokerRegistration", "RouteRegistry"]
+__all__ = ["LEASE_S", "MASTER_ID", "MAX_BROKERS", "MAX_REPLICAS", "BrokerRegistration", "RouteRegistry"]
 
 LEASE_S: Final = 120.0
 """Seconds that a registration counts; brokers repeat theirs every 30 s."""
@@ -35,6 +35,9 @@ MASTER_ID: Final = 0
 
 MAX_BROKERS: Final = 1024
 """Brokers that one nameserver knows at most; it is a memory bound, not a goal."""
+
+MAX_REPLICAS: Final = 64
+"""Registrations, each of its own id, that one broker name has at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,13 @@ class _Broker:
     is_writable: bool = True
     """Whether tools have not taken the permission to write from its queues in the routes told here."""
     mappings: dict[str, TopicMappingInfo] = field(default_factory=dict)
+    is_whole: bool = False
+    """Whether the topics are all that the broker told, and nobody else has changed any since."""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it runs in this process, which alone says what it has."""
+        return math.inf in self.expires_s.values()
 
 
 class RouteRegistry:
@@ -71,6 +81,8 @@ class RouteRegistry:
     def __init__(self) -> None:
         self._brokers: dict[str, _Broker] = {}
         self._next_expiry_s = math.inf
+        self.on_expired: list[Callable[[str, int], None]] = []
+        """Called with the name and id of each broker whose lease has ended."""
 
     def register(
         self, registration: BrokerRegistration, now_s: float = 0.0, *, lease_s: float = LEASE_S, whole: bool = True
@@ -78,14 +90,16 @@ class RouteRegistry:
         """Take a registration in place of the broker's former one; False if there are too many brokers.
 
         A `lease_s` of `math.inf` is for a broker in the same process, which is unregistered when it stops. One that
-        is not `whole` tells topics that are new or changed, beside those that were told before.
+        is not `whole` tells topics that are new or changed, beside those that were told before. Who may register is
+        for the caller to judge.
         """
         broker = self._brokers.get(registration.broker_name)
         if broker is None:
             if len(self._brokers) >= MAX_BROKERS:
                 return False
             broker = self._brokers[registration.broker_name] = _Broker(registration.cluster)
-        broker.cluster = registration.cluster
+        if registration.broker_id not in broker.addresses and len(broker.addresses) >= MAX_REPLICAS:
+            return False
         # A replica that became the master is no replica any more.
         for other in [number for number, address in broker.addresses.items() if address == registration.address]:
             del broker.addresses[other]
@@ -97,10 +111,29 @@ class RouteRegistry:
         broker.expires_s[registration.broker_id] = expires_s
         self._next_expiry_s = min(self._next_expiry_s, expires_s)
         if registration.broker_id == min(broker.addresses):
+            broker.cluster = registration.cluster
+            broker.is_whole = whole or broker.is_whole
             told = {topic.name: topic for topic in registration.topics}
             broker.topics = told if whole else broker.topics | told
             broker.mappings = {**({} if whole else broker.mappings), **registration.mappings}
         return True
+
+    def is_own(self, broker_name: str) -> bool:
+        """Whether the broker of that name runs in this process."""
+        broker = self._brokers.get(broker_name)
+        return broker is not None and broker.is_own
+
+    def is_whole(self, broker_name: str) -> bool:
+        """Whether all topics of the broker are known as it told them."""
+        broker = self._brokers.get(broker_name)
+        return broker is not None and broker.is_whole
+
+    def add_topic(self, broker_name: str, topic: TopicConfig) -> None:
+        """A tool says that a broker has the topic; nothing for one of this process, which says so itself."""
+        broker = self._brokers.get(broker_name)
+        if broker is not None and not broker.is_own:
+            broker.topics[topic.name] = topic
+            broker.is_whole = False
 
     def update_topic(self, broker_name: str, name: str, topic: TopicConfig | None) -> None:
         """One topic of a registered broker has changed, or (None) is gone. Fits `TopicRegistry.on_change`."""
@@ -145,15 +178,20 @@ class RouteRegistry:
         ]
         for name, broker_id in ended:
             self.unregister(name, broker_id)
+            for listener in self.on_expired:
+                listener(name, broker_id)
         leases = (expires_s for broker in self._brokers.values() for expires_s in broker.expires_s.values())
         self._next_expiry_s = min(leases, default=math.inf)
         return [name for name, _ in ended]
 
     def delete_topic(self, name: str) -> None:
-        """Forget a topic until a broker registers it again."""
+        """Forget a topic until a broker registers it again; what brokers of this process have stays."""
         for broker in self._brokers.values():
-            broker.topics.pop(name, None)
+            if broker.is_own:
+                continue
             broker.mappings.pop(name, None)
+            if broker.topics.pop(name, None) is not None:
+                broker.is_whole = False
 
     def route(self, topic: str) -> TopicRouteData | None:
         """The brokers that hold the topic, by name; None if there is none."""

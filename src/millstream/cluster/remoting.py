@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import math
 import zlib
-from functools import partial
+from collections.abc import Awaitable
 from typing import Final
 
+from millstream.cluster.holders import Claim, Holder, Holders, Verdict
 from millstream.cluster.key_values import ORDER_NAMESPACE, KeyValues
-from millstream.cluster.nameserver import BrokerRegistration, RouteRegistry
+from millstream.cluster.nameserver import (
+    LEASE_S,
+    MASTER_ID,
+    MAX_BROKERS,
+    MAX_REPLICAS,
+    BrokerRegistration,
+    RouteRegistry,
+)
 from millstream.cluster.tools import data_version_of, tool_handlers
 from millstream.model.clock import Clock, SystemClock
-from millstream.model.errors import ConsumeRefused, MessageRefused, NameRefused
+from millstream.model.errors import ConsumeRefused, MessageRefused, NameRefused, TimedOut, Unreachable
 from millstream.model.topic import RETRY_PREFIX
 from millstream.protocol.remoting.bodies import (
     ClusterInfo,
@@ -22,13 +32,19 @@ from millstream.protocol.remoting.bodies import (
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import integer, optional_integer, text
-from millstream.protocol.remoting.registration import WHOLE_FIELD, decode_registration
+from millstream.protocol.remoting.registration import TELL_ALL_FIELD, WHOLE_FIELD, decode_registration
 from millstream.protocol.remoting.settings import topics_of
 from millstream.transport.remoting_connection import Connection, Handler
 
-__all__ = ["nameserver_handlers"]
+__all__ = ["PROBE_S", "WARNING_INTERVAL_S", "nameserver_handlers"]
 
 _log = logging.getLogger(__name__)
+
+PROBE_S: Final = 3.0
+"""Seconds that a broker has to answer whether it lives, where it missed its beat and another one wants its name."""
+
+WARNING_INTERVAL_S: Final = LEASE_S
+"""Seconds at least between two lines in the log about refused brokers of one name."""
 
 _CRC_MASK: Final = 0x7FFF_FFFF
 
@@ -55,7 +71,12 @@ class _Handlers:
         self._registry = registry
         self._key_values = key_values
         self._clock = clock
-        self._registered_by: dict[tuple[str, int], Connection] = {}
+        self._holders: Holders[Connection] = Holders()
+        self._watched: set[Connection] = set()
+        """Connections over which brokers registered, which are still open."""
+        self._questions: dict[Connection, asyncio.Future[RemotingCommand]] = {}
+        self._warn_again_s: dict[str, float] = {}
+        registry.on_expired.append(self._let_go)
 
     def _current(self) -> RouteRegistry:
         self._registry.expire(self._clock.monotonic_s())
@@ -83,55 +104,149 @@ class _Handlers:
         self._registry.delete_topic(command.ext.get("topic", ""))
         return command.response()
 
-    def register_broker(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        ext = command.ext
-        expected = optional_integer(ext, "bodyCrc32", 0)
-        if expected and zlib.crc32(command.body) & _CRC_MASK != expected & _CRC_MASK:
-            raise MessageRefused("MESSAGE_MALFORMED", "The registration's body fails its checksum.")
-        body = decode_registration(command.body, is_compressed=ext.get("compressed") == "true")
-        registration = BrokerRegistration(
-            cluster=text(ext, "clusterName"),
-            broker_name=text(ext, "brokerName"),
-            address=text(ext, "brokerAddr"),
-            topics=tuple(topics_of(body.topic_config_serialize_wrapper)),
-            broker_id=integer(ext, "brokerId"),
-            data_version=data_version_of(body.topic_config_serialize_wrapper.data_version),
-            mappings=body.topic_config_serialize_wrapper.topic_queue_mapping_info_map,
-        )
-        whole = ext.get(WHOLE_FIELD) == "true"
-        self._warn_of_another(registration, connection)
-        if not self._current().register(registration, self._clock.monotonic_s(), whole=whole):
-            raise ConsumeRefused("TOO_MANY_REQUESTS", "The nameserver knows as many brokers as it can.")
-        self._own(registration, connection)
-        master = self._registry.master_address(registration.broker_name)
-        answer = {} if master is None or registration.broker_id == 0 else {"masterAddr": master, "haServerAddr": ""}
-        orders = KeyValueTable(self._key_values.table(ORDER_NAMESPACE))
-        return command.response(ext=answer, body=encode_body(orders))
+    def register_broker(
+        self, command: RemotingCommand, connection: Connection
+    ) -> RemotingCommand | Awaitable[RemotingCommand]:
+        registration = _registration(command)
+        doubted = self._doubted(registration, connection)
+        if doubted is None:
+            return self._register(command, registration, connection)
+        return self._register_unless_alive(command, registration, connection, doubted)
 
     def unregister_broker(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         name, broker_id = text(command.ext, "brokerName"), integer(command.ext, "brokerId")
-        self._registered_by.pop((name, broker_id), None)
-        self._registry.unregister(name, broker_id)
+        claim = Claim(name, broker_id, command.ext.get("brokerAddr", ""), connection.peer.host, connection)
+        if self._current().is_own(name) or not self._holders.may_unregister(claim):
+            raise NameRefused(
+                "NOT_ITS_REGISTRATION",
+                f"The registration of broker {name[:200]!r} with id {broker_id} is not that of {connection.peer.host}.",
+            )
+        self._let_go(name, broker_id, asked_by=connection)
         return command.response()
 
-    def _own(self, registration: BrokerRegistration, connection: Connection) -> None:
-        """A broker is there as long as the connection by which it registered last."""
-        key = registration.broker_name, registration.broker_id
-        if self._registered_by.get(key) is not connection:
-            self._registered_by[key] = connection
-            connection.on_close.append(partial(self._closed, key))
+    def _register(
+        self, command: RemotingCommand, registration: BrokerRegistration, connection: Connection
+    ) -> RemotingCommand:
+        name, broker_id, now_s = registration.broker_name, registration.broker_id, self._clock.monotonic_s()
+        is_told_whole = command.ext.get(WHOLE_FIELD)
+        before = self._registry.members(name)
+        if not self._registry.register(registration, now_s, whole=is_told_whole == "true"):
+            raise ConsumeRefused("TOO_MANY_REQUESTS", "The nameserver knows as many brokers as it can.")
+        for given_up in before.keys() - self._registry.members(name).keys():
+            self._holders.release(name, given_up)
+        self._holders.hold(_claim(registration, connection), now_s)
+        if connection not in self._watched:
+            self._watched.add(connection)
+            connection.on_close.append(self._closed)
+        answer: dict[str, str] = {}
+        master = self._registry.master_address(name)
+        if master is not None and broker_id != MASTER_ID:
+            answer = {"masterAddr": master, "haServerAddr": ""}
+        # Only ours say whether they told all, and understand the wish.
+        if is_told_whole is not None and not self._registry.is_whole(name):
+            answer[TELL_ALL_FIELD] = "true"
+        orders = KeyValueTable(self._key_values.table(ORDER_NAMESPACE))
+        return command.response(ext=answer, body=encode_body(orders))
 
-    def _closed(self, key: tuple[str, int], connection: Connection) -> None:
-        if self._registered_by.get(key) is connection:
-            del self._registered_by[key]
-            self._registry.unregister(*key)
+    def _doubted(self, registration: BrokerRegistration, connection: Connection) -> Holder[Connection] | None:
+        """Whom the registration would replace who may be dead; None where it may be taken. Raises BROKER_NAME_TAKEN."""
+        name, registry = registration.broker_name, self._current()
+        if registry.is_own(name):
+            raise self._taken(registration, registry.master_address(name) or "this process")
+        ids = tuple(registry.members(name))
+        claim = _claim(registration, connection)
+        verdict, holder = self._holders.against(claim, ids, self._clock.monotonic_s())
+        if verdict is Verdict.TAKEN and holder is not None:
+            raise self._taken(registration, holder.claim.address)
+        return holder
 
-    def _warn_of_another(self, registration: BrokerRegistration, connection: Connection) -> None:
-        known = self._registry.address(registration.broker_name, registration.broker_id)
-        key = registration.broker_name, registration.broker_id
-        before = self._registered_by.get(key)
-        if known not in (None, registration.address) and before is not connection and before is not None:
-            _log.warning(
-                "Two brokers call themselves %s: %s was at %s, now one registers from %s. Give each its own name.",
-                registration.broker_name, registration.broker_name, known, registration.address,
-            )  # fmt: skip
+    async def _register_unless_alive(
+        self,
+        command: RemotingCommand,
+        registration: BrokerRegistration,
+        connection: Connection,
+        doubted: Holder[Connection] | None,
+    ) -> RemotingCommand:
+        for _ in range(MAX_REPLICAS):
+            if doubted is None:
+                return self._register(command, registration, connection)
+            held = doubted.claim
+            if await self._lives(held.connection):
+                doubted.heard_s = self._clock.monotonic_s()
+                break
+            if self._holders.of(held.name, held.broker_id) is doubted:
+                self._let_go(held.name, held.broker_id, asked_by=connection)
+            doubted = self._doubted(registration, connection)
+        raise self._taken(registration, "" if doubted is None else doubted.claim.address)
+
+    async def _lives(self, connection: Connection) -> bool:
+        """Whether anything answers there. All who want to know at a time share one question."""
+        question = self._questions.get(connection)
+        if question is None:
+            question = connection.ask(RemotingCommand(RequestCode.PROBE_BROKER), PROBE_S)
+            self._questions[connection] = question
+            question.add_done_callback(lambda _: self._questions.pop(connection, None))
+        try:
+            # Whoever asked first may go away; the others want the answer still.
+            await asyncio.shield(question)
+        except (TimedOut, Unreachable):
+            return False
+        return True
+
+    def _taken(self, registration: BrokerRegistration, holder: str) -> NameRefused:
+        name, broker_id, now_s = registration.broker_name[:200], registration.broker_id, self._clock.monotonic_s()
+        refused = NameRefused(
+            "BROKER_NAME_TAKEN",
+            f"Broker {name!r} with id {broker_id} is registered already and lives at {holder}; "
+            f"the one at {registration.address[:200]} is not let in.",
+        )
+        if now_s >= self._warn_again_s.get(registration.broker_name, -math.inf):
+            # A name that is taken is one that is known, so there are MAX_BROKERS of them at most.
+            self._warn_again_s[registration.broker_name] = now_s + WARNING_INTERVAL_S
+            while len(self._warn_again_s) > MAX_BROKERS:
+                del self._warn_again_s[next(iter(self._warn_again_s))]
+            _log.warning("%s", refused)
+        return refused
+
+    def _let_go(self, name: str, broker_id: int, *, asked_by: Connection | None = None) -> None:
+        """Forget a broker. Where it did not ask for that itself its connection ends: if it lives, it comes back."""
+        holder = self._holders.of(name, broker_id)
+        self._holders.release(name, broker_id)
+        self._registry.unregister(name, broker_id)
+        if holder is not None and holder.claim.connection is not asked_by:
+            # Later, because this may be under way to answer a request of that connection.
+            asyncio.get_running_loop().call_soon(holder.claim.connection.abort)
+
+    def _closed(self, connection: Connection) -> None:
+        self._watched.discard(connection)
+        for name, broker_id in self._holders.close(connection, self._clock.monotonic_s()):
+            self._registry.unregister(name, broker_id)
+
+
+def _registration(command: RemotingCommand) -> BrokerRegistration:
+    ext = command.ext
+    expected = optional_integer(ext, "bodyCrc32", 0)
+    if expected and zlib.crc32(command.body) & _CRC_MASK != expected & _CRC_MASK:
+        raise MessageRefused("MESSAGE_MALFORMED", "The registration's body fails its checksum.")
+    broker_id = integer(ext, "brokerId")
+    if broker_id < MASTER_ID:
+        # The lowest id says which topics there are: one below the master's would take them from it.
+        raise MessageRefused(
+            "MESSAGE_MALFORMED", f"A broker's id is {broker_id}.", remedy="Use 0 for a master, others for replicas."
+        )
+    body = decode_registration(command.body, is_compressed=ext.get("compressed") == "true")
+    return BrokerRegistration(
+        cluster=text(ext, "clusterName"),
+        broker_name=text(ext, "brokerName"),
+        address=text(ext, "brokerAddr"),
+        topics=tuple(topics_of(body.topic_config_serialize_wrapper)),
+        broker_id=broker_id,
+        data_version=data_version_of(body.topic_config_serialize_wrapper.data_version),
+        mappings=body.topic_config_serialize_wrapper.topic_queue_mapping_info_map,
+    )
+
+
+def _claim(registration: BrokerRegistration, connection: Connection) -> Claim[Connection]:
+    return Claim(
+        registration.broker_name, registration.broker_id, registration.address, connection.peer.host, connection
+    )

@@ -122,7 +122,7 @@ class _Handlers:
                 write_queues=queues.write_queue_nums,
                 permission=permission,
             )
-            registry.update_topic(queues.broker_name, topic, config)
+            registry.add_topic(queues.broker_name, config)
         return command.response()
 
     def topics_of_cluster(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:

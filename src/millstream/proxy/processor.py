@@ -363,7 +363,7 @@ class Processor:
             self._waiting.discard(task)
 
     def _track(self, wish: Receive, popped: Iterable[PoppedMessage]) -> None:
-        now_ms = self._clock.now_ms()
+        now_ms = self.renewer.now_ms()
         if popped:
             # Without a record of its client a delivery would be renewed to its limit, and the client may have gone
             # and been forgotten while this receive waited.
@@ -371,7 +371,7 @@ class Processor:
         for delivery in popped:
             handle, attempt = delivery.handle, delivery.delivery_attempt
             text = handle.encode()
-            self.renewer.table.add(Tracked(wish.client_id, wish.group, wish.topic, text, handle, attempt, now_ms))
+            self.renewer.track(Tracked(wish.client_id, wish.group, wish.topic, text, handle, attempt, now_ms))
 
     async def _give_back(self, wish: Receive, popped: Iterable[PoppedMessage]) -> None:
         for delivery in popped:

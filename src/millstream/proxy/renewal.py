@@ -88,15 +88,19 @@ class RenewalTable:
         """Whether `amount` more deliveries fit."""
         return len(self._entries) + amount <= self._capacity
 
-    def add(self, entry: Tracked) -> None:
-        """Begin to track; an entry of the same message and group ends, because its handle is no longer valid."""
+    def add(self, entry: Tracked, left_ms: int | None = None) -> None:
+        """Begin to track; an entry of the same message and group ends, because its handle is no longer valid.
+
+        The delivery is out of sight for `left_ms` more, or for all of its handle's invisible time.
+        """
         former = self._by_place.get(entry.place)
         if former is not None:
             self.remove(former)
         self._by_place[entry.place] = entry.key
         self._entries[entry.key] = entry
         self._by_client.setdefault(entry.client_id, set()).add(entry.key)
-        self._plan(entry, entry.handle.expires_ms - RENEW_AHEAD_MS)
+        left_ms = entry.handle.invisible_ms if left_ms is None else left_ms
+        self._plan(entry, entry.first_ms + left_ms - RENEW_AHEAD_MS)
 
     def find(self, key: Key) -> Tracked | None:
         """The entry of a key, or None."""
@@ -126,10 +130,11 @@ class RenewalTable:
                 return entry
         return None
 
-    def renewed(self, entry: Tracked, handle: ReceiptHandle) -> None:
+    def renewed(self, entry: Tracked, handle: ReceiptHandle, now_ms: int) -> None:
         """The broker took the renewal; without effect if the entry is no longer tracked."""
         if self._entries.get(entry.key) is entry:
-            self._replace(replace(entry, handle=handle, failed_tries=0), handle.expires_ms - RENEW_AHEAD_MS)
+            due_ms = now_ms + handle.invisible_ms - RENEW_AHEAD_MS
+            self._replace(replace(entry, handle=handle, failed_tries=0), due_ms)
 
     def failed(self, entry: Tracked, now_ms: int) -> None:
         """The broker did not answer: try once more soon, or let go after MAX_TRIES."""

@@ -30,14 +30,25 @@ class Renewer:
         self._clock = clock
         self._under_way: dict[Key, asyncio.Event] = {}
 
+    def now_ms(self) -> int:
+        """The milliseconds by which the table goes: not the wall clock's, which may be put forward or back."""
+        return int(self._clock.monotonic_s() * 1000)
+
+    def track(self, entry: Tracked) -> None:
+        """Begin to renew what was just received, for a client that knows nothing of it."""
+        # A repeated delivery has less than its whole time left. What does not fit comes from a clock that is not ours.
+        left_ms = entry.handle.expires_ms - self._clock.now_ms()
+        invisible_ms = entry.handle.invisible_ms
+        self.table.add(entry, left_ms if 0 < left_ms <= invisible_ms else invisible_ms)
+
     async def sweep(self) -> None:
         """Renew what is due now; deliveries that were renewed for too long go back by their group's policy."""
-        while (entry := self.table.next_due(self._clock.now_ms())) is not None:
+        while (entry := self.table.next_due(self.now_ms())) is not None:
             settled = self._under_way[entry.key] = asyncio.Event()
             try:
                 await self._renew(entry)
             except BaseException:
-                self.table.failed(entry, self._clock.now_ms())
+                self.table.failed(entry, self.now_ms())
                 raise
             finally:
                 del self._under_way[entry.key]
@@ -69,7 +80,7 @@ class Renewer:
                 _log.info("a delivery of %s to %s was not released: %s", topic, group, error)
 
     async def _renew(self, entry: Tracked) -> None:
-        now_ms = self._clock.now_ms()
+        now_ms = self.now_ms()
         overdue = entry.overdue(now_ms)
         try:
             invisible_ms = await self._backoff_ms(entry) if overdue else RENEW_FOR_MS
@@ -85,7 +96,7 @@ class Renewer:
             if overdue:
                 self.table.remove(entry.key)
             else:
-                self.table.renewed(entry, handle)
+                self.table.renewed(entry, handle, now_ms)
 
     async def _backoff_ms(self, entry: Tracked) -> int:
         return (await self._backend.group(entry.group)).backoff_ms(entry.delivery_attempt)

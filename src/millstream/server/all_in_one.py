@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
 from millstream.broker.broker import Broker
-from millstream.broker.told_topics import ToldTopics
-from millstream.cluster.nameserver import BrokerRegistration, RouteRegistry
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.message import Address
-from millstream.model.topic import TopicConfig
-from millstream.protocol.remoting.static_topics import mapping_info
 from millstream.proxy.local import LocalBackend
 from millstream.security.signature import Credentials
 from millstream.security.tls import TlsFiles, TlsMode
 from millstream.server.broker_role import BrokerRole, BrokerRoleOptions
 from millstream.server.condition import Condition
 from millstream.server.nameserver_role import NameserverRole
+from millstream.server.own_registration import OwnRegistration
 from millstream.server.proxy_role import ProxyRole
 from millstream.server.served import Served
 from millstream.server.site import Site
@@ -123,27 +119,10 @@ class AllInOne(Served[Endpoints]):
 
     async def _open_nameserver(self, broker: Broker) -> Address:
         role = NameserverRole(self.site, self._options.nameserver_port, directory=self._options.directory / "config")
-        _register(broker, role.registry)
+        own = OwnRegistration(broker, role.registry)
+        own.start()
+        self._resources.push_async_callback(own.close)
         self._resources.push_async_callback(role.close)
         address = await role.start()
         self._metrics.remoting["nameserver"] = role.server
         return address
-
-
-def _register(broker: Broker, registry: RouteRegistry) -> None:
-    """Have the nameserver of the same process tell of the broker for as long as it runs."""
-    address, told = f"{broker.advertised.host}:{broker.advertised.port}", ToldTopics(broker)
-
-    def register() -> None:
-        topics = tuple(told.all())
-        mappings = {mapping.topic: mapping_info(mapping) for mapping in broker.static_topics.all()}
-        registration = BrokerRegistration(broker.cluster, broker.name, address, topics, mappings=mappings)
-        registry.register(registration, lease_s=math.inf)
-
-    def update(name: str, topic: TopicConfig | None) -> None:
-        registry.update_topic(broker.name, name, topic)
-
-    register()
-    told.watch(update)
-    broker.static_topics.on_change.append(lambda name, mapping: registry.update_mapping(broker.name, name, mapping))
-    broker.permission.on_change.append(register)

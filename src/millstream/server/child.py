@@ -98,8 +98,8 @@ class ServerProcess(_Child):
     """`millstream quickstart` on free ports over `directory`, ready when the constructor returns.
 
     Use it as a context manager; leaving it stops the server cleanly. `options` are further command-line options,
-    `log` is a file for what the server says about itself, `environment` are variables beside the caller's own.
-    Raises StartRefused with the server's words if it does not become ready in 30 s.
+    `log` is a file for what the server says about itself, `environment` are variables beside the caller's own,
+    `through` as for `RoleProcess`. Raises StartRefused with the server's words if it does not become ready in 30 s.
     """
 
     def __init__(
@@ -109,9 +109,10 @@ class ServerProcess(_Child):
         options: Sequence[str] = (),
         log: Path | None = None,
         environment: Mapping[str, str] | None = None,
+        through: Sequence[str] = (),
     ) -> None:
         ports = ("--grpc-port", "0", "--remoting-port", "0", "--nameserver-port", "0", "--metrics-port", "0")
-        super().__init__(["quickstart", "--dir", str(directory), *ports, *options], log, environment)
+        super().__init__(["quickstart", "--dir", str(directory), *ports, *options], log, environment, through=through)
         told = self._told
         self.addresses = ServerAddresses(told["nameserver"], told["broker"], told["grpc"], told["metrics"])
 

@@ -18,10 +18,11 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from millstream.model.clock import Clock, SystemClock
+from millstream.model.clock import BackedClock, Clock, SystemClock
 from millstream.model.errors import StartRefused, StoreError
 from millstream.model.message import Address
 from millstream.protocol.record import RecordEncoder, outline_record
@@ -46,6 +47,7 @@ from millstream.store.recovery import Recovery, RecoveryReport
 from millstream.store.retainer import Retained, Retainer
 from millstream.store.retention import DiskState, RetentionPolicy
 from millstream.store.store_format import check_format, write_format
+from millstream.store.store_times import StoreTimes
 from millstream.store.visibility import Visibility
 from millstream.store.write_batch import AppendedRecord, PendingRecord, WriteBatch
 
@@ -139,8 +141,9 @@ class MessageStore(QueueReader):
         self.recovery: RecoveryReport = recovery.run(options.consume_queue_entries)
         self._mark.reset(self._log.end)
         take_up(self._compacted, self._queues, self._deleted, self._log.end)
-        self._last_timestamp_ms = self.recovery.store_timestamp_ms
-        self._encoder = RecordEncoder(self._last_timestamp_ms, options.store_host)
+        self._times = StoreTimes(self.recovery.store_timestamp_ms)
+        self._warn_of_time_ahead()
+        self._encoder = RecordEncoder(self._times.last_ms, options.store_host)
         self._confirmed = self._log.end
         self._flusher = Flusher(self._log, self._mark, self._mutex, self._health)
         self._flusher.on_flushed = self._show
@@ -155,10 +158,10 @@ class MessageStore(QueueReader):
             entries_per_file=options.consume_queue_entries,
             log_offset=checkpoint.log_offset if checkpoint is not None else 0,
         )
-        self._checkpoints.changed((), self._last_timestamp_ms)
+        self._checkpoints.changed((), self._times.last_ms)
         self._index = KeyIndex(directory / "index", self._log, files, counts=self._counts)
         self._checkpoints.following.append(self._extend_index)
-        self._compactor = Compactor(self, self._queues, self._compacted, self._flusher, self._clock)
+        self._compactor = Compactor(self, self._queues, self._compacted, self._flusher, BackedClock(self._clock))
         self._retainer = Retainer(
             self,
             self._log,
@@ -168,12 +171,23 @@ class MessageStore(QueueReader):
             self._compactor,
             self._health,
             mutex=self._mutex,
-            clock=self._clock,
+            clock=BackedClock(self._clock),
             policy=options.retention,
             disk=lambda: DiskState(*files.disk(directory)),
         )
         if checkpoint is None or self.recovery.rebuilt_queues:
             self.write_checkpoint()
+
+    def _warn_of_time_ahead(self) -> None:
+        ahead_ms = self._times.ahead_ms(self._clock.now_ms())
+        if ahead_ms:
+            newest = datetime.fromtimestamp(self._times.last_ms / 1000, UTC).isoformat(timespec="seconds")
+            error = StoreError(
+                "LOG_AHEAD_OF_CLOCK",
+                f"The newest message of the log in {self._directory} was stored at {newest}, {ahead_ms / 1000:.1f} s "
+                "ahead of this machine's clock; new ones are stored with later times until the clock has caught up.",
+            )
+            _log.warning("%s", error)
 
     @property
     def written_log_offset(self) -> int:
@@ -222,7 +236,7 @@ class MessageStore(QueueReader):
             self._health.check()
             if self._retainer.is_disk_full:
                 raise StoreError("DISK_FULL", f"The disk of {self._directory} is filled beyond its watermark.")
-            timestamp_ms = max(self._clock.now_ms(), self._last_timestamp_ms)
+            timestamp_ms = self._times.next(self._clock.now_ms(), self._clock.monotonic_s())
             self._encoder.store_timestamp_ms = timestamp_ms
             batch = WriteBatch(self._log, self._queues, self._encoder)
             appended = batch.add(records)
@@ -230,7 +244,7 @@ class MessageStore(QueueReader):
                 self._log.write(batch.runs)
             except OSError as error:
                 raise self._health.fail("written", error) from error
-            self._last_timestamp_ms = timestamp_ms
+            self._times.stored(timestamp_ms)
             self._commit(batch)
             return appended
 
@@ -246,7 +260,7 @@ class MessageStore(QueueReader):
                 queue.visible_offset = share.next_offset
         if is_gated:
             self._visibility.hide(batch.end, shares)
-        self._checkpoints.changed([share.queue for share in shares], self._last_timestamp_ms)
+        self._checkpoints.changed([share.queue for share in shares], self._times.last_ms)
 
     def flush(self) -> None:
         """Return when all that was put before is on the disk; now and then a checkpoint is written as well."""

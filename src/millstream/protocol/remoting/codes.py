@@ -136,6 +136,8 @@ class RequestCode(IntEnum):
     """Not RocketMQ's, as the next one: what the broker says about itself."""
     PUT_BROKER_PERMISSION = 9132
     """Whether it takes new messages."""
+    PROBE_BROKER = 9133
+    """Not RocketMQ's: a nameserver asks over the connection by which a broker registered. Any answer says it lives."""
 
 
 class ResponseCode(IntEnum):

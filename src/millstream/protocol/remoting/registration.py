@@ -31,13 +31,23 @@ from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.settings import topic_data
 from millstream.protocol.remoting.static_topics import mapping_info
 
-__all__ = ["MAX_REGISTRATION_BYTES", "WHOLE_FIELD", "BrokerIdentity", "decode_registration", "pack_registration"]
+__all__ = [
+    "MAX_REGISTRATION_BYTES",
+    "TELL_ALL_FIELD",
+    "WHOLE_FIELD",
+    "BrokerIdentity",
+    "decode_registration",
+    "pack_registration",
+]
 
 MAX_REGISTRATION_BYTES: Final = 64 * 1024 * 1024
 """Bytes of one broker's compressed registration at most, once it is unpacked."""
 
 WHOLE_FIELD: Final = "whole"
 """Ours: the registration tells all topics, so others are gone. RocketMQ's brokers tell the changed ones alone."""
+
+TELL_ALL_FIELD: Final = "tellAll"
+"""Ours, in the answer: the nameserver does not know all topics of the broker, which is to tell them now."""
 
 _MAX_PLAIN_TOPICS: Final = 100
 _CRC_MASK: Final = 0x7FFF_FFFF
