@@ -12,6 +12,7 @@ from typing import Final
 
 from millstream.transport.bounded_log import BoundedLog
 from millstream.transport.half_frames import UNSIGNED_AHEAD_BYTES, UNSIGNED_BUDGET_BYTES, HalfFrames
+from millstream.transport.late_answers import LateAnswers
 from millstream.transport.unread_answers import UnreadAnswers
 
 __all__ = ["SWEEP_INTERVAL_S", "ConnectionMemory", "give_back_freed_memory"]
@@ -19,8 +20,9 @@ __all__ = ["SWEEP_INTERVAL_S", "ConnectionMemory", "give_back_freed_memory"]
 SWEEP_INTERVAL_S: Final = 1.0
 """How often frames and answers are looked for whose time is over."""
 
-_MUCH_BYTES: Final = 64 * 1024 * 1024
+_MUCH_BYTES: Final = 16 * 1024 * 1024
 _QUIET_S: Final = 3.0
+_GIVE_BACK_INTERVAL_S: Final = 20.0
 
 
 def give_back_freed_memory() -> None:
@@ -38,11 +40,13 @@ class ConnectionMemory:
         self.unsigned_frames = HalfFrames(UNSIGNED_BUDGET_BYTES, UNSIGNED_AHEAD_BYTES)
         """Those of the connections that have not signed a request yet, where access control is on."""
         self.answers = UnreadAnswers()
+        self.late_answers = LateAnswers()
         self.log = BoundedLog(logging.getLogger(__name__))
         """Says which connections were closed, and why."""
         self._give_back = give_back
         self._most_bytes = 0
         self._less_since_s: float | None = None
+        self._may_give_back_s = 0.0
 
     @property
     def used_bytes(self) -> int:
@@ -60,6 +64,7 @@ class ConnectionMemory:
             self._less_since_s = None
         elif self._less_since_s is None:
             self._less_since_s = now_s
-        elif now_s - self._less_since_s >= _QUIET_S:
+        elif now_s - self._less_since_s >= _QUIET_S and now_s >= self._may_give_back_s:
+            self._may_give_back_s = now_s + _GIVE_BACK_INTERVAL_S
             self._most_bytes, self._less_since_s = self.used_bytes, None
             self._give_back()

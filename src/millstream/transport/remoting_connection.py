@@ -93,6 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         self._backlog_bytes = 0
         self._unread = UnreadAnswer(self._measure_unread, self._serve_soon, self._give_up)
         self._is_unread = False
+        self._late: list[asyncio.Future[None]] = []
         self._flush_is_due = False
         self._waiting: set[asyncio.Future[Any]] = set()
         self._in_flight = 0
@@ -134,6 +135,21 @@ class Connection(asyncio.BufferedProtocol):
         answer = self._answers.expect(command, self.peer, timeout_s)
         self.send(command)
         return answer
+
+    async def ready(self) -> None:
+        """Return once an answer to a request that waited may be made: the peer has read, and others had their turn."""
+        while True:
+            while self._is_stuffed:
+                place: asyncio.Future[None] = self._loop.create_future()
+                self._late.append(place)
+                await place
+            await self._memory.late_answers.turn()
+            if not self._is_stuffed:
+                return
+
+    def found(self, size_bytes: int) -> None:
+        """Note how large that answer is."""
+        self._memory.late_answers.found(size_bytes)
 
     def send(self, command: RemotingCommand) -> None:
         """Send a request of the server's own, or an answer; it leaves at the end of this turn."""
@@ -480,6 +496,11 @@ class Connection(asyncio.BufferedProtocol):
     def _throttle(self) -> None:
         """Read only while the peer takes its answers, does not ask faster than it can be answered, and there is memory
         for its requests."""
+        if self._late and not self._is_stuffed:
+            late, self._late = self._late, []
+            for place in late:
+                if not place.done():
+                    place.set_result(None)
         wanted = (
             self._in_flight < (MAX_IN_FLIGHT if self._reads else MAX_IN_FLIGHT // 2)
             and not self._is_stuffed
