@@ -20,6 +20,7 @@ from crash.memory_cap import MemoryCap
 from crash.programme import ProgrammeRun
 from crash.steady_sender import STEADY_TOPIC, SteadySender
 from millstream.client.blocking import BlockingClient
+from millstream.model.errors import MillstreamError
 from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.codes import RequestCode
@@ -81,7 +82,7 @@ class _Attack:
     def __init__(self, run: ProgrammeRun, server: ServerProcess) -> None:
         self._run = run
         self._server = server
-        self._held_s = run.by_size(2.0, 20.0, 120.0)
+        self._held_s = run.by_size(1.0, 20.0, 120.0)
         self._open: list[socket.socket] = []
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -96,8 +97,8 @@ class _Attack:
         ):
             try:
                 await self._measured(name, attack, before_bytes)
-            except (OSError, KeyError) as error:
-                self._run.fail(f"{name}: the server is gone ({type(error).__name__}: {error})")
+            except (OSError, KeyError, MillstreamError) as error:
+                self._run.fail(f"{name}: the server is gone or does not answer ({type(error).__name__}: {error})")
                 return
 
     async def _measured(self, name: str, attack: Callable[[], Awaitable[None]], before_bytes: int) -> None:

@@ -125,3 +125,10 @@ def test_x3_no_frame_stops_broker_or_nameserver_or_touches_another_client(passed
     assert counts["inputs"] >= 8_000
     assert counts["answered"] >= 3_000
     assert counts["beside"] >= 50
+
+
+def test_x4_frames_that_do_not_end_and_answers_unread_leave_memory_and_a_producer_beside_alone(passed: Passed) -> None:
+    counts = passed("X4")
+    assert counts["steady_sent"] >= 50
+    attacks = ("half_frames", "half_signed_frames", "unread_pulls", "unread_polls")
+    assert all(counts[f"{attack}_mib"] <= 300 for attack in attacks)

@@ -97,9 +97,12 @@ class HalfFrames:
         if frame not in self._frames:
             return False
         if self._may_go_on(frame, now_s):
+            self.waiting -= frame.waits
+            frame.waits = False
             return True
-        frame.waits = True
-        self.waiting += 1
+        if not frame.waits:
+            frame.waits = True
+            self.waiting += 1
         return False
 
     def ended(self, frame: HalfFrame, now_s: float) -> None:
