@@ -61,6 +61,9 @@ largest message."""
 _PIECE_BYTES: Final = 512 * 1024
 """Bytes that are read into a large body, or handed to the transport, at a time: it copies what it cannot send."""
 
+_REQUEST_BYTES: Final = 1024
+"""What a decoded request takes beside its body, about."""
+
 _REMARK_LIMIT = 4096
 _Result = TypeVar("_Result")
 
@@ -420,7 +423,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self.is_open:
             return
         self._backlog += commands
-        self._backlog_bytes += sum(len(command.body) for command in commands)
+        self._backlog_bytes += sum(len(command.body) + _REQUEST_BYTES for command in commands)
         if not self._unsent:
             # The transport has sent all by its next turn, or says then that it could not.
             self._serve_soon()
