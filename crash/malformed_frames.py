@@ -1,4 +1,5 @@
-"""X4, malformed frames: random and mutated remoting requests to the broker's and the nameserver's port."""
+"""X4, malformed frames: random and mutated remoting requests to the broker's and the nameserver's port, and peers that
+make them hold memory."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from typing import Final
 
 from crash.attack import InputKind, watch_growth
 from crash.attacked_server import AttackedServer
+from crash.hoarding_peers import hoard_memory
 from crash.malformed_input import mutated
 from crash.programme import ProgrammeRun
 from millstream.protocol.remoting.batch import encode_batch_item
@@ -105,6 +107,7 @@ _WAITING: Final = frozenset(
 def send_malformed_frames(run: ProgrammeRun) -> None:
     """X4. 8,000 inputs (CI), 200,000 (full), 5 million (soak)."""
     asyncio.run(_run(run))
+    hoard_memory(run)
 
 
 async def _run(run: ProgrammeRun) -> None:

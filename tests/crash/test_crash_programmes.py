@@ -144,3 +144,10 @@ def test_s14_a_clock_that_is_put_forward_and_back_hides_and_repeats_nothing(pass
     counts = passed("S14")
     assert counts["steps"] >= 10
     assert counts["acknowledged"] == counts["stored"] == 120
+
+
+def test_x4_frames_that_do_not_end_and_answers_unread_leave_memory_and_a_producer_beside_alone(passed: Passed) -> None:
+    counts = passed("X4")
+    assert counts["steady_sent"] >= 50
+    attacks = ("half_frames", "half_signed_frames", "unread_pulls", "unread_polls")
+    assert all(counts[f"{attack}_mib"] <= 300 for attack in attacks)

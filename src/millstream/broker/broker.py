@@ -67,6 +67,7 @@ from millstream.protocol.trace import TRACE_TOPIC
 from millstream.store.appender import Appender, Ended
 from millstream.store.message_store import MessageStore, PendingRecord, StoreOptions
 from millstream.store.snapshot import Snapshot
+from millstream.transport.late_answers import Pace
 
 __all__ = ["Broker", "BrokerOptions"]
 
@@ -314,7 +315,7 @@ class Broker:
         """Commit or roll back a transaction; see `Transactions.end`."""
         await self.transactions.end(topic, message_id, resolution)
 
-    async def pull(self, request: PullRequest, *, physical: bool = False) -> PullResult:
+    async def pull(self, request: PullRequest, *, physical: bool = False, pace: Pace | None = None) -> PullResult:
         """Read a queue from an offset; see `Puller.pull`. The group is created if it is missing and may be.
 
         A group that was reset is told once where to go on, as OFFSET_ILLEGAL. Raises GROUP_DISABLED as well. Of a
@@ -325,7 +326,7 @@ class Broker:
         if is_logic:
             result = await self.logic.pull(request)
         else:
-            result = self._moved(request) or await self._puller.pull(request)
+            result = self._moved(request) or await self._puller.pull(request, pace)
         if result.records:
             topic = self.topics.find(request.topic)
             self.statistics.pulled(request, result, holds_batches=topic is not None and topic.holds_batches)

@@ -15,6 +15,7 @@ from millstream.protocol.batches import is_arrow_batch, record_of
 from millstream.protocol.record import split_record
 from millstream.store.compaction.generation import CompactedEntry
 from millstream.store.consume_queue import IndexEntry
+from millstream.transport.late_answers import Pace
 
 __all__ = ["MAX_PULL_BYTES", "MAX_PULL_MESSAGES", "MAX_WAIT_MS", "Puller"]
 
@@ -57,21 +58,23 @@ class Puller:
     reader: Reader
     polls: LongPolls
 
-    async def pull(self, request: PullRequest) -> PullResult:
+    async def pull(self, request: PullRequest, pace: Pace | None = None) -> PullResult:
         """Messages from `queue_offset` on, after at most `wait_ms` where nothing matches.
 
         A batch of ordinary messages is given as the record it is, RocketMQ's clients take it apart; with a filter, and
         where it is an Arrow batch, its messages are given as records of their own.
 
         OFFSET_ILLEGAL with the nearest legal offset where the offset is outside of the queue; ALL_FILTERED where
-        messages were passed over: go on at `next_offset`. Raises TOPIC_NOT_FOUND, QUEUE_NOT_FOUND, FORBIDDEN,
-        TOO_MANY_REQUESTS.
+        messages were passed over: go on at `next_offset`. `pace` is asked before a look that comes late. Raises
+        TOPIC_NOT_FOUND, QUEUE_NOT_FOUND, FORBIDDEN, TOO_MANY_REQUESTS.
         """
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + min(request.wait_ms, MAX_WAIT_MS) / 1000
         queue_offset = request.queue_offset
         while True:
             result, may_wait = self._look(request, queue_offset)
+            if pace is not None and result.records:
+                pace.found(sum(map(len, result.records)))
             remaining_s = deadline_s - loop.time()
             if not may_wait or remaining_s <= 0:
                 return result
@@ -79,6 +82,8 @@ class Puller:
             if not await self.polls.wait_pull(request.topic, request.queue_id, remaining_s):
                 result.max_offset = self.reader.store.max_offset(request.topic, request.queue_id)
                 return result
+            if pace is not None:
+                await pace.ready()
 
     def pull_now(self, request: PullRequest) -> PullResult | None:
         """As `pull`, but None where the request has to wait, which is for `pull`."""

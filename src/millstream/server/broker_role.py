@@ -63,7 +63,7 @@ class BrokerRole:
         self._resources = AsyncExitStack()
         self.consumers = ConsumerRegistry()
         self.producers = ProducerRegistry()
-        self.server = RemotingServer({}, site.host, options.port, clock=site.clock)
+        self.server = RemotingServer({}, site.host, options.port, clock=site.clock, memory=site.memory)
         self.broker: Broker
         self.registrar: Registrar | None = None
 

@@ -28,7 +28,7 @@ class NameserverRole:
         self.registry = RouteRegistry()
         key_values = KeyValues(None if directory is None else Snapshot(directory / "nameserver.json"))
         handlers = nameserver_handlers(self.registry, clock=site.clock, key_values=key_values)
-        self.server = RemotingServer(handlers, site.host, port, clock=site.clock)
+        self.server = RemotingServer(handlers, site.host, port, clock=site.clock, memory=site.memory)
 
     async def start(self) -> Address:
         """Listen and answer; where clients reach it. Raises StartRefused."""

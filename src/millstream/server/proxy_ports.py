@@ -63,7 +63,7 @@ class ProxyPorts:
         """Listen; what clients are told at each port. Raises StartRefused; `close` ends what was opened before."""
         site, found = self._site, []
         for network in self._networks:
-            server = RemotingServer({}, network.host, network.port, clock=site.clock)
+            server = RemotingServer({}, network.host, network.port, clock=site.clock, memory=site.memory)
             server.tls = site.identity
             server.carry = self.carry
             server.gate = RemotingGate(site.guard, {**BROKER_NEEDS, **NAMESERVER_NEEDS}) if site.guard else None

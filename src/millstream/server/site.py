@@ -14,6 +14,7 @@ from millstream.security.signature import Credentials
 from millstream.security.tls import ServerIdentity, TlsFiles, TlsMode
 from millstream.server.access import has_users, open_guard
 from millstream.server.certificate import own_certificate, read_own_certificate
+from millstream.transport.connection_memory import ConnectionMemory
 
 __all__ = ["Site"]
 
@@ -38,6 +39,8 @@ class Site:
     tls: TlsMode | None = None
     tls_files: TlsFiles | None = None
     clock: Clock = field(default_factory=SystemClock)
+    memory: ConnectionMemory = field(default_factory=ConnectionMemory)
+    """What the connections of all remoting ports hold."""
     guard: Guard | None = None
     """Who may do what; None while everybody may, and until `open_access_control`."""
     made_user: Credentials | None = None

@@ -20,13 +20,24 @@ from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.frame import FrameDecoder, encode_frame, written_parts
 from millstream.protocol.remoting.refusals import response_code_of
+from millstream.security.signature import ACCESS_KEY, SIGNATURE
 from millstream.transport.awaited_answers import AwaitedAnswers
+from millstream.transport.half_frames import HalfFrame
 from millstream.transport.turns import TurnHandler
+from millstream.transport.unread_answers import UnreadAnswer
 
 if TYPE_CHECKING:
     from millstream.transport.remoting_server import RemotingServer
 
-__all__ = ["MAX_ASKED", "MAX_IN_FLIGHT", "WRITE_HIGH_WATER_BYTES", "Connection", "Handler"]
+__all__ = [
+    "MAX_ASKED",
+    "MAX_FIRST_SIGNED_BYTES",
+    "MAX_IN_FLIGHT",
+    "MAX_UNSIGNED_BYTES",
+    "WRITE_HIGH_WATER_BYTES",
+    "Connection",
+    "Handler",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -37,8 +48,21 @@ MAX_ASKED: Final = 64
 """Requests of the server's own that one client may have to answer at a time; the next one is refused."""
 
 WRITE_HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
-"""Unsent bytes of a connection over which nothing more is read from it, so that a peer that does not read cannot
-make the server hold its answers."""
+"""Unread bytes of a connection over which none of its requests is served and nothing more is read from it, so that a
+peer that does not read cannot make the server hold its answers."""
+
+MAX_UNSIGNED_BYTES: Final = 128 * 1024
+"""Bytes of a request without a signature, as long as none was good on its connection, where access control is on."""
+
+MAX_FIRST_SIGNED_BYTES: Final = 5 * 1024 * 1024
+"""Bytes of a request with a signature, as long as none was good on its connection: a producer may begin with the
+largest message."""
+
+_PIECE_BYTES: Final = 512 * 1024
+"""Bytes that are read into a large body, or handed to the transport, at a time: it copies what it cannot send."""
+
+_REQUEST_BYTES: Final = 1024
+"""What a decoded request takes beside its body, about."""
 
 _REMARK_LIMIT = 4096
 _Result = TypeVar("_Result")
@@ -59,12 +83,27 @@ class Connection(asyncio.BufferedProtocol):
         self._clock = clock
         self._transport: asyncio.Transport | None = None
         self._decoder = FrameDecoder()
+        self._is_signed = server.gate is None
+        if not self._is_signed:
+            self._decoder.judge = _judge_unsigned
+        self._memory = server.memory
+        self._frames = self._memory.frames if self._is_signed else self._memory.unsigned_frames
+        self._frame = HalfFrame(self._read_on, self._give_up)
+        self._is_half = False
         self._outgoing: list[bytes | memoryview] = []
+        self._outgoing_bytes = 0
+        self._backlog: list[RemotingCommand] = []
+        self._backlog_bytes = 0
+        self._unread = UnreadAnswer(self._measure_unread, self._serve_soon, self._give_up)
+        self._is_unread = False
+        self._late: list[asyncio.Future[None]] = []
         self._flush_is_due = False
         self._waiting: set[asyncio.Future[Any]] = set()
         self._in_flight = 0
         self._answers = AwaitedAnswers()
         self._unsent = False
+        self._is_stuffed = False
+        self._frame_waits = False
         self._reads = True
         self._loop = asyncio.get_running_loop()
 
@@ -77,6 +116,11 @@ class Connection(asyncio.BufferedProtocol):
     def waiting(self) -> tuple[asyncio.Future[Any], ...]:
         """What requests wait for, some of them together."""
         return tuple(self._waiting)
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether answers lie here that the peer has not read."""
+        return self._is_unread
 
     def ask(self, command: RemotingCommand, timeout_s: float) -> asyncio.Future[RemotingCommand]:
         """The client's answer to a request of the server's own. Raises TimedOut, Unreachable, TOO_MANY_REQUESTS."""
@@ -95,20 +139,37 @@ class Connection(asyncio.BufferedProtocol):
         self.send(command)
         return answer
 
+    async def ready(self) -> None:
+        """Return once an answer to a request that waited may be made: the peer has read, and others had their turn."""
+        while True:
+            while self._is_stuffed:
+                place: asyncio.Future[None] = self._loop.create_future()
+                self._late.append(place)
+                await place
+            await self._memory.late_answers.turn()
+            if not self._is_stuffed:
+                return
+
+    def found(self, size_bytes: int) -> None:
+        """Note how large that answer is."""
+        self._memory.late_answers.found(size_bytes)
+
     def send(self, command: RemotingCommand) -> None:
         """Send a request of the server's own, or an answer; it leaves at the end of this turn."""
         if not self.is_open:
             return
         try:
-            self._outgoing += encode_frame(command)
+            parts = encode_frame(command)
         except (ValueError, UnicodeEncodeError):
             _log.exception("An answer to %s cannot be encoded.", self.peer)
-            self._outgoing += encode_frame(
+            parts = encode_frame(
                 RemotingCommand(
                     ResponseCode.SYSTEM_ERROR, {}, b"", command.opaque, command.flag, "The answer cannot be encoded.",
                     header_type=command.header_type,
                 )
             )  # fmt: skip
+        self._outgoing += parts
+        self._outgoing_bytes += sum(map(len, parts))
         self._flush_soon()
 
     def _flush_soon(self) -> None:
@@ -117,14 +178,22 @@ class Connection(asyncio.BufferedProtocol):
             self._loop.call_soon(self._flush)
 
     def close(self) -> None:
-        """Close after what was sent; requests under way are cut off."""
+        """Close after what was sent, or at once where the peer leaves much of it unread; requests under way are cut
+        off."""
         self._flush()
-        if self._transport is not None:
-            self._transport.close()
+        if self._transport is None:
+            return
+        if self._outgoing_bytes > WRITE_HIGH_WATER_BYTES:
+            self.abort()
+            return
+        self._transport.writelines(self._outgoing)
+        self._drop_answers()
+        self._transport.close()
 
     def abort(self) -> None:
         """Close at once."""
         if self._transport is not None:
+            self._drop_answers()
             self._transport.abort()
 
     # asyncio.BufferedProtocol
@@ -133,7 +202,9 @@ class Connection(asyncio.BufferedProtocol):
         # Not isinstance: uvloop's transports are none of asyncio's classes.
         transport = cast("asyncio.Transport", transport)
         self._transport = transport
-        transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        # Whether the transport keeps anything is all that has to be known: it is given little at a time.
+        # Not 0, which is always reached at TLS.
+        transport.set_write_buffer_limits(high=1)
         name = transport.get_extra_info("peername")
         if name:
             self.peer = Address(str(name[0]).partition("%")[0], int(name[1]))
@@ -141,12 +212,14 @@ class Connection(asyncio.BufferedProtocol):
         self._server.joined(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._decoder.room() or self._server.receiving
+        room = self._decoder.room()
+        return self._server.receiving if room is None else room[:_PIECE_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:
         self.last_read_s = self._clock.monotonic_s()
         if self._decoder.room() is not None:
             self._decoder.filled(nbytes)
+            self._note_frame(begins=False)
             return
         # Answers made here wait for the end of the chunk: a turn's answers are one write.
         self._flush_is_due = True
@@ -156,24 +229,34 @@ class Connection(asyncio.BufferedProtocol):
             commands.extend(self._decoder.feed(self._server.receiving[:nbytes]))
         except ConnectionFailed as error:
             self._serve(commands)
-            _log.warning("Closing the connection from %s:%d. %s", self.peer.host, self.peer.port, error.message)
+            self._log_closing(error)
             self._flush()
             self.abort()
             return
-        self._serve(commands)
+        if self._backlog:
+            self._put_off(commands)
+        else:
+            self._serve(commands)
         self._flush()
+        if self._is_half or self._decoder.held_bytes:
+            self._note_frame(begins=bool(commands))
         self._throttle()
 
     def pause_writing(self) -> None:
         self._unsent = True
-        self._throttle()
+        self._note_unread()
 
     def resume_writing(self) -> None:
         self._unsent = False
-        self._throttle()
+        self._flush()
+        if not self._unsent:
+            self._note_unread()
+        self._serve_backlog()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._outgoing.clear()
+        self._drop_answers()
+        self._decoder = FrameDecoder()
+        self._note_frame(begins=False)
         for waiting in self.waiting:
             waiting.cancel()
         self._answers.fail(self._gone())
@@ -192,6 +275,10 @@ class Connection(asyncio.BufferedProtocol):
         handlers = self._server.handlers if self._server.gate is None else {}
         position = 0
         while position < len(commands):
+            # Before each request: the answers to one chunk may be a thousand times its size.
+            if (self._unsent or self._outgoing_bytes >= _PIECE_BYTES) and not self._may_serve():
+                self._put_off(commands[position:])
+                return
             command = commands[position]
             handler = handlers.get(command.code)
             if isinstance(handler, TurnHandler) and not command.flag:
@@ -218,6 +305,8 @@ class Connection(asyncio.BufferedProtocol):
             except Exception as error:  # noqa: BLE001 - the connection's edge: what cannot be checked is not let in
                 self._refuse(command, _failure_answer(command, error))
                 return
+            if not self._is_signed:
+                self._is_signed, self._decoder.judge = True, None
         handler = self._server.handlers.get(command.code)
         if handler is None:
             remark = f"The server does not know request code {command.code}."
@@ -253,7 +342,9 @@ class Connection(asyncio.BufferedProtocol):
         if error is None:
             elapsed_s = self._clock.monotonic_s() - arrived_s
             self._server.latency.note(taken[0].code, ResponseCode.SUCCESS, elapsed_s, len(taken))
-            self._outgoing.append(frames.result())
+            answers = frames.result()
+            self._outgoing.append(answers)
+            self._outgoing_bytes += len(answers)
             if not self._flush_is_due:
                 self._flush()
         elif isinstance(error, Refused):
@@ -288,15 +379,140 @@ class Connection(asyncio.BufferedProtocol):
 
     def _flush(self) -> None:
         self._flush_is_due = False
-        if self._outgoing and self.is_open:
-            assert self._transport is not None
-            for part in written_parts(self._outgoing):
+        if not self._outgoing:
+            return
+        if not self.is_open:
+            self._drop_answers()
+            return
+        if not self._unsent:
+            self._write()
+        if self._unsent or self._outgoing:
+            self._note_unread()
+
+    def _write(self) -> None:
+        """Hand the answers to the transport, piece by piece as long as it sends them at once."""
+        assert self._transport is not None
+        parts = written_parts(self._outgoing)
+        if self._outgoing_bytes <= _PIECE_BYTES:
+            self._outgoing.clear()
+            self._outgoing_bytes = 0
+            for part in parts:
                 self._transport.write(part)
+            return
+        self._outgoing = parts
+        done = 0
+        while done < len(parts) and not self._unsent:
+            part = parts[done]
+            if len(part) > _PIECE_BYTES:
+                parts[done] = memoryview(part)[_PIECE_BYTES:]
+                part = memoryview(part)[:_PIECE_BYTES]
+            else:
+                done += 1
+            self._outgoing_bytes -= len(part)
+            self._transport.write(part)
+        del parts[:done]
+
+    def _may_serve(self) -> bool:
+        """Whether the peer reads what it is given, so that it may be given more."""
+        self._flush()
+        self._flush_is_due = True
+        if not self.is_open:
+            return False
+        self._note_unread()
+        return not self._is_stuffed
+
+    def _put_off(self, commands: list[RemotingCommand]) -> None:
+        """Keep requests until the peer has read; they are dropped where it is gone."""
+        if not self.is_open:
+            return
+        self._backlog += commands
+        self._backlog_bytes += sum(len(command.body) + _REQUEST_BYTES for command in commands)
+        if not self._unsent:
+            # The transport has sent all by its next turn, or says then that it could not.
+            self._serve_soon()
+
+    def _serve_soon(self) -> None:
+        self._loop.call_soon(self._serve_backlog)
+
+    def _serve_backlog(self) -> None:
+        if self._backlog and self.is_open:
+            backlog, self._backlog, self._backlog_bytes = self._backlog, [], 0
+            self._flush_is_due = True
+            self._note_unread()
+            self._serve(backlog)
+            self._flush()
+        self._throttle()
+
+    def _measure_unread(self) -> int:
+        assert self._transport is not None
+        return self._transport.get_write_buffer_size() + self._outgoing_bytes + self._backlog_bytes
+
+    def _note_unread(self) -> None:
+        """Tell the process what lies here for the peer, and learn whether that is too much."""
+        if not self.is_open:
+            return
+        held_bytes = self._measure_unread()
+        if held_bytes:
+            self._is_unread = True
+            may = self._memory.answers.changed(self._unread, held_bytes, self._clock.monotonic_s())
+            self._is_stuffed = not may or held_bytes >= WRITE_HIGH_WATER_BYTES
+        elif self._is_unread:
+            self._is_unread = self._is_stuffed = False
+            self._memory.answers.ended(self._unread)
+        self._throttle()
+
+    def _drop_answers(self) -> None:
         self._outgoing.clear()
+        self._backlog.clear()
+        self._outgoing_bytes = self._backlog_bytes = 0
+        if self._is_unread:
+            self._is_unread = self._is_stuffed = False
+            self._memory.answers.ended(self._unread)
+
+    def _note_frame(self, *, begins: bool) -> None:
+        """Tell the process what lies here of a frame, and learn whether its rest may be read now."""
+        held_bytes, now_s = self._decoder.held_bytes, self._clock.monotonic_s()
+        if held_bytes:
+            self._is_half = True
+            missing_bytes = self._decoder.missing_bytes
+            self._frame_waits = not self._frames.arrived(self._frame, held_bytes, missing_bytes, now_s, begins=begins)
+            if self._frame_waits:
+                self._throttle()
+        elif self._is_half:
+            self._is_half = self._frame_waits = False
+            self._frames.ended(self._frame, now_s)
+            if self._is_signed:
+                self._frames = self._memory.frames
+
+    def _read_on(self) -> None:
+        self._frame_waits = False
+        self._throttle()
+
+    def _give_up(self, error: ConnectionFailed) -> None:
+        """Close the connection for the memory that it holds."""
+        if self.is_open:
+            self._log_closing(error)
+        self._decoder = FrameDecoder()
+        self.abort()
+
+    def _log_closing(self, error: ConnectionFailed) -> None:
+        line = f"Closing the connection from {self.peer.host}:{self.peer.port}. {error.message} [{error.label}]"
+        self._memory.log.warning(self._clock.monotonic_s(), line)
 
     def _throttle(self) -> None:
-        """Read only while the peer takes its answers and does not ask faster than it can be answered."""
-        wanted = not self._unsent and self._in_flight < (MAX_IN_FLIGHT if self._reads else MAX_IN_FLIGHT // 2)
+        """Read only while the peer takes its answers, does not ask faster than it can be answered, and there is memory
+        for its requests."""
+        if self._late and not self._is_stuffed:
+            late, self._late = self._late, []
+            for place in late:
+                if not place.done():
+                    place.set_result(None)
+        wanted = (
+            self._in_flight < (MAX_IN_FLIGHT if self._reads else MAX_IN_FLIGHT // 2)
+            and not self._is_stuffed
+            and not self._backlog
+            and not self._frame_waits
+        )
         if wanted is self._reads or not self.is_open:
             return
         assert self._transport is not None
@@ -305,6 +521,17 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
         else:
             self._transport.pause_reading()
+
+
+def _judge_unsigned(command: RemotingCommand, size_bytes: int) -> None:
+    """Refuse a large frame before its body is received. That its signature is good is not known before."""
+    is_signed = ACCESS_KEY in command.ext and SIGNATURE in command.ext
+    limit_bytes = MAX_FIRST_SIGNED_BYTES if is_signed else MAX_UNSIGNED_BYTES
+    if size_bytes > limit_bytes:
+        raise ConnectionFailed(
+            "UNSIGNED_TOO_LARGE",
+            f"It signed no request yet and announces {size_bytes} bytes; the limit is {limit_bytes}.",
+        )
 
 
 def _failure_answer(command: RemotingCommand, error: Exception) -> RemotingCommand:

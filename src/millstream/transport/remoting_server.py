@@ -12,6 +12,7 @@ from millstream.model.clock import Clock, SystemClock
 from millstream.protocol.remoting.frame import MAX_FRAME_BYTES
 from millstream.security.tls import ServerIdentity, TlsMode
 from millstream.telemetry.rpc_latency import RpcLatency
+from millstream.transport.connection_memory import SWEEP_INTERVAL_S, ConnectionMemory
 from millstream.transport.doorway import HANDSHAKE_LIMIT_S, Doorway, Enter
 from millstream.transport.gate import RemotingGate
 from millstream.transport.listening import listen_refused
@@ -51,9 +52,17 @@ class RemotingServer:
     """Listens on one address and hands requests to the handler of their code."""
 
     def __init__(
-        self, handlers: Mapping[int, Handler], host: str = "127.0.0.1", port: int = 0, *, clock: Clock | None = None
+        self,
+        handlers: Mapping[int, Handler],
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        clock: Clock | None = None,
+        memory: ConnectionMemory | None = None,
     ) -> None:
         self.handlers = handlers
+        self.memory = memory or ConnectionMemory()
+        """What the connections hold; one for all servers of a process, which have the same clock."""
         self.admits = True
         """Whether connections are kept; a server that is not ready cuts them off, so that clients go elsewhere."""
         self.gate: RemotingGate | None = None
@@ -70,6 +79,7 @@ class RemotingServer:
         self.latency = RpcLatency()
         """How long the requests that it knows took, by request and response code."""
         self._idle_check: asyncio.TimerHandle | None = None
+        self._sweep: asyncio.TimerHandle | None = None
         # One for all, because a loop asks for it right before it reads and hands it over right after.
         self.receiving = memoryview(bytearray(RECEIVE_BYTES))
 
@@ -87,6 +97,7 @@ class RemotingServer:
         except OSError as error:
             raise listen_refused(self._host, self._port, error) from None
         self._idle_check = loop.call_later(_IDLE_CHECK_S, self._repeat_idle_check)
+        self._sweep = loop.call_later(SWEEP_INTERVAL_S, self._repeat_sweep)
         return port
 
     async def _listen(self, loop: asyncio.AbstractEventLoop) -> int:
@@ -119,6 +130,8 @@ class RemotingServer:
         """Stop listening, let requests under way end for `CLOSE_GRACE_S`, then close every connection."""
         if self._idle_check is not None:
             self._idle_check.cancel()
+        if self._sweep is not None:
+            self._sweep.cancel()
         if self._server is None:
             return
         self._server.close()
@@ -139,7 +152,8 @@ class RemotingServer:
         limit_s = self._clock.monotonic_s() - IDLE_LIMIT_S
         for connection in list(self._connections):
             if connection.last_read_s < limit_s and not connection.waiting:
-                connection.close()
+                # Who does not read would keep the connection open for as long as it likes.
+                (connection.abort if connection.has_unread else connection.close)()
 
     def joined(self, connection: Connection) -> None:
         """A connection says that it is there."""
@@ -159,3 +173,7 @@ class RemotingServer:
     def _repeat_idle_check(self) -> None:
         self.close_idle()
         self._idle_check = asyncio.get_running_loop().call_later(_IDLE_CHECK_S, self._repeat_idle_check)
+
+    def _repeat_sweep(self) -> None:
+        self.memory.sweep(self._clock.monotonic_s())
+        self._sweep = asyncio.get_running_loop().call_later(SWEEP_INTERVAL_S, self._repeat_sweep)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dialled import Dialled
 from service_calls import METADATA, Service, message, receive_request
 
 from access_samples import ANN, BOB, ROOT, sample_guard, signed_headers
@@ -17,6 +18,7 @@ from millstream.protocol.grpc.service import METHODS
 from millstream.proxy.grpc.adapter import MessagingAdapter, Reason, StreamEnded
 from millstream.proxy.grpc.endpoints import Advertised
 from millstream.proxy.grpc.permissions import NEEDS
+from millstream.proxy.grpc.server import GrpcServer
 from millstream.proxy.processor import Processor
 from millstream.security.guard import Guard
 from millstream.security.policy import Entry
@@ -222,3 +224,17 @@ async def test_the_audit_tells_who_was_refused_what_and_why(guarded: Service, ca
 async def test_with_access_control_off_headers_are_not_looked_at(service: Service) -> None:
     service.metadata = {**headers(Credentials("", "")), "x-mq-date-time": ""}
     assert (await service.send("orders")).status.code == m.OK
+
+
+@pytest.mark.parametrize("method", ["SendMessage", "AckMessage", "QueryRoute"])
+async def test_a_stranger_is_refused_before_anything_of_the_request_is_read(
+    processor: Processor, guard: Guard, method: str
+) -> None:
+    server = GrpcServer(processor, "127.0.0.1", 0, guard=guard)
+    dialled = Dialled(await server.start())
+    try:
+        answer = await dialled.begun(method).read()
+        assert answer.status.code == m.UNAUTHORIZED
+    finally:
+        await dialled.channel.close()
+        await server.close()

@@ -63,7 +63,7 @@ class BulkHandlers:
             }
         )
 
-    async def fetch(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+    async def fetch(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Answer with records laid end to end, batches whole; the reader verifies their checksums."""
         ext = command.ext
         request = PullRequest(
@@ -75,4 +75,6 @@ class BulkHandlers:
             wait_ms=optional_integer(ext, "suspendTimeoutMillis", 0),
             raw=True,
         )
-        return pull_answer(command, await self._broker.pull(request))
+        # Answers of this one are large, and each is made by a task, so that all of a chunk are made before one is sent.
+        await connection.ready()
+        return pull_answer(command, await self._broker.pull(request, pace=connection))

@@ -81,10 +81,12 @@ class PullHandlers:
             self._broker.commit_offset(group, topic, queue_id, optional_integer(ext, "commitOffset", -1))
         physical = ext.get("lo") == "false"
         result = self._broker.pull_now(request, physical=physical)
-        return self._answer(command, request, physical) if result is None else pull_answer(command, result)
+        return self._answer(command, request, physical, connection) if result is None else pull_answer(command, result)
 
-    async def _answer(self, command: RemotingCommand, request: PullRequest, physical: bool) -> RemotingCommand:
-        return pull_answer(command, await self._broker.pull(request, physical=physical))
+    async def _answer(
+        self, command: RemotingCommand, request: PullRequest, physical: bool, connection: Connection
+    ) -> RemotingCommand:
+        return pull_answer(command, await self._broker.pull(request, physical=physical, pace=connection))
 
 
 def _own_subscription(group: str, topic: str) -> SubscriptionData | None:

@@ -6,7 +6,7 @@ The decoder takes the stream in pieces of any size and never buffers more than o
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from io import BytesIO
 from typing import Final, NoReturn
 
@@ -25,6 +25,7 @@ __all__ = [
     "MAX_ANSWER_HEADER_BYTES",
     "MAX_FRAME_BYTES",
     "MAX_HEADER_BYTES",
+    "MAX_JUDGED_HEADER_BYTES",
     "MAX_JOINED_BYTES",
     "FrameDecoder",
     "encode_frame",
@@ -64,6 +65,10 @@ _LENGTH_WORD_BYTES = 4
 _JSON = int(HeaderType.JSON)
 
 
+MAX_JUDGED_HEADER_BYTES: Final = 64 * 1024
+"""Bytes of a request's header while requests are judged by it, before their bodies are received."""
+
+
 class _LargeBody:
     """The body of a frame in the making. It becomes `bytes` without a copy."""
 
@@ -82,6 +87,14 @@ class _LargeBody:
 
     def filled(self, size_bytes: int) -> None:
         self._filled_bytes += size_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        return self._filled_bytes
+
+    @property
+    def missing_bytes(self) -> int:
+        return len(self._room) - self._filled_bytes
 
     def take(self, data: bytes | memoryview) -> int:
         """Copy what belongs to the body; how many bytes that was."""
@@ -107,11 +120,26 @@ class FrameDecoder:
     """
 
     def __init__(self, *, max_frame_bytes: int = MAX_FRAME_BYTES, max_header_bytes: int = MAX_HEADER_BYTES) -> None:
+        self.judge: Callable[[RemotingCommand, int], None] | None = None
+        """Sees the header and the length of each large frame before its body is received; raises to refuse it."""
         self._max_frame_bytes = max_frame_bytes
         self._max_header_bytes = max_header_bytes
         self._held = bytearray()
         self._needed_bytes = _HEAD_BYTES
+        self._frame_bytes = 0
         self._large: _LargeBody | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """What has arrived of a frame that is not whole."""
+        return len(self._held) if self._large is None else self._large.held_bytes
+
+    @property
+    def missing_bytes(self) -> int:
+        """What has not arrived of it, as far as it says; 0 where there is none."""
+        if self._large is not None:
+            return self._large.missing_bytes
+        return max(self._frame_bytes, _HEAD_BYTES) - len(self._held) if self._held else 0
 
     def room(self) -> memoryview | None:
         """Where the next bytes of the stream may be put; None where they are for `feed`. Never empty."""
@@ -147,6 +175,7 @@ class FrameDecoder:
         if available <= _COPIED_BYTES:
             data = bytes(data)
         self._needed_bytes, max_header_bytes = _HEAD_BYTES, self._max_header_bytes
+        self._frame_bytes = 0
         while available - position >= _HEAD_BYTES:
             total, header_type, high, low = FRAME_HEAD.unpack_from(data, position)
             header_bytes = high << 16 | low
@@ -155,15 +184,9 @@ class FrameDecoder:
             end = position + _LENGTH_WORD_BYTES + total
             body_start = position + _HEAD_BYTES + header_bytes
             if end > available:
-                if end - body_start < _LARGE_BODY_BYTES:
-                    self._needed_bytes = end - position
-                    break
-                self._needed_bytes = max(body_start - position, total // _ROOM_FACTOR)
-                if available - position < self._needed_bytes:
-                    break
-                command = self._decode(header_type, bytes(data[position + _HEAD_BYTES : body_start]))
-                self._large = _LargeBody(command, end - body_start, data[body_start:])
-                return
+                if self._begin(memoryview(data)[position:], total, body_start - position):
+                    return
+                break
             header, body = bytes(data[position + _HEAD_BYTES : body_start]), bytes(data[body_start:end])
             is_plain = header_type == _JSON and header_bytes <= max_header_bytes
             command = decode_json(header, body) if is_plain else self._decode(header_type, header)
@@ -177,6 +200,29 @@ class FrameDecoder:
         if len(header) > self._max_header_bytes:
             return decode_too_long(header_type, header, self._max_header_bytes)
         return decode_header(header_type, header)
+
+    def _begin(self, data: bytes | memoryview, total: int, header_end: int) -> bool:
+        """Whether the body of this frame, which is not whole, is received at its own place from now on."""
+        self._frame_bytes = _LENGTH_WORD_BYTES + total
+        if self.judge is not None and header_end > _HEAD_BYTES + MAX_JUDGED_HEADER_BYTES:
+            # It would be held whole before it could be judged.
+            self._refuse(total, header_end - _HEAD_BYTES)
+        body_bytes = self._frame_bytes - header_end
+        if body_bytes < _LARGE_BODY_BYTES:
+            self._needed_bytes = self._frame_bytes
+            return False
+        if len(data) < header_end:
+            self._needed_bytes = header_end
+            return False
+        self._needed_bytes = total // _ROOM_FACTOR
+        has_come = len(data) >= self._needed_bytes
+        if has_come or self.judge is not None:
+            command = self._decode(data[_LENGTH_WORD_BYTES], bytes(data[_HEAD_BYTES:header_end]))
+            if self.judge is not None:
+                self.judge(command, total)
+            if has_come:
+                self._large = _LargeBody(command, body_bytes, data[header_end:])
+        return has_come
 
     def _refuse(self, total: int, header_bytes: int) -> NoReturn:
         if not _LENGTH_WORD_BYTES <= total <= self._max_frame_bytes:

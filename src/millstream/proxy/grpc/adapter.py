@@ -231,6 +231,15 @@ class MessagingAdapter:
             other = Reason.REFUSED if isinstance(error, Refused) else Reason.FAILED
             raise StreamEnded(status.message, _REASONS.get(status.code, other)) from None
 
+    def check_caller(self, method: Method, metadata: Metadata) -> None:
+        """Return if the headers are those of a user, before the request is read; UNAUTHORIZED."""
+        arrived_s = self._clock.monotonic_s()
+        try:
+            self._gate.caller(method.name, metadata)
+        except Refused as error:
+            self._note(method.name, self.refusal(method, error), arrived_s)
+            raise
+
     def refusal(self, method: Method, error: Refused) -> Message:
         """The response to a request that was refused before it could be read."""
         return method.response(status=status_of(error))

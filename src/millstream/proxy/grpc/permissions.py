@@ -30,6 +30,13 @@ class GrpcGate:
         """Whether callers have to say who they are."""
         return self._guard is not None
 
+    def caller(self, method: str, metadata: Mapping[str, str]) -> str:
+        """The user who signed the headers, blank where access control is off; UNAUTHORIZED."""
+        if self._guard is None:
+            return ""
+        authorization, date_time = metadata.get("authorization", ""), metadata.get("x-mq-date-time", "")
+        return self._guard.caller_of_headers(authorization, date_time, peer=_host(metadata), action=method)
+
     def check(self, method: str, metadata: Mapping[str, str], request: Message, owner: str = "") -> str:
         """The user who may do what the call asks, blank where access control is off; UNAUTHORIZED, ACCESS_DENIED.
 
@@ -38,10 +45,8 @@ class GrpcGate:
         """
         if self._guard is None:
             return ""
-        peer = metadata.get(PEER_KEY, "").rpartition(":")[0].strip("[]")
-        caller = self._guard.caller_of_headers(
-            metadata.get("authorization", ""), metadata.get("x-mq-date-time", ""), peer=peer, action=method
-        )
+        peer = _host(metadata)
+        caller = self.caller(method, metadata)
         if owner not in ("", caller):
             self._guard.refuse_foreign_client(caller, peer=peer, action=method)
         needs = NEEDS.get(method)
@@ -50,6 +55,10 @@ class GrpcGate:
         else:
             self._guard.allow(caller, needs(request), peer=peer, action=method)
         return caller
+
+
+def _host(metadata: Mapping[str, str]) -> str:
+    return metadata.get(PEER_KEY, "").rpartition(":")[0].strip("[]")
 
 
 def _route(request: m.QueryRouteRequest) -> Iterable[Wish]:

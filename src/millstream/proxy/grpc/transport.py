@@ -200,7 +200,7 @@ class _Calls:
         async def answer(_: Any, context: Any) -> Message | bytes:
             metadata = self._metadata(context)
             try:
-                request, share = await self._admit(method, context, metadata[PEER_KEY])
+                request, share = await self._admit(method, context, metadata)
             except Refused as error:
                 return self._adapter.refusal(method, error)
             try:
@@ -216,7 +216,7 @@ class _Calls:
             task = asyncio.current_task()
             assert task is not None
             try:
-                request, share = await self._admit(method, context, metadata[PEER_KEY], task.cancel)
+                request, share = await self._admit(method, context, metadata, task.cancel)
             except Refused as error:
                 await context.write(self._adapter.refusal(method, error))
                 return
@@ -250,11 +250,14 @@ class _Calls:
         return self._interruptible(answer)
 
     async def _admit(
-        self, method: Method, context: Any, connection: str, give_way: Callable[[], Any] | None = None
+        self, method: Method, context: Any, metadata: dict[str, str], give_way: Callable[[], Any] | None = None
     ) -> tuple[Message, Share]:
-        """The request of a call that sends one, and its share of the bytes under way; raises Refused over a limit."""
+        """The request of a call that sends one, and its share of the bytes under way; raises Refused over a limit, and
+        where a stranger calls, before anything of the request is read."""
         self._enter()
         try:
+            self._adapter.check_caller(method, metadata)
+            connection = metadata[PEER_KEY]
             raw = await self._intake.read(connection, context.read)
             if raw is grpc.aio.EOF:
                 raise MessageRefused("REQUEST_MALFORMED", "The call ended without a request.")
