@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import errno
 import os
-import resource
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from crash.starvation import no_free_descriptor
 from store_samples import SMALL, bodies, pending
 
 from millstream.broker.document import Document, SavedDocument
@@ -21,19 +21,6 @@ from millstream.store.appender import Appender
 from millstream.store.files import FileLayer, FileNotOpened, OpenFiles
 from millstream.store.message_store import MessageStore
 from millstream.store.snapshot import Snapshot
-
-
-@contextlib.contextmanager
-def no_free_descriptor() -> Iterator[None]:
-    """Every open of this process fails with EMFILE, as with hundreds of connections."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    lowest = os.open(os.devnull, os.O_RDONLY)
-    os.close(lowest)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @contextlib.contextmanager

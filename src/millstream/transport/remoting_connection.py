@@ -21,6 +21,7 @@ from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.frame import FrameDecoder, encode_frame, written_parts
 from millstream.protocol.remoting.refusals import response_code_of
 from millstream.transport.awaited_answers import AwaitedAnswers
+from millstream.transport.strangers import StrangerAct
 from millstream.transport.turns import TurnHandler
 
 if TYPE_CHECKING:
@@ -156,7 +157,8 @@ class Connection(asyncio.BufferedProtocol):
             commands.extend(self._decoder.feed(self._server.receiving[:nbytes]))
         except ConnectionFailed as error:
             self._serve(commands)
-            _log.warning("Closing the connection from %s:%d. %s", self.peer.host, self.peer.port, error.message)
+            words = f"Closing the connection from {self.peer.host}:{self.peer.port}. {error.message}"
+            self._server.strangers.say(_log, StrangerAct.BAD_FRAME, words)
             self._flush()
             self.abort()
             return
