@@ -26,6 +26,7 @@ from millstream.broker import (
     peers,
     pop,
     queue_locks,
+    reader,
     registrar,
     report,
     request_modes,
@@ -139,6 +140,7 @@ from millstream.telemetry.metrics import METRICS, NODE_LABELS
 from millstream.transport import (
     descriptor_budget,
     doorway,
+    heavy_work,
     http_pages,
     remoting_connection,
     remoting_server,
@@ -286,6 +288,7 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
     ("Queues that move between brokers", (logic_pops, client_logic_queues)),
     ("What tools keep and change", (key_values, broker_settings)),
     ("Connections before their first words, and the pages", (doorway, http_pages)),
+    ("Work in threads", (heavy_work, reader)),
     ("Descriptors, and lines about strangers", (descriptors, descriptor_budget, strangers)),
     ("Users and policies", (user, book, policy, audit)),
     ("SQL functions", (grok, user_agents)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import zlib
+from collections.abc import Awaitable
 from functools import partial
 from typing import Final
 
@@ -16,14 +17,16 @@ from millstream.model.topic import RETRY_PREFIX
 from millstream.protocol.remoting.bodies import (
     ClusterInfo,
     KeyValueTable,
+    RegisterBrokerBody,
     TopicList,
     encode_body,
 )
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import integer, optional_integer, text
-from millstream.protocol.remoting.registration import WHOLE_FIELD, decode_registration
+from millstream.protocol.remoting.registration import MAX_REGISTRATION_BYTES, WHOLE_FIELD, decode_registration
 from millstream.protocol.remoting.settings import topics_of
+from millstream.transport.heavy_work import HEAVY_BYTES, HEAVY_WORK
 from millstream.transport.remoting_connection import Connection, Handler
 
 __all__ = ["nameserver_handlers"]
@@ -83,12 +86,23 @@ class _Handlers:
         self._registry.delete_topic(command.ext.get("topic", ""))
         return command.response()
 
-    def register_broker(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+    def register_broker(
+        self, command: RemotingCommand, connection: Connection
+    ) -> RemotingCommand | Awaitable[RemotingCommand]:
+        is_compressed = command.ext.get("compressed") == "true"
+        if is_compressed or len(command.body) > HEAVY_BYTES:
+            return self._register_heavy(command, connection, is_compressed)
+        return self._register(command, connection, _registration(command, is_compressed))
+
+    async def _register_heavy(
+        self, command: RemotingCommand, connection: Connection, is_compressed: bool
+    ) -> RemotingCommand:
+        size_bytes = MAX_REGISTRATION_BYTES if is_compressed else len(command.body)
+        body = await HEAVY_WORK.run(size_bytes, partial(_registration, command, is_compressed))
+        return self._register(command, connection, body)
+
+    def _register(self, command: RemotingCommand, connection: Connection, body: RegisterBrokerBody) -> RemotingCommand:
         ext = command.ext
-        expected = optional_integer(ext, "bodyCrc32", 0)
-        if expected and zlib.crc32(command.body) & _CRC_MASK != expected & _CRC_MASK:
-            raise MessageRefused("MESSAGE_MALFORMED", "The registration's body fails its checksum.")
-        body = decode_registration(command.body, is_compressed=ext.get("compressed") == "true")
         registration = BrokerRegistration(
             cluster=text(ext, "clusterName"),
             broker_name=text(ext, "brokerName"),
@@ -135,3 +149,10 @@ class _Handlers:
                 "Two brokers call themselves %s: %s was at %s, now one registers from %s. Give each its own name.",
                 registration.broker_name, registration.broker_name, known, registration.address,
             )  # fmt: skip
+
+
+def _registration(command: RemotingCommand, is_compressed: bool) -> RegisterBrokerBody:
+    expected = optional_integer(command.ext, "bodyCrc32", 0)
+    if expected and zlib.crc32(command.body) & _CRC_MASK != expected & _CRC_MASK:
+        raise MessageRefused("MESSAGE_MALFORMED", "The registration's body fails its checksum.")
+    return decode_registration(command.body, is_compressed=is_compressed)

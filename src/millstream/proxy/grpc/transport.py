@@ -20,6 +20,7 @@ from millstream.proxy.grpc.adapter import MessagingAdapter, Reason, StreamEnded
 from millstream.proxy.grpc.call import PEER_KEY
 from millstream.proxy.grpc.front import INNER_HOST
 from millstream.proxy.grpc.intake import Intake
+from millstream.proxy.grpc.late_frame import LateFrame
 from millstream.proxy.grpc.request import decode_request
 from millstream.proxy.grpc.sturdy_server import sturdy_server
 from millstream.security.tls import ServerIdentity
@@ -225,7 +226,7 @@ class _Calls:
                 # Closed at once, not when they are collected: undelivered messages go back without delay.
                 with closing(await self._adapter.streaming(method.name, metadata, request, left_s)) as frames:
                     for frame in frames:
-                        await context.write(frame)
+                        await context.write(await frame.made(frames) if isinstance(frame, LateFrame) else frame)
             finally:
                 self._release(share)
 
