@@ -14,6 +14,7 @@ from crash.attack import InputKind, watch_growth
 from crash.attacked_server import AttackedServer
 from crash.malformed_input import mutated
 from crash.programme import ProgrammeRun
+from crash.strangers import meet_strangers
 from millstream.protocol.remoting.batch import encode_batch_item
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, FLAG_RESPONSE, HeaderType, RemotingCommand
@@ -103,8 +104,9 @@ _WAITING: Final = frozenset(
 
 
 def send_malformed_frames(run: ProgrammeRun) -> None:
-    """X4. 8,000 inputs (CI), 200,000 (full), 5 million (soak)."""
+    """X4. 8,000 inputs (CI), 200,000 (full), 5 million (soak); then strangers against access control."""
     asyncio.run(_run(run))
+    meet_strangers(run)
 
 
 async def _run(run: ProgrammeRun) -> None:

@@ -125,3 +125,11 @@ def test_x3_no_frame_stops_broker_or_nameserver_or_touches_another_client(passed
     assert counts["inputs"] >= 8_000
     assert counts["answered"] >= 3_000
     assert counts["beside"] >= 50
+
+
+def test_x4_strangers_take_no_descriptor_of_the_store_fill_no_log_and_delay_nobody_with_keys(passed: Passed) -> None:
+    counts = passed("X4")
+    assert counts["silent_connections"] > counts["silent_descriptors"]
+    assert counts["strangers_uses"] == 2
+    assert counts["grown_messages"] > 100
+    assert counts["strangers_beside"] >= 50

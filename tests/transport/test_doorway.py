@@ -155,3 +155,15 @@ async def test_a_flood_of_bad_frames_is_one_line_a_second(caplog: pytest.LogCapt
     assert len(said) == 2
     assert "(19 more of the kind: bad frame)" in said[1]
     await server.close()
+
+
+async def test_a_port_without_tls_says_in_one_line_that_a_hello_is_no_frame(caplog: pytest.LogCaptureFixture) -> None:
+    server = RemotingServer({}, clock=ManualClock())
+    reader, writer = await asyncio.open_connection("127.0.0.1", await server.start())
+    writer.write(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64))
+    async with asyncio.timeout(5):
+        assert await reader.read() == b""
+    writer.close()
+    await server.close()
+    [said] = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert said.getMessage().startswith("Closing the connection from 127.0.0.1")

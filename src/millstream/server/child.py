@@ -99,6 +99,7 @@ class ServerProcess(_Child):
 
     Use it as a context manager; leaving it stops the server cleanly. `options` are further command-line options,
     `log` is a file for what the server says about itself, `environment` are variables beside the caller's own.
+    `through` are words before the command, such as those that set limits; they must become the process, not start it.
     Raises StartRefused with the server's words if it does not become ready in 30 s.
     """
 
@@ -109,9 +110,11 @@ class ServerProcess(_Child):
         options: Sequence[str] = (),
         log: Path | None = None,
         environment: Mapping[str, str] | None = None,
+        through: Sequence[str] = (),
     ) -> None:
         ports = ("--grpc-port", "0", "--remoting-port", "0", "--nameserver-port", "0", "--metrics-port", "0")
-        super().__init__(["quickstart", "--dir", str(directory), *ports, *options], log, environment)
+        words = ["quickstart", "--dir", str(directory), *ports, *options]
+        super().__init__(words, log, environment, through=through)
         told = self._told
         self.addresses = ServerAddresses(told["nameserver"], told["broker"], told["grpc"], told["metrics"])
 

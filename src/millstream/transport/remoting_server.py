@@ -114,11 +114,12 @@ class RemotingServer:
         if self.carry is not None and await speaks_http2(connection, is_tls):
             await self.carry(connection, is_tls)
             return
+        context = identity.context if identity is not None and is_tls else None
         await asyncio.get_running_loop().connect_accepted_socket(
             lambda: Connection(self, self._clock),
             connection,
-            ssl=identity.context if identity is not None and is_tls else None,
-            ssl_handshake_timeout=HANDSHAKE_LIMIT_S if is_tls else None,
+            ssl=context,
+            ssl_handshake_timeout=HANDSHAKE_LIMIT_S if context is not None else None,
         )
 
     async def close(self) -> None:
