@@ -16,6 +16,7 @@ from crash.attacked_server import AttackedServer
 from crash.hoarding_peers import hoard_memory
 from crash.malformed_input import mutated
 from crash.programme import ProgrammeRun
+from crash.strangers import meet_strangers
 from millstream.protocol.remoting.batch import encode_batch_item
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, FLAG_RESPONSE, HeaderType, RemotingCommand
@@ -105,9 +106,10 @@ _WAITING: Final = frozenset(
 
 
 def send_malformed_frames(run: ProgrammeRun) -> None:
-    """X4. 8,000 inputs (CI), 200,000 (full), 5 million (soak)."""
+    """X4. 8,000 inputs (CI), 200,000 (full), 5 million (soak); then strangers against access control."""
     asyncio.run(_run(run))
     hoard_memory(run)
+    meet_strangers(run)
 
 
 async def _run(run: ProgrammeRun) -> None:

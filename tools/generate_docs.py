@@ -26,6 +26,7 @@ from millstream.broker import (
     peers,
     pop,
     queue_locks,
+    reader,
     registrar,
     report,
     request_modes,
@@ -138,16 +139,19 @@ from millstream.streams.spark.rules import stages as rule_stages
 from millstream.streams.spark.source import schema_registry
 from millstream.streams.sql.connectors import CONNECTORS
 from millstream.streams.sql.settings import SETTINGS
+from millstream.telemetry import descriptors
 from millstream.telemetry.metrics import METRICS, NODE_LABELS
 from millstream.transport import (
-    bounded_log,
     connection_memory,
+    descriptor_budget,
     doorway,
     half_frames,
+    heavy_work,
     http_pages,
     late_answers,
     remoting_connection,
     remoting_server,
+    strangers,
     unread_answers,
 )
 
@@ -287,7 +291,6 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
                 unread_answers,
                 late_answers,
                 connection_memory,
-                bounded_log,
                 members,
                 remoting_clients,
                 producers,
@@ -302,6 +305,8 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
     ("Queues that move between brokers", (logic_pops, client_logic_queues)),
     ("What tools keep and change", (key_values, broker_settings)),
     ("Connections before their first words, and the pages", (doorway, http_pages)),
+    ("Work in threads", (heavy_work, reader)),
+    ("Descriptors, and lines about strangers", (descriptors, descriptor_budget, strangers)),
     ("Users and policies", (user, book, policy, audit)),
     ("SQL functions", (grok, user_agents)),
     ("Users' functions", (declarations, calling, user_aggregates, user_values, failed_calls, failed_call_letters)),

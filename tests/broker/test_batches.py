@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -9,12 +11,13 @@ import pyarrow as pa
 import pytest
 from broker_bench import Bench, bodies
 
+from millstream.broker import reader
 from millstream.model.errors import MessageRefused, NameRefused
 from millstream.model.filter import parse_tag_filter
 from millstream.model.message import Address, OutgoingMessage, SystemFlag
 from millstream.model.operations import PullRequest, PullResult, PullStatus
 from millstream.model.topic import TopicConfig
-from millstream.protocol.batches import unpack
+from millstream.protocol.batches import UnpackedBatch, unpack
 from millstream.protocol.record import decode_record, encode_record, iterate_records
 from millstream.protocol.remoting.batch import encode_batch_item
 
@@ -203,3 +206,28 @@ def record_of_batch(message: OutgoingMessage) -> bytes:
     """The record of a batch at queue offset 7."""
     numbered = replace(message, properties={"INNER_NUM": str(message.message_count)}, born_host=HOST)
     return encode_record(numbered, queue_id=0, queue_offset=7, log_offset=0, store_timestamp_ms=1, store_host=HOST)
+
+
+async def test_an_arrow_batch_is_unpacked_once_and_in_a_thread_for_pops_and_pulls(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = []
+
+    def noted(record: bytes | memoryview) -> UnpackedBatch:
+        threads.append(threading.current_thread().name)
+        return unpack(record)
+
+    monkeypatch.setattr(reader, "unpack", noted)
+    texts = [f"m{number}" for number in range(40)]
+    await bench.broker.send([arrow(texts)])
+    popped = await asyncio.gather(*(bench.pop(topic="b", queue_id=0, group=f"g{number}") for number in range(3)))
+    assert [bodies(one) for one in popped] == [texts[:32]] * 3
+    assert [decode_record(record).body.decode() for record in (await pull(bench, 30)).records] == texts[30:]
+    assert len(threads) == 1
+    assert threads[0].startswith("millstream-heavy")
+    waiting = asyncio.create_task(bench.pop(topic="b", queue_id=0, group="late", wait_ms=5_000))
+    await bench.broker.send([arrow(["a"])])
+    assert bodies(await waiting) == texts[:32]
+    assert bodies(await bench.pop(topic="b", queue_id=0, group="late")) == [*texts[32:], "a"]
+    assert len(threads) == 2
+    assert all(name.startswith("millstream-heavy") for name in threads)

@@ -36,6 +36,10 @@ def bad(findings: list[Finding]) -> list[tuple[str, State]]:
 
 def test_a_broker_that_is_well_has_no_bad_finding() -> None:
     assert bad(of_broker(look(report()), asked_from_afar=True)) == []
+    roomy = look(report(descriptor_limit=20_000, descriptors_in_use=400))
+    assert bad(of_broker(roomy, asked_from_afar=True)) == []
+    words = [one.words for one in of_broker(roomy, asked_from_afar=True)]
+    assert "400 of 20,000 are in use, 15,904 may be connections" in words
 
 
 @pytest.mark.parametrize(
@@ -47,6 +51,9 @@ def test_a_broker_that_is_well_has_no_bad_finding() -> None:
         (report(disk_free_bytes=GIB, is_disk_full=True), "broker b: disk", State.PROBLEM),
         (report(sync_ms=SLOW_SYNC_MS + 1), "broker b: sync", State.WARNING),
         (report(sync_ms=None), "broker b: sync", State.PROBLEM),
+        (report(descriptor_limit=1024, descriptors_in_use=40), "broker b: descriptors", State.WARNING),
+        (report(descriptor_limit=20_000, descriptors_in_use=14_000), "broker b: descriptors", State.WARNING),
+        (report(descriptor_limit=20_000, descriptors_in_use=16_000), "broker b: descriptors", State.PROBLEM),
     ],
 )
 def test_what_is_wrong_with_a_broker_is_one_finding_with_a_remedy(

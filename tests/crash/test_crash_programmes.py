@@ -151,3 +151,11 @@ def test_x4_frames_that_do_not_end_and_answers_unread_leave_memory_and_a_produce
     assert counts["steady_sent"] >= 50
     attacks = ("half_frames", "half_signed_frames", "unread_pulls", "unread_polls")
     assert all(counts[f"{attack}_mib"] <= 300 for attack in attacks)
+
+
+def test_x4_strangers_take_no_descriptor_of_the_store_fill_no_log_and_delay_nobody_with_keys(passed: Passed) -> None:
+    counts = passed("X4")
+    assert counts["silent_connections"] > counts["silent_descriptors"]
+    assert counts["strangers_uses"] == 2
+    assert counts["grown_messages"] > 100
+    assert counts["strangers_beside"] >= 50

@@ -65,15 +65,26 @@ async def test_what_is_not_offered_is_refused_with_its_status(port: int, request
     assert b"secret" not in body
 
 
-async def test_one_connection_too_many_is_closed_and_the_others_are_served(port: int) -> None:
+async def test_silent_connections_give_way_to_one_that_asks(port: int) -> None:
     silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MAX_PAGE_CONNECTIONS)]
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    assert await reader.read() == b""
-    writer.close()
-    silent[0][1].write(b"GET /fine HTTP/1.1\r\n\r\n")
-    assert (await silent[0][0].read()).startswith(b"HTTP/1.1 200")
+    head, _ = await ask(port, b"GET /fine HTTP/1.1\r\n\r\n")
+    assert head.startswith("HTTP/1.1 200")
+    assert await silent[0][0].read() == b""
     for _, silent_writer in silent:
         silent_writer.close()
+
+
+async def test_one_half_question_too_many_is_closed_and_the_others_are_served(port: int) -> None:
+    asking = []
+    for _ in range(MAX_PAGE_CONNECTIONS + 1):
+        asking.append(await asyncio.open_connection("127.0.0.1", port))
+        asking[-1][1].write(b"GET /fine HTTP/1.1\r\n")
+        await asyncio.sleep(0.001)
+    assert await asking[-1][0].read() == b""
+    asking[0][1].write(b"\r\n")
+    assert (await asking[0][0].read()).startswith(b"HTTP/1.1 200")
+    for _, writer in asking:
+        writer.close()
 
 
 async def test_a_port_in_use_is_refused_by_name(port: int) -> None:

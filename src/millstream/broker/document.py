@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 from typing import Generic, TypeVar
 
 import msgspec
 
 from millstream.model.errors import StoreError
+from millstream.store.files import refusal_name
 from millstream.store.snapshot import Snapshot
 
 __all__ = ["Document", "SavedDocument", "encode_document"]
@@ -28,7 +28,7 @@ D = TypeVar("D", bound=Document)
 class SavedDocument(Generic[D]):
     """One document of type `kind` and of one version; `noun` names it in errors, as in "topics".
 
-    Saving raises STORE_FAILED or DISK_FULL, loading STORE_FORMAT.
+    Saving raises STORE_FAILED, DISK_FULL or FILE_NOT_OPENED, loading STORE_FORMAT.
     """
 
     def __init__(self, snapshot: Snapshot, kind: type[D], *, noun: str, version: int) -> None:
@@ -61,7 +61,7 @@ class SavedDocument(Generic[D]):
         try:
             self._snapshot.save(text)
         except OSError as error:
-            name = "DISK_FULL" if error.errno == errno.ENOSPC else "STORE_FAILED"
+            name = refusal_name(error, "STORE_FAILED")
             raise StoreError(name, f"The {self._noun} cannot be saved: {error}.") from error
 
 

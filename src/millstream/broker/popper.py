@@ -65,6 +65,8 @@ class Popper:
         if topic.message_type is _LITE:
             check_readable(topic, None)
             return await self.lite.pop(request)
+        if topic.holds_batches:
+            await self._prepare(request, topic)
         taken = await take_in_time(self, request)
         if taken:
             self._arm(request)
@@ -172,7 +174,26 @@ class Popper:
     async def wait(self, request: PopRequest, timeout_s: float) -> bool:
         """See `PopSource`."""
         alarms = self._alarms(request)
-        return await self.polls.wait_pop(request.group, request.topic, request.queue_id, timeout_s, alarms)
+        found = await self.polls.wait_pop(request.group, request.topic, request.queue_id, timeout_s, alarms)
+        topic = self.topics.find(request.topic) if found else None
+        if topic is not None and topic.holds_batches:
+            await self._prepare(request, topic)
+        return found
+
+    async def _prepare(self, request: PopRequest, topic: TopicConfig) -> None:
+        """Unpack ahead what the next look is likely to find in queues of batches."""
+        reader, wanted = self.reader, request.max_messages
+        for queue_id in (request.queue_id,) if request.queue_id is not None else range(topic.read_queues):
+            ledger = self.offsets.ledger(request.group, topic.name, queue_id)
+            if ledger is not None and ledger.committed < ledger.cursor:
+                # What is in flight may have come back.
+                await reader.prepare(topic.name, queue_id, ledger.committed, 1)
+            committed = self.offsets.committed(request.group, topic.name, queue_id)
+            begin = committed or 0 if ledger is None else ledger.cursor
+            begin = max(begin, reader.store.min_offset(topic.name, queue_id))
+            wanted -= await reader.prepare(topic.name, queue_id, begin, wanted)
+            if wanted <= 0:
+                return
 
     def freed(self, group: str, topic: str, queue_id: int, ledger: Ledger) -> None:
         """Wake the group where an acknowledgement opens a queue that was held back, or one that was full until now."""

@@ -72,6 +72,8 @@ class Puller:
         deadline_s = loop.time() + min(request.wait_ms, MAX_WAIT_MS) / 1000
         queue_offset = request.queue_offset
         while True:
+            if not request.raw:
+                await self.reader.prepare(request.topic, request.queue_id, queue_offset, request.max_messages)
             result, may_wait = self._look(request, queue_offset)
             if pace is not None and result.records:
                 pace.found(sum(map(len, result.records)))
@@ -86,7 +88,9 @@ class Puller:
                 await pace.ready()
 
     def pull_now(self, request: PullRequest) -> PullResult | None:
-        """As `pull`, but None where the request has to wait, which is for `pull`."""
+        """As `pull`, but None where the request, or the unpacking of batches, has to be waited for."""
+        if not request.raw and self.reader.store.holds_batches(request.topic, request.queue_id):
+            return None
         result, may_wait = self._look(request, request.queue_offset)
         return None if may_wait and request.wait_ms > 0 else result
 

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
 
 from millstream.model.errors import NameRefused, StoreError
 from millstream.model.group import FirstPosition, GroupConfig
 from millstream.model.message import StoredMessage
 from millstream.model.topic import Permission, TopicConfig
-from millstream.protocol.batches import BatchCache, UnpackedBatch, unpack
+from millstream.protocol.batches import BatchCache, UnpackedBatch, is_arrow_batch, unpack
 from millstream.protocol.record import decode_record
 from millstream.store.consume_queue import LOST_TAGS_CODE, IndexEntry, tags_code
 from millstream.store.message_store import MessageStore
+from millstream.transport.heavy_work import HEAVY_BYTES, HEAVY_WORK
 
-__all__ = ["MAX_SCANNED_ENTRIES", "Reader", "check_readable"]
+__all__ = ["MAX_PREPARED_BATCHES", "MAX_SCANNED_ENTRIES", "Reader", "check_readable"]
 
 _log = logging.getLogger(__name__)
 
 MAX_SCANNED_ENTRIES = 16_384
 """Index entries that one request looks at in one turn of the event loop, so that a filter that matches nothing in a
 long queue does not hold up everybody else."""
+
+MAX_PREPARED_BATCHES: Final = 4
+"""Batches that are unpacked ahead for one request; what it reads beyond them is unpacked in its turn."""
 
 _READ = int(Permission.READ)
 
@@ -42,6 +49,7 @@ class Reader:
 
     store: MessageStore
     _batches: BatchCache = field(default_factory=BatchCache)
+    _unpacking: dict[int, asyncio.Future[UnpackedBatch]] = field(default_factory=dict)
 
     def record(self, topic: str, queue_id: int, entry: IndexEntry) -> bytes | memoryview | None:
         """The record as stored; None, and an error in the log, if it is damaged."""
@@ -81,6 +89,48 @@ class Reader:
                 _log_damage(error, topic, queue_id, entry)
             self._batches.keep(entry.log_offset, batch)
         return self._batches.find(entry.log_offset)
+
+    async def prepare(self, topic: str, queue_id: int, queue_offset: int, count: int) -> int:
+        """Unpack in a thread the batches that hold so many messages from the offset on, so that they are quickly read.
+
+        At most `MAX_PREPARED_BATCHES`; gives how many messages of the wanted ones are there. Raises TOO_MANY_REQUESTS.
+        """
+        if not self.store.holds_batches(topic, queue_id):
+            return 0
+        found = 0
+        for entry in self.store.entries(topic, queue_id, queue_offset, MAX_PREPARED_BATCHES):
+            if found >= count:
+                break
+            found += entry.queue_offset + entry.message_count - max(entry.queue_offset, queue_offset)
+            if not self._batches.has(entry.log_offset):
+                await self._unpack(topic, queue_id, entry)
+        return min(found, count)
+
+    async def _unpack(self, topic: str, queue_id: int, entry: IndexEntry) -> None:
+        """Once, however many wait for it."""
+        running = self._unpacking.get(entry.log_offset)
+        if running is None:
+            record = self.record(topic, queue_id, entry)
+            if record is None or not (len(record) > HEAVY_BYTES or is_arrow_batch(record)):
+                return
+            work = HEAVY_WORK.run(len(record), partial(unpack, record))
+            running = self._unpacking[entry.log_offset] = asyncio.ensure_future(work)
+            running.add_done_callback(partial(self._unpacked, entry.log_offset))
+        try:
+            # Whoever gives up leaves the others their batch.
+            await asyncio.shield(running)
+        except StoreError as error:
+            _log_damage(error, topic, queue_id, entry)
+
+    def _unpacked(self, log_offset: int, unpacked: asyncio.Future[UnpackedBatch]) -> None:
+        del self._unpacking[log_offset]
+        if unpacked.cancelled():
+            return
+        error = unpacked.exception()
+        if error is None:
+            self._batches.keep(log_offset, unpacked.result())
+        elif isinstance(error, StoreError):
+            self._batches.keep(log_offset, None)
 
     def message(self, topic: str, queue_id: int, entry: IndexEntry) -> StoredMessage | None:
         """The message; None, and an error in the log, if it is damaged."""

@@ -12,6 +12,7 @@ from millstream.broker.broker import Broker
 from millstream.model.topic import is_system_topic
 from millstream.protocol.remoting.broker_report import BrokerReport, GroupBacklog
 from millstream.store.files import FileLayer
+from millstream.telemetry.descriptors import descriptor_limit, descriptors_in_use
 
 __all__ = ["MAX_LOOKED_AT", "MAX_TOLD", "broker_report"]
 
@@ -57,6 +58,8 @@ async def broker_report(broker: Broker, *, probes_disk: bool = False, tells_read
         open_transactions=broker.transactions.pending,
         readers=_readers(broker) if tells_readers else None,
         sync_ms=await asyncio.to_thread(_sync_ms, broker.directory) if probes_disk else None,
+        descriptors_in_use=descriptors_in_use(),
+        descriptor_limit=descriptor_limit(),
     )
 
 

@@ -20,7 +20,7 @@ _PORTS: Final = {"nameserver": 9876, "broker": 10911, "gRPC proxy": 8081}
 
 
 def doctor(*, grpc: str | None = None, common: Common = Common()) -> int:
-    """Check nameservers, announced addresses, clocks, disks, versions and Java; the exit code is 1 where one is broken.
+    """Check nameservers, announced addresses, clocks, disks, descriptors, versions, Java; exit code 1: one is broken.
 
     Parameters
     ----------

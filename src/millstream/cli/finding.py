@@ -10,11 +10,14 @@ from typing import Final
 
 from millstream.client.cluster_conversations import BrokerLook, NameserverLook
 from millstream.protocol.remoting.broker_report import BrokerReport
+from millstream.transport.descriptor_budget import reserved_descriptors
 
 __all__ = [
     "MAX_CLOCK_SKEW_MS",
+    "MIN_DESCRIPTORS",
     "MIN_FREE_BYTES",
     "MIN_FREE_RATIO",
+    "SCARCE_DESCRIPTORS_RATIO",
     "SLOW_SYNC_MS",
     "Finding",
     "State",
@@ -32,6 +35,13 @@ MIN_FREE_RATIO: Final = 0.15
 
 SLOW_SYNC_MS: Final = 50.0
 """A sync that takes longer is slow for a broker that acknowledges after it."""
+
+
+MIN_DESCRIPTORS: Final = 4_096
+"""With fewer descriptors a broker serves few connections: half of them are kept for its files."""
+
+SCARCE_DESCRIPTORS_RATIO: Final = 0.8
+"""Share of what connections may take that makes descriptors scarce once so many are in use."""
 
 
 class State(Enum):
@@ -95,7 +105,8 @@ def of_broker(look: BrokerLook, *, asked_from_afar: bool) -> list[Finding]:
     if report.is_drained:
         remedy = f"Stop it once it is empty, or: millstream broker undrain {look.place.name}."
         found.append(Finding(subject, State.WARNING, "is drained and takes no new messages", remedy))
-    return [*found, *_of_clock(look, subject), *_of_disk(report, subject), *_of_sync(report, subject)]
+    found += [*_of_clock(look, subject), *_of_disk(report, subject), *_of_sync(report, subject)]
+    return found + _of_descriptors(report, subject)
 
 
 def of_versions(own: str, looks: Iterable[BrokerLook]) -> list[Finding]:
@@ -155,6 +166,21 @@ def _of_sync(report: BrokerReport, subject: str) -> list[Finding]:
     remedy = "Use a faster disk for the data directory, or leave others off it."
     words += ", and each send waits for one" if report.sync_flush else ""
     return [Finding(subject, State.WARNING, words, remedy)]
+
+
+def _of_descriptors(report: BrokerReport, subject: str) -> list[Finding]:
+    subject = f"{subject}: descriptors"
+    limit, used = report.descriptor_limit, report.descriptors_in_use
+    if limit is None or used is None:
+        return []
+    room = limit - reserved_descriptors(limit)
+    words = f"{used:,} of {limit:,} are in use, {room:,} may be connections"
+    remedy = "Raise the hard limit (ulimit -Hn, LimitNOFILE of systemd, --ulimit nofile of a container) and restart it."
+    if used > room:
+        return [Finding(subject, State.PROBLEM, f"they run out: {words}", f"Close connections. {remedy}")]
+    if used > SCARCE_DESCRIPTORS_RATIO * room or limit < MIN_DESCRIPTORS:
+        return [Finding(subject, State.WARNING, words, remedy)]
+    return [Finding(subject, State.OK, words)]
 
 
 def _is_loopback(address: str) -> bool:

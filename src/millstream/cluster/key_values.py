@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 from typing import Final
 
 import msgspec
 
 from millstream.model.errors import ConsumeRefused, NameRefused, StoreError
+from millstream.store.files import refusal_name
 from millstream.store.snapshot import Snapshot
 
 __all__ = ["MAX_KEY_VALUES", "MAX_NAME_CHARACTERS", "MAX_VALUE_BYTES", "ORDER_NAMESPACE", "KeyValues"]
@@ -84,7 +84,7 @@ class KeyValues:
             try:
                 self._snapshot.save(text)
             except OSError as error:
-                name = "DISK_FULL" if error.errno == errno.ENOSPC else "STORE_FAILED"
+                name = refusal_name(error, "STORE_FAILED")
                 raise StoreError(name, f"The nameserver's keys cannot be saved: {error}.") from error
         self._namespaces = namespaces
 

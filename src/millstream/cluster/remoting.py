@@ -7,6 +7,7 @@ import logging
 import math
 import zlib
 from collections.abc import Awaitable
+from functools import partial
 from typing import Final
 
 from millstream.cluster.holders import Claim, Holder, Holders, Verdict
@@ -32,8 +33,14 @@ from millstream.protocol.remoting.bodies import (
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import integer, optional_integer, text
-from millstream.protocol.remoting.registration import TELL_ALL_FIELD, WHOLE_FIELD, decode_registration
+from millstream.protocol.remoting.registration import (
+    MAX_REGISTRATION_BYTES,
+    TELL_ALL_FIELD,
+    WHOLE_FIELD,
+    decode_registration,
+)
 from millstream.protocol.remoting.settings import topics_of
+from millstream.transport.heavy_work import HEAVY_BYTES, HEAVY_WORK
 from millstream.transport.remoting_connection import Connection, Handler
 
 __all__ = ["PROBE_S", "WARNING_INTERVAL_S", "nameserver_handlers"]
@@ -107,7 +114,22 @@ class _Handlers:
     def register_broker(
         self, command: RemotingCommand, connection: Connection
     ) -> RemotingCommand | Awaitable[RemotingCommand]:
-        registration = _registration(command)
+        is_compressed = command.ext.get("compressed") == "true"
+        if is_compressed or len(command.body) > HEAVY_BYTES:
+            return self._register_heavy(command, connection, is_compressed)
+        return self._admit(command, _registration(command), connection)
+
+    async def _register_heavy(
+        self, command: RemotingCommand, connection: Connection, is_compressed: bool
+    ) -> RemotingCommand:
+        size_bytes = MAX_REGISTRATION_BYTES if is_compressed else len(command.body)
+        registration = await HEAVY_WORK.run(size_bytes, partial(_registration, command))
+        answer = self._admit(command, registration, connection)
+        return answer if isinstance(answer, RemotingCommand) else await answer
+
+    def _admit(
+        self, command: RemotingCommand, registration: BrokerRegistration, connection: Connection
+    ) -> RemotingCommand | Awaitable[RemotingCommand]:
         doubted = self._doubted(registration, connection)
         if doubted is None:
             return self._register(command, registration, connection)

@@ -126,6 +126,7 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (4003, "STORE_FORMAT", "A file of the data directory has an unknown format.", "Use the release that wrote it, or another --dir."),
     (4004, "DISK_FULL", "The disk has no room for the log.", "Free space or move the data directory."),
     (4005, "FLUSH_TIMEOUT", "The disk did not confirm the write in time; the message is stored but may not be durable.", "Look at the disk's load; the client may send again."),
+    (4010, "FILE_NOT_OPENED", "A file cannot be opened for now: the process or the system has no free descriptor, or no memory for one. Nothing was stored.", "Send again; close connections, or raise the limit (ulimit -n, LimitNOFILE). millstream doctor shows it."),
     (4015, "LOG_AHEAD_OF_CLOCK", "The log was written while the machine's clock was ahead of what it is now.", "Correct the clock if it is wrong now; else nothing is to be done: docs/durability.md says what it means."),
     (5001, "UNREACHABLE", "The server does not answer at that address.", "Start it with millstream quickstart, or name it with --nameserver."),
     (5002, "TIMED_OUT", "The answer did not come in time.", "Try again, or allow more time."),

@@ -38,13 +38,15 @@ class Answers:
         """TOO_MANY_REQUESTS where the client could not be handed anything now."""
         self._budget.check(client_id, self._clock.monotonic_s())
 
-    def begin(self, client_id: str, popped: Sequence[PoppedMessage]) -> Share:
+    def begin(self, client_id: str, popped: Sequence[PoppedMessage], late_bytes: int = 0) -> Share:
         """Messages are being handed to the client, who may be slow, until `end`. TOO_MANY_REQUESTS over a limit.
+
+        `late_bytes` is what is made of them meanwhile, such as an unpacked body.
 
         At the limit of all clients the task that hands them over may be cancelled to make room.
         """
         task = asyncio.current_task()
-        size_bytes = sum([len(delivery.message.body) for delivery in popped])
+        size_bytes = sum([len(delivery.message.body) for delivery in popped]) + late_bytes
         give_way = None if task is None else task.cancel
         return self._budget.take(client_id, size_bytes, self._clock.monotonic_s(), give_way)
 

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from millstream.model.clock import Clock
+from millstream.model.line_budget import LineBudget
 
 __all__ = ["BURST_LINES", "MAX_LINE_CHARACTERS", "AuditLog"]
 
@@ -32,26 +33,19 @@ class AuditLog:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._lines = float(BURST_LINES)
-        self._filled_s = clock.monotonic_s()
-        self._left_out = 0
+        self._lines = LineBudget(clock, burst_lines=BURST_LINES)
         self.refusals = 0
         """Refusals so far, written or not."""
 
     def refused(self, *, peer: str, user: str, action: str, resource: str, reason: str) -> None:
         """A request was refused."""
         self.refusals += 1
-        now_s = self._clock.monotonic_s()
-        self._lines = min(float(BURST_LINES), self._lines + max(0.0, now_s - self._filled_s))
-        self._filled_s = now_s
-        if self._lines < 1:
-            self._left_out += 1
+        left_out = self._lines.admit()
+        if left_out is None:
             return
-        self._lines -= 1
         values = {"peer": peer, "user": user, "action": action, "resource": resource, "reason": reason}
-        if self._left_out:
-            values["left_out"] = str(self._left_out)
-            self._left_out = 0
+        if left_out:
+            values["left_out"] = str(left_out)
         _log.warning("%s", self._line("refused", values))
 
     def changed(self, *, peer: str, user: str, action: str, subject: str) -> None:

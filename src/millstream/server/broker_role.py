@@ -76,6 +76,7 @@ class BrokerRole:
         # any file is touched. Nobody finds the broker until a nameserver tells of it, which comes last.
         site = self._site
         self.server.tls = site.identity
+        self.server.descriptors, self.server.strangers = site.descriptors, site.strangers
         # Those who know the port from an earlier run are to try another broker until this one can answer.
         self.server.admits = False
         address = Address(site.reachable_host, await self.server.start())

@@ -98,8 +98,9 @@ class ServerProcess(_Child):
     """`millstream quickstart` on free ports over `directory`, ready when the constructor returns.
 
     Use it as a context manager; leaving it stops the server cleanly. `options` are further command-line options,
-    `log` is a file for what the server says about itself, `environment` are variables beside the caller's own,
-    `through` as for `RoleProcess`. Raises StartRefused with the server's words if it does not become ready in 30 s.
+    `log` is a file for what the server says about itself, `environment` are variables beside the caller's own.
+    `through` are words before the command, such as those that set limits; they must become the process, not start it.
+    Raises StartRefused with the server's words if it does not become ready in 30 s.
     """
 
     def __init__(
@@ -112,7 +113,8 @@ class ServerProcess(_Child):
         through: Sequence[str] = (),
     ) -> None:
         ports = ("--grpc-port", "0", "--remoting-port", "0", "--nameserver-port", "0", "--metrics-port", "0")
-        super().__init__(["quickstart", "--dir", str(directory), *ports, *options], log, environment, through=through)
+        words = ["quickstart", "--dir", str(directory), *ports, *options]
+        super().__init__(words, log, environment, through=through)
         told = self._told
         self.addresses = ServerAddresses(told["nameserver"], told["broker"], told["grpc"], told["metrics"])
 

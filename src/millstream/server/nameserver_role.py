@@ -33,6 +33,7 @@ class NameserverRole:
     async def start(self) -> Address:
         """Listen and answer; where clients reach it. Raises StartRefused."""
         self.server.tls = self._site.identity
+        self.server.descriptors, self.server.strangers = self._site.descriptors, self._site.strangers
         self.server.gate = RemotingGate(self._site.guard, NAMESERVER_NEEDS) if self._site.guard else None
         return Address(self._site.reachable_host, await self.server.start())
 

@@ -66,6 +66,7 @@ class ProxyPorts:
             server = RemotingServer({}, network.host, network.port, clock=site.clock, memory=site.memory)
             server.tls = site.identity
             server.carry = self.carry
+            server.descriptors, server.strangers = site.descriptors, site.strangers
             server.gate = RemotingGate(site.guard, {**BROKER_NEEDS, **NAMESERVER_NEEDS}) if site.guard else None
             port = await server.start()
             self.servers.append(server)

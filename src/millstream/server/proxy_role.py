@@ -62,6 +62,8 @@ class ProxyRole:
             tls=site.identity,
             keeps_deadlines=self.remoting is not None,
             carries=self.remoting is not None,
+            descriptors=site.descriptors,
+            strangers=site.strangers,
         )
         if self.remoting is not None:
             self._resources.push_async_callback(self.remoting.close)

@@ -38,6 +38,7 @@ class Served(ABC, Generic[_Told]):
 
     async def start(self) -> _Told:
         """Listen, and recover what there is. Raises StartRefused, StoreError, and leaves nothing open then."""
+        self.site.open_descriptors()
         try:
             told = await self._open()
         except BaseException:
@@ -68,6 +69,6 @@ class Served(ABC, Generic[_Told]):
 
     async def _open_pages(self, port: int) -> Address:
         """First, so that one can ask why the server is not ready while its log is recovered."""
-        pages, bound = await open_pages(self._metrics, self._condition, self.site.host, port)
+        pages, bound = await open_pages(self._metrics, self._condition, self.site, port)
         self._resources.push_async_callback(pages.close)
         return Address(self.site.reachable_host, bound)

@@ -14,7 +14,10 @@ from millstream.security.signature import Credentials
 from millstream.security.tls import ServerIdentity, TlsFiles, TlsMode
 from millstream.server.access import has_users, open_guard
 from millstream.server.certificate import own_certificate, read_own_certificate
+from millstream.telemetry.descriptors import descriptor_limit, raise_descriptor_limit
 from millstream.transport.connection_memory import ConnectionMemory
+from millstream.transport.descriptor_budget import DescriptorBudget
+from millstream.transport.strangers import StrangerLog
 
 __all__ = ["Site"]
 
@@ -50,6 +53,14 @@ class Site:
     _own_directory: Path | None = None
     """Where the certificate is one that was made here."""
 
+    descriptors: DescriptorBudget = field(default_factory=lambda: DescriptorBudget.of_limit(descriptor_limit()))
+    """What connections to all ports may take."""
+    strangers: StrangerLog = field(init=False)
+    """What they do wrong."""
+
+    def __post_init__(self) -> None:
+        self.strangers = StrangerLog(self.clock)
+
     @property
     def reachable_host(self) -> str:
         """What clients can connect to: the host that they are told, or this machine's own name for all addresses."""
@@ -61,6 +72,10 @@ class Site:
             return socket.gethostbyname(socket.gethostname())
         except OSError:
             return "127.0.0.1"
+
+    def open_descriptors(self) -> None:
+        """Raise the limit of descriptors as far as the system allows; connections have what it leaves beside files."""
+        self.descriptors = DescriptorBudget.of_limit(raise_descriptor_limit())
 
     def open_tls(self, directory: Path) -> None:
         """Read the certificate, or make one in `directory`. Raises TLS_FILES, OPENSSL_MISSING.

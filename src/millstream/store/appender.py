@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.model.errors import MessageRefused, StoreError
+from millstream.store.files import FileNotOpened
 from millstream.store.message_store import MessageStore
 from millstream.store.write_batch import AppendedRecord, PendingRecord
 
@@ -29,6 +30,9 @@ FLUSH_TIMEOUT_S = 5.0
 
 Ended = Callable[[Sequence[AppendedRecord], BaseException | None], None]
 """Hears where records were stored, or why they were not; it must not raise."""
+
+_FLUSH_PAUSE_S = 0.1
+"""Until a flush that found no descriptor is tried again."""
 
 RECORD_OVERHEAD_BYTES = 512
 """What a waiting record counts beside its body."""
@@ -94,8 +98,8 @@ class Appender:
     """Appends for senders of one event loop, all of whose calls come from that loop.
 
     `on_visible` is called in the loop with each (topic, queue number) that has new readable records. A failed write or
-    sync is final: what waits and what comes later fails with STORE_FAILED. A full disk is not: DISK_FULL for those that
-    met it.
+    sync is final: what waits and what comes later fails with STORE_FAILED. A full disk is not, nor is want of a
+    descriptor: DISK_FULL and FILE_NOT_OPENED for those that met it.
     """
 
     def __init__(self, store: MessageStore, *, loop: asyncio.AbstractEventLoop | None = None) -> None:
@@ -111,6 +115,7 @@ class Appender:
         # One thread for flushes, and one for checkpoints, which must not hold them up.
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="millstream-flush")
         self._flush: asyncio.Future[None] | None = None
+        self._late: asyncio.TimerHandle | None = None
         self._upkeep = self._loop.create_task(self._keep_up())
 
     def append(self, record: PendingRecord) -> asyncio.Future[AppendedRecord]:
@@ -219,13 +224,20 @@ class Appender:
     def _start_flush(self) -> None:
         if self._flush is None and self._written:
             self._flush = self._loop.run_in_executor(self._threads, self._store.flush_log)
-            late = self._loop.call_later(FLUSH_TIMEOUT_S, self._flush_is_late)
-            self._flush.add_done_callback(lambda flush: self._flushed(flush, late))
+            if self._late is None:
+                self._late = self._loop.call_later(FLUSH_TIMEOUT_S, self._flush_is_late)
+            self._flush.add_done_callback(self._flushed)
 
-    def _flushed(self, flush: asyncio.Future[None], late: asyncio.TimerHandle) -> None:
-        late.cancel()
+    def _flushed(self, flush: asyncio.Future[None]) -> None:
         self._flush = None
         error = flush.exception()
+        if isinstance(error, FileNotOpened):
+            # Its senders wait on: nothing has failed, and their time runs.
+            self._loop.call_later(_FLUSH_PAUSE_S, self._start_flush)
+            return
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
         if error is not None:
             self._fail(error)
             return
@@ -236,6 +248,7 @@ class Appender:
         self._answer(stored)
 
     def _flush_is_late(self) -> None:
+        self._late = None
         error = StoreError("FLUSH_TIMEOUT", f"The disk did not confirm the write within {FLUSH_TIMEOUT_S:g} s.")
         for group in self._written:
             for waiting in group.waiting:
@@ -250,7 +263,7 @@ class Appender:
 
     async def _keep_up(self) -> None:
         """Flush in the background, and write checkpoints, until cancelled or failed."""
-        store = self._store
+        store, has_to_wait = self._store, False
         while self._failure is None:
             await asyncio.sleep(store.options.flush_interval_ms / 1000)
             try:
@@ -258,11 +271,13 @@ class Appender:
                     await self._loop.run_in_executor(self._threads, store.flush_log)
                 if store.checkpoint_is_due:
                     await self._loop.run_in_executor(self._threads, store.write_checkpoint)
+                has_to_wait = False
             except StoreError as error:
-                if error.name == "DISK_FULL":
-                    _log.warning("The checkpoint has to wait: %s", error)
-                else:
+                if error.name not in ("DISK_FULL", "FILE_NOT_OPENED"):
                     self._fail(error)
+                elif not has_to_wait:
+                    _log.warning("The flush or the checkpoint has to wait: %s", error)
+                    has_to_wait = True
 
     async def close(self) -> None:
         """Write and answer what waits, and end the threads. The store stays open. Closing twice is no error."""
@@ -271,6 +286,12 @@ class Appender:
         while self._flush is not None:
             await asyncio.wait([self._flush])
             await asyncio.sleep(0)
+        if self._written:
+            # No descriptor came free for the last flush; the records are in the log.
+            self._flush_is_late()
+            self._written.clear()
+        if self._late is not None:
+            self._late.cancel()
         self._upkeep.cancel()
         await asyncio.gather(self._upkeep, return_exceptions=True)
         await self._loop.run_in_executor(None, self._threads.shutdown)

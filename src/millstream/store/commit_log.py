@@ -18,7 +18,7 @@ from pathlib import Path
 
 from millstream.model.errors import StoreError
 from millstream.protocol.record import MAGIC_BLANK
-from millstream.store.files import FileLayer, is_disk_full
+from millstream.store.files import FileLayer, FileNotOpened, is_disk_full
 
 __all__ = ["BLANK_BYTES", "MIN_SEGMENT_BYTES", "CommitLog", "Run", "Segment"]
 
@@ -60,7 +60,7 @@ class CommitLog:
     """The segments of one directory. `end` is the log offset that the next record gets, unless it has to roll.
 
     One thread writes; what `take_unsynced` gave may be synced by another one meanwhile. Errors of the disk are
-    `OSError`, but for a full one, which is DISK_FULL.
+    `OSError`, but for a full one, which is DISK_FULL, and want of a descriptor, which is FILE_NOT_OPENED.
     """
 
     def __init__(self, directory: Path, segment_bytes: int, files: FileLayer) -> None:
@@ -159,7 +159,8 @@ class CommitLog:
     def write(self, runs: Sequence[Run]) -> None:
         """Append the runs, the first at `end` and each other one at the start of a segment; one write for each.
 
-        Raises DISK_FULL with nothing written and nothing changed, OSError with the log in an unknown state.
+        Raises DISK_FULL and FILE_NOT_OPENED with nothing written and nothing changed, OSError with the log in an
+        unknown state.
         """
         prepared = []
         for number, run in enumerate(runs):
@@ -170,6 +171,9 @@ class CommitLog:
                 if number + 1 < len(runs) and segment.end - end >= BLANK_BYTES:
                     data += _BLANK.pack(segment.end - end, MAGIC_BLANK)
                 self._reserve(segment, run.start + len(data))
+                self._writable(segment)  # Opened here: from the first byte on nothing may fail that passes.
+            except FileNotOpened:
+                raise
             except OSError as error:
                 if not is_disk_full(error):
                     raise
@@ -187,14 +191,14 @@ class CommitLog:
         descriptor = self._files.open(path, create=True)
         try:
             self._files.truncate(descriptor, self._segment_bytes)
+            if not self.segments:
+                # Later segments are found missing by those before them; the log's start is what its first one says.
+                self._files.sync_directory(self._directory)
         except OSError:
             self._files.close(descriptor)
             raise
         segment = Segment(path, start, start + self._segment_bytes, allocated_end=start, descriptor=descriptor)
         self._add(segment)
-        if len(self.segments) == 1:
-            # Later segments are found missing by those before them; the log's start is what its first one says.
-            self._files.sync_directory(self._directory)
         return segment
 
     def _writable(self, segment: Segment) -> int:
@@ -221,8 +225,12 @@ class CommitLog:
         taken, self._unsynced = self._unsynced, []
         return taken
 
+    def give_back(self, segments: Sequence[Segment]) -> None:
+        """Let segments that were taken and not synced be taken again."""
+        self._unsynced = [*segments, *(segment for segment in self._unsynced if segment not in segments)]
+
     def sync(self, segments: Sequence[Segment]) -> None:
-        """Return when what was written to the segments before is on the disk."""
+        """Return when what was written to the segments before is on the disk. FILE_NOT_OPENED can be tried again."""
         for segment in segments:
             if segment.is_named_on_disk:
                 self._files.fdatasync(self._writable(segment))

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from millstream.model.errors import StartRefused
-from millstream.store.files import FileLayer, is_disk_full
+from millstream.store.files import FileLayer, refusal_name
 
 __all__ = ["DirectoryLock"]
 
@@ -48,5 +48,5 @@ class DirectoryLock:
 
 
 def _refusal(directory: Path, error: OSError) -> StartRefused:
-    name = "DISK_FULL" if is_disk_full(error) else "DATA_DIRECTORY_NOT_WRITABLE"
+    name = refusal_name(error, "DATA_DIRECTORY_NOT_WRITABLE")
     return StartRefused(name, f"The data directory {directory} cannot be written: {error.strerror}.")

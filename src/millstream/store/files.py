@@ -15,16 +15,53 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Final
 
-__all__ = ["FileLayer", "OpenFiles", "PrivateFiles", "is_disk_full"]
+from millstream.model.errors import StoreError
+
+__all__ = ["FileLayer", "FileNotOpened", "OpenFiles", "PrivateFiles", "is_disk_full", "refusal_name"]
 
 _FILE_MODE = 0o644
 _PARTIAL_SUFFIX = ".tmp"
 
 
+_PASSING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""Why a file cannot be opened for now: the process's descriptors, the system's, the memory."""
+
+
+class FileNotOpened(StoreError, OSError):
+    """A file could not be opened or mapped for want of descriptors or memory: nothing was done to it, and that passes.
+
+    It is both kinds of error: who can do without a file goes on as after any error of the disk, and who cannot answers
+    FILE_NOT_OPENED. A write or a sync never raises it.
+    """
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        super().__init__("FILE_NOT_OPENED", f"{path} cannot be opened for now: {error.strerror}.")
+        self.errno, self.strerror = error.errno, error.strerror
+
+
 def is_disk_full(error: OSError) -> bool:
     """Whether the error says that there is no room, which can pass, and not that the disk has failed."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def refusal_name(error: OSError, otherwise: str) -> str:
+    """The catalogue's name for an error of the disk: DISK_FULL or FILE_NOT_OPENED, which pass, else `otherwise`."""
+    if isinstance(error, FileNotOpened):
+        return error.name
+    return "DISK_FULL" if is_disk_full(error) else otherwise
+
+
+@contextlib.contextmanager
+def _opening(path: Path) -> Iterator[None]:
+    """FileNotOpened where what is done inside, which must be no write or sync, fails for a cause that passes."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _PASSING:
+            raise FileNotOpened(path, error) from error
+        raise
 
 
 @cache
@@ -39,14 +76,20 @@ def _syncfs() -> Callable[[int], int] | None:
 
 
 class FileLayer:
-    """The operating system's files. Errors are `OSError`; positions and lengths are bytes."""
+    """The operating system's files. Errors are `OSError`, of which `FileNotOpened` passes; lengths are bytes."""
 
     file_mode = _FILE_MODE
     """Who may read and write a file that is made."""
 
     def open(self, path: Path, *, create: bool = False) -> int:
         """A descriptor for reading and writing; `create` makes the file if it is not there."""
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), self.file_mode)
+        with _opening(path):
+            return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), self.file_mode)
+
+    def open_to_read(self, path: Path) -> int:
+        """A descriptor of a file or directory that this process need not be allowed to write."""
+        with _opening(path):
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def close(self, descriptor: int) -> None:
         os.close(descriptor)
@@ -93,9 +136,10 @@ class FileLayer:
 
         It stays readable after the file was removed.
         """
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = self.open_to_read(path)
         try:
-            return self.map(descriptor) if self.size(descriptor) else memoryview(b"")
+            with _opening(path):
+                return self.map(descriptor) if self.size(descriptor) else memoryview(b"")
         finally:
             os.close(descriptor)
 
@@ -116,7 +160,7 @@ class FileLayer:
 
     def sync_directory(self, path: Path) -> None:
         """Return when the directory's entries are on the disk."""
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = self.open_to_read(path)
         try:
             os.fsync(descriptor)
         finally:
@@ -131,7 +175,7 @@ class FileLayer:
         if syncfs is None:
             os.sync()
             return
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = self.open_to_read(path)
         try:
             if syncfs(descriptor):
                 number = ctypes.get_errno()
@@ -153,7 +197,8 @@ class FileLayer:
 
     def entries(self, path: Path) -> list[Path]:
         """What is in the directory, sorted by name; nothing if there is no such directory."""
-        return sorted(path.iterdir()) if path.is_dir() else []
+        with _opening(path):
+            return sorted(path.iterdir()) if path.is_dir() else []
 
     def disk(self, path: Path) -> tuple[int, int]:
         """Bytes of the disk that `path` is on, and those that are free for this process."""
@@ -163,7 +208,8 @@ class FileLayer:
     def names(self, path: Path) -> list[str]:
         """The names of what is in the directory, in no order; nothing if there is no such directory."""
         try:
-            return os.listdir(path)
+            with _opening(path):
+                return os.listdir(path)
         except FileNotFoundError:
             return []
 
@@ -172,7 +218,8 @@ class FileLayer:
 
     def read_all(self, path: Path) -> bytes:
         """The whole of a small file."""
-        return path.read_bytes()
+        with _opening(path):
+            return path.read_bytes()
 
     def remove(self, path: Path) -> None:
         """Remove the file if it is there, and return when that is on the disk."""
@@ -186,7 +233,8 @@ class FileLayer:
     def remove_tree(self, path: Path) -> None:
         """Remove the directory with all that is in it, if it is there, and return when that is on the disk."""
         if path.is_dir():
-            shutil.rmtree(path)
+            with _opening(path):
+                shutil.rmtree(path)
             self.sync_directory(path.parent)
 
     @contextlib.contextmanager
@@ -233,7 +281,15 @@ class OpenFiles:
         if found is not None:
             self._descriptors.move_to_end(path)
             return found
-        opened = self._descriptors[path] = self._files.open(Path(path))
+        try:
+            opened = self._files.open(Path(path))
+        except FileNotOpened:
+            if not self._descriptors:
+                raise
+            # What is only kept for later makes room for what is wanted now.
+            self.close()
+            opened = self._files.open(Path(path))
+        self._descriptors[path] = opened
         if len(self._descriptors) > self._limit:
             self._files.close(self._descriptors.popitem(last=False)[1])
         return opened

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 
 from millstream.store.commit_log import CommitLog
+from millstream.store.files import FileNotOpened
 from millstream.store.flush_mark import FlushMark
 from millstream.store.health import Health
 
@@ -28,7 +29,10 @@ class Flusher:
         self._flushing = threading.Lock()
 
     def flush(self) -> None:
-        """Return when all that was written before is on the disk. Raises STORE_FAILED, and then always."""
+        """Return when all that was written before is on the disk.
+
+        Raises STORE_FAILED, and then always; FILE_NOT_OPENED, after which the next flush makes up for this one.
+        """
         with self._flushing:
             with self._mutex:
                 self._health.check()
@@ -38,6 +42,10 @@ class Flusher:
                 self._log.sync(segments)
                 if segments:
                     self._mark.note(end)
+            except FileNotOpened:
+                with self._mutex:
+                    self._log.give_back(segments)
+                raise
             except OSError as error:
                 raise self._health.fail("flushed", error) from error
             with self._mutex:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from millstream.model.errors import StoreError
-from millstream.store.files import is_disk_full
+from millstream.store.files import FileNotOpened, is_disk_full
 
 __all__ = ["Health"]
 
@@ -32,7 +32,9 @@ class Health:
         return StoreError("STORE_FAILED", self.failure)
 
     def refusal(self, what: str, error: OSError) -> StoreError:
-        """The error for files that the log can do without for a while: a full disk is not final."""
+        """The error for files that the log can do without for a while: what passes is not final."""
+        if isinstance(error, FileNotOpened):
+            return error
         if is_disk_full(error):
             return StoreError("DISK_FULL", f"The log in {self._directory} could not be {what}: {error.strerror}.")
         return self.fail(what, error)

@@ -35,7 +35,7 @@ from millstream.store.compactor import Compactor, take_up
 from millstream.store.consume_queue import IndexEntry
 from millstream.store.deleted_topics import DeletedTopics
 from millstream.store.directory_lock import DirectoryLock
-from millstream.store.files import FileLayer, is_disk_full
+from millstream.store.files import FileLayer, FileNotOpened, refusal_name
 from millstream.store.flush_mark import FlushMark
 from millstream.store.flusher import Flusher
 from millstream.store.health import Health
@@ -102,7 +102,7 @@ class MessageStore(QueueReader):
             self._recover()
         except OSError as error:
             self._lock.release()
-            name = "DISK_FULL" if is_disk_full(error) else "DATA_DIRECTORY_NOT_WRITABLE"
+            name = refusal_name(error, "DATA_DIRECTORY_NOT_WRITABLE")
             raise StartRefused(name, f"The data directory {directory} cannot be used: {error}.") from error
         except BaseException:
             self._lock.release()
@@ -227,8 +227,9 @@ class MessageStore(QueueReader):
     def put(self, records: Sequence[PendingRecord]) -> list[AppendedRecord]:
         """Append the records in one write and say where they stand. All of them are stored, or none.
 
-        They get one store timestamp, which never goes backward. Raises DISK_FULL, which is not final, STORE_FAILED,
-        BODY_TOO_LARGE for a record that no segment can hold, ValueError for one that cannot be encoded.
+        They get one store timestamp, which never goes backward. Raises DISK_FULL and FILE_NOT_OPENED, which are not
+        final, STORE_FAILED, BODY_TOO_LARGE for a record that no segment can hold, ValueError for one that cannot be
+        encoded.
         """
         if not records:
             return []
@@ -242,6 +243,8 @@ class MessageStore(QueueReader):
             appended = batch.add(records)
             try:
                 self._log.write(batch.runs)
+            except FileNotOpened:
+                raise
             except OSError as error:
                 raise self._health.fail("written", error) from error
             self._times.stored(timestamp_ms)

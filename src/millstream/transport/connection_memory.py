@@ -6,11 +6,9 @@ One for all remoting servers of a process, whatever their ports: their limits ar
 from __future__ import annotations
 
 import ctypes
-import logging
 from collections.abc import Callable
 from typing import Final
 
-from millstream.transport.bounded_log import BoundedLog
 from millstream.transport.half_frames import UNSIGNED_AHEAD_BYTES, UNSIGNED_BUDGET_BYTES, HalfFrames
 from millstream.transport.late_answers import LateAnswers
 from millstream.transport.unread_answers import UnreadAnswers
@@ -41,7 +39,6 @@ class ConnectionMemory:
         """Those of the connections that have not signed a request yet, where access control is on."""
         self.answers = UnreadAnswers()
         self.late_answers = LateAnswers()
-        self.log = BoundedLog(logging.getLogger(__name__))
         """Says which connections were closed, and why."""
         self._give_back = give_back
         self._most_bytes = 0

@@ -1,20 +1,34 @@
-"""A port that answers TLS and plaintext: it looks at the first byte of each connection, and takes nothing from it.
+"""The door of a port: it accepts, and keeps each connection as a bare socket until its first byte has come, which it
+looks at and takes nothing from.
 
-asyncio's own servers and gRPC's cannot do that. The connection is handed on as a socket, so what is not looked at costs
-nothing later.
+So a port can answer TLS and plaintext, which asyncio's own servers and gRPC's cannot, and a silent connection costs a
+socket and no more. Where there are too many, or descriptors are scarce, the one that has waited for longest gives way:
+who has something to say says it at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from millstream.security.tls import CLIENT_HELLO
+from millstream.transport.descriptor_budget import DescriptorBudget
+from millstream.transport.strangers import StrangerAct, StrangerLog
 
-__all__ = ["FIRST_BYTE_LIMIT_S", "HANDSHAKE_LIMIT_S", "MAX_AT_THE_DOOR", "Doorway", "Enter"]
+__all__ = [
+    "ACCEPTS_PER_TURN",
+    "ACCEPT_PAUSE_S",
+    "FIRST_BYTE_LIMIT_S",
+    "HANDSHAKE_LIMIT_S",
+    "MAX_AT_THE_DOOR",
+    "Doorway",
+    "Enter",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -25,22 +39,47 @@ HANDSHAKE_LIMIT_S: Final = 10.0
 """Seconds that a TLS handshake may take."""
 
 MAX_AT_THE_DOOR: Final = 2_000
-"""Connections that have not said anything yet at most; the next one is closed at once."""
+"""Connections of a port that have not said anything yet at most, and no more than a quarter of the descriptors for
+connections; for the next one that which is silent for longest is closed."""
 
-_ACCEPT_PAUSE_S = 1.0
+ACCEPTS_PER_TURN: Final = 64
+"""Connections that a port accepts in one turn of the event loop at most, so that a flood of them delays nobody."""
+
+ACCEPT_PAUSE_S: Final = 0.1
+"""Seconds until the next attempt where none can be accepted, as for want of descriptors."""
+
+_BACKLOG: Final = 1024
+_GONE: Final = frozenset({errno.ECONNABORTED, errno.EAGAIN, errno.EINTR, errno.EPROTO})
+"""Why there is nothing to accept after all."""
 
 Enter = Callable[[socket.socket, bool], Awaitable[None]]
 """Takes a connection and whether it begins as TLS does. OSError: it could not be taken."""
 
 
 class Doorway:
-    """Accepts connections on `host`:`port` and hands each to `enter`."""
+    """Accepts connections and hands each to `enter`, which notes its descriptor in the budget before it returns.
 
-    def __init__(self, enter: Enter) -> None:
+    While `admits` says no, every connection is closed at once.
+    """
+
+    def __init__(
+        self,
+        enter: Enter,
+        descriptors: DescriptorBudget,
+        strangers: StrangerLog,
+        *,
+        admits: Callable[[], bool] = lambda: True,
+        first_byte_limit_s: float = FIRST_BYTE_LIMIT_S,
+    ) -> None:
         self._enter = enter
+        self._admits = admits
+        self._descriptors = descriptors
+        self._strangers = strangers
+        self._first_byte_limit_s = first_byte_limit_s
         self._listening: list[socket.socket] = []
-        self._accepting: list[asyncio.Task[None]] = []
-        self._entering: set[asyncio.Task[None]] = set()
+        self._paused: dict[socket.socket, asyncio.TimerHandle] = {}
+        # In the order in which they came.
+        self._entering: dict[asyncio.Task[None], str] = {}
 
     async def start(self, host: str, port: int) -> int:
         """Listen; the bound port. OSError where that fails."""
@@ -55,12 +94,13 @@ class Doorway:
                     listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 # All addresses of a host share the port that the first of them was given.
                 listening.bind((address[0], port or self.port or 0, *address[2:]))
-                listening.listen(1024)
+                listening.listen(_BACKLOG)
                 listening.setblocking(False)
         except OSError:
             self.close()
             raise
-        self._accepting = [asyncio.create_task(self._accept_forever(one), name="doorway") for one in self._listening]
+        for listening in self._listening:
+            loop.add_reader(listening, self._accept_some, listening)
         return self.port
 
     @property
@@ -68,43 +108,93 @@ class Doorway:
         """The bound port; 0 if there is none yet."""
         return int(self._listening[0].getsockname()[1]) if self._listening else 0
 
+    @property
+    def waiting(self) -> int:
+        """Connections that have not entered yet."""
+        return len(self._entering)
+
     def close(self) -> None:
         """Stop listening; those that have not entered yet are closed."""
-        for task in (*self._accepting, *self._entering):
+        for pause in self._paused.values():
+            pause.cancel()
+        self._paused.clear()
+        for task in list(self._entering):
             task.cancel()
         for listening in self._listening:
+            asyncio.get_running_loop().remove_reader(listening)
             listening.close()
         self._listening.clear()
 
-    async def _accept_forever(self, listening: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
+    def _accept_some(self, listening: socket.socket) -> None:
+        for _ in range(ACCEPTS_PER_TURN):
             try:
-                connection, address = await loop.sock_accept(listening)
+                connection, address = listening.accept()
             except OSError as error:
-                # As where all descriptors are in use: that passes when others are closed.
-                _log.warning("No connection can be accepted for now: %s", error)
-                await asyncio.sleep(_ACCEPT_PAUSE_S)
-                continue
-            if len(self._entering) >= MAX_AT_THE_DOOR:
-                _log.warning("Refusing the connection from %s: %d have said nothing.", address[0], MAX_AT_THE_DOOR)
-                connection.close()
-                continue
-            task = asyncio.create_task(self._look(connection))
-            self._entering.add(task)
-            task.add_done_callback(self._entering.discard)
+                if error.errno not in _GONE:
+                    self._pause(listening, error)
+                return
+            self._let_in(connection, address)
 
-    async def _look(self, connection: socket.socket) -> None:
+    def _pause(self, listening: socket.socket, error: OSError) -> None:
+        """Accept none for a while: the port would count as readable all the time."""
+        words = f"No connection to port {self.port} can be accepted for now: {error.strerror or error}."
+        self._strangers.say(_log, StrangerAct.NOT_ACCEPTED, words)
+        self._close_longest_silent()
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(listening)
+        self._paused[listening] = loop.call_later(ACCEPT_PAUSE_S, self._resume, listening)
+
+    def _resume(self, listening: socket.socket) -> None:
+        del self._paused[listening]
+        asyncio.get_running_loop().add_reader(listening, self._accept_some, listening)
+
+    def _let_in(self, connection: socket.socket, address: Any) -> None:
+        peer = f"{address[0]}:{address[1]}"
+        if not self._admits():
+            connection.close()
+            return
+        has_room = self._descriptors.take()
+        if not has_room or len(self._entering) >= min(MAX_AT_THE_DOOR, max(self._descriptors.room // 4, 1)):
+            if not self._close_longest_silent() and not has_room:
+                words = f"Refusing the connection from {peer}: {self._descriptors.used} descriptors are in use."
+                self._strangers.say(_log, StrangerAct.REFUSED, words)
+                connection.close()
+                return
+            if not has_room:
+                self._descriptors.note()
+        task = asyncio.create_task(self._look(connection, peer), name="doorway")
+        self._entering[task] = peer
+        task.add_done_callback(partial(self._left, connection))
+
+    def _left(self, connection: socket.socket, task: asyncio.Task[None]) -> None:
+        # Here and not in the task, which never begins where it is cancelled in its first turn.
+        self._entering.pop(task, None)
+        self._descriptors.free()
+        if task.cancelled():
+            connection.close()
+
+    def _close_longest_silent(self) -> bool:
+        """Whether there was one."""
+        if not self._entering:
+            return False
+        task = next(iter(self._entering))
+        words = f"Closing the connection from {self._entering.pop(task)}: {self.waiting + 1} have said nothing yet."
+        self._strangers.say(_log, StrangerAct.REFUSED, words)
+        task.cancel()
+        return True
+
+    async def _look(self, connection: socket.socket, peer: str) -> None:
         try:
             connection.setblocking(False)
-            async with asyncio.timeout(FIRST_BYTE_LIMIT_S):
+            async with asyncio.timeout(self._first_byte_limit_s):
                 await _readable(connection)
             first = connection.recv(1, socket.MSG_PEEK)
             if not first:
                 raise ConnectionResetError("closed before it said anything")
             await self._enter(connection, first[0] == CLIENT_HELLO)
         except (OSError, TimeoutError) as error:
-            _log.info("A connection did not come to be: %s", error)
+            words = f"The connection from {peer} did not come to be: {error or 'it was silent for too long'}."
+            self._strangers.say(_log, StrangerAct.NOT_ENTERED, words, level=logging.INFO)
             connection.close()
         except BaseException:
             connection.close()

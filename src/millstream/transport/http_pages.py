@@ -7,18 +7,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
+from millstream.model.clock import SystemClock
+from millstream.telemetry.descriptors import descriptor_limit
+from millstream.transport.descriptor_budget import DescriptorBudget, reserved_descriptors
+from millstream.transport.doorway import Doorway
 from millstream.transport.listening import listen_refused
+from millstream.transport.strangers import StrangerLog
 
 __all__ = ["MAX_HEAD_BYTES", "MAX_PAGE_CONNECTIONS", "READ_TIMEOUT_S", "HttpPages", "Page"]
 
 _log = logging.getLogger(__name__)
 
 MAX_PAGE_CONNECTIONS: Final = 64
-"""Connections at the same time at most; the next one is closed at once."""
+"""Connections at the same time at most, of the descriptors that are kept from others' connections; the one that is
+silent for longest gives way, or the next one is closed at once."""
 
 MAX_HEAD_BYTES: Final = 16 * 1024
 """Bytes of a request's head at most."""
@@ -59,29 +67,41 @@ class HttpPages:
         self._port = port
         self._making = {path: asyncio.Lock() for path in pages}
         self._open: set[asyncio.StreamWriter] = set()
-        self._server: asyncio.Server | None = None
+        self._doorway: Doorway | None = None
+        self.strangers = StrangerLog(SystemClock())
+        """What they do wrong; set before `start` where ports share it."""
 
     async def start(self) -> int:
         """Listen; the port that was bound. Raises StartRefused: PORT_IN_USE, ADDRESS_NOT_LOCAL."""
+        # Not of those for all connections: who looks whether the server is well is answered while it is attacked.
+        descriptors = DescriptorBudget(min(MAX_PAGE_CONNECTIONS, reserved_descriptors(descriptor_limit()) // 4))
+        self._doorway = doorway = Doorway(
+            partial(self._enter, descriptors), descriptors, self.strangers, first_byte_limit_s=READ_TIMEOUT_S
+        )
         try:
-            self._server = await asyncio.start_server(self._serve, self._host, self._port, limit=MAX_HEAD_BYTES)
+            return await doorway.start(self._host, self._port)
         except OSError as error:
             raise listen_refused(self._host, self._port, error) from None
-        return int(self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
         """Stop listening and cut off who is there; nothing if it does not listen."""
-        if self._server is None:
+        if self._doorway is None:
             return
-        self._server.close()
+        self._doorway.close()
         for writer in list(self._open):
             writer.close()
-        self._server = None
+        self._doorway = None
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._open) >= MAX_PAGE_CONNECTIONS:
-            writer.close()
-            return
+    async def _enter(self, descriptors: DescriptorBudget, connection: socket.socket, is_tls: bool) -> None:
+        """Take a connection that came through the doorway; to TLS it says in plain words that this is no request."""
+        reader = asyncio.StreamReader(limit=MAX_HEAD_BYTES)
+        protocol = asyncio.StreamReaderProtocol(reader, partial(self._serve, descriptors))
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: protocol, connection)
+
+    async def _serve(
+        self, descriptors: DescriptorBudget, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        descriptors.note()
         self._open.add(writer)
         try:
             method, page = await self._answer(reader)
@@ -97,6 +117,7 @@ class HttpPages:
             pass  # The client went, or takes nothing: there is nobody to tell.
         finally:
             self._open.discard(writer)
+            descriptors.free()
             writer.close()
 
     async def _answer(self, reader: asyncio.StreamReader) -> tuple[str, Page]:

@@ -23,6 +23,7 @@ from millstream.protocol.remoting.refusals import response_code_of
 from millstream.security.signature import ACCESS_KEY, SIGNATURE
 from millstream.transport.awaited_answers import AwaitedAnswers
 from millstream.transport.half_frames import HalfFrame
+from millstream.transport.strangers import StrangerAct
 from millstream.transport.turns import TurnHandler
 from millstream.transport.unread_answers import UnreadAnswer
 
@@ -497,7 +498,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _log_closing(self, error: ConnectionFailed) -> None:
         line = f"Closing the connection from {self.peer.host}:{self.peer.port}. {error.message} [{error.label}]"
-        self._memory.log.warning(self._clock.monotonic_s(), line)
+        self._server.strangers.say(_log, StrangerAct.BAD_FRAME, line)
 
     def _throttle(self) -> None:
         """Read only while the peer takes its answers, does not ask faster than it can be answered, and there is memory

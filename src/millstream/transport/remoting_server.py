@@ -11,20 +11,24 @@ from typing import Final
 from millstream.model.clock import Clock, SystemClock
 from millstream.protocol.remoting.frame import MAX_FRAME_BYTES
 from millstream.security.tls import ServerIdentity, TlsMode
+from millstream.telemetry.descriptors import descriptor_limit
 from millstream.telemetry.rpc_latency import RpcLatency
 from millstream.transport.connection_memory import SWEEP_INTERVAL_S, ConnectionMemory
+from millstream.transport.descriptor_budget import DescriptorBudget
 from millstream.transport.doorway import HANDSHAKE_LIMIT_S, Doorway, Enter
 from millstream.transport.gate import RemotingGate
 from millstream.transport.listening import listen_refused
 from millstream.transport.preface import speaks_http2
 from millstream.transport.remoting_connection import Connection, Handler
+from millstream.transport.strangers import StrangerAct, StrangerLog
 
 __all__ = ["CLOSE_GRACE_S", "IDLE_LIMIT_S", "MAX_CONNECTIONS", "RECEIVE_BYTES", "RemotingServer"]
 
 _log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS: Final = 10_000
-"""Connections of one server at most; the next one is closed at once."""
+"""Connections of one server at most, and no more than there are descriptors for (DescriptorBudget); the next one is
+closed at once."""
 
 IDLE_LIMIT_S: Final = 120.0
 """Seconds without a byte from the peer and without a waiting request, after which a connection is closed."""
@@ -74,7 +78,11 @@ class RemotingServer:
         """What is shown to TLS clients, and whether others are let in; set before `start`."""
         self.carry: Enter | None = None
         """Takes the connections that speak HTTP/2 instead, as those of gRPC clients; set before `start`."""
-        self._server: asyncio.Server | Doorway | None = None
+        self.descriptors = DescriptorBudget.of_limit(descriptor_limit())
+        """What connections take; set before `start` where ports share it."""
+        self.strangers = StrangerLog(self._clock)
+        """What they do wrong; set before `start` where ports share it."""
+        self._doorway: Doorway | None = None
         self._connections: set[Connection] = set()
         self.latency = RpcLatency()
         """How long the requests that it knows took, by request and response code."""
@@ -88,42 +96,41 @@ class RemotingServer:
         """Connections that are open."""
         return len(self._connections)
 
+    @property
+    def port(self) -> int:
+        """The bound port; 0 while it does not listen."""
+        return 0 if self._doorway is None else self._doorway.port
+
     async def start(self) -> int:
         """Listen; the port that was bound. Raises StartRefused: PORT_IN_USE, ADDRESS_NOT_LOCAL."""
         loop = asyncio.get_running_loop()
         _keep_freed_memory()
         try:
-            port = await self._listen(loop)
+            self._doorway = Doorway(self._enter, self.descriptors, self.strangers, admits=self._has_room)
+            port = await self._doorway.start(self._host, self._port)
         except OSError as error:
             raise listen_refused(self._host, self._port, error) from None
         self._idle_check = loop.call_later(_IDLE_CHECK_S, self._repeat_idle_check)
         self._sweep = loop.call_later(SWEEP_INTERVAL_S, self._repeat_sweep)
         return port
 
-    async def _listen(self, loop: asyncio.AbstractEventLoop) -> int:
-        if self.tls is not None or self.carry is not None:
-            self._server = Doorway(self._enter)
-            return await self._server.start(self._host, self._port)
-        self._server = await loop.create_server(
-            lambda: Connection(self, self._clock), self._host, self._port, backlog=1024
-        )
-        return int(self._server.sockets[0].getsockname()[1])
-
     async def _enter(self, connection: socket.socket, is_tls: bool) -> None:
         """Take a connection that came through the doorway."""
         identity, mode = self.tls or (None, TlsMode.PERMISSIVE)
         if mode is TlsMode.REQUIRED and not is_tls:
             raise ConnectionAbortedError("plaintext where TLS is required")
-        if is_tls and identity is None:
+        offers_tls = self.tls is not None or self.carry is not None
+        if is_tls and identity is None and offers_tls:
             raise ConnectionAbortedError("TLS where there is none")
         if self.carry is not None and await speaks_http2(connection, is_tls):
             await self.carry(connection, is_tls)
             return
+        context = identity.context if identity is not None and is_tls else None
         await asyncio.get_running_loop().connect_accepted_socket(
             lambda: Connection(self, self._clock),
             connection,
-            ssl=identity.context if identity is not None and is_tls else None,
-            ssl_handshake_timeout=HANDSHAKE_LIMIT_S if is_tls else None,
+            ssl=context,
+            ssl_handshake_timeout=HANDSHAKE_LIMIT_S if context is not None else None,
         )
 
     async def close(self) -> None:
@@ -132,9 +139,9 @@ class RemotingServer:
             self._idle_check.cancel()
         if self._sweep is not None:
             self._sweep.cancel()
-        if self._server is None:
+        if self._doorway is None:
             return
-        self._server.close()
+        self._doorway.close()
         waiting = [future for connection in self._connections for future in connection.waiting]
         if waiting:
             await asyncio.wait(waiting, timeout=CLOSE_GRACE_S)
@@ -145,7 +152,7 @@ class RemotingServer:
         for future in waiting:
             future.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
-        self._server = None
+        self._doorway = None
 
     def close_idle(self) -> None:
         """Close the connections whose peer said nothing for `IDLE_LIMIT_S` and waits for nothing."""
@@ -157,18 +164,24 @@ class RemotingServer:
 
     def joined(self, connection: Connection) -> None:
         """A connection says that it is there."""
-        if not self.admits:
+        self.descriptors.note()
+        if self._has_room():
+            self._connections.add(connection)
+        else:
             connection.abort()
-            return
-        if len(self._connections) >= MAX_CONNECTIONS:
-            _log.warning("Refusing the connection from %s: %d are open.", connection.peer.host, MAX_CONNECTIONS)
-            connection.abort()
-            return
-        self._connections.add(connection)
 
     def left(self, connection: Connection) -> None:
         """A connection says that it is gone."""
+        self.descriptors.free()
         self._connections.discard(connection)
+
+    def _has_room(self) -> bool:
+        """Whether one more connection may come."""
+        if self.admits and len(self._connections) >= MAX_CONNECTIONS:
+            words = f"Refusing a connection to {self._host}:{self._port}: {MAX_CONNECTIONS} are open."
+            self.strangers.say(_log, StrangerAct.REFUSED, words)
+            return False
+        return self.admits
 
     def _repeat_idle_check(self) -> None:
         self.close_idle()

@@ -9,6 +9,7 @@ from typing import Any
 from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.service import METHODS
 from millstream.proxy.grpc.adapter import MessagingAdapter
+from millstream.proxy.grpc.late_frame import LateFrame
 
 METADATA = {"x-mq-client-id": "host@1@0@abc", "x-mq-language": "PYTHON", "rpc-remote-address": "192.0.2.7:50312"}
 
@@ -28,7 +29,8 @@ class Service:
     async def frames(self, name: str, request: Any) -> list[Any]:
         response = METHODS[name].response
         frames = await self.adapter.streaming(name, self.metadata, request, self.deadline_s)
-        return [response.FromString(frame) if isinstance(frame, bytes) else frame for frame in frames]
+        made = [await frame.made(frames) if isinstance(frame, LateFrame) else frame for frame in frames]
+        return [response.FromString(frame) if isinstance(frame, bytes) else frame for frame in made]
 
     async def telemetry(self, *commands: Any) -> list[Any]:
         async def said() -> AsyncIterator[Any]:

@@ -39,9 +39,7 @@ async def fronts(tmp_path: Path) -> AsyncIterator[tuple[Front, Front]]:
 
 async def beside(front: Front, client_id: str) -> Peer:
     """A client of the first broker that knows no proxy."""
-    server = front.site.servers[0]._server
-    assert isinstance(server, asyncio.Server)
-    address = Address("127.0.0.1", server.sockets[0].getsockname()[1])
+    address = Address("127.0.0.1", front.site.servers[0].port)
     return Peer(await RemotingConnection.open(address), client_id)
 
 

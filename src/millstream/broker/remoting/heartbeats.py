@@ -13,6 +13,7 @@ from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import text
 from millstream.protocol.remoting.proxied import ordered_field
 from millstream.transport.remoting_connection import Connection
+from millstream.transport.strangers import StrangerAct, StrangerLog
 
 __all__ = ["ClientHandlers"]
 
@@ -25,6 +26,7 @@ class ClientHandlers:
     def __init__(self, broker: Broker, attendance: Attendance) -> None:
         self._broker = broker
         self._attendance = attendance
+        self._strangers = StrangerLog(broker.clock)
 
     def heartbeat(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Keep what the client says; a group that it names is created with its retry topic."""
@@ -46,6 +48,7 @@ class ClientHandlers:
             if self._broker.topics.find(retry_topic) is None:
                 self._broker.topics.create(TopicConfig(retry_topic, read_queues=1, write_queues=1))
         except NameRefused as error:
-            _log.warning("A heartbeat names a group that cannot be used: %s", error)
+            words = f"A heartbeat names a group that cannot be used: {error}"
+            self._strangers.say(_log, StrangerAct.BAD_REQUEST, words)
             return False
         return True

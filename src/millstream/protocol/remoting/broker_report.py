@@ -49,6 +49,10 @@ class BrokerReport(CamelBody):
     """Topic -> the groups that have a position in it, where that was asked for."""
     sync_ms: float | None = None
     """How long a small write and its sync took, where that was asked for."""
+    descriptors_in_use: int | None = None
+    """Descriptors that the broker's process has open."""
+    descriptor_limit: int | None = None
+    """How many it may have open."""
 
     @property
     def is_empty(self) -> bool:

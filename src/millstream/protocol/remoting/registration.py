@@ -40,8 +40,8 @@ __all__ = [
     "pack_registration",
 ]
 
-MAX_REGISTRATION_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of one broker's compressed registration at most, once it is unpacked."""
+MAX_REGISTRATION_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of one broker's compressed registration at most, once it is unpacked: as many as one frame has."""
 
 WHOLE_FIELD: Final = "whole"
 """Ours: the registration tells all topics, so others are gone. RocketMQ's brokers tell the changed ones alone."""

@@ -21,6 +21,7 @@ from millstream.proxy.grpc.ack import AckHandlers
 from millstream.proxy.grpc.call import Call
 from millstream.proxy.grpc.endpoints import Advertised
 from millstream.proxy.grpc.in_time import in_time
+from millstream.proxy.grpc.late_frame import LateFrame
 from millstream.proxy.grpc.lite import LiteHandlers
 from millstream.proxy.grpc.namespace import NO_NAMESPACE, Namespace
 from millstream.proxy.grpc.permissions import GrpcGate
@@ -45,7 +46,7 @@ Answer = Message | bytes
 """A response or one frame of it. Bytes are in wire format: of a success, with the names that the client knows."""
 
 Unary = Callable[[Call, Any], Awaitable[Answer]]
-Frames = Generator[Answer, None, None]
+Frames = Generator[Answer | LateFrame, None, None]
 Streaming = Callable[[Call, Any], Awaitable[Frames]]
 
 
@@ -168,6 +169,9 @@ class MessagingAdapter:
                 if arrived_s is not None:
                     self._note(name, frame, arrived_s)
                     arrived_s = None
+                if isinstance(frame, LateFrame):
+                    yield frame.then(space.leave)
+                    continue
                 if not isinstance(frame, bytes):
                     space.leave(frame)
                 yield frame

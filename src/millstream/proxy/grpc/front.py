@@ -9,15 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from contextlib import ExitStack
 from typing import Final
 
+from millstream.transport.descriptor_budget import DescriptorBudget
 from millstream.transport.doorway import Doorway
 from millstream.transport.relay import Relay
+from millstream.transport.strangers import StrangerLog
 
 __all__ = ["INNER_HOST", "MAX_CONNECTIONS", "Front"]
 
 MAX_CONNECTIONS: Final = 5_000
-"""Connections of a port that answers TLS and plaintext at most, of two sockets each; the next one is closed at once."""
+"""Connections of a port that answers TLS and plaintext at most, and no more than there are descriptors for, of which
+each takes three; the next one is closed at once."""
+
+_DESCRIPTORS: Final = 3
+"""Of one connection: the client's, the near end of what is carried inside, and gRPC's end of that."""
 
 INNER_HOST = "127.0.0.1"
 """Where the inner ports are, and so the near ends of what is carried to them."""
@@ -26,9 +33,12 @@ INNER_HOST = "127.0.0.1"
 class Front:
     """Carries connections to the inner ports, and knows who is at the far end of each."""
 
-    def __init__(self, plain_port: int | None, tls_port: int | None) -> None:
+    def __init__(
+        self, plain_port: int | None, tls_port: int | None, descriptors: DescriptorBudget, strangers: StrangerLog
+    ) -> None:
         self._ports = {False: plain_port, True: tls_port}
-        self._doorway = Doorway(self.carry)
+        self._descriptors = descriptors
+        self._doorway = Doorway(self.carry, descriptors, strangers)
         self._outer: dict[int, _Outer] = {}
 
     async def start(self, host: str, port: int) -> int:
@@ -56,12 +66,25 @@ class Front:
             raise ConnectionAbortedError("no gRPC port for that kind of connection")
         if len(self._outer) >= MAX_CONNECTIONS:
             raise ConnectionAbortedError(f"{MAX_CONNECTIONS} connections are open")
+        if not self._descriptors.take(_DESCRIPTORS):
+            raise ConnectionAbortedError(f"{self._descriptors.used} descriptors are in use")
+        # Closed once, by whichever end of it comes first.
+        held = ExitStack()
+        held.callback(self._descriptors.free, _DESCRIPTORS)
+        try:
+            await self._carry(connection, port, held)
+        except BaseException:
+            held.close()
+            raise
+
+    async def _carry(self, connection: socket.socket, port: int, held: ExitStack) -> None:
         loop = asyncio.get_running_loop()
         host, peer_port = connection.getpeername()[:2]
         inner = Relay()
         await loop.create_connection(lambda: inner, INNER_HOST, port)
         number = inner.local_port
-        outer = _Outer(inner, f"[{host}]:{peer_port}" if ":" in host else f"{host}:{peer_port}", self._outer, number)
+        peer = f"[{host}]:{peer_port}" if ":" in host else f"{host}:{peer_port}"
+        outer = _Outer(inner, peer, self._outer, number, held)
         self._outer[number] = outer
         try:
             # Only now the first bytes are read: the peer is known before any call arrives.
@@ -75,12 +98,15 @@ class Front:
 class _Outer(Relay):
     """The client's end."""
 
-    def __init__(self, inner: Relay, peer: str, among: dict[int, _Outer], number: int) -> None:
+    def __init__(self, inner: Relay, peer: str, among: dict[int, _Outer], number: int, held: ExitStack) -> None:
         super().__init__(inner)
         self.peer = peer
         self._among = among
         self._number = number
+        self._held = held
 
     def connection_lost(self, error: Exception | None) -> None:
         super().connection_lost(error)
-        self._among.pop(self._number, None)
+        if self._among.get(self._number) is self:
+            del self._among[self._number]
+        self._held.close()

@@ -85,25 +85,32 @@ class MessageEncoder:
         self._topic = bytes_field(_TOPIC, topic.SerializeToString())
         self._space = space
 
-    def frame(self, popped: PoppedMessage) -> bytes:
-        """The frame of a receive with one delivery."""
+    def frame(self, popped: PoppedMessage, body: bytes | None = None) -> bytes:
+        """The frame of a receive with one delivery; `body` is the plain one where that is known already."""
         handle = popped.handle
         text = handle.encode().encode()
         receipt = b"".join((_HANDLE, VARINTS[len(text)], text))
         attempt = popped.delivery_attempt
         message = self.message(
-            popped.message, attempt if attempt > 1 else 1, receipt, encoded_time(handle.invisible_ms)
+            popped.message, attempt if attempt > 1 else 1, receipt, encoded_time(handle.invisible_ms), body
         )
         return b"".join((_FRAME, VARINTS[len(message)], message))
 
     def message(
-        self, stored: StoredMessage, delivery_attempt: int = 1, receipt: bytes = b"", invisible: bytes = b""
+        self,
+        stored: StoredMessage,
+        delivery_attempt: int = 1,
+        receipt: bytes = b"",
+        invisible: bytes = b"",
+        body: bytes | None = None,
     ) -> bytes:
         """The message; without a receipt nobody can acknowledge it.
 
         The Python client's nack loops for ever over an attempt below 1.
         """
-        held, body = stored.properties, plain_body(stored)
+        held = stored.properties
+        if body is None:
+            body = plain_body(stored)
         message_id = (held.get(properties.UNIQUE_KEY) or _place_id(stored)).encode()
         born_host = (held.get(properties.BORN_HOST) or stored.born_host.host).encode()
         host = stored.store_host
@@ -158,9 +165,12 @@ def end_frame(now_ms: int) -> bytes:
     return _DELIVERY_TIME + encoded_time(now_ms)
 
 
-def shown(stored: StoredMessage, topic: m.Resource) -> m.Message:
-    """A message as a client reads it, without a receipt handle: nobody can acknowledge it."""
-    return m.Message.FromString(MessageEncoder(topic).message(stored))
+def shown(stored: StoredMessage, topic: m.Resource, body: bytes | None = None) -> m.Message:
+    """A message as a client reads it, without a receipt handle: nobody can acknowledge it.
+
+    `body` is the plain one where that is known already.
+    """
+    return m.Message.FromString(MessageEncoder(topic).message(stored, body=body))
 
 
 def _user_properties(held: dict[str, str]) -> list[bytes]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from functools import partial
 
 from millstream.model.errors import ConsumeRefused
+from millstream.model.message import StoredMessage
 from millstream.model.operations import QueuePoint
 from millstream.protocol.grpc import messages as m
+from millstream.proxy.grpc.body import MAX_UNPACKED_BYTES, light_body
 from millstream.proxy.grpc.call import Call
 from millstream.proxy.grpc.duration import duration_ms, timestamp_ms
 from millstream.proxy.grpc.filter import message_filter
+from millstream.proxy.grpc.late_frame import LateFrame
 from millstream.proxy.grpc.message_encoder import shown
 from millstream.proxy.grpc.receive import polling_ms
 from millstream.proxy.grpc.status import ok, status_of
@@ -28,7 +32,7 @@ class PullHandlers:
 
     async def pull_message(
         self, call: Call, request: m.PullMessageRequest
-    ) -> Generator[m.PullMessageResponse, None, None]:
+    ) -> Generator[m.PullMessageResponse | LateFrame, None, None]:
         """The status, the messages, and the offset to go on at, which is there in every answer but a refusal.
 
         MESSAGE_NOT_FOUND where nothing came in time, ILLEGAL_OFFSET where the queue has no such offset: then the next
@@ -70,7 +74,7 @@ def _queue(named: m.MessageQueue) -> QueueName:
     return QueueName(named.broker.name, named.topic.name, named.id)
 
 
-def _frames(wish: Pull, pulled: Pulled, topic: m.Resource) -> Generator[m.PullMessageResponse, None, None]:
+def _frames(wish: Pull, pulled: Pulled, topic: m.Resource) -> Generator[m.PullMessageResponse | LateFrame, None, None]:
     if not pulled.offset_is_legal:
         words = f"Queue {wish.queue.queue_id} of {wish.queue.topic!r} does not have the offset {wish.offset}."
         status = status_of(ConsumeRefused("ILLEGAL_OFFSET", words))
@@ -80,5 +84,13 @@ def _frames(wish: Pull, pulled: Pulled, topic: m.Resource) -> Generator[m.PullMe
         status = m.Status(code=m.MESSAGE_NOT_FOUND, message="No new message.")
     yield m.PullMessageResponse(status=status)
     for message in pulled.messages:
-        yield m.PullMessageResponse(message=shown(message, topic))
+        body = light_body(message)
+        if body is not None:
+            yield _frame(message, topic, body)
+        else:
+            yield LateFrame(MAX_UNPACKED_BYTES, partial(_frame, message, topic))
     yield m.PullMessageResponse(next_offset=pulled.next_offset)
+
+
+def _frame(message: StoredMessage, topic: m.Resource, body: bytes | None = None) -> m.PullMessageResponse:
+    return m.PullMessageResponse(message=shown(message, topic, body))

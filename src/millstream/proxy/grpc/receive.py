@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from functools import partial
 
 from millstream.model.clock import Clock
 from millstream.model.errors import ConsumeRefused
 from millstream.model.group import GroupConfig
 from millstream.model.operations import PoppedMessage
 from millstream.protocol.grpc import messages as m
+from millstream.proxy.grpc.body import MAX_UNPACKED_BYTES, light_body
 from millstream.proxy.grpc.call import Call
 from millstream.proxy.grpc.duration import duration_ms
 from millstream.proxy.grpc.filter import message_filter
+from millstream.proxy.grpc.late_frame import LateFrame
 from millstream.proxy.grpc.message_encoder import MessageEncoder, end_frame
 from millstream.proxy.grpc.status import OK
 from millstream.proxy.processor import Processor, Receive
@@ -53,7 +56,7 @@ class ReceiveHandlers:
 
     async def receive_message(
         self, call: Call, request: m.ReceiveMessageRequest
-    ) -> Generator[m.ReceiveMessageResponse | bytes, None, None]:
+    ) -> Generator[m.ReceiveMessageResponse | bytes | LateFrame, None, None]:
         """The status, the messages, and the time of delivery; only the status MESSAGE_NOT_FOUND where there are none.
 
         If the caller goes away before the last frame, what was taken for it goes back to the queue.
@@ -65,16 +68,22 @@ class ReceiveHandlers:
 
     def _frames(
         self, wish: Receive, popped: Sequence[PoppedMessage], encoder: MessageEncoder
-    ) -> Generator[m.ReceiveMessageResponse | bytes, None, None]:
+    ) -> Generator[m.ReceiveMessageResponse | bytes | LateFrame, None, None]:
         if not popped:
             yield _NOTHING
             return
         share, handed_over = None, False
         try:
-            share = self._processor.answers.begin(wish.client_id, popped)
+            bodies = [light_body(one.message) for one in popped]
+            # One at a time is made and written.
+            late_bytes = MAX_UNPACKED_BYTES if None in bodies else 0
+            share = self._processor.answers.begin(wish.client_id, popped, late_bytes)
             yield _SOMETHING
-            for one in popped:
-                yield encoder.frame(one)
+            for one, body in zip(popped, bodies, strict=True):
+                if body is not None:
+                    yield encoder.frame(one, body)
+                else:
+                    yield LateFrame(MAX_UNPACKED_BYTES, partial(encoder.frame, one))
             yield end_frame(self._clock.now_ms())
             handed_over = True
         finally:

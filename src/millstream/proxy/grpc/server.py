@@ -5,15 +5,19 @@ from __future__ import annotations
 import errno
 import socket
 
+from millstream.model.clock import SystemClock
 from millstream.model.errors import StartRefused
 from millstream.model.message import Address
 from millstream.proxy.grpc.adapter import MessagingAdapter
 from millstream.proxy.grpc.endpoints import Advertised
 from millstream.proxy.grpc.front import Front
-from millstream.proxy.grpc.transport import GrpcTransport
+from millstream.proxy.grpc.transport import MAX_CONNECTIONS, GrpcTransport
 from millstream.proxy.processor import Processor
 from millstream.security.guard import Guard
 from millstream.security.tls import ServerIdentity, TlsMode
+from millstream.telemetry.descriptors import descriptor_limit
+from millstream.transport.descriptor_budget import DescriptorBudget
+from millstream.transport.strangers import StrangerLog
 
 __all__ = ["GrpcServer"]
 
@@ -28,6 +32,7 @@ class GrpcServer:
     where it stands for all addresses of the machine, the address by which each client came.
 
     `guard` is the access control, `tls` what is shown to TLS clients and whether others are let in.
+    `descriptors` and `strangers` are for servers that share them with others of the process.
     `keeps_deadlines` is for a processor that waits for other processes. With `carries` other ports may hand over
     connections of gRPC clients by `carry`.
     """
@@ -43,6 +48,8 @@ class GrpcServer:
         tls: tuple[ServerIdentity, TlsMode] | None = None,
         keeps_deadlines: bool = False,
         carries: bool = False,
+        descriptors: DescriptorBudget | None = None,
+        strangers: StrangerLog | None = None,
     ) -> None:
         self._processor = processor
         self._host = host
@@ -52,13 +59,17 @@ class GrpcServer:
         self._tls = tls
         self._keeps_deadlines = keeps_deadlines
         self._carries = carries
+        self._descriptors = descriptors or DescriptorBudget.of_limit(descriptor_limit())
+        self._strangers = strangers or StrangerLog(SystemClock())
         self._front: Front | None = None
         self._transport: GrpcTransport | None = None
 
     async def start(self) -> int:
         """Listen; the bound port. StartRefused with PORT_IN_USE or ADDRESS_NOT_LOCAL where that fails."""
         _check_free(self._host, self._port)
-        transport = GrpcTransport()
+        # gRPC counts the connections of its own listeners by itself; those of a front are counted there.
+        has_front_alone = self._tls is not None and self._tls[1] is TlsMode.PERMISSIVE
+        transport = GrpcTransport(MAX_CONNECTIONS if has_front_alone else self._descriptors.set_aside(MAX_CONNECTIONS))
         try:
             port = await self._bind(transport)
         except OSError:
@@ -76,12 +87,15 @@ class GrpcServer:
             target = f"[{self._host}]:{self._port}" if ":" in self._host else f"{self._host or '[::]'}:{self._port}"
             if self._carries:
                 inner = transport.bind(_INNER_TARGET, identity)
-                self._front = Front(inner, None) if identity is None else Front(None, inner)
+                self._front = self._front_of(inner, None) if identity is None else self._front_of(None, inner)
                 transport.peer_of = self._front.peer_of
             return transport.bind(target, identity)
-        self._front = Front(transport.bind(_INNER_TARGET), transport.bind(_INNER_TARGET, identity))
+        self._front = self._front_of(transport.bind(_INNER_TARGET), transport.bind(_INNER_TARGET, identity))
         transport.peer_of = self._front.peer_of
         return await self._front.start(self._host, self._port)
+
+    def _front_of(self, plain_port: int | None, tls_port: int | None) -> Front:
+        return Front(plain_port, tls_port, self._descriptors, self._strangers)
 
     async def carry(self, connection: socket.socket, is_tls: bool) -> None:
         """Take a connection that came to another port. OSError where it cannot be taken."""

@@ -20,6 +20,7 @@ from millstream.proxy.grpc.adapter import MessagingAdapter, Reason, StreamEnded
 from millstream.proxy.grpc.call import PEER_KEY
 from millstream.proxy.grpc.front import INNER_HOST
 from millstream.proxy.grpc.intake import Intake
+from millstream.proxy.grpc.late_frame import LateFrame
 from millstream.proxy.grpc.request import decode_request
 from millstream.proxy.grpc.sturdy_server import sturdy_server
 from millstream.security.tls import ServerIdentity
@@ -45,7 +46,8 @@ MAX_METADATA_BYTES = 64 * 1024
 """Bytes of a call's headers at most; the transport refuses more. From 16 KiB on the adapter refuses, with a status."""
 
 MAX_CONNECTIONS = 10_000
-"""Connections of one server at most; the next one is closed at once."""
+"""Connections of one server at most, and no more than half of the descriptors for connections; the next one is closed
+at once."""
 
 MAX_CALLS_PER_CONNECTION = 10_000
 """Calls under way on one connection at most; clients wait with further ones."""
@@ -90,7 +92,6 @@ _OPTIONS = (
     ("grpc.max_metadata_size", MAX_METADATA_BYTES),
     ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
     ("grpc.max_concurrent_streams", MAX_CALLS_PER_CONNECTION),
-    ("grpc.max_allowed_incoming_connections", MAX_CONNECTIONS),
     ("grpc.server.max_pending_requests", MAX_CALLS_BEFORE_THE_DOOR // 2),
     ("grpc.server.max_pending_requests_hard_limit", MAX_CALLS_BEFORE_THE_DOOR),
     ("grpc.server_handshake_timeout_ms", HANDSHAKE_TIMEOUT_MS),
@@ -120,10 +121,10 @@ _STREAM_CODES = {
 class GrpcTransport:
     """A listening gRPC server. Build, `bind`, `serve`, `close`; once each, in one event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_connections: int = MAX_CONNECTIONS) -> None:
         self.peer_of: Callable[[int], str | None] | None = None
         """Who is behind a port of this machine, where a front carries the connections; None where there is none."""
-        self._server = sturdy_server(_OPTIONS)
+        self._server = sturdy_server((*_OPTIONS, ("grpc.max_allowed_incoming_connections", max_connections)))
         self._streams: set[asyncio.Task[Any]] = set()
         self._adapter: MessagingAdapter | None = None
         self._closing = False
@@ -225,7 +226,7 @@ class _Calls:
                 # Closed at once, not when they are collected: undelivered messages go back without delay.
                 with closing(await self._adapter.streaming(method.name, metadata, request, left_s)) as frames:
                     for frame in frames:
-                        await context.write(frame)
+                        await context.write(await frame.made(frames) if isinstance(frame, LateFrame) else frame)
             finally:
                 self._release(share)
 

@@ -34,7 +34,7 @@ _GROUP: Final = "MILLSTREAM_PROXY"
 _STALE: Final = frozenset(("TOPIC_NOT_FOUND", "QUEUE_NOT_FOUND", "FORBIDDEN"))
 """Refusals that may only mean that the route has changed."""
 
-_FAILED: Final = frozenset(("STORE_FAILED", "DISK_FULL", "UNREACHABLE"))
+_FAILED: Final = frozenset(("STORE_FAILED", "DISK_FULL", "FILE_NOT_OPENED", "UNREACHABLE"))
 """Failures of one broker, which says nothing of the others."""
 
 
