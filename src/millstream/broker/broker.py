@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from pathlib import Path
 
+from millstream.broker.data_parts import check_directory, document, note_directory
 from millstream.broker.dead_letters import DeadLetters
 from millstream.broker.groups import GroupRegistry
 from millstream.broker.lite_expiry import LiteExpiry
@@ -63,6 +64,7 @@ from millstream.model.topic import Permission, TopicConfig
 from millstream.model.transaction import Resolution
 from millstream.protocol.trace import TRACE_TOPIC
 from millstream.store.appender import Appender, Ended
+from millstream.store.files import is_disk_full
 from millstream.store.message_store import MessageStore, PendingRecord, StoreOptions
 from millstream.store.snapshot import Snapshot
 
@@ -115,19 +117,20 @@ class Broker:
         self._store_options = replace(self.options.store, store_host=_store_host(advertised, self.options.store))
         self.clock: Clock = clock or SystemClock()
         self.directory = directory
-        config = directory / "config"
-        self.topics = TopicRegistry(Snapshot(config / "topics.json"))
-        self.static_topics = StaticTopics(Snapshot(config / "static-topics.json"), name)
+        self.topics = TopicRegistry(document(directory, "config/topics.json"))
+        self.static_topics = StaticTopics(document(directory, "config/static-topics.json"), name)
         self.peers: Peers | None = None
         """The other brokers, which hold older parts of queues that moved here; to be given before the start."""
-        self.groups = GroupRegistry(Snapshot(config / "groups.json"), auto_create=self.options.auto_create_groups)
-        self.permission = BrokerPermission(Snapshot(config / "permission.json"))
+        groups = document(directory, "config/groups.json")
+        self.groups = GroupRegistry(groups, auto_create=self.options.auto_create_groups)
+        self.permission = BrokerPermission(document(directory, "config/permission.json"))
         self.polls = LongPolls(per_key=self.options.max_waiting_per_key, total=self.options.max_waiting)
-        self._offsets = OffsetTable(Snapshot(config / "offsets.json"), max_in_flight=self.options.max_in_flight)
+        offsets = document(directory, "config/offsets.json")
+        self._offsets = OffsetTable(offsets, max_in_flight=self.options.max_in_flight)
         self.statistics = Statistics()
         self.traffic = Traffic(self.statistics, self.clock)
-        self._redriven = RedrivenTable(Snapshot(config / "redriven.json"))
-        self.request_modes = RequestModes(Snapshot(config / "request_modes.json"))
+        self._redriven = RedrivenTable(document(directory, "config/redriven.json"))
+        self.request_modes = RequestModes(document(directory, "config/request_modes.json"))
         self.member_sources: list[MemberSource] = []
         """Asked for the members of a group that the broker does not know itself, as those of a proxy."""
         self.locks = QueueLocks()
@@ -136,10 +139,15 @@ class Broker:
         self.groups.before_delete.append(self._forget_group)
 
     async def start(self) -> None:
-        """Open the store, recover it and read topics, groups and offsets. Raises `StartRefused`, `StoreError`."""
+        """Open the store, recover it and read topics, groups and offsets. Raises `StartRefused`, `StoreError`.
+
+        A directory that lacks what it had is refused before anything of it is changed.
+        """
+        check_directory(self.directory)
         async with AsyncExitStack() as opened:
             await self._open(opened)
             self._connect()
+            self._note_directory()
             # Not before: what timers deliver meanwhile finds nobody who waits, and parts that are not there yet.
             self._appender.on_visible = self._visible
             opened.pop_all()
@@ -174,6 +182,13 @@ class Broker:
         self._lite_topics = LiteTopics()
         self._lite_expiry = LiteExpiry(self.topics, self._offsets, self.store, self._lite_topics, self.clock)
         self._lite_expiry.load()
+
+    def _note_directory(self) -> None:
+        try:
+            note_directory(self.directory)
+        except OSError as error:
+            name = "DISK_FULL" if is_disk_full(error) else "DATA_DIRECTORY_NOT_WRITABLE"
+            raise StartRefused(name, f"The data directory {self.directory} cannot be used: {error}.") from error
 
     async def _start_timers(self) -> None:
         directory = self.directory / "store" / "timers"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millstream.broker.broker import Broker
+from millstream.broker.data_parts import check_directory, document
 from millstream.broker.told_topics import ToldTopics
 from millstream.cluster.nameserver import BrokerRegistration, RouteRegistry
 from millstream.model.clock import Clock, SystemClock
@@ -85,6 +86,7 @@ class AllInOne(Served[Endpoints]):
 
     async def _open(self) -> Endpoints:
         options = self._options
+        check_directory(options.directory)
         metrics = None if options.metrics_port is None else await self._open_pages(options.metrics_port)
         self.site.open_tls(options.directory)
         broker, broker_address = await self._open_broker()
@@ -122,7 +124,8 @@ class AllInOne(Served[Endpoints]):
         return address
 
     async def _open_nameserver(self, broker: Broker) -> Address:
-        role = NameserverRole(self.site, self._options.nameserver_port, directory=self._options.directory / "config")
+        keys = document(self._options.directory, "config/nameserver.json")
+        role = NameserverRole(self.site, self._options.nameserver_port, keys=keys)
         _register(broker, role.registry)
         self._resources.push_async_callback(role.close)
         address = await role.start()
