@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -21,12 +22,14 @@ from millstream.broker.broker import Broker
 from millstream.broker.repair import accept_losses, all_losses
 from millstream.broker.request_modes import RequestKind, RequestMode
 from millstream.model.clock import ManualClock
-from millstream.model.errors import MillstreamError, StoreError
+from millstream.model.errors import MillstreamError, StartRefused, StoreError
 from millstream.model.group import GroupConfig
 from millstream.model.message import OutgoingMessage
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.record import decode_record
+from millstream.store.manifest import Manifest
 from millstream.store.message_store import StoreOptions
+from millstream.store.snapshot import Snapshot
 
 STORE = StoreOptions(segment_bytes=8 * 1024, consume_queue_entries=32)
 SENT = 60
@@ -262,3 +265,88 @@ def goes_on_without(directory: Path) -> None:
         accept_losses(directory, [loss.part for loss in losses])
     found = asyncio.run(content(directory))
     assert asyncio.run(content(directory)) == found
+
+
+def test_a_data_directory_is_for_its_owner_alone(filled: tuple[Path, Path, Content]) -> None:
+    everything = [filled[0], *filled[0].rglob("*")]
+    wide = [path for path in everything if path.stat().st_mode & 0o077]
+    assert wide == []
+
+
+def test_a_directory_of_an_earlier_release_gets_its_manifests_at_its_first_whole_start(
+    filled: tuple[Path, Path, Content], directory: Path
+) -> None:
+    for path in [*directory.glob("manifest*"), *(directory / "store").glob("manifest*")]:
+        path.unlink()
+    forget_the_manifest(directory)
+    assert asyncio.run(content(directory)) == filled[2]
+    assert Manifest(directory).load() == Manifest(filled[0]).load()
+    assert Manifest(directory / "store").load() == Manifest(filled[0] / "store").load()
+
+
+def test_what_an_earlier_release_let_go_meanwhile_is_not_asked_for(directory: Path) -> None:
+    """It knows no manifest: it removes a compacted topic and the log's beginning, and notes nothing."""
+    Manifest(directory / "store").note_log_start(0)
+    Manifest(directory / "store").note("compaction/deleted/0")
+    place_of(directory, "store/commitlog/first").unlink()
+    forget_the_manifest(directory)
+    found = asyncio.run(content(directory))
+    assert asyncio.run(content(directory)) == found
+
+
+def forget_the_manifest(directory: Path) -> None:
+    checkpoint = Snapshot(directory / "store" / "checkpoint")
+    document = json.loads(checkpoint.load() or b"")
+    del document["knows_manifest"]
+    checkpoint.save(json.dumps(document).encode())
+
+
+def test_a_part_that_a_crash_left_without_its_note_is_noted_by_the_next_start(directory: Path) -> None:
+    Manifest(directory).forget(["config/topics.json"])
+    Manifest(directory / "store").forget(["commitlog", "deleted-topics", "compaction/c/0"])
+    asyncio.run(content(directory))
+    noted = Manifest(directory).load()
+    assert noted is not None
+    assert "config/topics.json" in noted.parts
+    noted = Manifest(directory / "store").load()
+    assert noted is not None
+    assert noted.parts == {"commitlog", "deleted-topics", "compaction/c/0"}
+
+
+def test_a_topic_is_not_made_where_it_cannot_be_noted_that_it_must_be_there(tmp_path: Path) -> None:
+    """Nobody hears that a topic is there before the manifest says so: a loss of the file would be no loss then."""
+
+    async def attempt() -> None:
+        async with started(tmp_path) as broker:
+            (tmp_path / "manifest.bak.tmp").mkdir()
+            with pytest.raises(StoreError) as refused:
+                broker.topics.create(TopicConfig("t"))
+            assert refused.value.name == "STORE_FAILED"
+            assert broker.topics.find("t") is None
+            (tmp_path / "manifest.bak.tmp").rmdir()
+            assert broker.topics.create(TopicConfig("t"))
+
+    asyncio.run(attempt())
+
+
+def test_a_part_that_is_not_missing_cannot_be_accepted_as_lost(directory: Path) -> None:
+    before = tree(directory)
+    with pytest.raises(StartRefused, match="'store/commitlog' is not missing") as refused:
+        accept_losses(directory, ["store/commitlog"])
+    assert refused.value.name == "LOSS_UNKNOWN"
+    (directory / "config" / "topics.json").write_bytes(b"")
+    (directory / "config" / "topics.json.bak").write_bytes(b"")
+    accept_losses(directory, ["config"])
+    kept = sorted(path.name for path in (directory / "config").glob("topics.json*"))
+    assert kept == ["topics.json.bak.damaged", "topics.json.damaged"]
+    assert len(tree(directory)) == len(before)
+
+
+def test_nothing_is_accepted_for_a_directory_that_a_server_holds(directory: Path) -> None:
+    async def attempt() -> None:
+        async with started(directory):
+            with pytest.raises(StartRefused) as refused:
+                accept_losses(directory, ["store/commitlog"])
+            assert refused.value.name == "DATA_DIRECTORY_IN_USE"
+
+    asyncio.run(attempt())

@@ -151,7 +151,7 @@ class Broker:
             # Not before: what timers deliver meanwhile finds nobody who waits, and parts that are not there yet.
             self._appender.on_visible = self._visible
             opened.pop_all()
-        self._upkeep = Upkeep(self.store, self.topics, self._offsets, self._lite_expiry, self.traffic)
+        self._upkeep = Upkeep(self.store, self.topics, self.groups, self._offsets, self._lite_expiry, self.traffic)
         self._upkeep.start(offset_save_interval_s=self.options.offset_save_interval_s)
 
     async def _open(self, opened: AsyncExitStack) -> None:
@@ -273,6 +273,7 @@ class Broker:
             await self._appender.close()
         finally:
             try:
+                self.groups.save_unsaved()
                 self._offsets.save()
             finally:
                 self.store.close()

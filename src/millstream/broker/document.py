@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 from typing import Generic, TypeVar
 
 import msgspec
 
 from millstream.model.errors import StoreError
+from millstream.store.files import is_disk_full
 from millstream.store.snapshot import Snapshot
 
 __all__ = ["Document", "SavedDocument", "encode_document"]
@@ -61,7 +61,7 @@ class SavedDocument(Generic[D]):
         try:
             self._snapshot.save(text)
         except OSError as error:
-            name = "DISK_FULL" if error.errno == errno.ENOSPC else "STORE_FAILED"
+            name = "DISK_FULL" if is_disk_full(error) else "STORE_FAILED"
             raise StoreError(name, f"The {self._noun} cannot be saved: {error}.") from error
 
 

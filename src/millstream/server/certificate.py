@@ -11,6 +11,7 @@ from typing import Final
 
 from millstream.model.errors import StartRefused
 from millstream.security.tls import TlsFiles
+from millstream.store.files import FileLayer
 
 __all__ = ["own_certificate"]
 
@@ -32,7 +33,7 @@ def own_certificate(directory: Path, hosts: Iterable[str]) -> TlsFiles:
     if openssl is None:
         raise StartRefused("OPENSSL_MISSING", "There is no certificate yet, and the program openssl was not found.")
     try:
-        files.key.parent.mkdir(parents=True, exist_ok=True)
+        FileLayer().make_directory(files.key.parent)
         made = subprocess.run(_command(openssl, files, hosts), capture_output=True, timeout=_TIMEOUT_S, umask=0o077)
     except subprocess.TimeoutExpired:
         raise StartRefused("TLS_FILES", f"{openssl} did not make a certificate within {_TIMEOUT_S} s.") from None

@@ -108,12 +108,12 @@ def log_losses(store: Path, files: FileLayer, noted: Noted | None, known: int) -
     if missing:
         count = sum(end - start for start, end in missing)
         places = f"log offset {missing[0][0]} to {missing[-1][1]}"
-        words = f"The log in {directory} lacks {count:,} bytes that were on the disk ({places}): their messages"
+        words = f"The log in {directory} lacks {count:,} bytes that were on the disk ({places})."
     elif noted is not None and LOG in noted.parts and not any(map(is_segment_name, files.names(directory))):
-        words = f"The log in {directory} has no file, and it had one: all messages"
+        words = f"The log in {directory} has no file, and it had one."
     else:
         return []
-    words += " and delayed messages and transactions that wait among them cannot be read."
+    words += " Without them their messages are gone, delayed ones and open transactions too."
     return [Loss(store.parent, f"{store.name}/{LOG}", words, is_log=True)]
 
 
