@@ -64,7 +64,6 @@ from millstream.model.topic import Permission, TopicConfig
 from millstream.model.transaction import Resolution
 from millstream.protocol.trace import TRACE_TOPIC
 from millstream.store.appender import Appender, Ended
-from millstream.store.files import is_disk_full
 from millstream.store.message_store import MessageStore, PendingRecord, StoreOptions
 from millstream.store.snapshot import Snapshot
 
@@ -147,7 +146,7 @@ class Broker:
         async with AsyncExitStack() as opened:
             await self._open(opened)
             self._connect()
-            self._note_directory()
+            note_directory(self.directory)
             # Not before: what timers deliver meanwhile finds nobody who waits, and parts that are not there yet.
             self._appender.on_visible = self._visible
             opened.pop_all()
@@ -182,13 +181,6 @@ class Broker:
         self._lite_topics = LiteTopics()
         self._lite_expiry = LiteExpiry(self.topics, self._offsets, self.store, self._lite_topics, self.clock)
         self._lite_expiry.load()
-
-    def _note_directory(self) -> None:
-        try:
-            note_directory(self.directory)
-        except OSError as error:
-            name = "DISK_FULL" if is_disk_full(error) else "DATA_DIRECTORY_NOT_WRITABLE"
-            raise StartRefused(name, f"The data directory {self.directory} cannot be used: {error}.") from error
 
     async def _start_timers(self) -> None:
         directory = self.directory / "store" / "timers"

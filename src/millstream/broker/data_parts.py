@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from millstream.model.errors import StoreError
-from millstream.store.files import FileLayer
+from millstream.model.errors import StartRefused, StoreError
+from millstream.store.files import FileLayer, is_disk_full
 from millstream.store.manifest import Manifest
 from millstream.store.snapshot import Snapshot
 from millstream.store.wholeness import Loss, check_no_loss, is_part_there, part_losses
@@ -64,9 +64,16 @@ def directory_losses(directory: Path) -> list[Loss]:
     return losses
 
 
-def note_directory(directory: Path) -> None:
-    """Take what the directory holds for what it must hold, after a whole start. Raises OSError."""
+def note_directory(directory: Path, *folders: str) -> None:
+    """Take what the directory holds, of these folders too, for what it must hold, after a whole start.
+
+    Raises DISK_FULL, DATA_DIRECTORY_NOT_WRITABLE.
+    """
     files = FileLayer()
-    found = [part for part in _LOST if is_part_there(directory / part, files)]
-    if found:
-        Manifest(directory, files).note(*found)
+    found = [part for part in (*_LOST, *folders) if is_part_there(directory / part, files)]
+    try:
+        if found:
+            Manifest(directory, files).note(*found)
+    except OSError as error:
+        name = "DISK_FULL" if is_disk_full(error) else "DATA_DIRECTORY_NOT_WRITABLE"
+        raise StartRefused(name, f"The data directory {directory} cannot be used: {error}.") from error
