@@ -27,7 +27,7 @@ def _rows(*rows: tuple[int, str, str, str]) -> dict[str, ErrorEntry]:
 
 CATALOGUE: dict[str, ErrorEntry] = _rows(
     (1001, "PORT_IN_USE", "A listening port is taken by another process.", "Stop that process or choose another port."),
-    (1002, "DATA_DIRECTORY_IN_USE", "Another process holds the data directory's lock.", "Stop that process; it has these messages, and a server beside it needs a --dir of its own."),
+    (1002, "DATA_DIRECTORY_IN_USE", "Another process holds the data directory's lock.", "Stop that process, or give a second server a --dir of its own."),
     (1003, "DATA_DIRECTORY_NOT_WRITABLE", "The data directory cannot be created or written.", "Mend its permissions, or mount its disk for writing."),
     (1004, "BAD_CONFIGURATION", "A setting has an unknown name or a value out of its range.", "Correct the setting named in the message."),
     (1005, "ADDRESS_NOT_LOCAL", "The host to listen on is no address of this machine.", "Choose --host 127.0.0.1, 0.0.0.0 or an address of this machine."),
@@ -46,7 +46,7 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (1033, "SEARCH_TOO_WIDE", "A message cannot be searched in so many topics.", "Name its topic with --topic."),
     (1034, "NOTHING_TO_CONSUME", "A benchmark has nothing to receive.", "Leave --topic out, so that a topic is made and filled, or name one with messages."),
     (1060, "LOSS_UNKNOWN", "A loss is accepted that the data directory does not have.", "See what is missing: millstream store repair --dir DIR."),
-    (1080, "INGEST_POSITIONS", "The positions of followed files cannot be read or written.", "Mend the directory named in the message, or choose another one: --dir."),
+    (1080, "INGEST_POSITIONS", "The positions of followed files cannot be read or written.", "Mend the directory named in the message, or restore it from a copy; another --dir has all files read again."),
     (1081, "INGEST_SOURCE", "There is nothing to ingest, or it cannot be read as it is described.", "Correct the option named in the message."),
     (2101, "TOPIC_NOT_FOUND", "The topic does not exist.", "Create it: millstream topic create NAME."),
     (2102, "TOPIC_EXISTS", "A topic of that name exists with other settings.", "Choose another name, or delete the topic first."),
