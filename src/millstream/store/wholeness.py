@@ -95,7 +95,7 @@ def part_losses(
     for part in sorted(parts):
         path = directory / below / part
         if not is_part_there(path, files):
-            what = lost.get(part) or lost.get(part.partition("/")[0], "what it holds is gone")
+            what = lost.get(part) or lost.get(part.partition("/")[0], "what it held is gone")
             words = f"{path} is missing or empty, and it was there: without it {what}."
             losses.append(Loss(directory, str(Path(below) / part), words))
     return losses
