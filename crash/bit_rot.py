@@ -15,8 +15,9 @@ from crash.programme import ANY_ERROR, ProgrammeRun
 from crash.torn_tail import OPTIONS, filled_store
 from crash.traced_files import HASTY
 from millstream.model.clock import ManualClock
-from millstream.model.errors import StoreError
+from millstream.model.errors import StartRefused, StoreError
 from millstream.store.message_store import IndexEntry, MessageStore
+from millstream.store.store_state import accept_log_loss
 
 __all__ = ["PAGE_BYTES", "find_every_flip"]
 
@@ -150,6 +151,18 @@ def _damages(run: ProgrammeRun, content: bytes) -> Iterator[tuple[str, bytes]]:
         yield f"pages {first} and {second} swapped", _swapped(content, first, second)
 
 
+def _open(run: ProgrammeRun, directory: Path, *, is_log: bool) -> MessageStore:
+    """The store; where the log ends before what was on the disk, once somebody has accepted that."""
+    try:
+        return MessageStore.open(directory, OPTIONS, clock=ManualClock(step_ms=1), files=HASTY)
+    except StartRefused as refused:
+        if not is_log or refused.name != "LOG_INCOMPLETE":
+            raise
+    run.count("refused_starts")
+    accept_log_loss(directory, HASTY)
+    return MessageStore.open(directory, OPTIONS, clock=ManualClock(step_ms=1), files=HASTY)
+
+
 def _start_over_damage(run: ProgrammeRun, source: Path, name: Path, whole: Records, state: str) -> None:
     is_log = kind_of(name) is None and name.parts[0] == "commitlog"
     if is_log and state == "crashed":
@@ -163,7 +176,7 @@ def _start_over_damage(run: ProgrammeRun, source: Path, name: Path, whole: Recor
         run.count("starts")
         label = f"{state}: {name} {what}"
         try:
-            store = MessageStore.open(directory, OPTIONS, clock=ManualClock(step_ms=1), files=HASTY)
+            store = _open(run, directory, is_log=is_log)
         except ANY_ERROR as error:
             run.fail(f"{label}: the start fails: {type(error).__name__}: {error}", directory)
             continue

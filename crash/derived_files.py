@@ -50,7 +50,9 @@ DERIVED_KINDS = (
     DerivedKind("checkpoint.bak"),
     DerivedKind("flushed"),
     DerivedKind("format", is_rebuilt_equal=True),
-    # A document of its own, not derived: a torn one gives way to its copy.
+    # Documents of their own, not derived: a torn one gives way to its copy.
+    DerivedKind("manifest"),
+    DerivedKind("manifest.bak"),
     DerivedKind("deleted-topics"),
     DerivedKind("deleted-topics.bak"),
 )

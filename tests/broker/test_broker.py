@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import shutil
 from pathlib import Path
 
@@ -14,10 +15,11 @@ from millstream.broker.lite_expiry import LiteExpiry
 from millstream.broker.transactions import Transactions
 from millstream.model.clock import ManualClock
 from millstream.model.errors import NameRefused, StartRefused, StoreError
-from millstream.model.group import GroupConfig
+from millstream.model.group import FirstPosition, GroupConfig
 from millstream.model.message import Address, OutgoingMessage
 from millstream.model.operations import PullRequest, PullStatus, QueueRange
 from millstream.model.topic import MessageType, TopicConfig
+from millstream.store.files import FileLayer
 from millstream.store.snapshot import Snapshot
 from patience import within_patience
 
@@ -264,3 +266,47 @@ async def test_under_sync_flush_what_was_answered_can_be_read(tmp_path: Path) ->
         await settle()
         await bench.send("a")
         assert bodies(await within_patience(waiting)) == ["a"]
+
+
+async def test_a_new_group_reads_while_the_disk_is_full_and_is_kept_once_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(files: FileLayer, path: Path, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async with open_bench(tmp_path) as bench:
+        await bench.send("a", "b")
+        with monkeypatch.context() as patched:
+            patched.setattr(FileLayer, "replace", full)
+            popped = await bench.pop("popping")
+            assert bodies(popped) == ["a", "b"]
+            bench.ack(*popped, group="popping")
+            assert (await bench.broker.pull(PullRequest("pulling", "t", 0, 0))).status is PullStatus.FOUND
+            bench.broker.commit_offset("pulling", "t", 0, 2)
+            with pytest.raises(StoreError) as refused:
+                bench.broker.groups.create(GroupConfig("created"))
+            assert refused.value.name == "DISK_FULL"
+            with pytest.raises(StoreError) as refused:
+                bench.broker.groups.save_unsaved()
+            assert refused.value.name == "DISK_FULL"
+    async with open_bench(tmp_path) as bench:
+        assert {"popping", "pulling"} <= {group.name for group in bench.broker.groups.all()}
+        assert bench.broker.groups.find("created") is None
+        assert bench.broker.query_offset("pulling", "t", 0) == 2
+        assert await bench.pop("popping") == []
+
+
+async def test_a_group_that_begins_at_the_end_reads_while_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(files: FileLayer, path: Path, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async with open_bench(tmp_path) as bench:
+        bench.broker.groups.create(GroupConfig("late", first_position=FirstPosition.LAST))
+        await bench.send("a")
+        with monkeypatch.context() as patched:
+            patched.setattr(FileLayer, "replace", full)
+            assert await bench.pop("late") == []
+            await bench.send("b")
+            assert bodies(await bench.pop("late")) == ["b"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from crash.file_twins import FailingFiles, HastyFiles, RecordingFiles
-from store_samples import SMALL, bodies, pending, segments
+from store_samples import SMALL, bodies, crashed_copy, pending, segments
 
 from millstream.model.errors import MessageRefused, StoreError
 from millstream.protocol.record import MAGIC_BLANK
@@ -104,6 +104,60 @@ def test_a_full_disk_refuses_and_is_not_final(tmp_path: Path) -> None:
     store.put([pending(b"kept")])
     assert bodies(store) == [b"kept"]
     store.close()
+
+
+class NoRoomWithin(HastyFiles):
+    """Takes `taken_bytes` of the next write to the log and then has no room, as file systems may that copy on write."""
+
+    taken_bytes: int | None = None
+    truncate_error = 0
+
+    def pwrite(self, descriptor: int, data: bytes | bytearray | memoryview, position: int) -> None:
+        if self.taken_bytes is None or len(data) <= self.taken_bytes:
+            return super().pwrite(descriptor, data, position)
+        super().pwrite(descriptor, bytes(data[: self.taken_bytes]), position)
+        self.taken_bytes = None
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def truncate(self, descriptor: int, length: int) -> None:
+        if self.truncate_error and self.taken_bytes is None:
+            raise OSError(self.truncate_error, "no")
+        super().truncate(descriptor, length)
+
+
+@pytest.mark.parametrize(("size", "taken"), [(100, 2), (700, 1)])
+def test_a_disk_full_within_reserved_room_refuses_whole_and_is_not_final(scratch: Path, size: int, taken: int) -> None:
+    """Three records of one size, of which the disk takes some, the larger ones in two segments: nothing of them may
+    come back behind the next one, which ends where one of them began."""
+    files = NoRoomWithin()
+    store = MessageStore.open(scratch / "store", SMALL, files=files)
+    place = store.put([pending(b"b" * size)])[0]
+    files.taken_bytes = taken * place.size_bytes + BLANK_BYTES
+    with pytest.raises(StoreError) as caught:
+        store.put([pending(b"n" * size) for _ in range(3)])
+    assert caught.value.name == "DISK_FULL"
+    assert (store.written_log_offset, store.max_offset("orders", 0)) == (place.size_bytes, 1)
+    refused = crashed_copy(scratch / "store", scratch / "refused")
+    store.put([pending(b"a" * size)])
+    assert bodies(store) == [b"b" * size, b"a" * size]
+    followed = crashed_copy(scratch / "store", scratch / "followed")
+    store.close()
+    for directory, wanted in ((refused, [b"b" * size]), (followed, [b"b" * size, b"a" * size])):
+        again = MessageStore.open(directory, SMALL, files=HastyFiles())
+        assert bodies(again) == wanted
+        again.close()
+
+
+def test_a_full_disk_whose_partial_write_cannot_be_cleared_is_final(scratch: Path) -> None:
+    files = NoRoomWithin()
+    store = MessageStore.open(scratch / "store", SMALL, files=files)
+    store.put([pending(b"before")])
+    files.taken_bytes, files.truncate_error = 10, errno.EIO
+    for _ in range(2):
+        with pytest.raises(StoreError) as caught:
+            store.put([pending(b"never")])
+        assert caught.value.name == "STORE_FAILED"
+    assert bodies(store) == [b"before"]
 
 
 def test_a_failed_write_is_final_but_reading_goes_on(tmp_path: Path) -> None:

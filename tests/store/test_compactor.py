@@ -132,8 +132,9 @@ def test_a_queue_of_which_the_log_has_nothing_goes_on_behind_its_generation(tmp_
     for name in ("commitlog", "consumequeue"):
         for path in (tmp_path / "data" / name).rglob("0000*"):
             path.unlink()
-    for path in [*(tmp_path / "data").glob("checkpoint*"), tmp_path / "data" / "flushed"]:
-        path.unlink()
+    for name in ("checkpoint", "flushed", "manifest"):
+        for path in (tmp_path / "data").glob(f"{name}*"):
+            path.unlink()
     again = open_store(tmp_path / "data", clock)
     assert content(again) == last_of(1200, 3)
     put(again, "k0", "new")

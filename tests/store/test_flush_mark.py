@@ -11,6 +11,7 @@ from store_samples import SMALL, bodies, crashed_copy, pending, segments
 from millstream.store.files import FileLayer
 from millstream.store.flush_mark import FlushMark
 from millstream.store.message_store import MessageStore, StoreOptions
+from millstream.store.store_state import accept_log_loss
 
 WIDE = StoreOptions(segment_bytes=64 * 1024, consume_queue_entries=5)
 
@@ -109,6 +110,7 @@ def test_a_new_start_lowers_a_mark_that_lies_behind_the_log(tmp_path: Path) -> N
         path.unlink()
     (tmp_path / "data" / "checkpoint").unlink()
     (tmp_path / "data" / "checkpoint.bak").unlink(missing_ok=True)
+    accept_log_loss(tmp_path / "data", HastyFiles())
     again = MessageStore.open(tmp_path / "data", WIDE, files=HastyFiles())
     assert FlushMark(tmp_path / "data" / "flushed", FileLayer()).load() == again.written_log_offset == 0
     again.close()

@@ -20,6 +20,7 @@ from millstream.store import recovery
 from millstream.store.commit_log import CommitLog
 from millstream.store.log_scan import LogScan
 from millstream.store.message_store import MessageStore
+from millstream.store.store_state import accept_log_loss
 from millstream.store.write_batch import AppendedRecord
 
 SENT = [b"record %d " % number + b"x" * (number * 7 % 60) for number in range(30)]
@@ -242,12 +243,16 @@ def test_damage_before_the_checkpoint_costs_no_record_but_the_damaged_one(
 
 
 @pytest.mark.parametrize("number", [0, 1, -1])
-def test_a_segment_emptied_or_removed_stops_no_start(crashed: tuple[Path, list[AppendedRecord]], number: int) -> None:
+def test_a_segment_emptied_or_removed_is_named_and_costs_no_other_once_that_is_accepted(
+    crashed: tuple[Path, list[AppendedRecord]], number: int
+) -> None:
     directory, appended = crashed
+    # Stopped, so that all of it is known to be on the disk: without that the last segment is a torn tail.
+    _open(directory).close()
     lost = segments(directory)[number]
     os.truncate(lost, 0)
+    _refuse_and_accept(directory)
     store = _open(directory)
-    # The last segment lies behind the checkpoint, so what it held ends the log; the others are read as damaged.
     readable = [entry for entry in store.entries("orders", 0, 0, 100) if _can_read(store, entry.queue_offset)]
     kept = [
         record.queue_offset
@@ -258,7 +263,24 @@ def test_a_segment_emptied_or_removed_stops_no_start(crashed: tuple[Path, list[A
     store.put([pending(b"next")])
     store.close()
     segments(directory)[number].unlink()
+    if number == -1:
+        # It holds what came since.
+        _refuse_and_accept(directory)
+    # What somebody has accepted once is not asked for again, and no leave for anything else.
     _open(directory).close()
+    segments(directory)[number - 1].unlink()
+    _refuse_and_accept(directory)
+    _open(directory).close()
+    _open(directory).close()
+
+
+def _refuse_and_accept(directory: Path) -> None:
+    before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    with pytest.raises(StartRefused, match=f"{directory / 'commitlog'} lacks") as refused:
+        _open(directory)
+    assert refused.value.name == "LOG_INCOMPLETE"
+    assert {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()} == before
+    accept_log_loss(directory, HastyFiles())
 
 
 def _can_read(store: MessageStore, queue_offset: int) -> bool:
@@ -348,7 +370,7 @@ def test_a_checkpoint_is_replaced_after_all_that_it_speaks_of_is_on_the_disk(scr
         for operation in files.operations
         if operation.name in ("sync", "rename")
     ]
-    assert [name for name in names if name[1] != "index"] == [
+    assert [name for name in names if name[1] != "index" and not name[1].startswith("manifest")] == [
         ("sync", "commitlog"),
         ("sync", "consumequeue"),
         ("sync", "consumequeue"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from crash.file_twins import HastyFiles, RecordingFiles
 
-from millstream.store.files import FileLayer, OpenFiles
+from millstream.store.files import FileLayer, OpenFiles, SharedFiles
 
 
 def test_a_write_that_the_system_cuts_short_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,6 +41,21 @@ def test_a_new_directory_is_synced_in_the_one_above_it(tmp_path: Path) -> None:
     files = RecordingFiles()
     files.make_directory(tmp_path / "a" / "b")
     assert [operation.path for operation in files.operations] == [tmp_path, tmp_path / "a"]
+
+
+def test_what_is_made_is_for_its_owner_and_what_is_shared_for_readers(tmp_path: Path) -> None:
+    for files, modes in ((FileLayer(), (0o700, 0o600)), (SharedFiles(), (0o755, 0o644))):
+        directory = tmp_path / type(files).__name__ / "below"
+        files.make_directory(directory)
+        files.replace(directory / "file", b"content")
+        found = [path.stat().st_mode & 0o777 for path in (directory, directory / "file")]
+        assert found == [mode & ~umask() for mode in modes]
+
+
+def umask() -> int:
+    before = os.umask(0o022)
+    os.umask(before)
+    return before
 
 
 def test_open_files_close_the_one_not_used_for_longest(tmp_path: Path) -> None:

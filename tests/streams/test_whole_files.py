@@ -38,4 +38,19 @@ def test_a_file_that_is_to_outlive_a_crash_is_on_the_disk_before_it_has_its_name
     monkeypatch.setattr(Path, "replace", lambda one, other: (done.append("named"), replace(one, other)))
     put(tmp_path / "one", b"1")
     put(tmp_path / "two", b"2", synced=True)
-    assert done == ["named", "synced", "named"]
+    # The last one is of the directory, without which the name may be gone again.
+    assert done == ["named", "synced", "named", "synced"]
+
+
+def test_a_file_that_is_to_outlive_a_crash_has_its_name_and_its_directories_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    sync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda number: (synced.append(path_of(number)), sync(number)))
+    put(tmp_path / "made" / "for it" / "file", b"1", synced=True)
+    assert synced[1:] == [tmp_path / "made" / "for it", tmp_path / "made", tmp_path]
+
+
+def path_of(descriptor: int) -> Path:
+    return Path(os.readlink(f"/proc/self/fd/{descriptor}"))

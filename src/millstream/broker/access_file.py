@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from millstream.broker.data_parts import document
 from millstream.broker.document import Document, SavedDocument
 from millstream.protocol.remoting.access import (
     SUBJECT_PREFIX,
@@ -17,8 +18,6 @@ from millstream.protocol.remoting.access import (
 from millstream.security.book import AccessBook
 from millstream.security.policy import Entry, PolicyKind
 from millstream.security.user import User, UserKind
-from millstream.store.files import PrivateFiles
-from millstream.store.snapshot import Snapshot
 
 __all__ = ["access_rules", "acl_info", "entries_of", "open_access_book", "read_rules", "user_info"]
 
@@ -34,7 +33,7 @@ class _Document(Document):
 
 def open_access_book(directory: Path) -> AccessBook:
     """The users and policies of a broker's data directory, kept in `config/access.json`. Raises STORE_FORMAT."""
-    snapshot = Snapshot(directory / "config" / "access.json", PrivateFiles())
+    snapshot = document(directory, "config/access.json")
     saved = SavedDocument(snapshot, _Document, noun="users and policies", version=_VERSION)
 
     def save(users: Iterable[User], entries: Mapping[str, tuple[Entry, ...]], revision: int) -> None:
@@ -42,9 +41,9 @@ def open_access_book(directory: Path) -> AccessBook:
         saved.save(_Document(version=_VERSION, users=rules.users, acls=rules.acls, revision=revision))
 
     book = AccessBook(save)
-    document = saved.load()
-    if document is not None:
-        book.load(*read_rules(AccessRules(document.users, document.acls)), document.revision)
+    found = saved.load()
+    if found is not None:
+        book.load(*read_rules(AccessRules(found.users, found.acls)), found.revision)
     return book
 
 

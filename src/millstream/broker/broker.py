@@ -11,6 +11,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from millstream.broker.clock_steps import clock_stepped
+from millstream.broker.data_parts import check_directory, document, note_directory
 from millstream.broker.dead_letters import DeadLetters
 from millstream.broker.groups import GroupRegistry
 from millstream.broker.lite_expiry import LiteExpiry
@@ -122,19 +123,20 @@ class Broker:
         self.clock = WatchedClock(self._unwatched)
         self.clock.on_step.append(self._stepped)
         self.directory = directory
-        config = directory / "config"
-        self.topics = TopicRegistry(Snapshot(config / "topics.json"))
-        self.static_topics = StaticTopics(Snapshot(config / "static-topics.json"), name)
+        self.topics = TopicRegistry(document(directory, "config/topics.json"))
+        self.static_topics = StaticTopics(document(directory, "config/static-topics.json"), name)
         self.peers: Peers | None = None
         """The other brokers, which hold older parts of queues that moved here; to be given before the start."""
-        self.groups = GroupRegistry(Snapshot(config / "groups.json"), auto_create=self.options.auto_create_groups)
-        self.permission = BrokerPermission(Snapshot(config / "permission.json"))
+        groups = document(directory, "config/groups.json")
+        self.groups = GroupRegistry(groups, auto_create=self.options.auto_create_groups)
+        self.permission = BrokerPermission(document(directory, "config/permission.json"))
         self.polls = LongPolls(per_key=self.options.max_waiting_per_key, total=self.options.max_waiting)
-        self._offsets = OffsetTable(Snapshot(config / "offsets.json"), max_in_flight=self.options.max_in_flight)
+        offsets = document(directory, "config/offsets.json")
+        self._offsets = OffsetTable(offsets, max_in_flight=self.options.max_in_flight)
         self.statistics = Statistics()
         self.traffic = Traffic(self.statistics, self.clock)
-        self._redriven = RedrivenTable(Snapshot(config / "redriven.json"))
-        self.request_modes = RequestModes(Snapshot(config / "request_modes.json"))
+        self._redriven = RedrivenTable(document(directory, "config/redriven.json"))
+        self.request_modes = RequestModes(document(directory, "config/request_modes.json"))
         self.member_sources: list[MemberSource] = []
         """Asked for the members of a group that the broker does not know itself, as those of a proxy."""
         self.locks = QueueLocks()
@@ -143,14 +145,21 @@ class Broker:
         self.groups.before_delete.append(self._forget_group)
 
     async def start(self) -> None:
-        """Open the store, recover it and read topics, groups and offsets. Raises `StartRefused`, `StoreError`."""
+        """Open the store, recover it and read topics, groups and offsets. Raises `StartRefused`, `StoreError`.
+
+        A directory that lacks what it had is refused before anything of it is changed.
+        """
+        check_directory(self.directory)
         async with AsyncExitStack() as opened:
             await self._open(opened)
             self._connect()
+            note_directory(self.directory)
             # Not before: what timers deliver meanwhile finds nobody who waits, and parts that are not there yet.
             self._appender.on_visible = self._visible
             opened.pop_all()
-        self._upkeep = Upkeep(self.store, self.topics, self._offsets, self._lite_expiry, self.traffic, self.clock)
+        self._upkeep = Upkeep(
+            self.store, self.topics, self.groups, self._offsets, self._lite_expiry, self.traffic, self.clock
+        )
         self._upkeep.start(offset_save_interval_s=self.options.offset_save_interval_s)
 
     async def _open(self, opened: AsyncExitStack) -> None:
@@ -266,6 +275,7 @@ class Broker:
             await self._appender.close()
         finally:
             try:
+                self.groups.save_unsaved()
                 self._offsets.save()
             finally:
                 self.store.close()

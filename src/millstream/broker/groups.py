@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from millstream.broker.document import Document, SavedDocument
-from millstream.model.errors import NameRefused
+from millstream.model.errors import NameRefused, StoreError
 from millstream.model.group import GroupConfig, check_group, is_tool_group
 from millstream.store.snapshot import Snapshot
 
@@ -19,13 +20,16 @@ MAX_GROUPS_ON_THE_FLY = 5_000
 
 _VERSION = 1
 
+_log = logging.getLogger(__name__)
+
 
 class _Document(Document):
     groups: list[GroupConfig]
 
 
 class GroupRegistry:
-    """The groups by name. Changes are on disk before the call returns.
+    """The groups by name. Changes are on disk before the call returns, but for a group that comes into being by its use
+    while the disk is full: reading needs no room, so it is in memory until `save_unsaved` finds some.
 
     `auto_create` lets `ensure` add a group with default settings at its first use. `before_delete` is called with the
     name while the group is still there, `on_change` with that of a group that is new or gone.
@@ -37,6 +41,7 @@ class GroupRegistry:
         self._saved = SavedDocument(snapshot, _Document, noun="groups", version=_VERSION)
         self.auto_create = auto_create
         self._groups: dict[str, GroupConfig] = {}
+        self._has_unsaved = False
         self.before_delete: list[Callable[[str], None]] = []
         self.on_change: list[Callable[[str], None]] = []
 
@@ -71,8 +76,21 @@ class GroupRegistry:
                     f"The broker has {len(self._groups)} groups; the group {name[:200]!r} is not added by its use.",
                     remedy="Create the group: millstream group create NAME.",
                 )
-            self.create(GroupConfig(name))
+            try:
+                self.create(GroupConfig(name))
+            except StoreError as error:
+                if error.name != "DISK_FULL":
+                    raise
+                _log.warning("The group %s is in memory alone until the disk has room: %s", name, error)
+                self._groups = {**self._groups, name: GroupConfig(name)}
+                self._has_unsaved = True
+                self._announce(name)
         return self.get(name)
+
+    def save_unsaved(self) -> None:
+        """Put on the disk what it had no room for. Raises DISK_FULL while it still has none, and STORE_FAILED."""
+        if self._has_unsaved:
+            self._replace(self._groups)
 
     def ensure_enabled(self, name: str) -> GroupConfig:
         """As `ensure`, for those who want messages. Raises GROUP_DISABLED as well."""
@@ -132,6 +150,7 @@ class GroupRegistry:
         """Save first: a group that could not be saved is not there, so that it does not vanish with a restart."""
         self._saved.save(_Document(version=_VERSION, groups=list(groups.values())))
         self._groups = groups
+        self._has_unsaved = False
 
     def _announce(self, name: str) -> None:
         for listener in self.on_change:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 
 from millstream.broker.dead_letters import DeadLetters
@@ -17,7 +18,7 @@ from millstream.broker.returned import restored, retry_line, stored_topic
 from millstream.broker.topics import RETRY_PREFIX, TopicRegistry
 from millstream.broker.turn import take_in_time
 from millstream.model.clock import Clock
-from millstream.model.errors import ConsumeRefused
+from millstream.model.errors import ConsumeRefused, StoreError
 from millstream.model.group import FirstPosition, GroupConfig
 from millstream.model.lite import LITE_PREFIX, lite_queue
 from millstream.model.operations import (
@@ -34,6 +35,8 @@ __all__ = ["MAX_INVISIBLE_MS", "Popper", "keeps_order"]
 
 MAX_INVISIBLE_MS = 12 * 3600 * 1000
 """Milliseconds that a delivery may be out of sight at most."""
+
+_log = logging.getLogger(__name__)
 
 # At hand, because in Python 3.11 the way from an enum's class to a member runs in Python.
 _LITE, _PRIORITY, _LAST = MessageType.LITE, MessageType.PRIORITY, FirstPosition.LAST
@@ -277,7 +280,13 @@ class Popper:
         for queue_id in missing:
             self._open(request, group, queue_id)
         if missing:
-            self.offsets.save()
+            try:
+                self.offsets.save()
+            except StoreError as error:
+                if error.name != "DISK_FULL":
+                    raise
+                # Reading needs no room; upkeep saves it as soon as there is some.
+                _log.warning("Where the group %s begins is in memory alone for now: %s", request.group, error)
 
     def _arm(self, request: PopRequest) -> None:
         """Have those who wait woken when a delivery of these queues becomes visible again."""

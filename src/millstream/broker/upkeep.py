@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Self
 
+from millstream.broker.groups import GroupRegistry
 from millstream.broker.lite_expiry import LiteExpiry
 from millstream.broker.offsets import OffsetTable
 from millstream.broker.topics import TopicRegistry
@@ -38,6 +39,7 @@ class Upkeep:
         self,
         store: MessageStore,
         topics: TopicRegistry,
+        groups: GroupRegistry,
         offsets: OffsetTable,
         lite_expiry: LiteExpiry,
         traffic: Traffic,
@@ -45,6 +47,7 @@ class Upkeep:
     ) -> None:
         self._store = store
         self._topics = topics
+        self._groups = groups
         self._offsets = offsets
         self._lite_expiry = lite_expiry
         self._traffic = traffic
@@ -87,6 +90,7 @@ class Upkeep:
             _log.error("The disk is filled beyond its watermark; messages are refused until there is room.")
 
     async def _save_offsets(self) -> None:
+        self._groups.save_unsaved()
         if self._offsets.is_changed:
             await self._offsets.save_in_turns()
 

@@ -39,6 +39,7 @@ bench = App(
     help="Measure how fast a server takes and gives messages, and how long they are under way.",
     result_action="return_value",
 )
+store = App(name="store", help="The data directory of a server that does not run.", result_action="return_value")
 start = App(name="start", help="Run one role in a process of its own.", result_action="return_value")
 config = App(name="config", help="The settings of the roles.", result_action="return_value")
 broker = App(name="broker", help="List, describe and drain brokers.", result_action="return_value")
@@ -71,6 +72,7 @@ error = App(name="error", help="Look up errors by number.", result_action="retur
 app.command("millstream.cli.quickstart:quickstart", name="quickstart")
 app.command(start)
 app.command(config)
+app.command(store)
 app.command("millstream.cli.cluster:status", name="status")
 app.command(cluster)
 app.command(broker)
@@ -95,6 +97,7 @@ start.command("millstream.cli.start:nameserver", name="nameserver")
 start.command("millstream.cli.start:broker", name="broker")
 start.command("millstream.cli.start:proxy", name="proxy")
 start.command("millstream.cli.start_cluster:cluster", name="cluster")
+store.command("millstream.cli.store:repair", name="repair")
 config.command("millstream.cli.config:reference", name="reference")
 config.command("millstream.cli.config:check", name="check")
 profile.command("millstream.cli.profile:put", name="set")
@@ -173,7 +176,8 @@ error.command("millstream.cli.error:explain", name="explain")
 error.command("millstream.cli.error:list_errors", name="list")
 
 _GROUPS = frozenset(
-    "topic group dlq message rules model ingest dim job acl user error start config broker cluster profile".split()
+    "topic group dlq message rules model ingest dim job acl user error start store config broker cluster "
+    "profile".split()
 )
 """Words that list their commands where nothing follows them."""
 

@@ -113,11 +113,12 @@ def _shown(name: str, profile: Profile, profiles: Profiles) -> dict[str, str | b
 
 
 def _save(profiles: Profiles) -> None:
-    from millstream.store.files import PrivateFiles
+    from millstream.store.files import FileLayer
 
     path = profiles_path()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        PrivateFiles().replace(path, profiles.text().encode())
+        files = FileLayer()
+        files.make_directory(path.parent)
+        files.replace(path, profiles.text().encode())
     except OSError as error:
         raise StartRefused("CONFIGURATION_FILE", f"{path} cannot be written: {error.strerror}.", remedy="") from None

@@ -12,7 +12,7 @@ from millstream.security.audit import AuditLog
 from millstream.security.guard import Guard
 from millstream.security.signature import Credentials
 from millstream.security.user import User, UserKind, new_secret
-from millstream.store.files import PrivateFiles
+from millstream.store.files import FileLayer
 
 __all__ = ["CREDENTIALS_FILE", "has_users", "open_guard"]
 
@@ -53,6 +53,6 @@ def _write(path: Path, credentials: Credentials) -> None:
         f"MILLSTREAM_SECRET_KEY={credentials.secret_key}\n"
     )
     try:
-        PrivateFiles().replace(path, text.encode())
+        FileLayer().replace(path, text.encode())
     except OSError as error:
         raise StartRefused("DATA_DIRECTORY_NOT_WRITABLE", f"{path} cannot be written: {error}.") from None

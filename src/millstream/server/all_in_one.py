@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millstream.broker.broker import Broker
+from millstream.broker.data_parts import check_directory, document
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.message import Address
 from millstream.proxy.local import LocalBackend
@@ -81,6 +82,7 @@ class AllInOne(Served[Endpoints]):
 
     async def _open(self) -> Endpoints:
         options = self._options
+        check_directory(options.directory)
         metrics = None if options.metrics_port is None else await self._open_pages(options.metrics_port)
         self.site.open_tls(options.directory)
         broker, broker_address = await self._open_broker()
@@ -118,7 +120,8 @@ class AllInOne(Served[Endpoints]):
         return address
 
     async def _open_nameserver(self, broker: Broker) -> Address:
-        role = NameserverRole(self.site, self._options.nameserver_port, directory=self._options.directory / "config")
+        keys = document(self._options.directory, "config/nameserver.json")
+        role = NameserverRole(self.site, self._options.nameserver_port, keys=keys)
         own = OwnRegistration(broker, role.registry)
         own.start()
         self._resources.push_async_callback(own.close)

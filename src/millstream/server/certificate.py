@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from millstream.model.errors import StartRefused
 from millstream.security.tls import TlsFiles
+from millstream.store.files import FileLayer
 
 __all__ = ["LIFETIME_DAYS", "RENEWAL_DAYS", "OwnCertificate", "own_certificate", "read_own_certificate"]
 
@@ -55,7 +56,7 @@ def own_certificate(directory: Path, hosts: Iterable[str], now_s: float) -> TlsF
     if _is_good(files, wanted, now_s):
         return files
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        FileLayer().make_directory(folder)
         with _alone_in(folder):
             # Another start may have made it in the meantime.
             if not _is_good(files, wanted, now_s):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from millstream.broker.data_parts import check_directory, note_directory
 from millstream.client.client import Client
 from millstream.client.outfit import Outfitter
 from millstream.model.clock import Clock, SystemClock
@@ -55,8 +56,9 @@ class LocalCluster:
     async def start(self) -> dict[str, str]:
         """Start the nameserver, then the brokers and the proxy; the address of each process by its name.
 
-        Raises CHILD_PROCESS_FAILED, and leaves nothing running then.
+        Raises CHILD_PROCESS_FAILED, and leaves nothing running then; DATA_MISSING where the folder of one is gone.
         """
+        check_directory(self._options.directory)
         try:
             await self.nameserver.start()
             where = self.nameserver.addresses["nameserver"]
@@ -66,6 +68,7 @@ class LocalCluster:
             settings = [f"grpc_port={self._options.grpc_port}", f'nameservers=["{where}"]', "remoting_port=-1"]
             self.proxy = self._role("proxy", "proxy", settings, port="grpc_port")
             await self.proxy.start()
+            note_directory(self._options.directory, *(role.name for role in (self.nameserver, *self.brokers)))
         except BaseException:
             await self.close()
             raise

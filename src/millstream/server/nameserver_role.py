@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from millstream.cluster.key_values import KeyValues
 from millstream.cluster.nameserver import RouteRegistry
 from millstream.cluster.permissions import NAMESERVER_NEEDS
@@ -20,13 +18,13 @@ __all__ = ["NameserverRole"]
 class NameserverRole:
     """Started once; `registry` may be filled before. Port 0 takes a free one.
 
-    `directory` is where the keys are saved that tools keep here; None keeps them in memory. Raises STORE_FORMAT.
+    `keys` is where the keys are saved that tools keep here; None keeps them in memory. Raises STORE_FORMAT.
     """
 
-    def __init__(self, site: Site, port: int = 9876, *, directory: Path | None = None) -> None:
+    def __init__(self, site: Site, port: int = 9876, *, keys: Snapshot | None = None) -> None:
         self._site = site
         self.registry = RouteRegistry()
-        key_values = KeyValues(None if directory is None else Snapshot(directory / "nameserver.json"))
+        key_values = KeyValues(keys)
         handlers = nameserver_handlers(self.registry, clock=site.clock, key_values=key_values)
         self.server = RemotingServer(handlers, site.host, port, clock=site.clock, memory=site.memory)
 

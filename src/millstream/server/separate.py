@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from millstream.broker.data_parts import check_directory, document, note_directory
 from millstream.broker.remoting.access import access_handlers
 from millstream.client.conversations import parse_addresses
 from millstream.client.environment import credentials_of_environment, tls_of_environment
@@ -46,6 +47,7 @@ class SeparateRole(Served[dict[str, Address]]):
 
     async def _open(self) -> dict[str, Address]:
         found: dict[str, Address] = {}
+        check_directory(self.directory)
         if self._configuration.metrics_port >= 0:
             found["metrics"] = await self._open_pages(self._configuration.metrics_port)
         self.site.open_tls(self.directory)
@@ -82,7 +84,7 @@ class SeparateRole(Served[dict[str, Address]]):
     async def _open_nameserver(self, told: NameserverConfiguration) -> Address:
         self._lock_directory()
         self.site.open_access_control(self.directory)
-        role = NameserverRole(self.site, told.port, directory=self.directory)
+        role = NameserverRole(self.site, told.port, keys=document(self.directory, "nameserver.json"))
         if self.site.guard is not None:
             # Its users are its own: whoever administers access tells every nameserver as well as every broker.
             role.server.handlers = {**role.server.handlers, **access_handlers(self.site.guard)}
@@ -126,9 +128,10 @@ class SeparateRole(Served[dict[str, Address]]):
         return {"grpc": address, "remoting": role.told[0]}
 
     def _lock_directory(self) -> None:
-        """Where no log does it."""
+        """Take the directory, and what is there for what must be there, where no broker does it."""
         lock = DirectoryLock(self.directory, FileLayer())
         self._resources.callback(lock.release)
+        note_directory(self.directory)
 
 
 def _site(configuration: RoleConfiguration, clock: Clock) -> Site:

@@ -14,6 +14,7 @@ from typing import Final
 from millstream.model.clock import Clock
 from millstream.model.errors import StartRefused
 from millstream.server.restart_pace import RestartPace
+from millstream.store.files import FileLayer
 
 __all__ = ["READY_TIMEOUT_S", "STOP_TIMEOUT_S", "SupervisedRole"]
 
@@ -99,7 +100,9 @@ class SupervisedRole:
             raise StartRefused("CHILD_PROCESS_FAILED", f"{self.name} cannot be started: {error}.") from None
 
     async def _run(self) -> None:
-        self._log_path.parent.mkdir(parents=True, exist_ok=True)
+        files = FileLayer()
+        files.make_directory(self._log_path.parent)
+        files.close(files.open(self._log_path, create=True))
         command = [sys.executable, "-m", "millstream", "start", self._role, "--with-parent", "-o", "json"]
         with self._log_path.open("ab") as log:
             log_start = log.tell()

@@ -33,6 +33,8 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     entries_per_file: int
     queues: dict[str, dict[int, tuple[int, int]]]
     batch_queues: dict[str, dict[int, tuple[int, int, int, int]]] = {}
+    knows_manifest: bool = False
+    """Whether a release wrote it that keeps the manifest; what others do to the directory is not noted there."""
     format_version: int = FORMAT_VERSION
 
 

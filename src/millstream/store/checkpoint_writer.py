@@ -107,7 +107,7 @@ class CheckpointWriter:
                     tail.forget()
             self.log_offset = parts.log_offset
             self._written_s = self._clock.monotonic_s()
-            for follow in self.following:
+            for follow in [*self.following]:
                 follow(parts.log_offset)
 
     def _take(self) -> _Parts:
@@ -140,4 +140,5 @@ class CheckpointWriter:
             entries_per_file=self._entries_per_file,
             queues=queues,
             batch_queues=batch_queues,
+            knows_manifest=True,
         )

@@ -4,8 +4,9 @@ A segment is a file named by the 20 digits of the log offset it starts at. A rec
 the 8 bytes of an end mark do not fit any more, `int32 remaining | int32 MAGIC_BLANK` closes the segment. Behind the
 last record are zeros. Source of the layout: RocketMQ 5.3 (facts only).
 
-Room on the disk is reserved ahead of writing, so a full disk is met before a byte is written and is not final; a
-write or sync that fails is (the owner of the log stops using it).
+Room on the disk is reserved ahead of writing, so a full disk is met before a byte is written and is not final. A file
+system may refuse bytes within reserved room as well; what it took of them is cleared, and that is not final either.
+Any other write or sync that fails is (the owner of the log stops using it).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from millstream.model.errors import StoreError
 from millstream.protocol.record import MAGIC_BLANK
 from millstream.store.files import FileLayer, FileNotOpened, is_disk_full
 
-__all__ = ["BLANK_BYTES", "MIN_SEGMENT_BYTES", "CommitLog", "Run", "Segment"]
+__all__ = ["BLANK_BYTES", "MIN_SEGMENT_BYTES", "CommitLog", "Run", "Segment", "is_segment_name"]
 
 BLANK_BYTES = 8
 """Bytes of the mark that closes a segment; every record leaves room for it. Fewer bytes at its end need no mark."""
@@ -94,7 +95,7 @@ class CommitLog:
         return self._segment_bytes
 
     def _load(self) -> None:
-        paths = [path for path in self._files.entries(self._directory) if _is_segment_name(path.name)]
+        paths = [path for path in self._files.entries(self._directory) if is_segment_name(path.name)]
         for number, path in enumerate(paths):
             start = int(path.name)
             with self._files.opened(path) as descriptor:
@@ -159,8 +160,8 @@ class CommitLog:
     def write(self, runs: Sequence[Run]) -> None:
         """Append the runs, the first at `end` and each other one at the start of a segment; one write for each.
 
-        Raises DISK_FULL and FILE_NOT_OPENED with nothing written and nothing changed, OSError with the log in an
-        unknown state.
+        Raises DISK_FULL and FILE_NOT_OPENED with nothing of it in the log and nothing changed, OSError with the log in
+        an unknown state.
         """
         prepared = []
         for number, run in enumerate(runs):
@@ -179,12 +180,34 @@ class CommitLog:
                     raise
                 raise StoreError("DISK_FULL", f"The disk of {self._directory} has no room for the log.") from error
             prepared.append((segment, run.start, data))
-        for segment, start, data in prepared:
-            if data:
-                self._files.pwrite(self._writable(segment), data, start - segment.start)
-                if segment not in self._unsynced:
-                    self._unsynced.append(segment)
+        try:
+            for segment, start, data in prepared:
+                if data:
+                    self._files.pwrite(self._writable(segment), data, start - segment.start)
+                    if segment not in self._unsynced:
+                        self._unsynced.append(segment)
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            self._take_back([(segment, start) for segment, start, _ in prepared])
+            raise StoreError("DISK_FULL", f"The disk of {self._directory} has no room for the log.") from error
         self.end = end
+
+    def _take_back(self, starts: Sequence[tuple[Segment, int]]) -> None:
+        """Have zeros on the disk again where a write began that met a full disk within its reserved room.
+
+        Nobody sees what lies behind the end, but a start would find whole records there that were refused. Where this
+        fails, what the disk has is unknown: OSError.
+        """
+        for segment, start in starts:
+            self._clear_from(segment, start)
+
+    def _clear_from(self, segment: Segment, log_offset: int) -> None:
+        descriptor = self._writable(segment)
+        self._files.truncate(descriptor, log_offset - segment.start)
+        self._files.truncate(descriptor, segment.end - segment.start)
+        self._files.fsync(descriptor)
+        segment.allocated_end = log_offset
 
     def _create(self, start: int) -> Segment:
         path = self._directory / f"{start:0{_NAME_DIGITS}}"
@@ -258,11 +281,7 @@ class CommitLog:
             self._files.remove(segment.path)
         segment_at_end = self.segment_at(log_offset)
         if segment_at_end is not None:
-            descriptor = self._writable(segment_at_end)
-            self._files.truncate(descriptor, log_offset - segment_at_end.start)
-            self._files.truncate(descriptor, segment_at_end.end - segment_at_end.start)
-            self._files.fsync(descriptor)
-            segment_at_end.allocated_end = log_offset
+            self._clear_from(segment_at_end, log_offset)
         self.end = log_offset
 
     def drop_oldest(self) -> Segment:
@@ -291,5 +310,6 @@ class CommitLog:
             self._close_segment(segment)
 
 
-def _is_segment_name(name: str) -> bool:
+def is_segment_name(name: str) -> bool:
+    """Whether a file of that name is a segment."""
     return len(name) == _NAME_DIGITS and name.isascii() and name.isdigit()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Collection
+from typing import Final
 
 from millstream.model.clock import Clock
 from millstream.model.errors import StoreError
@@ -13,15 +14,21 @@ from millstream.store.compaction.compacted_queue import CompactedQueue
 from millstream.store.compaction.compacted_queues import CompactedQueues
 from millstream.store.deleted_topics import DeletedTopics
 from millstream.store.flusher import Flusher
+from millstream.store.manifest import Manifest
 from millstream.store.queue_reader import QueueReader
 from millstream.store.queue_table import QueueTable
 
-__all__ = ["Compactor", "take_up"]
+__all__ = ["COMPACTION", "Compactor", "forget_compacted", "take_up"]
+
+COMPACTION: Final = "compaction"
+"""The folder of a store with what is left of compacted queues, `TOPIC/QUEUE` below it."""
 
 _log = logging.getLogger(__name__)
 
 
-def take_up(compacted: CompactedQueues, queues: QueueTable, deleted: DeletedTopics, log_end: int) -> None:
+def take_up(
+    compacted: CompactedQueues, queues: QueueTable, deleted: DeletedTopics, log_end: int, manifest: Manifest
+) -> None:
     """Go on, at a start, with the compacted queues that are on the disk; those of deleted topics are removed.
 
     A queue of which the log has nothing left goes on behind its generation. Raises STORE_FORMAT.
@@ -30,12 +37,18 @@ def take_up(compacted: CompactedQueues, queues: QueueTable, deleted: DeletedTopi
         found = queues.find(topic, queue_id)
         taken = compacted.obtain(topic, queue_id, found.min_offset if found is not None else 0)
         if _first_log_offset(taken, log_end) < deleted.log_offset(topic):
+            forget_compacted(manifest, compacted, {topic})
             compacted.remove_topic(topic)
             continue
         found = queues.obtain(topic, queue_id)
         if found.next_offset < taken.end_offset:
             found.skip_to(taken.end_offset, log_end)
             found.visible_offset = found.next_offset
+
+
+def forget_compacted(manifest: Manifest, compacted: CompactedQueues, topics: Collection[str]) -> None:
+    """Let the manifest not ask for the topics' compacted queues any more, before they go."""
+    manifest.forget(f"{COMPACTION}/{topic}/{queue_id}" for topic, queue_id in compacted.on_disk() if topic in topics)
 
 
 def _first_log_offset(taken: CompactedQueue, log_end: int) -> int:
@@ -55,13 +68,20 @@ class Compactor:
     """Compacts the queues of one store; called from one thread at a time, beside puts and reads."""
 
     def __init__(
-        self, reader: QueueReader, queues: QueueTable, compacted: CompactedQueues, flusher: Flusher, clock: Clock
+        self,
+        reader: QueueReader,
+        queues: QueueTable,
+        compacted: CompactedQueues,
+        flusher: Flusher,
+        clock: Clock,
+        manifest: Manifest,
     ) -> None:
         self._reader = reader
         self._queues = queues
         self._compacted = compacted
         self._flusher = flusher
         self._clock = clock
+        self._manifest = manifest
         self._compacting = threading.Lock()
 
     def compact(self, topics: Collection[str]) -> int:
@@ -99,6 +119,9 @@ class Compactor:
         try:
             with self._compacting:
                 header = taken.compact(self._reader.log_queue(queue), end_offset, self._clock.now_ms())
+                if header is not None:
+                    # Before the log may forget what it holds.
+                    self._manifest.note(f"{COMPACTION}/{taken.topic}/{taken.queue_id}")
         except (OSError, StoreError) as error:
             _log.error("Queue %d of %s stays uncompacted for now: %s", taken.queue_id, taken.topic, error)
             return False

@@ -5,8 +5,9 @@ Without this a topic made again would get its old messages back when its consume
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -14,14 +15,17 @@ from millstream.model.errors import StoreError
 from millstream.store.files import FileLayer
 from millstream.store.snapshot import Snapshot
 
-__all__ = ["DeletedTopics"]
+__all__ = ["DELETED_TOPICS", "DeletedTopics"]
+
+DELETED_TOPICS: Final = "deleted-topics"
+"""The file in the directory of a store."""
 
 
 class DeletedTopics:
     """For each deleted topic the log offset below which its records do not count, kept in a snapshot."""
 
-    def __init__(self, path: Path, files: FileLayer) -> None:
-        self._snapshot = Snapshot(path, files)
+    def __init__(self, path: Path, files: FileLayer, *, on_saved: Callable[[], None] | None = None) -> None:
+        self._snapshot = Snapshot(path, files, on_saved=on_saved)
         document = self._snapshot.load()
         try:
             self._offsets = msgspec.json.decode(document, type=dict[str, int]) if document is not None else {}

@@ -19,9 +19,10 @@ from typing import Final
 
 from millstream.model.errors import StoreError
 
-__all__ = ["FileLayer", "FileNotOpened", "OpenFiles", "PrivateFiles", "is_disk_full", "refusal_name"]
+__all__ = ["FileLayer", "FileNotOpened", "OpenFiles", "SharedFiles", "is_disk_full", "refusal_name"]
 
-_FILE_MODE = 0o644
+_OWN_FILE_MODE: Final = 0o600
+_OWN_DIRECTORY_MODE: Final = 0o700
 _PARTIAL_SUFFIX = ".tmp"
 
 
@@ -76,10 +77,17 @@ def _syncfs() -> Callable[[int], int] | None:
 
 
 class FileLayer:
-    """The operating system's files. Errors are `OSError`, of which `FileNotOpened` passes; lengths are bytes."""
+    """The operating system's files. Errors are `OSError`, of which `FileNotOpened` passes; lengths are bytes.
 
-    file_mode = _FILE_MODE
+    What it makes is for its owner alone: messages are nobody else's business, and some files hold secrets. What is
+    there keeps the mode that it has.
+    """
+
+    file_mode = _OWN_FILE_MODE
     """Who may read and write a file that is made."""
+
+    directory_mode = _OWN_DIRECTORY_MODE
+    """Who may look into a directory that is made."""
 
     def open(self, path: Path, *, create: bool = False) -> int:
         """A descriptor for reading and writing; `create` makes the file if it is not there."""
@@ -191,7 +199,7 @@ class FileLayer:
         if path.is_dir():
             return
         self.make_directory(path.parent, sync=sync)
-        path.mkdir(exist_ok=True)
+        path.mkdir(mode=self.directory_mode, exist_ok=True)
         if sync:
             self.sync_directory(path.parent)
 
@@ -257,10 +265,11 @@ class FileLayer:
         self.sync_directory(path.parent)
 
 
-class PrivateFiles(FileLayer):
-    """Files that only their owner may read, for secrets."""
+class SharedFiles(FileLayer):
+    """Files that others of the machine may read, as what jobs of several users look up."""
 
-    file_mode = 0o600
+    file_mode = 0o644
+    directory_mode = 0o755
 
 
 class OpenFiles:

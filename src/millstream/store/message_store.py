@@ -5,6 +5,7 @@ format          the format of all that is here; a later one is refused before an
 abort           there while the store is open; found at a start it says that the last run did not end cleanly
 flushed         up to which log offset the log is on the disk
 checkpoint      up to which log offset the consume queues are on the disk as well (recovery.py)
+manifest        what of this the directory holds, so that a start tells what is missing (manifest.py)
 deleted-topics  whose records in the log do not count any more
 commitlog/      the log's segments
 consumequeue/   TOPIC/QUEUE/ files of entries
@@ -26,14 +27,14 @@ from millstream.model.clock import BackedClock, Clock, SystemClock
 from millstream.model.errors import StartRefused, StoreError
 from millstream.model.message import Address
 from millstream.protocol.record import RecordEncoder, outline_record
-from millstream.store.checkpoint import CheckpointFile
+from millstream.store.checkpoint import Checkpoint, CheckpointFile
 from millstream.store.checkpoint_writer import CheckpointWriter
 from millstream.store.commit_log import CommitLog
 from millstream.store.compaction.compacted_queues import CompactedQueues
 from millstream.store.compaction.compaction import CompactionOptions
-from millstream.store.compactor import Compactor, take_up
+from millstream.store.compactor import COMPACTION, Compactor, forget_compacted, take_up
 from millstream.store.consume_queue import IndexEntry
-from millstream.store.deleted_topics import DeletedTopics
+from millstream.store.deleted_topics import DELETED_TOPICS, DeletedTopics
 from millstream.store.directory_lock import DirectoryLock
 from millstream.store.files import FileLayer, FileNotOpened, refusal_name
 from millstream.store.flush_mark import FlushMark
@@ -41,14 +42,17 @@ from millstream.store.flusher import Flusher
 from millstream.store.health import Health
 from millstream.store.index.key_index import DEFAULT_RESULTS, KeyIndex
 from millstream.store.log_scan import LogScan, record_at
+from millstream.store.manifest import Manifest, Noted
 from millstream.store.queue_reader import QueueReader
 from millstream.store.queue_table import QueueTable
 from millstream.store.recovery import Recovery, RecoveryReport
 from millstream.store.retainer import Retained, Retainer
 from millstream.store.retention import DiskState, RetentionPolicy
 from millstream.store.store_format import check_format, write_format
+from millstream.store.store_state import StoreState
 from millstream.store.store_times import StoreTimes
 from millstream.store.visibility import Visibility
+from millstream.store.wholeness import LOG, check_no_loss, is_part_there
 from millstream.store.write_batch import AppendedRecord, PendingRecord, WriteBatch
 
 __all__ = ["EVER", "AppendedRecord", "IndexEntry", "MessageStore", "PendingRecord", "Retained", "StoreOptions"]
@@ -97,16 +101,22 @@ class MessageStore(QueueReader):
         self._visibility = Visibility()
         self._confirmed = 0
         check_format(directory, files)
-        self._lock = DirectoryLock(directory, files)
+        self._manifest = Manifest(directory, files)
         try:
-            self._recover()
+            if not files.exists(directory / "lock"):
+                # Taking the lock would make the file, and a start that is refused makes nothing.
+                self._check()
+            self._lock = DirectoryLock(directory, files, names_holder=False)
+            try:
+                checkpoint, flushed = self._check()
+                self._lock.name_holder()
+                self._recover(checkpoint, flushed)
+            except BaseException:
+                self._lock.release()
+                raise
         except OSError as error:
-            self._lock.release()
             name = refusal_name(error, "DATA_DIRECTORY_NOT_WRITABLE")
             raise StartRefused(name, f"The data directory {directory} cannot be used: {error}.") from error
-        except BaseException:
-            self._lock.release()
-            raise
 
     @classmethod
     def open(
@@ -119,15 +129,22 @@ class MessageStore(QueueReader):
     ) -> Self:
         """The store in `directory`, recovered.
 
-        Raises DATA_DIRECTORY_IN_USE, DATA_DIRECTORY_NOT_WRITABLE, STORE_FORMAT.
+        Raises DATA_DIRECTORY_IN_USE, DATA_DIRECTORY_NOT_WRITABLE, STORE_FORMAT, and DATA_MISSING or LOG_INCOMPLETE
+        where the directory lacks something that it had.
         """
         return cls(directory, options or StoreOptions(), clock or SystemClock(), files or FileLayer())
 
-    def _recover(self) -> None:
+    def _check(self) -> tuple[Checkpoint | None, int]:
+        """Refuse a directory that lacks something, with nothing changed; its checkpoint and flush mark."""
+        found = StoreState.read(self._directory, self._files)
+        check_no_loss(found.losses(self._files))
+        on_saved = self._manifest.noting(DELETED_TOPICS)
+        self._deleted = DeletedTopics(self._directory / DELETED_TOPICS, self._files, on_saved=on_saved)
+        return found.checkpoint, found.flushed
+
+    def _recover(self, checkpoint: Checkpoint | None, flushed: int) -> None:
         options, files, directory = self.options, self._files, self._directory
-        self._deleted = DeletedTopics(directory / "deleted-topics", files)
         checkpoint_file = CheckpointFile(directory / "checkpoint", files)
-        checkpoint = checkpoint_file.load()
         abort = directory / "abort"
         self.was_clean_stop = not files.exists(abort)
         files.replace(abort, b"")
@@ -137,10 +154,10 @@ class MessageStore(QueueReader):
         self._compacted = CompactedQueues(directory / "compaction", files, options.compaction)
         super().__init__(self._log, self._queues, self._compacted, self._mutex)
         self._mark = FlushMark(directory / "flushed", files)
-        recovery = Recovery(self._log, self._queues, self._deleted, checkpoint, self._mark.load())
+        recovery = Recovery(self._log, self._queues, self._deleted, checkpoint, flushed)
         self.recovery: RecoveryReport = recovery.run(options.consume_queue_entries)
         self._mark.reset(self._log.end)
-        take_up(self._compacted, self._queues, self._deleted, self._log.end)
+        take_up(self._compacted, self._queues, self._deleted, self._log.end, self._manifest)
         self._times = StoreTimes(self.recovery.store_timestamp_ms)
         self._warn_of_time_ahead()
         self._encoder = RecordEncoder(self._times.last_ms, options.store_host)
@@ -161,7 +178,9 @@ class MessageStore(QueueReader):
         self._checkpoints.changed((), self._times.last_ms)
         self._index = KeyIndex(directory / "index", self._log, files, counts=self._counts)
         self._checkpoints.following.append(self._extend_index)
-        self._compactor = Compactor(self, self._queues, self._compacted, self._flusher, BackedClock(self._clock))
+        self._compactor = Compactor(
+            self, self._queues, self._compacted, self._flusher, BackedClock(self._clock), self._manifest
+        )
         self._retainer = Retainer(
             self,
             self._log,
@@ -170,13 +189,46 @@ class MessageStore(QueueReader):
             self._checkpoints,
             self._compactor,
             self._health,
+            self._manifest,
             mutex=self._mutex,
             clock=BackedClock(self._clock),
             policy=options.retention,
             disk=lambda: DiskState(*files.disk(directory)),
         )
-        if checkpoint is None or self.recovery.rebuilt_queues:
+        if checkpoint is not None and not checkpoint.knows_manifest:
+            self._manifest.begin()
+        noted = self._manifest.load() or Noted()
+        is_noted = checkpoint is not None and checkpoint.knows_manifest
+        if not is_noted or self.recovery.rebuilt_queues:
             self.write_checkpoint()
+        self._note_parts(noted)
+
+    def _note_parts(self, noted: Noted) -> None:
+        """Take what is there for what must be there: all of it after the first start, later what a crash left so."""
+        compacted = [queue for queue in self._compacted if queue.header is not None]
+        parts = [f"{COMPACTION}/{queue.topic}/{queue.queue_id}" for queue in compacted]
+        if is_part_there(self._directory / DELETED_TOPICS, self._files):
+            parts.append(DELETED_TOPICS)
+        self._manifest.note(*parts)
+        if not self._log.segments:
+            # Until a checkpoint comes the flush mark says that there is a log.
+            self._checkpoints.following.append(self._note_log)
+        elif noted.log_start != self._log.start or LOG not in noted.parts:
+            self._manifest.note_log(LOG, self._log.start)
+        if noted.lost and noted.lost[-1][1] > self._log.end:
+            # From its end on the log is written anew, and all of that must be there again.
+            self._manifest.note_lost((start, min(end, self._log.end)) for start, end in noted.lost)
+
+    def _note_log(self, _log_offset: int) -> None:
+        """Note the log at the first checkpoint that follows its first segment."""
+        if not self._log.segments:
+            return
+        try:
+            self._manifest.note_log(LOG, self._log.start)
+        except OSError as error:
+            _log.warning("The manifest of %s stays behind for now: %s", self._directory, error)
+            return
+        self._checkpoints.following.remove(self._note_log)
 
     def _warn_of_time_ahead(self) -> None:
         ahead_ms = self._times.ahead_ms(self._clock.now_ms())
@@ -389,6 +441,7 @@ class MessageStore(QueueReader):
                 self._health.check()
                 try:
                     self._deleted.add(topics, self._log.end)
+                    forget_compacted(self._manifest, self._compacted, gone)
                 except OSError as error:
                     raise self._health.refusal("cleared of a topic", error) from error
                 self._checkpoints.forget(gone)

@@ -14,6 +14,7 @@ from millstream.store.commit_log import CommitLog, Segment
 from millstream.store.compactor import Compactor
 from millstream.store.deleted_topics import DeletedTopics
 from millstream.store.health import Health
+from millstream.store.manifest import Manifest
 from millstream.store.queue_reader import QueueReader
 from millstream.store.queue_table import AnyQueue, QueueTable
 from millstream.store.retention import DiskState, RetentionPolicy, SegmentAge, expired_segments
@@ -43,6 +44,7 @@ class Retainer:
         checkpoints: CheckpointWriter,
         compactor: Compactor,
         health: Health,
+        manifest: Manifest,
         *,
         mutex: threading.Lock,
         clock: Clock,
@@ -58,6 +60,7 @@ class Retainer:
         self._checkpoints = checkpoints
         self._compactor = compactor
         self._health = health
+        self._manifest = manifest
         self._mutex = mutex
         self._clock = clock
         self.policy = policy
@@ -103,6 +106,7 @@ class Retainer:
         for queue in list(self._queues):
             with self._mutex:
                 self._trim(queue, queue.first_offset_in_log(segment.end))
+        self._manifest.note_log_start(segment.end)
         with self._mutex:
             dropped = self._log.drop_oldest()
         self._log.remove(dropped)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["put"]
+__all__ = ["make_directory", "put", "sync_directory"]
 
 
 def put(file: Path, content: bytes, *, synced: bool = False) -> None:
@@ -13,7 +13,7 @@ def put(file: Path, content: bytes, *, synced: bool = False) -> None:
 
     What a process that was killed has not finished begins with a dot and ends with its number. Raises OSError.
     """
-    file.parent.mkdir(parents=True, exist_ok=True)
+    named = make_directory(file.parent)
     unfinished = file.with_name(f".{file.name}.{os.getpid()}")
     with unfinished.open("wb") as out:
         out.write(content)
@@ -21,3 +21,26 @@ def put(file: Path, content: bytes, *, synced: bool = False) -> None:
             out.flush()
             os.fsync(out.fileno())
     unfinished.replace(file)
+    if synced:
+        for directory in (file.parent, *named):
+            sync_directory(directory)
+
+
+def sync_directory(directory: Path) -> None:
+    """Return when the names in the directory outlive the machine's crash. Raises OSError."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_directory(directory: Path) -> list[Path]:
+    """Make the directory and those above it; those that have a new name in them, which nothing has synced yet."""
+    named = []
+    missing = directory
+    while not missing.is_dir():
+        missing = missing.parent
+        named.append(missing)
+    directory.mkdir(parents=True, exist_ok=True)
+    return named

@@ -39,7 +39,6 @@ class ConnectionMemory:
         """Those of the connections that have not signed a request yet, where access control is on."""
         self.answers = UnreadAnswers()
         self.late_answers = LateAnswers()
-        """Says which connections were closed, and why."""
         self._give_back = give_back
         self._most_bytes = 0
         self._less_since_s: float | None = None

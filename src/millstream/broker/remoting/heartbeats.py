@@ -7,7 +7,7 @@ import logging
 from millstream.broker.broker import Broker
 from millstream.broker.remoting.attendance import Attendance
 from millstream.broker.topics import RETRY_PREFIX
-from millstream.model.errors import NameRefused
+from millstream.model.errors import NameRefused, StoreError
 from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import text
@@ -51,4 +51,8 @@ class ClientHandlers:
             words = f"A heartbeat names a group that cannot be used: {error}"
             self._strangers.say(_log, StrangerAct.BAD_REQUEST, words)
             return False
+        except StoreError as error:
+            # The group can read without a retry topic; a later heartbeat makes it, once the disk has room.
+            if error.name != "DISK_FULL":
+                raise
         return True

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from millstream.store.files import FileLayer
+from millstream.store.files import FileLayer, SharedFiles
 from millstream.streams.dimension.arrow_parts import is_storable
 from millstream.streams.dimension.column_facts import ColumnFacts
 from millstream.streams.dimension.hash_index import HashIndexWriter
@@ -76,7 +76,7 @@ class TableBuilder:
         hashing: Hashing = KeyHash,
         files: FileLayer | None = None,
     ) -> None:
-        self._files = files or FileLayer()
+        self._files = files or SharedFiles()
         self._directory = directory
         self._keys = tuple(dict.fromkeys(indexes))
         self._verify = verify

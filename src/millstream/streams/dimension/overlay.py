@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from millstream.store.files import FileLayer
+from millstream.store.files import FileLayer, SharedFiles
 from millstream.streams.dimension.builder import BuiltTable, Hashing, TableBuilder
 from millstream.streams.dimension.index_key import IndexKey, Numbers
 from millstream.streams.dimension.key_hash import KeyHash
@@ -66,7 +66,7 @@ class OverlayWriter:
         hashing: Hashing = KeyHash,
         files: FileLayer | None = None,
     ) -> None:
-        self._files = files or FileLayer()
+        self._files = files or SharedFiles()
         self._hashing = hashing
         self._memory_mb = memory_mb
         self._directory = directory

@@ -12,6 +12,7 @@ import msgspec
 from millstream.streams.dimension.file_locks import locked
 from millstream.streams.dimension.versions import VersionHead, VersionStore
 from millstream.streams.errors import JobError
+from millstream.streams.whole_files import make_directory, sync_directory
 
 __all__ = ["KEPT_BATCHES", "BatchPins"]
 
@@ -55,7 +56,8 @@ class BatchPins:
         return {int(path.stem): pin.version for path in self._paths() if (pin := self._pin(int(path.stem)))}
 
     def _chosen(self, batch: int) -> _Pin:
-        self._directory.mkdir(parents=True, exist_ok=True)
+        for named in make_directory(self._directory):
+            sync_directory(named)
         with locked(self._store.pinning):
             known = self._pin(batch)
             if known is not None:
@@ -83,6 +85,8 @@ class BatchPins:
             pin = self._pin(batch) or pin
         finally:
             unfinished.unlink(missing_ok=True)
+        # A pin that a crash of the machine takes away would be chosen anew, and may be another version then.
+        sync_directory(self._directory)
         return pin
 
     def _pin(self, batch: int) -> _Pin | None:

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from millstream.store.files import FileLayer
+from millstream.store.files import FileLayer, SharedFiles
 from millstream.streams.dimension.builder import SPILL_SUFFIX, Hashing
 from millstream.streams.dimension.file_locks import locked
 from millstream.streams.dimension.hash_index import HashIndexReader
@@ -52,7 +52,7 @@ class DimensionTable:
 
         Raises DIMENSION_DAMAGED where there is no whole table. `files` and `hashing` are for tests.
         """
-        return cls(directory, files or FileLayer(), hashing, check=check)
+        return cls(directory, files or SharedFiles(), hashing, check=check)
 
     def _load(self, *, check: bool = False) -> None:
         self._manifest = manifest = Manifest.read(self._files, self.directory)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from millstream.store.files import FileLayer
+from millstream.store.files import SharedFiles
 from millstream.streams.dimension.file_locks import locked
 from millstream.streams.dimension.manifest import Manifest
 from millstream.streams.dimension.versions import HeldVersion, VersionStore
@@ -50,7 +50,7 @@ def _others(copies: Path) -> list[Path]:
 def _files(directory: Path) -> Iterator[tuple[tuple[str, tuple[int, str]], Path]]:
     """Each file of a table with its bytes and checksum; none where there is no table."""
     with contextlib.suppress(DimensionError):
-        for name, fact in Manifest.read(FileLayer(), directory).files.items():
+        for name, fact in Manifest.read(SharedFiles(), directory).files.items():
             yield (name, (fact.size_bytes, fact.checksum)), directory / name
 
 
@@ -59,4 +59,4 @@ def _copy(known: dict[Path, Path | None], source: str, target: str) -> None:
     if same is None:
         shutil.copy2(source, target)
     else:
-        FileLayer().link(same, Path(target))
+        SharedFiles().link(same, Path(target))

@@ -21,6 +21,7 @@ import msgspec
 
 from millstream.streams.dimension.file_locks import FileLock, locked
 from millstream.streams.errors import DimensionError
+from millstream.streams.whole_files import make_directory, sync_directory
 
 __all__ = [
     "MAX_VERSIONS",
@@ -232,7 +233,8 @@ class VersionStore:
         Call it where `pinning` is held.
         """
         path = self.directory / "pins" / f"{job}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
+        for named in make_directory(path.parent):
+            sync_directory(named)
         written(path, msgspec.json.encode(_Pins(versions, str(notes))))
 
     @property
@@ -300,7 +302,7 @@ class VersionStore:
             )
             written(building / _HEAD, msgspec.json.encode(head))
             building.rename(self._versions / str(number))
-            _sync(self._versions)
+            sync_directory(self._versions)
         except BaseException:
             shutil.rmtree(building, ignore_errors=True)
             raise
@@ -360,15 +362,7 @@ def written(path: Path, content: bytes) -> None:
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
-    _sync(path.parent)
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_directory(path.parent)
 
 
 def _read(path: Path, of: type[_Kept]) -> _Kept | None:

@@ -20,7 +20,7 @@ import msgspec
 
 from millstream.model.errors import StartRefused
 from millstream.store.directory_lock import DirectoryLock
-from millstream.store.files import FileLayer
+from millstream.store.files import FileLayer, SharedFiles
 from millstream.streams.errors import RuleError
 from millstream.streams.rules.rule import MAX_RULES, RuleSet
 
@@ -64,7 +64,7 @@ class RuleStore:
 
     def __init__(self, directory: Path, *, files: FileLayer | None = None, lock_wait_s: float = LOCK_WAIT_S) -> None:
         self.directory = directory
-        self._files = files or FileLayer()
+        self._files = files or SharedFiles()
         self._lock_wait_s = lock_wait_s
 
     def exists(self) -> bool:

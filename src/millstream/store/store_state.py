@@ -1,0 +1,67 @@
+"""What a store's directory says of itself, read and not changed: what it noted, and up to where its log was synced."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from millstream.store.checkpoint import Checkpoint, CheckpointFile
+from millstream.store.commit_log import is_segment_name
+from millstream.store.compactor import COMPACTION
+from millstream.store.deleted_topics import DELETED_TOPICS
+from millstream.store.files import FileLayer
+from millstream.store.flush_mark import FlushMark
+from millstream.store.manifest import Manifest, Noted
+from millstream.store.wholeness import LOG, Loss, log_losses, missing_of_log, part_losses
+
+__all__ = ["StoreState", "accept_log_loss"]
+
+_LOST: Final = {
+    DELETED_TOPICS: "messages of deleted topics come back",
+    COMPACTION: "the last messages of a compacted queue's keys are gone",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StoreState:
+    """One look at the directory of a store. `flushed` is 0 where nothing is known."""
+
+    directory: Path
+    noted: Noted | None
+    checkpoint: Checkpoint | None
+    flushed: int
+
+    @classmethod
+    def read(cls, directory: Path, files: FileLayer) -> Self:
+        """Look. Raises STORE_FORMAT for files of a later release, and OSError."""
+        checkpoint = CheckpointFile(directory / "checkpoint", files).load()
+        flushed = FlushMark(directory / "flushed", files).load()
+        noted = Manifest(directory, files).load()
+        if checkpoint is not None and not checkpoint.knows_manifest:
+            # A release ran last that does not keep the manifest: what it says is of an earlier time.
+            noted = None
+        return cls(directory, noted, checkpoint, flushed)
+
+    @property
+    def known_log_offset(self) -> int:
+        """Up to where the log is known to have been on the disk."""
+        return max(self.flushed, self.checkpoint.log_offset if self.checkpoint is not None else 0)
+
+    def losses(self, files: FileLayer) -> list[Loss]:
+        """What is missing of what was there."""
+        parts = self.noted.parts - {LOG} if self.noted is not None else ()
+        root, below = self.directory.parent, self.directory.name
+        return [
+            *log_losses(self.directory, files, self.noted, self.known_log_offset),
+            *part_losses(root, parts, files, below=below, lost=_LOST),
+        ]
+
+
+def accept_log_loss(directory: Path, files: FileLayer) -> None:
+    """Let the store's log be whole without what it lacks now; the caller holds the directory's lock."""
+    manifest, found = Manifest(directory, files), StoreState.read(directory, files)
+    missing = missing_of_log(directory, files, found.noted, found.known_log_offset)
+    manifest.note_lost([*(found.noted.lost if found.noted is not None else ()), *missing])
+    if not any(is_segment_name(name) for name in files.names(directory / LOG)):
+        manifest.forget([LOG])
