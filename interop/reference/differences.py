@@ -118,6 +118,10 @@ MEANT: Final[tuple[Meant, ...]] = (
     Meant("offsets/* without a*/code", _REFUSED),
     Meant("offsets/of a group that has not begun, empty queue/code", "0, where a client begins for 22 too."),
     Meant("offsets/committed nothing/*", "A negative offset is not kept: old clients commit -1 for an empty queue."),
+    *(
+        Meant(f"offsets/commit{place}", "The group would never get the messages to come.")
+        for place in (" beyond the end/code", "ted beyond the end/ext/offset")
+    ),
     Meant("offsets/commit of an unknown group/code", "A group comes to be with the first offset that it commits."),
     Meant("offsets/progress*/body/*", _MORE),
     Meant("searching/by a shared key/body/*", "Newest first, which a limit keeps; the reference: oldest first."),

@@ -43,7 +43,8 @@ _SMALL_FILES = {
 class ReferenceServers:
     """Both servers on free ports over `directory`, ready when the constructor returns; use it as a context manager.
 
-    `sync_flush` is the broker's ack level. Raises Missing where Java or Maven is missing or a server does not start.
+    `sync_flush` is the broker's ack level; `metrics_page` is where its metrics are told.
+    Raises Missing where Java or Maven is missing or a server does not start.
     """
 
     def __init__(self, directory: Path, *, sync_flush: bool = False) -> None:
@@ -53,8 +54,9 @@ class ReferenceServers:
         self._directory = directory
         self._running = ExitStack()
         (directory / "conf").mkdir(parents=True)
-        nameserver_port, broker_port = _free_port(), _free_broker_port()
+        nameserver_port, broker_port, self._metrics_port = _free_port(), _free_broker_port(), _free_port()
         self.nameserver, self.broker = f"{_LOCALHOST}:{nameserver_port}", f"{_LOCALHOST}:{broker_port}"
+        self.metrics_page = f"http://{_LOCALHOST}:{self._metrics_port}/metrics"
         try:
             self.nameserver_process = self._start(
                 "nameserver", _NAMESERVER_CLASS, 128, {"listenPort": nameserver_port, "bindAddress": _LOCALHOST}
@@ -109,6 +111,9 @@ class ReferenceServers:
             "transactionCheckInterval": 2000,
             "transactionOpBatchInterval": 100,
             "diskMaxUsedSpaceRatio": 99,
+            "metricsExporterType": "PROM",
+            "metricsPromExporterHost": _LOCALHOST,
+            "metricsPromExporterPort": self._metrics_port,
             **_SMALL_FILES,
         }
 

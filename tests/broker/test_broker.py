@@ -14,7 +14,7 @@ from millstream.broker.broker import Broker, BrokerOptions
 from millstream.broker.lite_expiry import LiteExpiry
 from millstream.broker.transactions import Transactions
 from millstream.model.clock import ManualClock
-from millstream.model.errors import NameRefused, StartRefused, StoreError
+from millstream.model.errors import ConsumeRefused, NameRefused, StartRefused, StoreError
 from millstream.model.group import FirstPosition, GroupConfig
 from millstream.model.message import Address, OutgoingMessage
 from millstream.model.operations import PullRequest, PullStatus, QueueRange
@@ -159,12 +159,27 @@ async def test_an_offset_can_be_found_by_time(bench: Bench) -> None:
 
 
 async def test_offsets_are_committed_for_queues_that_exist(bench: Bench) -> None:
-    bench.broker.commit_offset("g", "t", 3, 7)
+    await bench.broker.send([OutgoingMessage("t", b"x", {}, queue_id=3)])
+    bench.broker.commit_offset("g", "t", 3, 1)
     bench.broker.commit_offset("g", "t", 3, -1)
-    assert bench.broker.query_offset("g", "t", 3) == 7
+    assert bench.broker.query_offset("g", "t", 3) == 1
     with pytest.raises(NameRefused) as refused:
         bench.broker.commit_offset("g", "t", 4, 7)
     assert refused.value.name == "QUEUE_NOT_FOUND"
+
+
+@pytest.mark.parametrize("offset", [2, (1 << 63) - 1])
+@pytest.mark.parametrize("pops", [False, True])
+async def test_no_commit_takes_a_group_beyond_the_end_of_a_queue(bench: Bench, offset: int, pops: bool) -> None:
+    await bench.broker.send([OutgoingMessage("t", b"first", {}, queue_id=0)])
+    if pops:
+        await bench.pop()
+    with pytest.raises(ConsumeRefused, match=rf"0 to 1; {offset} is outside") as refused:
+        bench.broker.commit_offset("g", "t", 0, offset)
+    assert refused.value.name == "ILLEGAL_OFFSET"
+    await bench.broker.send([OutgoingMessage("t", b"second", {}, queue_id=0)])
+    bodies = [popped.message.body for popped in await bench.pop(max_messages=10)]
+    assert bodies == ([b"second"] if pops else [b"first", b"second"])
 
 
 async def test_closing_ends_what_waits(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from millstream.client.producer import Producer
 from millstream.client.puller import Puller
 from millstream.client.static_topics import StaticTopicConversations
 from millstream.client.values import QueueAddress
-from millstream.model.errors import NameRefused
+from millstream.model.errors import ConsumeRefused, NameRefused
 from millstream.model.filter import parse_tag_filter
 from millstream.model.group import GroupConfig
 from millstream.model.message import Message, StoredMessage
@@ -174,6 +174,20 @@ async def test_a_group_may_go_back_into_an_older_part(bench: Bench, back: int) -
     await bench.client.commit_offset("g", queue, 7)
     await bench.client.commit_offset("g", queue, back)
     assert await bench.client.query_offset("g", queue) == back
+
+
+async def test_no_commit_takes_a_group_beyond_the_end_of_a_logic_queue(bench: Bench) -> None:
+    await bench.create(1, ["a"])
+    await bench.send("0", "1")
+    await bench.remap("b")
+    await bench.send("2")
+    [queue] = await bench.queues()
+    await bench.client.commit_offset("g", queue, 3)
+    for offset in (4, (1 << 63) - 1):
+        with pytest.raises(ConsumeRefused, match="is outside") as refused:
+            await bench.client.commit_offset("g", queue, offset)
+        assert refused.value.name == "ILLEGAL_OFFSET"
+    assert await bench.client.query_offset("g", queue) == 3
 
 
 async def test_a_broker_that_does_not_lead_says_so(bench: Bench) -> None:

@@ -89,12 +89,45 @@ async def test_a_delayed_message_is_counted_when_it_is_delivered_with_how_late_i
         await bench.broker.send([message])
         counted = bench.broker.statistics
         assert (counted.timers["later"].scheduled, counted.timers["later"].settled) == (1, 0)
-        assert bench.broker.timers.counts().within_minute + bench.broker.timers.unscheduled == 1
+        assert bench.broker.timers.counts((60,))[0] + bench.broker.timers.unscheduled == 1
         await eventually(lambda: not bench.broker.timers.unscheduled)
         bench.clock.advance_ms(10_400)
         await eventually(lambda: counted.timers["later"].settled == 1)
-        assert counted.delays.total == 400
-        assert counted.delays.counts[counted.delays.bounds.index(500)] == 1
+        assert counted.lateness.total == 400
+        assert counted.lateness.counts[counted.lateness.bounds.index(500)] == 1
+
+
+async def test_delays_are_counted_by_topic_as_they_were_asked_for(bench: Bench) -> None:
+    bench.broker.topics.create(TopicConfig("mixed", MessageType.MIXED))
+    for delay_s in ("30", "600", "4000"):
+        await bench.send("a", topic="mixed", TIMER_DELAY_SEC=delay_s)
+    await bench.send("b", topic="mixed")
+    delays = bench.broker.statistics.timers["mixed"].delays
+    assert (delays.total, delays.counts[:4]) == (4630, [1, 1, 0, 1])
+
+
+async def test_timers_tell_how_long_the_first_of_them_is_overdue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millstream.broker.timers.POLL_S", 3600)
+    async with open_bench(tmp_path, takes=MessageType.DELAY) as bench:
+        timers = bench.broker.timers
+        for delay_s in ("10", "20"):
+            await bench.send("x", TIMER_DELAY_SEC=delay_s)
+        await eventually(lambda: not timers.unscheduled)
+        assert (timers.schedule_lag_ms, timers.delivery_lag_ms) == (0, 0)
+        bench.clock.advance_ms(10_400)
+        assert timers.delivery_lag_ms == 400
+
+
+async def test_timers_tell_for_how_long_a_message_waits_to_be_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millstream.broker.timers.Timers._schedule", lambda _timers: False)
+    async with open_bench(tmp_path, takes=MessageType.DELAY) as bench:
+        await bench.send("x", TIMER_DELAY_SEC="10")
+        bench.clock.advance_ms(700)
+        assert (bench.broker.timers.unscheduled, bench.broker.timers.schedule_lag_ms) == (1, 700)
 
 
 async def test_transactions_are_counted_by_how_their_producers_ended_them_and_once(bench: Bench) -> None:
@@ -108,7 +141,7 @@ async def test_transactions_are_counted_by_how_their_producers_ended_them_and_on
     await bench.broker.end_transaction("tx", "c", Resolution.UNKNOWN)
     traffic = bench.broker.statistics.transactions["tx"]
     assert (traffic.committed, traffic.rolled_back) == (1, 1)
-    assert bench.broker.statistics.finishes.total == 800
+    assert traffic.finishes.total == 800
     assert bench.broker.statistics.incoming["tx", "TRANSACTION"].messages == 3
 
 

@@ -43,8 +43,8 @@ def test_messages_deliveries_calls_and_clients_are_counted(server: ServerProcess
     assert value(found, "rocketmq_consumer_ready_messages", **labels) == 10 - len(taken)
     assert value(found, "rocketmq_consumer_lag_messages", **labels) == 7
     call = {"protocol_type": "grpc", "node_type": "proxy", "response_code": "ok", "result": "success"}
-    assert value(found, "rocketmq_rpc_latency_count", request_code="SendMessage", **call) == 10
-    assert value(found, "rocketmq_rpc_latency_count", request_code="AckMessage", **call) == 3
+    assert value(found, "rocketmq_rpc_latency_milliseconds_count", request_code="SendMessage", **call) == 10
+    assert value(found, "rocketmq_rpc_latency_milliseconds_count", request_code="AckMessage", **call) == 3
     assert value(found, "rocketmq_producer_connections", protocol_type="grpc", language="python") == 1
     mode = {"consumer_group": "takers", "consume_mode": "pop", "language": "python"}
     assert value(found, "rocketmq_consumer_connections", **mode) == 1

@@ -16,8 +16,10 @@ from millstream.model.clock import ManualClock
 from millstream.model.errors import StartRefused
 from millstream.model.message import Address, Message
 from millstream.model.topic import TopicConfig
+from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.server.all_in_one import AllInOne, AllInOneOptions, Endpoints
+from millstream.server.metrics.watermarks import watermarks
 from millstream.telemetry.metrics import METRICS, NODE_LABELS
 from millstream.transport.remoting_client import RemotingConnection
 from scrape import Scraped, get, get_json, parse, value
@@ -68,7 +70,7 @@ async def test_what_was_sent_and_read_over_remoting_is_counted(server: Endpoints
     bytes_in = value(found, "rocketmq_throughput_in_total", **NORMAL)
     assert bytes_in is not None
     assert 20_000 < bytes_in < 24_000
-    assert value(found, "rocketmq_storage_size") == bytes_in
+    assert value(found, "rocketmq_storage_size_bytes") == bytes_in
     assert value(found, "rocketmq_message_size_bucket", le="1024", **NORMAL) == 0
     assert value(found, "rocketmq_message_size_bucket", le="4096", **NORMAL) == 10
     assert value(found, "rocketmq_message_size_sum", **NORMAL) == bytes_in
@@ -80,7 +82,7 @@ async def test_what_was_sent_and_read_over_remoting_is_counted(server: Endpoints
     assert lag is not None
     assert lag > 0
     send = {"protocol_type": "remoting", "response_code": "success", "node_type": "broker"}
-    created = value(found, "rocketmq_rpc_latency_count", request_code="update_and_create_topic", **send)
+    created = value(found, "rocketmq_rpc_latency_milliseconds_count", request_code="update_and_create_topic", **send)
     assert created == 1
     assert value(found, "rocketmq_topic_number") == own_topics + 1
 
@@ -131,6 +133,21 @@ async def test_topics_over_the_limit_are_counted_together_as_other(
     assert counted == {"a": 1, "b": 1, "other": 2}
 
 
+async def test_what_the_broker_allows_and_what_waits_for_answers_is_told(server: Endpoints) -> None:
+    found = await scrape(server)
+    assert value(found, "rocketmq_broker_permission") == 6
+    kinds = {labels["processor"]: number for labels, number in found["rocketmq_processor_watermark"]}
+    assert {"send", "ack", "admin", "transaction"} <= kinds.keys()
+    assert not {"pull", "lite_pull"} & kinds.keys(), "what waits for messages is no sign of load"
+    assert set(kinds.values()) == {0}
+
+
+def test_requests_count_by_the_kinds_that_rocketmq_names() -> None:
+    unanswered = {RequestCode.SEND_MESSAGE_V2: 3, RequestCode.SEND_MESSAGE: 1, RequestCode.PULL_MESSAGE: 9, 9999: 2}
+    found = watermarks(unanswered)
+    assert (found["send"], found["admin"], sum(found.values())) == (4, 2, 6)
+
+
 async def test_without_a_port_there_are_no_pages(tmp_path: Path) -> None:
     running = AllInOne(options(tmp_path / "data", metrics_port=None))
     assert (await running.start()).metrics is None
@@ -161,7 +178,7 @@ async def test_age_of_the_lag_is_told_by_the_clock(tmp_path: Path) -> None:
         await asyncio.to_thread(traffic, at(server.nameserver))
         clock.advance_ms(7000)
         found = await scrape(server)
-        assert value(found, "rocketmq_consumer_lag_latency", topic="orders") == 7000
-        assert value(found, "rocketmq_storage_message_reserve_time") == 7000
+        assert value(found, "rocketmq_consumer_lag_latency_milliseconds", topic="orders") == 7000
+        assert value(found, "rocketmq_storage_message_reserve_time_milliseconds") == 7000
     finally:
         await running.close()

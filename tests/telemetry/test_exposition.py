@@ -31,9 +31,9 @@ def test_a_histogram_has_growing_counts_a_sum_and_a_count() -> None:
     histogram = Histogram((10, 100))
     for value in (5, 50, 60, 500):
         histogram.add(value)
-    page.add_histogram("rocketmq_delay_message_latency", histogram)
+    page.add_histogram("millstream_delivery_lateness_milliseconds", histogram)
     found = {(name, labels.get("le")): value for name, labels, value in samples(page)}
-    name = "rocketmq_delay_message_latency"
+    name = "millstream_delivery_lateness_milliseconds"
     assert found == {
         (f"{name}_bucket", "10"): 1,
         (f"{name}_bucket", "100"): 3,

@@ -172,6 +172,25 @@ async def test_a_request_that_waits_does_not_hold_up_those_behind_it(peer: Peer,
     assert (first.opaque, second.opaque) == (2, 1)
 
 
+async def test_requests_are_counted_by_code_until_they_are_answered_or_cut_off(
+    server: tuple[RemotingServer, int], peer: Peer, desk: Desk
+) -> None:
+    running, port = server
+    gone = Peer(*await asyncio.open_connection("127.0.0.1", port))
+    await gone.send(RemotingCommand(WAIT), RemotingCommand(ECHO, opaque=1))
+    await gone.receive()
+    await peer.send(RemotingCommand(WAIT), RemotingCommand(WAIT), RemotingCommand(ECHO, opaque=1))
+    await peer.receive()
+    assert running.unanswered == {WAIT: 3}
+    gone.writer.close()
+    await desk.cancellation.wait()
+    await asyncio.sleep(0)
+    assert running.unanswered == {WAIT: 2}
+    desk.release.set()
+    await peer.receive(2)
+    assert running.unanswered.total() == 0
+
+
 async def test_answers_of_one_turn_leave_in_one_write(desk: Desk) -> None:
     class Transport(asyncio.Transport):
         def __init__(self) -> None:

@@ -408,9 +408,10 @@ class Broker:
         """Set the group's offset; negative ones are passed over. Where the group pops, it only moves forward.
         After a reset commits are passed over until the group's next pull.
 
-        Raises TOPIC_NOT_FOUND, QUEUE_NOT_FOUND, GROUP_NOT_FOUND.
+        Raises TOPIC_NOT_FOUND, QUEUE_NOT_FOUND, GROUP_NOT_FOUND, and ILLEGAL_OFFSET behind the queue's end: the group
+        would never get the messages to come.
         """
-        self.queues.check(topic, queue_id)
+        self.queues.check_offset(topic, queue_id, queue_offset)
         self.groups.ensure(group)
         self._offsets.commit(group, topic, queue_id, queue_offset)
 

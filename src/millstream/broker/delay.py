@@ -81,7 +81,7 @@ def waiting(message: OutgoingMessage, queue_id: int, due_ms: int) -> OutgoingMes
     return put_aside(message, TIMER_TOPIC, queue_id, **{_DUE: str(due_ms)})
 
 
-def timer_of(message: StoredMessage) -> int | None:
+def timer_of(message: StoredMessage | OutgoingMessage) -> int | None:
     """When a record of the timer topic is due; None if it cannot be told."""
     due = message.properties.get(_DUE, "")
     return int(due) if due.isdecimal() else None

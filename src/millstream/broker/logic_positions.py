@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from millstream.broker.logic_reader import LogicReader
 from millstream.broker.offsets import OffsetTable
+from millstream.broker.queues import outside
 from millstream.broker.segments import Segments
 from millstream.broker.static_topics import StaticTopics
-from millstream.model.errors import ConsumeRefused
 from millstream.model.group import FirstPosition, GroupConfig
 from millstream.model.logic_queue import LogicQueue, MappingItem
 from millstream.model.operations import QueuePoint, QueueProgress, QueueReset, ResetRequest
@@ -51,10 +51,12 @@ class LogicPositions:
         return found
 
     async def commit(self, group: str, topic: str, number: int, queue_offset: int) -> None:
-        """Set the group's offset; negative ones are passed over."""
+        """Set the group's offset; negative ones are passed over. Raises ILLEGAL_OFFSET behind the queue's end."""
         queue = self.topics.led(topic, number)
         if queue_offset < 0:
             return
+        if queue_offset > self.reader.end(topic, queue):
+            raise outside(topic, await self.reader.range_of(topic, number), queue_offset)
         at = queue.position_of(queue_offset)
         for position in range(len(queue.readable) - 1, at, -1):
             # A group that goes back begins the newer queues again.
@@ -131,9 +133,7 @@ class LogicPositions:
         if point is QueuePoint.LAST:
             return held.max_offset
         if not held.min_offset <= value <= held.max_offset:
-            offsets = f"{held.min_offset} to {held.max_offset}"
-            words = f"Queue {number} of {topic!r} has the offsets {offsets}; {value} is outside."
-            raise ConsumeRefused("ILLEGAL_OFFSET", words)
+            raise outside(topic, held, value)
         return value
 
 

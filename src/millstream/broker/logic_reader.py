@@ -50,7 +50,7 @@ class LogicReader:
         leader = queue.leader
         first = await self._first(topic, queue)
         last_ms = self.store.last_store_timestamp_ms(topic, leader.queue_id)
-        return QueueRange(number, first, self._end(topic, queue), last_ms)
+        return QueueRange(number, first, self.end(topic, queue), last_ms)
 
     async def ranges(self, topic: str) -> list[QueueRange]:
         """What can be read of each logic queue that this broker leads."""
@@ -104,7 +104,7 @@ class LogicReader:
             status,
             queue.readable[position + 1].logic_offset if is_over else item.logic(next_offset),
             item.logic(read.min_offset) if position == 0 else queue.items[0].logic_offset,
-            self._end(request.topic, queue),
+            self.end(request.topic, queue),
             tuple(placed(record, queue.number, item.logic(place_of(record)[1])) for record in records),
         )
 
@@ -116,5 +116,5 @@ class LogicReader:
                 return item.logic(first)
         return queue.leader.logic(self.store.min_offset(topic, queue.leader.queue_id))
 
-    def _end(self, topic: str, queue: LogicQueue) -> int:
+    def end(self, topic: str, queue: LogicQueue) -> int:
         return queue.leader.logic(self.store.max_offset(topic, queue.leader.queue_id))

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from millstream.broker.groups import GroupRegistry
 from millstream.broker.long_poll import LongPolls
 from millstream.broker.offsets import OffsetTable
+from millstream.broker.queues import outside
 from millstream.broker.reader import Reader
 from millstream.broker.topics import TopicRegistry
 from millstream.model.clock import Clock
-from millstream.model.errors import ConsumeRefused, NameRefused
+from millstream.model.errors import NameRefused
 from millstream.model.group import GroupConfig
-from millstream.model.operations import QueuePoint, QueueProgress, QueueReset, ResetRequest
+from millstream.model.operations import QueuePoint, QueueProgress, QueueRange, QueueReset, ResetRequest
 
 __all__ = ["Positions"]
 
@@ -126,8 +127,7 @@ class Positions:
                 return store.offset_by_time(topic, queue_id, value)
             case QueuePoint.OFFSET:
                 if not first <= value <= last:
-                    words = f"Queue {queue_id} of {topic!r} has the offsets {first} to {last}; {value} is outside."
-                    raise ConsumeRefused("ILLEGAL_OFFSET", words)
+                    raise outside(topic, QueueRange(queue_id, first, last, 0), value)
                 return value
 
     def _progress(self, group: GroupConfig, topic: str, queue_id: int) -> QueueProgress:

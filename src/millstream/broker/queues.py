@@ -5,11 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from millstream.broker.topics import TopicRegistry
-from millstream.model.errors import NameRefused
+from millstream.model.errors import ConsumeRefused, NameRefused
 from millstream.model.operations import QueueRange
 from millstream.store.message_store import MessageStore
 
-__all__ = ["Queues"]
+__all__ = ["Queues", "outside"]
+
+
+def outside(topic: str, held: QueueRange, queue_offset: int) -> ConsumeRefused:
+    """The refusal of an offset that the queue does not have."""
+    offsets = f"{held.min_offset} to {held.max_offset}"
+    return ConsumeRefused(
+        "ILLEGAL_OFFSET", f"Queue {held.queue_id} of {topic!r} has the offsets {offsets}; {queue_offset} is outside."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +54,12 @@ class Queues:
             raise NameRefused(
                 "QUEUE_NOT_FOUND", f"The topic {topic!r} has {queues} queues; {queue_id} is none of them."
             )
+
+    def check_offset(self, topic: str, queue_id: int, queue_offset: int) -> None:
+        """Refuse an offset behind the queue's end, which messages to come have: ILLEGAL_OFFSET."""
+        held = self.range_of(topic, queue_id)
+        if queue_offset > held.max_offset:
+            raise outside(topic, held, queue_offset)
 
     def _range(self, topic: str, queue_id: int) -> QueueRange:
         store = self.store

@@ -105,7 +105,7 @@ class Retries:
         place = await self.appender.append(record)
         self.statistics.stored(topic, [record], [place])
         if record.message is not copy:
-            self.statistics.timers[topic.name].scheduled += 1
+            self.statistics.timers[topic.name].add(record, place)
         return place
 
     async def _bury(

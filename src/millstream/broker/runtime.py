@@ -11,7 +11,6 @@ from typing import Final
 
 from millstream import __version__
 from millstream.broker.broker import Broker
-from millstream.broker.delay import TIMER_TOPIC
 from millstream.broker.traffic import Flow
 from millstream.broker.traffic_history import HOUR_MS, MINUTE_MS
 from millstream.protocol.record import MIN_RECORD_BYTES, store_timestamp_ms
@@ -74,22 +73,12 @@ def _timers(broker: Broker) -> dict[str, str]:
     scheduled = broker.traffic.rate(Flow.SCHEDULED)
     settled = broker.traffic.rate(Flow.SETTLED)
     return {
-        "timerReadBehind": str(_timers_behind_s(broker)),
+        "timerReadBehind": str((timers.schedule_lag_ms or 0) // 1000),
         "timerOffsetBehind": str(timers.unscheduled),
         "timerCongestNum": str(timers.pending),
         "timerEnqueueTps": f"{scheduled:.2f}",
         "timerDequeueTps": f"{settled:.2f}",
     }
-
-
-def _timers_behind_s(broker: Broker) -> int:
-    """Seconds since the first delayed message was stored that the timers have not looked at; 0 where there is none."""
-    store, unscheduled = broker.store, broker.timers.unscheduled
-    if not unscheduled:
-        return 0
-    found = store.entries(TIMER_TOPIC, 0, store.max_offset(TIMER_TOPIC, 0) - unscheduled, 1)
-    stored_ms = store.stored_ms(found[0]) if found else 0
-    return max(broker.clock.now_ms() - stored_ms, 0) // 1000 if stored_ms else 0
 
 
 def _process(broker: Broker) -> dict[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from millstream.broker.admission import type_of
-from millstream.broker.delay import TIMER_TOPIC
+from millstream.broker.delay import TIMER_TOPIC, timer_of
 from millstream.model.operations import PoppedMessage, PullRequest, PullResult
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.model.transaction import Resolution
@@ -16,7 +16,8 @@ from millstream.telemetry.counters import Counters
 from millstream.telemetry.histogram import Histogram
 
 __all__ = [
-    "DELAY_BOUNDS_MS",
+    "DELAY_BOUNDS_S",
+    "LATENESS_BOUNDS_MS",
     "MAX_COUNTED_PAIRS",
     "MAX_COUNTED_TOPICS",
     "SIZE_BOUNDS_BYTES",
@@ -37,7 +38,11 @@ MAX_COUNTED_PAIRS: Final = 2000
 SIZE_BOUNDS_BYTES: Final = (1024, 4096, 524_288, 1_048_576, 2_097_152, 4_194_304)
 """RocketMQ's own bounds."""
 
-DELAY_BOUNDS_MS: Final = (10, 100, 500, 1000, 5000, 60_000, 3_600_000)
+LATENESS_BOUNDS_MS: Final = (10, 100, 500, 1000, 5000, 60_000, 3_600_000)
+"""Bounds of how late delayed messages are, and of how long transactions take."""
+
+DELAY_BOUNDS_S: Final = (60, 600, 3600, 43_200, 86_400, 259_200)
+"""RocketMQ's own bounds."""
 
 
 # What every send needs is kept at hand: in Python 3.11 each way from an enum's class to a member, its value and its
@@ -91,23 +96,32 @@ class Count:
 
 
 class TimerTraffic:
-    """Delayed messages of one topic that began to wait, and that were delivered."""
+    """Delayed messages of one topic that began to wait, for how many seconds, and that were delivered."""
 
-    __slots__ = ("scheduled", "settled")
+    __slots__ = ("delays", "scheduled", "settled")
 
     def __init__(self) -> None:
         self.scheduled = 0
         self.settled = 0
+        self.delays = Histogram(DELAY_BOUNDS_S)
+
+    def add(self, record: PendingRecord, place: AppendedRecord) -> None:
+        """Count a message that begins to wait."""
+        self.scheduled += 1
+        due_ms = timer_of(record.message)
+        if due_ms is not None:
+            self.delays.add(max(due_ms - place.store_timestamp_ms, 0) / 1000)
 
 
 class TransactionTraffic:
-    """Transactions of one topic that their producers ended."""
+    """Transactions of one topic that their producers ended, and how many milliseconds after their half messages."""
 
-    __slots__ = ("committed", "rolled_back")
+    __slots__ = ("committed", "finishes", "rolled_back")
 
     def __init__(self) -> None:
         self.committed = 0
         self.rolled_back = 0
+        self.finishes = Histogram(LATENESS_BOUNDS_MS)
 
 
 class Statistics:
@@ -121,9 +135,7 @@ class Statistics:
         self.dead_letters: Counters[tuple[str, str], Count] = Counters(Count, MAX_COUNTED_PAIRS)
         self.timers: Counters[str, TimerTraffic] = Counters(TimerTraffic, MAX_COUNTED_TOPICS)
         self.transactions: Counters[str, TransactionTraffic] = Counters(TransactionTraffic, MAX_COUNTED_TOPICS)
-        self.finishes = Histogram(DELAY_BOUNDS_MS)
-        """Milliseconds from the sending of half messages to the end of their transactions."""
-        self.delays = Histogram(DELAY_BOUNDS_MS)
+        self.lateness = Histogram(LATENESS_BOUNDS_MS)
         """Milliseconds from the time at which delayed messages were due to their delivery."""
 
     def stored(
@@ -152,7 +164,7 @@ class Statistics:
         for record, place in zip(records, places, strict=True):
             self.incoming[topic.name, type_of(record.message).value].add((record,), (place,))
             if record.message.topic == TIMER_TOPIC:
-                self.timers[topic.name].scheduled += 1
+                self.timers[topic.name].add(record, place)
 
     def popped(self, group: str, topic: str, popped: Sequence[PoppedMessage]) -> None:
         """Messages were delivered for a time."""
@@ -185,7 +197,7 @@ class Statistics:
             traffic.committed += 1
         else:
             traffic.rolled_back += 1
-        self.finishes.add(max(elapsed_ms, 0))
+        traffic.finishes.add(max(elapsed_ms, 0))
 
     def forget_topic(self, topic: str) -> None:
         """Drop what is counted of a deleted topic."""

@@ -27,7 +27,6 @@ from millstream.protocol.record import decode_record
 from millstream.store.appender import Appender, is_stored
 from millstream.store.message_store import AppendedRecord, MessageStore, PendingRecord
 from millstream.store.timer.timer_store import TimerStore
-from millstream.store.timer.wheel import TimerCounts
 
 __all__ = ["CANCELLED_TOPIC", "CHECKPOINT_INTERVAL_S", "Timers"]
 
@@ -102,9 +101,29 @@ class Timers:
         """How many records of the timer topic were not looked at yet."""
         return max(self._store.max_offset(TIMER_TOPIC, 0) - self._next_offset(), 0)
 
-    def counts(self) -> TimerCounts:
-        """How many messages wait, by the time until they are due."""
-        return self._timers.counts(self._clock.now_ms())
+    def counts(self, bounds_s: Sequence[int]) -> list[int]:
+        """How many messages are due in up to so many seconds, by these ascending bounds, and how many behind the last
+        one: each message counts in one of the numbers. A bound of 0 counts those that are due.
+        """
+        return self._timers.counts(self._clock.now_ms(), bounds_s)
+
+    @property
+    def schedule_lag_ms(self) -> int | None:
+        """Milliseconds since the first record of the timer topic was stored that was not looked at yet; 0 where there
+        is none, None where it cannot be told.
+        """
+        if not self.unscheduled:
+            return 0
+        found = self._store.entries(TIMER_TOPIC, 0, self._next_offset(), 1)
+        stored_ms = self._store.stored_ms(found[0]) if found else 0
+        return max(self._clock.now_ms() - stored_ms, 0) if stored_ms else None
+
+    @property
+    def delivery_lag_ms(self) -> int:
+        """Milliseconds since the first message was due that is due and not delivered; 0 where there is none."""
+        now_ms = self._clock.now_ms()
+        due_ms = [self._timers.due_ms(queue_offset) for queue_offset in self._timers.due(now_ms, 1)]
+        return max((now_ms - one for one in due_ms if one is not None), default=0)
 
     def check_room(self) -> None:
         """Refuse a delayed message where too many wait already: TOO_MANY_REQUESTS."""
@@ -217,7 +236,7 @@ class Timers:
         for record, time_ms in zip(delivered, due_ms, strict=True):
             self._statistics.timers[record.message.topic].settled += 1
             if time_ms is not None:
-                self._statistics.delays.add(max(now_ms - time_ms, 0))
+                self._statistics.lateness.add(max(now_ms - time_ms, 0))
 
     async def _checkpoint(self) -> None:
         self._checkpoint_s = self._clock.monotonic_s()

@@ -11,10 +11,15 @@ MillstreamError
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from millstream.model.errors import MillstreamError
+from millstream.streams.secrets import HIDDEN, hidden, secret_spans
 
 __all__ = ["DimensionError", "JobError", "ModelError", "RuleError", "SourcePosition", "SqlError"]
+
+_QUOTED_CHARACTERS: Final = 4
+"""Characters of the shortest secret that is looked for in messages; a shorter one may be part of any word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +32,10 @@ class SourcePosition:
 
 
 class SqlError(MillstreamError):
-    """A statement that cannot be read, bound or run; `str()` shows the line with a caret under the place."""
+    """A statement that cannot be read, bound or run; `str()` shows the line with a caret under the place.
+
+    Neither that line nor the message tells secrets that stand in the script.
+    """
 
     def __init__(
         self,
@@ -38,7 +46,9 @@ class SqlError(MillstreamError):
         script: str = "",
         remedy: str | None = None,
     ) -> None:
-        super().__init__(name, message, remedy=remedy)
+        self._secrets = secret_spans(script)
+        quoted = [script[start:end] for start, end in self._secrets if end - start >= _QUOTED_CHARACTERS]
+        super().__init__(name, hidden(message, quoted), remedy=None if remedy is None else hidden(remedy, quoted))
         self.position = position
         self.script = script
 
@@ -46,13 +56,26 @@ class SqlError(MillstreamError):
         words = f"{self.message} {self.remedy} [{self.label}]"
         if self.position is None:
             return words
-        lines = self.script.splitlines()
-        shown = lines[self.position.line - 1] if 0 < self.position.line <= len(lines) else ""
+        lines = self.script.splitlines(keepends=True)
+        is_there = 0 < self.position.line <= len(lines)
         where = f"line {self.position.line}, column {self.position.column}"
-        if not shown:
+        if not is_there or not lines[self.position.line - 1].rstrip("\r\n"):
             return f"{where}: {words}"
-        before = "".join("\t" if character == "\t" else " " for character in shown[: self.position.column - 1])
-        return f"{where}: {words}\n  {shown}\n  {before}{'^' * max(1, self.position.length)}"
+        start = sum(map(len, lines[: self.position.line - 1]))
+        line = self._shown(start, start + len(lines[self.position.line - 1].rstrip("\r\n")))
+        place = start + self.position.column - 1
+        before = "".join("\t" if character == "\t" else " " for character in self._shown(start, place))
+        length = len(self._shown(start, place + self.position.length)) - len(before)
+        return f"{where}: {words}\n  {line}\n  {before}{'^' * max(1, length)}"
+
+    def _shown(self, start: int, end: int) -> str:
+        """The script's text from `start` to `end` without the secrets; one that is cut there is hidden whole."""
+        parts, place = [], start
+        for first, behind in self._secrets:
+            if behind > start and first < end:
+                parts += [self.script[place:first], HIDDEN] if first >= start else [HIDDEN]
+                place = behind
+        return "".join([*parts, self.script[place:end]])
 
 
 class JobError(MillstreamError):

@@ -1,6 +1,7 @@
 """The table of every metric that is exposed: its name, kind, labels and what it tells.
 
-Names and labels that begin with `rocketmq_` are RocketMQ 5's (facts only), so that dashboards made for it can be used.
+Names that begin with `rocketmq_` and their labels are those of RocketMQ 5's Prometheus page (facts only), with the
+suffixes that its exporter makes of units, so that dashboards made for it can be used; `make interop` compares the pages.
 A name of RocketMQ that has no meaning here is not exposed, and a value that is not known is left out, never 0.
 """
 
@@ -41,6 +42,7 @@ def _rows(*rows: tuple[str, Kind, str, str]) -> dict[str, Metric]:
 _COUNTER, _GAUGE, _HISTOGRAM = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
 _IN, _OUT = "topic message_type is_system", "topic consumer_group is_retry is_system"
 _RPC = "protocol_type request_code response_code is_long_polling result"
+_STORAGE = "storage_type storage_medium"
 
 METRICS: dict[str, Metric] = _rows(
     ("rocketmq_messages_in_total", _COUNTER, _IN, "Messages that clients sent and the broker stored."),
@@ -49,31 +51,36 @@ METRICS: dict[str, Metric] = _rows(
     ("rocketmq_messages_out_total", _COUNTER, _OUT, "Messages handed to consumers, each delivery counted."),
     ("rocketmq_throughput_out_total", _COUNTER, _OUT, "Bytes handed to consumers: of whole records for pulls, of bodies for pops."),
     ("rocketmq_send_to_dlq_messages_total", _COUNTER, "consumer_group topic is_system", "Messages moved to the group's dead-letter topic; topic is where they came from."),
-    ("rocketmq_commit_messages_total", _COUNTER, "topic is_system", "Transactions that their producers committed."),
-    ("rocketmq_rollback_messages_total", _COUNTER, "topic is_system", "Transactions that their producers rolled back."),
-    ("rocketmq_finish_message_latency", _HISTOGRAM, "", "Milliseconds from the sending of a half message to the end of its transaction."),
+    ("rocketmq_commit_messages_total", _COUNTER, "topic", "Transactions that their producers committed."),
+    ("rocketmq_rollback_messages_total", _COUNTER, "topic", "Transactions that their producers rolled back."),
+    ("rocketmq_finish_message_latency_milliseconds", _HISTOGRAM, "topic", "Milliseconds from the sending of a half message to the end of its transaction."),
     ("rocketmq_half_messages", _GAUGE, "", "Half messages that wait for the end of their transaction."),
     ("rocketmq_producer_connections", _GAUGE, "language version protocol_type", "Producers that are there."),
     ("rocketmq_consumer_connections", _GAUGE, "consumer_group language version consume_mode protocol_type is_system", "Consumers that are there, by group."),
     ("rocketmq_consumer_lag_messages", _GAUGE, _OUT, "Messages that the group has not consumed, those in flight included."),
-    ("rocketmq_consumer_lag_latency", _GAUGE, _OUT, "Milliseconds since the oldest message was stored that the group has not consumed; 0 with no lag."),
+    ("rocketmq_consumer_lag_latency_milliseconds", _GAUGE, _OUT, "Milliseconds since the oldest message was stored that the group has not consumed; 0 with no lag."),
     ("rocketmq_consumer_inflight_messages", _GAUGE, _OUT, "Messages delivered to the group and not acknowledged; groups that pop only."),
     ("rocketmq_consumer_ready_messages", _GAUGE, _OUT, "Messages that were never delivered to the group; groups that pop only."),
-    ("rocketmq_consumer_queueing_latency", _GAUGE, _OUT, "Milliseconds since the oldest message was stored that was never delivered to the group; groups that pop only."),
+    ("rocketmq_consumer_queueing_latency_milliseconds", _GAUGE, _OUT, "Milliseconds since the oldest message was stored that was never delivered to the group; groups that pop only."),
+    ("rocketmq_broker_permission", _GAUGE, "", "What clients may do: 6 read and write, 4 read alone."),
     ("rocketmq_topic_number", _GAUGE, "", "Topics of the broker."),
     ("rocketmq_consumer_group_number", _GAUGE, "", "Consumer groups of the broker."),
-    ("rocketmq_rpc_latency", _HISTOGRAM, _RPC, "Milliseconds from a request's arrival to its answer. request_code is RocketMQ's name of the code, or the gRPC method; is_long_polling says that the request may wait for messages."),
-    ("rocketmq_storage_size", _GAUGE, "storage_type storage_medium", "Bytes of the log that are kept."),
-    ("rocketmq_storage_flush_behind_bytes", _GAUGE, "storage_type storage_medium", "Bytes of the log that are written and not yet on the disk."),
-    ("rocketmq_storage_dispatch_behind_bytes", _GAUGE, "storage_type storage_medium", "Bytes of the log that are written and that readers do not see yet."),
-    ("rocketmq_storage_message_reserve_time", _GAUGE, "storage_type storage_medium", "Milliseconds since the oldest message of the log was stored."),
-    ("rocketmq_timing_messages", _GAUGE, "", "Delayed messages that wait for their time."),
-    ("rocketmq_timer_message_snapshot", _GAUGE, "timer_bound_s", "The same by the time until they are due: up to that many seconds, each message in one of them."),
-    ("rocketmq_timer_enqueue_total", _COUNTER, "topic", "Delayed messages that began to wait."),
-    ("rocketmq_timer_dequeue_total", _COUNTER, "topic", "Delayed messages that were delivered to their topic."),
-    ("rocketmq_timer_enqueue_lag", _GAUGE, "", "Delayed messages that are stored and whose time is not noted yet."),
-    ("rocketmq_timer_dequeue_lag", _GAUGE, "", "Delayed messages that are due and not yet delivered to their topic."),
-    ("rocketmq_delay_message_latency", _HISTOGRAM, "", "Milliseconds from the time at which a delayed message was due to its delivery to its topic."),
+    ("rocketmq_rpc_latency_milliseconds", _HISTOGRAM, _RPC, "Milliseconds from a request's arrival to its answer. request_code is RocketMQ's name of the code, or the gRPC method; is_long_polling says that the request may wait for messages."),
+    ("rocketmq_processor_watermark", _GAUGE, "processor", "Requests of the broker's remoting port, by RocketMQ's names for their kinds, that were read and are not answered yet. Pulls and pops are left out: they are answered at once or wait for messages (millstream_waiting_requests)."),
+    ("rocketmq_storage_size_bytes", _GAUGE, _STORAGE, "Bytes of the log that are kept."),
+    ("rocketmq_storage_flush_behind_bytes", _GAUGE, _STORAGE, "Bytes of the log that are written and not yet on the disk."),
+    ("rocketmq_storage_dispatch_behind_bytes", _GAUGE, _STORAGE, "Bytes of the log that are written and that readers do not see yet."),
+    ("rocketmq_storage_message_reserve_time_milliseconds", _GAUGE, _STORAGE, "Milliseconds since the oldest message of the log was stored."),
+    ("rocketmq_timing_messages", _GAUGE, _STORAGE, "Delayed messages that wait for their time."),
+    ("rocketmq_timer_message_snapshot", _GAUGE, f"{_STORAGE} timer_bound_s", "The same by the time until they are due: up to that many seconds, each message in one of them."),
+    ("rocketmq_timer_enqueue_total", _COUNTER, f"topic {_STORAGE}", "Delayed messages that began to wait."),
+    ("rocketmq_timer_dequeue_total", _COUNTER, f"topic {_STORAGE}", "Delayed messages that were delivered to their topic."),
+    ("rocketmq_timer_enqueue_lag", _GAUGE, _STORAGE, "Delayed messages that are stored and whose time is not noted yet."),
+    ("rocketmq_timer_enqueue_latency_milliseconds", _GAUGE, _STORAGE, "Milliseconds since the first of them was stored; 0 with none."),
+    ("rocketmq_timer_dequeue_lag", _GAUGE, _STORAGE, "Delayed messages that are due and not yet delivered to their topic."),
+    ("rocketmq_timer_dequeue_latency_milliseconds", _GAUGE, _STORAGE, "Milliseconds since the first of them was due; 0 with none."),
+    ("rocketmq_delay_message_latency_seconds", _HISTOGRAM, f"topic {_STORAGE}", "Seconds for which delayed messages are to wait, as of when they were stored."),
+    ("millstream_delivery_lateness_milliseconds", _HISTOGRAM, "", "Milliseconds from the time at which a delayed message was due to its delivery to its topic."),
     ("rocketmq_pop_revive_retry_messages_total", _COUNTER, "topic consumer_group is_system", "Deliveries of messages that were not acknowledged in time, all but the first of each message."),
     ("rocketmq_pop_checkpoint_buffer_size", _GAUGE, "", "Deliveries that the broker keeps in memory because they are not acknowledged."),
     ("rocketmq_proxy_up", _GAUGE, "proxy_mode", "1 while the proxy answers."),

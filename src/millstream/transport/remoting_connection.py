@@ -286,7 +286,8 @@ class Connection(asyncio.BufferedProtocol):
                 turn = handler.take(commands, position, self)
                 if turn is not None:
                     taken = commands[position : position + turn.count]
-                    self._wait_for(turn.frames, partial(self._turn_ended, taken, self.last_read_s), turn.count)
+                    ended = partial(self._turn_ended, taken, self.last_read_s)
+                    self._wait_for(turn.frames, ended, command.code, turn.count)
                     position += turn.count
                     continue
             self._handle(command)
@@ -320,23 +321,25 @@ class Connection(asyncio.BufferedProtocol):
         if result is None or isinstance(result, RemotingCommand):
             self._answer(command, result, self.last_read_s)
             return
-        self._wait_for(asyncio.ensure_future(result), partial(self._ended, command, self.last_read_s), 1)
+        self._wait_for(asyncio.ensure_future(result), partial(self._ended, command, self.last_read_s), command.code, 1)
 
     def _wait_for(
-        self, future: asyncio.Future[_Result], ended: Callable[[asyncio.Future[_Result]], None], count: int
+        self, future: asyncio.Future[_Result], ended: Callable[[asyncio.Future[_Result]], None], code: int, count: int
     ) -> None:
         self._waiting.add(future)
         self._in_flight += count
+        self._server.unanswered[code] += count
         future.add_done_callback(ended)
 
-    def _no_longer(self, future: asyncio.Future[Any], count: int) -> None:
+    def _no_longer(self, future: asyncio.Future[Any], code: int, count: int) -> None:
         self._waiting.discard(future)
         self._in_flight -= count
+        self._server.unanswered[code] -= count
         if not self._reads:
             self._throttle()
 
     def _turn_ended(self, taken: list[RemotingCommand], arrived_s: float, frames: asyncio.Future[bytes]) -> None:
-        self._no_longer(frames, len(taken))
+        self._no_longer(frames, taken[0].code, len(taken))
         if frames.cancelled():
             return
         error = frames.exception()
@@ -358,7 +361,7 @@ class Connection(asyncio.BufferedProtocol):
     def _ended(
         self, command: RemotingCommand, arrived_s: float, future: asyncio.Future[RemotingCommand | None]
     ) -> None:
-        self._no_longer(future, 1)
+        self._no_longer(future, command.code, 1)
         if future.cancelled():
             return
         error = future.exception()

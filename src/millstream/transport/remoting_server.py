@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
@@ -86,6 +87,8 @@ class RemotingServer:
         self._connections: set[Connection] = set()
         self.latency = RpcLatency()
         """How long the requests that it knows took, by request and response code."""
+        self.unanswered: Counter[int] = Counter()
+        """Requests that were read and are not answered yet, by request code."""
         self._idle_check: asyncio.TimerHandle | None = None
         self._sweep: asyncio.TimerHandle | None = None
         # One for all, because a loop asks for it right before it reads and hands it over right after.

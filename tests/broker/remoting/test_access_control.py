@@ -179,6 +179,23 @@ async def test_a_request_replayed_with_another_body_or_field_is_refused(
     assert sum(item.max_offset for item in guarded.broker.queues.ranges("orders")) == 1
 
 
+@pytest.mark.parametrize(
+    ("code", "field"),
+    [
+        (RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, "group"),
+        (RequestCode.QUERY_CONSUME_TIME_SPAN, "group"),
+        (RequestCode.QUERY_CONSUME_QUEUE, "consumerGroup"),
+        (RequestCode.QUERY_CORRECTION_OFFSET, "compareGroup"),
+    ],
+)
+async def test_who_reads_a_topic_is_told_nothing_of_groups_that_he_may_not_see(
+    line: RemotingConnection, code: RequestCode, field: str
+) -> None:
+    ext = {"topic": "orders", "queueId": "0", "index": "0"}
+    assert await ask(line, RemotingCommand(code, {**ext, field: "billing"}), ANN) != ResponseCode.NO_PERMISSION
+    assert await ask(line, RemotingCommand(code, {**ext, field: "others"}), ANN) == ResponseCode.NO_PERMISSION
+
+
 @pytest.mark.parametrize("header_type", HeaderType)
 async def test_both_header_types_are_signed_alike(line: RemotingConnection, header_type: HeaderType) -> None:
     command = RemotingCommand(

@@ -98,6 +98,8 @@ async def test_what_a_group_wants_of_a_topic_is_told_while_it_is_there(tool: Too
     await tool.ask(34, beat)
     told = await tool.told(345, group="g", topic="t")
     assert (told["group"], told["topic"], told["subscriptionData"]["subString"]) == ("g", "t", "a||b")
+    assert (await tool.ask(345, group="nobody", topic="t")).code == 26
+    assert (await tool.ask(345, group="no group!", topic="t")).code == 26
 
 
 async def test_progress_of_a_list_of_topics_passes_over_those_that_are_not_there(tool: Tool, held: Servers) -> None:

@@ -114,10 +114,24 @@ async def test_the_time_of_a_queues_first_message_is_told(connection: RemotingCo
     assert (await ask(connection, 32, {**where, "topic": "none"})).code == ResponseCode.TOPIC_NOT_EXIST
 
 
-async def test_the_positions_of_all_groups_are_told(connection: RemotingConnection) -> None:
+async def test_the_positions_of_all_groups_are_told(servers: Servers, connection: RemotingConnection) -> None:
+    await servers.broker.send([OutgoingMessage("t", b"x", {}, queue_id=0) for _ in range(4)])
     for group, offset in (("g", "3"), ("h", "4"), ("g", "-1")):
         ext = {"consumerGroup": group, "topic": "t", "queueId": "0", "commitOffset": offset}
         assert (await ask(connection, 15, ext)).code == 0
     told = json.loads((await ask(connection, 43, {})).body)
     assert told["offsetTable"] == {"t@g": {"0": 3}, "t@h": {"0": 4}}
     assert told["dataVersion"].keys() == {"counter", "stateVersion", "timestamp"}
+
+
+async def test_a_pull_is_answered_whatever_nonsense_it_commits(
+    servers: Servers, connection: RemotingConnection
+) -> None:
+    await servers.broker.send([OutgoingMessage("t", b"x", {}, queue_id=0)])
+    ext = {**PULL, "sysFlag": "5", "subscription": "*", "commitOffset": str((1 << 63) - 1)}
+    assert (await ask(connection, 11, ext)).code == ResponseCode.SUCCESS
+    assert servers.broker.query_offset("g", "t", 0) is None
+    place = {"consumerGroup": "g", "topic": "t", "queueId": "0"}
+    answer = await ask(connection, 15, {**place, "commitOffset": str((1 << 63) - 1)})
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+    assert "0 to 1; 9223372036854775807 is outside" in (answer.remark or "")

@@ -124,6 +124,15 @@ async def test_an_offset_that_was_committed_is_the_groups(ground: Ground) -> Non
     assert await backend.group_offset(BROKER, "g", "orders", 0) == 1
 
 
+async def test_an_offset_beyond_the_end_of_a_queue_is_refused(ground: Ground) -> None:
+    ground.create("single", queues=1)
+    await ground.send("single", b"1")
+    for offset in (2, (1 << 63) - 1):
+        assert await refused(ground.backend.commit_offset(BROKER, "g", "single", 0, offset)) == "ILLEGAL_OFFSET"
+    await ground.backend.commit_offset(BROKER, "g", "single", 0, 1)
+    assert await ground.backend.group_offset(BROKER, "g", "single", 0) == 1
+
+
 async def test_offsets_of_what_is_not_there_are_refused(ground: Ground) -> None:
     backend = ground.backend
     assert await refused(backend.group_offset(BROKER, "g", "missing", 0)) == "TOPIC_NOT_FOUND"

@@ -13,6 +13,7 @@ from millstream.store.timer.pending_offsets import MAX_DUE_MS
 from millstream.store.timer.wheel import UNFOLD_STEP, Wheel
 
 DAY_MS = 24 * HOUR_MS
+BOUNDS_S = (0, 60, 3600, 86_400)
 
 
 def _wheel(*due_times_ms: int) -> Wheel:
@@ -159,17 +160,17 @@ def test_the_counts_say_how_soon_timers_are_due() -> None:
     minute_ms = 60_000
     delays_ms = [-DAY_MS, -1, 0, minute_ms - 1, minute_ms, HOUR_MS - 1, HOUR_MS, DAY_MS - 1, DAY_MS, 9 * DAY_MS]
     wheel = _wheel(*(now_ms + delay_ms for delay_ms in delays_ms))
-    assert wheel.counts(now_ms) == (2, 2, 2, 2, 2)
+    assert wheel.counts(now_ms, BOUNDS_S) == [2, 2, 2, 2, 2]
     wheel.done(0)
     wheel.done(9)
-    assert wheel.counts(now_ms) == (1, 2, 2, 2, 1)
-    assert wheel.counts(now_ms + 10 * DAY_MS) == (8, 0, 0, 0, 0)
-    assert sum(wheel.counts(0)) == len(wheel) == 8
+    assert wheel.counts(now_ms, BOUNDS_S) == [1, 2, 2, 2, 1]
+    assert wheel.counts(now_ms + 10 * DAY_MS, BOUNDS_S) == [8, 0, 0, 0, 0]
+    assert sum(wheel.counts(0, BOUNDS_S)) == len(wheel) == 8
 
 
 def test_an_empty_wheel_has_nothing() -> None:
     wheel = Wheel()
     assert wheel.due(NOW_MS, 10) == []
     assert wheel.oldest_pending() is None
-    assert wheel.counts(NOW_MS) == (0, 0, 0, 0, 0)
+    assert wheel.counts(NOW_MS, BOUNDS_S) == [0, 0, 0, 0, 0]
     assert wheel.take_changes() == []

@@ -122,6 +122,7 @@ class InspectionHandlers:
         return command.response(body=encode_body(answer))
 
     def subscription(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        group, topic = text(command.ext, "group"), text(command.ext, "topic")
+        """What the members of a group want of a topic; null where none is there. Raises GROUP_NOT_FOUND."""
+        group, topic = self._broker.groups.get(text(command.ext, "group")).name, text(command.ext, "topic")
         answer = SubscriptionAnswer(group, topic, self._consumers.subscription(group, topic))
         return command.response(body=encode_body(answer))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from contextlib import suppress
 from typing import Final
 
 from millstream.broker.broker import Broker
 from millstream.broker.remoting.clients import ConsumerRegistry
+from millstream.model.errors import ConsumeRefused
 from millstream.model.filter_expression import parse_filter
 from millstream.model.operations import PullRequest, PullResult, PullStatus
 from millstream.model.topic import RETRY_PREFIX
@@ -78,7 +80,9 @@ class PullHandlers:
             optional_integer(ext, "suspendTimeoutMillis", 0) if flags & _SUSPEND else 0,
         )
         if flags & _COMMIT_OFFSET:
-            self._broker.commit_offset(group, topic, queue_id, optional_integer(ext, "commitOffset", -1))
+            # The answer says where the queue ends, to a reader that is behind its end as well.
+            with suppress(ConsumeRefused):
+                self._broker.commit_offset(group, topic, queue_id, optional_integer(ext, "commitOffset", -1))
         physical = ext.get("lo") == "false"
         result = self._broker.pull_now(request, physical=physical)
         return self._answer(command, request, physical, connection) if result is None else pull_answer(command, result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from millstream.broker.broker import Broker
@@ -10,23 +11,36 @@ from millstream.broker.remoting.inspection import InspectionHandlers
 from millstream.broker.remoting.runtime import RuntimeHandlers
 from millstream.broker.remoting.settings import SettingHandlers
 from millstream.protocol.remoting.codes import RequestCode
-from millstream.security.policy import Action
-from millstream.security.resource import ResourceKind
-from millstream.transport.gate import Needs, everything, topic_field
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.security.policy import Action, Wish
+from millstream.security.resource import Resource, ResourceKind
+from millstream.transport.gate import Needs, everything
 from millstream.transport.remoting_connection import Handler
 
 __all__ = ["TOOL_NEEDS", "tool_handlers"]
 
 _READ: Final = (Action.SUB, Action.GET)
 
+
+def _topic_and_group(field: str) -> Needs:
+    """Reading the topic and, where that field names one, the group."""
+
+    def needs(command: RemotingCommand) -> Iterable[Wish]:
+        yield Wish(Resource.topic(command.ext.get("topic", "")), _READ)
+        if command.ext.get(field):
+            yield Wish(Resource.group(command.ext[field]), _READ)
+
+    return needs
+
+
 TOOL_NEEDS: Final[dict[int, Needs]] = {
     RequestCode.GET_BROKER_RUNTIME_INFO: everything(ResourceKind.CLUSTER, Action.GET),
     RequestCode.VIEW_BROKER_STATS_DATA: everything(ResourceKind.CLUSTER, Action.GET),
     RequestCode.GET_BROKER_CONSUME_STATS: everything(ResourceKind.GROUP, Action.LIST),
-    RequestCode.QUERY_CONSUME_TIME_SPAN: topic_field("topic", *_READ),
-    RequestCode.QUERY_CORRECTION_OFFSET: topic_field("topic", *_READ),
-    RequestCode.QUERY_CONSUME_QUEUE: topic_field("topic", *_READ),
-    RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: topic_field("topic", *_READ),
+    RequestCode.QUERY_CONSUME_TIME_SPAN: _topic_and_group("group"),
+    RequestCode.QUERY_CORRECTION_OFFSET: _topic_and_group("compareGroup"),
+    RequestCode.QUERY_CONSUME_QUEUE: _topic_and_group("consumerGroup"),
+    RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: _topic_and_group("group"),
 }
 """What some of them need. Those that show or change settings, remove messages or move offsets are for super users."""
 

@@ -12,14 +12,16 @@ from millstream.server.metrics.turns import in_turns
 from millstream.store.message_store import MessageStore
 from millstream.telemetry.exposition import MetricsPage
 
-__all__ = ["add_broker"]
+__all__ = ["TIMER_BOUNDS_S", "add_broker"]
 
 _DISK: Final = ("local", "disk")
-_TIMER_BOUNDS_S: Final = ("0", "60", "3600", "86400", "+Inf")
+TIMER_BOUNDS_S: Final = (0, 5, 60, 300, 900, 3600, 14_400, 28_800, 86_400)
+"""RocketMQ's own bounds, and 0 for what is due."""
 
 
 async def add_broker(page: MetricsPage, broker: Broker) -> None:
     """Everything but the groups' lag. Gives others a turn now and then."""
+    page.add("rocketmq_broker_permission", int(broker.permission.value))
     page.add("rocketmq_topic_number", len(broker.topics.all()))
     page.add("rocketmq_consumer_group_number", len(broker.groups.all()))
     page.add("millstream_waiting_requests", broker.polls.waiting)
@@ -53,32 +55,39 @@ async def _add_deliveries(page: MetricsPage, statistics: Statistics) -> None:
 
 def _add_store(page: MetricsPage, store: MessageStore, now_ms: int) -> None:
     written = store.written_log_offset
-    page.add("rocketmq_storage_size", written - store.log_start, *_DISK)
+    page.add("rocketmq_storage_size_bytes", written - store.log_start, *_DISK)
     page.add("rocketmq_storage_flush_behind_bytes", max(written - store.flushed_log_offset, 0), *_DISK)
     page.add("rocketmq_storage_dispatch_behind_bytes", max(written - store.visible_log_offset, 0), *_DISK)
     oldest = store.record_at(store.log_start)
     if oldest is not None:
         age_ms = max(now_ms - store_timestamp_ms(oldest), 0)
-        page.add("rocketmq_storage_message_reserve_time", age_ms, *_DISK)
+        page.add("rocketmq_storage_message_reserve_time_milliseconds", age_ms, *_DISK)
 
 
 async def _add_transactions(page: MetricsPage, broker: Broker) -> None:
     page.add("rocketmq_half_messages", broker.transactions.pending)
-    page.add_histogram("rocketmq_finish_message_latency", broker.statistics.finishes)
     async for name, traffic in in_turns(broker.statistics.transactions.rows()):
         topic = name or OTHER
-        page.add("rocketmq_commit_messages_total", traffic.committed, topic, topic_flag(topic))
-        page.add("rocketmq_rollback_messages_total", traffic.rolled_back, topic, topic_flag(topic))
+        page.add("rocketmq_commit_messages_total", traffic.committed, topic)
+        page.add("rocketmq_rollback_messages_total", traffic.rolled_back, topic)
+        page.add_histogram("rocketmq_finish_message_latency_milliseconds", traffic.finishes, topic)
 
 
 async def _add_timers(page: MetricsPage, broker: Broker) -> None:
-    counts = broker.timers.counts()
-    page.add("rocketmq_timing_messages", broker.timers.pending)
-    for bound_s, number in zip(_TIMER_BOUNDS_S, counts, strict=True):
-        page.add("rocketmq_timer_message_snapshot", number, bound_s)
-    page.add("rocketmq_timer_enqueue_lag", broker.timers.unscheduled)
-    page.add("rocketmq_timer_dequeue_lag", counts.due)
-    page.add_histogram("rocketmq_delay_message_latency", broker.statistics.delays)
-    async for topic, traffic in in_turns(broker.statistics.timers.rows()):
-        page.add("rocketmq_timer_enqueue_total", traffic.scheduled, topic or OTHER)
-        page.add("rocketmq_timer_dequeue_total", traffic.settled, topic or OTHER)
+    timers = broker.timers
+    counts = timers.counts(TIMER_BOUNDS_S)
+    page.add("rocketmq_timing_messages", timers.pending, *_DISK)
+    for bound_s, number in zip((*map(str, TIMER_BOUNDS_S), "+Inf"), counts, strict=True):
+        page.add("rocketmq_timer_message_snapshot", number, *_DISK, bound_s)
+    page.add("rocketmq_timer_enqueue_lag", timers.unscheduled, *_DISK)
+    schedule_lag_ms = timers.schedule_lag_ms
+    if schedule_lag_ms is not None:
+        page.add("rocketmq_timer_enqueue_latency_milliseconds", schedule_lag_ms, *_DISK)
+    page.add("rocketmq_timer_dequeue_lag", counts[0], *_DISK)
+    page.add("rocketmq_timer_dequeue_latency_milliseconds", timers.delivery_lag_ms, *_DISK)
+    page.add_histogram("millstream_delivery_lateness_milliseconds", broker.statistics.lateness)
+    async for name, traffic in in_turns(broker.statistics.timers.rows()):
+        topic = name or OTHER
+        page.add("rocketmq_timer_enqueue_total", traffic.scheduled, topic, *_DISK)
+        page.add("rocketmq_timer_dequeue_total", traffic.settled, topic, *_DISK)
+        page.add_histogram("rocketmq_delay_message_latency_seconds", traffic.delays, topic, *_DISK)

@@ -12,6 +12,7 @@ from millstream.protocol.grpc import messages as m
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.proxy.processor import Processor
 from millstream.server.metrics.labels import OTHER, UNKNOWN, bounded, group_flags
+from millstream.server.metrics.watermarks import watermarks
 from millstream.telemetry.exposition import MetricsPage
 from millstream.transport.remoting_server import RemotingServer
 
@@ -27,6 +28,8 @@ _WAITING_METHODS: Final = frozenset(("ReceiveMessage",))
 _MODES_OF_KINDS: Final = {"PUSH_CONSUMER": "push", "SIMPLE_CONSUMER": "pop", "PULL_CONSUMER": "pull"}
 _MODES_OF_TYPES: Final = {"CONSUME_PASSIVELY": "push", "CONSUME_ACTIVELY": "pull", "CONSUME_POP": "pop"}
 _REFUSED: Final = "process_request_failed"
+_BROKER: Final = "broker"
+_LATENCY: Final = "rocketmq_rpc_latency_milliseconds"
 
 
 def add_connections(
@@ -64,12 +67,15 @@ def add_proxy(page: MetricsPage, processor: Processor) -> None:
         method, code = (str(key[0]), _grpc_code(key[1])) if key is not None else (OTHER, OTHER)
         waits = "true" if method in _WAITING_METHODS else "false"
         result = "success" if code == ok else _REFUSED
-        page.add_histogram("rocketmq_rpc_latency", histogram, "grpc", method, code, waits, result, node_type="proxy")
+        page.add_histogram(_LATENCY, histogram, "grpc", method, code, waits, result, node_type="proxy")
 
 
 def add_remoting(page: MetricsPage, server: RemotingServer, node_type: str) -> None:
     """A remoting port and its requests."""
     page.add("millstream_remoting_connections", server.connections, node_type=node_type)
+    if node_type == _BROKER:
+        for kind, number in watermarks(server.unanswered).items():
+            page.add("rocketmq_processor_watermark", number, kind, node_type=node_type)
     for key, histogram in server.latency.rows():
         request, response = key if key is not None else (-1, -1)
         labels = (
@@ -78,7 +84,7 @@ def add_remoting(page: MetricsPage, server: RemotingServer, node_type: str) -> N
             "true" if request in _WAITING_CODES else "false",
         )
         result = "success" if response == ResponseCode.SUCCESS else _REFUSED
-        page.add_histogram("rocketmq_rpc_latency", histogram, "remoting", *labels, result, node_type=node_type)
+        page.add_histogram(_LATENCY, histogram, "remoting", *labels, result, node_type=node_type)
 
 
 def _grpc_code(number: int) -> str:

@@ -53,11 +53,12 @@ async def add_groups(page: MetricsPage, broker: Broker) -> None:
     async for (group, topic), standing in in_turns(standings.items()):
         labels = (topic, group, *group_flags(group, topic))
         page.add("rocketmq_consumer_lag_messages", standing.behind, *labels)
-        page.add("rocketmq_consumer_lag_latency", _age_ms(now_ms, standing.oldest_ms), *labels)
+        page.add("rocketmq_consumer_lag_latency_milliseconds", _age_ms(now_ms, standing.oldest_ms), *labels)
         if standing.in_flight is not None and standing.ready is not None:
             page.add("rocketmq_consumer_inflight_messages", standing.in_flight, *labels)
             page.add("rocketmq_consumer_ready_messages", standing.ready, *labels)
-            page.add("rocketmq_consumer_queueing_latency", _age_ms(now_ms, standing.oldest_ready_ms), *labels)
+            queueing_ms = _age_ms(now_ms, standing.oldest_ready_ms)
+            page.add("rocketmq_consumer_queueing_latency_milliseconds", queueing_ms, *labels)
 
 
 def _stored_ms(store: MessageStore, position: GroupPosition, queue_offset: int, end: int) -> int | None:

@@ -12,13 +12,13 @@ each timer is exactly once pending or done.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
 from millstream.store.files import FileLayer
 from millstream.store.timer.timer_log import TimerLog
-from millstream.store.timer.wheel import TimerCounts, Wheel
+from millstream.store.timer.wheel import Wheel
 
 __all__ = ["MAX_PENDING", "UNSAVED_LIMIT", "TimerStore"]
 
@@ -95,10 +95,12 @@ class TimerStore:
         with self._mutex:
             return self._wheel.oldest_pending()
 
-    def counts(self, now_ms: int) -> TimerCounts:
-        """How many timers are pending by the time until they are due, to the second. Takes up to a millisecond."""
+    def counts(self, now_ms: int, bounds_s: Sequence[int]) -> list[int]:
+        """How many timers are due in up to so many seconds, by these ascending bounds, and how many behind the last
+        one, to the second. Takes up to two milliseconds.
+        """
         with self._mutex:
-            return self._wheel.counts(now_ms)
+            return self._wheel.counts(now_ms, bounds_s)
 
     def __len__(self) -> int:
         """How many timers are pending."""

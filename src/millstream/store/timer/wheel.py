@@ -7,30 +7,18 @@ from __future__ import annotations
 
 from array import array
 from bisect import insort
-from itertools import chain
+from collections.abc import Sequence
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 from millstream.model.errors import MessageRefused
 from millstream.store.timer.hour import HOUR_MS, MAX_OFFSET_SPAN, Hour
 from millstream.store.timer.pending_offsets import MAX_DUE_MS, PendingOffsets
 
-__all__ = ["UNFOLD_STEP", "HourChange", "TimerCounts", "Wheel"]
+__all__ = ["UNFOLD_STEP", "HourChange", "Wheel"]
 
 UNFOLD_STEP = 4096
 """Timers of the hour to come that one call of `due` makes ready, so that no call pays for the whole hour."""
-
-_MINUTE_MS = 60_000
-_DAY_MS = 24 * HOUR_MS
-
-
-class TimerCounts(NamedTuple):
-    """How many timers are pending, by the time until they are due. Each timer counts in one of the numbers."""
-
-    due: int
-    within_minute: int
-    within_hour: int
-    within_day: int
-    later: int
 
 
 class HourChange(NamedTuple):
@@ -130,11 +118,13 @@ class Wheel:
         """The smallest queue offset that is pending, or None."""
         return self._pending.oldest()
 
-    def counts(self, now_ms: int) -> TimerCounts:
-        """How many timers are pending, to the second."""
-        limits = [now_ms, now_ms + _MINUTE_MS, now_ms + HOUR_MS, now_ms + _DAY_MS]
-        due, minute, hour, day = (sum(hour.pending_before(limit) for hour in self._hours.values()) for limit in limits)
-        return TimerCounts(due, minute - due, hour - minute, day - hour, len(self) - day)
+    def counts(self, now_ms: int, bounds_s: Sequence[int]) -> list[int]:
+        """How many timers are due in up to so many seconds, by these ascending bounds, and how many behind the last
+        one: each timer counts in one of the numbers.
+        """
+        limits_ms = [now_ms + bound_s * 1000 for bound_s in bounds_s]
+        before = [sum(hour.pending_before(limit_ms) for hour in self._hours.values()) for limit_ms in limits_ms]
+        return [later - earlier for earlier, later in pairwise([0, *before, len(self)])]
 
     def take_changes(self) -> list[HourChange]:
         """All hours with pending timers and what is unsaved in them; the other hours are forgotten."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from millstream.streams.errors import JobError
 
-__all__ = ["Address", "DatabaseKind", "shown_url"]
+__all__ = ["Address", "DatabaseKind"]
 
 DatabaseKind = str
 """`sqlite`, `mysql` or `postgresql`."""
@@ -24,13 +23,6 @@ _KINDS: Mapping[str, tuple[DatabaseKind, int]] = {
 """The kind and the port of each scheme."""
 
 _REMEDY = "Use jdbc:postgresql://host:5432/name, jdbc:mysql://host:3306/name or jdbc:sqlite:/path/file.db."
-
-_PASSWORDS = re.compile(r"(?<=[?&;]password=)[^&;]*|(?<=://)([^/@]*?):[^/@]*(?=@)", re.IGNORECASE)
-
-
-def shown_url(url: str) -> str:
-    """The URL with *** in the place of a password that stands in it."""
-    return _PASSWORDS.sub(lambda found: "***" if found[1] is None else f"{found[1]}:***", url)
 
 
 @dataclass(frozen=True, slots=True)

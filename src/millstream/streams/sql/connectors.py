@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from millstream.streams.connectors.connector import Connector
 from millstream.streams.connectors.installed import KnownConnectors
-from millstream.streams.databases.address import shown_url
 from millstream.streams.plan.hits import HIT_COLUMNS
+from millstream.streams.secrets import shown_url
 from millstream.streams.sql.generator_options import DATAGEN_OPTIONS, NEXMARK_OPTIONS
 from millstream.streams.sql.http_options import HTTP_OPTIONS, SEARCH_METADATA, SEARCH_OPTIONS
 from millstream.streams.sql.option_aliases import renamed_options
