@@ -248,8 +248,10 @@ class _Keeper:
                 pause_s = REGISTRATION_INTERVAL_S
             if not self._due.is_set():
                 self._rested.set()
+            # Not wait_for, which forgets that the task is to end where both come at once (Python before 3.12).
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._due.wait(), pause_s)
+                async with asyncio.timeout(pause_s):
+                    await self._due.wait()
 
     async def _tell(self) -> None:
         connection = await self._open()
