@@ -27,7 +27,8 @@ async def test_tables_of_cold_reads_are_empty_and_a_threshold_is_refused(tool: T
 
 
 async def test_the_log_is_read_in_mode_0_alone(tool: Tool) -> None:
-    assert (await tool.ask(2004, READ_AHEAD_MODE=0)).code == 0
+    kept = await tool.ask(2004, READ_AHEAD_MODE=0)
+    assert (kept.code, kept.remark) == (0, "The log is read in mode 0.")
     refused = await tool.ask(2004, READ_AHEAD_MODE=1)
     assert (refused.code, "MS-2321" in str(refused.remark)) == (29, True)
 

@@ -64,7 +64,8 @@ class StorageToolHandlers:
         if mode != "0":
             reason = f"The read-ahead mode cannot be {mode[:80]!r}: the log is always read in mode 0."
             raise NameRefused("SETTING_FIXED", reason, remedy="")
-        return command.response()
+        # The tool prints the remark of a success.
+        return command.response(remark="The log is read in mode 0.")
 
     def check_index(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         check = _IndexCheck("This broker keeps no consume queues in RocksDB.", _CHECK_ERROR)
