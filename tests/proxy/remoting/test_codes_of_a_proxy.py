@@ -60,6 +60,14 @@ ABSENT = {
     **dict.fromkeys(
         (
             RequestCode.UPDATE_BROKER_CONFIG,
+            RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS,
+            RequestCode.GET_BROKER_HA_STATUS,
+            RequestCode.RESET_MASTER_FLUSH_OFFSET,
+            RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG,
+            RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG,
+            RequestCode.GET_COLD_DATA_FLOW_CTR_INFO,
+            RequestCode.SET_COMMITLOG_READ_MODE,
+            RequestCode.POP_ROLLBACK,
             RequestCode.GET_BROKER_CONFIG,
             RequestCode.GET_BROKER_RUNTIME_INFO,
             RequestCode.VIEW_BROKER_STATS_DATA,

@@ -10,6 +10,7 @@ from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.broker.remoting.inspection import InspectionHandlers
 from millstream.broker.remoting.runtime import RuntimeHandlers
 from millstream.broker.remoting.settings import SettingHandlers
+from millstream.broker.remoting.storage_tools import StorageToolHandlers
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.security.policy import Action, Wish
@@ -41,6 +42,9 @@ TOOL_NEEDS: Final[dict[int, Needs]] = {
     RequestCode.QUERY_CORRECTION_OFFSET: _topic_and_group("compareGroup"),
     RequestCode.QUERY_CONSUME_QUEUE: _topic_and_group("consumerGroup"),
     RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: _topic_and_group("group"),
+    RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: everything(ResourceKind.CLUSTER, Action.GET),
+    RequestCode.GET_BROKER_HA_STATUS: everything(ResourceKind.CLUSTER, Action.GET),
+    RequestCode.GET_COLD_DATA_FLOW_CTR_INFO: everything(ResourceKind.CLUSTER, Action.GET),
 }
 """What some of them need. Those that show or change settings, remove messages or move offsets are for super users."""
 
@@ -50,6 +54,7 @@ def tool_handlers(broker: Broker, consumers: ConsumerRegistry) -> dict[int, Hand
     runtime = RuntimeHandlers(broker)
     settings = SettingHandlers(broker)
     inspection = InspectionHandlers(broker, consumers)
+    storage = StorageToolHandlers(broker)
     return {
         RequestCode.GET_BROKER_RUNTIME_INFO: runtime.runtime,
         RequestCode.VIEW_BROKER_STATS_DATA: runtime.sums,
@@ -64,4 +69,12 @@ def tool_handlers(broker: Broker, consumers: ConsumerRegistry) -> dict[int, Hand
         RequestCode.GET_BROKER_CONSUME_STATS: inspection.all_progress,
         RequestCode.QUERY_CONSUME_QUEUE: inspection.index_entries,
         RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: inspection.subscription,
+        RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: storage.check_index,
+        RequestCode.GET_BROKER_HA_STATUS: storage.replicas,
+        RequestCode.RESET_MASTER_FLUSH_OFFSET: storage.do_nothing,
+        RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG: storage.limit_cold_reads,
+        RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG: storage.do_nothing,
+        RequestCode.GET_COLD_DATA_FLOW_CTR_INFO: storage.cold_reads,
+        RequestCode.SET_COMMITLOG_READ_MODE: storage.set_read_ahead,
+        RequestCode.POP_ROLLBACK: storage.do_nothing,
     }
