@@ -161,7 +161,7 @@ async def test_a_broker_whose_name_is_taken_says_so_once_and_gets_in_when_it_is_
     await first.start()
     with caplog.at_level(logging.WARNING, "millstream.broker.registrar"):
         await second.start()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while one.refusals < 10:  # noqa: ASYNC110 - nothing says so
                 await asyncio.sleep(0.005)
         assert one.registry.topics() == ["t"]

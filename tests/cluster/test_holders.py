@@ -24,6 +24,7 @@ from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.settings import topic_data
 from millstream.transport.remoting_client import RemotingConnection
 from millstream.transport.remoting_server import RemotingServer
+from patience import PATIENCE_S
 
 WHO = {"brokerName": "b", "brokerAddr": "h:10911", "clusterName": "c", "brokerId": "0"}
 THERE = "other:10911"
@@ -192,7 +193,7 @@ async def test_a_broker_taken_out_of_the_routes_by_its_machine_registers_again_a
     same_machine = await ground.connect()
     assert (await same_machine.request(RemotingCommand(RequestCode.UNREGISTER_BROKER, dict(WHO)), 5)).code == 0
     # Its connection ends, which is what has a broker register again.
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         await closed.wait()
 
 

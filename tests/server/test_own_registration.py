@@ -20,6 +20,7 @@ from millstream.server import own_registration
 from millstream.server.all_in_one import AllInOne, AllInOneOptions
 from millstream.server.own_registration import OwnRegistration
 from millstream.transport.remoting_client import RemotingConnection
+from patience import PATIENCE_S
 
 
 async def test_a_second_broker_of_the_default_name_takes_no_topic_of_a_quickstart_away(
@@ -63,7 +64,7 @@ async def test_the_registration_of_a_quickstart_is_repeated_at_each_beat(
     own = OwnRegistration(broker, registry)
     own.start()
     registry.unregister(broker.name)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while not registry.is_own(broker.name):  # noqa: ASYNC110 - nothing says so
             await asyncio.sleep(0.005)
     await own.close()

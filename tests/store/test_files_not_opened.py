@@ -21,6 +21,7 @@ from millstream.store.appender import Appender
 from millstream.store.files import FileLayer, FileNotOpened, OpenFiles
 from millstream.store.message_store import MessageStore
 from millstream.store.snapshot import Snapshot
+from patience import PATIENCE_S
 
 
 @contextlib.contextmanager
@@ -101,7 +102,7 @@ class _SyncsWithoutMemory(FileLayer):
 
 
 async def _until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110 - a thread of the store sets no event of this loop
             await asyncio.sleep(0.002)
 

@@ -20,6 +20,7 @@ from millstream.transport.descriptor_budget import DescriptorBudget
 from millstream.transport.doorway import Doorway
 from millstream.transport.remoting_server import RemotingServer
 from millstream.transport.strangers import StrangerLog
+from patience import PATIENCE_S
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 ROOM = 40
@@ -46,7 +47,7 @@ class Port:
         """What somebody is answered who says something at once; nothing if he is sent away."""
         [(reader, writer)] = await self.silent()
         writer.write(first)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             try:
                 answered = await reader.read(1)
             except ConnectionResetError:
@@ -89,7 +90,7 @@ async def test_silent_connections_take_a_quarter_of_the_descriptors_at_most_and_
     assert port.descriptors.used <= ROOM // 4 + 2
     for _, writer in silent:
         writer.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while port.descriptors.used > 1:  # noqa: ASYNC110 - the system tells when the other ends are closed
             await asyncio.sleep(0.002)
 
@@ -131,7 +132,7 @@ async def test_a_port_without_a_descriptor_says_so_once_and_goes_on_when_there_i
     assert not said[0].exc_info
     reader, writer = await asyncio.open_connection("127.0.0.1", number)
     writer.write(b"".join(encode_frame(RemotingCommand(1))))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         assert await reader.read(4)
     writer.close()
     for client in clients:
@@ -147,7 +148,7 @@ async def test_a_flood_of_bad_frames_is_one_line_a_second(caplog: pytest.LogCapt
         for _ in range(20):
             reader, writer = await asyncio.open_connection("127.0.0.1", number)
             writer.write(b"\xff" * 64)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_S):
                 assert await reader.read() == b""
             writer.close()
         clock.advance_ms(1000)
@@ -161,7 +162,7 @@ async def test_a_port_without_tls_says_in_one_line_that_a_hello_is_no_frame(capl
     server = RemotingServer({}, clock=ManualClock())
     reader, writer = await asyncio.open_connection("127.0.0.1", await server.start())
     writer.write(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         assert await reader.read() == b""
     writer.close()
     await server.close()
