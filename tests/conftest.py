@@ -34,7 +34,7 @@ os.environ.setdefault("MILLSTREAM_PATTERN_DATABASES", str(Path(__file__).parent.
 # A machine that is busy with something else is no fault of what a test looks at. `make test` tries the same examples in
 # every run, `make test-all` draws new ones, `--hypothesis-profile thorough` looks for long. What is found becomes an
 # example of the property's own.
-settings.register_profile("quick", deadline=None, max_examples=20, derandomize=True, database=None)
+settings.register_profile("quick", deadline=None, max_examples=10, derandomize=True, database=None)
 settings.register_profile("free", deadline=None, max_examples=40, print_blob=True)
 settings.register_profile("thorough", deadline=None, max_examples=1_000, print_blob=True)
 settings.load_profile("free")
