@@ -67,6 +67,8 @@ class StartedPrograms:
 
     def _missing_marker(self, item: pytest.Item) -> str | None:
         markers = {marker.name for marker in item.iter_markers()}
+        if "spark" in getattr(item, "fixturenames", ()) and "spark" not in markers:
+            return "It uses a Spark session: mark it with spark."
         for program in self._started:
             if program.startswith(("python", "java", "spark-submit")) and not markers & _STARTING:
                 return f"It starts the program {program}: mark it with one of {', '.join(sorted(_STARTING))}."

@@ -39,6 +39,7 @@ LONGEST_FIRST = (
 
 QUICK_FIRST = (
     "streams/end_to_end",
+    "broker/remoting",
     "broker",
     "streams",
     "crash",

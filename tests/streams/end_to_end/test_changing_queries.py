@@ -18,6 +18,9 @@ from millstream.streams.jobs.runner import JobRunner
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.nodes import JobPlan
 
+pytestmark = pytest.mark.spark
+
+
 SCORES = [(f"p{number % 7}", f"g{number % 3}", number * 37 % 401) for number in range(400)]
 
 TABLE = """

@@ -11,6 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 from running_jobs import bounded_run
 
+pytestmark = pytest.mark.spark
+
+
 TABLES = """
 CREATE TABLE t (a STRING, b STRING, n INT, l BIGINT, x DOUBLE, ok BOOLEAN, price DECIMAL(10, 2), tags ARRAY<STRING>, place ROW<city STRING, zip INT>,
   low AS LOWER(a)) WITH ('connector' = 'rocketmq', 'topic' = 't', 'format' = 'json');

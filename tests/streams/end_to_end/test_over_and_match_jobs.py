@@ -18,6 +18,9 @@ from millstream.streams.plan.ordering import OrderKey
 from millstream.streams.plan.patterns import Match, Quantified, Sequence, Variable
 from millstream.streams.plan.types import BIGINT, BOOLEAN, STRING
 
+pytestmark = pytest.mark.spark
+
+
 TABLE = """
 CREATE TABLE prices (symbol STRING, price BIGINT, at BIGINT, ts AS TO_TIMESTAMP_LTZ(at, 3),
     WATERMARK FOR ts AS ts - INTERVAL '5' SECOND) WITH ('connector' = 'rocketmq', 'topic' = 't');

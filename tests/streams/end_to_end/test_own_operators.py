@@ -17,6 +17,9 @@ from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.nodes import Node, QueryPlan
 from millstream.streams.plan.ordering import OrderKey, Rank
 
+pytestmark = pytest.mark.spark
+
+
 TopicMaker = Callable[..., AbstractContextManager[Topic]]
 
 TABLE = """

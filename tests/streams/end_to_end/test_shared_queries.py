@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 from running_jobs import LIMIT_S, Collected, compiled
 
 from millstream.streams.jobs.runner import JobRunner
+
+pytestmark = pytest.mark.spark
+
 
 SCRIPT = """
 CREATE TABLE t (id INT, host STRING) WITH ('connector' = 'rocketmq', 'topic' = 't', 'format' = 'json',

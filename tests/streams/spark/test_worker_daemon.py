@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from millstream.streams.spark.worker_daemon import POOL_VARIABLE
 from millstream.streams.spark.worker_pools import RULES_WORKERS, workers_for
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.spark]
 
 
 _PRELOAD = """
