@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["SMOKE"]
+__all__ = ["SMOKE", "SMOKED_PROGRAMMES"]
+
+SMOKED_PROGRAMMES: Final = ("S1", "S2", "S3", "S5", "S6", "S7")
+"""The crash programmes of which a tenth takes a few seconds; a tenth of S9, which needs Spark, lies with the jobs."""
 
 _END_TO_END: Final = "streams/end_to_end/"
 

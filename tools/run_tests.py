@@ -2,8 +2,8 @@
 
 `python tools/run_tests.py [--all] [PYTEST OPTION ...] [-- COMMAND ...]`. A lane takes the next folder of tests/ when it
 is done with one; what a folder said is printed when it ends. The command runs in a lane, too. Without `--all` only the
-tests that cost little are run, and the smoke tests of the others: tests/costs.py says which. Lanes take half of the
-processor time that pytest-xdist takes to begin: each of its workers collects all tests, a lane collects its folder.
+tests that cost little are run, and the smoke tests of the others: tests/costs.py says which. Not
+pytest-xdist: each of its workers would collect all tests, a lane collects its folder alone.
 """
 
 from __future__ import annotations

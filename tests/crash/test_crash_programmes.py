@@ -12,6 +12,8 @@ from crash.catalogue import PROGRAMMES, run_programme
 from crash.in_network import SKIPPED
 from crash.programme import ProgrammeRun, Size
 
+from smoke_tests import SMOKED_PROGRAMMES
+
 pytestmark = pytest.mark.kill
 
 
@@ -20,9 +22,6 @@ WORKERS = 3
 """Of the programmes that run at a time one waits for a server, most of the time."""
 BY_LENGTH = ("X2", "S3", "N3", "N4", "N2", "S1", "S5", "N1", "S4", "X1", "S14", "X4", "S2", "S6", "S7")
 """The longest first, so that none is waited for alone."""
-SMOKED = ("S1", "S2", "S3", "S5", "S6", "S7")
-"""Those of which a tenth takes a few seconds, in one process or in processes of their own."""
-
 Counts = dict[str, int | float]
 Passed = Callable[[str], Counts]
 
@@ -52,7 +51,7 @@ def counts_with_a_network(passed: Passed, name: str) -> Counts:
     return counts
 
 
-@pytest.mark.parametrize("name", SMOKED)
+@pytest.mark.parametrize("name", SMOKED_PROGRAMMES)
 def test_a_tenth_of_a_programme_passes(name: str, tmp_path: Path) -> None:
     run = run_programme(name, seed=SEED, size=Size.SMOKE, keep=tmp_path)
     assert not run.failures, run.verdict(f"{name} {PROGRAMMES[name].title}", 0.0)
