@@ -48,6 +48,10 @@ _PROGRAMMES: Final = (
     "streams/end_to_end/test_killed_jobs.py::test_a_tenth_of_s9_writes_each_row_once",
 )
 
+_REAL_RULES: Final = (
+    "streams/rules/sigma/test_sigma_stage.py::test_the_stage_and_the_plain_judge_agree_on_real_events",
+)
+
 _JOBS: Final = tuple(
     _END_TO_END + name
     for name in (
@@ -84,5 +88,5 @@ _JOBS: Final = tuple(
 
 _TOOLS: Final = ("tools/test_generate_docs.py", "tools/test_run_tests.py")
 
-SMOKE: Final = (*_TOOLS, *_ROLES, *_COMMANDS, *_CLIENTS, *_PROGRAMMES, *_JOBS)
+SMOKE: Final = (*_TOOLS, *_ROLES, *_COMMANDS, *_CLIENTS, *_PROGRAMMES, *_REAL_RULES, *_JOBS)
 """Each names one file, one test or one case of a test."""

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import compileall
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -61,6 +64,12 @@ ALL = "--all"
 
 HALVED = "streams/end_to_end"
 """A folder that would be the whole work of a lane; without `--all` it is one session of Spark."""
+
+MEMORY_DISK = Path("/dev/shm")
+"""A file system in memory. Most tests start a store of their own, which syncs files; on a disk they wait for that."""
+
+MEMORY_DISK_BYTES = 4 * 1024**3
+"""Room that the file system in memory must have: lanes use up to 1 GiB at a time."""
 
 NO_TESTS = 5
 """Pytest's exit code where its options leave nothing to run in a folder."""
@@ -158,6 +167,17 @@ def class_archives(*, run_all: bool) -> str:
     return str(CLASSES) if run_all or is_made else "off"
 
 
+@contextmanager
+def temporary_root(*, run_all: bool) -> Iterator[None]:
+    """Have temporary directories in memory while the block runs, if there is room; with `--all` on the disk."""
+    if run_all or not MEMORY_DISK.is_dir() or shutil.disk_usage(MEMORY_DISK).free < MEMORY_DISK_BYTES:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="tests-", dir=MEMORY_DISK, ignore_cleanup_errors=True) as root:
+        os.environ["TMPDIR"] = os.environ["PYTEST_DEBUG_TEMPROOT"] = root
+        yield
+
+
 def take(pool: ThreadPoolExecutor, side_by_side: list[Step]) -> list[str]:
     """Run the steps in the lanes and print what each said when it ends; the names of those that failed."""
     failed = list[str]()
@@ -181,7 +201,7 @@ def main() -> int:
     for name in COMPILED:
         # As an installation does, whatever the environment says: else each process compiles all modules anew.
         compileall.compile_dir(ROOT / name, quiet=2)
-    with ThreadPoolExecutor(LANES) as pool:
+    with temporary_root(run_all=run_all), ThreadPoolExecutor(LANES) as pool:
         try:
             for side_by_side in steps(arguments[:mark], arguments[mark + 1 :], run_all=run_all):
                 failed += take(pool, side_by_side)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -45,6 +46,27 @@ def test_make_test_leaves_out_what_costs_much_and_tries_the_same_examples_each_t
     alone, (lint, *folders) = lanes.steps(["-x"], ["make", "lint"], run_all=False)
     assert (alone, lint.args[0]) == ([], "make lint")
     assert {tuple(step.args[1]) for step in folders} == {("-m", QUICK, "--hypothesis-profile", "quick", "-x")}
+
+
+@pytest.mark.parametrize(
+    ("run_all", "needed_bytes", "is_in_memory"), [(False, 0, True), (True, 0, False), (False, 2**62, False)]
+)
+def test_the_stores_of_make_test_lie_in_memory_where_there_is_room(
+    lanes: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    run_all: bool,
+    needed_bytes: int,
+    is_in_memory: bool,
+) -> None:
+    for name in ("TMPDIR", "PYTEST_DEBUG_TEMPROOT"):
+        monkeypatch.setenv(name, "/as/before")
+    monkeypatch.setattr(lanes, "MEMORY_DISK", tmp_path)
+    monkeypatch.setattr(lanes, "MEMORY_DISK_BYTES", needed_bytes)
+    with lanes.temporary_root(run_all=run_all):
+        roots = {os.environ[name] for name in ("TMPDIR", "PYTEST_DEBUG_TEMPROOT")}
+        assert roots == ({str(path) for path in tmp_path.iterdir()} if is_in_memory else {"/as/before"})
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.process

@@ -20,7 +20,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-pytestmark = [pytest.mark.data, needs_real_input]
+pytestmark = [pytest.mark.data, pytest.mark.long, needs_real_input]
 
 EVENTS = 4_000
 

@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.data, needs_real_input]
 SYSMON = "Microsoft-Windows-Sysmon/Operational"
 
 
+@pytest.mark.long
 def test_every_real_rule_is_taken_with_author_and_licence() -> None:
     read = imported()
     assert [str(one) for one in read.refused] == []
@@ -27,6 +28,7 @@ def test_every_real_rule_is_taken_with_author_and_licence() -> None:
     assert all(rule.id in rule.text and rule.statistics is None for rule in read.rules)
 
 
+@pytest.mark.long
 def test_real_rules_with_the_same_question_share_it() -> None:
     texts = {rule.id: str(rule.condition) for rule in imported().rules}
     assert sum("commandline contains ('powershell') caseless" in text.lower() for text in texts.values()) > 5
@@ -180,6 +182,7 @@ def found() -> Iterator[tuple[str, int, bool, bool]]:
                 yield title, number, by_rule, expected
 
 
+@pytest.mark.long
 def test_rules_find_what_a_search_by_hand_finds_in_all_real_events() -> None:
     hits: dict[str, int] = defaultdict(int)
     differences = []

@@ -26,7 +26,7 @@ from millstream.streams.rules.rule import Path as FieldPath
 from millstream.streams.rules.rule import Rule, RuleSet
 from millstream.streams.rules.stage import RuleStage
 
-pytestmark = [pytest.mark.data, needs_real_input]
+pytestmark = [pytest.mark.data, pytest.mark.long, needs_real_input]
 
 FULL = os.environ.get("MILLSTREAM_SIGMA") == "full"
 STEP = 1 if FULL else 88

@@ -35,6 +35,7 @@ def formula_of(rule: Rule) -> Formula:
 
 
 @pytest.mark.data
+@pytest.mark.long
 @needs_real_input
 def test_formulas_say_what_a_second_reading_of_the_rules_says() -> None:
     differences, fitting = [], set()
