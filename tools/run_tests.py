@@ -174,6 +174,8 @@ def temporary_root(*, run_all: bool) -> Iterator[None]:
         yield
         return
     with tempfile.TemporaryDirectory(prefix="tests-", dir=MEMORY_DISK, ignore_cleanup_errors=True) as root:
+        # Database servers run as users of their own, and read files below it.
+        os.chmod(root, 0o711)
         os.environ["TMPDIR"] = os.environ["PYTEST_DEBUG_TEMPROOT"] = root
         yield
 
