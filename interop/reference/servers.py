@@ -43,24 +43,23 @@ _SMALL_FILES = {
 class ReferenceServers:
     """Both servers on free ports over `directory`, ready when the constructor returns; use it as a context manager.
 
+    With `nameserver`, the `host:port` of one that runs already, the broker registers there and no other is started.
     `sync_flush` is the broker's ack level; `metrics_page` is where its metrics are told.
     Raises Missing where Java or Maven is missing or a server does not start.
     """
 
-    def __init__(self, directory: Path, *, sync_flush: bool = False) -> None:
+    def __init__(self, directory: Path, *, sync_flush: bool = False, nameserver: str | None = None) -> None:
         require("java", "mvn")
         if not _LIBRARIES.exists():
             install(["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=target/lib"], _HERE)
         self._directory = directory
         self._running = ExitStack()
         (directory / "conf").mkdir(parents=True)
-        nameserver_port, broker_port, self._metrics_port = _free_port(), _free_broker_port(), _free_port()
-        self.nameserver, self.broker = f"{_LOCALHOST}:{nameserver_port}", f"{_LOCALHOST}:{broker_port}"
+        broker_port, self._metrics_port = _free_broker_port(), _free_port()
+        self.broker = f"{_LOCALHOST}:{broker_port}"
         self.metrics_page = f"http://{_LOCALHOST}:{self._metrics_port}/metrics"
         try:
-            self.nameserver_process = self._start(
-                "nameserver", _NAMESERVER_CLASS, 128, {"listenPort": nameserver_port, "bindAddress": _LOCALHOST}
-            )
+            self.nameserver = nameserver or self._start_nameserver()
             self.broker_process = self._start(
                 "broker", _BROKER_CLASS, 384, self._broker_settings(broker_port, sync_flush)
             )
@@ -68,6 +67,13 @@ class ReferenceServers:
         except BaseException:
             self._running.close()
             raise
+
+    def _start_nameserver(self) -> str:
+        port = _free_port()
+        self.nameserver_process = self._start(
+            "nameserver", _NAMESERVER_CLASS, 128, {"listenPort": port, "bindAddress": _LOCALHOST}
+        )
+        return f"{_LOCALHOST}:{port}"
 
     def _wait_for_registration(self) -> None:
         """The nameserver may hear of the broker some seconds after both say that they are there."""
