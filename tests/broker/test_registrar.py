@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from millstream.broker import registrar as module
 from millstream.broker.registrar import Registrar, UntoldTopics
+from millstream.cluster import holders
 from millstream.cluster.nameserver import BrokerRegistration, RouteRegistry
 from millstream.cluster.remoting import nameserver_handlers
 from millstream.model.message import Address
@@ -170,6 +171,39 @@ async def test_a_broker_whose_name_is_taken_says_so_once_and_gets_in_when_it_is_
         await first.close()
         await until_told(one, "u")
     await second.close()
+
+
+async def test_a_broker_that_was_killed_and_starts_at_another_address_is_known_when_its_start_returns(
+    nameservers: list[Nameserver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RETRY_S", 0.1)
+    monkeypatch.setattr(module, "START_REFUSALS", 1000)  # A busy machine may see late that the connection closed.
+    monkeypatch.setattr(holders, "CLOSED_GRACE_S", 0.05)
+    one = nameservers[0]
+    first = await RemotingConnection.open(Address("127.0.0.1", one.port), timeout_s=PATIENCE_S)
+    await first.request(BrokerIdentity("c", "b", "h:10911").registration([TopicConfig("t")], whole=True), PATIENCE_S)
+    await first.close()
+    again = Registrar([one.address], BrokerIdentity("c", "b", "other:10911"), topics_named("t").values)
+    await again.start()
+    assert one.refusals
+    assert one.registry.master_address("b") == "other:10911"
+    await again.close()
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_start_waits_no_longer_than_a_few_refusals_for_a_name_that_a_live_broker_has(
+    nameservers: list[Nameserver],
+) -> None:
+    one = nameservers[0]
+    first = registrar_of([one.address], topics_named("t"))
+    await first.start()
+    second = Registrar([one.address], BrokerIdentity("c", "b", "other:10911"), topics_named("u").values)
+    async with asyncio.timeout(PATIENCE_S):
+        await second.start()
+    assert set(second.reached.values()) == {False}
+    assert one.refusals >= module.START_REFUSALS
+    await second.close()
+    await first.close()
 
 
 def test_a_refused_broker_asks_at_growing_intervals_up_to_a_bound() -> None:

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,6 +27,8 @@ __all__ = [
     "REGISTRATION_INTERVAL_S",
     "RETRY_S",
     "SETTLED_S",
+    "START_REFUSALS",
+    "START_S",
     "WHOLE_INTERVAL_S",
     "Registrar",
     "UntoldTopics",
@@ -53,6 +55,13 @@ FAREWELL_S: Final = 1.0
 
 SETTLED_S: Final = 1.5
 """Seconds that whoever changed a topic waits for the nameservers to hear of it, at most: half of what clients wait."""
+
+START_S: Final = 5.0
+"""Seconds at most that a start waits for nameservers that refuse the broker."""
+
+START_REFUSALS: Final = 3
+"""Refusals that a start waits for: the third comes 3 s after the first, when a nameserver has let go of a broker of the
+same name that was killed at another address. Whoever is refused then has a twin that lives."""
 
 _ANSWER_S = 3.0
 
@@ -120,9 +129,12 @@ class Registrar:
         return {f"{place.host}:{place.port}": keeper.is_told for (_, place), keeper in self._keepers.items()}
 
     async def start(self) -> None:
-        """Begin; those nameservers that answer at once know the broker when this returns."""
+        """Begin; those nameservers that answer at once, and let the broker in, know it when this returns.
+
+        It takes `START_S` at most.
+        """
         await self._look_up()
-        await self.settled(_ANSWER_S)
+        await _all_set((keeper.start_over.wait() for keeper in self._keepers.values()), START_S)
         self._looking = asyncio.create_task(self._look_up_again(), name="look-up-nameservers")
 
     def changed(self, name: str, topic: TopicConfig | None) -> None:
@@ -137,11 +149,7 @@ class Registrar:
 
     async def settled(self, timeout_s: float = SETTLED_S) -> None:
         """Wait until each nameserver knows what changed before, or turned out not to answer."""
-        waiting = [asyncio.ensure_future(keeper.settled()) for keeper in self._keepers.values()]
-        if waiting:
-            _, late = await asyncio.wait(waiting, timeout=timeout_s)
-            for future in late:
-                future.cancel()
+        await _all_set((keeper.settled() for keeper in self._keepers.values()), timeout_s)
 
     async def close(self) -> None:
         """Take the registrations back, as far as nameservers answer within `FAREWELL_S`."""
@@ -202,6 +210,8 @@ class _Keeper:
         self._due = asyncio.Event()
         self._rested = asyncio.Event()
         """Set while nothing is to be told, or the last try failed."""
+        self.start_over = asyncio.Event()
+        """Set once the nameserver knows the broker, did not answer, or refused `START_REFUSALS` times."""
         self._connection: RemotingConnection | None = None
         self.is_told = False
         self._failure = ""
@@ -290,11 +300,23 @@ class _Keeper:
                 "The nameserver %s is not told of this broker, and will be asked again: %s", self._where, error
             )
         self._failure, self.is_told = error.name, False
+        if self._refusals == 0 or self._refusals >= START_REFUSALS:
+            self.start_over.set()
 
     def _succeeded(self) -> None:
         if self._failure:
             _log.warning("The nameserver %s knows this broker now.", self._where)
         self._failure, self._refusals, self.is_told = "", 0, True
+        self.start_over.set()
+
+
+async def _all_set(waits: Iterable[Coroutine[None, None, object]], timeout_s: float) -> None:
+    """Return when all waits are over, or after `timeout_s`."""
+    waiting = [asyncio.ensure_future(wait) for wait in waits]
+    if waiting:
+        _, late = await asyncio.wait(waiting, timeout=timeout_s)
+        for future in late:
+            future.cancel()
 
 
 async def _addresses(name: str) -> list[Address]:
