@@ -295,11 +295,11 @@ public final class Driver {
     }
 
     private static boolean has(Object target, String name) {
-        return method(target.getClass(), name) != null;
+        return method(target.getClass(), name, 0) != null;
     }
 
     private static Object call(Object target, String name, Object... arguments) throws Exception {
-        Method found = method(target.getClass(), name);
+        Method found = method(target.getClass(), name, arguments.length);
         if (found == null) {
             throw new UnsupportedOperationException("this version of the client has no " + name);
         }
@@ -311,11 +311,11 @@ public final class Driver {
     }
 
     /** As an interface declares it: the classes that implement it are not public. */
-    private static Method method(Class<?> kind, String name) {
+    private static Method method(Class<?> kind, String name, int argumentCount) {
         for (Class<?> one = kind; one != null; one = one.getSuperclass()) {
             for (Class<?> offered : one.getInterfaces()) {
                 for (Method method : offered.getMethods()) {
-                    if (method.getName().equals(name)) {
+                    if (method.getName().equals(name) && method.getParameterCount() == argumentCount) {
                         return method;
                     }
                 }
