@@ -170,7 +170,7 @@ def test_who_may_not_send_is_told_so(remoting: Driver, guarded_door: Server, tls
     with pytest.raises(ClientError) as refused:
         remoting.order("send", sender, message={"topic": topic, "body": "x"})
     assert refused.value.code in (NO_PERMISSION, NO_ROUTE, None), refused.value
-    # Where the route is refused already, Java's clients say only that there is none, and Go's has a text without a code.
+    # Where the route is refused already, Java's clients say only that there is none, and Go's says so without a code.
     if refused.value.code != NO_ROUTE and "route info not found" not in str(refused.value):
         assert ("MS-2302" if wrong == "no right" else "MS-2301") in str(refused.value)
     why = {"secret": "wrong signature", "name": "does not exist", "no keys": "no credentials", "no right": topic}[wrong]
