@@ -191,6 +191,10 @@ MEANT: Final[tuple[Meant, ...]] = (
     Meant("ordered_pop/postpone second/ext/invisibleTime", "The reference counts from its own moment."),
     Meant("consumers/heartbeat of */code", _REFUSED),
     Meant("tools/spans*/body/consumeTimeSpanSet/*Str", _LEFT_OUT),
+    Meant(
+        "tools/spans*/body/consumeTimeSpanSet/*/delayTime",
+        "Of a group without an offset in an empty queue the reference says that it waits since 1970.",
+    ),
     Meant("tools/* without a group/code", _REFUSED),
     Meant("tools/index*/body/filterData", _LEFT_OUT),
     Meant("tools/index*/body/queueData/*/physic*", "Records are shorter without the broker's stamps."),
