@@ -15,7 +15,7 @@ import pytest
 
 from patience import PATIENCE_S
 
-pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(15 * PATIENCE_S)]
+pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(20 * PATIENCE_S)]
 
 README = Path(__file__).parent.parent.parent / "README.md"
 
@@ -69,7 +69,7 @@ def test_the_five_minutes_end_in_the_row_that_they_promise(place: Path) -> None:
                 env=environment,
                 capture_output=True,
                 text=True,
-                timeout=10 * PATIENCE_S,
+                timeout=15 * PATIENCE_S,
             )
             assert done.returncode == 0, (command, done.stderr)
             said.append(done.stdout.strip())

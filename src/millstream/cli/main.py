@@ -9,6 +9,7 @@ import sys
 from cyclopts import App, CycloptsError
 
 from millstream import __version__
+from millstream.cli.extras import extra_missing
 from millstream.cli.garbage import look_as_usual, look_seldom
 from millstream.cli.options import ExitCode
 from millstream.cli.printer import print_error
@@ -209,7 +210,9 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception as unexpected:  # the edge: nothing above prints for the user
         if debug:
             raise
-        print_error(MillstreamError("INTERNAL_ERROR", f"{type(unexpected).__name__}: {unexpected}."))
+        missing = extra_missing(unexpected) if isinstance(unexpected, ModuleNotFoundError) else None
+        internal = MillstreamError("INTERNAL_ERROR", f"{type(unexpected).__name__}: {unexpected}.")
+        print_error(missing or internal)
         return ExitCode.REFUSED
     return int(result) if isinstance(result, int) else ExitCode.DONE
 

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import pyspark
-
 from millstream.streams.caches import cache_directory
 
 __all__ = ["ARCHIVES_VARIABLE", "KEPT_ARCHIVES", "ClassArchive", "archive_directory", "find_archive"]
@@ -97,6 +95,8 @@ def find_archive(java: Path, directory: Path | None) -> ClassArchive | None:
 
 def _identity(java: Path) -> str:
     """Differs where Java would pass the archive over: by its own build, and by jars, their sizes and times."""
+    import pyspark  # Java is looked for where Spark is not installed, too
+
     jars = Path(pyspark.__file__).parent / "jars"
     parts = [str(java)]
     with suppress(OSError):
