@@ -100,7 +100,14 @@ def test_a_command_that_needs_an_extra_names_it_in_one_line(tmp_path: Path, word
 
 
 def test_the_doctor_looks_at_servers_without_the_stream_engine() -> None:
-    command = [sys.executable, "-c", CORE_ALONE.format(modules=tuple(EXTRA_OF)), "doctor", "--nameserver", "127.0.0.1:1"]
+    command = [
+        sys.executable,
+        "-c",
+        CORE_ALONE.format(modules=tuple(EXTRA_OF)),
+        "doctor",
+        "--nameserver",
+        "127.0.0.1:1",
+    ]
     said = subprocess.run([*command, "-o", "json"], capture_output=True, text=True, timeout=60)
     found = {one["check"]: one for one in json.loads(said.stdout)}
     assert found["nameserver 127.0.0.1:1"]["state"] == "problem"
