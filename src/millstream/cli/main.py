@@ -21,6 +21,8 @@ app = App(
     name="millstream",
     help="Messages and streams: a RocketMQ-5-compatible broker and Flink SQL on Spark.",
     version=__version__,
+    # Other formats take the asterisks and underscores of an example for marks of their own.
+    help_format="plaintext",
     result_action="return_value",
 )
 topic = App(name="topic", help="Create, list, describe and delete topics.", result_action="return_value")
