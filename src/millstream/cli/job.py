@@ -159,7 +159,9 @@ def _failed(file: Path, error: Exception) -> MillstreamError:
         error.message = f"{f'SQL of {place}' if hasattr(error, 'position') else place}: {error.message}"
         return error
     words = f"{place}: {type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
-    return MillstreamError("JOB_FAILED", "\n".join([words, *lines, ""]) if lines else f"{words}.", remedy="Correct the program.")
+    return MillstreamError(
+        "JOB_FAILED", "\n".join([words, *lines, ""]) if lines else f"{words}.", remedy="Correct the program."
+    )
 
 
 def _place(file: Path, error: Exception) -> tuple[str, list[str]]:

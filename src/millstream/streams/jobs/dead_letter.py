@@ -63,7 +63,9 @@ class DeadLetters:
 
     def trouble(self, reason: str) -> str:
         """What is told while every message is malformed, the first for `reason`."""
-        words = f"No row of {self.source_topic} fits the table {self.table}; the first is refused: {_printable(reason)}."
+        words = (
+            f"No row of {self.source_topic} fits the table {self.table}; the first is refused: {_printable(reason)}."
+        )
         return " ".join(filter(None, (words, self.remedy)))
 
     def _letter(self, message: MalformedMessage, topic: str) -> Message:

@@ -89,9 +89,7 @@ class Tally:
         """The tables of which no row could be read so far, with the reason of the first that could not."""
         with self._lock:
             return {
-                table: reason
-                for table, (count, reason) in self._refused.items()
-                if 0 < self._rows_of(table) <= count
+                table: reason for table, (count, reason) in self._refused.items() if 0 < self._rows_of(table) <= count
             }
 
     def saw_times(self, watermark_us: int | None, times_us: Mapping[tuple[str, str], int]) -> None:
