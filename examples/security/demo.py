@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from event_file import InputRefused, read_events
@@ -191,9 +191,11 @@ def run_job(
         if runner is None:
             raise Stopped("Spark had not started yet")
         started_s = time.monotonic()
-        with telling() as tell, ThreadPoolExecutor(1) as pool:
+        # Jobs end before Spark does, also where the user stops them; stopping twice is no error.
+        with telling() as tell, ThreadPoolExecutor(1) as pool, ExitStack() as jobs:
             watch = Watch(results, len(events), stopped, tell)
             job = runner.start(plan, name="detect", on_rows=results.take)
+            jobs.callback(job.stop)
             sending = pool.submit(send, nameserver, events, stopped)
             watch.until(lambda: sending.done() and job.progress().rows_in >= len(events), job)
             sending.result()
@@ -201,6 +203,7 @@ def run_job(
             job.stop()
             # The same job goes on from its checkpoint as a bounded one: it closes the windows that are still open.
             job = runner.start(plan, name="detect", bounded=True, on_rows=results.take)
+            jobs.callback(job.stop)
             watch.until(lambda: False, job, live.rows_in)
             return time.monotonic() - started_s, (live, job.progress())
     finally:
