@@ -18,7 +18,7 @@ from pathlib import Path
 
 OLDEST_PYTHON = (3, 11)
 OLDEST_JAVA = 17
-JAVA_MB = 150
+JAVA_MB = 100
 
 
 @dataclass(frozen=True)
