@@ -30,6 +30,12 @@ def test_a_group_of_commands_says_what_each_of_them_does() -> None:
     assert "Create a topic." in run("topic").out
 
 
+def test_help_shows_examples_as_they_are_to_be_typed() -> None:
+    shown = run("ingest", "file", "--help").out
+    assert 'millstream ingest file logs "/var/log/app/*.log" --bulk;' in shown
+    assert "patterns with *, ?, [] and **" in shown
+
+
 def test_a_mistyped_command_is_a_usage_error_with_the_nearest_one() -> None:
     wrong = run("topic", "creat", "x")
     assert wrong.code == 2

@@ -56,17 +56,19 @@ def test_on_a_terminal_the_deletion_of_messages_is_asked_for(server: ServerProce
         ("produce order x", 'Did you mean "orders-near"? Else create it: millstream topic create order.'),
         ("consume Orders-Near --count 1", 'Did you mean "orders-near"?'),
         ("topic describe order-near", 'Did you mean "orders-near"?'),
+        ("ingest file order {file} --once --dir {directory}", 'Did you mean "orders-near"?'),
         ("group lag billing-nar", 'Did you mean "billing-near"? Else create it: millstream group create billing-nar.'),
         ("group reset billing-near --topic order-near --to earliest --yes", 'Did you mean "orders-near"?'),
         ("group delete qqqq", "exist. Create it: millstream group create qqqq."),
     ],
 )
 def test_a_misspelled_name_is_told_with_the_nearest_and_the_command_that_creates_it(
-    millstream: Command, words: str, remedy: str
+    millstream: Command, tmp_path: Path, words: str, remedy: str
 ) -> None:
+    (tmp_path / "lines").write_text("one\n")
     millstream("topic", "create", "orders-near")
     millstream("group", "create", "billing-near")
-    refused = millstream(*words.split())
+    refused = millstream(*words.format(file=tmp_path / "lines", directory=tmp_path / "state").split())
     assert refused.code == 1
     assert remedy in refused.err
 

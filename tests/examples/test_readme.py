@@ -75,3 +75,22 @@ def test_the_five_minutes_end_in_the_row_that_they_promise(place: Path) -> None:
             said.append(done.stdout.strip())
     # In a pipe a row of SQL has its query's label before it.
     assert said[-2:] == ["first message", "result\tfirst message"]
+
+
+def test_messages_that_do_not_fit_the_format_are_told_with_reason_and_remedy(place: Path) -> None:
+    first, create, produce, _, query = commands()
+    with running(first, place) as nameserver:
+        environment = {**os.environ, "MILLSTREAM_NAMESERVER": nameserver}
+        for command in (create, produce, query.replace("'raw'", "'json'")):
+            done = subprocess.run(
+                ["sh", "-c", command],
+                cwd=place,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=15 * PATIENCE_S,
+            )
+    assert done.stdout == ""
+    assert "malformed 1" in done.stderr
+    assert "No row of hello fits the table hello; the first is refused: JSON is malformed" in done.stderr
+    assert "'format' = 'raw'. See one: millstream consume hello --count 1." in done.stderr
