@@ -12,7 +12,7 @@ from millstream import __version__
 from millstream.cli.extras import extra_missing
 from millstream.cli.garbage import look_as_usual, look_seldom
 from millstream.cli.options import ExitCode
-from millstream.cli.printer import print_error
+from millstream.cli.printer import WarningLines, print_error
 from millstream.model.errors import MillstreamError
 
 __all__ = ["app", "main", "run"]
@@ -191,8 +191,12 @@ _SERVERS = (["quickstart"], ["start"], ["ingest"])
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; the answer is its exit code. `MILLSTREAM_DEBUG=1` shows stack traces."""
     debug = os.environ.get("MILLSTREAM_DEBUG") == "1"
-    logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     words = sys.argv[1:] if arguments is None else arguments
+    if debug or words[:1] in _SERVERS:
+        level = logging.DEBUG if debug else logging.WARNING
+        logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
+    else:
+        logging.basicConfig(level=logging.WARNING, handlers=[WarningLines()])
     try:
         if not words or {"-h", "--help"} & {*words} or words[-1] in _GROUPS:
             _load(app)
