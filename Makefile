@@ -4,14 +4,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 INPUT ?=
 
-.PHONY: setup demo test test-all lint format bench crash nexmark interop docs descriptors clean
+.PHONY: setup demo-setup demo test test-all lint format bench crash nexmark interop docs descriptors clean
 
+# Two stamps: the demo needs streams alone, all else the tools of development as well, which bring streams along.
 setup: $(VENV)/.ready
 
-$(VENV)/.ready: pyproject.toml tools/setup.py
-	$(PYTHON) tools/setup.py $(VENV)
+demo-setup: $(VENV)/.demo-ready
 
-demo: setup
+$(VENV)/.ready: pyproject.toml tools/setup.py
+	@$(PYTHON) tools/setup.py $(VENV) dev
+
+$(VENV)/.demo-ready: pyproject.toml tools/setup.py
+	@$(PYTHON) tools/setup.py $(VENV) demo
+
+demo: demo-setup
 	@$(BIN)/python examples/security/demo.py $(if $(INPUT),--input "$(INPUT)")
 
 test: setup

@@ -16,7 +16,7 @@ SMOKED_PROGRAMMES: Final = ("S1", "S2", "S3", "S5", "S6", "S7")
 _END_TO_END: Final = "streams/end_to_end/"
 
 _ROLES: Final = (
-    "server/test_quickstart.py::test_it_prints_three_things_to_try_and_a_ready_line",
+    "server/test_quickstart.py::test_it_prints_four_things_to_try_and_a_ready_line",
     "server/test_quickstart.py::test_acknowledged_messages_topics_and_offsets_survive_kill_9[options0]",
     "server/test_separate_proxies.py::test_clients_of_each_network_are_told_an_address_that_they_reach_and_send_there",
     "server/test_separate_roles.py::test_the_processes_of_a_local_cluster_end_with_it_even_if_it_is_killed",

@@ -422,7 +422,7 @@ def cli_page() -> str:
         "`MILLSTREAM_PROFILE`), `-o table|json|plain` and `--timeout` seconds; what is named goes before the variable,",
         "that before the profile, that before the default, 127.0.0.1:9876. Where access control or TLS is on,",
         "`--access-key`, `--secret-key` and `--tls-ca`, or the variables that `--help` names (security.md).",
-        "`MILLSTREAM_DEBUG=1` shows stack traces.\n",
+        "`MILLSTREAM_DEBUG=1` shows stack traces, and Spark's own lines about errors.\n",
         f"Exit codes: {codes}.\n",
     ]
     for name, command in _commands():

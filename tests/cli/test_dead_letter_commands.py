@@ -81,7 +81,7 @@ def test_dead_letters_are_listed_with_their_origin_and_sent_again_once(
 
 def test_what_the_target_refuses_is_named_and_stays(millstream: Command, give_up: Callable[..., list[str]]) -> None:
     give_up("vanishing", "vanished", "a")
-    millstream("topic", "delete", "vanishing")
+    millstream("topic", "delete", "vanishing", "--yes")
     refused = millstream("dlq", "redrive", "vanished", "-o", "json")
     assert (refused.code, refused.json()["sent"], refused.json()["refused"]) == (1, 0, 1)
     assert "MS-2101" in refused.err

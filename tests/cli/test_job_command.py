@@ -86,8 +86,29 @@ def test_what_a_program_raises_is_told_with_its_lines(tmp_path: Path) -> None:
     refused = job(tmp_path, "def inner():\n    return 1 / 0\n\n\ndef main():\n    inner()\n")
     assert refused.code == 1
     assert "ZeroDivisionError: division by zero" in refused.err
+    assert refused.err.startswith(f"error: {tmp_path / 'made.py'}, line 2: ZeroDivisionError: division by zero")
+    assert f"{tmp_path / 'made.py'}, line 6, in main: inner()" in refused.err
     assert "return 1 / 0" in refused.err
     assert "importlib" not in refused.err
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("x = 1\ndef main(:\n    pass\n", "line 2: SyntaxError: invalid syntax"),
+        ("def main():\n    import nothing_of_this_name\n", "line 2: ModuleNotFoundError: No module named"),
+        (
+            "from millstream.streams.sdk import StreamBuilder\nbuilder = StreamBuilder('a')\nbuilder.sql('SELEC 1')\n",
+            "line 3: No statement begins with 'SELEC'",
+        ),
+        ("import sys\nsys.exit('enough')\n", "enough"),
+    ],
+)
+def test_an_error_of_a_program_has_its_file_and_line(tmp_path: Path, text: str, words: str) -> None:
+    refused = job(tmp_path, text)
+    assert refused.code == 1
+    assert words in refused.err
+    assert "Traceback" not in refused.err
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:

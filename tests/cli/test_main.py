@@ -1,13 +1,17 @@
 """The command itself: help, errors and exit codes without a server."""
 
+import json
+import re
 import socket
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 from commands import run
 
+from millstream.cli.extras import EXTRA_OF
 from millstream.cli.main import main
 from millstream.server.child import ServerProcess
 
@@ -24,6 +28,12 @@ def test_help_lists_the_commands_of_the_contract() -> None:
 
 def test_a_group_of_commands_says_what_each_of_them_does() -> None:
     assert "Create a topic." in run("topic").out
+
+
+def test_help_shows_examples_as_they_are_to_be_typed() -> None:
+    shown = run("ingest", "file", "--help").out
+    assert 'millstream ingest file logs "/var/log/app/*.log" --bulk;' in shown
+    assert "patterns with *, ?, [] and **" in shown
 
 
 def test_a_mistyped_command_is_a_usage_error_with_the_nearest_one() -> None:
@@ -63,6 +73,63 @@ def test_errors_are_explained_by_number() -> None:
     assert explained.code == 0
     assert "topic create" in explained.out
     assert run("error", "explain", "9999").code == 1
+
+
+CORE_ALONE = """
+import sys
+for module in {modules!r}:
+    sys.modules[module] = None
+from millstream.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+"""Runs a command as if the packages of all extras were missing."""
+
+
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [
+        ("sql -e x", "streams"),
+        ("job run {here}/job.py", "streams"),
+        ("rules import {here}/rules.yml --store {here}/rules", "streams"),
+        ("rules explain --store {here}/rules", "streams"),
+        ("ingest file t {here}/job.py --bulk --once", "bulk"),
+    ],
+)
+def test_a_command_that_needs_an_extra_names_it_in_one_line(tmp_path: Path, words: str, extra: str) -> None:
+    (tmp_path / "job.py").write_text("")
+    (tmp_path / "rules.yml").write_text("title: x")
+    command = [sys.executable, "-c", CORE_ALONE.format(modules=tuple(EXTRA_OF)), *words.format(here=tmp_path).split()]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 1
+    assert f'pip install "millstream[{extra}]"' in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+
+
+def test_the_doctor_looks_at_servers_without_the_stream_engine() -> None:
+    command = [
+        sys.executable,
+        "-c",
+        CORE_ALONE.format(modules=tuple(EXTRA_OF)),
+        "doctor",
+        "--nameserver",
+        "127.0.0.1:1",
+    ]
+    said = subprocess.run([*command, "-o", "json"], capture_output=True, text=True, timeout=60)
+    found = {one["check"]: one for one in json.loads(said.stdout)}
+    assert found["nameserver 127.0.0.1:1"]["state"] == "problem"
+    assert found["stream engine"]["finding"] == "is not installed"
+    assert "millstream[streams]" in found["stream engine"]["remedy"]
+
+
+def test_every_package_of_an_extra_has_the_extra_that_brings_it() -> None:
+    project = tomllib.loads((Path(__file__).parent.parent.parent / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
+    modules = {"pyyaml": "yaml", "pysigma": "sigma", "scikit-learn": "sklearn"}
+    for extra in sorted(set(EXTRA_OF.values())):
+        for requirement in extras[extra]:
+            package = re.split(r"[^\w-]", requirement)[0].lower()
+            if package != "millstream":
+                assert EXTRA_OF[modules.get(package, package)] == extra
 
 
 def test_the_core_starts_without_spark_and_arrow() -> None:

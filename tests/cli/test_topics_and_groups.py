@@ -1,9 +1,13 @@
 """`millstream topic` and `millstream group`, as scripts use them."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from commands import Ran
+from commands import Ran, run
+from sql_shell.terminal import terminal
+
+from millstream.server.child import ServerProcess
 
 pytestmark = pytest.mark.process
 
@@ -21,6 +25,52 @@ def test_a_topic_is_created_listed_described_and_deleted(millstream: Command) ->
     assert [queue["messages"] for queue in described] == [0, 0]
     assert millstream("topic", "delete", "orders").code == 0
     assert "orders" not in millstream("topic", "list").out
+
+
+def test_a_topic_with_messages_is_deleted_by_who_says_so_alone(millstream: Command) -> None:
+    millstream("topic", "create", "full")
+    millstream("produce", "full", "one", "two")
+    refused = millstream("topic", "delete", "full")
+    assert (refused.code, "2 messages" in refused.err, "--yes" in refused.err) == (2, True, True)
+    assert sum(queue["messages"] for queue in millstream("topic", "describe", "full", "-o", "json").json()) == 2
+    assert millstream("topic", "delete", "full", "--yes").code == 0
+    assert millstream("topic", "describe", "full").code == 1
+
+
+def test_on_a_terminal_the_deletion_of_messages_is_asked_for(server: ServerProcess, tmp_path: Path) -> None:
+    millstream = ["--nameserver", server.addresses.nameserver]
+    run("topic", "create", "asked", *millstream)
+    run("produce", "asked", "one", *millstream)
+    for answer, code in (("n", 2), ("y", 0)):
+        with terminal("topic", "delete", "asked", *millstream, home=tmp_path) as typed:
+            typed.wait_for("Topic asked has 1 message")
+            typed.wait_for("[y/N]")
+            typed.type(f"{answer}\n")
+            typed.wait_for("Nothing was deleted" if code else "topic asked is deleted")
+            assert typed.exit_code() == code
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        ("produce order x", 'Did you mean "orders-near"? Else create it: millstream topic create order.'),
+        ("consume Orders-Near --count 1", 'Did you mean "orders-near"?'),
+        ("topic describe order-near", 'Did you mean "orders-near"?'),
+        ("ingest file order {file} --once --dir {directory}", 'Did you mean "orders-near"?'),
+        ("group lag billing-nar", 'Did you mean "billing-near"? Else create it: millstream group create billing-nar.'),
+        ("group reset billing-near --topic order-near --to earliest --yes", 'Did you mean "orders-near"?'),
+        ("group delete qqqq", "exist. Create it: millstream group create qqqq."),
+    ],
+)
+def test_a_misspelled_name_is_told_with_the_nearest_and_the_command_that_creates_it(
+    millstream: Command, tmp_path: Path, words: str, remedy: str
+) -> None:
+    (tmp_path / "lines").write_text("one\n")
+    millstream("topic", "create", "orders-near")
+    millstream("group", "create", "billing-near")
+    refused = millstream(*words.format(file=tmp_path / "lines", directory=tmp_path / "state").split())
+    assert refused.code == 1
+    assert remedy in refused.err
 
 
 def test_the_systems_own_topics_are_there_for_tools_but_are_not_listed_and_stay(millstream: Command) -> None:

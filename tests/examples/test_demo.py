@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -92,6 +94,28 @@ def test_the_summary_of_real_events_is_what_a_plain_count_gives() -> None:
     summary = run_demo("--input", str(REAL_EVENTS))
     expected = counted(real_events())
     assert {name: summary[name] for name in expected} == expected
+
+
+def test_ctrl_c_ends_it_with_one_line() -> None:
+    demo = subprocess.Popen(
+        [sys.executable, str(DEMO)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0
+    )
+    with demo:
+        assert demo.stderr is not None
+        assert demo.stderr.readline() == "starting Spark ...\n"
+        os.killpg(demo.pid, signal.SIGINT)
+        assert demo.stderr.read() == "stopped: Spark had not started yet; nothing is kept\n"
+    assert demo.returncode == 130
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"time,host\n1,a\n"])
+def test_a_file_without_events_is_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "input").write_bytes(content)
+    done = subprocess.run(
+        [sys.executable, str(DEMO), "--input", str(tmp_path / "input")], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
+    assert "one JSON object per line" in done.stderr
 
 
 def test_a_missing_input_is_refused_in_words() -> None:

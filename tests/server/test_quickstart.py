@@ -29,7 +29,7 @@ def start(directory: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=30)
 
 
-def test_it_prints_three_things_to_try_and_a_ready_line(tmp_path: Path) -> None:
+def test_it_prints_four_things_to_try_and_a_ready_line(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "millstream", "quickstart", "--dir", str(tmp_path / "data")]
     command += [word for option in _FREE_PORTS for word in (option, "0")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -41,7 +41,7 @@ def test_it_prints_three_things_to_try_and_a_ready_line(tmp_path: Path) -> None:
                 break
         process.terminate()
         rest = process.stdout.read()
-    assert sum("millstream " in line and line.startswith("  ") for line in lines) == 3
+    assert sum("millstream " in line and line.startswith("  ") for line in lines) == 4
     assert "stopped cleanly" in rest
     assert process.returncode == 0
 

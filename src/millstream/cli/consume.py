@@ -12,6 +12,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from millstream.cli.near_names import cluster
 from millstream.cli.options import Common, ExitCode
 from millstream.cli.place import EARLIEST, Place
 from millstream.cli.printer import Printer, print_usage
@@ -86,7 +87,7 @@ def consume(
     except ValueError as error:
         return print_usage(f"--format: {error}.")
     wanted = _wanted(filter, filter_sql)
-    with BlockingClient(common.nameserver, timeout_s=common.timeout_s, group=group or "millstream-cli") as client:
+    with cluster(common, group=group or "millstream-cli") as client:
         view = MessageView(client, group, wanted, Printer(common.output), count, wait, details, form)
         view.open(topic, begin)
         return view.run(until_end=until_end)

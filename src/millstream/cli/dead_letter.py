@@ -13,6 +13,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from millstream.cli.moment import moment_ms, time_text
+from millstream.cli.near_names import cluster
 from millstream.cli.options import Common, ExitCode
 from millstream.cli.pace import Pace
 from millstream.cli.printer import Printer, Value, print_usage
@@ -67,7 +68,7 @@ def list_dead_letters(
         query = _query(group, id, since, until, only_waiting=not all)
     except ValueError as error:
         return print_usage(f"{error}.")
-    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+    with cluster(common) as client:
         rows = [_row(letter) for letter in _letters(client, query, count)]
         if not rows:
             # Dead letters outlive their group, but a name without either is a mistake.
@@ -111,7 +112,7 @@ def redrive(
         query = _query(group, id, since, until, only_waiting=True)
     except ValueError as error:
         return print_usage(f"{error}.")
-    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+    with cluster(common) as client:
         work = _Work(client, query, to, count, rate)
         work.run()
         if not work.sent and not work.refused:

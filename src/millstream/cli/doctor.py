@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import socket
+from importlib.metadata import version
 from typing import Any, Final
 
 from millstream import __version__
@@ -31,7 +33,7 @@ def doctor(*, grpc: str | None = None, common: Common = Common()) -> int:
     proxy = grpc or common.chosen_profile.grpc
     if proxy:
         findings.append(_of_proxy(proxy, common.timeout_s))
-    findings.append(_of_java())
+    findings += _of_streams()
     if Printer(common.output).format == "json":
         print(json.dumps([_shown(one) for one in findings]))
     else:
@@ -96,12 +98,16 @@ def _of_proxy(address: str, timeout_s: float) -> Finding:
     return Finding(f"proxy {address}", State.PROBLEM, f"cannot be reached: {failure}", remedy)
 
 
-def _of_java() -> Finding:
-    """Stream jobs alone need it, so that it is missing is no problem of the servers."""
+def _of_streams() -> list[Finding]:
+    """Stream jobs alone need Spark and Java, so that one is missing is no problem of the servers."""
+    if importlib.util.find_spec("pyspark") is None:
+        remedy = 'Where SQL or jobs are to run here: pip install "millstream[streams]".'
+        return [Finding("stream engine", State.OK, "is not installed", remedy)]
     from millstream.streams.spark.java import find_java
 
+    engine = Finding("stream engine", State.OK, f"PySpark {version('pyspark')}")
     try:
         java = find_java()
-        return Finding("Java for streams", State.OK, f"Java {java.version} of {java.origin}")
+        return [engine, Finding("Java for streams", State.OK, f"Java {java.version} of {java.origin}")]
     except MillstreamError as error:
-        return Finding("Java for streams", State.WARNING, error.message, error.remedy)
+        return [engine, Finding("Java for streams", State.WARNING, error.message, error.remedy)]

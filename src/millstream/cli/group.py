@@ -11,10 +11,10 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from millstream.cli.moment import duration_ms, durations_ms, moment_ms, time_text
+from millstream.cli.near_names import cluster
 from millstream.cli.options import Common, ExitCode
 from millstream.cli.place import EARLIEST, LATEST
 from millstream.cli.printer import Printer, Value, print_usage
-from millstream.client.blocking import BlockingClient
 from millstream.model.group import (
     DEFAULT_MAX_ATTEMPTS,
     MAX_GROUP_ATTEMPTS,
@@ -63,7 +63,7 @@ def create(
         )
     except ValueError as error:
         return print_usage(str(error))
-    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+    with cluster(common) as client:
         client.create_group(config)
     _show(config, Printer(common.output))
     return ExitCode.DONE
@@ -96,7 +96,7 @@ def update(
     enable
         Whether it receives messages; --disable stops it, what is in flight can still be acknowledged.
     """
-    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+    with cluster(common) as client:
         config = client.describe_group(name)
         try:
             config = _with_backoff(config, backoff)
@@ -116,7 +116,7 @@ def update(
 
 def list_groups(*, common: Common = Common()) -> int:
     """List the consumer groups."""
-    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+    with cluster(common) as client:
         groups = client.groups()
     rows = [tuple(_values(group).values()) for group in groups]
     Printer(common.output).listing(
@@ -133,7 +133,7 @@ def describe(name: str, *, common: Common = Common()) -> int:
     name
         The group.
     """
-    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+    with cluster(common) as client:
         config = client.describe_group(name)
         members = client.group_members(name)
         queues = [item.progress for item in client.group_progress(name)]
@@ -162,7 +162,7 @@ def delete(name: str, *, common: Common = Common()) -> int:
     name
         The group.
     """
-    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+    with cluster(common) as client:
         client.delete_group(name)
     Printer(common.output).record({"group": name, "deleted": True}, sentence=f"group {name} is deleted")
     return ExitCode.DONE

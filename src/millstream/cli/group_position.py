@@ -9,7 +9,9 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from millstream.cli.confirmation import confirmed
 from millstream.cli.moment import time_text
+from millstream.cli.near_names import cluster
 from millstream.cli.options import Common, ExitCode
 from millstream.cli.place import Place
 from millstream.cli.printer import Printer, Value, print_usage
@@ -46,7 +48,7 @@ def lag(
     watch
         Show it again every so many seconds, until Ctrl-C.
     """
-    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+    with cluster(common) as client:
         while True:
             found = client.group_progress(name, topic)
             empty = f"Group {name} has no position yet; it has received nothing."
@@ -90,13 +92,13 @@ def reset(
         target = Place.of(to)
     except ValueError as error:
         return print_usage(f"--to: {error}.")
-    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+    with cluster(common) as client:
         plan = _plan(client, name, topic, target, queue, broker)
         printer = Printer(common.output)
         rows = [_plan_row(item, after) for item, after in plan]
         if not yes:
             _announce(rows, name)
-            if not _confirmed():
+            if not confirmed():
                 print("Nothing was changed. Add --yes to do it without being asked.", file=sys.stderr)
                 return ExitCode.USAGE
         for item, after in plan:
@@ -144,13 +146,6 @@ def _announce(rows: list[tuple[Value, ...]], name: str) -> None:
             f"  {broker} queue {queue}: from {before} to {after}, {discarded} deliveries in flight discarded",
             file=sys.stderr,
         )
-
-
-def _confirmed() -> bool:
-    if not sys.stdin.isatty():
-        return False
-    print("Do it? [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _lag_row(item: BrokerProgress) -> tuple[Value, ...]:

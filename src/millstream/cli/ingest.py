@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from millstream.cli.near_names import cluster
 from millstream.cli.options import Common, ExitCode
 from millstream.cli.serving import serve
+from millstream.model.errors import NameRefused
 
 if TYPE_CHECKING:
     from millstream.ingest.gateway import Gateway, InputPlan
@@ -121,7 +123,11 @@ def run_gateway(inputs: Sequence[InputPlan], given: Given, common: Common, *, ha
         else:
             print("\n".join(f"  {name:<12} {place}" for name, place in shown.items()), flush=True)
 
-    serve(gateway, announce, lambda: _farewell(gateway, common), has_tls=has_tls, until=gateway.wait)
+    try:
+        serve(gateway, announce, lambda: _farewell(gateway, common), has_tls=has_tls, until=gateway.wait)
+    except NameRefused as refused:
+        with cluster(common):
+            raise refused from None
     return ExitCode.PARTLY_DONE if gateway.has_losses else ExitCode.DONE
 
 

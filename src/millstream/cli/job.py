@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import sysconfig
 import traceback
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -141,8 +142,6 @@ def _program(file: Path, settings: dict[str, str]) -> list[Named]:
             if answer is None:
                 return []
             made = list(answer) if isinstance(answer, Iterable) else [answer]
-    except MillstreamError:
-        raise
     except Exception as error:  # noqa: BLE001 - a user's program may raise anything
         raise _failed(file, error) from None
     builders = list(dict.fromkeys(one for one in made if isinstance(one, StreamBuilder)))
@@ -153,12 +152,42 @@ def _program(file: Path, settings: dict[str, str]) -> list[Named]:
 
 
 def _failed(file: Path, error: Exception) -> MillstreamError:
-    """The error of a program, with the user's part of its traceback."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [number for number, frame in enumerate(frames) if Path(frame.filename) == file]
-    told = "".join(traceback.format_list(frames[own[0] :] if own else []))
-    words = f"{file} raised {type(error).__name__}: {error}"
-    return MillstreamError("JOB_FAILED", f"{words}\n{told}" if told else f"{words}.", remedy="Correct the program.")
+    """The error of a program, with its place and the user's lines that led to it."""
+    place, lines = _place(file, error)
+    if isinstance(error, MillstreamError):
+        # Its number and remedy are right as they are.
+        error.message = f"{f'SQL of {place}' if hasattr(error, 'position') else place}: {error.message}"
+        return error
+    words = f"{place}: {type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
+    return MillstreamError(
+        "JOB_FAILED", "\n".join([words, *lines, ""]) if lines else f"{words}.", remedy="Correct the program."
+    )
+
+
+def _place(file: Path, error: Exception) -> tuple[str, list[str]]:
+    """The innermost line of the user's own files, and how it was reached; the program's name where there is none."""
+    directory = file.resolve().parent
+    own = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).is_relative_to(directory) and not frame.filename.startswith(_LIBRARIES)
+    ]
+    if isinstance(error, SyntaxError) and error.filename and error.lineno:
+        return f"{_shown(error.filename)}, line {error.lineno}", [f"  {(error.text or '').strip()}"]
+    if not own:
+        return str(file), []
+    lines = [f"  {_shown(one.filename)}, line {one.lineno}, in {one.name}: {one.line}" for one in own]
+    return f"{_shown(own[-1].filename)}, line {own[-1].lineno}", lines
+
+
+_LIBRARIES = tuple(sysconfig.get_paths()[kind] for kind in ("stdlib", "purelib", "platlib"))
+"""Where nothing is of the user, also where a virtual environment lies beside the program."""
+
+
+def _shown(file: str) -> str:
+    """The file as the user would write it here."""
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 def _plan(builder: StreamBuilder, settings: dict[str, str]) -> JobPlan:
@@ -175,7 +204,7 @@ def _loaded(file: Path) -> ModuleType:
     """The program as a module, whose functions travel to the workers with their code."""
     from pyspark import cloudpickle
 
-    spec = importlib.util.spec_from_file_location(_MODULE, file)
+    spec = importlib.util.spec_from_file_location(_MODULE, file.resolve())
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -9,9 +9,10 @@ import sys
 from cyclopts import App, CycloptsError
 
 from millstream import __version__
+from millstream.cli.extras import extra_missing
 from millstream.cli.garbage import look_as_usual, look_seldom
 from millstream.cli.options import ExitCode
-from millstream.cli.printer import print_error
+from millstream.cli.printer import WarningLines, print_error
 from millstream.model.errors import MillstreamError
 
 __all__ = ["app", "main", "run"]
@@ -20,6 +21,8 @@ app = App(
     name="millstream",
     help="Messages and streams: a RocketMQ-5-compatible broker and Flink SQL on Spark.",
     version=__version__,
+    # Other formats take the asterisks and underscores of an example for marks of their own.
+    help_format="plaintext",
     result_action="return_value",
 )
 topic = App(name="topic", help="Create, list, describe and delete topics.", result_action="return_value")
@@ -188,8 +191,12 @@ _SERVERS = (["quickstart"], ["start"], ["ingest"])
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; the answer is its exit code. `MILLSTREAM_DEBUG=1` shows stack traces."""
     debug = os.environ.get("MILLSTREAM_DEBUG") == "1"
-    logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     words = sys.argv[1:] if arguments is None else arguments
+    if debug or words[:1] in _SERVERS:
+        level = logging.DEBUG if debug else logging.WARNING
+        logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
+    else:
+        logging.basicConfig(level=logging.WARNING, handlers=[WarningLines()])
     try:
         if not words or {"-h", "--help"} & {*words} or words[-1] in _GROUPS:
             _load(app)
@@ -209,7 +216,9 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception as unexpected:  # the edge: nothing above prints for the user
         if debug:
             raise
-        print_error(MillstreamError("INTERNAL_ERROR", f"{type(unexpected).__name__}: {unexpected}."))
+        missing = extra_missing(unexpected) if isinstance(unexpected, ModuleNotFoundError) else None
+        internal = MillstreamError("INTERNAL_ERROR", f"{type(unexpected).__name__}: {unexpected}.")
+        print_error(missing or internal)
         return ExitCode.REFUSED
     return int(result) if isinstance(result, int) else ExitCode.DONE
 

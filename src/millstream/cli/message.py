@@ -9,6 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from millstream.cli.near_names import cluster
 from millstream.cli.options import Common, ExitCode
 from millstream.cli.printer import Printer
 from millstream.cli.shown_message import body_of, details_of, values_of
@@ -42,7 +43,7 @@ def find(
     count
         How many at most.
     """
-    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+    with cluster(common) as client:
         found = client.find_by_key(topic, key, max_results=count)
     rows = [
         (
@@ -83,7 +84,7 @@ def get(
     count
         How many at most, where several have the key; newest first.
     """
-    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+    with cluster(common) as client:
         found = _found(client, id, topic, count)
     for number, message in enumerate(found):
         if Printer(common.output).format == "json":
@@ -109,7 +110,7 @@ def resend(id: str, *, topic: str | None = None, to: str | None = None, common: 
     to
         The topic to send the copy to; default: the message's own.
     """
-    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+    with cluster(common) as client:
         found = _found(client, id, topic, 2)
         if len(found) > 1:
             places = " and ".join(f"{one.topic} {one.queue_id}:{one.queue_offset}" for one in found)
@@ -168,7 +169,7 @@ def recall(handle: str, *, common: Common = Common()) -> int:
         The recall handle that the send showed.
     """
     wanted = RecallHandle.decode(handle)
-    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+    with cluster(common) as client:
         client.recall(wanted)
     Printer(common.output).record(
         {"message_id": wanted.message_id, "topic": wanted.topic, "recalled": True},

@@ -7,9 +7,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from millstream.cli.near_names import cluster
 from millstream.cli.options import Common, ExitCode
 from millstream.cli.printer import Printer
-from millstream.client.blocking import BlockingClient
 from millstream.model.message import MAX_BODY_BYTES, Message
 from millstream.streams.errors import ModelError
 from millstream.streams.learning.store import checked_name
@@ -46,7 +46,7 @@ def send(
         words = f"The model {file} has {len(artefact):,} bytes, and a message {MAX_BODY_BYTES:,} at most."
         raise ModelError("MODEL_REFUSED", words, remedy="Use a store: millstream model publish.")
     load_artefact("onnx", artefact, str(file))
-    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+    with cluster(common) as client:
         sent = client.send(Message(topic, artefact, keys=(checked_name(name),)))
     Printer(common.output).record(
         {"model": name, "topic": topic, "queue": sent.queue.queue_id, "offset": sent.queue_offset},

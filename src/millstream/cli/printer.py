@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Mapping, Sequence
 
 from millstream.cli.options import ExitCode, OutputFormat
 from millstream.model.errors import MillstreamError
 
-__all__ = ["Printer", "Value", "print_error", "print_usage"]
+__all__ = ["Printer", "Value", "WarningLines", "print_error", "print_usage"]
 
 Value = str | int | float | bool | None
 
@@ -61,6 +62,17 @@ def _text(value: Value | Sequence[Value]) -> str:
     if isinstance(value, (list, tuple)):
         return ",".join(map(_text, value))
     return str(value)
+
+
+class WarningLines(logging.Handler):
+    """Says warnings in words on standard error, whatever stands for it now: above a live table, not inside of it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line, without the logger's name."""
+        try:
+            print(f"{record.levelname.lower()}: {self.format(record)}", file=sys.stderr, flush=True)
+        except Exception:  # noqa: BLE001 - as all handlers of logging do
+            self.handleError(record)
 
 
 def print_error(error: MillstreamError) -> None:

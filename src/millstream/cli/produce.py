@@ -14,6 +14,7 @@ from cyclopts.validators import Number
 
 from millstream.cli.bodies import lines_of, open_input, repeated, whole
 from millstream.cli.moment import duration_ms, moment_ms, time_text
+from millstream.cli.near_names import cluster
 from millstream.cli.options import Common, ExitCode
 from millstream.cli.pace import Pace
 from millstream.cli.printer import Printer, print_error, print_usage
@@ -96,7 +97,7 @@ def produce(
         delay_ms, at_ms = _delivery(delay, at)
     except ValueError as error:
         return print_usage(str(error))
-    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+    with cluster(common) as client:
         sending = _Sending(client, Printer(common.output), template, delay_ms, at_ms, shows_all=ids)
         pace = Pace(rate, time.monotonic()) if rate is not None else None
         return sending.run(given.bodies(), pace, stops_at_refusal=bool(body))

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 __all__ = ["quickstart"]
 
 
+_FIRST_QUERY = (
+    "CREATE TABLE hello (word STRING) WITH ('connector'='rocketmq', 'topic'='hello', 'format'='raw'); "
+    "SELECT word FROM hello"
+)
+
+
 def _check_port(_kind: object, value: int | str) -> None:
     """Refuse a number that is no port, which a socket would take for another one."""
     if isinstance(value, int) and not 0 <= value <= 65_535:
@@ -161,6 +167,7 @@ try, in another terminal:
   millstream topic create hello{option}
   millstream produce hello "first message"{option}
   millstream consume hello --count 1{option}
+  millstream sql --bounded{option} -e "{_FIRST_QUERY}"
 """,
             flush=True,
         )

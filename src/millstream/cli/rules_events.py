@@ -11,9 +11,9 @@ from typing import IO, Any, NamedTuple
 
 import orjson
 
+from millstream.cli.near_names import cluster
 from millstream.cli.options import Common
 from millstream.cli.shown_message import body_of
-from millstream.client.blocking import BlockingClient
 from millstream.model.operations import PullStatus
 from millstream.streams.errors import RuleError
 
@@ -65,7 +65,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 
 def events_of_topic(topic: str, common: Common) -> Iterator[Event]:
     """The messages that a topic has now, from the first to the last of each queue."""
-    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+    with cluster(common) as client:
         for item in client.queue_ranges(topic):
             position, end = item.range.min_offset, item.range.max_offset
             while position < end:
@@ -99,7 +99,7 @@ def one_message(place: str, common: Common) -> dict[str, Any]:
     if len(parts) != 3 or not queue.isdecimal() or not parts[2].isdecimal():
         raise RuleError("RULE_EVENT", f"{place!r} names no message: write TOPIC/QUEUE/OFFSET.", remedy="")
     topic, offset = parts[0], int(parts[2])
-    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+    with cluster(common) as client:
         for item in client.queue_ranges(topic):
             if item.queue.queue_id != int(queue) or (broker and item.queue.broker_name != broker):
                 continue

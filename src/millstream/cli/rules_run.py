@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from millstream.cli.near_names import cluster
 from millstream.cli.options import Common, ExitCode
 from millstream.cli.printer import print_usage
 from millstream.cli.rules import Store
@@ -95,9 +96,7 @@ def run(
 
 def _make_topic(name: str, common: Common) -> None:
     """Create the topic, unless it is there."""
-    from millstream.client.blocking import BlockingClient
-
-    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+    with cluster(common) as client:
         try:
             client.describe_topic(name)
         except NameRefused:

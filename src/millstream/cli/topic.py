@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from enum import Enum
 from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from millstream.cli.confirmation import confirmed
+from millstream.cli.near_names import cluster
 from millstream.cli.options import Common, ExitCode
 from millstream.cli.printer import Printer
-from millstream.client.blocking import BlockingClient
 from millstream.client.logic_queues import mappings_of
 from millstream.model.topic import MAX_QUEUES, MessageType, TopicConfig, is_system_topic
 from millstream.protocol.remoting.static_topics import leaders
@@ -76,7 +78,7 @@ def create(
     if lite_minutes is not None:
         attributes["lite.topic.expiration"] = str(lite_minutes)
     config = TopicConfig(name, MessageType(type.name), read_queues=queues, write_queues=queues, attributes=attributes)
-    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+    with cluster(common) as client:
         if static:
             client.create_static_topic(config, queues, None if brokers is None else _names(brokers))
         else:
@@ -100,7 +102,7 @@ def remap(name: str, *, brokers: str, common: Common = Common()) -> int:
     brokers
         The brokers that are to store its queues, separated by commas.
     """
-    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+    with cluster(common) as client:
         moved = client.remap_topic(name, _names(brokers))
     Printer(common.output).listing(
         ("queue", "broker"), sorted(moved.items()), empty=f"The queues of topic {name} are there already."
@@ -114,7 +116,7 @@ def _names(text: str) -> list[str]:
 
 def list_topics(*, common: Common = Common()) -> int:
     """List the topics with their type, queues and attributes; not the system's own."""
-    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+    with cluster(common) as client:
         topics = client.topics()
     rows = [
         (
@@ -136,7 +138,7 @@ def list_topics(*, common: Common = Common()) -> int:
 
 def describe(name: str, *, common: Common = Common()) -> int:
     """Show what each queue of a topic holds."""
-    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+    with cluster(common) as client:
         ranges = client.queue_ranges(name)
         moving = leaders(mappings_of(client.route(name)))
     rows = [
@@ -155,9 +157,31 @@ def describe(name: str, *, common: Common = Common()) -> int:
     return ExitCode.DONE
 
 
-def delete(name: str, *, common: Common = Common()) -> int:
-    """Delete a topic and its messages."""
-    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+def delete(
+    name: str,
+    *,
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="")] = False,
+    common: Common = Common(),
+) -> int:
+    """Delete a topic and its messages; asks where it has some.
+
+    Parameters
+    ----------
+    name
+        The topic.
+    yes
+        Do not ask.
+    """
+    with cluster(common) as client:
+        # What is the system's own is refused in any case.
+        asks = not yes and not is_system_topic(name)
+        stored = sum(held.range.max_offset - held.range.min_offset for held in client.queue_ranges(name)) if asks else 0
+        if stored:
+            messages = f"{stored:,} message{'' if stored == 1 else 's'}"
+            print(f"Topic {name} has {messages}, which would be deleted with it.", file=sys.stderr)
+            if not confirmed():
+                print("Nothing was deleted. Add --yes to do it without being asked.", file=sys.stderr)
+                return ExitCode.USAGE
         client.delete_topic(name)
     Printer(common.output).record({"topic": name, "deleted": True}, sentence=f"topic {name} is deleted")
     return ExitCode.DONE

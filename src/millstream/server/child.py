@@ -48,7 +48,10 @@ class _Child:
         command = [*through, sys.executable, "-m", "millstream", *words, "-o", "json"]
         with nullcontext(subprocess.PIPE) if log is None else log.open("ab") as errors:
             log_start = 0 if isinstance(errors, int) else errors.tell()
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=variables)
+            # Ctrl-C on the terminal reaches the owner alone, who stops the server when it needs it no more.
+            self._process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=errors, text=True, env=variables, process_group=0
+            )
         assert self._process.stdout is not None
         watchdog = threading.Timer(ready_timeout_s, self._process.kill)
         watchdog.start()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from millstream.streams.jobs.checkpoint import Checkpoint
-from millstream.streams.jobs.dead_letter import DeadLetters
+from millstream.streams.jobs.dead_letter import DeadLetters, Refusals
 from millstream.streams.jobs.failed_calls import FailedCalls
 from millstream.streams.jobs.late_output import LateOutput
 from millstream.streams.jobs.settings import JobSettings
@@ -103,16 +103,16 @@ class KeptLetters(DeadLetters):
 
     log: RunLog = field(default_factory=RunLog)
 
-    def deliver(self) -> int:
-        """How many messages were malformed."""
-        count = 0
+    def deliver(self) -> Refusals:
+        """The malformed messages."""
+        count, reason = 0, ""
         for file in self.spool.files():
             for one in self.spool.read(file):
                 queue = int(one.queue.rpartition("/")[2])
                 self.log.letters.append(Letter(self.source_topic, queue, one.queue_offset, one.reason, one.body))
-                count += 1
+                count, reason = count + 1, reason or one.reason
             file.unlink()
-        return count
+        return Refusals(count, reason)
 
 
 @dataclass

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import io
 import json
+import logging
 
 import pytest
 
 from millstream.cli.options import OutputFormat
+from millstream.cli.printer import WarningLines
 from millstream.cli.sql_shell.cells import cell_text
 from millstream.cli.sql_shell.progress_text import progress_line
 from millstream.cli.sql_shell.result_shape import ResultMode, ResultShape, ShowSettings, shapes_of
@@ -151,3 +154,15 @@ def test_the_progress_line_tells_rows_speed_lag_watermark_and_what_was_set_aside
         "running: rows in 1,234, rows out 56, 789 rows/s, behind 10, watermark 1970-01-01T00:00:00Z, "
         "malformed 1, late 2"
     )
+
+
+def test_a_warning_beside_a_live_table_is_a_line_above_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handler = WarningLines()
+    handler.handle(logging.makeLogRecord({"levelname": "WARNING", "msg": "The job goes on in %g s.", "args": (1.5,)}))
+    assert capsys.readouterr().err == "warning: The job goes on in 1.5 s.\n"
+    redirected = io.StringIO()
+    monkeypatch.setattr("sys.stderr", redirected)
+    handler.handle(logging.makeLogRecord({"levelname": "WARNING", "msg": "again"}))
+    assert redirected.getvalue() == "warning: again\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from pathlib import Path
 
 import pytest
 
@@ -11,11 +12,14 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 from millstream.model.errors import Unreachable
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.cause import first_cause
+from millstream.streams.jobs.dead_letter import DeadLetters, Refusals
 from millstream.streams.jobs.progress import OpenWindows, QueueProgress
 from millstream.streams.jobs.settings import DEFAULT_MAX_ROWS, JobSettings, SourceSettings
 from millstream.streams.jobs.tally import Tally
 from millstream.streams.operators.state import OpenEnds
 from millstream.streams.plan.tables import Table
+from millstream.streams.spark.source.malformed import Spool, SpoolWriter
+from millstream.streams.spark.source.partition import Slice
 from millstream.streams.spark.source.position import Position
 
 Report = dict[str, object]
@@ -41,6 +45,35 @@ def test_rows_in_come_from_positions_and_are_counted_once_however_many_passes_re
         tally.absorb(report(batch, end, latest=100))
     progress = tally.progress("running")
     assert (progress.rows_in, progress.behind, progress.rows_per_s) == (60, 30, 60.0)
+
+
+def test_a_table_is_unread_while_every_row_that_was_read_of_it_was_refused() -> None:
+    tally = Tally({name: Position({"q/0": 10}, name=name) for name in ("a", "b", "c")})
+    tally.refused("a", 2, "no JSON")
+    tally.refused("a", 1, "no number")
+    tally.refused("b", 1, "no JSON")
+    tally.refused("c", 0, "")
+    assert tally.unread() == {}, "what was read of a table is not known yet"
+    for batch, name in enumerate(("a", "b", "c")):
+        end = {"queues": {"q/0": 13}, "name": name}
+        tally.absorb({**report(batch, 0), "sources": [{"endOffset": end, "latestOffset": end}]})
+    assert tally.unread() == {"a": "no JSON"}
+
+
+def test_what_is_told_of_an_unread_table_names_topic_reason_and_remedy(tmp_path: Path) -> None:
+    spool, remedy = tmp_path / "spool", "Name their format."
+    spool.mkdir()
+    letters = DeadLetters(Spool(spool), "hello", None, "", 0.0, table="words", remedy=remedy)
+    assert letters.deliver() == Refusals()
+    writer = SpoolWriter(str(spool), Slice("broker-a/0", 0, 2), keep_bodies=True)
+    writer.add(0, "JSON is\nmalformed", b"first")
+    writer.add(1, "another", b"second")
+    writer.flush()
+    refusals = letters.deliver()
+    assert refusals == Refusals(2, "JSON is\nmalformed")
+    assert letters.trouble(refusals.reason) == (
+        "No row of hello fits the table words; the first is refused: JSON is malformed. Name their format."
+    )
 
 
 def test_each_queue_tells_where_it_stands_and_since_when_it_is_silent() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra streams")
 
-from millstream.streams.spark import class_archive
-from millstream.streams.spark.class_archive import KEPT_ARCHIVES, ClassArchive, archive_directory, find_archive
+import pyspark
+
+from millstream.streams.spark.class_archive import ClassArchive, archive_directory, find_archive
 from millstream.streams.spark.java import JavaHome, make_launcher
 
 pytestmark = pytest.mark.process
@@ -50,7 +52,10 @@ def archive(java: Path, tmp_path: Path) -> ClassArchive:
 def run(java: Path, archive: ClassArchive | None, *arguments: str) -> tuple[int, list[str]]:
     """The exit code of what the launcher starts, and the arguments that Java got."""
     launcher = make_launcher(JavaHome(java, 17, "PATH"), archive) / "bin" / "java"
-    done = subprocess.run([launcher, *arguments], capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run([launcher, *arguments], capture_output=True, text=True, check=False)
+    finally:
+        shutil.rmtree(launcher.parent.parent)
     return done.returncode, done.stdout.splitlines()
 
 
@@ -85,7 +90,7 @@ def test_another_build_of_java_or_another_jar_has_another_archive(
     newer = find_archive(java, archive.path.parent)
     package = tmp_path / "pyspark" / "__init__.py"
     (package.parent / "jars").mkdir(parents=True)
-    monkeypatch.setattr(class_archive.pyspark, "__file__", str(package))
+    monkeypatch.setattr(pyspark, "__file__", str(package))
     bare = find_archive(java, archive.path.parent)
     jar = package.parent / "jars" / "spark.jar"
     jar.touch()
@@ -109,17 +114,17 @@ def test_archives_are_where_the_user_says() -> None:
     assert archive_directory({"XDG_CACHE_HOME": "/c"}) == Path("/c/millstream/classes")
 
 
-def test_old_archives_and_what_nobody_finished_make_room_for_a_new_one(java: Path, tmp_path: Path) -> None:
-    for number in range(KEPT_ARCHIVES + 2):
-        (tmp_path / f"spark-{number}.jsa").touch()
-        os.utime(tmp_path / f"spark-{number}.jsa", (number, number))
+def test_each_version_of_spark_keeps_one_archive_and_what_nobody_finished_goes(java: Path, tmp_path: Path) -> None:
+    own = f"spark-{pyspark.__version__}"
+    names = ("spark-old", "spark-3.9.0-a", "spark-3.9.0-b", "spark-5.0.0-a", f"{own}-a", f"{own}-b")
+    for number, name in enumerate(names):
+        (tmp_path / f"{name}.jsa").touch()
+        os.utime(tmp_path / f"{name}.jsa", (number, number))
     (tmp_path / "spark-a.jsa.12").touch()
     os.utime(tmp_path / "spark-a.jsa.12", (1, 1))
     (tmp_path / "spark-b.jsa.13").touch()
-    assert find_archive(java, tmp_path) is not None
-    assert sorted(path.name for path in tmp_path.glob("spark-*")) == [
-        "spark-2.jsa",
-        "spark-3.jsa",
-        "spark-4.jsa",
-        "spark-b.jsa.13",
-    ]
+    made = find_archive(java, tmp_path)
+    assert made is not None
+    assert made.path.name.startswith(own)
+    left = {path.name for path in tmp_path.glob("spark-*")}
+    assert left == {"spark-3.9.0-b.jsa", "spark-5.0.0-a.jsa", "spark-b.jsa.13"}

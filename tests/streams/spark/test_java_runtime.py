@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,7 +53,42 @@ def test_without_java_the_error_says_what_was_seen_and_what_to_install(tmp_path:
 
 @pytest.mark.process
 def test_the_launcher_drops_the_incubator_module_and_keeps_the_rest(tmp_path: Path) -> None:
-    home = make_launcher(JavaHome(java_home(tmp_path / "my java", "25"), 25, "PATH"))
-    command = [home / "bin" / "java", "-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "c"]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert said.splitlines() == ["-Xmx1g", "a b", "c"]
+    said = launched(
+        java_home(tmp_path / "my java", "25"), 25, "-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "c"
+    )
+    assert said == ["-Xmx1g", "a b", "c"]
+
+
+@pytest.mark.process
+def test_a_package_that_java_has_no_more_is_not_opened_which_java_would_warn_of(tmp_path: Path) -> None:
+    opened = ["--add-opens=java.base/java.lang=ALL-UNNAMED", "--add-opens=java.base/sun.security.action=ALL-UNNAMED"]
+    assert launched(java_home(tmp_path / "a", "23.0.1"), 23, *opened) == opened
+    assert launched(java_home(tmp_path / "b", "24.0.1"), 24, *opened) == opened[:1]
+
+
+@pytest.mark.process
+def test_a_driver_is_not_started_for_who_has_left_and_its_launcher_goes(tmp_path: Path) -> None:
+    java = java_home(tmp_path / "java", "17")
+    leave = (
+        "from pathlib import Path; from millstream.streams.spark.java import JavaHome, make_launcher; "
+        f"print(make_launcher(JavaHome(Path({str(java)!r}), 17, 'PATH')))"
+    )
+    made = subprocess.run([sys.executable, "-c", leave], capture_output=True, text=True, check=True).stdout.strip()
+    program = Path(made) / "bin" / "java"
+
+    def said(*arguments: str) -> str:
+        return subprocess.run([program, *arguments], capture_output=True, text=True, check=True).stdout
+
+    first = ["-cp", "x", "org.apache.spark.launcher.Main", "org.apache.spark.deploy.SparkSubmit"]
+    assert said(*first).splitlines() == first
+    assert said("org.apache.spark.deploy.SparkSubmit") == ""
+    assert not Path(made).exists()
+
+
+def launched(home: Path, version: int, *arguments: str) -> list[str]:
+    """The arguments that a Java gets which prints them."""
+    program = make_launcher(JavaHome(home, version, "PATH")) / "bin" / "java"
+    try:
+        return subprocess.run([program, *arguments], capture_output=True, text=True, check=True).stdout.splitlines()
+    finally:
+        shutil.rmtree(program.parent.parent)

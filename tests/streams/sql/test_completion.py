@@ -15,6 +15,7 @@ QUOTED = sorted((f"'{name}'" for name in SETTINGS), key=str.lower)
 SESSION = SqlSession()
 SESSION.compile(
     EVENTS
+    + "CREATE TABLE `odd table` (`@time` STRING, MixedCase INT, `order` INT) WITH ('connector' = 'datagen');"
     + "CREATE VIEW hot AS SELECT host, score AS heat FROM events; CREATE DATABASE lab;"
     + "CREATE TABLE lab.probes (probe INT) WITH ('connector' = 'print'); CREATE FUNCTION shout AS 'millstream.streams.functions.java_twins.count_char' LANGUAGE PYTHON;"
 )
@@ -32,12 +33,26 @@ def texts(marked: str) -> list[str]:
     ("marked", "wanted"),
     [
         ("SEL|", ["SELECT"]),
-        ("sel|", ["SELECT"]),
+        ("sel|", ["select"]),
+        ("Sel|", ["SELECT"]),
+        ("select regexp_re|", ["regexp_replace("]),
+        ("select * from events whe|", ["when", "where"]),
+        ("select hos|", ["host"]),
+        ("SELECT hea|", ["heat"]),
+        ("SELECT host, hea| FROM hot", ["heat"]),
+        ("INSERT INTO lab.probes SELECT 1, hea| FROM hot", ["heat"]),
+        ("SELECT * FROM od|", ["`odd table`"]),
+        ("SELECT * FROM `od|", ["`odd table`"]),
+        ("SELECT `@t| FROM `odd table`", ["`@time`"]),
+        ("SELECT mix| FROM `odd table`", ["MixedCase"]),
+        ("SELECT ord| FROM `odd table`", ["`order`", "order by"]),
+        ("SELECT o.`| FROM `odd table` AS o", ["`@time`", "`MixedCase`", "`order`"]),
+        ("SELECT `nothing|", []),
         ("SELECT 1; EXP|", ["EXPLAIN"]),
         ("SELECT * FROM ev|", ["events"]),
         ("SELECT * FROM events JOIN ho|", ["hot"]),
         ("SELECT * FROM lab.|", ["probes"]),
-        ("INSERT INTO |", ["events", "hot", "lab.probes"]),
+        ("INSERT INTO |", ["`odd table`", "events", "hot", "lab.probes"]),
         ("SELECT hos| FROM events", ["host"]),
         ("SELECT hea| FROM hot", ["heat"]),
         ("SELECT e.| FROM events AS e", ["day_", "host", "id", "ok", "place", "price", "queue", "score", "small", "tags", "text_ts", "ts"]),

@@ -143,6 +143,7 @@ def is_bounded(plan: Plan, *, bounded: bool) -> bool:
 
 def check_topics(plans: Sequence[Plan], common: Common) -> None:
     """Refuse an unknown topic (TOPIC_NOT_FOUND) or a missing server before Spark takes seconds to start."""
+    from millstream.cli.near_names import near_names
     from millstream.client.blocking import BlockingClient
 
     topics: set[tuple[str, str]] = set()
@@ -154,7 +155,7 @@ def check_topics(plans: Sequence[Plan], common: Common) -> None:
                 options = scan.table.options
                 topics.add((options.get("nameserver", common.nameserver), options["topic"]))
     for nameserver, topic in sorted(topics):
-        with BlockingClient(nameserver, timeout_s=common.timeout_s) as client:
+        with BlockingClient(nameserver, timeout_s=common.timeout_s) as client, near_names(client):
             client.queue_ranges(topic)
 
 

@@ -54,6 +54,7 @@ class ResultView:
         self._tables: dict[str, ResultTable] = {}
         self._lines: dict[str, ChangeLines] = {}
         self._progress = ""
+        self._has_trouble = False
         self._live: Live | None = None
         self._ended = False
 
@@ -100,6 +101,7 @@ class ResultView:
     def progress(self, progress: JobProgress, *, final: bool = False) -> None:
         """The state of the job; the last one is always printed, on standard error."""
         self._progress = progress_line(progress)
+        self._has_trouble = progress.trouble is not None
         if final and self._live is None:
             words = json.dumps({"progress": progress_values(progress)}) if self._format == "json" else self._progress
             print(words, file=sys.stderr, flush=True)
@@ -132,7 +134,8 @@ class ResultView:
             for label, table in self._tables.items():
                 if self._settings.mode == "table" or self._ended:
                     parts += self._rendered(label, table)
-        return Group(*parts, Text(self._progress, style="dim", no_wrap=True, overflow="ellipsis"))
+        line = Text(self._progress, style="dim", no_wrap=not self._has_trouble, overflow="ellipsis")
+        return Group(*parts, line)
 
     def _rendered(self, label: str, table: ResultTable) -> list[RenderableType]:
         from rich.table import Table

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from millstream.cli.consume import MessageView
+from millstream.cli.near_names import cluster
 from millstream.cli.options import Common
 from millstream.cli.place import EARLIEST, LATEST, Place
 from millstream.cli.printer import Printer
 from millstream.cli.sql_shell.interrupts import Interrupts
-from millstream.client.blocking import BlockingClient
 from millstream.model.filter import ALL
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ __all__ = ["print_topic"]
 
 def print_topic(command: PrintCommand, common: Common, interrupts: Interrupts) -> None:
     """Show messages as they come until the limit or Ctrl-C; nothing is committed. Raises TOPIC_NOT_FOUND."""
-    with BlockingClient(common.nameserver, timeout_s=common.timeout_s, group="millstream-cli") as client:
+    with cluster(common) as client:
         stopped = interrupts.stopped.is_set
         view = MessageView(client, None, ALL, Printer(common.output), command.limit, None, is_stopped=stopped)
         view.open(command.topic, Place.of(EARLIEST if command.from_beginning else LATEST))

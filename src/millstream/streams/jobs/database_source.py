@@ -99,7 +99,8 @@ class DatabaseSource:
 
     def letters(self, spool: Path) -> DeadLetters:
         """Rows with a value that does not fit its column are counted."""
-        return DeadLetters(Spool(spool), str(self._database.address), None, self._nameserver, 0.0)
+        address = str(self._database.address)
+        return DeadLetters(Spool(spool), address, None, self._nameserver, 0.0, table=self.table.name)
 
     def _columns(self, database: Database) -> dict[str, StoredColumn]:
         names = [column.name for column in self.table.physical]

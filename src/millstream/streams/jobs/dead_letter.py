@@ -8,15 +8,26 @@ from millstream.model.message import Message
 from millstream.streams.spark.source.malformed import MalformedMessage, Spool
 from millstream.streams.spark.source.topic_log import Access, TopicLog, open_log
 
-__all__ = ["DeadLetters"]
+__all__ = ["DeadLetters", "Refusals"]
 
 _BLANK_BODY = b" "
 """Stands for an empty body, which no topic takes."""
 
 
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """How many messages of a micro-batch were malformed, and why the first of them was; blank where none was."""
+
+    count: int = 0
+    reason: str = ""
+
+
 @dataclass(frozen=True)
 class DeadLetters:
-    """Empties a spool. `topic` None only counts."""
+    """Empties a spool. `topic` None only counts.
+
+    `table` is the table that is read, `remedy` what a user does who sees none of its rows.
+    """
 
     spool: Spool
     source_topic: str
@@ -24,18 +35,21 @@ class DeadLetters:
     nameserver: str
     timeout_s: float
     access: Access | None = None
+    table: str = ""
+    remedy: str = ""
 
-    def deliver(self) -> int:
-        """How many messages were malformed; all are in the topic when this returns. A replay sends them again."""
+    def deliver(self) -> Refusals:
+        """The malformed messages; all are in the topic when this returns. A replay sends them again."""
         files = self.spool.files()
         if not files:
-            return 0
+            return Refusals()
         log: TopicLog | None = None
-        count = 0
+        count, reason = 0, ""
         try:
             for file in files:
                 messages = self.spool.read(file)
                 count += len(messages)
+                reason = reason or next((message.reason for message in messages), "")
                 if self.topic is not None:
                     if log is None:
                         log = open_log(self.nameserver, timeout_s=self.timeout_s, access=self.access)
@@ -45,15 +59,26 @@ class DeadLetters:
         finally:
             if log is not None:
                 log.close()
-        return count
+        return Refusals(count, reason)
+
+    def trouble(self, reason: str) -> str:
+        """What is told while every message is malformed, the first for `reason`."""
+        words = (
+            f"No row of {self.source_topic} fits the table {self.table}; the first is refused: {_printable(reason)}."
+        )
+        return " ".join(filter(None, (words, self.remedy)))
 
     def _letter(self, message: MalformedMessage, topic: str) -> Message:
         broker, _, queue_id = message.queue.rpartition("/")
         properties = {
-            "reason": "".join(character if character.isprintable() else " " for character in message.reason),
+            "reason": _printable(message.reason),
             "source_topic": self.source_topic,
             "source_broker": broker,
             "source_queue_id": queue_id,
             "source_queue_offset": str(message.queue_offset),
         }
         return Message(topic, message.body or _BLANK_BODY, user_properties=properties)
+
+
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() else " " for character in text)

@@ -86,7 +86,8 @@ class FileSource:
 
     def letters(self, spool: Path) -> DeadLetters:
         """Malformed lines are counted."""
-        return DeadLetters(Spool(spool), str(self._path), None, self._nameserver, 0.0)
+        name, remedy = self.table.name, "Name the files' format: 'format' = 'json' or 'csv'."
+        return DeadLetters(Spool(spool), str(self._path), None, self._nameserver, 0.0, table=name, remedy=remedy)
 
     @property
     def _pattern(self) -> str:

@@ -84,7 +84,11 @@ class _Delivery:
             model.begin(batch_id)
         counts = self._stage.deliver(batch, batch_id)
         self.partitions.after(batch_id)
-        malformed = sum(letters.deliver() for letters in self._aside.letters)
+        malformed = 0
+        for letters in self._aside.letters:
+            refusals = letters.deliver()
+            malformed += refusals.count
+            self.tally.refused(letters.table, refusals.count, refusals.reason)
         late = self._aside.late.deliver()
         self.tally.saw_times(*self._aside.times())
         self.tally.saw_ends(self._aside.ends())
@@ -128,7 +132,13 @@ class _Delivery:
 
     def trouble(self) -> str | None:
         """What hinders, in one line, while rows are delivered all the same."""
-        return self._aside.trouble()
+        return self._aside.trouble() or self.unread()
+
+    def unread(self) -> str | None:
+        """What is told of a table of which every message was malformed, also when the job has ended."""
+        reasons = self.tally.unread()
+        told = (letters.trouble(reasons[letters.table]) for letters in self._aside.letters if letters.table in reasons)
+        return next(told, None)
 
 
 LOOK_AGAIN_S = 1
@@ -192,7 +202,7 @@ class StreamPipeline:
         if not self._over.is_set():
             return replace(tally.progress("running"), trouble=self._trouble or self._delivery.trouble())
         tally.ended()
-        return tally.progress("failed" if self.failure() else "ended")
+        return replace(tally.progress("failed" if self.failure() else "ended"), trouble=self._delivery.unread())
 
     def wait(self, timeout_s: float) -> bool:
         """Whether the query has ended within `timeout_s`."""
@@ -343,7 +353,7 @@ class BatchPipeline:
         if self._running():
             return tally.progress("running")
         tally.ended()
-        return tally.progress("failed" if self.failure() else "ended")
+        return replace(tally.progress("failed" if self.failure() else "ended"), trouble=self._delivery.unread())
 
     def wait(self, timeout_s: float) -> bool:
         """Whether the pass has ended within `timeout_s`."""

@@ -238,7 +238,17 @@ class TopicSource:
         """Malformed messages go to the dead-letter topic."""
         settings = self._settings
         topic, nameserver = settings.dead_letter_topic, settings.nameserver
-        return DeadLetters(Spool(spool), settings.topic, topic, nameserver, TIMEOUT_S, settings.access)
+        return DeadLetters(
+            Spool(spool),
+            settings.topic,
+            topic,
+            nameserver,
+            TIMEOUT_S,
+            settings.access,
+            self.table.name,
+            "Name their format; plain text is one STRING column with 'format' = 'raw'. "
+            f"See one: millstream consume {settings.topic} --count 1.",
+        )
 
 
 def _source_columns(table: Table, wanted: Mapping[str, DataType], *, narrowed: bool) -> tuple[SourceColumn, ...]:

@@ -31,6 +31,8 @@ class Tally:
         self._started_s = clock()
         self._ended_s: float | None = None
         self._positions = dict(starts)
+        self._starts = dict(starts)
+        self._refused: dict[str, tuple[int, str]] = {}
         self._rows_in = self._malformed = self._batches = 0
         self._late_by: Counter[str] = Counter()
         self._malformed_at: deque[tuple[float, int]] = deque()
@@ -75,6 +77,20 @@ class Tally:
             if malformed:
                 self._malformed_at.append((self._clock(), malformed))
             self._batches += 1
+
+    def refused(self, table: str, count: int, reason: str) -> None:
+        """So many messages of a micro-batch were no rows of the table, the first of them for this reason."""
+        if count:
+            with self._lock:
+                before, first = self._refused.get(table, (0, reason))
+                self._refused[table] = (before + count, first)
+
+    def unread(self) -> dict[str, str]:
+        """The tables of which no row could be read so far, with the reason of the first that could not."""
+        with self._lock:
+            return {
+                table: reason for table, (count, reason) in self._refused.items() if 0 < self._rows_of(table) <= count
+            }
 
     def saw_times(self, watermark_us: int | None, times_us: Mapping[tuple[str, str], int]) -> None:
         """How far event time has come, over all and by table and queue, as far as that is known."""
@@ -166,6 +182,11 @@ class Tally:
                     now_s - self._heard_s.get((name, queue), self._started_s),
                     None if time_us is None else time_us // 1000,
                 )
+
+    def _rows_of(self, table: str) -> int:
+        """Rows of the table that were read since this start."""
+        begun = self._starts.get(table, Position())
+        return self._positions[table].rows_since(begun) if table in self._positions else 0
 
     def _count_to(self, end: Position, seconds: float) -> None:
         before = self._positions.get(end.name, Position())

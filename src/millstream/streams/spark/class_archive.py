@@ -12,10 +12,9 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final
-
-import pyspark
 
 from millstream.streams.caches import cache_directory
 
@@ -24,8 +23,8 @@ __all__ = ["ARCHIVES_VARIABLE", "KEPT_ARCHIVES", "ClassArchive", "archive_direct
 ARCHIVES_VARIABLE: Final = "MILLSTREAM_CLASS_ARCHIVES"
 """The environment's name of the directory of archives; `off` does without."""
 
-KEPT_ARCHIVES: Final = 3
-"""Archives of other Javas or Sparks, beside a new one; each has about 160 MB."""
+KEPT_ARCHIVES: Final = 1
+"""Archives of each version of Spark; one has about 160 MB. That of another Java or directory gives way to a new one."""
 
 _UNFINISHED_S: Final = 900
 """No process writes an archive for so long."""
@@ -83,7 +82,7 @@ def find_archive(java: Path, directory: Path | None) -> ClassArchive | None:
     """
     if directory is None or not (java / _BASE).is_file():
         return None
-    archive = ClassArchive(directory / f"spark-{_identity(java)}.jsa")
+    archive = ClassArchive(directory / f"{_family()}-{_identity(java)}.jsa")
     if not archive.is_made():
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -95,8 +94,15 @@ def find_archive(java: Path, directory: Path | None) -> ClassArchive | None:
     return archive
 
 
+def _family() -> str:
+    """What the names of all archives of the installed Spark begin with."""
+    return f"spark-{version('pyspark')}"
+
+
 def _identity(java: Path) -> str:
     """Differs where Java would pass the archive over: by its own build, and by jars, their sizes and times."""
+    import pyspark  # Java is looked for where Spark is not installed, too
+
     jars = Path(pyspark.__file__).parent / "jars"
     parts = [str(java)]
     with suppress(OSError):
@@ -108,11 +114,16 @@ def _identity(java: Path) -> str:
 
 
 def _tidy(directory: Path) -> None:
-    """Remove what no process finished, and the oldest archives."""
+    """Remove what no process finished, and what would be more than is kept beside the one that is made now."""
     for file in directory.glob("spark-*.jsa.*"):
         with suppress(FileNotFoundError):
             if time.time() - file.stat().st_mtime > _UNFINISHED_S:
                 file.unlink()
-    archives = sorted(directory.glob("spark-*.jsa"), key=lambda file: file.stat().st_mtime, reverse=True)
-    for file in archives[KEPT_ARCHIVES:]:
-        file.unlink(missing_ok=True)
+    families: dict[str, list[Path]] = {_family(): []}
+    for file in sorted(directory.glob("spark-*.jsa"), key=lambda file: file.stat().st_mtime, reverse=True):
+        families.setdefault(file.stem.rpartition("-")[0], []).append(file)
+    for family, archives in families.items():
+        # Names of earlier releases do not tell the version.
+        kept = 0 if family == "spark" else KEPT_ARCHIVES - (family == _family())
+        for file in archives[kept:]:
+            file.unlink(missing_ok=True)

