@@ -77,9 +77,11 @@ class _Delivery:
         self._aside = aside
         self._checkpoint = checkpoint
         self.tally = Tally(checkpoint.positions())
+        self.tally.notice(aside.notices)
         checkpoint.clear_scratch()
 
-    def run(self, batch: DataFrame, batch_id: int) -> None:
+    def run(self, batch: DataFrame, batch_id: int, ends: Callable[[], Mapping[str, Position]]) -> None:
+        """Deliver the micro-batch that ends at `ends()`, by source."""
         for model in self._aside.models:
             model.begin(batch_id)
         counts = self._stage.deliver(batch, batch_id)
@@ -103,9 +105,12 @@ class _Delivery:
             hits.update(guard.delivered())
             self.tally.saw_times(None, guard.times_us())
         self.tally.delivered(rows_out, malformed, late, hits, failed, rows_between, rows_by)
+        self._aside.groups.tell(ends())
 
     def began(self) -> None:
-        """Micro-batches come from here on."""
+        """Micro-batches come from here on; what an earlier process has delivered it may not have told."""
+        if self._checkpoint.has_run:
+            self._aside.groups.tell(self._checkpoint.delivered())
         if self._aside.tables is not None:
             self._aside.tables.begin()
 
@@ -115,6 +120,7 @@ class _Delivery:
             self._aside.tables.stop()
         for guard in self._aside.guards:
             guard.note()
+        self._aside.groups.close()
 
     def mended(self) -> bool:
         """Whether what may have ended a query was found, so that the next one does without it."""
@@ -287,7 +293,7 @@ class StreamPipeline:
                 raise _Stopped("the job is stopped")
             try:
                 self._absorb()
-                self._delivery.run(batch, batch_id)
+                self._delivery.run(batch, batch_id, partial(self._checkpoint.end_of, batch_id))
             except BaseException as error:
                 self._error = error
                 raise
@@ -377,7 +383,7 @@ class BatchPipeline:
         began_s = time.monotonic()
         try:
             self._set_group(frame)
-            self._delivery.run(frame, 0)
+            self._delivery.run(frame, 0, lambda: ends)
             self._delivery.partitions.finish()
             self._delivery.ended()
             for end in ends.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -20,6 +21,7 @@ from millstream.streams.jobs.cohorts import cohorts_of, table_of
 from millstream.streams.jobs.edges import Edges
 from millstream.streams.jobs.failed_calls import takes_letters
 from millstream.streams.jobs.following import FollowingPipeline
+from millstream.streams.jobs.group_positions import GroupPositions
 from millstream.streams.jobs.handle import JobHandle
 from millstream.streams.jobs.model_topic import ModelTopic
 from millstream.streams.jobs.optimized import Optimized, optimized
@@ -32,7 +34,7 @@ from millstream.streams.jobs.progress import JobProgress, ResultRows
 from millstream.streams.jobs.restarts import BOUNDED_ATTEMPTS, Restarts
 from millstream.streams.jobs.set_aside import SetAside
 from millstream.streams.jobs.settings import JobSettings
-from millstream.streams.jobs.sources import Reading, Source, ends_by_itself, tables_of
+from millstream.streams.jobs.sources import Reading, Source, TopicSource, ends_by_itself, tables_of
 from millstream.streams.plan.nodes import JobPlan, QueryPlan, Scan
 from millstream.streams.plan.wall_clock import follows_wall_clock
 from millstream.streams.spark.arrow_batches import are_narrow
@@ -51,6 +53,12 @@ from millstream.streams.spark.translate import Translation, is_stateful, needs_o
 from millstream.streams.spark.user_calls import UserCalls
 
 __all__ = ["JobHandle", "JobProgress", "JobRunner", "ResultRows"]
+
+_log = logging.getLogger(__name__)
+
+_AFTER_AN_END = (
+    "A bounded run before this one closed all windows at its end; rows that come to such a window now give another row."
+)
 
 _NO_TABLES = "(none)"
 """The tables of outputs that read none, and the directory of their checkpoint."""
@@ -84,8 +92,7 @@ class JobRunner:
 
         `bounded` reads what the topics hold now, closes all windows and ends; so does runtime mode batch, and so does a
         job whose tables all end by themselves. `on_rows` is called from other threads, one call at a time per pipeline.
-        Raises JobError CHECKPOINT_MISMATCH for a checkpoint of another plan or of a bounded run with state that has
-        ended; NameRefused TOPIC_NOT_FOUND.
+        Raises JobError CHECKPOINT_MISMATCH for a checkpoint of another plan; NameRefused TOPIC_NOT_FOUND.
         """
         settings = JobSettings.of(plan.settings, self._nameserver)
         outputs = with_bad_casts(self._edges.outputs(plan, settings, on_rows), settings)
@@ -162,13 +169,15 @@ class JobRunner:
         settings = JobSettings.of(jobs[0][1].settings, self._nameserver)
         table = table_of(jobs[0][1])
         assert table is not None
-        beginning = self._edges.source(table, settings).beginning()
+        source, notices = self._edges.source(table, settings), list[str]()
         members: dict[Path, list[Output]] = {}
         for name, plan in jobs:
             outputs = self._edges.outputs(plan, settings, on_rows)
             directory = self._root / name / table.name
             named = [(output.sink.name, output.node) for output in outputs]
-            own = Checkpoint.open(directory, fingerprint(named), lambda: {table.name: beginning}, plan_lines(named))
+            own = Checkpoint.open(
+                directory, fingerprint(named), lambda: {table.name: _begin(source, notices)}, plan_lines(named)
+            )
             members[directory] = outputs
         first = next(iter(members))
         query, starts = shared_query(first) or f"merged-{uuid.uuid4().hex[:12]}", own.positions()
@@ -176,7 +185,15 @@ class JobRunner:
             self._root,
             query,
             members,
-            lambda left: self._pipeline(query, self._root / query, left, settings, bounded=bounded, starts=starts),
+            lambda left: self._pipeline(
+                query,
+                self._root / query,
+                left,
+                settings,
+                bounded=bounded,
+                starts=starts,
+                notices=tuple(dict.fromkeys(notices)),
+            ),
         )
         return [
             JobHandle(name, [Member(cohort, directory, outputs)], query=query)
@@ -192,8 +209,13 @@ class JobRunner:
         *,
         bounded: bool,
         starts: dict[str, Position] | None = None,
+        notices: Sequence[str] = (),
     ) -> Pipeline:
-        """The query of the outputs; with `starts` one that several jobs share, which has them for its beginning."""
+        """The query of the outputs; with `starts` one that several jobs share, which has them for its beginning.
+
+        `notices` are to be said of the start.
+        """
+        notices = list(notices)
         nodes = [output.node for output in outputs]
         # What reads no table has its rows at once.
         batch = settings.batch or not tables_of(nodes)
@@ -208,15 +230,13 @@ class JobRunner:
         checkpoint = Checkpoint.open(
             directory,
             fingerprint(named),
-            lambda: starts or {source.table.name: source.beginning() for source in sources},
+            lambda: starts or {source.table.name: _begin(source, notices) for source in sources},
             plan_lines(named),
         )
-        if checkpoint.has_ended() and not bounded:
-            raise JobError(
-                "CHECKPOINT_MISMATCH",
-                f"The checkpoint {directory} is of a bounded run that has ended: all its windows are closed.",
-                remedy="Use another checkpoint directory.",
-            )
+        if checkpoint.has_ended() and any(source.table.watermark is not None for source in sources):
+            notices.append(_AFTER_AN_END)
+        for said in notices:
+            _log.info("The job %s: %s", job, said)
         Swap.complete(checkpoint.sinks)
         work = optimized(outputs, settings.rules_stage, timed)
         outputs, nodes = work.outputs, [output.node for output in work.outputs]
@@ -270,7 +290,9 @@ class JobRunner:
         failed = self._edges.calls(CallSpool(calls.spool), calls.tables, settings)
         letters = [one for one in found if one is not None]
         open_ends = OpenEndsSpool(str(checkpoint.late)).take
-        aside = SetAside(letters, late, guards, failed, times, dimensions, book.models, open_ends)
+        topics = [source for source in sources if isinstance(source, TopicSource)]
+        groups = GroupPositions({topic.table.name: one for topic in topics if (one := topic.group()) is not None})
+        aside = SetAside(letters, late, guards, failed, times, dimensions, book.models, open_ends, notices, groups)
         if batch:
             ends = {source.table.name: source.end() for source in sources}
             return BatchPipeline.run(frame, ends, outputs, checkpoint, aside, partitions)
@@ -288,6 +310,13 @@ class JobRunner:
             restarts=Restarts(restarts),
             narrow=are_narrow([*nodes, *timed]),
         )
+
+
+def _begin(source: Source, notices: list[str]) -> Position:
+    """Where a fresh checkpoint begins to read; what is to be said of that is added to `notices`."""
+    if isinstance(source, TopicSource) and source.notice():
+        notices.append(source.notice())
+    return source.beginning()
 
 
 def _one_row(spark: SparkSession, checkpoint: Checkpoint, *, batch: bool) -> DataFrame:
@@ -315,7 +344,7 @@ def _reading(
     return Reading(
         start=checkpoint.start(name),
         batch=settings.batch,
-        final_tick=(bounded or settings.batch) and any(is_stateful(node) for node in nodes),
+        final_tick=_ends_time(settings, bounded=bounded) and any(is_stateful(node) for node in nodes),
         passes=passes([*nodes, *timed]),
         queues=own or any(scan.table.name == name for scan in timed),
         spool=checkpoint.spool / name,
@@ -326,6 +355,11 @@ def _reading(
         judging=work.judging(source.table, checkpoint.rules),
         conditions=work.conditions(source.table),
     )
+
+
+def _ends_time(settings: JobSettings, *, bounded: bool) -> bool:
+    """Whether event time is over when a run has read everything."""
+    return settings.batch or (bounded and settings.closes_windows)
 
 
 def _by_tables(outputs: list[Output]) -> list[list[Output]]:
