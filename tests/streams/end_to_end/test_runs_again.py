@@ -8,11 +8,14 @@ from contextlib import AbstractContextManager
 
 import pytest
 from pyspark.sql import SparkSession
-from running_jobs import Collected, Topic, bounded_run, compiled
+from running_jobs import LIMIT_S, Collected, Topic, bounded_run, compiled
 
 from millstream.client.blocking import BlockingClient
-from millstream.model.message import OutgoingMessage
+from millstream.model.errors import Unreachable
+from millstream.model.message import Message
+from millstream.streams.errors import JobError
 from millstream.streams.jobs.runner import JobRunner
+from servers import running_servers_in_thread
 
 pytestmark = pytest.mark.spark
 
@@ -46,7 +49,7 @@ def body(event: Event) -> bytes:
 
 def send(running: Topic, events: Sequence[Event]) -> None:
     with BlockingClient(running.nameserver) as client:
-        client.send_many([OutgoingMessage("t", body(event), {}) for event in events])
+        client.send_many([Message("t", body(event)) for event in events])
 
 
 def twice(spark: SparkSession, running: Topic, script: str, *, name: str) -> tuple[Collected, Collected]:
@@ -75,6 +78,59 @@ def test_windows_that_the_end_of_a_run_closed_open_again_for_new_rows_alone(spar
     assert first.sorted("result") == [("00:00", 1), ("00:10", 2)]
     assert second.sorted("result") == [("00:10", 3), ("00:20", 1)]
     assert (second.progress.rows_in, second.progress.late) == (len(SECOND), 0)
+    assert (first.progress.notices, len(second.progress.notices)) == ((), 1)
+    assert "closed all windows at its end" in second.progress.notices[0]
+
+
+def test_rows_behind_the_watermark_of_the_last_run_are_late_in_the_next_one(spark: SparkSession, topic: Filled) -> None:
+    with topic([(0, body(event)) for event in FIRST]) as running:
+        bounded_run(spark, running, TABLE + WINDOWS, name="late")
+        send(running, [("late", "00:05"), ("timely", "00:15")])
+        second = bounded_run(spark, running, TABLE + WINDOWS, name="late")
+    assert second.sorted("result") == [("00:10", 1)]
+    assert (second.progress.rows_in, second.progress.late) == (2, 1)
+
+
+GROUP = TABLE.replace(
+    "'topic' = 't'", "'topic' = 't', 'consumer.group' = 'nightly', 'scan.startup.mode' = 'group-offsets'"
+)
+
+
+def committed(running: Topic) -> int | None:
+    with BlockingClient(running.nameserver) as client:
+        (queue,) = client.queues("t")
+        return client.query_offset("nightly", queue)
+
+
+def test_a_group_stands_behind_what_is_done_and_a_job_with_no_checkpoint_begins_there(
+    spark: SparkSession, topic: Filled
+) -> None:
+    with topic([(0, body(event)) for event in FIRST]) as running:
+        first = bounded_run(spark, running, GROUP + "SELECT word FROM t", name="one-micro-batch")
+        after_first = committed(running)
+        send(running, SECOND)
+        second = bounded_run(spark, running, GROUP + "SELECT word FROM t", name="another-job")
+        after_second = committed(running)
+        batch = "SET 'execution.runtime-mode' = 'batch';"
+        send(running, FIRST[:1])
+        third = bounded_run(spark, running, batch + GROUP + "SELECT word FROM t", name="batch")
+        after_third = committed(running)
+    assert [run.progress.rows_in for run in (first, second, third)] == [3, 4, 1]
+    assert (after_first, after_second, after_third) == (3, 7, 8)
+    assert "The group nightly has no offsets in the topic t" in first.progress.notices[0]
+    assert (second.progress.notices, third.progress.notices) == ((), ())
+
+
+def test_the_last_micro_batch_of_a_job_that_is_stopped_is_committed(spark: SparkSession, topic: Filled) -> None:
+    with topic([(0, body(event)) for event in FIRST]) as running:
+        seen = Collected()
+        runner = JobRunner(spark, nameserver=running.nameserver, checkpoint_root=running.directory / "checkpoints")
+        plan = compiled(GROUP + "SELECT word FROM t", running.nameserver)
+        job = runner.start(plan, name="stopped", on_rows=seen.take)
+        while len(seen.rows.get("result", ())) < len(FIRST):
+            assert not job.wait(0.05)
+        job.stop()
+        assert committed(running) == len(FIRST)
 
 
 def test_operators_behind_operators_go_on_too(spark: SparkSession, topic: Filled) -> None:
@@ -104,3 +160,34 @@ def test_a_job_without_an_end_goes_on_behind_a_bounded_run(spark: SparkSession, 
             assert not job.wait(0.05)
         job.stop()
     assert seen.sorted("result") == [("00:10", 3), ("00:20", 1)]
+
+
+def test_a_job_that_is_started_while_its_cluster_is_away_waits_for_it(spark: SparkSession, topic: Filled) -> None:
+    with topic([(0, body(event)) for event in FIRST]) as running:
+        pass
+    seen = Collected()
+    runner = JobRunner(spark, nameserver=running.nameserver, checkpoint_root=running.directory / "checkpoints")
+    # Longer than any start of servers takes, on however busy a machine.
+    plan = compiled("SET 'millstream.start-timeout' = '10 min';" + TABLE + COUNTS, running.nameserver)
+    job = runner.start(plan, name="early", bounded=True, on_rows=seen.take)
+    waiting = job.progress()
+    assert (waiting.state, waiting.rows_in) == ("running", 0)
+    assert running.nameserver in str(waiting.trouble)
+    port = int(running.nameserver.rpartition(":")[2])
+    with running_servers_in_thread(running.directory / "data", nameserver_port=port):
+        assert job.wait(LIMIT_S)
+    assert (job.progress().state, job.progress().rows_in, job.progress().trouble) == ("ended", len(FIRST), None)
+    assert seen.table("result") == {("a", 2): 1, ("b", 1): 1}
+
+
+def test_a_job_that_waits_for_nothing_is_refused_while_its_cluster_is_away(spark: SparkSession, topic: Filled) -> None:
+    with topic([(0, body(event)) for event in FIRST]) as running:
+        pass
+    runner = JobRunner(spark, nameserver=running.nameserver, checkpoint_root=running.directory / "checkpoints")
+    never, soon = (f"SET 'millstream.start-timeout' = '{limit}';" + TABLE + COUNTS for limit in ("0 s", "10 ms"))
+    with pytest.raises(Unreachable):
+        runner.start(compiled(never, running.nameserver), name="never", bounded=True)
+    job = runner.start(compiled(soon, running.nameserver), name="soon", bounded=True)
+    with pytest.raises(JobError, match="waited 0") as failure:
+        job.wait(LIMIT_S)
+    assert failure.value.name == "START_TIMED_OUT"

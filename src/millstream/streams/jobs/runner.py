@@ -12,7 +12,9 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from millstream.model.errors import MillstreamError
 from millstream.streams.errors import JobError
+from millstream.streams.jobs.awaited_start import AwaitedPipeline, AwaitedStart, may_come
 from millstream.streams.jobs.bad_casts import with_bad_casts
 from millstream.streams.jobs.cause import first_cause
 from millstream.streams.jobs.checkpoint import Checkpoint, fingerprint
@@ -92,9 +94,29 @@ class JobRunner:
 
         `bounded` reads what the topics hold now, closes all windows and ends; so does runtime mode batch, and so does a
         job whose tables all end by themselves. `on_rows` is called from other threads, one call at a time per pipeline.
+        Where servers are away the job waits for them as 'millstream.start-timeout' says, and its progress says so.
         Raises JobError CHECKPOINT_MISMATCH for a checkpoint of another plan; NameRefused TOPIC_NOT_FOUND.
         """
         settings = JobSettings.of(plan.settings, self._nameserver)
+        start = partial(self._pipelines, plan, settings, name=name, bounded=bounded, on_rows=on_rows)
+        try:
+            return JobHandle(name, start())
+        except MillstreamError as error:
+            if not settings.start_timeout_ms or not may_come(error):
+                raise
+            awaited = AwaitedStart(lambda: [start()], error, limit_s=settings.start_timeout_ms / 1000)
+            return JobHandle(name, [AwaitedPipeline(awaited, 0)])
+
+    def _pipelines(
+        self,
+        plan: JobPlan | QueryPlan,
+        settings: JobSettings,
+        *,
+        name: str,
+        bounded: bool,
+        on_rows: Callable[[ResultRows], None] | None,
+    ) -> list[Pipeline]:
+        """The queries of a job, all started."""
         outputs = with_bad_casts(self._edges.outputs(plan, settings, on_rows), settings)
         leave(list((self._root / name).glob("*")), self._root)
         parted = part_hits(outputs, settings) if self._edges.parts_hits else None
@@ -111,7 +133,7 @@ class JobRunner:
             for pipeline in pipelines:
                 pipeline.stop()
             raise
-        return JobHandle(name, pipelines)
+        return pipelines
 
     def _counting(
         self, name: str, parted: PartedHits, judging: Sequence[Pipeline], settings: JobSettings, *, bounded: bool
@@ -155,18 +177,41 @@ class JobRunner:
                     jobs[only] = self.start(plans[only], name=names[only], bounded=bounded, on_rows=on_rows)
                 else:
                     shared = [(names[place], plan) for place in together if isinstance(plan := plans[place], JobPlan)]
-                    jobs.update(zip(together, self._share(shared, bounded=bounded, on_rows=on_rows), strict=True))
+                    jobs.update(zip(together, self._sharing(shared, bounded=bounded, on_rows=on_rows), strict=True))
         except BaseException:
             for job in jobs.values():
                 job.stop()
             raise
         return [jobs[place] for place in range(len(plans))]
 
-    def _share(
+    def _sharing(
         self, jobs: Sequence[tuple[str, JobPlan]], *, bounded: bool, on_rows: Callable[[ResultRows], None] | None
     ) -> list[JobHandle]:
-        """Jobs of one cohort as one query."""
+        """Jobs of one cohort, which wait together for servers that are away."""
         settings = JobSettings.of(jobs[0][1].settings, self._nameserver)
+        start = partial(self._share, jobs, settings, bounded=bounded, on_rows=on_rows)
+        try:
+            members = start()
+        except MillstreamError as error:
+            if not settings.start_timeout_ms or not may_come(error):
+                raise
+            limit_s, together = settings.start_timeout_ms / 1000, f"awaited-{uuid.uuid4().hex[:12]}"
+            awaited = AwaitedStart(lambda: [[member] for member in start()], error, limit_s=limit_s)
+            return [
+                JobHandle(name, [AwaitedPipeline(awaited, place)], query=together)
+                for place, (name, _) in enumerate(jobs)
+            ]
+        return [JobHandle(name, [one], query=one.query) for (name, _), one in zip(jobs, members, strict=True)]
+
+    def _share(
+        self,
+        jobs: Sequence[tuple[str, JobPlan]],
+        settings: JobSettings,
+        *,
+        bounded: bool,
+        on_rows: Callable[[ResultRows], None] | None,
+    ) -> list[Member]:
+        """Jobs of one cohort as one query."""
         table = table_of(jobs[0][1])
         assert table is not None
         source, notices = self._edges.source(table, settings), list[str]()
@@ -195,10 +240,7 @@ class JobRunner:
                 notices=tuple(dict.fromkeys(notices)),
             ),
         )
-        return [
-            JobHandle(name, [Member(cohort, directory, outputs)], query=query)
-            for (name, _), (directory, outputs) in zip(jobs, members.items(), strict=True)
-        ]
+        return [Member(cohort, directory, outputs) for directory, outputs in members.items()]
 
     def _pipeline(
         self,

@@ -52,7 +52,8 @@ class JobSettings:
     `call_error` is null, dead-letter or fail for users' functions that raise, one call of which may take
     `call_timeout_ms` (0: any time).
     With `waits_for_topics` a job starts before its topics are there. With `closes_windows` a bounded job ends event
-    time when it has read everything. `rules_stage` is auto, always or never.
+    time when it has read everything. A start waits `start_timeout_ms` for servers that are away (0: not at all).
+    `rules_stage` is auto, always or never.
     """
 
     batch: bool
@@ -64,6 +65,7 @@ class JobSettings:
     bad_cast: str = "null"
     waits_for_topics: bool = False
     closes_windows: bool = True
+    start_timeout_ms: int = 30_000
     rules_stage: str = "auto"
     call_error: str = "dead-letter"
     call_timeout_ms: int = 60_000
@@ -81,6 +83,7 @@ class JobSettings:
             idle_ms=duration_ms(settings.get("table.exec.source.idle-timeout", "0 ms")),
             bad_cast=settings.get("millstream.bad-cast", "null").lower(),
             waits_for_topics=settings.get("millstream.wait-for-topics", "false").lower() == "true",
+            start_timeout_ms=duration_ms(settings.get("millstream.start-timeout", "30 s")),
             closes_windows=settings.get("millstream.bounded.close-windows", "true").lower() == "true",
             rules_stage=settings.get("millstream.rules.stage", "auto").lower(),
             call_error=settings.get("millstream.user-function.on-error", "dead-letter").lower(),
