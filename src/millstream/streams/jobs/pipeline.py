@@ -107,10 +107,13 @@ class _Delivery:
         self.tally.delivered(rows_out, malformed, late, hits, failed, rows_between, rows_by)
         self._aside.groups.tell(ends())
 
-    def began(self) -> None:
-        """Micro-batches come from here on; what an earlier process has delivered it may not have told."""
+    def tell_groups(self) -> None:
+        """Commit what an earlier process has delivered and may not have told."""
         if self._checkpoint.has_run:
             self._aside.groups.tell(self._checkpoint.delivered())
+
+    def began(self) -> None:
+        """Micro-batches come from here on."""
         if self._aside.tables is not None:
             self._aside.tables.begin()
 
@@ -183,9 +186,12 @@ class StreamPipeline:
         """Start the query on the checkpoint. `narrow` says that no row of it can be large."""
         pipeline = cls(frame, _Delivery(outputs, checkpoint, aside, partitions), checkpoint, restarts)
         start = partial(pipeline._start, bounded=bounded, interval_ms=interval_ms, narrow=narrow)
+        # Before the query, whose thread tells the groups from then on.
+        pipeline._delivery.tell_groups()
         try:
             start()
         except PySparkException as error:
+            aside.groups.close()
             raise JobError("JOB_FAILED", f"The job did not start: {first_cause(error)}") from error
         pipeline._delivery.began()
         threading.Thread(target=pipeline._watch, args=(start,), name="millstream-job", daemon=True).start()

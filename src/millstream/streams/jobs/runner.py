@@ -333,7 +333,7 @@ class JobRunner:
         letters = [one for one in found if one is not None]
         open_ends = OpenEndsSpool(str(checkpoint.late)).take
         topics = [source for source in sources if isinstance(source, TopicSource)]
-        groups = GroupPositions({topic.table.name: one for topic in topics if (one := topic.group()) is not None})
+        groups = GroupPositions({topic.table.name: group for topic in topics if (group := topic.group()) is not None})
         aside = SetAside(letters, late, guards, failed, times, dimensions, book.models, open_ends, notices, groups)
         if batch:
             ends = {source.table.name: source.end() for source in sources}
