@@ -91,14 +91,18 @@ class Waiting:
         # What has waited came before what has just come.
         found += ready
         found.sort(key=self._sort_key)
-        if turn.is_last and found:
-            self._note_end(max(map(self._time, found)))
+        if turn.is_last:
+            # Nothing waits any more, so turns may be counted anew.
+            self._numbers.delete("turn")
+            if found:
+                self._note_end(max(map(self._time, found)))
         self._cut(slots, turn.watermark_us)
         return [row for row in found if self._time(row) <= turn.watermark_us] if slots else found
 
     def _passed_us(self, turn: Turn) -> int:
         """Rows up to this time are late: the watermark has passed them, or the end of event time brought later ones."""
-        return max(turn.watermark_before_us, self._numbers.get("ended", turn.watermark_before_us) or 0)
+        ended_us = self._numbers.get("ended")
+        return turn.watermark_before_us if ended_us is None else max(turn.watermark_before_us, ended_us - 1)
 
     def _note_end(self, newest_us: int) -> None:
         known_us = self._numbers.get("ended")
