@@ -34,7 +34,7 @@ from benchmarks.sdk import measure_sdk
 from benchmarks.send import measure_send
 from benchmarks.sql import measure_first_result, measure_job
 from benchmarks.start import measure_start
-from benchmarks.state import measure_state
+from benchmarks.state import measure_expiry, measure_state
 from benchmarks.store import measure_appends, measure_restart, measure_sync_flush, measure_topics
 from benchmarks.switched import measure_switch
 from benchmarks.user_functions import measure_user_functions
@@ -84,6 +84,7 @@ def main() -> int:
         "sdk": measure_sdk,
         "operators": lambda: {"bare": measure_operators(), "jobs": measure_operator_jobs()},
         "state": measure_state,
+        "expiry": measure_expiry,
         "user_functions": measure_user_functions,
         "rules": measure_rules,
         "chains": measure_chains,

@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -25,11 +26,12 @@ from millstream.streams.operators.turn import START_OF_TIME_US, Turn
 from millstream.streams.plan.joins import JoinKind
 from millstream.streams.spark.operators.bucket_files import BucketFiles
 
-__all__ = ["measure_state"]
+__all__ = ["measure_expiry", "measure_state"]
 
 _KEYS = int(os.environ.get("STATE_KEYS", "200000"))
 _ROWS_PER_KEY = 2
 _ROWS_PER_TURN = 20_000
+_EXPIRING_KEYS = (40_000, 80_000, 160_000)
 _SEED = 7
 _GAP_US = 3_600_000_000
 _MIB = 2**20
@@ -61,6 +63,24 @@ def measure_state() -> dict[str, object]:
         found[name] = json.loads(said.stdout)
         print(name, found[name], flush=True)
     return found
+
+
+def measure_expiry() -> dict[str, float]:
+    """Processor seconds in which a table forgets so many keys, all of which are older than the TTL."""
+    return {f"{keys}_keys_cpu_s": round(_expiry_s(keys), 3) for keys in _EXPIRING_KEYS}
+
+
+def _expiry_s(keys: int) -> float:
+    state = State(ttl_ms=1)
+    table = state.table("values", lives=True)
+    for key in range(keys):
+        table.put(key, key)
+    state.delta()
+    state.set_clock(1_000)
+    began_s = time.process_time()
+    if len(table.expire()) != keys:
+        raise AssertionError("some keys are still there")
+    return time.process_time() - began_s
 
 
 def _kept(name: str) -> Figures:

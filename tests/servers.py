@@ -38,9 +38,9 @@ class Servers:
 
 @asynccontextmanager
 async def running_servers(
-    directory: Path, *, options: BrokerOptions | None = None, name: str = "broker-a"
+    directory: Path, *, options: BrokerOptions | None = None, name: str = "broker-a", nameserver_port: int = 0
 ) -> AsyncIterator[Servers]:
-    """A broker in `directory` and its nameserver, on free ports of 127.0.0.1, until the block ends."""
+    """A broker in `directory` and its nameserver, on ports of 127.0.0.1 that are free, until the block ends."""
     handlers: dict[int, Handler] = {}
     broker_server = RemotingServer(handlers)
     broker_port = await broker_server.start()
@@ -58,7 +58,7 @@ async def running_servers(
         registration = BrokerRegistration(broker.cluster, broker.name, address, tuple(broker.topics.all()))
         routes.register(registration, lease_s=math.inf)
         broker.topics.on_change.append(lambda topic, config: routes.update_topic(broker.name, topic, config))
-        nameserver = RemotingServer(nameserver_handlers(routes))
+        nameserver = RemotingServer(nameserver_handlers(routes), port=nameserver_port)
         nameserver_port = await nameserver.start()
         try:
             yield Servers(f"127.0.0.1:{nameserver_port}", address, broker, routes, broker_server, nameserver)
@@ -72,7 +72,7 @@ async def running_servers(
 
 @contextmanager
 def running_servers_in_thread(
-    directory: Path, *, options: BrokerOptions | None = None, name: str = "broker-a"
+    directory: Path, *, options: BrokerOptions | None = None, name: str = "broker-a", nameserver_port: int = 0
 ) -> Iterator[Servers]:
     """The same on an event loop in a thread of its own, for tests that block; touch the broker through sockets only."""
     started: list[Servers] = []
@@ -80,7 +80,7 @@ def running_servers_in_thread(
     ready, stop = threading.Event(), threading.Event()
 
     async def serve() -> None:
-        async with running_servers(directory, options=options, name=name) as servers:
+        async with running_servers(directory, options=options, name=name, nameserver_port=nameserver_port) as servers:
             started.append(servers)
             ready.set()
             await asyncio.to_thread(stop.wait)

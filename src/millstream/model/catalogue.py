@@ -150,6 +150,8 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (6004, "CHECKPOINT_MISMATCH", "The checkpoint belongs to another query.", "Use another checkpoint directory, or the old query."),
     (6005, "SINK_FAILED", "A sink could not take the rows.", "See the cause in the message."),
     (6006, "CHECKPOINT_DAMAGED", "A file of a job's state cannot be read.", "Restore the checkpoint directory from a copy, or begin with another one."),
+    (6007, "GROUP_WITHOUT_OFFSETS", "A job is to begin at the offsets of a consumer group that has none.", "Correct 'consumer.group', or say with 'scan.startup.group-offsets.reset' where to begin instead."),
+    (6008, "START_TIMED_OUT", "A job was to start, and the servers of its tables did not answer in time.", "Start them, or correct 'nameserver'; 'millstream.start-timeout' says how long a job waits."),
     (6101, "DIMENSION_DAMAGED", "A directory holds no whole dimension table.", "Load the table again: what is damaged or was not finished is not read."),
     (6102, "DIMENSION_NOT_WRITABLE", "A dimension table cannot be written; the one before it stays.", "Make room on the disk or mend the directory's permissions."),
     (6103, "DIMENSION_COLUMN", "A dimension table has no column of that name, or did not store it.", "Correct the name, or store the column."),

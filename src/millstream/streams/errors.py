@@ -82,6 +82,15 @@ class JobError(MillstreamError):
     """A session or a job that does not start or that ended with an error."""
 
 
+class StartTimedOut(JobError):
+    """The servers of a job's tables were away for as long as it was to wait for them."""
+
+    exit_code = 3
+
+    def __init__(self, message: str) -> None:
+        super().__init__("START_TIMED_OUT", message)
+
+
 class RuleError(MillstreamError):
     """Rules that cannot be read, taken or found, or a store of rules that cannot be read or written."""
 

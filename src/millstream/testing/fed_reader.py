@@ -20,9 +20,9 @@ from millstream.streams.spark.source.malformed import SpoolWriter
 from millstream.streams.spark.source.messages import RecordMessages
 from millstream.streams.spark.source.partition import Slice, TopicPartition, divide
 from millstream.streams.spark.source.position import Position
-from millstream.streams.spark.source.reader import END_OF_TIME_MS, WAKE_TIME_MS
 from millstream.streams.spark.source.rows import RowBuilder
 from millstream.streams.spark.source.spec import SourceSpec
+from millstream.streams.spark.source.ticks import END_OF_TIME_MS, WAKE_TIME_MS
 from millstream.testing.feed import Feed
 
 __all__ = ["CLOCK_FILE", "QUEUE_PREFIX", "FedDataSource", "FedSpec"]

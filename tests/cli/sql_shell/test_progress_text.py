@@ -56,3 +56,9 @@ def test_open_windows_and_rows_between_queries_are_told() -> None:
         {"operator": "0-windowaggregate", "open": 4, "closes_at_watermark": "2026-01-01T00:01:40Z"},
         {"operator": "1-match", "open": 1_000, "closes_at_watermark": "2026-01-01T00:00:00Z"},
     ]
+
+
+def test_what_is_to_be_said_of_a_start_stands_behind_what_hinders() -> None:
+    progress = JobProgress(trouble="The broker is away.", notices=("The group g has no offsets.",))
+    assert progress_line(progress).endswith(". The broker is away. The group g has no offsets.")
+    assert progress_values(progress)["notices"] == ["The group g has no offsets."]

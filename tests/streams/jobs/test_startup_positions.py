@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra streams")
 
 from millstream.model.errors import NameRefused
+from millstream.streams.errors import JobError
 from millstream.streams.jobs import sources
 from millstream.streams.jobs.settings import JobSettings, SourceSettings
 from millstream.streams.jobs.startup import first_position
@@ -24,7 +25,7 @@ class Log:
         return timestamp_ms
 
     def committed(self, group: str, topic: str, queue: str) -> int | None:
-        return {"a/0": 42, "a/1": 5, "b/0": 900}.get(queue)
+        return {"a/0": 42, "a/1": 5, "b/0": 900}.get(queue) if group == "g" else None
 
 
 @pytest.mark.parametrize(
@@ -53,8 +54,49 @@ class Log:
 def test_a_fresh_job_begins_where_its_table_says(options: dict[str, str], expected: list[int]) -> None:
     table = Table("t", (), {"connector": "rocketmq", "topic": "t", **options})
     settings = SourceSettings.of(table, JobSettings.of({}, "n:1"))
-    position = first_position(Log(), settings, "t")  # type: ignore[arg-type]  # what it asks of a topic log
+    position = first_position(Log(), settings, "t").position  # type: ignore[arg-type]  # what it asks of a topic log
     assert list(position.queues.values()) == expected
+
+
+NEW = "The group new has no offsets in the topic t: the job begins at the"
+WRITTEN = "('scan.startup.group-offsets.reset')."
+
+
+@pytest.mark.parametrize(
+    ("group", "reset", "expected", "notice"),
+    [
+        ("new", None, [10, 10, 10, 10], f"{NEW} earliest ones {WRITTEN}"),
+        ("new", "earliest", [10, 10, 10, 10], f"{NEW} earliest ones {WRITTEN}"),
+        ("new", "Latest", [100, 100, 100, 100], f"{NEW} latest ones {WRITTEN}"),
+        (
+            "g",
+            "latest",
+            [42, 10, 100, 100],
+            f"The group g has no offsets in 1 of 4 queues (b/1) of the topic t: the job begins at the latest ones {WRITTEN}",
+        ),
+    ],
+)
+def test_a_group_without_offsets_begins_where_the_table_says_and_it_is_said(
+    group: str, reset: str | None, expected: list[int], notice: str
+) -> None:
+    begun = first_position(Log(), settings_of(group, reset), "t")  # type: ignore[arg-type]  # what it asks of a log
+    assert (list(begun.position.queues.values()), begun.notice) == (expected, notice)
+
+
+def test_a_group_without_offsets_is_refused_where_the_table_wants_that() -> None:
+    with pytest.raises(JobError, match="The group new has no offsets in the topic t") as refusal:
+        first_position(Log(), settings_of("new", "none"), "t")  # type: ignore[arg-type]  # what it asks of a log
+    assert (refusal.value.name, "scan.startup.group-offsets.reset" in str(refusal.value.remedy)) == (
+        "GROUP_WITHOUT_OFFSETS",
+        True,
+    )
+
+
+def settings_of(group: str, reset: str | None) -> SourceSettings:
+    options = {"connector": "rocketmq", "topic": "t", "scan.startup.mode": "group-offsets", "consumer.group": group}
+    if reset is not None:
+        options["scan.startup.group-offsets.reset"] = reset
+    return SourceSettings.of(Table("t", (), options), JobSettings.of({}, "n:1"))
 
 
 def test_a_topic_that_is_not_there_is_refused_unless_the_job_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,6 +97,10 @@ class Player:
         """What is said when nothing comes any more."""
         return self.turn(watermark_us=END_OF_TIME_US, now_us=now_us)
 
+    def go_on(self, watermark_us: int) -> None:
+        """Let event time go on behind its end, from where it stood before."""
+        self._watermark_us = watermark_us
+
 
 def inserted(*rows: Row) -> list[Kinded]:
     """Rows that come."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.streams.operators.state import State
+from millstream.streams.operators.state import KeyedTable, State
 
 KEYS = st.integers(0, 5)
 CHANGES = st.lists(st.lists(st.tuples(KEYS, st.one_of(st.none(), st.integers()))))
@@ -65,6 +69,43 @@ def test_a_value_lives_for_the_ttl_after_it_was_put_last() -> None:
     other.set_clock(15_000)
     assert copy.expire() == [("a", 3)]
     assert len(copy) == 0
+
+
+class Walked(dict[str, int]):
+    """A dictionary that counts the places that are walked over: a walk begins with those of keys that are gone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = self.gone = 0
+
+    def pop(self, key: str, *default: Any) -> Any:
+        self.gone += key in self
+        return super().pop(key, *default)
+
+    def __iter__(self) -> Iterator[str]:
+        self.steps += self.gone
+        for key in super().__iter__():
+            self.steps += 1
+            yield key
+
+    def items(self) -> Any:
+        return ((key, self[key]) for key in self)
+
+
+@pytest.mark.parametrize("count", [1_000, 2_000, 4_000])
+def test_the_end_of_many_values_walks_over_each_of_them_once(count: int) -> None:
+    table: KeyedTable[str, int] = KeyedTable(10_000)
+    walked = table._put_at_us = Walked()
+    for number in range(count):
+        table.put(str(number), number)
+    table.now_us = 5_000
+    table.put("young", 0)
+    table.now_us = 10_000
+    assert len(table.expire()) == count
+    assert walked.steps == count + 1
+    assert table.expire() == []
+    assert walked.steps == count + 1
+    assert list(table._put_at_us) == ["young"]
 
 
 def test_a_table_with_a_ttl_of_its_own_does_not_follow_the_jobs() -> None:

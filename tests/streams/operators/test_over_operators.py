@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Container
 from functools import partial
 from typing import Any, Literal
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from playing import Player, inserted, table_of
+from playing import Kinded, Player, inserted, table_of
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
 from millstream.streams.operators.changes import DELETE, INSERT, Row
 from millstream.streams.operators.changing_overs import ChangingOver
 from millstream.streams.operators.overs import Over, OverFrame
 from millstream.streams.operators.sort_keys import Place
+from millstream.streams.operators.turn import END_OF_TIME_US
 from millstream.streams.plan.types import BIGINT, DOUBLE, STRING
 
 S = 1_000_000
@@ -188,6 +191,26 @@ def test_a_frame_that_the_watermark_has_left_is_forgotten() -> None:
     player.turn(watermark_us=11 * S)
     assert player.keys() == 0
     assert player.turn(inserted(("key 1", 12 * S)), watermark_us=12 * S) == [(INSERT, ("key 1", 12 * S, 1))]
+
+
+ROW_SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64()), ("ts", pa.int64())])
+
+
+@pytest.mark.parametrize("by_column", [(), range(3)])
+def test_behind_the_end_of_event_time_rows_before_one_that_was_said_are_late(by_column: Container[int]) -> None:
+    make = partial(Over, 3, (0,), TIME, SPECS[:1], OverFrame("rows", None), time=2)
+    player = Player(make, schema=ROW_SCHEMA, by_column=by_column)
+
+    def rows(first: int, behind: int) -> list[Kinded]:
+        return inserted(*(("a", 1, time * S) for time in range(first, behind)))
+
+    player.turn(rows(0, 100), watermark_us=50 * S)
+    player.turn(rows(100, 200), watermark_us=END_OF_TIME_US)
+    player.go_on(50 * S)
+    player.turn(rows(150, 300), watermark_us=300 * S)
+    assert [row[2] for _, row in player.played.late] == [time * S for time in range(150, 199)]
+    # One of the same time is not before it.
+    assert [row[2:4] for _, row in player.played.turns[-1]] == [(time * S, time + 2) for time in range(199, 300)]
 
 
 def test_a_partition_that_nothing_touches_is_forgotten_after_its_ttl() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from millstream.cli.sql_shell.engine import Engine
 from millstream.cli.sql_shell.interrupts import Interrupts
 from millstream.cli.sql_shell.result_shape import ShowSettings, shapes_of
 from millstream.cli.sql_shell.result_view import ResultView
+from millstream.model.errors import ConnectionFailed
 from millstream.streams.plan.nodes import JobPlan, QueryPlan, scans_of_plan
 
 if TYPE_CHECKING:
@@ -142,10 +143,15 @@ def is_bounded(plan: Plan, *, bounded: bool) -> bool:
 
 
 def check_topics(plans: Sequence[Plan], common: Common) -> None:
-    """Refuse an unknown topic (TOPIC_NOT_FOUND) or a missing server before Spark takes seconds to start."""
+    """Refuse an unknown topic (TOPIC_NOT_FOUND) or a missing server before Spark takes seconds to start.
+
+    A job that waits for servers finds out itself whether they come.
+    """
     from millstream.cli.near_names import near_names
     from millstream.client.blocking import BlockingClient
+    from millstream.streams.jobs.settings import JobSettings
 
+    waits = all(JobSettings.of(plan.settings, common.nameserver).start_timeout_ms for plan in plans)
     topics: set[tuple[str, str]] = set()
     for plan in plans:
         if plan.settings.get("millstream.wait-for-topics", "").lower() == "true":
@@ -155,7 +161,11 @@ def check_topics(plans: Sequence[Plan], common: Common) -> None:
                 options = scan.table.options
                 topics.add((options.get("nameserver", common.nameserver), options["topic"]))
     for nameserver, topic in sorted(topics):
-        with BlockingClient(nameserver, timeout_s=common.timeout_s) as client, near_names(client):
+        with (
+            suppress(ConnectionFailed) if waits else nullcontext(),
+            BlockingClient(nameserver, timeout_s=common.timeout_s) as client,
+            near_names(client),
+        ):
             client.queue_ranges(topic)
 
 

@@ -40,6 +40,7 @@ def progress_values(progress: JobProgress) -> dict[str, object]:
         "open_windows": [_windows_values(windows) for windows in progress.open_windows],
         "queues": [_queue_values(queue) for queue in progress.queues],
         "trouble": progress.trouble,
+        "notices": list(progress.notices),
     }
 
 
@@ -79,8 +80,9 @@ def progress_line(progress: JobProgress) -> str:
         names = ", ".join(f"{queue.queue} ({queue.silent_s:,.0f} s)" for queue in silent[:_SHOWN_QUEUES])
         more = f" and {len(silent) - _SHOWN_QUEUES} more" if len(silent) > _SHOWN_QUEUES else ""
         aside += f", silent queues {names}{more}"
-    if progress.trouble:
-        aside += f". {progress.trouble}"
+    said = [sentence for sentence in (progress.trouble, *progress.notices) if sentence]
+    if said:
+        aside += f". {' '.join(said)}"
     return (
         f"{progress.state}: rows in {progress.rows_in:,}, rows out {out:,}, {progress.rows_per_s:,.0f} rows/s, "
         f"behind {behind}, watermark {watermark_text(progress)}{aside}"

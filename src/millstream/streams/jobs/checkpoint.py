@@ -170,6 +170,10 @@ class Checkpoint:
         """The end of the latest micro-batch that is over, by source; the start where there is none."""
         return self._ends(max(_batches(self.spark / "commits"), default=None))
 
+    def end_of(self, batch_id: int) -> dict[str, Position]:
+        """The end of the micro-batch, which is planned, by source."""
+        return self._ends(batch_id)
+
     def _ends(self, batch_id: int | None) -> dict[str, Position]:
         found = dict(self._identity.starts)
         if batch_id is None:

@@ -134,6 +134,11 @@ class Member:
         self._sinks = {output.sink.name for output in outputs}
         self._stopped: JobProgress | None = None
 
+    @property
+    def query(self) -> str:
+        """The name of the query that it shares."""
+        return self._cohort.query
+
     def progress(self) -> JobProgress:
         """The counts now."""
         if self._stopped is not None:

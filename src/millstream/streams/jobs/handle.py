@@ -58,6 +58,7 @@ class JobHandle:
             rows_between=dict(rows_between),
             rows_by=rows_by,
             open_windows=tuple(windows for part in parts for windows in part.open_windows),
+            notices=tuple(dict.fromkeys(notice for part in parts for notice in part.notices)),
             trouble=next((part.trouble for part in parts if part.trouble), None),
         )
 

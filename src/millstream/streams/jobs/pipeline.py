@@ -77,9 +77,11 @@ class _Delivery:
         self._aside = aside
         self._checkpoint = checkpoint
         self.tally = Tally(checkpoint.positions())
+        self.tally.notice(aside.notices)
         checkpoint.clear_scratch()
 
-    def run(self, batch: DataFrame, batch_id: int) -> None:
+    def run(self, batch: DataFrame, batch_id: int, ends: Callable[[], Mapping[str, Position]]) -> None:
+        """Deliver the micro-batch that ends at `ends()`, by source."""
         for model in self._aside.models:
             model.begin(batch_id)
         counts = self._stage.deliver(batch, batch_id)
@@ -107,6 +109,12 @@ class _Delivery:
             hits.update(guard.delivered())
             self.tally.saw_times(None, guard.times_us())
         self.tally.delivered(rows_out, malformed, late, hits, failed, rows_between, rows_by)
+        self._aside.groups.tell(ends())
+
+    def tell_groups(self) -> None:
+        """Commit what an earlier process has delivered and may not have told."""
+        if self._checkpoint.has_run:
+            self._aside.groups.tell(self._checkpoint.delivered())
 
     def began(self) -> None:
         """Micro-batches come from here on."""
@@ -119,6 +127,7 @@ class _Delivery:
             self._aside.tables.stop()
         for guard in self._aside.guards:
             guard.note()
+        self._aside.groups.close()
 
     def mended(self) -> bool:
         """Whether what may have ended a query was found, so that the next one does without it."""
@@ -187,9 +196,12 @@ class StreamPipeline:
         """Start the query on the checkpoint. `narrow` says that no row of it can be large."""
         pipeline = cls(frame, _Delivery(outputs, checkpoint, aside, partitions), checkpoint, restarts)
         start = partial(pipeline._start, bounded=bounded, interval_ms=interval_ms, narrow=narrow)
+        # Before the query, whose thread tells the groups from then on.
+        pipeline._delivery.tell_groups()
         try:
             start()
         except PySparkException as error:
+            aside.groups.close()
             raise JobError("JOB_FAILED", f"The job did not start: {first_cause(error)}") from error
         pipeline._delivery.began()
         threading.Thread(target=pipeline._watch, args=(start,), name="millstream-job", daemon=True).start()
@@ -297,7 +309,7 @@ class StreamPipeline:
                 raise _Stopped("the job is stopped")
             try:
                 self._absorb()
-                self._delivery.run(batch, batch_id)
+                self._delivery.run(batch, batch_id, partial(self._checkpoint.end_of, batch_id))
             except BaseException as error:
                 self._error = error
                 raise
@@ -387,7 +399,7 @@ class BatchPipeline:
         began_s = time.monotonic()
         try:
             self._set_group(frame)
-            self._delivery.run(frame, 0)
+            self._delivery.run(frame, 0, lambda: ends)
             self._delivery.partitions.finish()
             self._delivery.ended()
             for end in ends.values():

@@ -67,6 +67,7 @@ class JobProgress:
     `failed_calls` has the calls of users' functions that gave no value, by function. `rows_between` are the rows that
     one query of the job sent to another, by table; `open_windows` what waits for the watermark, by operator. `rows_by`
     are the rows out of merged INSERTs, by sink and by the text that tells each INSERT apart, such as its rule.
+    `notices` are sentences about how this start began.
     """
 
     rows_in: int = 0
@@ -87,3 +88,4 @@ class JobProgress:
     rows_between: dict[str, int] = field(default_factory=dict)
     open_windows: tuple[OpenWindows, ...] = ()
     rows_by: dict[str, dict[str, int]] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,7 +12,9 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from millstream.model.errors import MillstreamError
 from millstream.streams.errors import JobError
+from millstream.streams.jobs.awaited_start import AwaitedPipeline, AwaitedStart, may_come
 from millstream.streams.jobs.bad_casts import with_bad_casts
 from millstream.streams.jobs.cause import first_cause
 from millstream.streams.jobs.checkpoint import Checkpoint, fingerprint
@@ -20,6 +23,7 @@ from millstream.streams.jobs.cohorts import cohorts_of, table_of
 from millstream.streams.jobs.edges import Edges
 from millstream.streams.jobs.failed_calls import takes_letters
 from millstream.streams.jobs.following import FollowingPipeline
+from millstream.streams.jobs.group_positions import GroupPositions
 from millstream.streams.jobs.handle import JobHandle
 from millstream.streams.jobs.model_topic import ModelTopic
 from millstream.streams.jobs.optimized import Optimized, optimized
@@ -32,7 +36,7 @@ from millstream.streams.jobs.progress import JobProgress, ResultRows
 from millstream.streams.jobs.restarts import BOUNDED_ATTEMPTS, Restarts
 from millstream.streams.jobs.set_aside import SetAside
 from millstream.streams.jobs.settings import JobSettings
-from millstream.streams.jobs.sources import Reading, Source, ends_by_itself, tables_of
+from millstream.streams.jobs.sources import Reading, Source, TopicSource, ends_by_itself, tables_of
 from millstream.streams.plan.nodes import JobPlan, QueryPlan, Scan
 from millstream.streams.plan.wall_clock import follows_wall_clock
 from millstream.streams.spark.arrow_batches import are_narrow
@@ -51,6 +55,12 @@ from millstream.streams.spark.translate import Translation, is_stateful, needs_o
 from millstream.streams.spark.user_calls import UserCalls
 
 __all__ = ["JobHandle", "JobProgress", "JobRunner", "ResultRows"]
+
+_log = logging.getLogger(__name__)
+
+_AFTER_AN_END = (
+    "A bounded run before this one closed all windows at its end; rows that come to such a window now give another row."
+)
 
 _NO_TABLES = "(none)"
 """The tables of outputs that read none, and the directory of their checkpoint."""
@@ -84,10 +94,29 @@ class JobRunner:
 
         `bounded` reads what the topics hold now, closes all windows and ends; so does runtime mode batch, and so does a
         job whose tables all end by themselves. `on_rows` is called from other threads, one call at a time per pipeline.
-        Raises JobError CHECKPOINT_MISMATCH for a checkpoint of another plan or of a bounded run with state that has
-        ended; NameRefused TOPIC_NOT_FOUND.
+        Where servers are away the job waits for them as 'millstream.start-timeout' says, and its progress says so.
+        Raises JobError CHECKPOINT_MISMATCH for a checkpoint of another plan; NameRefused TOPIC_NOT_FOUND.
         """
         settings = JobSettings.of(plan.settings, self._nameserver)
+        start = partial(self._pipelines, plan, settings, name=name, bounded=bounded, on_rows=on_rows)
+        try:
+            return JobHandle(name, start())
+        except MillstreamError as error:
+            if not settings.start_timeout_ms or not may_come(error):
+                raise
+            awaited = AwaitedStart(lambda: [start()], error, limit_s=settings.start_timeout_ms / 1000)
+            return JobHandle(name, [AwaitedPipeline(awaited, 0)])
+
+    def _pipelines(
+        self,
+        plan: JobPlan | QueryPlan,
+        settings: JobSettings,
+        *,
+        name: str,
+        bounded: bool,
+        on_rows: Callable[[ResultRows], None] | None,
+    ) -> list[Pipeline]:
+        """The queries of a job, all started."""
         outputs = with_bad_casts(self._edges.outputs(plan, settings, on_rows), settings)
         leave(list((self._root / name).glob("*")), self._root)
         parted = part_hits(outputs, settings) if self._edges.parts_hits else None
@@ -104,7 +133,7 @@ class JobRunner:
             for pipeline in pipelines:
                 pipeline.stop()
             raise
-        return JobHandle(name, pipelines)
+        return pipelines
 
     def _counting(
         self, name: str, parted: PartedHits, judging: Sequence[Pipeline], settings: JobSettings, *, bounded: bool
@@ -148,27 +177,52 @@ class JobRunner:
                     jobs[only] = self.start(plans[only], name=names[only], bounded=bounded, on_rows=on_rows)
                 else:
                     shared = [(names[place], plan) for place in together if isinstance(plan := plans[place], JobPlan)]
-                    jobs.update(zip(together, self._share(shared, bounded=bounded, on_rows=on_rows), strict=True))
+                    jobs.update(zip(together, self._sharing(shared, bounded=bounded, on_rows=on_rows), strict=True))
         except BaseException:
             for job in jobs.values():
                 job.stop()
             raise
         return [jobs[place] for place in range(len(plans))]
 
-    def _share(
+    def _sharing(
         self, jobs: Sequence[tuple[str, JobPlan]], *, bounded: bool, on_rows: Callable[[ResultRows], None] | None
     ) -> list[JobHandle]:
-        """Jobs of one cohort as one query."""
+        """Jobs of one cohort, which wait together for servers that are away."""
         settings = JobSettings.of(jobs[0][1].settings, self._nameserver)
+        start = partial(self._share, jobs, settings, bounded=bounded, on_rows=on_rows)
+        try:
+            members = start()
+        except MillstreamError as error:
+            if not settings.start_timeout_ms or not may_come(error):
+                raise
+            limit_s, together = settings.start_timeout_ms / 1000, f"awaited-{uuid.uuid4().hex[:12]}"
+            awaited = AwaitedStart(lambda: [[member] for member in start()], error, limit_s=limit_s)
+            return [
+                JobHandle(name, [AwaitedPipeline(awaited, place)], query=together)
+                for place, (name, _) in enumerate(jobs)
+            ]
+        return [JobHandle(name, [one], query=one.query) for (name, _), one in zip(jobs, members, strict=True)]
+
+    def _share(
+        self,
+        jobs: Sequence[tuple[str, JobPlan]],
+        settings: JobSettings,
+        *,
+        bounded: bool,
+        on_rows: Callable[[ResultRows], None] | None,
+    ) -> list[Member]:
+        """Jobs of one cohort as one query."""
         table = table_of(jobs[0][1])
         assert table is not None
-        beginning = self._edges.source(table, settings).beginning()
+        source, notices = self._edges.source(table, settings), list[str]()
         members: dict[Path, list[Output]] = {}
         for name, plan in jobs:
             outputs = self._edges.outputs(plan, settings, on_rows)
             directory = self._root / name / table.name
             named = [(output.sink.name, output.node) for output in outputs]
-            own = Checkpoint.open(directory, fingerprint(named), lambda: {table.name: beginning}, plan_lines(named))
+            own = Checkpoint.open(
+                directory, fingerprint(named), lambda: {table.name: _begin(source, notices)}, plan_lines(named)
+            )
             members[directory] = outputs
         first = next(iter(members))
         query, starts = shared_query(first) or f"merged-{uuid.uuid4().hex[:12]}", own.positions()
@@ -176,12 +230,17 @@ class JobRunner:
             self._root,
             query,
             members,
-            lambda left: self._pipeline(query, self._root / query, left, settings, bounded=bounded, starts=starts),
+            lambda left: self._pipeline(
+                query,
+                self._root / query,
+                left,
+                settings,
+                bounded=bounded,
+                starts=starts,
+                notices=tuple(dict.fromkeys(notices)),
+            ),
         )
-        return [
-            JobHandle(name, [Member(cohort, directory, outputs)], query=query)
-            for (name, _), (directory, outputs) in zip(jobs, members.items(), strict=True)
-        ]
+        return [Member(cohort, directory, outputs) for directory, outputs in members.items()]
 
     def _pipeline(
         self,
@@ -192,8 +251,13 @@ class JobRunner:
         *,
         bounded: bool,
         starts: dict[str, Position] | None = None,
+        notices: Sequence[str] = (),
     ) -> Pipeline:
-        """The query of the outputs; with `starts` one that several jobs share, which has them for its beginning."""
+        """The query of the outputs; with `starts` one that several jobs share, which has them for its beginning.
+
+        `notices` are to be said of the start.
+        """
+        notices = list(notices)
         nodes = [output.node for output in outputs]
         # What reads no table has its rows at once.
         batch = settings.batch or not tables_of(nodes)
@@ -208,15 +272,13 @@ class JobRunner:
         checkpoint = Checkpoint.open(
             directory,
             fingerprint(named),
-            lambda: starts or {source.table.name: source.beginning() for source in sources},
+            lambda: starts or {source.table.name: _begin(source, notices) for source in sources},
             plan_lines(named),
         )
-        if checkpoint.has_ended() and not bounded:
-            raise JobError(
-                "CHECKPOINT_MISMATCH",
-                f"The checkpoint {directory} is of a bounded run that has ended: all its windows are closed.",
-                remedy="Use another checkpoint directory.",
-            )
+        if checkpoint.has_ended() and any(source.table.watermark is not None for source in sources):
+            notices.append(_AFTER_AN_END)
+        for said in notices:
+            _log.info("The job %s: %s", job, said)
         Swap.complete(checkpoint.sinks)
         work = optimized(outputs, settings.rules_stage, timed)
         outputs, nodes = work.outputs, [output.node for output in work.outputs]
@@ -270,7 +332,9 @@ class JobRunner:
         failed = self._edges.calls(CallSpool(calls.spool), calls.tables, settings)
         letters = [one for one in found if one is not None]
         open_ends = OpenEndsSpool(str(checkpoint.late)).take
-        aside = SetAside(letters, late, guards, failed, times, dimensions, book.models, open_ends)
+        topics = [source for source in sources if isinstance(source, TopicSource)]
+        groups = GroupPositions({topic.table.name: group for topic in topics if (group := topic.group()) is not None})
+        aside = SetAside(letters, late, guards, failed, times, dimensions, book.models, open_ends, notices, groups)
         if batch:
             ends = {source.table.name: source.end() for source in sources}
             return BatchPipeline.run(frame, ends, outputs, checkpoint, aside, partitions)
@@ -288,6 +352,13 @@ class JobRunner:
             restarts=Restarts(restarts),
             narrow=are_narrow([*nodes, *timed]),
         )
+
+
+def _begin(source: Source, notices: list[str]) -> Position:
+    """Where a fresh checkpoint begins to read; what is to be said of that is added to `notices`."""
+    if isinstance(source, TopicSource) and source.notice():
+        notices.append(source.notice())
+    return source.beginning()
 
 
 def _one_row(spark: SparkSession, checkpoint: Checkpoint, *, batch: bool) -> DataFrame:
@@ -315,7 +386,7 @@ def _reading(
     return Reading(
         start=checkpoint.start(name),
         batch=settings.batch,
-        final_tick=(bounded or settings.batch) and any(is_stateful(node) for node in nodes),
+        final_tick=_ends_time(settings, bounded=bounded) and any(is_stateful(node) for node in nodes),
         passes=passes([*nodes, *timed]),
         queues=own or any(scan.table.name == name for scan in timed),
         spool=checkpoint.spool / name,
@@ -326,6 +397,11 @@ def _reading(
         judging=work.judging(source.table, checkpoint.rules),
         conditions=work.conditions(source.table),
     )
+
+
+def _ends_time(settings: JobSettings, *, bounded: bool) -> bool:
+    """Whether event time is over when a run has read everything."""
+    return settings.batch or (bounded and settings.closes_windows)
 
 
 def _by_tables(outputs: list[Output]) -> list[list[Output]]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from millstream.streams.jobs.dead_letter import DeadLetters
 from millstream.streams.jobs.failed_calls import FailedCalls
+from millstream.streams.jobs.group_positions import GroupPositions
 from millstream.streams.jobs.late_output import LateOutput
 from millstream.streams.jobs.rule_guard import RuleGuard
 from millstream.streams.learning.kept import KeptModel
@@ -21,8 +22,8 @@ class SetAside:
     """What is not among a job's rows: malformed messages by table, rows that came too late, rules and calls that fail.
 
     `times` gives what operators said of event time in a micro-batch: see `TimesSpool.take`, `ends` what they have open,
-    by operator. `tables` are the dimension
-    tables that the job joins; `models` are told before each micro-batch that it begins.
+    by operator. `tables` are the dimension tables that the job joins; `models` are told before each micro-batch that it
+    begins, `groups` when it is done. `notices` are said of the start.
     """
 
     letters: Sequence[DeadLetters]
@@ -33,6 +34,8 @@ class SetAside:
     tables: JobTables | None = None
     models: Sequence[KeptModel] = ()
     ends: Callable[[], Mapping[str, OpenEnds]] = dict
+    notices: Sequence[str] = ()
+    groups: GroupPositions = field(default_factory=lambda: GroupPositions({}))
 
     def trouble(self) -> str | None:
         """What hinders, in one line, while rows are delivered all the same."""

@@ -51,7 +51,9 @@ class JobSettings:
     holds up no window any more (0: never), where its table does not say it. `bad_cast` is null, dead-letter or fail.
     `call_error` is null, dead-letter or fail for users' functions that raise, one call of which may take
     `call_timeout_ms` (0: any time).
-    With `waits_for_topics` a job starts before its topics are there. `rules_stage` is auto, always or never.
+    With `waits_for_topics` a job starts before its topics are there. With `closes_windows` a bounded job ends event
+    time when it has read everything. A start waits `start_timeout_ms` for servers that are away (0: not at all).
+    `rules_stage` is auto, always or never.
     """
 
     batch: bool
@@ -62,6 +64,8 @@ class JobSettings:
     idle_ms: int = 0
     bad_cast: str = "null"
     waits_for_topics: bool = False
+    closes_windows: bool = True
+    start_timeout_ms: int = 30_000
     rules_stage: str = "auto"
     call_error: str = "dead-letter"
     call_timeout_ms: int = 60_000
@@ -79,6 +83,8 @@ class JobSettings:
             idle_ms=duration_ms(settings.get("table.exec.source.idle-timeout", "0 ms")),
             bad_cast=settings.get("millstream.bad-cast", "null").lower(),
             waits_for_topics=settings.get("millstream.wait-for-topics", "false").lower() == "true",
+            start_timeout_ms=duration_ms(settings.get("millstream.start-timeout", "30 s")),
+            closes_windows=settings.get("millstream.bounded.close-windows", "true").lower() == "true",
             rules_stage=settings.get("millstream.rules.stage", "auto").lower(),
             call_error=settings.get("millstream.user-function.on-error", "dead-letter").lower(),
             call_timeout_ms=duration_ms(settings.get("millstream.user-function.timeout", "60 s")),
@@ -108,7 +114,10 @@ def _restarts(settings: Mapping[str, str]) -> RestartSettings:
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
-    """How a table is read. `dead_letter_topic` None: malformed messages are only counted."""
+    """How a table is read. `dead_letter_topic` None: malformed messages are only counted.
+
+    `group_reset` is earliest, latest or none: where a queue begins in which the group has no offset.
+    """
 
     nameserver: str
     topic: str
@@ -119,6 +128,7 @@ class SourceSettings:
     group: str
     dead_letter_topic: str | None
     startup_offsets: str = ""
+    group_reset: str = "earliest"
     access: Access = field(default_factory=Access)
 
     @classmethod
@@ -136,6 +146,7 @@ class SourceSettings:
             max_rows=int(options.get("scan.max-rows-per-trigger", job.max_rows)),
             group=options.get("consumer.group", ""),
             access=Access.of(options),
+            group_reset=options.get("scan.startup.group-offsets.reset", "earliest").lower(),
             startup_offsets=options.get("scan.startup.specific-offsets", ""),
             dead_letter_topic=None if ignored else options.get("dead-letter.topic", f"{topic}_dead_letter"),
         )

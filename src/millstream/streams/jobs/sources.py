@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -12,9 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from millstream.model.errors import NameRefused
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.dead_letter import DeadLetters
+from millstream.streams.jobs.group_positions import GroupPosition
 from millstream.streams.jobs.rule_guard import RuleGuard
 from millstream.streams.jobs.settings import JobSettings, SourceSettings
-from millstream.streams.jobs.startup import first_position
+from millstream.streams.jobs.startup import Beginning, first_position
 from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.nodes import Node, Scan, scans_of
@@ -166,7 +168,8 @@ class TopicSource:
     def __init__(self, table: Table, settings: SourceSettings, *, waits: bool = False) -> None:
         self.table = table
         self._settings = settings
-        self._beginning = self._end = Position(name=table.name)
+        self._beginning = Beginning(Position(name=table.name))
+        self._end = Position(name=table.name)
         log = open_log(settings.nameserver, timeout_s=TIMEOUT_S, access=settings.access)
         try:
             self._beginning = first_position(log, settings, table.name)
@@ -180,7 +183,11 @@ class TopicSource:
 
     def beginning(self) -> Position:
         """What `scan.startup.mode` says."""
-        return self._beginning
+        return self._beginning.position
+
+    def notice(self) -> str:
+        """What is to be said of the beginning, blank for nothing."""
+        return self._beginning.notice
 
     def end(self) -> Position:
         """The ends of all queues."""
@@ -205,7 +212,6 @@ class TopicSource:
             start=reading.start,
             end=self._end if reading.batch else None,
             tag=settings.tag,
-            group=settings.group,
             max_rows=settings.max_rows,
             parallelism=spark.sparkContext.defaultParallelism,
             final_tick=reading.final_tick,
@@ -233,6 +239,15 @@ class TopicSource:
     def guard(self, reading: Reading, job: str) -> RuleGuard | None:
         """None: a topic is not judged."""
         return None
+
+    def group(self) -> GroupPosition | None:
+        """The offsets of the table's consumer group, if it has one."""
+        settings = self._settings
+        if not settings.group:
+            return None
+        return GroupPosition(
+            settings, partial(open_log, settings.nameserver, timeout_s=TIMEOUT_S, access=settings.access)
+        )
 
     def letters(self, spool: Path) -> DeadLetters:
         """Malformed messages go to the dead-letter topic."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from millstream.streams.jobs.progress import JobProgress, JobState, OpenWindows, QueueProgress
 from millstream.streams.operators.state import OpenEnds
 from millstream.streams.spark.source.position import Position
-from millstream.streams.spark.source.reader import END_OF_TIME_MS
+from millstream.streams.spark.source.ticks import END_OF_TIME_MS
 
 __all__ = ["Tally"]
 
@@ -49,6 +49,12 @@ class Tally:
         self._latest: dict[str, Position] = {}
         self._heard_s: dict[tuple[str, str], float] = {}
         self._times_us: dict[tuple[str, str], int] = {}
+        self._notices: list[str] = []
+
+    def notice(self, notices: Iterable[str]) -> None:
+        """What is to be said of how this start began."""
+        with self._lock:
+            self._notices += notices
 
     def delivered(
         self,
@@ -155,6 +161,7 @@ class Tally:
                 queues=tuple(self._queues()),
                 rows_between=dict(self._rows_between),
                 open_windows=tuple(self._open_windows()),
+                notices=tuple(self._notices),
                 rows_by={sink: dict(counts) for sink, counts in self._rows_by.items()},
             )
 

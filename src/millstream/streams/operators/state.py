@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import pickle
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sized
+from itertools import takewhile
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
@@ -54,17 +55,17 @@ class KeyedTable(Generic[K, V]):
 
     def expire(self) -> list[tuple[K, V]]:
         """Forget what is older than the TTL; what that was."""
-        gone: list[tuple[K, V]] = []
         if self._ttl_us is None:
-            return gone
+            return []
         limit_us = self.now_us - self._ttl_us
-        while self._put_at_us:
-            key = next(iter(self._put_at_us))
-            if self._put_at_us[key] > limit_us:
-                break
-            value = self._values[key]
+        # One pass: a dictionary looks for its first key behind all that were removed before it.
+        old = [key for key, _ in takewhile(lambda put: put[1] <= limit_us, self._put_at_us.items())]
+        gone = [(key, self._values[key]) for key in old]
+        for key in old:
             self.delete(key)
-            gone.append((key, value))
+        if len(old) > len(self._put_at_us):
+            # Else the next pass begins with the places of the keys that are gone.
+            self._put_at_us = dict(self._put_at_us)
         return gone
 
     def items(self) -> Iterable[tuple[K, V]]:

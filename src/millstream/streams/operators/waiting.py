@@ -12,7 +12,7 @@ from millstream.streams.operators.changes import Row
 from millstream.streams.operators.columns import ColumnRows, Longs, Numbers
 from millstream.streams.operators.sort_keys import Place, sort_key
 from millstream.streams.operators.state import KeyedTable, State, Timers
-from millstream.streams.operators.turn import Turn
+from millstream.streams.operators.turn import END_OF_TIME_US, Turn
 
 __all__ = ["Waiting"]
 
@@ -27,6 +27,7 @@ class Waiting:
     """Takes rows with their event time at place `time`; gives those whose time has come, sorted by `order`.
 
     Rows that are equal by `order` come out as they came in. Rows without a time have no place in it and are left out.
+    Where event time goes on behind its end, rows are late that belong before one that the end has brought.
     """
 
     def __init__(self, time: int, order: Sequence[Place]) -> None:
@@ -55,7 +56,7 @@ class Waiting:
             times = list(map(time, rows))
         if not rows:
             return []
-        before_us, after_us = turn.watermark_before_us, turn.watermark_us
+        before_us, after_us = self._passed_us(turn), turn.watermark_us
         late: list[Row] = []
         if min(times) <= before_us:
             late = [row for row in rows if time(row) <= before_us]
@@ -70,12 +71,15 @@ class Waiting:
     def divide(self, rows: ColumnRows, times: Numbers, turn: Turn) -> tuple[Longs, list[Row]]:
         """The places of rows by column whose time has come, which are not kept here, and those that are late."""
         has_time = np.ones(len(rows), np.bool_) if times.known is None else times.known
-        is_late = has_time & (times.values <= turn.watermark_before_us)
+        is_late = has_time & (times.values <= self._passed_us(turn))
         is_early = has_time & (times.values > turn.watermark_us)
         if is_early.any():
             self._keep(rows.at(np.flatnonzero(is_early)))
         late = rows.at(np.flatnonzero(is_late)) if is_late.any() else []
-        return np.flatnonzero(has_time & ~is_late & ~is_early), late
+        places = np.flatnonzero(has_time & ~is_late & ~is_early)
+        if turn.is_last and len(places):
+            self._note_end(int(times.values[places].max()))
+        return places, late
 
     def due(self, turn: Turn) -> list[Row]:
         """The rows up to the watermark, in order; called once a turn."""
@@ -87,8 +91,23 @@ class Waiting:
         # What has waited came before what has just come.
         found += ready
         found.sort(key=self._sort_key)
+        if turn.is_last:
+            # Nothing waits any more, so turns may be counted anew.
+            self._numbers.delete("turn")
+            if found:
+                self._note_end(max(map(self._time, found)))
         self._cut(slots, turn.watermark_us)
         return [row for row in found if self._time(row) <= turn.watermark_us] if slots else found
+
+    def _passed_us(self, turn: Turn) -> int:
+        """Rows up to this time are late: the watermark has passed them, or the end of event time brought later ones."""
+        ended_us = self._numbers.get("ended")
+        return turn.watermark_before_us if ended_us is None else max(turn.watermark_before_us, ended_us - 1)
+
+    def _note_end(self, newest_us: int) -> None:
+        known_us = self._numbers.get("ended")
+        if newest_us < END_OF_TIME_US and (known_us is None or newest_us > known_us):
+            self._numbers.put("ended", newest_us)
 
     def _keep(self, rows: Sequence[Row]) -> None:
         number = (self._numbers.get("turn") or 0) + 1

@@ -13,7 +13,7 @@ from millstream.streams.plan.nodes import Values
 from millstream.streams.plan.types import TypeKind
 from millstream.streams.spark.copies import expanded
 from millstream.streams.spark.expressions import column_of
-from millstream.streams.spark.operators.stage import END_TICK_US
+from millstream.streams.spark.operators.clocks import END_TICK_US
 from millstream.streams.spark.rows import Clock, Rows
 from millstream.streams.spark.types import spark_type
 

@@ -28,6 +28,8 @@ _NAMES = {
     "filepath": "path", "tablename": "table-name", "username": "username", "cachettlms": "lookup.partial-cache.expire-after-write",
     "connector.path": "path", "connector.topic": "topic", "connector.url": "url", "connector.table": "table-name",
     "connector.username": "username", "connector.password": "password", "connector.driver": "driver",
+    "properties.auto.offset.reset": "scan.startup.group-offsets.reset",
+    "connector.properties.auto.offset.reset": "scan.startup.group-offsets.reset",
     "connector.startup-mode": "scan.startup.mode", "connector.properties.group.id": "consumer.group",
     "accesskey": "access-key", "secretkey": "secret-key",
     "format.type": "format", "format.field-delimiter": "csv.field-delimiter",

@@ -19,6 +19,7 @@ _AS_OF_TOPICS = (
     "dead-letter.topic",
     "late.topic",
     "scan.startup.mode",
+    "scan.startup.group-offsets.reset",
     "scan.startup.timestamp-millis",
     "scan.startup.specific-offsets",
     "scan.watermark.idle-timeout",

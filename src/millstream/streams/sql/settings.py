@@ -59,6 +59,8 @@ SETTINGS: dict[str, Setting] = {
         _duration("execution.checkpointing.interval", "0 s", "Time between micro-batches."),
         _count("millstream.max-rows-per-trigger", "200000", "a number of rows", "About how many rows a micro-batch reads."),
         Setting("millstream.nameserver", "", r"[^\s:;]+:\d{1,5}(;[^\s:;]+:\d{1,5})*", "host:port", "Nameserver of the tables."),
+        _flag("millstream.bounded.close-windows", "true", "Whether a bounded job says at its end what waits for the watermark, as windows that are open. With false that stays open for the next run on the same checkpoint; what is said at the end alone, as an ORDER BY without a time, is not said at all."),
+        _duration("millstream.start-timeout", "30 s", "How long a job that is started waits for nameservers and brokers that do not answer; then it fails with START_TIMED_OUT. 0: it is refused at once."),
         _flag("millstream.wait-for-topics", "false", "Whether a job starts before its topics are there, and reads them once they are."),
         _count("parallelism.default", "", "a number of tasks", "Tasks of a job.", "there are as many tasks as the session has cores"),
         Setting("pipeline.name", "", ".{1,100}", "a name of 1 to 100 characters", "Name of the next jobs."),

@@ -93,6 +93,8 @@ _FORMAT_OPTIONS: tuple[Option, ...] = (
 _STARTUP: tuple[Option, ...] = (
     choice("scan.startup.mode", "Where a job without a checkpoint begins.", "earliest-offset", "latest-offset", "timestamp",
            "group-offsets", "specific-offsets", default="earliest-offset"),
+    choice("scan.startup.group-offsets.reset", "Where group-offsets begins in queues in which the group has no offsets: at their start, at their end, or not at all (none ends the job with GROUP_WITHOUT_OFFSETS). The job's progress says it.",
+           "earliest", "latest", "none", default="earliest"),
     count("scan.startup.timestamp-millis", "Store time to begin at.", "milliseconds", least=0),
     text("scan.startup.specific-offsets", "Offsets to begin at; queues that are not named begin at their start.", pattern=_OFFSETS,
          wanted="'queue:0,offset:42;queue:1,offset:300', perhaps with broker:NAME, before a queue"),

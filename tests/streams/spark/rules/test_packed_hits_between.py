@@ -34,8 +34,8 @@ from millstream.streams.spark.sinks.sink import Attempt, SinkTask, Written
 from millstream.streams.spark.source.malformed import Spool
 from millstream.streams.spark.source.partition import Slice
 from millstream.streams.spark.source.position import Position
-from millstream.streams.spark.source.reader import END_OF_TIME_MS
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
+from millstream.streams.spark.source.ticks import END_OF_TIME_MS
 from millstream.streams.spark.source.topic_log import Access
 
 Rows = Sequence[tuple[str, int, str]]

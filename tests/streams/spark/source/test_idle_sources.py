@@ -16,10 +16,11 @@ from millstream.streams.operators.turn import START_OF_TIME_US
 from millstream.streams.spark.operators.clocks import Clocks, Seen
 from millstream.streams.spark.source.alarm import Alarm
 from millstream.streams.spark.source.cut import QueueSpan
-from millstream.streams.spark.source.partition import TopicPartition
+from millstream.streams.spark.source.partition import Slice, TopicPartition
 from millstream.streams.spark.source.position import Position
-from millstream.streams.spark.source.reader import WAKE_TIME_MS, TopicStreamReader
+from millstream.streams.spark.source.reader import TopicStreamReader
 from millstream.streams.spark.source.spec import SourceSpec
+from millstream.streams.spark.source.ticks import END_OF_TIME_MS, WAKE_TIME_MS
 
 
 @dataclass
@@ -165,3 +166,76 @@ def test_a_tick_that_only_wakes_moves_no_event_time() -> None:
     assert clocks.advance({0: Seen(WAKE_TIME_MS * 1000)}, now_us=0) <= WAKE_TIME_MS * 1000
     assert clocks.advance({0: Seen(None, {"a": -5 * S})}, now_us=1) == -5 * S
     assert clocks.watermark_us > START_OF_TIME_US
+
+
+def ticked(tick_us: int) -> dict[int, Seen]:
+    return {0: Seen(tick_us)}
+
+
+def test_event_time_goes_on_behind_its_end_from_where_rows_had_brought_it() -> None:
+    clocks = Clocks([0], {}, State())
+    clocks.advance({0: Seen(None, {"a": 50 * S, "b": 70 * S})}, now_us=0)
+    assert clocks.advance(ticked(END_OF_TIME_MS * 1000), now_us=0) == END_OF_TIME_MS * 1000
+    later = {0: Seen(WAKE_TIME_MS * 1000, {"a": 60 * S, "b": 90 * S})}
+    assert clocks.resume(later, now_us=0) == 50 * S
+    assert clocks.advance(later, now_us=0) == 60 * S
+    assert clocks.advance(ticked(END_OF_TIME_MS * 1000), now_us=0) == END_OF_TIME_MS * 1000
+
+
+def test_of_inputs_that_ended_one_after_the_other_the_slowest_says_where_event_time_goes_on() -> None:
+    clocks, end = Clocks([0, 1], {}, State()), Seen(END_OF_TIME_MS * 1000)
+    clocks.advance({0: Seen(None, {"a": 10 * S}), 1: Seen(None, {"b": 20 * S})}, now_us=0)
+    assert clocks.advance({0: end}, now_us=0) == 20 * S
+    assert clocks.advance({1: Seen(None, {"b": 90 * S})}, now_us=0) == 90 * S
+    assert clocks.advance({1: end}, now_us=0) == END_OF_TIME_MS * 1000
+    both = {number: Seen(WAKE_TIME_MS * 1000) for number in (0, 1)}
+    assert clocks.resume(both, now_us=0) == 10 * S
+    assert clocks.advance({**both, 0: Seen(WAKE_TIME_MS * 1000, {"a": 30 * S})}, now_us=0) == 30 * S
+
+
+def test_an_input_without_new_rows_holds_up_nothing_in_the_next_bounded_run() -> None:
+    clocks, end = Clocks([0, 1], {}, State()), Seen(END_OF_TIME_MS * 1000)
+    clocks.advance({0: Seen(None, {"a": 10 * S}), 1: Seen(None, {"b": 20 * S})}, now_us=0)
+    clocks.advance({0: end, 1: end}, now_us=0)
+    assert clocks.advance({0: Seen(WAKE_TIME_MS * 1000, {"a": 60 * S})}, now_us=0) == 60 * S
+
+
+def test_a_job_without_event_time_has_a_tick_that_lets_what_is_behind_it_go_on() -> None:
+    clocks = Clocks([0], {}, State())
+    clocks.advance(ticked(END_OF_TIME_MS * 1000), now_us=0)
+    assert clocks.advance(ticked(WAKE_TIME_MS * 1000), now_us=0) == WAKE_TIME_MS * 1000 > START_OF_TIME_US
+
+
+def test_ends_that_an_older_release_kept_among_the_ticks_are_ends() -> None:
+    state = State()
+    clocks = Clocks([0], {}, state)
+    clocks.advance({0: Seen(None, {"a": 50 * S})}, now_us=0)
+    state.table("clocks").put((0, ""), (END_OF_TIME_MS * 1000, 0))
+    state.table("watermark").put("", END_OF_TIME_MS * 1000)
+    assert clocks.advance({}, now_us=0) == END_OF_TIME_MS * 1000
+    assert clocks.resume(ticked(WAKE_TIME_MS * 1000), now_us=0) == 50 * S
+
+
+def test_a_bounded_run_goes_on_behind_the_end_of_the_last_one_where_rows_have_come() -> None:
+    log = Log(end=10)
+    reader = reader_of(log, Alarm(0, again=False))
+    vars(reader).update(_spec=SourceSpec("n", "t", (), Position(), final_tick=True))
+    reader.prepareForTriggerAvailableNow()
+    read, _ = moved(reader, Position({"q/0": 0}).to_json())
+    ended, parts = moved(reader, read)
+    assert [part.tick_ms for part in parts] == [END_OF_TIME_MS]
+    reader.prepareForTriggerAvailableNow()
+    assert moved(reader, ended) == (ended, [])
+    log.end = 15
+    reader.prepareForTriggerAvailableNow()
+    going, parts = moved(reader, ended)
+    assert [(part.slices, part.tick_ms) for part in parts] == [((Slice("q/0", 10, 15),), None), ((), WAKE_TIME_MS)]
+    assert moved(reader, going)[0] == {**going, "ended": True}
+
+
+def test_a_job_without_an_end_goes_on_at_once_behind_a_bounded_run() -> None:
+    reader = reader_of(Log(end=10), Alarm(0, again=False))
+    ended = Position({"q/0": 10}, ended=True).to_json()
+    going, parts = moved(reader, ended)
+    assert [part.tick_ms for part in parts] == [WAKE_TIME_MS]
+    assert moved(reader, going) == (going, [])

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 import pyarrow as pa
 
 from millstream.streams.operators.state import KeyedTable, State
 from millstream.streams.operators.turn import START_OF_TIME_US
+from millstream.streams.spark.source.ticks import END_OF_TIME_MS, WAKE_TIME_MS
 
-__all__ = ["Clocks", "Seen", "encode", "look", "merged"]
+__all__ = ["END_TICK_US", "Clocks", "Seen", "encode", "look", "merged"]
+
+END_TICK_US: Final = END_OF_TIME_MS * 1000
+"""A tick this late is the end of time."""
+
+_FIRST_TICK_US: Final = WAKE_TIME_MS * 1000
+"""Where event time goes on at least, so that there is a tick that says so."""
+
+_WITHOUT_ENDS: Final = "without ends"
 
 
 @dataclass(slots=True)
@@ -65,11 +75,22 @@ def merged(parts: Iterable[bytes]) -> dict[int, Seen]:
     return whole
 
 
+def _least(times: Iterable[tuple[int, bool]]) -> int:
+    """The watermark over inputs of those times, each with whether it is idle."""
+    times = list(times)
+    awake = [time_us for time_us, idle in times if not idle]
+    # Idle inputs hold nothing up; where all of them are, the furthest one tells the time.
+    return min(awake) if awake else max((time_us for time_us, _ in times), default=START_OF_TIME_US)
+
+
 class Clocks:
     """The watermark of one operator: the least over its inputs, each of which is the least over its queues.
 
     A queue that was silent for the `idle_us` of its input, in processing time, holds nothing up until it speaks again;
     neither does an input of which nothing was heard for so long. Inputs that `idle_us` does not name wait for ever.
+
+    A tick at the end of time ends an input, an earlier one behind it lets it go on. Where all had ended, event time
+    goes on from where their queues had brought it.
     """
 
     def __init__(self, inputs: Sequence[int], idle_us: Mapping[int, int], state: State) -> None:
@@ -77,12 +98,27 @@ class Clocks:
         self._idle_us = idle_us
         # Of each queue its newest time, and when it was heard; of the queue "" the tick, and since when it is awaited.
         self._times: KeyedTable[tuple[int, str], tuple[int, int]] = state.table("clocks")
+        # The watermark, and beside it while inputs have ended the one that there would be without that.
         self._reached: KeyedTable[str, int] = state.table("watermark")
+        self._ended: KeyedTable[int, bool] = state.table("ended")
 
     @property
     def watermark_us(self) -> int:
         """Where event time stands."""
-        return self._reached.get("", START_OF_TIME_US) or START_OF_TIME_US
+        return self._stands("")
+
+    def resume(self, seen: Mapping[int, Seen], now_us: int) -> int:
+        """Let the inputs go on whose ticks say so; the watermark before what else was seen."""
+        self._part_ends(now_us)
+        for number, one in seen.items():
+            if number not in self._ended or one.tick_us is None or one.tick_us >= END_TICK_US:
+                continue
+            self._ended.delete(number)
+            if self.watermark_us >= END_TICK_US:
+                self._reached.put("", max(self._stands(_WITHOUT_ENDS), _FIRST_TICK_US))
+            if not len(self._ended):
+                self._reached.delete(_WITHOUT_ENDS)
+        return self.watermark_us
 
     def queues(self) -> dict[int, dict[str, int]]:
         """The newest time less its delay of each queue, by the number of its input."""
@@ -93,26 +129,43 @@ class Clocks:
         return found
 
     def advance(self, seen: Mapping[int, Seen], now_us: int) -> int:
-        """The watermark after what was seen; it never goes back."""
+        """The watermark after what was seen; it goes back only where event time had ended and goes on."""
+        before_us = self.resume(seen, now_us)
         for number, one in seen.items():
             for queue, time_us in one.queues.items():
                 before = self._times.get((number, queue))
                 newest = time_us if before is None else max(time_us, before[0])
                 self._times.put((number, queue), (newest, now_us))
-            if one.tick_us is not None:
+            if one.tick_us is not None and one.tick_us >= END_TICK_US:
+                self._ended.put(number, True)
+            elif one.tick_us is not None:
                 before = self._times.get((number, ""))
                 if before is None or one.tick_us > before[0]:
                     self._times.put((number, ""), (one.tick_us, now_us if before is None else before[1]))
         for number in self._inputs:
             if number in self._idle_us and (number, "") not in self._times:
                 self._times.put((number, ""), (START_OF_TIME_US, now_us))
-        times = [self._time_of(number, now_us) for number in self._inputs]
-        # Idle inputs hold nothing up; where all of them are, the furthest one tells the time.
-        awake = [time_us for time_us, idle in times if not idle]
-        reached = min(awake) if awake else max((time_us for time_us, _ in times), default=START_OF_TIME_US)
-        if reached > self.watermark_us:
+        times = {number: self._time_of(number, now_us) for number in self._inputs}
+        if len(self._ended):
+            known_us = self._stands(_WITHOUT_ENDS if _WITHOUT_ENDS in self._reached else "")
+            self._reached.put(_WITHOUT_ENDS, max(known_us, _least(times.values())))
+            times.update({number: (END_TICK_US, False) for number, _ in self._ended.items()})
+        reached = _least(times.values())
+        if reached > before_us:
             self._reached.put("", reached)
         return self.watermark_us
+
+    def _stands(self, name: str) -> int:
+        return self._reached.get(name, START_OF_TIME_US) or START_OF_TIME_US
+
+    def _part_ends(self, now_us: int) -> None:
+        """Older releases kept the ends of inputs among their ticks."""
+        ends = [number for number in self._inputs if (self._times.get((number, "")) or (0, 0))[0] >= END_TICK_US]
+        for number in ends:
+            self._times.delete((number, ""))
+            self._ended.put(number, True)
+        if ends:
+            self._reached.put(_WITHOUT_ENDS, _least(self._time_of(number, now_us) for number in self._inputs))
 
     def _time_of(self, number: int, now_us: int) -> tuple[int, bool]:
         """How far an input has come, and whether all its queues are idle."""

@@ -23,19 +23,16 @@ from millstream.streams.spark.functions.user_spool import CallSpool, SpooledCall
 from millstream.streams.spark.micro_batch import micro_batch
 from millstream.streams.spark.operators.arrow_rows import ArrowRows, columns_of
 from millstream.streams.spark.operators.bucket_files import BucketFiles
-from millstream.streams.spark.operators.clocks import Clocks, merged
+from millstream.streams.spark.operators.clocks import END_TICK_US, Clocks, merged
 from millstream.streams.spark.operators.late_rows import LateSpool
 from millstream.streams.spark.operators.open_ends import OpenEndsSpool
 from millstream.streams.spark.operators.queue_times import QueueTimes, TimesSpool
 from millstream.streams.spark.operators.values import batch_of
 
-__all__ = ["END_TICK_US", "CallsSpec", "OperatorSpec", "OperatorStage"]
+__all__ = ["CallsSpec", "OperatorSpec", "OperatorStage"]
 
 MAX_KEPT_BUCKETS: Final = 64
 """Buckets whose state a worker keeps in memory from one micro-batch to the next; the others are read again."""
-
-# A tick this late is the end of time.
-END_TICK_US: Final = 253_370_764_800_000_000
 
 ROWS_PER_BATCH: Final = 20_000
 """Rows of an output batch at most."""
@@ -117,8 +114,9 @@ class OperatorStage:
         """What a bucket says in a micro-batch, and where event time stands then."""
         files = BucketFiles(Path(self._spec.directory) / str(number))
         bucket = self._bucket(number, files, batch_id)
-        before_us = bucket.clocks.watermark_us
-        after_us = bucket.clocks.advance(merged(part["clocks"] for part in parts), now_us)
+        seen = merged(part["clocks"] for part in parts)
+        before_us = bucket.clocks.resume(seen, now_us)
+        after_us = bucket.clocks.advance(seen, now_us)
         turn = Turn(before_us, END_OF_TIME_US if after_us >= END_TICK_US else after_us, now_us)
         bucket.state.set_clock(now_us)
         out = Output()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from millstream.streams.spark.hidden import QUEUE_COLUMN, TICK_COLUMN
-from millstream.streams.spark.source.reader import WAKE_TIME_MS
+from millstream.streams.spark.source.ticks import WAKE_TIME_MS
 
 __all__ = ["EVENT_TIME", "clock_row"]
 

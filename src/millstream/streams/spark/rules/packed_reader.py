@@ -25,8 +25,9 @@ from millstream.streams.spark.source.data_source import SPEC_OPTION
 from millstream.streams.spark.source.decoded import DecodedSlices
 from millstream.streams.spark.source.partition import Slice, TopicPartition
 from millstream.streams.spark.source.position import Position
-from millstream.streams.spark.source.reader import END_OF_TIME_MS, WAKE_TIME_MS, TopicStreamReader
+from millstream.streams.spark.source.reader import TopicStreamReader
 from millstream.streams.spark.source.spec import SourceSpec
+from millstream.streams.spark.source.ticks import WAKE_TIME_MS, tick_between
 from millstream.streams.spark.source.topic_log import TopicLog, open_log
 
 __all__ = ["PackedHitsDataSource", "PackedHitsReader", "PackedPartition"]
@@ -83,9 +84,7 @@ class PackedHitsReader(TopicStreamReader):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The end of the next micro-batch; `start` itself where no micro-batch of the other query is whole."""
-        begin, seen = Position.from_json(start), SeenRecords.from_json(start.get(_SEEN))
-        if begin.ended:
-            return start
+        begin, seen = Position.from_json(start).going_on(), SeenRecords.from_json(start.get(_SEEN))
         log = self._cluster()
         self._latest = log.spans(self._spec.topic)
         spans = self._latest if self._target is None else self._target
@@ -99,7 +98,7 @@ class PackedHitsReader(TopicStreamReader):
             return _offset(replace(begin, ended=True), seen)
         if self._target is None and self._alarm.rings():
             return _offset(replace(begin, wakes=begin.wakes + 1), seen)
-        return start
+        return _offset(begin, seen) if Position.from_json(start).ended else start
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a micro-batch; a queue is read by one alone, since what it repeats is known by its order."""
@@ -111,8 +110,9 @@ class PackedHitsReader(TopicStreamReader):
             if offset > begin.offset(queue)
         ]
         tasks: list[InputPartition] = [PackedPartition(group, seen) for group in _shared_out(slices, self._spec)]
-        if until.ended and not begin.ended:
-            tasks.append(PackedPartition((), seen, END_OF_TIME_MS))
+        tick_ms = tick_between(begin, until)
+        if tick_ms is not None:
+            tasks.append(PackedPartition((), seen, tick_ms))
         elif until.wakes > begin.wakes and not tasks:
             tasks.append(PackedPartition((), seen, WAKE_TIME_MS))
         return tasks

@@ -20,9 +20,9 @@ from millstream.streams.errors import JobError
 from millstream.streams.spark.source.alarm import Alarm
 from millstream.streams.spark.source.data_source import SPEC_OPTION
 from millstream.streams.spark.source.position import Position
-from millstream.streams.spark.source.reader import END_OF_TIME_MS, WAKE_TIME_MS
 from millstream.streams.spark.source.rows import tick_row
 from millstream.streams.spark.source.spec import SourceColumn, rows_schema
+from millstream.streams.spark.source.ticks import END_OF_TIME_MS, WAKE_TIME_MS, tick_between
 from millstream.streams.spark.types import arrow_schema
 from millstream.streams.sql.connectors import CONNECTORS
 
@@ -144,9 +144,7 @@ class ConnectedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The end of the next micro-batch; `start` itself where there is nothing to read."""
-        begin = Position.from_json(start)
-        if begin.ended:
-            return start
+        begin = Position.from_json(start).going_on()
         self._latest = self._opened().latest() if self._target is None else self._target
         queues = capped(begin.queues, self._latest, limit.max_rows if isinstance(limit, ReadMaxRows) else 0)
         end = replace(begin, queues=queues)
@@ -157,7 +155,7 @@ class ConnectedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             return replace(begin, ended=True).to_json()
         if self._target is None and self._alarm.rings():
             return replace(begin, wakes=begin.wakes + 1).to_json()
-        return start
+        return begin.to_json() if Position.from_json(start).ended else start
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Where the data ended when it was last looked at, from which the progress tells how far behind a job is."""
@@ -167,8 +165,9 @@ class ConnectedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """The tasks of a micro-batch."""
         begin, until = Position.from_json(start), Position.from_json(end)
         tasks = _tasks(self._opened(), begin, until)
-        if until.ended and not begin.ended:
-            tasks.append(ConnectedPartition(None, END_OF_TIME_MS))
+        tick_ms = tick_between(begin, until)
+        if tick_ms is not None:
+            tasks.append(ConnectedPartition(None, tick_ms))
         elif until.wakes > begin.wakes and not tasks:
             tasks.append(ConnectedPartition(None, WAKE_TIME_MS))
         return tasks

@@ -15,8 +15,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from millstream.streams.errors import JobError
 from millstream.streams.spark.source.partition import TopicPartition, divide
 from millstream.streams.spark.source.position import Position
-from millstream.streams.spark.source.reader import END_OF_TIME_MS
 from millstream.streams.spark.source.rows import tick_row
+from millstream.streams.spark.source.ticks import END_OF_TIME_MS, tick_between
 from millstream.streams.spark.types import arrow_schema
 
 __all__ = ["Arrays", "MadeBatchReader", "MadeSpec", "MadeStreamReader", "last_row"]
@@ -102,9 +102,7 @@ class MadeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The end of the next micro-batch; `start` itself where no row has had its turn."""
-        spec, begin = self._spec, Position.from_json(start)
-        if begin.ended:
-            return start
+        spec, begin = self._spec, Position.from_json(start).going_on()
         first = begin.offset(spec.queue)
         until = first + (limit.max_rows if isinstance(limit, ReadMaxRows) else _WITHOUT_LIMIT)
         if spec.waits(bounded=self._is_bounded):
@@ -115,12 +113,12 @@ class MadeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return replace(begin, queues={spec.queue: until}).to_json()
         if self._is_bounded and spec.final_tick and first >= spec.count:
             return replace(begin, ended=True).to_json()
-        return start
+        return begin.to_json() if Position.from_json(start).ended else start
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a micro-batch."""
         begin, until = Position.from_json(start), Position.from_json(end)
-        return _tasks(self._spec, begin, until, ticks=until.ended and not begin.ended)
+        return _tasks(self._spec, begin, until, tick_between(begin, until))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task; runs in a worker."""
@@ -144,7 +142,8 @@ class MadeBatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks, cut as those of a micro-batch over the same range; at least one, which may be empty."""
         spec = self._spec
-        return _tasks(spec, spec.start, spec.end or spec.start, ticks=spec.final_tick) or [TopicPartition(())]
+        tick_ms = END_OF_TIME_MS if spec.final_tick else None
+        return _tasks(spec, spec.start, spec.end or spec.start, tick_ms) or [TopicPartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task; runs in a worker."""
@@ -159,9 +158,9 @@ def last_row(table: str, count: int, option: str) -> int:
     raise JobError("JOB_FAILED", words, remedy=f"Set '{option}'.")
 
 
-def _tasks(spec: MadeSpec, begin: Position, until: Position, *, ticks: bool) -> list[TopicPartition]:
+def _tasks(spec: MadeSpec, begin: Position, until: Position, tick_ms: int | None) -> list[TopicPartition]:
     tasks = [TopicPartition(slices) for slices in divide(begin, until, spec.parallelism)]
-    return [*tasks, TopicPartition((), END_OF_TIME_MS)] if ticks else tasks
+    return tasks if tick_ms is None else [*tasks, TopicPartition((), tick_ms)]
 
 
 def _read(spec: MadeSpec, maker: Maker, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 __all__ = ["Position"]
@@ -14,7 +14,8 @@ class Position:
     """The next queue offset to read of each queue (key `broker/queue id`).
 
     `cut_ms` is the store time below which everything was taken, 0 if the cut was another one. `ended` says that the
-    final tick was sent: event time is over and nothing may follow. `name` is the source's, where there are several.
+    final tick was sent: event time is over, and goes on with a later position that is not. `name` is the source's,
+    where there are several.
     `wakes` counts the ticks that woke a job while no rows came. `rules` is the version of the rules that judged what
     lies before it, where rules do (see `streams.rules.store`).
     """
@@ -33,6 +34,10 @@ class Position:
     def rows_since(self, earlier: Position) -> int:
         """How many offsets lie between `earlier` and this position."""
         return sum(max(0, offset - earlier.offset(queue)) for queue, offset in self.queues.items())
+
+    def going_on(self) -> Position:
+        """The same place while event time goes on."""
+        return replace(self, ended=False)
 
     def to_json(self) -> dict[str, Any]:
         """The form that Spark stores."""

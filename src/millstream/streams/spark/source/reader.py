@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from millstream.model.errors import ConnectionFailed, Refused
 from millstream.protocol.record import store_timestamp_ms
 from millstream.streams.spark.source.alarm import Alarm
 from millstream.streams.spark.source.cut import QueueSpan, next_cut
@@ -21,19 +19,14 @@ from millstream.streams.spark.source.partition import Slice, TopicPartition, div
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.rows import MessageRows
 from millstream.streams.spark.source.spec import SourceSpec
+from millstream.streams.spark.source.ticks import END_OF_TIME_MS, WAKE_TIME_MS, tick_between
 from millstream.streams.spark.source.topic_log import TopicLog, open_log
 from millstream.streams.spark.source.wanted import row_builder
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["END_OF_TIME_MS", "WAKE_TIME_MS", "TopicBatchReader", "TopicStreamReader", "read_partition"]
-
-END_OF_TIME_MS = 253_370_764_800_000
-"""Event time of the final tick: the year 9999, later than any window's end."""
-
-WAKE_TIME_MS = -62_135_596_800_000
-"""Event time of a tick that only wakes a job: the year 1, which moves nothing."""
+__all__ = ["TopicBatchReader", "TopicStreamReader", "read_partition"]
 
 _ROWS_PER_RECORD_BATCH = 5_000
 
@@ -68,9 +61,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The end of the next micro-batch; `start` itself where there is nothing to read."""
-        spec, log, begin = self._spec, self._cluster(), Position.from_json(start)
-        if begin.ended:
-            return start
+        spec, log = self._spec, self._cluster()
+        begin = Position.from_json(start).going_on()
         self._latest = log.spans(spec.topic)
         spans = self._latest if self._target is None else self._target
         max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
@@ -88,7 +80,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return replace(begin, ended=True).to_json()
         if self._target is None and self._alarm.rings():
             return replace(begin, wakes=begin.wakes + 1).to_json()
-        return start
+        return begin.to_json() if Position.from_json(start).ended else start
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """The ends of the queues as last seen, from which the progress tells how far behind a job is."""
@@ -103,8 +95,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._bulk = self._cluster().takes_bulk(self._spec.topic)
         groups = divide(begin, until, self._spec.parallelism)
         tasks = [TopicPartition(slices, bulk=self._bulk) for slices in groups]
-        if until.ended and not begin.ended:
-            tasks.append(TopicPartition((), END_OF_TIME_MS))
+        tick_ms = tick_between(begin, until)
+        if tick_ms is not None:
+            tasks.append(TopicPartition((), tick_ms))
         elif until.wakes > begin.wakes and not tasks:
             tasks.append(TopicPartition((), WAKE_TIME_MS))
         return tasks
@@ -112,12 +105,6 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task; runs in a worker."""
         return read_partition(self._spec, partition)
-
-    def commit(self, end: dict[str, Any]) -> None:
-        """Show the progress in the broker; the truth is the checkpoint."""
-        if self._spec.group:
-            with contextlib.suppress(ConnectionFailed, Refused):
-                self._cluster().show_progress(self._spec.group, self._spec.topic, Position.from_json(end).queues)
 
     def stop(self) -> None:
         """Close the connection; Spark calls this when the query ends."""

@@ -47,8 +47,8 @@ class SourceSpec:
     partitions a large micro-batch is cut into. `max_rows` of a micro-batch, 0 for no limit. `final_tick` closes all
     windows when a bounded run has read everything. `spool` is the directory for malformed bodies, whose content is
     kept only if `keep_malformed`. `decoded` is the directory for rows that several passes share; blank for one pass.
-    `group` is where progress is shown in the broker; blank for nowhere. With `queues` each row tells its queue, with
-    `changes` its kind. `body` and `key` say how rows stand in messages; `upserts` that a key's last message counts.
+    With `queues` each row tells its queue, with `changes`
+    its kind. `body` and `key` say how rows stand in messages; `upserts` that a key's last message counts.
     `wake_after_ms` without rows bring a tick (0: never), once or, with `wake_again`, each time. `judged` says which
     rules' hits the rows are, where they are hits. With `wanted` each row tells which conditions want it.
     `access` is who asks the cluster. `origin` is the job whose packed hits are read, where the topic has such.
@@ -60,7 +60,6 @@ class SourceSpec:
     start: Position
     end: Position | None = None
     tag: str = "*"
-    group: str = ""
     max_rows: int = 0
     parallelism: int = 1
     final_tick: bool = False

@@ -17,8 +17,8 @@ from millstream.streams.spark.source.database.spec import QUEUE, DatabaseSpec
 from millstream.streams.spark.source.malformed import SpoolWriter
 from millstream.streams.spark.source.partition import Slice
 from millstream.streams.spark.source.position import Position
-from millstream.streams.spark.source.reader import END_OF_TIME_MS
 from millstream.streams.spark.source.rows import tick_row
+from millstream.streams.spark.source.ticks import END_OF_TIME_MS, tick_between
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,19 +82,20 @@ class DatabaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The end of the next micro-batch; `start` itself where every part is read."""
-        spec, begin = self._spec, Position.from_json(start)
+        spec, begin = self._spec, Position.from_json(start).going_on()
         first = begin.offset(QUEUE)
-        if begin.ended:
-            return start
         if first < spec.parts.count:
             return replace(begin, queues={QUEUE: min(spec.parts.count, first + max(1, spec.parallelism))}).to_json()
-        return replace(begin, ended=True).to_json() if spec.ends else start
+        if spec.ends:
+            return replace(begin, ended=True).to_json()
+        return begin.to_json() if Position.from_json(start).ended else start
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a micro-batch."""
         begin, until = Position.from_json(start), Position.from_json(end)
         tasks = [DatabasePartition(part) for part in range(begin.offset(QUEUE), until.offset(QUEUE))]
-        return [*tasks, DatabasePartition(None, END_OF_TIME_MS)] if until.ended and not begin.ended else tasks
+        tick_ms = tick_between(begin, until)
+        return tasks if tick_ms is None else [*tasks, DatabasePartition(None, tick_ms)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task; runs in a worker."""

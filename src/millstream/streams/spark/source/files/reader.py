@@ -18,8 +18,8 @@ from millstream.streams.spark.source.files.spec import QUEUE, FileSpec
 from millstream.streams.spark.source.malformed import SpoolWriter
 from millstream.streams.spark.source.partition import Slice
 from millstream.streams.spark.source.position import Position
-from millstream.streams.spark.source.reader import END_OF_TIME_MS
 from millstream.streams.spark.source.rows import tick_row
+from millstream.streams.spark.source.ticks import END_OF_TIME_MS, tick_between
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,9 +97,7 @@ class FileStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The end of the next micro-batch; `start` itself where there is no file."""
-        begin = Position.from_json(start)
-        if begin.ended:
-            return start
+        begin = Position.from_json(start).going_on()
         listing = self._listing()
         if not self._is_fixed:
             listing.look()
@@ -107,13 +105,16 @@ class FileStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         until = files_until(listing.files, first)
         if until > first:
             return replace(begin, queues={QUEUE: until}).to_json()
-        return replace(begin, ended=True).to_json() if self._is_fixed and self._spec.ends else start
+        if self._is_fixed and self._spec.ends:
+            return replace(begin, ended=True).to_json()
+        return begin.to_json() if Position.from_json(start).ended else start
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a micro-batch."""
         begin, until = Position.from_json(start), Position.from_json(end)
         tasks = _tasks(self._spec, self._listing().files, begin.offset(QUEUE), until.offset(QUEUE))
-        return [*tasks, FilePartition((), END_OF_TIME_MS)] if until.ended and not begin.ended else tasks
+        tick_ms = tick_between(begin, until)
+        return tasks if tick_ms is None else [*tasks, FilePartition((), tick_ms)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task; runs in a worker."""

@@ -1,0 +1,136 @@
+"""Jobs that are started while the servers of their tables are away: they start once these answer."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from millstream.model.errors import ConnectionFailed, MillstreamError
+from millstream.streams.errors import JobError, StartTimedOut
+from millstream.streams.jobs.cause import first_cause
+from millstream.streams.jobs.handle import JobHandle
+from millstream.streams.jobs.pipeline import Pipeline
+from millstream.streams.jobs.progress import JobProgress
+
+__all__ = ["AwaitedPipeline", "AwaitedStart", "may_come"]
+
+_log = logging.getLogger(__name__)
+
+LOOK_AGAIN_S: Final = 1.0
+"""How long it is waited between two attempts to start."""
+
+
+def may_come(error: MillstreamError) -> bool:
+    """Whether the error says that a server is away that may come back."""
+    return isinstance(error, ConnectionFailed) or error.name == "BROKER_NOT_FOUND"
+
+
+class AwaitedStart:
+    """Calls `start`, which gives the pipelines of each job, until the servers answer or `limit_s` is over.
+
+    `error` is what the attempt before gave. `pause` waits so many seconds, and says whether to give up; None: until
+    `stop` is called.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[], Sequence[Sequence[Pipeline]]],
+        error: MillstreamError,
+        *,
+        limit_s: float,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], bool] | None = None,
+    ) -> None:
+        self._start = start
+        self._limit_s = limit_s
+        self._clock = clock
+        self._stopping = threading.Event()
+        self._pause = pause or self._stopping.wait
+        self._decided = threading.Event()
+        self._jobs: Sequence[Sequence[Pipeline]] | None = None
+        self.error: JobError | None = None
+        self.trouble = ""
+        self._note(error)
+        _log.warning("%s", self.trouble)
+        threading.Thread(target=self._try, name="millstream-awaited-start", daemon=True).start()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether it is decided within that time that the jobs have started, or do not."""
+        return self._decided.wait(timeout_s)
+
+    def pipelines(self, place: int) -> Sequence[Pipeline] | None:
+        """Those of the job at that place; None unless it has started."""
+        return None if self._jobs is None else self._jobs[place]
+
+    def stop(self) -> None:
+        """Give up, and return when no attempt is under way any more."""
+        self._stopping.set()
+        self._decided.wait()
+
+    def _note(self, error: MillstreamError) -> None:
+        self.trouble = f"{first_cause(error)} The job starts once it answers, or fails after {self._limit_s:g} s."
+
+    def _try(self) -> None:
+        try:
+            until_s = self._clock() + self._limit_s
+            while not self._pause(min(LOOK_AGAIN_S, max(0.0, until_s - self._clock()))):
+                try:
+                    self._jobs = self._start()
+                    return
+                except MillstreamError as error:
+                    if not may_come(error):
+                        raise
+                    if self._clock() >= until_s:
+                        raise StartTimedOut(
+                            f"{first_cause(error)} The job waited {self._limit_s:g} s for it."
+                        ) from None
+                    self._note(error)
+        except JobError as error:
+            self.error = error
+        except (MillstreamError, PySparkException, Py4JError, OSError) as error:
+            self.error = JobError("JOB_FAILED", f"The job did not start: {first_cause(error)}")
+        finally:
+            self._decided.set()
+
+
+class AwaitedPipeline:
+    """The pipelines of the job at a place of an `AwaitedStart`, as one."""
+
+    def __init__(self, start: AwaitedStart, place: int) -> None:
+        self._start = start
+        self._place = place
+
+    def progress(self) -> JobProgress:
+        """The counts now; before the start what is waited for."""
+        pipelines = self._start.pipelines(self._place)
+        if pipelines is not None:
+            return JobHandle("", pipelines).progress()
+        if not self._start.wait(0):
+            return JobProgress(trouble=self._start.trouble)
+        return JobProgress(state="ended" if self._start.error is None else "failed")
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether all is done within that time; the wait for the start counts."""
+        until_s = time.monotonic() + timeout_s
+        if not self._start.wait(timeout_s):
+            return False
+        pipelines = self._start.pipelines(self._place) or ()
+        return all(pipeline.wait(max(0.0, until_s - time.monotonic())) for pipeline in pipelines)
+
+    def failure(self) -> JobError | None:
+        """Why it failed, or could not start."""
+        failures = (pipeline.failure() for pipeline in self._start.pipelines(self._place) or ())
+        return self._start.error or next((failure for failure in failures if failure is not None), None)
+
+    def stop(self) -> None:
+        """End it; returns when it has ended. Jobs that were to start together are given up together."""
+        if self._start.pipelines(self._place) is None:
+            self._start.stop()
+        for pipeline in self._start.pipelines(self._place) or ():
+            pipeline.stop()
