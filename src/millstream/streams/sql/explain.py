@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from millstream.streams.databases.batch_notes import NOTES_TABLE
 from millstream.streams.plan.aggregates import Expand
 from millstream.streams.plan.backends import Backend, backend_of, needs_own_in_batch
-from millstream.streams.plan.changelog import Changelog, RowKind, changelog_of
+from millstream.streams.plan.changelog import Changelog, RowKind, changelog_of, first_by_time
 from millstream.streams.plan.conflicts import OnePerKey
 from millstream.streams.plan.conversions import FromChangelog, ToChangelog
 from millstream.streams.plan.expressions import Expression
@@ -182,7 +182,8 @@ def _ordering(node: Rank | Over | Sort) -> str:
             places = str(node.first) if node.first == node.last else f"{node.first}..{node.last}"
             text = f"Rank {node.function} {places} {_partitioned(node.partition, node.order)}"
             text += f" AS {node.rank_name}" if node.rank_name is not None else ""
-            return text + (f" final at {node.window_end}" if node.window_end is not None else "")
+            final_at = node.window_end or first_by_time(node)
+            return text + (f" final at {final_at}" if final_at is not None else "")
         case Over():
             calls = _named_calls((over.name, over.call) for over in node.calls)
             first = node.input.schema.find(node.order[0].column) if node.order else None
