@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -11,15 +12,28 @@ import pyarrow as pa
 from millstream.streams.operators.state import KeyedTable, State
 from millstream.streams.operators.turn import START_OF_TIME_US
 
-__all__ = ["Clocks", "Seen", "encode", "look", "merged"]
+__all__ = ["IDLE_TICK_US", "Clocks", "Seen", "encode", "look", "merged"]
+
+IDLE_TICK_US: Final = -62_135_596_799_000_000
+"""The tick of an operator all of whose inputs are idle: a second of the year 1, behind the ticks that wake jobs."""
 
 
 @dataclass(slots=True)
 class Seen:
-    """What a task saw of one input: a tick for all of it, and the newest time less its delay of each queue."""
+    """What a task saw of one input: a tick for all of it, whether one said that it is idle, and the newest time less
+    its delay of each queue.
+    """
 
     tick_us: int | None = None
     queues: dict[str, int] = field(default_factory=dict)
+    is_idle: bool = False
+
+    def saw(self, tick_us: int) -> None:
+        """Take a tick in."""
+        if tick_us == IDLE_TICK_US:
+            self.is_idle = True
+        else:
+            self.tick_us = tick_us if self.tick_us is None else max(tick_us, self.tick_us)
 
 
 _DECODER = msgspec.msgpack.Decoder(dict[int, Seen])
@@ -40,14 +54,17 @@ def look(batch: pa.RecordBatch, seen: dict[int, Seen], source: int | None = None
         return
     sources = batch.column("source") if source is None else pa.repeat(pa.scalar(source, pa.int32()), batch.num_rows)
     columns = {"source": sources, "queue": batch.column("queue"), "time_us": times, "tick_us": ticks}
-    newest = pa.table(columns).group_by(["source", "queue"]).aggregate([("time_us", "max"), ("tick_us", "max")])
+    newest = pa.table(columns).group_by(["source", "queue"]).aggregate(
+        [("time_us", "max"), ("tick_us", "max"), ("tick_us", "min")]
+    )
     for row in newest.to_pylist():
         one = seen.setdefault(row["source"], Seen())
         if row["time_us_max"] is not None:
             queue = row["queue"] or "-"
             one.queues[queue] = max(row["time_us_max"], one.queues.get(queue, row["time_us_max"]))
-        if row["tick_us_max"] is not None:
-            one.tick_us = max(row["tick_us_max"], one.tick_us or row["tick_us_max"])
+        for tick_us in (row["tick_us_min"], row["tick_us_max"]):
+            if tick_us is not None:
+                one.saw(tick_us)
 
 
 def merged(parts: Iterable[bytes]) -> dict[int, Seen]:
@@ -58,8 +75,9 @@ def merged(parts: Iterable[bytes]) -> dict[int, Seen]:
             continue
         for number, seen in _DECODER.decode(part).items():
             known = whole.setdefault(number, Seen())
+            known.is_idle |= seen.is_idle
             if seen.tick_us is not None:
-                known.tick_us = seen.tick_us if known.tick_us is None else max(known.tick_us, seen.tick_us)
+                known.saw(seen.tick_us)
             for queue, time_us in seen.queues.items():
                 known.queues[queue] = max(time_us, known.queues.get(queue, START_OF_TIME_US))
     return whole
@@ -69,7 +87,8 @@ class Clocks:
     """The watermark of one operator: the least over its inputs, each of which is the least over its queues.
 
     A queue that was silent for the `idle_us` of its input, in processing time, holds nothing up until it speaks again;
-    neither does an input of which nothing was heard for so long. Inputs that `idle_us` does not name wait for ever.
+    neither does an input of which nothing was heard for so long. Inputs that `idle_us` does not name wait for ever, but
+    for operators that say themselves that all of their inputs are idle.
     """
 
     def __init__(self, inputs: Sequence[int], idle_us: Mapping[int, int], state: State) -> None:
@@ -78,6 +97,9 @@ class Clocks:
         # Of each queue its newest time, and when it was heard; of the queue "" the tick, and since when it is awaited.
         self._times: KeyedTable[tuple[int, str], tuple[int, int]] = state.table("clocks")
         self._reached: KeyedTable[str, int] = state.table("watermark")
+        self._idle: KeyedTable[int, bool] = state.table("idle")
+        self.are_idle = False
+        """Whether all inputs were idle at the last `advance`."""
 
     @property
     def watermark_us(self) -> int:
@@ -99,6 +121,10 @@ class Clocks:
                 before = self._times.get((number, queue))
                 newest = time_us if before is None else max(time_us, before[0])
                 self._times.put((number, queue), (newest, now_us))
+            if one.is_idle:
+                self._idle.put(number, True)
+            elif one.tick_us is not None:
+                self._idle.delete(number)
             if one.tick_us is not None:
                 before = self._times.get((number, ""))
                 if before is None or one.tick_us > before[0]:
@@ -109,6 +135,7 @@ class Clocks:
         times = [self._time_of(number, now_us) for number in self._inputs]
         # Idle inputs hold nothing up; where all of them are, the furthest one tells the time.
         awake = [time_us for time_us, idle in times if not idle]
+        self.are_idle = bool(times) and not awake
         reached = min(awake) if awake else max((time_us for time_us, _ in times), default=START_OF_TIME_US)
         if reached > self.watermark_us:
             self._reached.put("", reached)
@@ -130,5 +157,7 @@ class Clocks:
         # Where all queues are idle, the newest of them stands for all.
         reached = newest if least is None else least
         candidates = [time_us for time_us in (reached, None if tick is None else tick[0]) if time_us is not None]
+        if number in self._idle:
+            return max(candidates, default=START_OF_TIME_US), True
         unheard = newest is None and tick is not None and idle_us is not None and now_us - tick[1] > idle_us
         return max(candidates, default=START_OF_TIME_US), least is None and (newest is not None or unheard)
