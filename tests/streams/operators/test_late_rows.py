@@ -56,13 +56,13 @@ def test_every_row_of_the_table_is_tested() -> None:
         assert sum(cell.startswith(words) for words in CASES) == 1, cell
 
 
-def windows(speaking: Speaking = Speaking()) -> Player:
+def windows(speaking: Speaking) -> Player:
     return Player(partial(Windower, 1, COUNT, 1, Hopping(10 * S, 5 * S), speaking=speaking))
 
 
 @row("GROUP BY a window of TUMBLE")
 def test_a_row_counts_in_those_of_its_windows_that_are_not_over() -> None:
-    player = windows()
+    player = windows(Speaking())
     player.turn(watermark_us=10 * S - 1000)
     player.turn(inserted(("a", 4 * S), ("a", 7 * S)))
     assert player.played.late == [(0, ("a", 4 * S))]

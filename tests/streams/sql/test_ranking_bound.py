@@ -75,7 +75,9 @@ def test_the_places_within_an_attached_window_are_final_at_its_end() -> None:
     assert (rank.function, rank.window_end) == ("DENSE_RANK", "window_end")
 
 
-FIRSTS = "SELECT id, item FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY item ORDER BY ts) AS rn FROM {0}) WHERE rn = 1"
+FIRSTS = (
+    "SELECT id, item FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY item ORDER BY ts) AS rn FROM {0}) WHERE rn = 1"
+)
 
 
 def test_the_first_row_of_a_key_by_event_time_never_changes() -> None:

@@ -119,7 +119,8 @@ class Over:
         """Those of the rows behind the watermark that are left out; the others are told in this turn."""
         if not self._sliding or not late:
             return list(late)
-        assert self._waiting is not None and self._time is not None
+        assert self._waiting is not None
+        assert self._time is not None
         left_out, admitted = [], []
         for row in late:
             key = self._key(row)

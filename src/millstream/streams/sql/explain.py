@@ -126,7 +126,8 @@ def _changes(node: Normalize | OnePerKey | ToChangelog | FromChangelog) -> str:
         return f"OnePerKey keys=[{', '.join(node.keys)}] on_conflict=[{node.on_conflict.value}]"
     pairs = node.codes if isinstance(node, ToChangelog) else [(kind, code) for code, kind in node.kinds]
     shown = ", ".join(f"{RowKind(kind).short} {code}" for kind, code in pairs)
-    return f"{type(node).__name__} {node.op}=[{shown}]"
+    others = f" others=[{'fail' if node.fails else 'skip'}]" if isinstance(node, FromChangelog) else ""
+    return f"{type(node).__name__} {node.op}=[{shown}]{others}"
 
 
 def _grouping(node: WindowRows | WindowAggregate | Aggregate | Expand | FanOut) -> str:

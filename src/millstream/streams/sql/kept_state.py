@@ -75,7 +75,7 @@ def _kept_by_order(node: Rank | Over | Sort) -> str:
     changes = changelog_of(node.input) is Changelog.RETRACT
     match node:
         case Rank() if first_by_time(node) is not None:
-            return "the first row of each key until the watermark has come to it, then the key, for ever or the job's TTL"
+            return "the first row of each key until the watermark comes to it, then the key, for ever or the job's TTL"
         case Rank(last=last):
             rows = "all rows" if changes else f"the first {last} rows" if last > 1 else "the first row"
             return f"{rows} of each partition{' of open windows' if node.window_end is not None else ''}"

@@ -54,8 +54,10 @@ def look(batch: pa.RecordBatch, seen: dict[int, Seen], source: int | None = None
         return
     sources = batch.column("source") if source is None else pa.repeat(pa.scalar(source, pa.int32()), batch.num_rows)
     columns = {"source": sources, "queue": batch.column("queue"), "time_us": times, "tick_us": ticks}
-    newest = pa.table(columns).group_by(["source", "queue"]).aggregate(
-        [("time_us", "max"), ("tick_us", "max"), ("tick_us", "min")]
+    newest = (
+        pa.table(columns)
+        .group_by(["source", "queue"])
+        .aggregate([("time_us", "max"), ("tick_us", "max"), ("tick_us", "min")])
     )
     for row in newest.to_pylist():
         one = seen.setdefault(row["source"], Seen())
