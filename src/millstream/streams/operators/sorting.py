@@ -23,7 +23,8 @@ class Sorter:
     With `time`, the place of the event time that `order` begins with, rows are said when the watermark has come to
     their time; one that is not later than the last that was said is late. Without, they are said at the end of a
     bounded run. With `on_arrival` each turn's rows are sorted for themselves: they are of one processing time. The
-    first `skip` rows are left out. A row that is taken back while it waits was never there; one that was said is taken back at once.
+    first `skip` rows are left out. A row that is taken back while it waits was never there; one that was said is taken
+    back at once.
     """
 
     def __init__(
