@@ -13,7 +13,7 @@ from running_jobs import Topic, bounded_run, filled_topic
 from millstream.client.blocking import BlockingClient
 from millstream.model.topic import TopicConfig
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 TABLES = """
 CREATE TABLE events (id STRING, number BIGINT, at BIGINT, ts AS TO_TIMESTAMP_LTZ(at, 3),
@@ -61,6 +61,7 @@ def test_the_first_rows_are_written_once_however_the_stream_is_cut(
             f"SET 'millstream.max-rows-per-trigger' = '{rows}'; {tables}"
             f"EXECUTE STATEMENT SET BEGIN INSERT INTO files {FIRSTS}; INSERT INTO messages {FIRSTS}; END;",
             name=f"firsts-{name}",
+            limit_s=1500.0,
         )
         sent = [
             json.loads(message.body)
