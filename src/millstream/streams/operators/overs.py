@@ -121,7 +121,8 @@ class Over:
             return list(late)
         assert self._waiting is not None
         assert self._time is not None
-        left_out, admitted = [], []
+        left_out: list[Row] = []
+        admitted: list[Row] = []
         for row in late:
             key = self._key(row)
             partition = self._partitions.get(key)
