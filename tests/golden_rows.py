@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["GOLDENS", "Golden", "goldens_of", "shown"]
+__all__ = ["GOLDENS", "Golden", "differences_from_flink", "goldens_of", "shown"]
 
 GOLDENS = Path(__file__).parent / "streams" / "functions" / "goldens"
 
@@ -30,6 +31,17 @@ def goldens_of(file: Path) -> list[Golden]:
             expression, _, rest = line.rpartition(" => ")
             value, _, data_type = rest.partition(" : ")
             rows.append(Golden(expression, value, data_type, f"{file.name}:{number}"))
+    return rows
+
+
+def differences_from_flink() -> list[Golden]:
+    """The values of the page about differences from Flink."""
+    page = Path(__file__).parents[1] / "docs" / "differences-from-flink.md"
+    table = page.read_text(encoding="utf-8").split("## Values\n")[1].split("\n## ")[0]
+    rows = []
+    for expression, here in re.findall(r"^\| `(.+?)` \| `(.+?)` \|", table, re.MULTILINE):
+        value, _, data_type = here.partition(" : ")
+        rows.append(Golden(expression, value, data_type, page.name))
     return rows
 
 

@@ -121,7 +121,8 @@ class _FedSource:
             key=key,
             changes=changelog_of(Scan(self.table, ())) is Changelog.RETRACT,
             upserts=self.table.connector == UPSERTS,
-            wake_again=reading.wake_again,
+            # A source that may be silent wakes its job in time; here that is part of each micro-batch.
+            wake_again=reading.wake_again or reading.wake_after_ms > 0,
         )
         spark.dataSource.register(FedDataSource)
         reader = spark.read if reading.batch else spark.readStream

@@ -81,11 +81,11 @@ def compiled(script: str, nameserver: str) -> JobPlan | QueryPlan:
     return plan
 
 
-def bounded_run(spark: SparkSession, topic: Topic, script: str, *, name: str) -> Collected:
+def bounded_run(spark: SparkSession, topic: Topic, script: str, *, name: str, limit_s: float = LIMIT_S) -> Collected:
     """The script's job over what the topic holds, until it has ended."""
     collected = Collected()
     runner = JobRunner(spark, nameserver=topic.nameserver, checkpoint_root=topic.directory / "checkpoints")
     job = runner.start(compiled(script, topic.nameserver), name=name, bounded=True, on_rows=collected.take)
-    assert job.wait(LIMIT_S), job.progress()
+    assert job.wait(limit_s), job.progress()
     collected.progress = job.progress()
     return collected

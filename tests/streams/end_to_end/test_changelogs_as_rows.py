@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from millstream.streams.errors import JobError
 from millstream.testing import StreamTest
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -16,7 +19,8 @@ CREATE VIEW counts AS SELECT state, COUNT(*) AS n
 FROM FROM_CHANGELOG(
   input => TABLE tickets PARTITION BY id,
   op => DESCRIPTOR(code),
-  op_mapping => MAP['c, r', 'INSERT', 'u', 'UPDATE_AFTER', 'd', 'DELETE']
+  op_mapping => MAP['c, r', 'INSERT', 'u', 'UPDATE_AFTER', 'd', 'DELETE'],
+  error_handling => 'SKIP'
 ) GROUP BY state;
 INSERT INTO told SELECT * FROM TO_CHANGELOG(
   input => TABLE counts,
@@ -42,3 +46,12 @@ def test_changes_are_read_from_rows_and_told_as_rows() -> None:
         ("new", "shut", 1): 1,
         ("gone", "shut", 1): 1,
     }
+
+
+@pytest.mark.parametrize(("code", "shown"), [("?", "'?'"), (None, "NULL")])
+def test_a_row_with_another_code_ends_the_job_and_is_named(code: str | None, shown: str) -> None:
+    test = StreamTest(SCRIPT.replace("'SKIP'", "'FAIL'"), limit_s=600.0)
+    test.feed("tickets", ticket("c", 1, "open")).cut()
+    test.feed("tickets", ticket(code, 2, "open"))
+    with pytest.raises(JobError, match=f"the code {re.escape(shown)}.*knows 'c', 'r', 'u', 'd'"):
+        test.run()

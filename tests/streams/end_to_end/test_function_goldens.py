@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import SparkSession
 
-from golden_rows import GOLDENS, Golden, goldens_of, shown
+from golden_rows import GOLDENS, Golden, differences_from_flink, goldens_of, shown
 from millstream.streams.functions.registry import FUNCTIONS
 from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.nodes import Project, QueryPlan
@@ -68,6 +68,10 @@ def _wrong(spark: SparkSession, rows: Sequence[Golden]) -> dict[str, tuple[str, 
 @pytest.mark.parametrize("file", _FILES)
 def test_an_expression_has_the_value_that_flink_documents(file: str, unfolded: SparkSession) -> None:
     assert _wrong(unfolded, goldens_of(GOLDENS / file)) == {}
+
+
+def test_an_expression_that_differs_from_flink_does_as_the_page_says(unfolded: SparkSession) -> None:
+    assert _wrong(unfolded, differences_from_flink()) == {}
 
 
 def test_an_example_of_the_reference_has_the_result_that_stands_beside_it(unfolded: SparkSession) -> None:

@@ -12,14 +12,16 @@ import pytest
 
 from millstream.streams.errors import JobError
 from millstream.streams.operators.ranking import Place, Ranker
-from millstream.streams.operators.state import OpenEnds
+from millstream.streams.operators.state import OpenEnds, State
 from millstream.streams.operators.turn import START_OF_TIME_US
 from millstream.streams.spark.micro_batch import ToldTime
 from millstream.streams.spark.operators import stage as stages
 from millstream.streams.spark.operators.bucket_files import BucketFiles
+from millstream.streams.spark.operators.clocks import Clocks, Seen, look
 from millstream.streams.spark.operators.open_ends import OpenEndsSpool
 from millstream.streams.spark.operators.packing import OF_EACH_ROW, Packer
 from millstream.streams.spark.operators.stage import OperatorSpec, OperatorStage
+from millstream.streams.spark.source.reader import WAKE_TIME_MS
 
 OUTPUT = pa.schema(
     [
@@ -150,6 +152,36 @@ def test_every_bucket_hears_the_least_time_of_all_queues(tmp_path: Path, monkeyp
     found = {row["__tick"] for batch in later for row in batch.to_pylist() if row["__tick"] is not None}
     assert [round(tick.timestamp() * 1e6) for tick in found] == [800]
     assert START_OF_TIME_US < 0
+
+
+@pytest.mark.parametrize("new_process", [False, True])
+def test_an_operator_tells_the_one_behind_it_that_its_inputs_are_idle(
+    new_process: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = replace(spec(tmp_path), idle_ms={0: 1_000}, now_us=lambda: at_us)
+    behind = Clocks([0, 9], {}, State())
+    reached = []
+    turns = [(0, [("a", 1)], 500), (900_000, [], 0), (2_000_000, [], 0), (3_000_000, [("a", 2)], 600)]
+    for batch_id, (at_us, rows, time_us) in enumerate(turns):
+        monkeypatch.setattr(stages, "micro_batch", lambda number=batch_id: number)
+        tick = None if rows else WAKE_TIME_MS * 1_000
+        said = OperatorStage(silent)(packed(rows, times=[time_us] * len(rows), tick=tick))
+        seen: dict[int, Seen] = {}
+        for batch in said:
+            look(ticks_of(batch), seen, 0)
+        reached.append(behind.advance({**seen, 9: Seen(None, {"q": 10_000 + batch_id})}, now_us=at_us))
+        if new_process:
+            stages._kept.clear()
+    assert reached == [500, 500, 10_002, 10_002]
+    assert behind.advance({9: Seen(None, {"q": 20_000})}, now_us=9) == 10_002
+
+
+def ticks_of(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """What an operator's rows tell the one behind it of event time."""
+    nothing = pa.nulls(batch.num_rows)
+    ticks = batch.column("__tick").cast(pa.int64())
+    columns = {"queue": nothing.cast(pa.string()), "time_us": nothing.cast(pa.int64()), "tick_us": ticks}
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def test_old_deltas_give_way_to_a_snapshot(tmp_path: Path) -> None:

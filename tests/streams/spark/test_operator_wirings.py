@@ -9,7 +9,7 @@ from millstream.streams.operators.not_in_joining import NotInJoiner
 from millstream.streams.operators.set_operations import SetOperator
 from millstream.streams.operators.state import State
 from millstream.streams.operators.temporal_joining import TemporalJoiner
-from millstream.streams.operators.turn import Turn
+from millstream.streams.operators.turn import END_OF_TIME_US, Turn
 from millstream.streams.plan.expressions import Call
 from millstream.streams.plan.joins import Join, SetOperation, TemporalJoin
 from millstream.streams.plan.nodes import Node, QueryPlan, Scan, inputs_of
@@ -105,6 +105,8 @@ def test_of_rows_of_one_time_the_last_row_of_a_key_is_the_one_that_came_last(ord
     rows = [(1, 5, currency, 1_000) for currency in ("older", "newer")]
     for row in rows:
         operator.process(0, Changes([row]), Turn(), out)
+    # The first row by event time alone waits for the watermark.
+    operator.advance(Turn(watermark_us=END_OF_TIME_US), out)
     names = node.schema.names
     shown = [row[names.index("currency")] for row in table_of(out)]
     assert ", ".join(shown) == kept

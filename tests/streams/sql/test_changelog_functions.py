@@ -62,6 +62,14 @@ def test_kinds_have_their_names_or_the_codes_of_the_map() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("argument", "others"),
+    [("", "fail"), (", error_handling => 'FAIL'", "fail"), (", invalid_op_handling => 'SKIP'", "skip")],
+)
+def test_a_row_with_another_code_fails_the_job_unless_it_is_to_be_skipped(argument: str, others: str) -> None:
+    assert f"others=[{others}]" in explained(f"FROM_CHANGELOG(input => TABLE events, op => DESCRIPTOR(code){argument})")
+
+
 def test_a_change_is_told_also_where_nobody_reads_the_column_that_changed() -> None:
     assert "COUNT(*)" in explained("TO_CHANGELOG(TABLE counts)", "op")
 
@@ -93,8 +101,8 @@ def test_updates_alone_replace_the_last_row_of_their_key() -> None:
         ("FROM_CHANGELOG(TABLE orders, DESCRIPTOR(item), MAP['a', 'INSERT', 'b', 'INSERT'])", "SQL_TYPE", "stands twice"),
         ("FROM_CHANGELOG(TABLE orders, DESCRIPTOR(item), MAP['a', 'INSERT', 'a', 'DELETE'])", "SQL_TYPE", "'a' stands twice"),
         ("FROM_CHANGELOG((SELECT DISTINCT item FROM orders), DESCRIPTOR(item))", "SQL_UNSUPPORTED", "change already"),
-        ("FROM_CHANGELOG(input => TABLE orders, error_handling => 'FAIL')", "SQL_UNSUPPORTED", "It is 'SKIP'"),
-        ("FROM_CHANGELOG(input => TABLE orders, invalid_op_handling => 'LOG')", "SQL_UNSUPPORTED", "It is 'SKIP'"),
+        ("FROM_CHANGELOG(input => TABLE orders, error_handling => 'IGNORE')", "SQL_UNSUPPORTED", "It is 'FAIL'"),
+        ("FROM_CHANGELOG(input => TABLE orders, invalid_op_handling => 'LOG')", "SQL_UNSUPPORTED", "or 'SKIP'"),
     ],
 )  # fmt: skip
 def test_calls_that_cannot_be_are_refused_with_what_helps(call: str, name: str, said: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from shop import SHOP, plan_of, shop_error, shop_plan
 
+from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.nodes import JobPlan, Node, QueryPlan, inputs_of
 from millstream.streams.plan.ordering import Rank
 from millstream.streams.sql.compiler import SqlSession
@@ -72,6 +73,35 @@ def test_the_places_within_an_attached_window_are_final_at_its_end() -> None:
         " INTERVAL '1' HOUR)) GROUP BY item, window_start, window_end)) WHERE rn <= 3"
     )
     assert (rank.function, rank.window_end) == ("DENSE_RANK", "window_end")
+
+
+FIRSTS = (
+    "SELECT id, item FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY item ORDER BY ts) AS rn FROM {0}) WHERE rn = 1"
+)
+
+
+def test_the_first_row_of_a_key_by_event_time_never_changes() -> None:
+    assert shop_plan(FIRSTS.format("orders")) == [
+        "Project [id, item]",
+        "  Project [id, item]",
+        f"    Rank ROW_NUMBER 1 partition=[item] order=[ts ASC] final at ts {OWN}",
+        "      Scan orders (rocketmq)",
+    ]
+
+
+@pytest.mark.parametrize(
+    "select",
+    [
+        FIRSTS.format("orders").replace("ts)", "ts DESC)"),
+        FIRSTS.format("orders").replace("ts)", "ts, id)"),
+        FIRSTS.format("orders").replace("rn = 1", "rn <= 2"),
+        FIRSTS.format("orders").replace("ROW_NUMBER", "RANK"),
+        FIRSTS.format("(SELECT id, item, CAST(ts AS TIMESTAMP(6)) AS ts FROM orders)"),
+        FIRSTS.format("(SELECT * FROM orders INTERSECT SELECT * FROM orders)"),
+    ],
+)
+def test_other_places_change(select: str) -> None:
+    assert changelog_of(rank_of(select)) is Changelog.RETRACT
 
 
 def test_a_partition_by_an_expression_is_computed_below() -> None:

@@ -35,6 +35,13 @@ def checked(table: Table, node: Node) -> SqlError | None:
     return None
 
 
+def test_the_first_rows_by_event_time_go_into_a_table_of_new_rows() -> None:
+    first = "SELECT *, ROW_NUMBER() OVER (PARTITION BY item ORDER BY ts) AS rn FROM orders"
+    plan = SqlSession().compile(f"{SHOP}{TOPIC}INSERT INTO out_ SELECT item, id FROM ({first}) WHERE rn = 1")[-1]
+    assert isinstance(plan, JobPlan)
+    assert changelog_of(plan.sinks[0].input) is Changelog.APPEND
+
+
 @pytest.mark.parametrize(
     ("select", "cause", "way"),
     [

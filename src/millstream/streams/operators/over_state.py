@@ -123,6 +123,13 @@ class Frames:
             self._open[key] = frame
         return frame
 
+    def newest_us(self, key: Hashable, held: Held) -> int | None:
+        """The time of the last row that the frame of a key holds; None where it holds none."""
+        segment = self._segments.get((key, held.next - 1)) if held.rows else None
+        if not segment:
+            return None
+        return segment[-1][0] if isinstance(segment, list) else int(np.frombuffer(segment[0], np.int64)[-1])
+
     def keep(self, key: Hashable, frame: OpenFrame, gone: int, come: int) -> Held:
         """Write what a turn did to a frame: `gone` of its oldest rows have left, `come` have entered."""
         rows = list(frame.rows) if come else []

@@ -41,8 +41,9 @@ class OverFrame:
 class Over:
     """The first `width` columns of each row, then one per call. Rows are never taken back.
 
-    `time` is the place of the event time: rows wait for the watermark, and late ones are left out. None: processing
-    time, rows are told at once. A frame that reaches back in event time is forgotten when the watermark has left it.
+    `time` is the place of the event time: rows wait for the watermark, and late ones are left out: those behind it, or
+    where a frame moves, those that are not later than the last row that its key holds. None: processing time, rows are
+    told at once. A frame that reaches back in event time is forgotten when the watermark has left it.
     """
 
     def __init__(
@@ -96,9 +97,9 @@ class Over:
             rows, times = by_column
             places, late = self._waiting.divide(rows, times, turn)
             self._arrived_by_column = (rows, places)
-            out.late += [(number, row) for row in late]
+            out.late += [(number, row) for row in self._too_late(late)]
         else:
-            out.late += [(number, row) for row in self._waiting.take(changes.rows, turn)]
+            out.late += [(number, row) for row in self._too_late(self._waiting.take(changes.rows, turn))]
 
     def advance(self, turn: Turn, out: Output) -> None:
         """Say the rows whose time has come; forget frames that no later row looks at."""
@@ -113,6 +114,22 @@ class Over:
             self._leave(key)
         for key, partition in self._partitions.expire():
             self._frames.forget(key, partition.held)
+
+    def _too_late(self, late: Sequence[Row]) -> list[Row]:
+        """Those of the rows behind the watermark that are left out; the others are told in this turn."""
+        if not self._sliding or not late:
+            return list(late)
+        assert self._waiting is not None
+        assert self._time is not None
+        left_out: list[Row] = []
+        admitted: list[Row] = []
+        for row in late:
+            key = self._key(row)
+            partition = self._partitions.get(key)
+            newest_us = None if partition is None else self._frames.newest_us(key, partition.held)
+            (admitted if newest_us is None or row[self._time] > newest_us else left_out).append(row)
+        self._waiting.admit(admitted)
+        return left_out
 
     def _is_by_time(self, order: Sequence[Place]) -> bool:
         return [(one.place, one.ascending) for one in order] == [(self._time, True)]

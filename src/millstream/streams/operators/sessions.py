@@ -50,7 +50,9 @@ class SessionWindower:
         for key, run in runs.items():
             known = self._sessions.get(key)
             values, sessions = known or (run[0][1][: self._keys], [])
-            run.sort(key=lambda one: one[0])
+            # A late row joins what came before it, so where there are such the order of arrival counts.
+            if all(last_moment(time_us + self._gap_us) > passed_us for time_us, _ in run):
+                run.sort(key=lambda one: one[0])
             for time_us, row in run:
                 if not self._take(sessions, time_us, row, passed_us):
                     out.late.append((number, row))

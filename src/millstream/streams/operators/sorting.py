@@ -8,7 +8,7 @@ from millstream.streams.operators.aggregates.collected import hashable
 from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Changes, Output, Row
 from millstream.streams.operators.sort_keys import Place, sort_key
 from millstream.streams.operators.state import KeyedTable, State
-from millstream.streams.operators.turn import END_OF_TIME_US, Turn
+from millstream.streams.operators.turn import END_OF_TIME_US, START_OF_TIME_US, Turn
 from millstream.streams.operators.waiting import Waiting
 
 __all__ = ["Limiter", "Sorter"]
@@ -21,9 +21,10 @@ class Sorter:
     """All rows in the order of `order`, each once. One operator sorts all rows: there is one bucket.
 
     With `time`, the place of the event time that `order` begins with, rows are said when the watermark has come to
-    their time; one that comes behind it is late. Without, they are said at the end of a bounded run. With
-    `on_arrival` each turn's rows are sorted for themselves: they are of one processing time. The first `skip` rows are
-    left out. A row that is taken back while it waits was never there; one that was said is taken back at once.
+    their time; one that is not later than the last that was said is late. Without, they are said at the end of a
+    bounded run. With `on_arrival` each turn's rows are sorted for themselves: they are of one processing time. The
+    first `skip` rows are left out. A row that is taken back while it waits was never there; one that was said is taken
+    back at once.
     """
 
     def __init__(
@@ -36,11 +37,13 @@ class Sorter:
         self._arrived: list[Row] = []
         self._waiting = Waiting(0, tuple(replace(one, place=one.place + _BEFORE) for one in order))
         self._skipped: KeyedTable[str, int] = KeyedTable()
+        self._said: KeyedTable[str, int] = KeyedTable()
 
     def open(self, state: State) -> None:
-        """Rows by their time; how many were left out."""
+        """Rows by their time; how many were left out; the time of the last that was said."""
         self._waiting.open(state)
         self._skipped = state.table("skipped")
+        self._said = state.table("said")
 
     def process(self, number: int, changes: Changes, turn: Turn, out: Output) -> None:
         """Keep rows until their time has come."""
@@ -54,7 +57,8 @@ class Sorter:
                 out.late.append((number, row))
             else:
                 waiting.append((time_us, kind, *row))
-        for _, kind, *rest in self._waiting.take(waiting, turn):
+        last_us = self._said.get("last", START_OF_TIME_US)
+        for _, kind, *rest in self._waiting.take(waiting, turn, late_us=last_us):
             row = tuple(rest)
             if kind in (INSERT, UPDATE_AFTER):
                 out.late.append((number, row))
@@ -63,8 +67,14 @@ class Sorter:
 
     def advance(self, turn: Turn, out: Output) -> None:
         """Say the rows whose time has come."""
-        rows = sorted(self._arrived, key=self._sort_key) if self._on_arrival else _left(self._waiting.due(turn))
-        self._arrived = []
+        if self._on_arrival:
+            rows = sorted(self._arrived, key=self._sort_key)
+            self._arrived = []
+        else:
+            due = self._waiting.due(turn)
+            if due and self._time is not None:
+                self._said.put("last", due[-1][0])
+            rows = _left(due)
         for row in rows[self._left_out(len(rows)) :]:
             out.insert(row)
 

@@ -47,8 +47,10 @@ class Waiting:
         self._starts = state.timers("waiting-starts")
         self._numbers = state.table("waiting-numbers")
 
-    def take(self, rows: Sequence[Row], turn: Turn) -> list[Row]:
-        """Keep the rows until their time; those that are late are given back."""
+    def take(self, rows: Sequence[Row], turn: Turn, *, late_us: int | None = None) -> list[Row]:
+        """Keep the rows until their time; those that are late are given back: the ones up to `late_us`, in place of
+        the watermark before the turn.
+        """
         time = self._time
         times = list(map(time, rows))
         if None in times:
@@ -56,7 +58,7 @@ class Waiting:
             times = list(map(time, rows))
         if not rows:
             return []
-        before_us, after_us = self._passed_us(turn), turn.watermark_us
+        before_us, after_us = self._passed_us(turn) if late_us is None else late_us, turn.watermark_us
         late: list[Row] = []
         if min(times) <= before_us:
             late = [row for row in rows if time(row) <= before_us]
@@ -80,6 +82,10 @@ class Waiting:
         if turn.is_last and len(places):
             self._note_end(int(times.values[places].max()))
         return places, late
+
+    def admit(self, rows: Sequence[Row]) -> None:
+        """Take rows that came behind the watermark as ones whose time has come."""
+        self._ready += rows
 
     def due(self, turn: Turn) -> list[Row]:
         """The rows up to the watermark, in order; called once a turn."""

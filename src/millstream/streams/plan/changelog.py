@@ -14,7 +14,15 @@ from millstream.streams.plan.ordering import Over, Rank, Sort
 from millstream.streams.plan.patterns import Match
 from millstream.streams.plan.python_rows import PythonRows
 
-__all__ = ["CHANGELOG_FORMATS", "UPSERT_CONNECTORS", "Changelog", "RowKind", "changelog_of", "upsert_key_of"]
+__all__ = [
+    "CHANGELOG_FORMATS",
+    "UPSERT_CONNECTORS",
+    "Changelog",
+    "RowKind",
+    "changelog_of",
+    "first_by_time",
+    "upsert_key_of",
+]
 
 
 class RowKind(Enum):
@@ -62,7 +70,8 @@ def changelog_of(node: Node) -> Changelog:
         case Aggregate() | Normalize() | OnePerKey() | SetOperation() | FromChangelog():
             return Changelog.RETRACT
         case Rank():
-            return Changelog.APPEND if node.window_end is not None or _keeps_first(node) else Changelog.RETRACT
+            final = node.window_end is not None or first_by_time(node) is not None or _keeps_first(node)
+            return Changelog.APPEND if final else Changelog.RETRACT
         case Sort():
             return Changelog.RETRACT if node.limit is not None and node.order else changelog_of(node.input)
         case WindowAggregate():
@@ -125,6 +134,18 @@ def _ranked_key(node: Rank) -> frozenset[str] | None:
 def _is_timed(node: Over) -> bool:
     first = node.input.schema.find(node.order[0].column) if node.order else None
     return first is not None and first.is_time_attribute
+
+
+def first_by_time(node: Rank) -> str | None:
+    """The event time by which the first row of each key is kept of rows that only come; None for other places.
+
+    Such a row is told once, when the watermark has come to it, so no row changes.
+    """
+    if node.window_end is not None or node.function != "ROW_NUMBER" or (node.first, node.last) != (1, 1):
+        return None
+    first = node.input.schema.find(node.order[0].column) if len(node.order) == 1 else None
+    keeps_first = first is not None and first.rowtime and node.order[0].ascending
+    return node.order[0].column if keeps_first and changelog_of(node.input) is Changelog.APPEND else None
 
 
 def _keeps_first(node: Rank) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from millstream.streams.plan.types import STRING, Field, Schema
+from millstream.streams.plan.types import STRING, TOLD_IF_SET, Field, Schema
 
 if TYPE_CHECKING:
     from millstream.streams.plan.nodes import Node
@@ -36,22 +36,24 @@ class ToChangelog:
 class FromChangelog:
     """Each row of the input as the change that its column `op` says: `kinds` are numbers of `RowKind` by code.
 
-    Rows with other codes are left out. `op` is no column of the output; none is a time attribute any more.
+    A row with another code ends the job if it `fails`, else it is left out. `op` is no column of the output; none is a
+    time attribute any more.
     """
 
     input: Node
     op: str
     kinds: tuple[tuple[str, int], ...]
     first: tuple[str, ...] = ()
+    fails: bool = field(default=False, metadata=TOLD_IF_SET)
 
     @property
     def schema(self) -> Schema:
         first, others = _ordered(self.input.schema, self.first)
-        return Schema(tuple(field for field in (*first, *others) if field.name != self.op))
+        return Schema(tuple(of for of in (*first, *others) if of.name != self.op))
 
 
 def _ordered(schema: Schema, first: tuple[str, ...]) -> tuple[list[Field], list[Field]]:
-    fields = [replace(field, rowtime=False, proctime=False) for field in schema.fields]
+    fields = [replace(of, rowtime=False, proctime=False) for of in schema.fields]
     places = {name: place for place, name in enumerate(first)}
-    chosen = sorted((field for field in fields if field.name in places), key=lambda field: places[field.name])
-    return chosen, [field for field in fields if field.name not in places]
+    chosen = sorted((of for of in fields if of.name in places), key=lambda of: places[of.name])
+    return chosen, [of for of in fields if of.name not in places]

@@ -38,6 +38,7 @@ class Rank:
 
     `rank_name` adds the place as BIGINT; without it rows only come and go. `window_end` names the attached window's
     end where the partition is one of a window: places are final then and each is emitted once, at the window's end.
+    The first row by event time alone, of rows that are only appended, is emitted once, when the watermark comes to it.
     ROW_NUMBER breaks ties by arrival, the earlier first; by a processing-time order key the arrival itself counts, and
     where the last row by event time alone is kept of rows that are only appended, the later of equal times is it.
     """

@@ -19,7 +19,12 @@ __all__ = ["converted_rows"]
 def converted_rows(node: ToChangelog | FromChangelog, rows: Rows) -> Rows:
     """The rows of `node`, whose input has `rows`."""
     if isinstance(node, FromChangelog):
-        kind = _chosen(rows.columns[node.op], node.kinds).cast("tinyint")
+        code = rows.columns[node.op]
+        kind = _chosen(code, node.kinds).cast("tinyint")
+        if node.fails:
+            # What is no row, such as a tick, has no code either.
+            is_row = F.lit(True) if rows.condition is None else F.coalesce(rows.condition, F.lit(False))
+            kind = F.when(is_row, F.coalesce(kind, F.raise_error(_unknown(code, node)).cast("tinyint")))
         kept = {name: rows.columns[name] for name in node.schema.names}
         return replace(rows.with_columns(kept), kind=kind).where(kind.isNotNull())
     # Sources and operators leave the kind of an insert blank.
@@ -27,6 +32,15 @@ def converted_rows(node: ToChangelog | FromChangelog, rows: Rows) -> Rows:
     code = _chosen(told, node.codes)
     columns = {name: code if name == node.op else rows.columns[name] for name in node.schema.names}
     return replace(rows.with_columns(columns), kind=None).where(code.isNotNull())
+
+
+def _unknown(code: SparkColumn, node: FromChangelog) -> SparkColumn:
+    """Why a row with that code ends the job."""
+    known = ", ".join(f"'{code}'" for code, _ in node.kinds)
+    shown = F.coalesce(F.concat(F.lit("'"), code, F.lit("'")), F.lit("NULL"))
+    remedy = "Give it a kind in op_mapping, or leave such rows out by error_handling => 'SKIP'."
+    words = f", but FROM_CHANGELOG knows {known}. {remedy}"
+    return F.concat(F.lit("A row has the code "), shown, F.lit(f' in "{node.op}"{words}'))
 
 
 def _chosen(value: SparkColumn, pairs: Iterable[tuple[object, object]]) -> SparkColumn:

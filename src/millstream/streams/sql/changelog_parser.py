@@ -17,9 +17,10 @@ _ORDER = ("INPUT", "OP", "OP_MAPPING")
 _OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
     # Deletions always come with all columns.
     "TO_CHANGELOG": {"PRODUCES_FULL_DELETES": ("TRUE", "FALSE")},
-    "FROM_CHANGELOG": dict.fromkeys(("ERROR_HANDLING", "INVALID_OP_HANDLING"), ("SKIP",)),
+    # What becomes of a row whose code is in no pair of the map; Flink has had both names for it.
+    "FROM_CHANGELOG": dict.fromkeys(("ERROR_HANDLING", "INVALID_OP_HANDLING"), ("FAIL", "SKIP")),
 }
-"""Further arguments and what they may be; both are so anyway."""
+"""Further arguments and what they may be."""
 
 
 def parse_changelog(cursor: Cursor, start: Span) -> ChangelogSource:
@@ -31,6 +32,7 @@ def parse_changelog(cursor: Cursor, start: Span) -> ChangelogSource:
     op: tuple[NameTerm, ...] = ()
     mapping: tuple[tuple[str, str, Span], ...] = ()
     seen: set[str] = set()
+    handling = ""
     while True:
         name = _argument_name(cursor, function) or _next(cursor, function, seen)
         if name in seen:
@@ -52,7 +54,7 @@ def parse_changelog(cursor: Cursor, start: Span) -> ChangelogSource:
             case "UID":
                 cursor.string()
             case _:
-                _option(cursor, function, name)
+                handling = _option(cursor, function, name)
         if not cursor.take_symbol(","):
             break
     cursor.need_symbol(")")
@@ -61,7 +63,8 @@ def parse_changelog(cursor: Cursor, start: Span) -> ChangelogSource:
         message = f"{function} needs a table, and takes one column as DESCRIPTOR."
         remedy = f"Write {function}(input => TABLE t, op => DESCRIPTOR(op))."
         raise cursor.script.error("SQL_SYNTAX", message, span, remedy=remedy)
-    return ChangelogSource(function, table, partition, op[0] if op else None, mapping, span)
+    skips = handling == "SKIP"
+    return ChangelogSource(function, table, partition, op[0] if op else None, mapping, span, skips=skips)
 
 
 def _argument_name(cursor: Cursor, function: str) -> str | None:
@@ -99,12 +102,14 @@ def _mapping(cursor: Cursor) -> tuple[tuple[str, str, Span], ...]:
     return tuple(pairs)
 
 
-def _option(cursor: Cursor, function: str, name: str) -> None:
+def _option(cursor: Cursor, function: str, name: str) -> str:
+    """The value of a further argument."""
     values = _OPTIONS[function][name]
     token = cursor.advance()
     if token.text.upper() not in values:
         message = f"{name.lower()} of {function} cannot be {token.text}."
         remedy = f"It is {' or '.join(values)}."
         if name.endswith("_HANDLING"):
-            remedy = "It is 'SKIP': rows with other codes are left out, as no row ends a job."
+            remedy = "It is 'FAIL': a row with another code ends the job; or 'SKIP': such rows are left out."
         raise cursor.unsupported(message, token.span, remedy=remedy)
+    return token.text.upper()

@@ -72,7 +72,8 @@ def _changes(source: ChangelogSource, node: Node, op: str, first: tuple[str, ...
                 raise script.error("SQL_TYPE", f"The code '{code}' stands twice in the map.", span)
             kinds[code] = kind
     kinds = kinds or {kind.name: kind for kind in RowKind}
-    changes = FromChangelog(node, op, tuple((code, kind.value) for code, kind in kinds.items()), first)
+    pairs = tuple((code, kind.value) for code, kind in kinds.items())
+    changes = FromChangelog(node, op, pairs, first, fails=not source.skips)
     told = set(kinds.values())
     if RowKind.UPDATE_BEFORE in told or RowKind.UPDATE_AFTER not in told:
         return changes

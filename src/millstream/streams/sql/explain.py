@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from millstream.streams.databases.batch_notes import NOTES_TABLE
 from millstream.streams.plan.aggregates import Expand
 from millstream.streams.plan.backends import Backend, backend_of, needs_own_in_batch
-from millstream.streams.plan.changelog import Changelog, RowKind, changelog_of
+from millstream.streams.plan.changelog import Changelog, RowKind, changelog_of, first_by_time
 from millstream.streams.plan.conflicts import OnePerKey
 from millstream.streams.plan.conversions import FromChangelog, ToChangelog
 from millstream.streams.plan.expressions import Expression
@@ -126,7 +126,8 @@ def _changes(node: Normalize | OnePerKey | ToChangelog | FromChangelog) -> str:
         return f"OnePerKey keys=[{', '.join(node.keys)}] on_conflict=[{node.on_conflict.value}]"
     pairs = node.codes if isinstance(node, ToChangelog) else [(kind, code) for code, kind in node.kinds]
     shown = ", ".join(f"{RowKind(kind).short} {code}" for kind, code in pairs)
-    return f"{type(node).__name__} {node.op}=[{shown}]"
+    others = f" others=[{'fail' if node.fails else 'skip'}]" if isinstance(node, FromChangelog) else ""
+    return f"{type(node).__name__} {node.op}=[{shown}]{others}"
 
 
 def _grouping(node: WindowRows | WindowAggregate | Aggregate | Expand | FanOut) -> str:
@@ -182,7 +183,8 @@ def _ordering(node: Rank | Over | Sort) -> str:
             places = str(node.first) if node.first == node.last else f"{node.first}..{node.last}"
             text = f"Rank {node.function} {places} {_partitioned(node.partition, node.order)}"
             text += f" AS {node.rank_name}" if node.rank_name is not None else ""
-            return text + (f" final at {node.window_end}" if node.window_end is not None else "")
+            final_at = node.window_end or first_by_time(node)
+            return text + (f" final at {final_at}" if final_at is not None else "")
         case Over():
             calls = _named_calls((over.name, over.call) for over in node.calls)
             first = node.input.schema.find(node.order[0].column) if node.order else None

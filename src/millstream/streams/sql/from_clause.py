@@ -201,7 +201,10 @@ def _joined_by_queries(
     assert source.on is not None
     if kind is not JoinKind.INNER:
         sides = context.sides_of_on(left, right, kind, source.on, context)
-        return _joined(replace(source, on=sides.on), sides.left, sides.right, kind, context, sides)
+        if sides is not None:
+            return _joined(replace(source, on=sides.on), sides.left, sides.right, kind, context, sides)
+        pairs = _joined_by_queries(source, left, right, JoinKind.INNER, context)
+        return context.with_rows_alone(pairs, left, right, kind)
     terms = list(conjuncts_of_term(source.on))
     plain = [term for term in terms if not any(True for _ in queries_of(term))]
     relation = _joined(replace(source, on=conjunction_of_terms(plain)), left, right, kind, context)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from millstream.streams.plan.aggregates import Aggregate, WindowAggregate
 from millstream.streams.plan.backends import Backend, backend_of, why_own_in_batch
-from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.changelog import Changelog, changelog_of, first_by_time
 from millstream.streams.plan.conflicts import OnePerKey
 from millstream.streams.plan.joins import Join, SetOperation, TemporalJoin
 from millstream.streams.plan.nodes import Node, Normalize, WindowRows
@@ -74,6 +74,8 @@ def _kept_by_join(node: Join) -> str:
 def _kept_by_order(node: Rank | Over | Sort) -> str:
     changes = changelog_of(node.input) is Changelog.RETRACT
     match node:
+        case Rank() if first_by_time(node) is not None:
+            return "the first row of each key until the watermark comes to it, then the key, for ever or the job's TTL"
         case Rank(last=last):
             rows = "all rows" if changes else f"the first {last} rows" if last > 1 else "the first row"
             return f"{rows} of each partition{' of open windows' if node.window_end is not None else ''}"

@@ -1,28 +1,74 @@
-"""ON of an outer join with sub-queries in it: each is answered beside the rows of the side that it asks about."""
+"""ON of an outer join with sub-queries in it: each is answered beside the rows of the side that it asks about.
+
+Where one asks about both sides, the inner join answers it, and the rows without a partner are those that it lacks.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.streams.plan.expressions import Expression
-from millstream.streams.plan.joins import JoinKind
+from millstream.streams.plan.expressions import Column, Expression, Literal
+from millstream.streams.plan.joins import JoinKind, SetKind, SetOperation
+from millstream.streams.plan.nodes import Node, Project, Union
+from millstream.streams.plan.types import Schema
 from millstream.streams.sql.correlated import names_around
 from millstream.streams.sql.query_context import QueryContext, SidesWithAnswers
-from millstream.streams.sql.relations import Relation, scope_of
+from millstream.streams.sql.relations import Relation, renamed_apart, scope_of
 from millstream.streams.sql.scopes import column_of_name, identity
 from millstream.streams.sql.subqueries import apply_where, with_values
 from millstream.streams.sql.syntax import QueryTerm, QuestionTerm, Term
 from millstream.streams.sql.terms import conjunction_of_terms, conjuncts_of_term, names_of, queries_of
 
-__all__ = ["sides_of_on"]
+__all__ = ["sides_of_on", "with_rows_alone"]
 
 
-def sides_of_on(left: Relation, right: Relation, kind: JoinKind, on: Term, context: QueryContext) -> SidesWithAnswers:
+def sides_of_on(
+    left: Relation, right: Relation, kind: JoinKind, on: Term, context: QueryContext
+) -> SidesWithAnswers | None:
     """The sides of a LEFT, RIGHT or FULL join with what answers the sub-queries of ON. Raises SqlError.
 
-    A condition about the side alone that the join does not keep filters this side.
+    A condition about the side alone that the join does not keep filters this side. None where a sub-query asks about
+    both sides.
     """
-    return _Sides(left, right, kind, context).answered(on)
+    sides = _Sides(left, right, kind, context)
+    return None if sides.ask_about_both(on) else sides.answered(on)
+
+
+def with_rows_alone(pairs: Relation, left: Relation, right: Relation, kind: JoinKind) -> Relation:
+    """The pairs of an inner join, and with NULLs for the other side the rows that `kind` keeps and no pair has.
+
+    Equal rows have the same partners, so the rows without one are all rows but those of the pairs.
+    """
+    side, new = renamed_apart(right.node, left.node.schema.names)
+    sides = (left.node.schema, Schema(tuple(replace(of, name=new[of.name]) for of in right.node.schema.fields)))
+    found = [_timeless(pairs.node, *sides)]
+    if kind.keeps_left:
+        found.append(_beside_nulls(_without_pairs(left.node, pairs.node, sides[0]), *sides))
+    if kind.keeps_right:
+        found.append(_beside_nulls(_without_pairs(side, pairs.node, sides[1]), *sides))
+    return pairs.over(Union(tuple(found)))
+
+
+def _timeless(node: Node, *schemas: Schema) -> Node:
+    """The columns of the schemas, none of which is a time attribute."""
+    return Project(node, tuple((of.name, Column(of.name, of.type)) for schema in schemas for of in schema.fields))
+
+
+def _without_pairs(node: Node, pairs: Node, schema: Schema) -> Node:
+    return SetOperation(_timeless(node, schema), _timeless(pairs, schema), SetKind.EXCEPT, keep_all=True)
+
+
+def _beside_nulls(node: Node, *schemas: Schema) -> Node:
+    """The rows with NULL in the columns that they lack."""
+    known = node.schema.names
+    return Project(
+        node,
+        tuple(
+            (of.name, Column(of.name, of.type) if of.name in known else Literal(None, of.type.as_nullable()))
+            for schema in schemas
+            for of in schema.fields
+        ),
+    )
 
 
 class _Sides:
@@ -46,13 +92,12 @@ class _Sides:
         left, right = self._sides
         return SidesWithAnswers(left, right, conjunction_of_terms(rest), *self._values)
 
+    def ask_about_both(self, on: Term) -> bool:
+        """Whether a sub-query asks about both sides."""
+        return any(len(self._asked(query)) > 1 for query in queries_of(on))
+
     def _answer(self, query: QueryTerm | QuestionTerm) -> None:
-        asked = self._asked(query)
-        if len(asked) > 1:
-            message = "A sub-query in ON of an outer join asks about one side of it, this one about both."
-            remedy = "Join the tables in a sub-query of FROM first, or use an inner join."
-            raise self._context.script.error("SQL_UNSUPPORTED", message, query.span, remedy=remedy)
-        number = next(iter(asked), 0)
+        number = next(iter(self._asked(query)), 0)
         side, known = self._sides[number], self._values[number]
         scope = replace(scope_of(side, self._context.script, "ON"), replaced=known)
         node, found = with_values((query,), side.node, scope, self._context)

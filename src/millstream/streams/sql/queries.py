@@ -12,7 +12,7 @@ from millstream.streams.sql.grouping import bind_grouped
 from millstream.streams.sql.join_conditions import conjuncts_of, filtered
 from millstream.streams.sql.lateral_queries import lateral_rows
 from millstream.streams.sql.names import path_text
-from millstream.streams.sql.on_queries import sides_of_on
+from millstream.streams.sql.on_queries import sides_of_on, with_rows_alone
 from millstream.streams.sql.over_windows import bind_over
 from millstream.streams.sql.query_context import FullNames, QueryContext, TableLookup
 from millstream.streams.sql.query_hints import check_hints
@@ -62,7 +62,7 @@ def bind_select(
     A view may hold places of rows that only the query over it bounds; a stream may sort by time or with a limit only.
     """
     context = QueryContext(
-        script, lookup, full_name, _bind, lateral_rows, apply_where, sides_of_on, streaming=streaming
+        script, lookup, full_name, _bind, lateral_rows, apply_where, sides_of_on, with_rows_alone, streaming=streaming
     )
     node = _bind(query, context)
     if is_view:

@@ -41,8 +41,8 @@ Lateral = Callable[[Relation, LateralSource, JoinKind, Term | None, "QueryContex
 Where = Callable[[Term | None, Relation, "QueryContext"], Relation]
 """The rows that fit a condition, which may hold sub-queries."""
 
-SidesOfOn = Callable[[Relation, Relation, JoinKind, Term, "QueryContext"], SidesWithAnswers]
-"""What becomes of the two sides of an outer join whose ON holds sub-queries."""
+SidesOfOn = Callable[[Relation, Relation, JoinKind, Term, "QueryContext"], SidesWithAnswers | None]
+"""What becomes of the two sides of an outer join whose ON holds sub-queries; None where one asks about both sides."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,7 @@ class QueryContext:
     lateral: Lateral
     where: Where
     sides_of_on: SidesOfOn
+    with_rows_alone: Callable[[Relation, Relation, Relation, JoinKind], Relation]
     hints: tuple[Hint, ...] = ()
     outer: Scope | None = None
     streaming: bool = True

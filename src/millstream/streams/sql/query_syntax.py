@@ -118,7 +118,10 @@ class PredictionSource:
 
 @dataclass(frozen=True, slots=True)
 class ChangelogSource:
-    """TO_CHANGELOG(TABLE t, DESCRIPTOR(op), MAP['a', 'b']) and FROM_CHANGELOG; `mapping` are the pairs of the map."""
+    """TO_CHANGELOG(TABLE t, DESCRIPTOR(op), MAP['a', 'b']) and FROM_CHANGELOG; `mapping` are the pairs of the map.
+
+    `skips` leaves rows out whose code is in no pair.
+    """
 
     function: str
     table: TableSource | SubquerySource
@@ -127,6 +130,7 @@ class ChangelogSource:
     mapping: tuple[tuple[str, str, Span], ...]
     span: Span
     alias: Alias = Alias()
+    skips: bool = False
 
 
 @dataclass(frozen=True, slots=True)

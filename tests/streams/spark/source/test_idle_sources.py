@@ -239,3 +239,25 @@ def test_a_job_without_an_end_goes_on_at_once_behind_a_bounded_run() -> None:
     going, parts = moved(reader, ended)
     assert [part.tick_ms for part in parts] == [WAKE_TIME_MS]
     assert moved(reader, going) == (going, [])
+
+
+def test_an_operator_whose_inputs_are_idle_holds_up_nothing_behind_it() -> None:
+    clocks = Clocks([0, 7], {}, State())
+    clocks.advance({0: Seen(None, {"a": 50 * S}), 7: Seen(20 * S)}, now_us=0)
+    assert clocks.advance({0: Seen(None, {"a": 60 * S})}, now_us=10**6 * S) == 20 * S
+    assert clocks.advance({0: Seen(None, {"a": 70 * S}), 7: Seen(20 * S, is_idle=True)}, now_us=11 * S) == 70 * S
+    assert clocks.advance({0: Seen(None, {"a": 80 * S})}, now_us=12 * S) == 80 * S
+    clocks.advance({7: Seen(85 * S)}, now_us=13 * S)
+    assert clocks.advance({0: Seen(None, {"a": 99 * S})}, now_us=14 * S) == 85 * S
+
+
+def test_inputs_are_idle_together_only() -> None:
+    clocks = Clocks([0, 1], {0: 10 * S, 1: 10 * S}, State())
+    clocks.advance({0: Seen(None, {"a": 50 * S}), 1: Seen(None, {"b": 20 * S})}, now_us=0)
+    assert not clocks.are_idle
+    clocks.advance({0: Seen(None, {"a": 60 * S})}, now_us=11 * S)
+    assert not clocks.are_idle
+    clocks.advance({}, now_us=22 * S)
+    assert clocks.are_idle
+    clocks.advance({1: Seen(None, {"b": 90 * S})}, now_us=23 * S)
+    assert not clocks.are_idle

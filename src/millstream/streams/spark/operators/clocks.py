@@ -13,7 +13,7 @@ from millstream.streams.operators.state import KeyedTable, State
 from millstream.streams.operators.turn import START_OF_TIME_US
 from millstream.streams.spark.source.ticks import END_OF_TIME_MS, WAKE_TIME_MS
 
-__all__ = ["END_TICK_US", "Clocks", "Seen", "encode", "look", "merged"]
+__all__ = ["END_TICK_US", "IDLE_TICK_US", "Clocks", "Seen", "encode", "look", "merged"]
 
 END_TICK_US: Final = END_OF_TIME_MS * 1000
 """A tick this late is the end of time."""
@@ -23,13 +23,26 @@ _FIRST_TICK_US: Final = WAKE_TIME_MS * 1000
 
 _WITHOUT_ENDS: Final = "without ends"
 
+IDLE_TICK_US: Final = -62_135_596_799_000_000
+"""The tick of an operator all of whose inputs are idle: a second of the year 1, behind the ticks that wake jobs."""
+
 
 @dataclass(slots=True)
 class Seen:
-    """What a task saw of one input: a tick for all of it, and the newest time less its delay of each queue."""
+    """What a task saw of one input: a tick for all of it, whether one said that it is idle, and the newest time less
+    its delay of each queue.
+    """
 
     tick_us: int | None = None
     queues: dict[str, int] = field(default_factory=dict)
+    is_idle: bool = False
+
+    def saw(self, tick_us: int) -> None:
+        """Take a tick in."""
+        if tick_us == IDLE_TICK_US:
+            self.is_idle = True
+        else:
+            self.tick_us = tick_us if self.tick_us is None else max(tick_us, self.tick_us)
 
 
 _DECODER = msgspec.msgpack.Decoder(dict[int, Seen])
@@ -50,14 +63,19 @@ def look(batch: pa.RecordBatch, seen: dict[int, Seen], source: int | None = None
         return
     sources = batch.column("source") if source is None else pa.repeat(pa.scalar(source, pa.int32()), batch.num_rows)
     columns = {"source": sources, "queue": batch.column("queue"), "time_us": times, "tick_us": ticks}
-    newest = pa.table(columns).group_by(["source", "queue"]).aggregate([("time_us", "max"), ("tick_us", "max")])
+    newest = (
+        pa.table(columns)
+        .group_by(["source", "queue"])
+        .aggregate([("time_us", "max"), ("tick_us", "max"), ("tick_us", "min")])
+    )
     for row in newest.to_pylist():
         one = seen.setdefault(row["source"], Seen())
         if row["time_us_max"] is not None:
             queue = row["queue"] or "-"
             one.queues[queue] = max(row["time_us_max"], one.queues.get(queue, row["time_us_max"]))
-        if row["tick_us_max"] is not None:
-            one.tick_us = max(row["tick_us_max"], one.tick_us or row["tick_us_max"])
+        for tick_us in (row["tick_us_min"], row["tick_us_max"]):
+            if tick_us is not None:
+                one.saw(tick_us)
 
 
 def merged(parts: Iterable[bytes]) -> dict[int, Seen]:
@@ -68,8 +86,9 @@ def merged(parts: Iterable[bytes]) -> dict[int, Seen]:
             continue
         for number, seen in _DECODER.decode(part).items():
             known = whole.setdefault(number, Seen())
+            known.is_idle |= seen.is_idle
             if seen.tick_us is not None:
-                known.tick_us = seen.tick_us if known.tick_us is None else max(known.tick_us, seen.tick_us)
+                known.saw(seen.tick_us)
             for queue, time_us in seen.queues.items():
                 known.queues[queue] = max(time_us, known.queues.get(queue, START_OF_TIME_US))
     return whole
@@ -87,7 +106,8 @@ class Clocks:
     """The watermark of one operator: the least over its inputs, each of which is the least over its queues.
 
     A queue that was silent for the `idle_us` of its input, in processing time, holds nothing up until it speaks again;
-    neither does an input of which nothing was heard for so long. Inputs that `idle_us` does not name wait for ever.
+    neither does an input of which nothing was heard for so long. Inputs that `idle_us` does not name wait for ever, but
+    for operators that say themselves that all of their inputs are idle.
 
     A tick at the end of time ends an input, an earlier one behind it lets it go on. Where all had ended, event time
     goes on from where their queues had brought it.
@@ -101,6 +121,9 @@ class Clocks:
         # The watermark, and beside it while inputs have ended the one that there would be without that.
         self._reached: KeyedTable[str, int] = state.table("watermark")
         self._ended: KeyedTable[int, bool] = state.table("ended")
+        self._idle: KeyedTable[int, bool] = state.table("idle")
+        self.are_idle = False
+        """Whether all inputs were idle at the last `advance`."""
 
     @property
     def watermark_us(self) -> int:
@@ -136,6 +159,10 @@ class Clocks:
                 before = self._times.get((number, queue))
                 newest = time_us if before is None else max(time_us, before[0])
                 self._times.put((number, queue), (newest, now_us))
+            if one.is_idle:
+                self._idle.put(number, True)
+            elif one.tick_us is not None:
+                self._idle.delete(number)
             if one.tick_us is not None and one.tick_us >= END_TICK_US:
                 self._ended.put(number, True)
             elif one.tick_us is not None:
@@ -150,6 +177,7 @@ class Clocks:
             known_us = self._stands(_WITHOUT_ENDS if _WITHOUT_ENDS in self._reached else "")
             self._reached.put(_WITHOUT_ENDS, max(known_us, _least(times.values())))
             times.update({number: (END_TICK_US, False) for number, _ in self._ended.items()})
+        self.are_idle = bool(times) and all(is_idle for _, is_idle in times.values())
         reached = _least(times.values())
         if reached > before_us:
             self._reached.put("", reached)
@@ -183,5 +211,7 @@ class Clocks:
         # Where all queues are idle, the newest of them stands for all.
         reached = newest if least is None else least
         candidates = [time_us for time_us in (reached, None if tick is None else tick[0]) if time_us is not None]
+        if number in self._idle:
+            return max(candidates, default=START_OF_TIME_US), True
         unheard = newest is None and tick is not None and idle_us is not None and now_us - tick[1] > idle_us
         return max(candidates, default=START_OF_TIME_US), least is None and (newest is not None or unheard)

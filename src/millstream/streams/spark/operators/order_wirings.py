@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from functools import partial
 
+from millstream.streams.operators.first_rows import FirstRows
 from millstream.streams.operators.ranking import Ranker
 from millstream.streams.operators.sorting import Limiter, Sorter
-from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.changelog import Changelog, changelog_of, first_by_time
 from millstream.streams.plan.ordering import Rank, Sort
 from millstream.streams.spark.operators.wiring import Wire, Wiring, all_columns, order_places, places_of
 
@@ -18,6 +19,11 @@ def rank_wiring(node: Rank) -> Wiring:
     """Top-N and deduplication."""
     schema = node.input.schema
     partition = places_of(schema, node.partition)
+    wires = (Wire(node.input, all_columns(schema), partition),)
+    time = first_by_time(node)
+    if time is not None:
+        ranked = node.rank_name is not None
+        return Wiring(partial(FirstRows, partition, schema.names.index(time), ranked=ranked), wires)
     changing = changelog_of(node.input) is Changelog.RETRACT
     make = partial(
         Ranker,
@@ -31,7 +37,7 @@ def rank_wiring(node: Rank) -> Wiring:
         window_end=None if node.window_end is None else schema.names.index(node.window_end),
         newest_first=_newest_first(node, changing=changing),
     )
-    return Wiring(make, (Wire(node.input, all_columns(schema), partition),))
+    return Wiring(make, wires)
 
 
 def _newest_first(node: Rank, *, changing: bool) -> bool:

@@ -23,7 +23,7 @@ from millstream.streams.spark.functions.user_spool import CallSpool, SpooledCall
 from millstream.streams.spark.micro_batch import micro_batch
 from millstream.streams.spark.operators.arrow_rows import ArrowRows, columns_of
 from millstream.streams.spark.operators.bucket_files import BucketFiles
-from millstream.streams.spark.operators.clocks import END_TICK_US, Clocks, merged
+from millstream.streams.spark.operators.clocks import END_TICK_US, IDLE_TICK_US, Clocks, merged
 from millstream.streams.spark.operators.late_rows import LateSpool
 from millstream.streams.spark.operators.open_ends import OpenEndsSpool
 from millstream.streams.spark.operators.queue_times import QueueTimes, TimesSpool
@@ -107,11 +107,13 @@ class OperatorStage:
         for number in sorted(buckets):
             parts = sorted(buckets.pop(number), key=lambda one: (one["number"], one["origin"], one["part"]))
             with collector_paused():
-                out, watermark_us = self._run(number, batch_id, now_us, parts)
-                yield from self._batches(out, watermark_us)
+                out, ticks = self._run(number, batch_id, now_us, parts)
+                yield from self._batches(out, ticks)
 
-    def _run(self, number: int, batch_id: int, now_us: int, parts: Sequence[dict[str, Any]]) -> tuple[Output, int]:
-        """What a bucket says in a micro-batch, and where event time stands then."""
+    def _run(
+        self, number: int, batch_id: int, now_us: int, parts: Sequence[dict[str, Any]]
+    ) -> tuple[Output, list[int]]:
+        """What a bucket says in a micro-batch, and the ticks behind it: where event time stands, and that it idles."""
         files = BucketFiles(Path(self._spec.directory) / str(number))
         bucket = self._bucket(number, files, batch_id)
         seen = merged(part["clocks"] for part in parts)
@@ -137,7 +139,8 @@ class OperatorStage:
         files.keep(batch_id, bucket.state.delta(), bucket.state.snapshot)
         bucket.version = files.latest(batch_id + 1)
         self._keep(number, bucket)
-        return out, after_us
+        ticks = [after_us] if after_us > START_OF_TIME_US else []
+        return out, [*ticks, IDLE_TICK_US] if bucket.clocks.are_idle else ticks
 
     @contextmanager
     def _telling(self, piece: str) -> Iterator[None]:
@@ -191,8 +194,8 @@ class OperatorStage:
         while len(_kept) > MAX_KEPT_BUCKETS:
             _kept.popitem(last=False)
 
-    def _batches(self, out: Output, watermark_us: int) -> Iterator[pa.RecordBatch]:
-        """The rows that were said, then a tick with the watermark."""
+    def _batches(self, out: Output, ticks: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """The rows that were said, then the ticks."""
         schema = self._spec.output
         fields = list(schema)
         for start in range(0, len(out.rows), ROWS_PER_BATCH):
@@ -202,10 +205,10 @@ class OperatorStage:
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
         for taken in out.taken:
             yield from self._taken(taken)
-        if watermark_us > START_OF_TIME_US:
-            arrays = [pa.nulls(1, field.type) for field in fields[:-1]]
-            tick = pa.array([watermark_us], pa.int64()).cast(fields[-1].type)
-            yield pa.RecordBatch.from_arrays([*arrays, tick], schema=schema)
+        if ticks:
+            arrays = [pa.nulls(len(ticks), field.type) for field in fields[:-1]]
+            told = pa.array(ticks, pa.int64()).cast(fields[-1].type)
+            yield pa.RecordBatch.from_arrays([*arrays, told], schema=schema)
 
     def _taken(self, taken: TakenRows) -> Iterator[pa.RecordBatch]:
         """Rows that come by column."""
