@@ -283,6 +283,38 @@ def test_why_without_a_rule_tells_what_fits_and_what_lacks_one_part(filled: Rule
     assert [(row["rule"], row["fits"], row["lacks"]) for row in rows] == [("logon_failed", True, None)]
 
 
+@pytest.fixture
+def slow(rules: Rules, tmp_path: Path) -> Rules:
+    """Rules of which one does not end on the event of `hard.json`."""
+    (tmp_path / "rules.yml").write_text(
+        "- {rule: slow, when: {x: 1, CommandLine: {matches: '^(a+)+\\1$'}}}\n- {rule: quick, when: {x: 1}}\n"
+    )
+    (tmp_path / "hard.json").write_text(json.dumps({"x": 1, "CommandLine": "a" * 57 + "!"}))
+    assert rules("import", "rules.yml").code == 0
+    return rules
+
+
+def test_why_stops_an_expression_that_does_not_end_tells_the_rest_and_the_rule(slow: Rules) -> None:
+    one = slow("why", "slow", "--event", "hard.json", "-o", "table")
+    assert one.code == 1
+    assert "yes     x is 1" in one.out
+    assert "(takes longer than 2000 ms)" in one.out
+    assert "MS-9012" in one.err
+    assert "The rule slow is not judged to the end: CommandLine matches" in one.err
+    every = slow("why", "--event", "hard.json", "-o", "json")
+    assert every.code == 1
+    assert {row["rule"]: row["fits"] for row in every.json()} == {"quick": True, "slow": False}
+    assert "MS-9012" in every.err
+
+
+def test_rules_judged_plainly_stop_an_expression_that_does_not_end(slow: Rules) -> None:
+    done = slow("test", "--events", "hard.json", "--plain", "-o", "json")
+    assert done.code == 5
+    assert [(row["rule"], row["hits"]) for row in done.json()] == [("quick", 1)]
+    assert "The rule slow cannot be judged: CommandLine matches" in done.err
+    assert "takes longer than 2000 ms" in done.err
+
+
 def test_why_refuses_what_is_no_event(filled: Rules) -> None:
     assert filled("why", "shell").code == 2
     assert filled("why").code == 2
