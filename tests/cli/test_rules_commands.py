@@ -84,6 +84,7 @@ def test_an_import_tells_what_is_new_changed_and_as_before(filled: Rules, tmp_pa
         "refused": [],
         "filters": [],
         "log_sources": [],
+        "passed_over": [],
         "rules": 4,
     }
     assert filled("import", "rules.yml", "-o", "json").json()["version"] == 2
@@ -97,6 +98,20 @@ def test_an_import_with_one_bad_rule_takes_the_others_and_tells_file_line_and_re
     assert done.code == 5
     assert "1 rule taken: 1 new; version 2 has 4 rules" in done.out
     assert "bad.yml:2:26: There is no 'end' here. Did you mean 'ends'?" in done.err
+
+
+def test_an_import_warns_of_an_empty_directory_and_an_empty_file_and_takes_the_rest(
+    rules: Rules, tmp_path: Path
+) -> None:
+    (tmp_path / "rules.yml").write_text(RULES)
+    (tmp_path / "none.yml").write_text("")
+    (tmp_path / "empty").mkdir()
+    done = rules("import", "rules.yml", "empty", "none.yml", "-o", "table")
+    assert done.code == 0
+    assert "3 rules taken" in done.out
+    assert "warning: empty: The directory empty has no files of rules" in done.err
+    assert "warning: none.yml: The file has no rule." in done.err
+    assert rules("import", "none.yml", "-o", "table").code == 1
 
 
 def test_an_import_tells_which_rules_look_at_every_event_and_which_are_left_out(rules: Rules, tmp_path: Path) -> None:

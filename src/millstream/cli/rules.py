@@ -17,7 +17,7 @@ from millstream.streams.rules.notes import RuleNotes
 from millstream.streams.rules.store import RuleStore
 
 if TYPE_CHECKING:
-    from millstream.streams.rules.imported import Filtered, FromFiles, SourceNote
+    from millstream.streams.rules.imported import Filtered, FromFiles, Refusal, SourceNote
     from millstream.streams.rules.rule import RuleSet
 
 __all__ = ["STORE_VARIABLE", "Store", "disable", "enable", "forget", "import_rules", "remove", "rollback"]
@@ -45,7 +45,7 @@ def import_rules(
     """Bring rules into a store: Sigma's, ours in YAML, and statements of SQL. A rule that is there already is replaced.
 
     A rule that cannot be taken is told with file and line, and the others come in: exit code 5, or 1 where none did.
-    A rule that was switched off stays so. Example: millstream rules import sigma/rules/windows mine.yml --store rules.
+    An empty directory or file beside others is a warning. A rule that was switched off stays so. Example: millstream rules import sigma/rules/windows mine.yml --store rules.
 
     Parameters
     ----------
@@ -107,14 +107,16 @@ def _tell_import(done: Merged, found: FromFiles, version: int, dry_run: bool, pr
             "refused": [_printable(str(one)) for one in done.refused],
             "filters": [{**msgspec.to_builtins(one), "path": _printable(one.path)} for one in found.filters],
             "log_sources": [msgspec.to_builtins(one) for one in found.sources],
+            "passed_over": [_printable(str(one)) for one in found.passed_over],
         }
     values["rules"] = len(done.rule_set.rules)
     sentence = f"{taken:,} {noun} {verb}: {words}; version {version} has {len(done.rule_set.rules):,} rules"
     printer.record(values, sentence=sentence)
     _tell_filters(found.filters)
     _tell_sources(found.sources)
+    _tell_passed_over(found.passed_over)
     if not done.refused:
-        return ExitCode.DONE
+        return ExitCode.DONE if taken or not found.passed_over else ExitCode.REFUSED
     print(f"{len(done.refused):,} {'was' if len(done.refused) == 1 else 'were'} refused:", file=sys.stderr)
     for one in done.refused[:_SHOWN_REFUSALS]:
         print(f"  {_printable(str(one))}", file=sys.stderr)
@@ -128,6 +130,15 @@ def _tell_filters(filters: Sequence[Filtered]) -> None:
         print(_printable(one.told(_SHOWN_FILTERED)), file=sys.stderr)
     if len(filters) > _SHOWN_FILTERS:
         print(f"and {len(filters) - _SHOWN_FILTERS:,} more filters, which -o json shows", file=sys.stderr)
+
+
+def _tell_passed_over(places: Sequence[Refusal]) -> None:
+    for one in places[:_SHOWN_REFUSALS]:
+        print(f"warning: {_printable(str(one))}", file=sys.stderr)
+    if len(places) > _SHOWN_REFUSALS:
+        print(
+            f"warning: and {len(places) - _SHOWN_REFUSALS:,} more without rules, which -o json shows", file=sys.stderr
+        )
 
 
 def _tell_sources(sources: Sequence[SourceNote]) -> None:

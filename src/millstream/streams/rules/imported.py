@@ -51,7 +51,8 @@ class FromFiles(msgspec.Struct, frozen=True):
     """Rules in the order in which they stand there, what was refused, and where events hold their fields.
 
     `places` says for the id of a rule in which file and line it stands, as far as that is known. `filters` are those
-    that became a part of some rule, `sources` what is to be told of log sources.
+    that became a part of some rule, `sources` what is to be told of log sources. `passed_over` are directories and
+    files that hold nothing to read: a warning, and no fault of a rule.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -60,6 +61,7 @@ class FromFiles(msgspec.Struct, frozen=True):
     places: dict[str, tuple[str, int | None]] = {}
     filters: tuple[Filtered, ...] = ()
     sources: tuple[SourceNote, ...] = ()
+    passed_over: tuple[Refusal, ...] = ()
 
 
 def dotted_paths(name: str) -> tuple[FieldPath, ...]:

@@ -48,37 +48,40 @@ def read_rule_files(
 
     `mapping` is a file that says where the events of Sigma's log sources and fields are; with `log_sources` (the words
     of each) all events are of one of these, and Sigma's rules for others are left out.
-    What cannot be taken is told with its place and stops nothing else. Raises RULE_FILE where a place does not exist
-    or has no files of rules, ExtraMissing without the packages that read them.
+    What cannot be taken is told with its place and stops nothing else; so are a directory without files of rules and a
+    file without rules. Raises RULE_FILE where a place does not exist or no place has a file of rules, ExtraMissing
+    without the packages that read them.
     """
-    files = list(dict.fromkeys(file for place in places for file in _files_of(place)))
+    files_of = {place: list(_files_of(place)) for place in places}
+    without = [place for place, files in files_of.items() if not files]
+    if without and len(without) == len(files_of):
+        raise RuleError("RULE_FILE", _without_files(without[0]))
     sigma: list[Path] = []
-    found: list[FromFiles] = []
-    for file in files:
+    found = [FromFiles(passed_over=(Refusal(str(place), _without_files(place)),)) for place in without]
+    for file in dict.fromkeys(file for files in files_of.values() for file in files):
         content = _content(file)
         if isinstance(content, Refusal):
             found.append(FromFiles(refused=(content,)))
-        elif file.suffix.lower() == ".sql":
-            found.append(_read_sql(content, str(file)))
-        elif _SIGMA_KEYS.search(content):
+        elif _SIGMA_KEYS.search(content) and file.suffix.lower() in _YAML:
             sigma.append(file)
         else:
-            found.append(_read_yaml(content, str(file)))
+            found.append(_told_empty(_read(content, file), file))
     return _joined([*([_read_sigma(sigma, mapping, log_sources)] if sigma else []), *found])
 
 
 def _files_of(place: Path) -> Iterator[Path]:
     if place.is_dir():
-        files = sorted(file for file in place.rglob("*") if _is_rules(file, place))
-        if not files:
-            raise RuleError("RULE_FILE", f"The directory {place} has no files of rules ({', '.join(_SUFFIXES)}).")
-        yield from files
+        yield from sorted(file for file in place.rglob("*") if _is_rules(file, place))
     elif not place.exists():
         raise RuleError("RULE_FILE", f"There is no file or directory {place}.")
     elif place.suffix.lower() not in _SUFFIXES:
         raise RuleError("RULE_FILE", f"The file {place} is none of {', '.join(_SUFFIXES)}.")
     else:
         yield place
+
+
+def _without_files(directory: Path) -> str:
+    return f"The directory {directory} has no files of rules ({', '.join(_SUFFIXES)})."
 
 
 def _is_rules(file: Path, below: Path) -> bool:
@@ -96,6 +99,17 @@ def _content(file: Path) -> str | Refusal:
         return Refusal(str(file), "The file is no UTF-8 text.", line)
     except OSError as error:
         return Refusal(str(file), f"The file cannot be read: {error.strerror}.")
+
+
+def _read(content: str, file: Path) -> FromFiles:
+    return (_read_sql if file.suffix.lower() == ".sql" else _read_yaml)(content, str(file))
+
+
+def _told_empty(found: FromFiles, file: Path) -> FromFiles:
+    """The same, with the file as passed over where nothing came of it: it is empty, or has comments alone."""
+    if found.rules or found.refused or found.paths:
+        return found
+    return FromFiles(passed_over=(Refusal(str(file), "The file has no rule."),))
 
 
 def _read_yaml(content: str, path: str) -> FromFiles:
@@ -142,10 +156,12 @@ def _joined(parts: Iterable[FromFiles]) -> FromFiles:
     places: dict[str, tuple[str, int | None]] = {}
     filters: list[Filtered] = []
     sources: list[SourceNote] = []
+    passed_over: list[Refusal] = []
     for part in parts:
         refused += part.refused
         filters += part.filters
         sources += part.sources
+        passed_over += part.passed_over
         paths |= part.paths
         for rule in part.rules:
             place = part.places.get(rule.id, ("", None))
@@ -154,4 +170,6 @@ def _joined(parts: Iterable[FromFiles]) -> FromFiles:
                 refused.append(Refusal(place[0], f"The id {rule.id!r} is taken by a rule of {first}.", place[1]))
                 continue
             rules[rule.id], places[rule.id] = rule, place
-    return FromFiles(tuple(rules.values()), tuple(refused), paths, places, tuple(filters), tuple(sources))
+    return FromFiles(
+        tuple(rules.values()), tuple(refused), paths, places, tuple(filters), tuple(sources), tuple(passed_over)
+    )
