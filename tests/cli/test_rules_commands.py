@@ -114,19 +114,34 @@ def test_an_import_warns_of_an_empty_directory_and_an_empty_file_and_takes_the_r
     assert rules("import", "none.yml", "-o", "table").code == 1
 
 
-def test_an_import_tells_which_rules_look_at_every_event_and_which_are_left_out(rules: Rules, tmp_path: Path) -> None:
+def test_an_import_tells_which_rules_nothing_can_be_judged_by_and_which_are_left_out(
+    rules: Rules, tmp_path: Path
+) -> None:
     text = "title: t\nid: {0}\nlogsource: {{product: {0}}}\ndetection: {{s: {{a: 1}}, condition: s}}\n"
-    (tmp_path / "rules.yml").write_text("---\n".join(text.format(name) for name in ("aws", "okta", "own")))
-    every = rules("import", "rules.yml", "--dry-run", "-o", "table")
-    assert every.code == 0
-    assert "3 rules look at every event that is no record of a Windows event log: aws 1, okta 1, own 1" in every.err
+    (tmp_path / "rules.yml").write_text("---\n".join(text.format(name) for name in ("aws", "macos", "own")))
+    some = rules("import", "rules.yml", "--dry-run", "-o", "table")
+    assert some.code == 0
+    assert "1 rule would be taken" in some.out
+    told = "2 rules were left out, since no mapping tells which events are of their log source: macos 1, own 1\n"
+    assert some.err.startswith(told)
+    assert "--mapping or --log-source tells; with --unmapped everything they judge all events." in some.err
+    every = rules("import", "rules.yml", "--dry-run", "--unmapped", "everything", "-o", "table")
+    assert "2 rules look at every event that is no record of a Windows event log: macos 1, own 1" in every.err
     assert "--log-source, or a mapping, says" in every.err
-    one = rules("import", "rules.yml", "--log-source", "product=aws", "-o", "table")
+    one = rules("import", "rules.yml", "--log-source", "product=macos", "-o", "table")
     assert "1 rule taken" in one.out
-    assert one.err == "2 rules were left out, since they are for other log sources: okta 1, own 1\n"
-    told = rules("import", "rules.yml", "--log-source", "product=okta", "-o", "json").json()["log_sources"]
-    assert told[0] == {"source": "aws", "rules": 1, "looks_at": ""}
+    assert one.err == "2 rules were left out, since they are for other log sources: aws 1, own 1\n"
+    told_json = rules("import", "rules.yml", "--log-source", "product=own", "-o", "json").json()["log_sources"]
+    assert told_json[0] == {"source": "aws", "rules": 1, "looks_at": "", "unmapped": False}
     assert rules("import", "rules.yml", "--log-source", "okta").code == 2
+
+
+def test_an_import_of_rules_that_nothing_can_be_judged_by_alone_is_a_failure(rules: Rules, tmp_path: Path) -> None:
+    (tmp_path / "rules.yml").write_text(
+        "title: t\nid: a\nlogsource: {product: macos}\ndetection: {s: {a: 1}, condition: s}\n"
+    )
+    assert rules("import", "rules.yml").code == 1
+    assert rules("import", "rules.yml", "--unmapped", "everything").code == 0
 
 
 def test_rules_of_sigma_are_imported_with_a_mapping_of_events(rules: Rules, tmp_path: Path) -> None:
@@ -135,11 +150,16 @@ def test_rules_of_sigma_are_imported_with_a_mapping_of_events(rules: Rules, tmp_
     (tmp_path / "mapping.yml").write_text(
         "log sources: [{product: linux, when: {log_type: auditd}}]\nplaceholders: {Admins: root}\n"
     )
-    assert rules("import", "rule.yml").code == 1
+    (tmp_path / "values.yml").write_text("Admins: [ada, eve]\n")
+    refused = rules("import", "rule.yml", "-o", "table")
+    assert refused.code == 1
+    assert "rule.yml:4: The field 'user' of 't' asks for the placeholder %Admins%, which has no values" in refused.err
     assert rules("import", "rule.yml", "--mapping", "mapping.yml").code == 0
     shown = rules("show", "a").out
     assert "log_type is 'auditd'" in shown
     assert "user is 'root'" in shown
+    assert rules("import", "rule.yml", "--placeholders", "values.yml").code == 0
+    assert "user is one of 'ada', 'eve'" in rules("show", "a").out
 
 
 def test_an_import_tells_of_which_rules_a_filter_of_sigma_became_a_part(rules: Rules, tmp_path: Path) -> None:

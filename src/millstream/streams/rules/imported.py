@@ -40,11 +40,15 @@ class Filtered(msgspec.Struct, frozen=True):
 
 
 class SourceNote(msgspec.Struct, frozen=True):
-    """Rules of a log source whose events have no sign: `looks_at` says at which they look, blank for left out ones."""
+    """Rules of a log source whose events have no sign: `looks_at` says at which they look, blank for left out ones.
+
+    Of those that are left out nothing tells which events are theirs (`unmapped`), or there are none.
+    """
 
     source: str
     rules: int
     looks_at: str
+    unmapped: bool = False
 
 
 class FromFiles(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +18,7 @@ from millstream.streams.rules.rule import Rule
 if TYPE_CHECKING:
     from millstream.streams.rules.sigma.mapping import EventMapping
 
-__all__ = ["log_source_of", "read_rule_files"]
+__all__ = ["SigmaEvents", "log_source_of", "read_rule_files"]
 
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 """Bytes of one file of rules."""
@@ -41,13 +41,24 @@ def log_source_of(text: str) -> dict[str, str]:
     return words
 
 
-def read_rule_files(
-    places: Iterable[Path], mapping: Path | None = None, log_sources: Sequence[Mapping[str, str]] = ()
-) -> FromFiles:
+class SigmaEvents(msgspec.Struct, frozen=True):
+    """What an import says of the events that Sigma's rules are to judge.
+
+    `mapping` is a file that says where the events of log sources and fields are, `placeholders` one with the values of
+    placeholders, which count before the mapping's. With `log_sources` (the words of each) all events are of one of
+    these, and rules for others are left out; so are rules for log sources that nothing tells, unless these
+    `unmapped_judge_everything`.
+    """
+
+    mapping: Path | None = None
+    log_sources: tuple[Mapping[str, str], ...] = ()
+    placeholders: Path | None = None
+    unmapped_judge_everything: bool = False
+
+
+def read_rule_files(places: Iterable[Path], events: SigmaEvents | None = None) -> FromFiles:
     """The rules of the files, and of all files of rules below the directories, hidden ones apart; Sigma's come first.
 
-    `mapping` is a file that says where the events of Sigma's log sources and fields are; with `log_sources` (the words
-    of each) all events are of one of these, and Sigma's rules for others are left out.
     What cannot be taken is told with its place and stops nothing else; so are a directory without files of rules and a
     file without rules. Raises RULE_FILE where a place does not exist or no place has a file of rules, ExtraMissing
     without the packages that read them.
@@ -66,7 +77,7 @@ def read_rule_files(
             sigma.append(file)
         else:
             found.append(_told_empty(_read(content, file), file))
-    return _joined([*([_read_sigma(sigma, mapping, log_sources)] if sigma else []), *found])
+    return _joined([*([_read_sigma(sigma, events or SigmaEvents())] if sigma else []), *found])
 
 
 def _files_of(place: Path) -> Iterator[Path]:
@@ -128,21 +139,27 @@ def _read_sql(content: str, path: str) -> FromFiles:
     return read_sql_rules(content, path)
 
 
-def _read_sigma(files: list[Path], mapping: Path | None, log_sources: Sequence[Mapping[str, str]]) -> FromFiles:
+def _read_sigma(files: list[Path], events: SigmaEvents) -> FromFiles:
     from millstream.streams.rules.sigma import read_rules
 
-    found = read_rules(files, _mapping(mapping, log_sources) if mapping or log_sources else None)
+    found = read_rules(files, _mapping(events))
     refused = tuple(Refusal(one.path, _sentence(one.reason), one.line) for one in found.refused)
     return msgspec.structs.replace(found, refused=refused)
 
 
-def _mapping(file: Path | None, log_sources: Sequence[Mapping[str, str]]) -> EventMapping:
+def _mapping(events: SigmaEvents) -> EventMapping:
     try:
-        from millstream.streams.rules.sigma.mapping import EventMapping, read_mapping
+        from millstream.streams.rules.sigma.mapping import EventMapping, read_mapping, read_placeholders
     except ModuleNotFoundError as error:
         raise ExtraMissing("Reading a mapping of events", error.name, extra="streams") from None
-    mapping = EventMapping() if file is None else read_mapping(file)
-    return msgspec.structs.replace(mapping, events_of=tuple(map(dict, log_sources)))
+    mapping = EventMapping() if events.mapping is None else read_mapping(events.mapping)
+    placeholders = {} if events.placeholders is None else read_placeholders(events.placeholders)
+    return msgspec.structs.replace(
+        mapping,
+        placeholders=mapping.placeholders | placeholders,
+        events_of=tuple(map(dict, events.log_sources)),
+        unmapped_judge_everything=events.unmapped_judge_everything,
+    )
 
 
 def _sentence(words: str) -> str:

@@ -30,7 +30,7 @@ from sigma.types import SigmaCompareExpression, SigmaNumber
 
 from millstream.streams.rules.formulas import Formula, all_of, negated
 from millstream.streams.rules.sigma.documents import Document
-from millstream.streams.rules.sigma.fault import Fault
+from millstream.streams.rules.sigma.fault import Fault, MissingValues
 from millstream.streams.rules.sigma.values import either, expanded, field_is, keyword_is
 
 __all__ = ["MAX_CONDITION_CHARACTERS", "MAX_NESTING", "Placeholders", "check_size", "detection_formula"]
@@ -78,7 +78,21 @@ def detection_formula(
     if not detections:
         raise Fault("there is nothing to detect beside the condition", document.line(section))
     held = SigmaDetections(detections, conditions)
-    return either(*(_condition(condition, held, line) for condition in conditions))
+    try:
+        return either(*(_condition(condition, held, line) for condition in conditions))
+    except MissingValues as fault:
+        raise Fault(_without_values(fault, document, placeholders), fault.line) from None
+
+
+def _without_values(fault: MissingValues, document: Document, placeholders: Placeholders) -> str:
+    name, rule = fault.placeholder, document.value.get("title", document.value.get("id"))
+    where = "a keyword" if fault.field is None else f"the field {fault.field!r}"
+    near = difflib.get_close_matches(name, placeholders, n=1)
+    hint = f" (there is %{near[0]}%)" if near else ""
+    return (
+        f"{where} of {rule!r} asks for the placeholder %{name}%, which has no values{hint}: "
+        f"import with --placeholders FILE, in which a line says {name}: [value, ...]"
+    )
 
 
 def _condition(condition: str, detections: SigmaDetections, line: int | None) -> Formula:
@@ -118,8 +132,14 @@ def _leaf(node: ConditionFieldEqualsValueExpression | ConditionValueExpression) 
         if isinstance(node, ConditionFieldEqualsValueExpression):
             return field_is(node.field, node.value)
         return keyword_is(node.value)
+    except MissingValues as fault:
+        raise MissingValues(fault.placeholder, getattr(node, "field", None), _line_of(node)) from None
     except Fault as fault:
-        raise Fault(fault.reason, node.source.line if node.source is not None else None) from None
+        raise Fault(fault.reason, _line_of(node)) from None
+
+
+def _line_of(node: ConditionFieldEqualsValueExpression | ConditionValueExpression) -> int | None:
+    return node.source.line if node.source is not None else None
 
 
 def _detection(

@@ -31,7 +31,7 @@ from sigma.types import (
 
 from millstream.streams.rules.atoms import Atom, Op, Operand
 from millstream.streams.rules.formulas import AnyOf, Formula, any_of, negated
-from millstream.streams.rules.sigma.fault import Fault
+from millstream.streams.rules.sigma.fault import Fault, MissingValues
 from millstream.streams.rules.sigma.taxonomy import WHOLE_EVENT, other_spellings
 
 __all__ = ["either", "expanded", "field_is", "keyword_is"]
@@ -70,7 +70,13 @@ def expanded(value: SigmaType, placeholders: Mapping[str, Sequence[str | int | f
     made = text.replace_placeholders(values_of)
     if isinstance(value, SigmaString):
         return SigmaExpansion(list(made))
-    return SigmaExpansion([SigmaRegularExpression(one, value.flags, value.policy) for one in made])
+    return SigmaExpansion([SigmaRegularExpression(_plain(one), value.flags, value.policy) for one in made])
+
+
+def _plain(expression: SigmaString) -> SigmaString | str:
+    """The letters of an expression, where no placeholder is left: pySigma would escape what it joined once more."""
+    letters = [part for part in expression.s if isinstance(part, str)]
+    return "".join(letters) if len(letters) == len(expression.s) else expression
 
 
 def _escaped(value: str | int | float) -> str:
@@ -170,16 +176,12 @@ def _parts(value: SigmaString) -> list[str | SpecialChars]:
     parts: list[str | SpecialChars] = []
     for part in value.s:
         if isinstance(part, Placeholder):
-            raise Fault(_without_values(part.name))
+            raise MissingValues(part.name)
         if isinstance(part, str) and parts and isinstance(parts[-1], str):
             parts[-1] += part
         elif part and not (part is _MANY and parts and parts[-1] is _MANY):
             parts.append(part)
     return parts
-
-
-def _without_values(placeholder: str) -> str:
-    return f"the placeholder %{placeholder}% has no values here; a mapping of events can give it some"
 
 
 def _text_is(field: str, value: SigmaString) -> Formula:
@@ -230,7 +232,7 @@ def _pattern(parts: list[str | SpecialChars], *, whole: bool) -> str:
 def _expression(value: SigmaRegularExpression) -> str:
     if value.contains_placeholder():
         named = next(part.name for part in value.regexp.s if isinstance(part, Placeholder))
-        raise Fault(_without_values(named))
+        raise MissingValues(named)
     flags = "".join(sorted(value.sigma_to_re_flag[flag] for flag in value.flags))
     return f"(?{flags}){value.regexp}" if flags else str(value.regexp)
 
