@@ -33,8 +33,9 @@ from millstream.streams.rules.atoms import Atom, Op, Operand
 from millstream.streams.rules.formulas import AnyOf, Formula, any_of, negated
 from millstream.streams.rules.sigma.fault import Fault, MissingValues
 from millstream.streams.rules.sigma.taxonomy import WHOLE_EVENT, other_spellings
+from millstream.streams.rules.sigma.times import PART_RANGES
 
-__all__ = ["either", "expanded", "field_is", "keyword_is"]
+__all__ = ["CasedFieldReference", "either", "expanded", "field_is", "keyword_is"]
 
 _MANY: Final = SpecialChars.WILDCARD_MULTI
 _HASHES: Final = frozenset(("imphash", "md5", "sha1", "sha256"))
@@ -54,6 +55,17 @@ _FIELD_OPS: Final = {
     (True, True): Op.CONTAINS_FIELD,
 }
 """By whether a field reference may be the start, and the end, of what the field holds."""
+
+
+class CasedFieldReference(SigmaFieldReference):
+    """A field that is compared with regard to case; pySigma forgets `cased` on the way to one."""
+
+    @classmethod
+    def of(cls, value: SigmaType) -> SigmaType:
+        """The reference with regard to case; other values as they are."""
+        if not isinstance(value, SigmaFieldReference):
+            return value
+        return cls(value.field, value.starts_with, value.ends_with)
 
 
 def expanded(value: SigmaType, placeholders: Mapping[str, Sequence[str | int | float]]) -> SigmaType:
@@ -116,7 +128,8 @@ def _other_is(field: str, value: SigmaType) -> Formula:
             return _atom(field, Op.CIDR, cidr)
         case SigmaFieldReference(field=other):
             op = _FIELD_OPS[value.starts_with, value.ends_with]
-            return Atom(field, op, (other,), caseless=True, absent=False)
+            caseless = not isinstance(value, CasedFieldReference)
+            return Atom(field, op, (other,), caseless=caseless, absent=False)
     raise Fault(f"values of the kind {type(value).__name__} have no meaning here")
 
 
@@ -249,5 +262,9 @@ def _hash_is(field: str, value: SigmaString) -> Formula:
 
 
 def _time_part_is(field: str, part: SigmaTimestampPart, comparison: str) -> Atom:
-    operands = (_TIME_PART, part.timestamp_part.name.lower(), comparison, part.number)
+    name, number = part.timestamp_part.name.lower(), part.number
+    least, most = PART_RANGES[name]
+    if not (isinstance(number, int) and least <= number <= most):
+        raise Fault(f"{name} is a whole number from {least} to {most}, not {number}")
+    operands = (_TIME_PART, name, comparison, number)
     return Atom(field, Op.CALL, operands, absent=False)
