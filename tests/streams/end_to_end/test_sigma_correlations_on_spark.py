@@ -29,7 +29,6 @@ logsource: {{product: linux, service: sshd}}
 detection:
     s: {{kind: {0}}}
     condition: s
----
 """
 COUNTED = """title: {0}
 id: {0}
@@ -39,9 +38,8 @@ correlation:
     group-by: [user]
     timespan: 1m
     condition: {2}
----
 """
-TEXT = "".join(
+TEXT = "---\n".join(
     [
         RULE.format("failed"),
         RULE.format("logon"),

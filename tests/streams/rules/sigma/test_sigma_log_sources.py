@@ -164,12 +164,13 @@ def test_a_rule_whose_log_source_nothing_tells_is_left_out_or_judges_what_is_no_
     assert [(one.rules, one.looks_at, one.unmapped) for one in left_out.sources] == [(1, "", True)]
     everything = read_text(SOURCE_RULE % (source, "X: x"), mapping=EVERYTHING)
     assert [(one.rules, one.looks_at, one.unmapped) for one in everything.sources] == [(1, ANY_OTHER, False)]
-    for event, held in [
+    events: list[tuple[dict[str, Any], bool]] = [
         ({"X": "x"}, True),
         ({"X": "y"}, False),
         ({"Channel": "Security", "X": "x"}, False),
         ({"winlog": {"channel": "Security"}, "X": "x"}, False),
-    ]:
+    ]
+    for event, held in events:
         assert judge(everything.rules[0].condition, field_reader(event, everything.paths)) is held
 
 
