@@ -84,6 +84,7 @@ def test_an_import_tells_what_is_new_changed_and_as_before(filled: Rules, tmp_pa
         "refused": [],
         "filters": [],
         "log_sources": [],
+        "passed_over": [],
         "rules": 4,
     }
     assert filled("import", "rules.yml", "-o", "json").json()["version"] == 2
@@ -99,19 +100,48 @@ def test_an_import_with_one_bad_rule_takes_the_others_and_tells_file_line_and_re
     assert "bad.yml:2:26: There is no 'end' here. Did you mean 'ends'?" in done.err
 
 
-def test_an_import_tells_which_rules_look_at_every_event_and_which_are_left_out(rules: Rules, tmp_path: Path) -> None:
+def test_an_import_warns_of_an_empty_directory_and_an_empty_file_and_takes_the_rest(
+    rules: Rules, tmp_path: Path
+) -> None:
+    (tmp_path / "rules.yml").write_text(RULES)
+    (tmp_path / "none.yml").write_text("")
+    (tmp_path / "empty").mkdir()
+    done = rules("import", "rules.yml", "empty", "none.yml", "-o", "table")
+    assert done.code == 0
+    assert "3 rules taken" in done.out
+    assert "warning: empty: The directory empty has no files of rules" in done.err
+    assert "warning: none.yml: The file has no rule." in done.err
+    assert rules("import", "none.yml", "-o", "table").code == 1
+
+
+def test_an_import_tells_which_rules_nothing_can_be_judged_by_and_which_are_left_out(
+    rules: Rules, tmp_path: Path
+) -> None:
     text = "title: t\nid: {0}\nlogsource: {{product: {0}}}\ndetection: {{s: {{a: 1}}, condition: s}}\n"
-    (tmp_path / "rules.yml").write_text("---\n".join(text.format(name) for name in ("aws", "okta", "own")))
-    every = rules("import", "rules.yml", "--dry-run", "-o", "table")
-    assert every.code == 0
-    assert "3 rules look at every event that is no record of a Windows event log: aws 1, okta 1, own 1" in every.err
+    (tmp_path / "rules.yml").write_text("---\n".join(text.format(name) for name in ("aws", "macos", "own")))
+    some = rules("import", "rules.yml", "--dry-run", "-o", "table")
+    assert some.code == 0
+    assert "1 rule would be taken" in some.out
+    told = "2 rules were left out, since no mapping tells which events are of their log source: macos 1, own 1\n"
+    assert some.err.startswith(told)
+    assert "--mapping or --log-source tells; with --unmapped everything they judge all events." in some.err
+    every = rules("import", "rules.yml", "--dry-run", "--unmapped", "everything", "-o", "table")
+    assert "2 rules look at every event that is no record of a Windows event log: macos 1, own 1" in every.err
     assert "--log-source, or a mapping, says" in every.err
-    one = rules("import", "rules.yml", "--log-source", "product=aws", "-o", "table")
+    one = rules("import", "rules.yml", "--log-source", "product=macos", "-o", "table")
     assert "1 rule taken" in one.out
-    assert one.err == "2 rules were left out, since they are for other log sources: okta 1, own 1\n"
-    told = rules("import", "rules.yml", "--log-source", "product=okta", "-o", "json").json()["log_sources"]
-    assert told[0] == {"source": "aws", "rules": 1, "looks_at": ""}
+    assert one.err == "2 rules were left out, since they are for other log sources: aws 1, own 1\n"
+    told_json = rules("import", "rules.yml", "--log-source", "product=own", "-o", "json").json()["log_sources"]
+    assert told_json[0] == {"source": "aws", "rules": 1, "looks_at": "", "unmapped": False}
     assert rules("import", "rules.yml", "--log-source", "okta").code == 2
+
+
+def test_an_import_of_rules_that_nothing_can_be_judged_by_alone_is_a_failure(rules: Rules, tmp_path: Path) -> None:
+    (tmp_path / "rules.yml").write_text(
+        "title: t\nid: a\nlogsource: {product: macos}\ndetection: {s: {a: 1}, condition: s}\n"
+    )
+    assert rules("import", "rules.yml").code == 1
+    assert rules("import", "rules.yml", "--unmapped", "everything").code == 0
 
 
 def test_rules_of_sigma_are_imported_with_a_mapping_of_events(rules: Rules, tmp_path: Path) -> None:
@@ -120,11 +150,16 @@ def test_rules_of_sigma_are_imported_with_a_mapping_of_events(rules: Rules, tmp_
     (tmp_path / "mapping.yml").write_text(
         "log sources: [{product: linux, when: {log_type: auditd}}]\nplaceholders: {Admins: root}\n"
     )
-    assert rules("import", "rule.yml").code == 1
+    (tmp_path / "values.yml").write_text("Admins: [ada, eve]\n")
+    refused = rules("import", "rule.yml", "-o", "table")
+    assert refused.code == 1
+    assert "rule.yml:4: The field 'user' of 't' asks for the placeholder %Admins%, which has no values" in refused.err
     assert rules("import", "rule.yml", "--mapping", "mapping.yml").code == 0
     shown = rules("show", "a").out
     assert "log_type is 'auditd'" in shown
     assert "user is 'root'" in shown
+    assert rules("import", "rule.yml", "--placeholders", "values.yml").code == 0
+    assert "user is one of 'ada', 'eve'" in rules("show", "a").out
 
 
 def test_an_import_tells_of_which_rules_a_filter_of_sigma_became_a_part(rules: Rules, tmp_path: Path) -> None:
@@ -281,6 +316,38 @@ def test_why_without_a_rule_tells_what_fits_and_what_lacks_one_part(filled: Rule
     assert [(row["rule"], row["fits"], row["lacks"]) for row in rows] == [("shell", False, "not User is 'SYSTEM'")]
     rows = filled("why", "--event", "-", "-o", "json", "-n", "1", stdin=json.dumps(EVENTS[2])).json()
     assert [(row["rule"], row["fits"], row["lacks"]) for row in rows] == [("logon_failed", True, None)]
+
+
+@pytest.fixture
+def slow(rules: Rules, tmp_path: Path) -> Rules:
+    """Rules of which one does not end on the event of `hard.json`."""
+    (tmp_path / "rules.yml").write_text(
+        "- {rule: slow, when: {x: 1, CommandLine: {matches: '^(a+)+\\1$'}}}\n- {rule: quick, when: {x: 1}}\n"
+    )
+    (tmp_path / "hard.json").write_text(json.dumps({"x": 1, "CommandLine": "a" * 57 + "!"}))
+    assert rules("import", "rules.yml").code == 0
+    return rules
+
+
+def test_why_stops_an_expression_that_does_not_end_tells_the_rest_and_the_rule(slow: Rules) -> None:
+    one = slow("why", "slow", "--event", "hard.json", "-o", "table")
+    assert one.code == 1
+    assert "yes     x is 1" in one.out
+    assert "(takes longer than 2000 ms)" in one.out
+    assert "MS-9012" in one.err
+    assert "The rule slow is not judged to the end: CommandLine matches" in one.err
+    every = slow("why", "--event", "hard.json", "-o", "json")
+    assert every.code == 1
+    assert {row["rule"]: row["fits"] for row in every.json()} == {"quick": True, "slow": False}
+    assert "MS-9012" in every.err
+
+
+def test_rules_judged_plainly_stop_an_expression_that_does_not_end(slow: Rules) -> None:
+    done = slow("test", "--events", "hard.json", "--plain", "-o", "json")
+    assert done.code == 5
+    assert [(row["rule"], row["hits"]) for row in done.json()] == [("quick", 1)]
+    assert "The rule slow cannot be judged: CommandLine matches" in done.err
+    assert "takes longer than 2000 ms" in done.err
 
 
 def test_why_refuses_what_is_no_event(filled: Rules) -> None:

@@ -17,7 +17,7 @@ from millstream.streams.rules.notes import RuleNotes
 from millstream.streams.rules.store import RuleStore
 
 if TYPE_CHECKING:
-    from millstream.streams.rules.imported import Filtered, FromFiles, SourceNote
+    from millstream.streams.rules.imported import Filtered, FromFiles, Refusal, SourceNote
     from millstream.streams.rules.rule import RuleSet
 
 __all__ = ["STORE_VARIABLE", "Store", "disable", "enable", "forget", "import_rules", "remove", "rollback"]
@@ -38,6 +38,8 @@ def import_rules(
     store: Store,
     mapping: Path | None = None,
     log_source: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    placeholders: Path | None = None,
+    unmapped: Literal["nothing", "everything"] = "nothing",
     windows: Literal["tumbling", "sliding"] = "tumbling",
     dry_run: Annotated[bool, Parameter(negative="")] = False,
     common: Common = Common(),
@@ -45,7 +47,8 @@ def import_rules(
     """Bring rules into a store: Sigma's, ours in YAML, and statements of SQL. A rule that is there already is replaced.
 
     A rule that cannot be taken is told with file and line, and the others come in: exit code 5, or 1 where none did.
-    A rule that was switched off stays so. Example: millstream rules import sigma/rules/windows mine.yml --store rules.
+    An empty directory or file beside others is a warning. A rule that was switched off stays so.
+    Example: millstream rules import sigma/rules/windows mine.yml --store rules.
 
     Parameters
     ----------
@@ -59,22 +62,27 @@ def import_rules(
     log_source
         All events are of this log source, as in product=aws,service=cloudtrail: rules of Sigma for it and for what it
         is part of look at all of them, and rules for others are left out. Several may be given.
+    placeholders
+        A YAML file with the values of placeholders (Administrators: [root, dba]), which rules with expand ask for.
+    unmapped
+        What rules of Sigma judge whose log source no mapping tells, ours nor yours: nothing (they are left out), or
+        everything that is no record of a Windows event log.
     windows
         What rules that count look at: tumbling windows lie side by side; a sliding one ends at each event, so that no
         burst falls between two of them. A rule that cannot slide (docs/rules.md) stays as it is.
     dry_run
         Only tell what would be done.
     """
-    from millstream.streams.rules.reading import log_source_of, read_rule_files
+    from millstream.streams.rules.reading import SigmaEvents, log_source_of, read_rule_files
     from millstream.streams.rules.sliding import in_sliding_windows
 
     if not paths:
         return print_usage("Name files or directories of rules.")
     try:
-        log_sources = [log_source_of(one) for one in log_source]
+        log_sources = tuple(log_source_of(one) for one in log_source)
     except ValueError as error:
         return print_usage(f"--log-source takes words such as product=aws,service=cloudtrail, not {str(error)!r}.")
-    found = read_rule_files(paths, mapping, log_sources)
+    found = read_rule_files(paths, SigmaEvents(mapping, log_sources, placeholders, unmapped == "everything"))
     if windows == "sliding":
         found = msgspec.structs.replace(found, rules=in_sliding_windows(found.rules))
     rules, done = RuleStore(store), list[Merged]()
@@ -107,14 +115,17 @@ def _tell_import(done: Merged, found: FromFiles, version: int, dry_run: bool, pr
             "refused": [_printable(str(one)) for one in done.refused],
             "filters": [{**msgspec.to_builtins(one), "path": _printable(one.path)} for one in found.filters],
             "log_sources": [msgspec.to_builtins(one) for one in found.sources],
+            "passed_over": [_printable(str(one)) for one in found.passed_over],
         }
     values["rules"] = len(done.rule_set.rules)
     sentence = f"{taken:,} {noun} {verb}: {words}; version {version} has {len(done.rule_set.rules):,} rules"
     printer.record(values, sentence=sentence)
     _tell_filters(found.filters)
     _tell_sources(found.sources)
+    _tell_passed_over(found.passed_over)
     if not done.refused:
-        return ExitCode.DONE
+        in_vain = bool(found.passed_over) or any(one.unmapped for one in found.sources)
+        return ExitCode.REFUSED if in_vain and not taken else ExitCode.DONE
     print(f"{len(done.refused):,} {'was' if len(done.refused) == 1 else 'were'} refused:", file=sys.stderr)
     for one in done.refused[:_SHOWN_REFUSALS]:
         print(f"  {_printable(str(one))}", file=sys.stderr)
@@ -130,17 +141,35 @@ def _tell_filters(filters: Sequence[Filtered]) -> None:
         print(f"and {len(filters) - _SHOWN_FILTERS:,} more filters, which -o json shows", file=sys.stderr)
 
 
+def _tell_passed_over(places: Sequence[Refusal]) -> None:
+    for one in places[:_SHOWN_REFUSALS]:
+        print(f"warning: {_printable(str(one))}", file=sys.stderr)
+    if len(places) > _SHOWN_REFUSALS:
+        print(
+            f"warning: and {len(places) - _SHOWN_REFUSALS:,} more without rules, which -o json shows", file=sys.stderr
+        )
+
+
 def _tell_sources(sources: Sequence[SourceNote]) -> None:
-    for looks_at in dict.fromkeys(one.looks_at for one in sources):
-        some = sorted((one for one in sources if one.looks_at == looks_at), key=lambda one: -one.rules)
+    for looks_at, unmapped in dict.fromkeys((one.looks_at, one.unmapped) for one in sources):
+        some = [one for one in sources if (one.looks_at, one.unmapped) == (looks_at, unmapped)]
+        some.sort(key=lambda one: -one.rules)
         count = sum(one.rules for one in some)
         named = ", ".join(f"{one.source} {one.rules:,}" for one in some[:_SHOWN_SOURCES])
         more = f" and {len(some) - _SHOWN_SOURCES:,} more log sources" if len(some) > _SHOWN_SOURCES else ""
-        others = "it is for another log source" if count == 1 else "they are for other log sources"
-        does = f"at {looks_at}" if looks_at else f"left out, since {others}"
-        verb = ("looks " if count == 1 else "look ") if looks_at else ("was " if count == 1 else "were ")
-        print(f"{count:,} {'rule' if count == 1 else 'rules'} {verb}{does}: {named}{more}", file=sys.stderr)
-    if any(one.looks_at for one in sources):
+        noun, was = ("rule", "was") if count == 1 else ("rules", "were")
+        if looks_at:
+            does = f"{'looks' if count == 1 else 'look'} at {looks_at}"
+        elif unmapped:
+            whose = "its" if count == 1 else "their"
+            does = f"{was} left out, since no mapping tells which events are of {whose} log source"
+        else:
+            others = "it is for another log source" if count == 1 else "they are for other log sources"
+            does = f"{was} left out, since {others}"
+        print(f"{count:,} {noun} {does}: {named}{more}", file=sys.stderr)
+    if any(one.unmapped for one in sources):
+        print("--mapping or --log-source tells; with --unmapped everything they judge all events.", file=sys.stderr)
+    elif any(one.looks_at for one in sources):
         print("--log-source, or a mapping, says which events are of their log sources.", file=sys.stderr)
 
 

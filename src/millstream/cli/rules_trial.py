@@ -19,11 +19,14 @@ from millstream.cli.printer import Printer, print_usage
 from millstream.cli.rules import Store
 from millstream.cli.rules_events import Event, events_of_file, events_of_topic, one_event, one_message
 from millstream.model.errors import ExtraMissing
+from millstream.streams.errors import RuleError
 from millstream.streams.rules.changes import chosen, find_rule
-from millstream.streams.rules.plain import field_reader, judge
+from millstream.streams.rules.formulas import atoms_of
+from millstream.streams.rules.plain import FieldOf, field_reader, judge, text_of
 from millstream.streams.rules.rule import Rule, RuleSet
 from millstream.streams.rules.store import RuleStore
-from millstream.streams.rules.why import Why, deciding, draw, explain, nearest
+from millstream.streams.rules.watch import Watch
+from millstream.streams.rules.why import Why, asked, deciding, draw, explain, nearest, quoted
 
 __all__ = ["try_rules", "why"]
 
@@ -33,6 +36,8 @@ BATCH_EVENTS = 4096
 _COLUMNS = ("rule", "title", "level", "hits", "first")
 _EVIDENCE_CHARACTERS = 200
 _SHOWN_REASONS = 10
+_SHOWN_SLOW = 5
+"""Rules that are named of those that ask a part that takes too long."""
 
 
 def try_rules(
@@ -140,19 +145,26 @@ class _Trial:
 
         return judged
 
-    def _judged_plainly(self, events: Sequence[Event]) -> Iterator[tuple[int, int]]:
-        for row, event in enumerate(events):
-            read = field_reader(event.fields or {}, self.paths)
-            for number, rule in enumerate(self.rules):
-                if rule.id in self._raised:
-                    continue
-                try:
-                    held = judge(rule.condition, read)
-                except Exception as error:  # noqa: BLE001 - a user's function may raise anything
-                    self._raised[rule.id] = f"{type(error).__name__}: {error} ({event.place})"
-                    continue
-                if held:
-                    yield row, number
+    def _judged_plainly(self, events: Sequence[Event]) -> Iterable[tuple[int, int]]:
+        found: list[tuple[int, int]] = []
+        with Watch() as watch:
+            for row, event in enumerate(events):
+                read = field_reader(event.fields or {}, self.paths)
+                for number, rule in enumerate(self.rules):
+                    if rule.id not in self._raised and self._holds(rule, read, event.place, watch):
+                        found.append((row, number))
+        return found
+
+    def _holds(self, rule: Rule, read: FieldOf, place: str, watch: Watch) -> bool:
+        try:
+            held = judge(rule.condition, read, watch.answer)
+        except Exception as error:  # noqa: BLE001 - operands from a damaged file may be anything
+            self._raised[rule.id] = f"{type(error).__name__}: {error} ({place})"
+            return False
+        failed = [atom for atom in atoms_of(rule.condition) if atom in watch.failures] if watch.failures else []
+        if failed:
+            self._raised[rule.id] = f"{failed[0]}: {watch.failures[failed[0]].reason} ({place})"
+        return held is True and not failed
 
 
 def why(
@@ -193,20 +205,38 @@ def why(
     rule = find_rule(rule_set, id) if id else None
     fields = one_event(event) if event is not None else one_message(message or "", common)
     read = field_reader(fields, rule_set.paths)
-    printer = Printer(common.output)
+    printer, watch = Printer(common.output), Watch()
     if rule is None:
-        near = nearest((one for one in rule_set.rules if one.enabled), read)[:count]
+        tried = [one for one in rule_set.rules if one.enabled]
+        near = nearest(tried, read, watch)[:count]
         rows = [(one.rule.id, one.rule.title, one.rule.level, one.lacks is None, one.lacks) for one in near]
         empty = "No rule fits the event, or lacks only one part of several."
         printer.listing(("rule", "title", "level", "fits", "lacks"), rows, empty=empty)
+        _check_in_time(tried, watch)
         return ExitCode.DONE
-    found = explain(rule.condition, read)
+    found = explain(rule.condition, read, watch)
     if printer.format == "json":
         told = {"rule": rule.id, "title": rule.title, "fits": found.held is True, "why": msgspec.to_builtins(found)}
         print(json.dumps(told, ensure_ascii=False), flush=True)
-        return ExitCode.DONE
-    print("\n".join(_lines(rule, rule_set.version, found)), flush=True)
+    else:
+        print("\n".join(_lines(rule, rule_set.version, found)), flush=True)
+    _check_in_time([rule], watch)
     return ExitCode.DONE
+
+
+def _check_in_time(rules: Sequence[Rule], watch: Watch) -> None:
+    """Raise RULE_TOO_SLOW where a part of a rule was stopped, with the part and the rules that ask it."""
+    for atom, failure in watch.failures.items():
+        if failure.too_slow:
+            asking = [rule.id for rule in rules if atom in atoms_of(rule.condition)]
+            named = ", ".join(asking[:_SHOWN_SLOW]) + (" and others" if len(asking) > _SHOWN_SLOW else "")
+            noun = "The rule" if len(asking) == 1 else "The rules"
+            verb = "is" if len(asking) == 1 else "are"
+            raise RuleError(
+                "RULE_TOO_SLOW",
+                f"{noun} {named} {verb} not judged to the end: {asked(atom)} {failure.reason},"
+                f" on {quoted(text_of(failure.value))}.",
+            )
 
 
 def _lines(rule: Rule, version: int, found: Why) -> Iterator[str]:

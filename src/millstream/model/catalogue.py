@@ -189,6 +189,7 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (9009, "RULE_REFUSED", "A rule cannot be taken; the others are.", "Correct the rule at the place shown, and import it again."),
     (9010, "RULE_EVENT", "An event that rules are to be tested on cannot be read.", "Give events as JSON objects, one a line."),
     (9011, "RULE_HITS_BROKEN", "A record of hits between two queries cannot be read; it is left out.", "Let nothing else write to the topic; where counts matter, remove the checkpoint and judge again."),
+    (9012, "RULE_TOO_SLOW", "A rule takes longer over one event than a rule may take over a batch; it was stopped.", "Write its regular expression without a repetition inside another one, as (a+)+ has; a job would switch the rule off."),
     (9101, "MODEL_NOT_FOUND", "There is no model of that name or at that place, or no version of that number.", "See which there are: millstream model list --store DIR."),
     (9102, "MODEL_DAMAGED", "A file of a model store fails its checksum or cannot be read.", "Go back to a version that is whole: millstream model list and millstream model rollback NAME VERSION."),
     (9103, "MODEL_REFUSED", "A model cannot be taken: it cannot be loaded, or does not fit what is declared.", "Correct INPUT and OUTPUT of CREATE MODEL, or the model."),

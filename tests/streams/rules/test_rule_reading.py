@@ -79,3 +79,42 @@ def test_a_place_without_rules_is_refused(tmp_path: Path, place: str, words: str
     with pytest.raises(RuleError, match=words) as refused:
         read_rule_files([tmp_path / place])
     assert refused.value.name == "RULE_FILE"
+
+
+def test_a_directory_without_rules_stops_no_other_and_is_told(tmp_path: Path) -> None:
+    good = put(tmp_path / "good" / "a.yml", OURS.format(name="one"))
+    (tmp_path / "empty").mkdir()
+    put(tmp_path / "notes" / "readme.txt", "no rules")
+    found = read_rule_files([tmp_path / "empty", good, tmp_path / "notes"])
+    assert [rule.id for rule in found.rules] == ["one"]
+    assert [one.path for one in found.passed_over] == [str(tmp_path / "empty"), str(tmp_path / "notes")]
+    assert "has no files of rules" in found.passed_over[0].reason
+
+
+def test_where_no_directory_has_rules_the_first_is_refused(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(RuleError, match=r"a has no files of rules") as refused:
+        read_rule_files([tmp_path / "a", tmp_path / "b"])
+    assert refused.value.name == "RULE_FILE"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.yml", ""),
+        ("a.yml", " \n\n"),
+        ("a.yaml", "# only words\n"),
+        ("a.yml", "rules: []\n"),
+        ("a.yml", "[]\n"),
+        ("a.sql", "-- none\n"),
+    ],
+)
+def test_a_file_without_rules_is_told(tmp_path: Path, name: str, content: str) -> None:
+    file = put(tmp_path / name, content)
+    put(tmp_path / "b.yml", OURS.format(name="one"))
+    put(tmp_path / "c.yml", "fields: {Image: [Image, process.executable]}\n")
+    found = read_rule_files([tmp_path])
+    assert [rule.id for rule in found.rules] == ["one"]
+    assert [str(one) for one in found.passed_over] == [f"{file}: The file has no rule."]
+    assert found.refused == ()

@@ -11,6 +11,7 @@ from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth
 from millstream.streams.rules.plain import field_reader, judge
 from millstream.streams.rules.rule import Rule
+from millstream.streams.rules.watch import Watch
 from millstream.streams.rules.why import MAX_SHOWN_PARTS, Why, deciding, draw, explain, nearest, outline
 
 A, B, C = (Atom(name, Op.IN, (1,)) for name in "abc")
@@ -127,3 +128,22 @@ def test_the_explanation_says_what_the_judge_says_and_always_names_what_decided(
     assert found.held is judge(formula, field_reader(event, {}))
     assert list(deciding(found))
     assert len(draw(found)) == len(outline(formula))
+
+
+SLOW = Atom("CommandLine", Op.MATCHES, (r"^(a+)+\1$",), absent=False)
+HARD = {"CommandLine": "a" * 57 + "!", "a": 1}
+
+
+def test_an_expression_that_does_not_end_is_stopped_and_the_other_parts_are_told() -> None:
+    watch = Watch(allowance_ms=100)
+    found = explain(All((A, SLOW)), field_reader(HARD, {}), watch)
+    assert [(part.held, part.wrong) for part in found.parts] == [(True, ""), (None, "takes longer than 100 ms")]
+    assert found.held is None
+    assert [(failure.too_slow, failure.value) for failure in watch.failures.values()] == [(True, HARD["CommandLine"])]
+
+
+def test_the_nearest_rules_are_found_beside_one_that_does_not_end() -> None:
+    watch = Watch(allowance_ms=100)
+    rules = [Rule("slow", "slow", SLOW), Rule("slower", "slower", All((A, Not(SLOW)))), Rule("fits", "fits", A)]
+    assert [one.rule.id for one in nearest(rules, field_reader(HARD, {}), watch)] == ["fits", "slower"]
+    assert list(watch.failures) == [SLOW]

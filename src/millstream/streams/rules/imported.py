@@ -40,18 +40,23 @@ class Filtered(msgspec.Struct, frozen=True):
 
 
 class SourceNote(msgspec.Struct, frozen=True):
-    """Rules of a log source whose events have no sign: `looks_at` says at which they look, blank for left out ones."""
+    """Rules of a log source whose events have no sign: `looks_at` says at which they look, blank for left out ones.
+
+    Of those that are left out nothing tells which events are theirs (`unmapped`), or there are none.
+    """
 
     source: str
     rules: int
     looks_at: str
+    unmapped: bool = False
 
 
 class FromFiles(msgspec.Struct, frozen=True):
     """Rules in the order in which they stand there, what was refused, and where events hold their fields.
 
     `places` says for the id of a rule in which file and line it stands, as far as that is known. `filters` are those
-    that became a part of some rule, `sources` what is to be told of log sources.
+    that became a part of some rule, `sources` what is to be told of log sources. `passed_over` are directories and
+    files that hold nothing to read: a warning, and no fault of a rule.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -60,6 +65,7 @@ class FromFiles(msgspec.Struct, frozen=True):
     places: dict[str, tuple[str, int | None]] = {}
     filters: tuple[Filtered, ...] = ()
     sources: tuple[SourceNote, ...] = ()
+    passed_over: tuple[Refusal, ...] = ()
 
 
 def dotted_paths(name: str) -> tuple[FieldPath, ...]:

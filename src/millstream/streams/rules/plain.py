@@ -17,6 +17,7 @@ from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth
 
 __all__ = [
     "FIELD_SEPARATOR",
+    "Ask",
     "FieldOf",
     "Gathered",
     "answer",
@@ -36,30 +37,36 @@ __all__ = [
 FieldOf = Callable[[str], Any]
 """The value of a field of one event by its name; None where it is not there."""
 
+Ask = Callable[[Atom, FieldOf], bool | None]
+"""What an atom says of an event."""
+
 FIELD_SEPARATOR: Final = "->"
 """Stands between a ROW column of SQL and its field in the name of a rule's field; a list is no ROW."""
 
 
-def judge(formula: Formula, field_of: FieldOf) -> bool | None:
-    """Whether the condition holds; None is unknown. What a user function raises goes through."""
+def judge(formula: Formula, field_of: FieldOf, ask: Ask | None = None) -> bool | None:
+    """Whether the condition holds; None is unknown. What a user function raises goes through.
+
+    Atoms are asked by `answer`, or by another function that says the same: one that keeps an eye on time.
+    """
     match formula:
         case Atom():
-            return answer(formula, field_of)
+            return (ask or answer)(formula, field_of)
         case Truth(value=value):
             return value
         case Not(part=part):
-            held = judge(part, field_of)
+            held = judge(part, field_of, ask)
             return None if held is None else not held
         case All(parts=parts):
-            return _first(parts, field_of, wanted=False)
+            return _first(parts, field_of, ask, wanted=False)
         case AnyOf(parts=parts):
-            return _first(parts, field_of, wanted=True)
+            return _first(parts, field_of, ask, wanted=True)
 
 
-def _first(parts: Sequence[Formula], field_of: FieldOf, *, wanted: bool) -> bool | None:
+def _first(parts: Sequence[Formula], field_of: FieldOf, ask: Ask | None, *, wanted: bool) -> bool | None:
     found: bool | None = not wanted
     for part in parts:
-        held = judge(part, field_of)
+        held = judge(part, field_of, ask)
         if held is wanted:
             return wanted
         if held is None:

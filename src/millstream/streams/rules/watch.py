@@ -12,12 +12,16 @@ from typing import Any, Final, Self
 import msgspec
 
 from millstream.streams.rules.answers import Question
-from millstream.streams.rules.atoms import Atom
+from millstream.streams.rules.atoms import Atom, Op
+from millstream.streams.rules.plain import FieldOf, answer
 
 __all__ = ["DEFAULT_ALLOWANCE_MS", "Failure", "Watch"]
 
 DEFAULT_ALLOWANCE_MS: Final = 2_000
 """How long one atom's user function or backtracking expression may take over one batch."""
+
+_RISKY: Final = frozenset((Op.MATCHES, Op.CALL))
+"""Atoms that run code or expressions of users."""
 
 _GLANCES: Final = 4
 """How often a test that runs is looked at within its allowance."""
@@ -33,6 +37,7 @@ class Failure(msgspec.Struct, frozen=True):
     atom: Atom
     reason: str
     value: Any = None
+    too_slow: bool = False
 
 
 class Watch:
@@ -51,14 +56,20 @@ class Watch:
 
     def test_of(self, question: Question) -> Callable[[Any], bool | None]:
         """The question's answer to a form, watched where the question is risky."""
-        if not question.risky:
-            return question.ask
-        atom, ask = question.atom, question.ask
+        return self._watched(question.atom, question.ask) if question.risky else question.ask
 
+    def answer(self, atom: Atom, field_of: FieldOf) -> bool | None:
+        """What `plain.answer` says of an event, watched where the atom is risky; those that fail are unknown."""
+        if atom.op not in _RISKY:
+            return answer(atom, field_of)
+        return self._watched(atom, lambda value: answer(atom, lambda _field: value))(field_of(atom.field))
+
+    def _watched(self, atom: Atom, ask: Callable[[Any], bool | None]) -> Callable[[Any], bool | None]:
         def watched(formed: Any) -> bool | None:
             if atom in self.failures:
                 return None
             began_ns = time.perf_counter_ns()
+            too_slow = True
             try:
                 try:
                     self._since_ns = began_ns
@@ -68,13 +79,13 @@ class Watch:
             except _OutOfTime:
                 reason = f"takes longer than {self._allowance_ms} ms"
             except Exception as error:  # noqa: BLE001 - the function is the user's: whatever it raises is its rule's
-                reason = f"{type(error).__name__}: {error}"
+                reason, too_slow = f"{type(error).__name__}: {error}", False
             else:
                 spent_ns = self._spent_ns[atom] = self._spent_ns.get(atom, 0) + time.perf_counter_ns() - began_ns
                 if spent_ns <= self._allowance_ms * 1_000_000:
                     return said
                 reason = f"takes longer than {self._allowance_ms} ms over a batch"
-            self.failures[atom] = Failure(atom, reason, formed)
+            self.failures[atom] = Failure(atom, reason, formed, too_slow)
             return None
 
         return watched

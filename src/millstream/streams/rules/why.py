@@ -9,10 +9,11 @@ import msgspec
 
 from millstream.streams.rules.atoms import Atom, Op, Operand
 from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth, atoms_of
-from millstream.streams.rules.plain import FieldOf, answer, presence_of, text_of
+from millstream.streams.rules.plain import FieldOf, presence_of, text_of
 from millstream.streams.rules.rule import Rule
+from millstream.streams.rules.watch import Watch
 
-__all__ = ["Near", "Why", "deciding", "draw", "explain", "nearest", "outline"]
+__all__ = ["Near", "Why", "asked", "deciding", "draw", "explain", "nearest", "outline", "quoted"]
 
 MAX_SHOWN_PARTS: Final = 12
 """Parts of one AND or OR that are drawn; of the others their number is told."""
@@ -43,9 +44,10 @@ class Why(msgspec.Struct, frozen=True, omit_defaults=True):
     parts: tuple[Why, ...] = ()
 
 
-def explain(formula: Formula, field_of: FieldOf) -> Why:
-    """Every part of the condition judged on one event."""
-    return _marked(_judged(formula, field_of), decides=True)
+def explain(formula: Formula, field_of: FieldOf, watch: Watch | None = None) -> Why:
+    """Every part of the condition judged on one event. What takes too long, or raises, is in the watch's failures."""
+    with watch or Watch() as watched:
+        return _marked(_judged(formula, field_of, watched), decides=True)
 
 
 def deciding(why: Why) -> Iterator[Why]:
@@ -64,21 +66,23 @@ class Near(NamedTuple):
     lacks: str | None
 
 
-def nearest(rules: Iterable[Rule], field_of: FieldOf) -> list[Near]:
+def nearest(rules: Iterable[Rule], field_of: FieldOf, watch: Watch | None = None) -> list[Near]:
     """The rules that fit, and those to which one part of several lacks; first those of which the most parts hold.
 
-    Those that lack an equal value come last: mostly it says which kind of event a rule is about.
+    Those that lack an equal value come last: mostly it says which kind of event a rule is about. What takes too long,
+    or raises, is in the watch's failures.
     """
     found: list[tuple[bool, bool, Near]] = []
-    for rule in rules:
-        parts = rule.condition.parts if isinstance(rule.condition, All) else (rule.condition,)
-        lacking = [part for part in parts if _judged(part, field_of).held is not True]
-        if not lacking:
-            found.append((False, False, Near(rule, len(parts), None)))
-        elif len(lacking) == 1 and len(parts) > 1:
-            [part] = lacking
-            is_kind = isinstance(part, Atom) and part.op is Op.IN
-            found.append((True, is_kind, Near(rule, len(parts) - 1, _summary(part))))
+    with watch or Watch() as watched:
+        for rule in rules:
+            parts = rule.condition.parts if isinstance(rule.condition, All) else (rule.condition,)
+            lacking = [part for part in parts if _judged(part, field_of, watched).held is not True]
+            if not lacking:
+                found.append((False, False, Near(rule, len(parts), None)))
+            elif len(lacking) == 1 and len(parts) > 1:
+                [part] = lacking
+                is_kind = isinstance(part, Atom) and part.op is Op.IN
+                found.append((True, is_kind, Near(rule, len(parts) - 1, _summary(part))))
     return [near for *_, near in sorted(found, key=lambda one: (one[0], one[1], -one[2].held))]
 
 
@@ -92,32 +96,33 @@ def outline(formula: Formula) -> list[str]:
     return list(_outlined(formula, "", ""))
 
 
-def _judged(formula: Formula, field_of: FieldOf) -> Why:
+def _judged(formula: Formula, field_of: FieldOf, watch: Watch) -> Why:
     match formula:
         case Atom():
-            return _atom(formula, field_of)
+            return _atom(formula, field_of, watch)
         case Truth(value=value):
             return Why(str(formula), value, decides=False)
         case Not(part=part):
-            inner = _judged(part, field_of)
+            inner = _judged(part, field_of, watch)
             return Why(_NOT, None if inner.held is None else not inner.held, decides=False, parts=(inner,))
         case All(parts=parts) | AnyOf(parts=parts):
-            inners = tuple(_judged(part, field_of) for part in parts)
+            inners = tuple(_judged(part, field_of, watch) for part in parts)
             wanted = isinstance(formula, AnyOf)
             answers = {one.held for one in inners}
             held = wanted if wanted in answers else None if None in answers else not wanted
             return Why(_ANY if wanted else _ALL, held, decides=False, parts=inners)
 
 
-def _atom(atom: Atom, field_of: FieldOf) -> Why:
+def _atom(atom: Atom, field_of: FieldOf, watch: Watch) -> Why:
     value: Any = field_of(atom.field)
     is_null = value is None and field_of(presence_of(atom.field))
     found = "null" if is_null else None if value is None else text_of(value)
     try:
-        held = answer(atom, field_of)
-    except Exception as error:  # noqa: BLE001 - a user's function may raise anything
-        return Why(_asked(atom), None, False, atom.field, found, f"{type(error).__name__}: {error}")
-    return Why(_asked(atom), held, False, atom.field, found)
+        held = watch.answer(atom, field_of)
+    except Exception as error:  # noqa: BLE001 - operands from a damaged file may be anything
+        return Why(asked(atom), None, False, atom.field, found, f"{type(error).__name__}: {error}")
+    failure = watch.failures.get(atom)
+    return Why(asked(atom), held, False, atom.field, found, "" if failure is None else failure.reason)
 
 
 def _marked(why: Why, *, decides: bool) -> Why:
@@ -129,7 +134,8 @@ def _marked(why: Why, *, decides: bool) -> Why:
     return msgspec.structs.replace(why, decides=True, parts=parts)
 
 
-def _asked(atom: Atom) -> str:
+def asked(atom: Atom) -> str:
+    """What an atom asks, in words."""
     name = atom.field or "the event"
     for step in atom.steps:
         name = f"{step.value}({name})"
@@ -141,11 +147,11 @@ def _asked(atom: Atom) -> str:
 
 
 def _written(operand: Operand) -> str:
-    return _quoted(operand) if isinstance(operand, str) else text_of(operand)
+    return quoted(operand) if isinstance(operand, str) else text_of(operand)
 
 
-def _quoted(text: str) -> str:
-    """In quotes, with backslashes as they are: paths are full of them."""
+def quoted(text: str) -> str:
+    """A text in quotes, cut, with backslashes as they are: paths are full of them."""
     shown = "".join(one if one.isprintable() else repr(one)[1:-1] for one in text[: MAX_SHOWN_CHARACTERS + 1])
     return f"'{shown}'" if len(text) <= MAX_SHOWN_CHARACTERS else f"'{shown[:-1]}...'"
 
@@ -154,7 +160,7 @@ def _summary(formula: Formula) -> str:
     """In one line what a part asks."""
     match formula:
         case Atom():
-            return _asked(formula)
+            return asked(formula)
         case Not(part=part):
             return f"{_NOT} {_summary(part)}"
         case Truth():
@@ -181,7 +187,7 @@ def _outlined(formula: Formula, first: str, rest: str) -> Iterator[str]:
     parts: tuple[Formula, ...] = ()
     match formula:
         case Atom():
-            asks = _asked(formula)
+            asks = asked(formula)
         case Truth():
             asks = str(formula)
         case Not(part=part):
@@ -207,4 +213,4 @@ def _value(why: Why) -> str:
         return f"   ({why.wrong})"
     if why.field is None:
         return ""
-    return f"   (it is {'not there' if why.found is None else _quoted(why.found)})"
+    return f"   (it is {'not there' if why.found is None else quoted(why.found)})"

@@ -11,8 +11,9 @@ from written_rules import SOURCE_RULE
 from millstream.streams.errors import RuleError
 from millstream.streams.rules.imported import FromFiles
 from millstream.streams.rules.plain import field_reader, judge
+from millstream.streams.rules.reading import SigmaEvents, read_rule_files
 from millstream.streams.rules.sigma import read_rules
-from millstream.streams.rules.sigma.mapping import read_mapping
+from millstream.streams.rules.sigma.mapping import read_mapping, read_placeholders
 
 MAPPING = """
 log sources:
@@ -54,7 +55,8 @@ def test_a_source_that_the_mapping_leaves_out_is_what_it_is_without_one(tmp_path
 
 
 def test_fields_are_sought_in_the_mappings_places_first_and_then_in_the_known_ones(tmp_path: Path) -> None:
-    found = read(tmp_path, "product: macos", "CommandLine: x")
+    mapping = MAPPING.replace("{product: linux, when: \"os = 'Linux'\"}", "{product: macos, when: {Channel: ~}}")
+    found = read(tmp_path, "product: macos", "CommandLine: x", mapping)
     assert fits(found, {"process": {"command_line": "x"}, "CommandLine": "y"})
     assert fits(found, {"process.command_line": "x"})
     assert fits(found, {"cmd": "x"})
@@ -82,8 +84,73 @@ def test_a_placeholder_stands_for_each_of_its_values(tmp_path: Path, asked: str,
 
 def test_a_placeholder_without_values_is_refused_with_the_way_out(tmp_path: Path) -> None:
     (refused,) = read(tmp_path, "product: linux", "u|expand: '%Servers%'").refused
-    assert "%Servers%" in refused.reason
-    assert "mapping" in refused.reason
+    assert refused.reason == (
+        "the field 'u' of 't' asks for the placeholder %Servers%, which has no values: "
+        "import with --placeholders FILE, in which a line says Servers: [value, ...]"
+    )
+    assert refused.line == 5
+    (refused,) = read(tmp_path, "product: linux", "u|re|expand: '%Admin%'").refused
+    assert "(there is %Admins%)" in refused.reason
+
+
+PLACEHOLDERS = """
+Admins: [ada, 'b*b']
+Servers: db1
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "value", "held"),
+    [
+        ("u|expand: '%Admins%'", "ADA", True),
+        ("u|expand: '%Admins%'", "root", False),
+        ("u|expand: '%Admins%'", "b*b", True),
+        ("u|expand: '%Admins%'", "bob", False),
+        ("u|expand|startswith: '%Servers%.'", "db1.local", True),
+        ("u|expand: ['%Servers%', '%Admins%']", "ada", True),
+        ("u|re|expand: '^%Admins%$'", "b*b", True),
+        ("u: '%Admins%'", "ada", False),
+        ("u: '%Admins%'", "%admins%", True),
+    ],
+)
+def test_placeholders_of_a_file_of_their_own_count_before_the_mappings(
+    tmp_path: Path, asked: str, value: str, held: bool
+) -> None:
+    (tmp_path / "mapping.yml").write_text(MAPPING)
+    (tmp_path / "values.yml").write_text(PLACEHOLDERS)
+    (tmp_path / "rule.yml").write_text(SOURCE_RULE % ("product: linux", asked))
+    events = SigmaEvents(tmp_path / "mapping.yml", placeholders=tmp_path / "values.yml")
+    assert fits(read_rule_files([tmp_path / "rule.yml"], events), {"os": "linux", "u": value}) is held
+
+
+def test_a_keyword_takes_the_values_of_a_placeholder(tmp_path: Path) -> None:
+    text = "title: t\nid: a\nlogsource: {product: linux}\ndetection: {k: {'|expand': ['%Admins%']}, condition: k}\n"
+    (tmp_path / "rule.yml").write_text(text)
+    (tmp_path / "values.yml").write_text(PLACEHOLDERS)
+    (refused,) = read_rule_files([tmp_path / "rule.yml"]).refused
+    assert refused.reason.startswith("A keyword of 't' asks for the placeholder %Admins%, which has no values")
+    found = read_rule_files([tmp_path / "rule.yml"], SigmaEvents(placeholders=tmp_path / "values.yml"))
+    assert fits(found, {"facility": "auth", "message": "hello Ada"})
+    assert not fits(found, {"facility": "auth", "message": "hello Eve"})
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Admins: []", "The file of placeholders cannot be taken: {0}:1:9: The placeholder 'Admins' needs a value"),
+        ("Admins: {a: b}", "1:9: Expected a text or a number, found a map"),
+        ("[a]", "1:1: Expected a map of placeholders"),
+        ("", "0 documents instead of one"),
+    ],
+)
+def test_a_file_of_placeholders_that_says_nothing_sensible_is_refused_at_its_place(
+    tmp_path: Path, text: str, words: str
+) -> None:
+    (tmp_path / "values.yml").write_text(text)
+    with pytest.raises(RuleError) as caught:
+        read_placeholders(tmp_path / "values.yml")
+    assert caught.value.name == "RULE_FILE"
+    assert words.format(tmp_path / "values.yml") in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_correlations_take_nothing_of_what_is_global() -> None:
 
 def test_a_fault_is_told_where_it_stands_in_either_document() -> None:
     found = read(SHARED, PART % 1, "detection:\n    s: {EventID|lt: x}\n")
-    assert [(one.line, "incompatible" in one.reason) for one in found.refused] == [(14, True)]
+    assert [(one.line, "does not take 'x'" in one.reason) for one in found.refused] == [(14, True)]
     found = read(SHARED.replace("s and not ours", "s and nobody"), PART % 1)
     assert [(one.line, "nobody" in one.reason) for one in found.refused] == [(8, True)]
 

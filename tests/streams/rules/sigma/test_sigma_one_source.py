@@ -9,7 +9,7 @@ import pytest
 
 from millstream.streams.rules.imported import FromFiles
 from millstream.streams.rules.plain import field_reader, judge
-from millstream.streams.rules.reading import log_source_of, read_rule_files
+from millstream.streams.rules.reading import SigmaEvents, log_source_of, read_rule_files
 
 RULE = """title: {id}
 id: {id}
@@ -44,7 +44,9 @@ def read(tmp_path: Path, *log_sources: str, more: tuple[str, ...] = (), mapping:
     (tmp_path / "rules.yml").write_text("---\n".join([*texts, *more]))
     file = tmp_path / "mapping.yaml.txt"
     file.write_text(mapping or "fields: {}\n")
-    return read_rule_files([tmp_path / "rules.yml"], file, [log_source_of(one) for one in log_sources])
+    return read_rule_files(
+        [tmp_path / "rules.yml"], SigmaEvents(file, tuple(log_source_of(one) for one in log_sources))
+    )
 
 
 def taken(found: FromFiles) -> set[str]:

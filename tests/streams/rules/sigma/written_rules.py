@@ -11,6 +11,7 @@ from millstream.streams.rules.imported import FromFiles
 from millstream.streams.rules.plain import field_reader, judge
 from millstream.streams.rules.rule import Rule
 from millstream.streams.rules.sigma import read_rules
+from millstream.streams.rules.sigma.mapping import EventMapping
 
 HEAD = """title: A rule
 id: 6f1b1a6c-0000-4000-8000-000000000001
@@ -31,12 +32,16 @@ detection:
 """A rule by the words of its log source and of what it asks."""
 
 
-def read_text(text: str, name: str = "rule.yml") -> FromFiles:
+EVERYTHING = EventMapping(unmapped_judge_everything=True)
+"""Rules of log sources that nothing tells judge all events beside those of Windows."""
+
+
+def read_text(text: str, name: str = "rule.yml", mapping: EventMapping | None = None) -> FromFiles:
     """What is read from a file with that text."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, name)
         path.write_text(text, encoding="utf-8")
-        return read_rules(path)
+        return read_rules(path, mapping)
 
 
 def rule_of(detection: str) -> Rule:

@@ -7,6 +7,7 @@ write query texts and would have to be talked out of its quoting, precedence and
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from itertools import accumulate
@@ -30,8 +31,8 @@ from sigma.types import SigmaCompareExpression, SigmaNumber
 
 from millstream.streams.rules.formulas import Formula, all_of, negated
 from millstream.streams.rules.sigma.documents import Document
-from millstream.streams.rules.sigma.fault import Fault
-from millstream.streams.rules.sigma.values import either, expanded, field_is, keyword_is
+from millstream.streams.rules.sigma.fault import Fault, MissingValues
+from millstream.streams.rules.sigma.values import CasedFieldReference, either, expanded, field_is, keyword_is
 
 __all__ = ["MAX_CONDITION_CHARACTERS", "MAX_NESTING", "Placeholders", "check_size", "detection_formula"]
 
@@ -52,6 +53,15 @@ _PYSIGMA_FAULTS: Final = (SigmaError, ValueError, TypeError, ArithmeticError, Lo
 
 
 _OF_TEXTS: Final = frozenset(("contains", "startswith", "endswith"))
+_OF_FIELDS: Final = frozenset(("startswith", "endswith", "exists", "cidr", "fieldref", "lt", "lte", "gt", "gte"))
+"""Modifiers that say nothing of a keyword."""
+
+_CASED_REFERENCE: Final = frozenset(("cased", "fieldref"))
+_OTHER_DASHES: Final = re.compile(r"\B[–—―](?=\w)")
+_NOT_TAKEN: Final = re.compile(r"Modifier (Sigma\w+) incompatible to value type")
+_POSIX_CLASS: Final = re.compile(r"\[:\^?[a-z]+:\]")
+_SHOWN_VALUES: Final = 3
+"""Values that are told of a field with one that is not taken."""
 
 _LEAST_WHOLE: Final = -(1 << 63)
 _MOST_WHOLE: Final = (1 << 64) - 1
@@ -78,7 +88,21 @@ def detection_formula(
     if not detections:
         raise Fault("there is nothing to detect beside the condition", document.line(section))
     held = SigmaDetections(detections, conditions)
-    return either(*(_condition(condition, held, line) for condition in conditions))
+    try:
+        return either(*(_condition(condition, held, line) for condition in conditions))
+    except MissingValues as fault:
+        raise Fault(_without_values(fault, document, placeholders), fault.line) from None
+
+
+def _without_values(fault: MissingValues, document: Document, placeholders: Placeholders) -> str:
+    name, rule = fault.placeholder, document.value.get("title", document.value.get("id"))
+    where = "a keyword" if fault.field is None else f"the field {fault.field!r}"
+    near = difflib.get_close_matches(name, placeholders, n=1)
+    hint = f" (there is %{near[0]}%)" if near else ""
+    return (
+        f"{where} of {rule!r} asks for the placeholder %{name}%, which has no values{hint}: "
+        f"import with --placeholders FILE, in which a line says {name}: [value, ...]"
+    )
 
 
 def _condition(condition: str, detections: SigmaDetections, line: int | None) -> Formula:
@@ -118,8 +142,14 @@ def _leaf(node: ConditionFieldEqualsValueExpression | ConditionValueExpression) 
         if isinstance(node, ConditionFieldEqualsValueExpression):
             return field_is(node.field, node.value)
         return keyword_is(node.value)
+    except MissingValues as fault:
+        raise MissingValues(fault.placeholder, getattr(node, "field", None), _line_of(node)) from None
     except Fault as fault:
-        raise Fault(fault.reason, node.source.line if node.source is not None else None) from None
+        raise Fault(fault.reason, _line_of(node)) from None
+
+
+def _line_of(node: ConditionFieldEqualsValueExpression | ConditionValueExpression) -> int | None:
+    return node.source.line if node.source is not None else None
 
 
 def _detection(
@@ -144,8 +174,13 @@ def _item(name: Any, value: Any, line: int | None, placeholders: Placeholders) -
     if value == []:
         raise Fault("a list without values", line)
     modifiers = [] if name is None else list(_known_modifiers(name.split("|"), line))
-    key = None if name is None else "|".join(modifiers)
+    _check_keyword(modifiers, line)
+    is_cased_reference = {*modifiers[1:]} >= _CASED_REFERENCE
+    asked = [word for word in modifiers if word != "cased" or not is_cased_reference]
+    key = None if name is None else "|".join(asked)
     values = value if isinstance(value, list) else [value]
+    if "windash" in modifiers[1:]:
+        value = values = [_with_plain_dashes(one) for one in values]
     if "re" in modifiers[1:]:
         value = [_expression_text(one, line) for one in values]
     elif _OF_TEXTS.intersection(modifiers[1:]) or any(type(one) is date for one in values):
@@ -153,10 +188,35 @@ def _item(name: Any, value: Any, line: int | None, placeholders: Placeholders) -
     try:
         item = SigmaDetectionItem.from_mapping(key, value, SigmaRuleLocation(_HERE, line), _POLICY)
     except _PYSIGMA_FAULTS as error:
-        raise Fault(str(error.args[0]) if error.args else str(error), line) from error
+        raise Fault(_told(error, values), line) from error
     _keep_digits(item, value if isinstance(value, list) else [value])
     item.value = [expanded(one, placeholders) for one in item.value]
+    if is_cased_reference:
+        item.value = [CasedFieldReference.of(one) for one in item.value]
     return item
+
+
+def _check_keyword(modifiers: list[str], line: int | None) -> None:
+    """Refuse what has no meaning for values that are sought anywhere in an event."""
+    wrong = _OF_FIELDS.intersection(modifiers[1:]) if modifiers and not modifiers[0] else ()
+    if wrong:
+        raise Fault(f"the modifier {min(wrong)!r} needs a field: keywords are sought anywhere in an event", line)
+
+
+def _with_plain_dashes(value: Any) -> Any:
+    """The value with all dashes that begin a flag as `-`: pySigma makes the others of that one and of `/` alone."""
+    return _OTHER_DASHES.sub("-", value) if isinstance(value, str) else value
+
+
+def _told(error: Exception, values: list[Any]) -> str:
+    """What pySigma says of a value, in words of the rule."""
+    words = str(error.args[0]) if error.args else str(error)
+    found = _NOT_TAKEN.match(words)
+    if found is None:
+        return words
+    modifier = next((word for word, kind in modifier_mapping.items() if kind.__name__ == found[1]), found[1])
+    shown = ", ".join(repr(one) for one in values[:_SHOWN_VALUES]) + (", ..." if len(values) > _SHOWN_VALUES else "")
+    return f"the modifier {modifier!r} does not take {shown} here: by its type, or for the modifiers before it"
 
 
 def _keep_digits(item: SigmaDetectionItem, values: list[Any]) -> None:
@@ -172,6 +232,9 @@ def _keep_digits(item: SigmaDetectionItem, values: list[Any]) -> None:
 def _expression_text(value: Any, line: int | None) -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise Fault(f"a regular expression is a text, not {value!r}", line)
+    found = _POSIX_CLASS.search(str(value))
+    if found is not None:
+        raise Fault(f"{found[0]} is no class of letters here: write them out, as in [A-Za-z] or \\d", line)
     return str(value)
 
 

@@ -1,8 +1,9 @@
 """What an event of a rule's log source must be.
 
 A site's mapping comes first, and what an import says of all events. Windows has channels and ids of events
-(`taxonomy`). Everything else has no sign that all recorders write, so its rules look at whatever is no record of a
-Windows event log; so do rules for Windows at all of those where their words are not known.
+(`taxonomy`), other products what `known_sources` says of them. Rules for log sources of which nothing is known judge
+nothing, or, where the import says so, whatever is no record of a Windows event log. Rules for Windows whose other words
+are not known look at all of those records.
 """
 
 from __future__ import annotations
@@ -11,26 +12,27 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.formulas import Formula, Truth, any_of, negated
 from millstream.streams.rules.sigma.fault import Fault
+from millstream.streams.rules.sigma.known_sources import NO_WINDOWS_LOG, known_condition
 from millstream.streams.rules.sigma.mapping import EventMapping
 from millstream.streams.rules.sigma.taxonomy import (
     ALIKE,
     LINUX_SYSMON,
     WINDOWS_CATEGORIES,
+    channel_is,
     knows_service,
     sysmon_condition,
     windows_condition,
 )
 
-__all__ = ["ANY_OTHER", "ANY_WINDOWS", "SourceCondition", "label_of", "log_source_condition"]
+__all__ = ["ANY_OTHER", "ANY_WINDOWS", "NoEvents", "SourceCondition", "label_of", "log_source_condition"]
 
 ANY_OTHER: Final = "every event that is no record of a Windows event log"
 ANY_WINDOWS: Final = "every record of a Windows event log"
 
 _KEYS: Final = ("product", "category", "service")
-_NO_WINDOWS_LOG: Final = Atom("Channel", Op.IS_NULL)
+_ANY_WINDOWS_LOG: Final = negated(NO_WINDOWS_LOG)
 
 _PRODUCTS: Final = (
     "windows", "linux", "macos", "aws", "azure", "bitbucket", "cisco", "django", "fortigate", "gcp", "github",
@@ -39,6 +41,14 @@ _PRODUCTS: Final = (
 )  # fmt: skip
 _CATEGORIES: Final = ("antivirus", "application", "database", "dns", "firewall", "proxy", "webserver")
 """Words of Sigma's taxonomy 2.1.0 beside those of Windows. Others are taken too, but for misspellings of these."""
+
+
+class NoEvents(Exception):
+    """No event is one of the log source: the import says so, or nothing says which are (`unmapped`)."""
+
+    def __init__(self, *, unmapped: bool) -> None:
+        super().__init__("no mapping" if unmapped else "another log source")
+        self.unmapped = unmapped
 
 
 class SourceCondition(NamedTuple):
@@ -53,8 +63,8 @@ def label_of(source: Mapping[Any, Any]) -> str:
     return "/".join(_words(source).values())
 
 
-def log_source_condition(source: Mapping[Any, Any], mapping: EventMapping) -> SourceCondition | None:
-    """What an event of the log source must be; None where `mapping` says that there are none.
+def log_source_condition(source: Mapping[Any, Any], mapping: EventMapping) -> SourceCondition:
+    """What an event of the log source must be. Raises NoEvents where its rules judge nothing.
 
     Raises Fault for words that look like misspelt ones, or for none.
     """
@@ -66,17 +76,31 @@ def log_source_condition(source: Mapping[Any, Any], mapping: EventMapping) -> So
         raise Fault("the log source names neither product nor category nor service")
     given = [one for one in mapping.events_of if _is_within(one, words) or _is_within(words, one)]
     if mapping.events_of and not given:
-        return None
+        raise NoEvents(unmapped=False)
     mapped = mapping.condition(source)
     if mapped is not None:
         return SourceCondition(mapped)
     if any(_is_within(words, one) for one in given):
         return SourceCondition(Truth(True))
-    usual = _usual(**words)
-    if given and usual in (_NO_WINDOWS_LOG, negated(_NO_WINDOWS_LOG)):
-        return SourceCondition(Truth(True))
-    looks_at = {_NO_WINDOWS_LOG: ANY_OTHER, negated(_NO_WINDOWS_LOG): ANY_WINDOWS}.get(usual, "")
-    return SourceCondition(usual, "" if words == {"product": "windows"} else looks_at)
+    known = _windows(**words)
+    if given:
+        return SourceCondition(_among_given(words, known))
+    if known is not None:
+        return SourceCondition(known, ANY_WINDOWS if known == _ANY_WINDOWS_LOG and len(words) > 1 else "")
+    known = _other(**words)
+    if known is not None:
+        return SourceCondition(known)
+    if not mapping.unmapped_judge_everything:
+        raise NoEvents(unmapped=True)
+    return SourceCondition(NO_WINDOWS_LOG, ANY_OTHER)
+
+
+def _among_given(words: Mapping[str, str], windows: Formula | None) -> Formula:
+    """The same among events that are all of a wider log source: each of them where nothing tells them apart."""
+    if windows is not None:
+        return Truth(True) if windows == _ANY_WINDOWS_LOG else windows
+    sysmon = _sysmon(**words)
+    return Truth(True) if sysmon is None else any_of(sysmon, NO_WINDOWS_LOG)
 
 
 def _words(source: Mapping[Any, Any]) -> dict[str, str]:
@@ -87,20 +111,34 @@ def _is_within(words: Mapping[str, str], of: Mapping[str, str]) -> bool:
     return words.items() <= of.items()
 
 
-def _usual(product: str | None = None, category: str | None = None, service: str | None = None) -> Formula:
+def _windows(product: str | None = None, category: str | None = None, service: str | None = None) -> Formula | None:
     # Services alone are those of Windows, as in the older forms of the taxonomy.
     if product == "windows" or (product is None and service is not None and knows_service(service)):
         return windows_condition(category, service)
+    return None
+
+
+def _sysmon(product: str | None = None, category: str | None = None, service: str | None = None) -> Formula | None:
+    """Events of a category that Sysmon writes: for Linux, and of Windows where there is no product."""
+    if product not in (None, "linux") or category not in WINDOWS_CATEGORIES:
+        return None
+    of_linux = sysmon_condition(category, LINUX_SYSMON)
+    return of_linux if product else any_of(windows_condition(category, None), of_linux)
+
+
+def _other(product: str | None = None, category: str | None = None, service: str | None = None) -> Formula | None:
     if product is not None:
         _check_spelling("product", product, _PRODUCTS)
-        if product == "linux" and category in WINDOWS_CATEGORIES:
-            return any_of(sysmon_condition(category, LINUX_SYSMON), _NO_WINDOWS_LOG)
-        return _NO_WINDOWS_LOG
-    if category is not None:
+    elif category is not None:
         _check_spelling("category", category, (*WINDOWS_CATEGORIES, *_CATEGORIES))
-        if category in WINDOWS_CATEGORIES:
-            return any_of(windows_condition(category, None), _NO_WINDOWS_LOG)
-    return _NO_WINDOWS_LOG
+    words = {"product": product, "category": category, "service": service}
+    sysmon = _sysmon(**words)
+    if sysmon is not None:
+        return sysmon
+    known = known_condition({key: word for key, word in words.items() if word is not None})
+    is_linux = product == "linux" and (service == "sysmon" or (category is None and service is None))
+    parts = [*([known] if known is not None else ()), *([channel_is(LINUX_SYSMON)] if is_linux else ())]
+    return any_of(*parts) if parts else None
 
 
 def _check_spelling(kind: str, word: str, known: Iterable[str]) -> None:

@@ -5,9 +5,9 @@ docs/rules.md is the reference of the file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 import yaml
@@ -19,12 +19,17 @@ from millstream.streams.rules.rule import Path as FieldPath
 from millstream.streams.rules.yaml_conditions import condition_of
 from millstream.streams.rules.yaml_nodes import Entries, YamlFault, documents, items, refuse, scalar, text
 
-__all__ = ["EventMapping", "MappedSource", "read_mapping"]
+__all__ = ["EventMapping", "MappedSource", "Placeholders", "read_mapping", "read_placeholders"]
 
 MAX_MAPPING_BYTES: Final = 1 << 20
 """Bytes of a mapping file, at most."""
 
 _SOURCE_KEYS: Final = ("product", "category", "service")
+
+_Made = TypeVar("_Made")
+
+Placeholders = dict[str, tuple[str | int | float, ...]]
+"""The values that each placeholder stands for."""
 
 
 class MappedSource(msgspec.Struct, frozen=True):
@@ -42,12 +47,14 @@ class EventMapping(msgspec.Struct, frozen=True):
     """Log sources in the order of the file, places of fields, which come before the known ones, and placeholders.
 
     Where `events_of` has the words of log sources, all events are of one of these, and rules for others are left out.
+    Rules for log sources that nothing tells judge nothing, or every event that is no record of a Windows event log.
     """
 
     sources: tuple[MappedSource, ...] = ()
     fields: dict[str, tuple[FieldPath, ...]] = {}
-    placeholders: dict[str, tuple[str | int | float, ...]] = {}
+    placeholders: Placeholders = {}
     events_of: tuple[dict[str, str], ...] = ()
+    unmapped_judge_everything: bool = False
 
     def condition(self, source: Mapping[Any, Any]) -> Formula | None:
         """What an event of the log source must be, by the entry with most words; None where none fits."""
@@ -57,25 +64,34 @@ class EventMapping(msgspec.Struct, frozen=True):
 
 def read_mapping(file: Path) -> EventMapping:
     """What the file says. Raises RuleError RULE_FILE with the place of what is wrong in it."""
+    return _read(file, "mapping of events", _mapping)
+
+
+def read_placeholders(file: Path) -> Placeholders:
+    """The values of placeholders in a file that says `name: [values]`. Raises RULE_FILE as `read_mapping` does."""
+    return _read(file, "file of placeholders", _placeholders)
+
+
+def _read(file: Path, what: str, made: Callable[[yaml.Node], _Made]) -> _Made:
     try:
         with file.open("rb") as opened:
             content = opened.read(MAX_MAPPING_BYTES + 1)
         if len(content) > MAX_MAPPING_BYTES:
-            raise _refused(file, f"it is larger than {MAX_MAPPING_BYTES:,} bytes")
+            raise _refused(file, what, f"it is larger than {MAX_MAPPING_BYTES:,} bytes")
         found = list(documents(content.decode("utf-8-sig")))
         if len(found) != 1:
-            raise _refused(file, f"it has {len(found)} documents instead of one")
-        return _mapping(found[0])
+            raise _refused(file, what, f"it has {len(found)} documents instead of one")
+        return made(found[0])
     except OSError as error:
-        raise _refused(file, error.strerror or "it cannot be read") from None
+        raise _refused(file, what, error.strerror or "it cannot be read") from None
     except UnicodeDecodeError:
-        raise _refused(file, "it is no UTF-8 text") from None
+        raise _refused(file, what, "it is no UTF-8 text") from None
     except YamlFault as fault:
-        raise _refused(f"{file}:{fault.line}:{fault.column}", fault.reason.removesuffix(".")) from None
+        raise _refused(f"{file}:{fault.line}:{fault.column}", what, fault.reason.removesuffix(".")) from None
 
 
-def _refused(place: Path | str, reason: str) -> RuleError:
-    message = f"The mapping of events cannot be taken: {place}: {reason}."
+def _refused(place: Path | str, what: str, reason: str) -> RuleError:
+    message = f"The {what} cannot be taken: {place}: {reason}."
     return RuleError("RULE_FILE", message, remedy="docs/rules.md shows what such a file says.")
 
 
@@ -92,11 +108,20 @@ def _mapping(node: yaml.Node) -> EventMapping:
             )
             for name, (_, value) in _map(fields, "a map of fields and where events hold them").items()
         },
-        {
-            name: tuple(_value(one) for one in items(value))
-            for name, (_, value) in _map(placeholders, "a map of placeholders and their values").items()
-        },
+        {} if placeholders is None else _placeholders(placeholders),
     )
+
+
+def _placeholders(node: yaml.Node) -> Placeholders:
+    found = _map(node, "a map of placeholders and their values")
+    return {name: tuple(_value(one) for one in _some(name, value)) for name, (_, value) in found.items()}
+
+
+def _some(name: str, node: yaml.Node) -> list[yaml.Node]:
+    found = list(items(node))
+    if not found:
+        refuse(node, f"The placeholder {name!r} needs a value at least.")
+    return found
 
 
 def _map(node: yaml.Node | None, what: str) -> dict[str, tuple[yaml.Node, yaml.Node]]:

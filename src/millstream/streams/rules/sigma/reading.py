@@ -24,15 +24,16 @@ from millstream.streams.rules.sigma.correlations import aggregation, correlation
 from millstream.streams.rules.sigma.documents import MAX_FILE_BYTES, Document, documents_of
 from millstream.streams.rules.sigma.fault import Fault
 from millstream.streams.rules.sigma.filters import RuleFilter, read_filter
+from millstream.streams.rules.sigma.known_sources import known_places
 from millstream.streams.rules.sigma.left_out import LeftOut
-from millstream.streams.rules.sigma.log_sources import label_of, log_source_condition
+from millstream.streams.rules.sigma.log_sources import NoEvents, label_of, log_source_condition
 from millstream.streams.rules.sigma.mapping import EventMapping
 from millstream.streams.rules.sigma.taxonomy import paths_of
 
 __all__ = ["read"]
 
 LEVELS: Final = ("informational", "low", "medium", "high", "critical")
-_Maker = Callable[[Path, int, Document], Rule | None]
+_Maker = Callable[[Path, int, Document], Rule]
 _SUFFIXES: Final = frozenset((".yml", ".yaml"))
 _LICENSE: Final = re.compile(r"Detection Rule License(?: \(DRL\))? ([0-9.]*[0-9])")
 
@@ -126,12 +127,12 @@ class _Reading:
     def _take(self, path: Path, number: int, document: Document, make: _Maker) -> Rule | None:
         try:
             made = make(path, number, document)
-            if made is None:
-                self._left_out.add(document.value)
-                return None
             if made.id in self._rules:
                 other = self._places[made.id][0]
                 raise Fault(f"its id is that of a rule in {other}", document.line("id"))
+        except NoEvents as why:
+            self._left_out.add(document.value, why)
+            return None
         except Fault as fault:
             self._refuse(path, Fault(fault.reason, fault.line or document.line()))
             return None
@@ -191,13 +192,17 @@ class _Reading:
         return {value for value in values if isinstance(value, str)}
 
     def _paths(self, rules: Iterable[Rule]) -> dict[str, tuple[FieldPath, ...]]:
-        known = paths_of(_fields(rules))
-        return {name: (*self._mapping.fields.get(name, ()), *places) for name, places in known.items()}
+        usual = paths_of(_fields(rules))
+        own = self._mapping.fields
+        return {
+            name: tuple(dict.fromkeys((*own.get(name, ()), *(known_places(name) or places))))
+            for name, places in usual.items()
+        }
 
     def _refuse(self, path: Path, fault: Fault) -> None:
         self._refused.append((path, Refusal(str(path), fault.reason, fault.line)))
 
-    def _detection_rule(self, path: Path, number: int, document: Document) -> Rule | None:
+    def _detection_rule(self, path: Path, number: int, document: Document) -> Rule:
         source, detection = document.value.get("logsource"), document.value.get("detection")
         if not isinstance(detection, Mapping):
             raise Fault("a rule needs a map `detection`, or `correlation`", document.line("detection"))
@@ -207,8 +212,6 @@ class _Reading:
             where = log_source_condition(source, self._mapping)
         except Fault as fault:
             raise Fault(fault.reason, document.line("logsource")) from None
-        if where is None:
-            return None
         conditions, statistics = _conditions(document, detection.get("condition"))
         condition = all_of(where.condition, detection_formula(document, conditions, self._mapping.placeholders))
         if isinstance(condition, Truth):
@@ -217,13 +220,13 @@ class _Reading:
         self._looks_at[made.id] = where.looks_at
         return made
 
-    def _correlation_rule(self, path: Path, number: int, document: Document) -> Rule | None:
+    def _correlation_rule(self, path: Path, number: int, document: Document) -> Rule:
         line = document.line("correlation", "rules")
         parts: dict[str, Rule] = {}
         for name in rules_of(document):
             if name not in self._by_name:
                 if name in self._left_out.names:
-                    return None
+                    raise self._left_out.names[name]
                 if name in self._names_of_correlations():
                     raise Fault(f"the correlation {name!r} was not taken, or is one of correlations itself", line)
                 raise Fault(f"no rule {name!r} was read", line)

@@ -23,6 +23,7 @@ __all__ = [
     "PATHS",
     "WHOLE_EVENT",
     "WINDOWS_CATEGORIES",
+    "channel_is",
     "knows_service",
     "other_spellings",
     "paths_of",
@@ -189,6 +190,11 @@ def windows_condition(category: str | None, service: str | None) -> Formula:
     if service is not None and _is_known("service", service, _SERVICES):
         parts.append(_is_text("Channel", _SERVICES[service]))
     return all_of(*parts) if parts else negated(Atom("Channel", Op.IS_NULL))
+
+
+def channel_is(name: str) -> Formula:
+    """Whether an event is of the channel, in any case."""
+    return _is_text("Channel", (name,))
 
 
 def knows_service(service: str) -> bool:

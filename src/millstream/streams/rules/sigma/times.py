@@ -8,7 +8,17 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 
-__all__ = ["part_is"]
+__all__ = ["PART_RANGES", "part_is"]
+
+PART_RANGES: Final = {
+    "minute": (0, 59),
+    "hour": (0, 23),
+    "day": (1, 31),
+    "week": (1, 53),
+    "month": (1, 12),
+    "year": (1, 9999),
+}
+"""The least and the highest number of each part; weeks are ISO's."""
 
 _TIME: Final = re.compile(r"\s*(\d{4})-(\d{2})-(\d{2})(?:[T ](\d{2}):(\d{2}))?", re.ASCII)
 

@@ -31,10 +31,11 @@ from sigma.types import (
 
 from millstream.streams.rules.atoms import Atom, Op, Operand
 from millstream.streams.rules.formulas import AnyOf, Formula, any_of, negated
-from millstream.streams.rules.sigma.fault import Fault
+from millstream.streams.rules.sigma.fault import Fault, MissingValues
 from millstream.streams.rules.sigma.taxonomy import WHOLE_EVENT, other_spellings
+from millstream.streams.rules.sigma.times import PART_RANGES
 
-__all__ = ["either", "expanded", "field_is", "keyword_is"]
+__all__ = ["CasedFieldReference", "either", "expanded", "field_is", "keyword_is"]
 
 _MANY: Final = SpecialChars.WILDCARD_MULTI
 _HASHES: Final = frozenset(("imphash", "md5", "sha1", "sha256"))
@@ -56,6 +57,17 @@ _FIELD_OPS: Final = {
 """By whether a field reference may be the start, and the end, of what the field holds."""
 
 
+class CasedFieldReference(SigmaFieldReference):
+    """A field that is compared with regard to case; pySigma forgets `cased` on the way to one."""
+
+    @classmethod
+    def of(cls, value: SigmaType) -> SigmaType:
+        """The reference with regard to case; other values as they are."""
+        if not isinstance(value, SigmaFieldReference):
+            return value
+        return cls(value.field, value.starts_with, value.ends_with)
+
+
 def expanded(value: SigmaType, placeholders: Mapping[str, Sequence[str | int | float]]) -> SigmaType:
     """The value with each placeholder that has values replaced by one of them in turn, letter by letter."""
     if not isinstance(value, (SigmaString, SigmaRegularExpression)) or not value.contains_placeholder():
@@ -70,7 +82,13 @@ def expanded(value: SigmaType, placeholders: Mapping[str, Sequence[str | int | f
     made = text.replace_placeholders(values_of)
     if isinstance(value, SigmaString):
         return SigmaExpansion(list(made))
-    return SigmaExpansion([SigmaRegularExpression(one, value.flags, value.policy) for one in made])
+    return SigmaExpansion([SigmaRegularExpression(_plain(one), value.flags, value.policy) for one in made])
+
+
+def _plain(expression: SigmaString) -> SigmaString | str:
+    """The letters of an expression, where no placeholder is left: pySigma would escape what it joined once more."""
+    letters = [part for part in expression.s if isinstance(part, str)]
+    return "".join(letters) if len(letters) == len(expression.s) else expression
 
 
 def _escaped(value: str | int | float) -> str:
@@ -110,7 +128,8 @@ def _other_is(field: str, value: SigmaType) -> Formula:
             return _atom(field, Op.CIDR, cidr)
         case SigmaFieldReference(field=other):
             op = _FIELD_OPS[value.starts_with, value.ends_with]
-            return Atom(field, op, (other,), caseless=True, absent=False)
+            caseless = not isinstance(value, CasedFieldReference)
+            return Atom(field, op, (other,), caseless=caseless, absent=False)
     raise Fault(f"values of the kind {type(value).__name__} have no meaning here")
 
 
@@ -170,16 +189,12 @@ def _parts(value: SigmaString) -> list[str | SpecialChars]:
     parts: list[str | SpecialChars] = []
     for part in value.s:
         if isinstance(part, Placeholder):
-            raise Fault(_without_values(part.name))
+            raise MissingValues(part.name)
         if isinstance(part, str) and parts and isinstance(parts[-1], str):
             parts[-1] += part
         elif part and not (part is _MANY and parts and parts[-1] is _MANY):
             parts.append(part)
     return parts
-
-
-def _without_values(placeholder: str) -> str:
-    return f"the placeholder %{placeholder}% has no values here; a mapping of events can give it some"
 
 
 def _text_is(field: str, value: SigmaString) -> Formula:
@@ -230,7 +245,7 @@ def _pattern(parts: list[str | SpecialChars], *, whole: bool) -> str:
 def _expression(value: SigmaRegularExpression) -> str:
     if value.contains_placeholder():
         named = next(part.name for part in value.regexp.s if isinstance(part, Placeholder))
-        raise Fault(_without_values(named))
+        raise MissingValues(named)
     flags = "".join(sorted(value.sigma_to_re_flag[flag] for flag in value.flags))
     return f"(?{flags}){value.regexp}" if flags else str(value.regexp)
 
@@ -247,5 +262,9 @@ def _hash_is(field: str, value: SigmaString) -> Formula:
 
 
 def _time_part_is(field: str, part: SigmaTimestampPart, comparison: str) -> Atom:
-    operands = (_TIME_PART, part.timestamp_part.name.lower(), comparison, part.number)
+    name, number = part.timestamp_part.name.lower(), part.number
+    least, most = PART_RANGES[name]
+    if not (isinstance(number, int) and least <= number <= most):
+        raise Fault(f"{name} is a whole number from {least} to {most}, not {number}")
+    operands = (_TIME_PART, name, comparison, number)
     return Atom(field, Op.CALL, operands, absent=False)
