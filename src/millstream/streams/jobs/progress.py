@@ -67,6 +67,8 @@ class JobProgress:
     `failed_calls` has the calls of users' functions that gave no value, by function. `rows_between` are the rows that
     one query of the job sent to another, by table; `open_windows` what waits for the watermark, by operator. `rows_by`
     are the rows out of merged INSERTs, by sink and by the text that tells each INSERT apart, such as its rule.
+    `without_event_time` are the rows whose event time is NULL, by table, as the operators that keep state got them: no
+    window and no watermark takes them in.
     """
 
     rows_in: int = 0
@@ -87,3 +89,4 @@ class JobProgress:
     rows_between: dict[str, int] = field(default_factory=dict)
     open_windows: tuple[OpenWindows, ...] = ()
     rows_by: dict[str, dict[str, int]] = field(default_factory=dict)
+    without_event_time: dict[str, int] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from millstream.streams.jobs.rule_guard import RuleGuard
 from millstream.streams.learning.kept import KeptModel
 from millstream.streams.operators.state import OpenEnds
 from millstream.streams.spark.lookups.job_tables import JobTables
+from millstream.streams.spark.operators.queue_times import TakenTimes
 
 __all__ = ["SetAside"]
 
@@ -20,16 +21,15 @@ __all__ = ["SetAside"]
 class SetAside:
     """What is not among a job's rows: malformed messages by table, rows that came too late, rules and calls that fail.
 
-    `times` gives what operators said of event time in a micro-batch: see `TimesSpool.take`, `ends` what they have open,
-    by operator. `tables` are the dimension
-    tables that the job joins; `models` are told before each micro-batch that it begins.
+    `times` gives what operators said of event time in a micro-batch, `ends` what they have open, by operator. `tables`
+    are the dimension tables that the job joins; `models` are told before each micro-batch that it begins.
     """
 
     letters: Sequence[DeadLetters]
     late: LateOutput
     guards: Sequence[RuleGuard] = ()
     calls: FailedCalls | None = None
-    times: Callable[[], tuple[int | None, dict[tuple[str, str], int]]] = lambda: (None, {})
+    times: Callable[[], TakenTimes] = TakenTimes
     tables: JobTables | None = None
     models: Sequence[KeptModel] = ()
     ends: Callable[[], Mapping[str, OpenEnds]] = dict
