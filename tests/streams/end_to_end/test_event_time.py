@@ -105,6 +105,22 @@ def test_a_row_without_event_time_ends_the_job_that_asks_for_it(query: str, spar
         bounded_run(spark, running, script, name="timeless-fails")
 
 
+@pytest.mark.parametrize(
+    ("where", "seconds"),
+    [
+        ("", [(1, None), (100, -4), (200, 95), (2, 195)]),
+        ("WHERE CURRENT_WATERMARK(ts) IS NULL OR ts > CURRENT_WATERMARK(ts)", [(1, None), (100, -4), (200, 95)]),
+    ],
+)
+def test_each_row_knows_the_watermark_that_the_rows_before_it_moved(
+    where: str, seconds: list[tuple[int, int | None]], spark: SparkSession, topic: Filled
+) -> None:
+    with topic([reading("a", second) for second in (1, 100, 200, 2)]) as running:
+        script = f"{ONE_BY_ONE}{TABLE}SELECT ts, CURRENT_WATERMARK(ts) AS w FROM readings {where}"
+        result = bounded_run(spark, running, script, name="current-watermark")
+    assert result.rows["result"] == [(at(time), None if mark is None else at(mark)) for time, mark in seconds]
+
+
 def test_a_window_stands_on_the_time_of_another_window(spark: SparkSession, topic: Filled) -> None:
     query = """
     SELECT TUMBLE_START(w, INTERVAL '20' SECOND), SUM(n), COUNT(*) FROM (

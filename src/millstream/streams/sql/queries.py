@@ -7,6 +7,7 @@ from dataclasses import replace
 from millstream.streams.plan.expressions import Column, Expression, is_proctime
 from millstream.streams.plan.nodes import Node, Values
 from millstream.streams.plan.types import Field, Schema
+from millstream.streams.sql.current_watermark import with_current_watermark
 from millstream.streams.sql.from_clause import bind_source, table_names
 from millstream.streams.sql.grouping import bind_grouped
 from millstream.streams.sql.join_conditions import conjuncts_of, filtered
@@ -145,6 +146,8 @@ def _selected(select: Select, context: QueryContext, order: tuple[SortItem, ...]
         relation = bind_source(select.source, context)
         names = [part.qualifier for part in relation.parts if part.qualifier is not None]
         check_hints(context, list(dict.fromkeys([*names, *table_names(select.source)])))
+        select, order, relation = with_current_watermark(select, order, relation, context)
+        chosen = (*(item.value for item in select.items), *(item.value for item in order))
     select = _with_places_apart(select, relation, context)
     relation = apply_where(select.where, relation, context)
     terms = chosen if select.qualify is None else (*chosen, select.qualify)

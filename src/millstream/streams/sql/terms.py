@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping
-from typing import cast, get_args
+from typing import TypeVar, cast, get_args
 
 from millstream.streams.functions.registry import AGGREGATES
 from millstream.streams.sql.query_syntax import QueryTree
@@ -13,6 +13,7 @@ from millstream.streams.sql.syntax import CallTerm, NameTerm, Operation, QueryTe
 
 __all__ = [
     "aggregates_of",
+    "calls_of",
     "conjunction_of_terms",
     "conjuncts_of_term",
     "has_aggregates",
@@ -20,6 +21,7 @@ __all__ = [
     "over_calls_of",
     "queries_of",
     "with_names",
+    "with_terms",
 ]
 
 
@@ -60,6 +62,13 @@ def has_aggregates(term: object, script: Script) -> bool:
 def over_calls_of(term: object) -> Iterator[CallTerm]:
     """The calls with OVER."""
     for found in _found(term, lambda part: isinstance(part, CallTerm) and part.over is not None):
+        if isinstance(found, CallTerm):
+            yield found
+
+
+def calls_of(term: object, name: str) -> Iterator[CallTerm]:
+    """The calls of a function, which is written in capitals here."""
+    for found in _found(term, lambda part: isinstance(part, CallTerm) and part.name.upper() == name):
         if isinstance(found, CallTerm):
             yield found
 
@@ -127,6 +136,26 @@ def conjunction_of_terms(terms: list[Term]) -> Term | None:
 def with_names(value: Term, meanings: Mapping[str, Term], inside_of_calls: Mapping[str, Term] | None = None) -> Term:
     """The term with other terms in place of plain names; `inside_of_calls` are those inside of aggregates and OVER."""
     return cast(Term, _replaced(value, meanings, meanings if inside_of_calls is None else inside_of_calls))
+
+
+_Part = TypeVar("_Part")
+
+
+def with_terms(value: _Part, meanings: Mapping[object, Term]) -> _Part:
+    """A part of a query with other terms in place of calls, by their identity; sub-queries stay as they are."""
+    return cast(_Part, _exchanged(value, meanings))
+
+
+def _exchanged(value: object, meanings: Mapping[object, Term]) -> object:
+    if isinstance(value, tuple):
+        return tuple(_exchanged(part, meanings) for part in value)
+    if not hasattr(value, "__dataclass_fields__") or isinstance(value, (Span, *get_args(QueryTree))):
+        return value
+    found = meanings.get(identity(value)) if isinstance(value, CallTerm) else None
+    if found is not None:
+        return found
+    parts = {name: _exchanged(getattr(value, name), meanings) for name in value.__dataclass_fields__}
+    return type(value)(**parts)
 
 
 def _replaced(value: object, meanings: Mapping[str, Term], inside: Mapping[str, Term]) -> object:
