@@ -122,7 +122,8 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
                 seconds, parts = run_job(plan, nameserver, events, directory, results)
     rows_per_s = round(len(events) / seconds)
     malformed, late = sum(part.malformed for part in parts), sum(part.late for part in parts)
-    print(f"\nevents {len(events):,}, malformed {malformed}, late {late}")
+    untimed = sum(sum(part.without_event_time.values()) for part in parts)
+    print(f"\nevents {len(events):,}, malformed {malformed}, late {late}, without event time {untimed}")
     for rule, count in sorted(results.alerts.items()):
         print(f"  {rule:28}{count:8,}")
     print(f"windows {results.windows:,} with {results.events_in_windows:,} events in them")
@@ -139,6 +140,7 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         "events_in_windows": results.events_in_windows,
         "malformed": malformed,
         "late": late,
+        "without_event_time": untimed,
     }
 
 

@@ -299,7 +299,7 @@ class Conversations:
         held: dict[str, TopicConfig] = {}
         for address in (yield from self.masters()):
             answer = yield from self.ask(address, RemotingCommand(RequestCode.GET_ALL_TOPIC_CONFIG))
-            held.update({address: topic for topic in decode_topic_table(answer.body) if topic.name == name})
+            held.update((address, topic) for topic in decode_topic_table(answer.body) if topic.name == name)
         if not held:
             raise NameRefused("TOPIC_NOT_FOUND", f"The topic {name[:200]!r} does not exist.")
         most = max(topic.queues for topic in held.values())

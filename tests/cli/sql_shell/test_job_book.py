@@ -65,10 +65,9 @@ def test_a_name_that_runs_already_gets_a_number_and_is_free_again_after_its_end(
 
 def test_jobs_are_listed_with_their_progress() -> None:
     book = JobBook()
-    # fmt: off
-    book.add("a", Played(JobProgress(7, 1, 2, {"out": 3, "log": 1}, 1, 99.6, 0, 5, trouble="Waits for a broker.",
-                                     without_event_time={"t": 3, "u": 1})))
-    # fmt: on
+    counts = {"t": 3, "u": 1}
+    progress = JobProgress(7, 1, 2, {"out": 3, "log": 1}, 1, 99.6, 0, 5, without_event_time=counts)
+    book.add("a", Played(replace(progress, trouble="Waits for a broker.")))
     assert [dict(zip(COLUMNS, row, strict=True)) for row in book.rows()] == [
         {
             "job": "a",
@@ -83,7 +82,7 @@ def test_jobs_are_listed_with_their_progress() -> None:
             "without_event_time": 4,
             "trouble": "Waits for a broker.",
         }
-    ]  # fmt: skip
+    ]
 
 
 def test_a_stopped_job_is_listed_as_stopped_and_is_no_news() -> None:
