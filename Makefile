@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INPUT ?=
+TPCDS ?= .tpcds
 
-.PHONY: setup demo-setup demo test test-all lint format bench crash nexmark interop docs descriptors clean
+.PHONY: setup demo-setup demo test test-all lint format bench crash nexmark tpcds interop docs descriptors clean
 
 # Two stamps: the demo needs streams alone, all else the tools of development as well, which bring streams along.
 setup: $(VENV)/.ready
@@ -44,6 +45,13 @@ crash: setup
 
 nexmark: setup
 	MILLSTREAM_NEXMARK=full $(BIN)/python -m pytest --timeout 900 tests/streams/nexmark
+
+# Texts and data are those that the environment names, else DuckDB's, made once in $(TPCDS).
+tpcds: setup
+	@test -n "$$MILLSTREAM_TPCDS_QUERIES" -a -n "$$MILLSTREAM_TPCDS_DATA" || $(BIN)/python tools/make_tpcds.py $(TPCDS)
+	MILLSTREAM_TPCDS_QUERIES=$${MILLSTREAM_TPCDS_QUERIES:-$(TPCDS)/queries} \
+	MILLSTREAM_TPCDS_DATA=$${MILLSTREAM_TPCDS_DATA:-$(TPCDS)/data} \
+	$(BIN)/python -m pytest --timeout 900 tests/streams/tpcds
 
 interop: setup
 	$(BIN)/python -m pytest --timeout 300 interop

@@ -161,7 +161,8 @@ def run(arguments: argparse.Namespace, stopped: threading.Event) -> dict[str, ob
                 seconds, parts = run_job(plan, nameserver, events, directory, results, stopped)
     rows_per_s = round(len(events) / seconds)
     malformed, late = sum(part.malformed for part in parts), sum(part.late for part in parts)
-    print(f"\nevents {len(events):,}, malformed {malformed}, late {late}")
+    untimed = sum(sum(part.without_event_time.values()) for part in parts)
+    print(f"\nevents {len(events):,}, malformed {malformed}, late {late}, without event time {untimed}")
     for rule, count in sorted(results.alerts.items()):
         print(f"  {rule:28}{count:8,}")
     print(f"windows {results.windows:,} with {results.events_in_windows:,} events in them")
@@ -178,6 +179,7 @@ def run(arguments: argparse.Namespace, stopped: threading.Event) -> dict[str, ob
         "events_in_windows": results.events_in_windows,
         "malformed": malformed,
         "late": late,
+        "without_event_time": untimed,
     }
 
 

@@ -73,6 +73,37 @@ def test_a_misspelled_name_is_told_with_the_nearest_and_the_command_that_creates
     assert remedy in refused.err
 
 
+def test_a_topic_gets_more_queues_and_keeps_its_settings_and_messages(millstream: Command) -> None:
+    assert millstream("topic", "create", "growing", "--type", "fifo", "--queues", "2", "--keep-hours", "5").code == 0
+    assert millstream("produce", "growing", "kept", "--group", "g").code == 0
+    grown = millstream("topic", "update", "growing", "--queues", "6", "-o", "json")
+    assert (grown.code, grown.json()) == (0, {"topic": "growing", "queues": 6}), grown.err
+    [listed] = [topic for topic in millstream("topic", "list", "-o", "json").json() if topic["topic"] == "growing"]
+    assert listed == {"topic": "growing", "type": "fifo", "queues": 6, "attributes": "reserve.time=5"}
+    described = millstream("topic", "describe", "growing", "-o", "json").json()
+    assert [queue["queue"] for queue in described] == [0, 1, 2, 3, 4, 5]
+    assert sum(queue["messages"] for queue in described) == 1
+
+
+def test_a_topic_never_gets_fewer_queues(millstream: Command) -> None:
+    assert millstream("topic", "create", "shrinking", "--queues", "4").code == 0
+    refused = millstream("topic", "update", "shrinking", "--queues", "3")
+    assert (refused.code, refused.out) == (1, "")
+    assert "'shrinking' has 4 queues and cannot have 3" in refused.err
+    assert "make another topic" in refused.err
+    assert "MS-2326" in refused.err
+    assert len(millstream("topic", "describe", "shrinking", "-o", "json").json()) == 4
+    assert millstream("topic", "update", "shrinking", "--queues", "4").code == 0
+    missing = millstream("topic", "update", "nowhere", "--queues", "4")
+    assert (missing.code, "MS-2101" in missing.err) == (1, True)
+
+
+def test_a_static_topic_gets_its_queues_from_the_cluster(millstream: Command) -> None:
+    assert millstream("topic", "create", "spread", "--static", "--queues", "2").code == 0
+    refused = millstream("topic", "update", "spread", "--queues", "3")
+    assert (refused.code, "topic create spread --static --queues 3" in refused.err) == (1, True), refused.err
+
+
 def test_the_systems_own_topics_are_there_for_tools_but_are_not_listed_and_stay(millstream: Command) -> None:
     listed = {topic["topic"] for topic in millstream("topic", "list", "-o", "json").json()}
     for name in ("DefaultCluster", "DefaultCluster_REPLY_TOPIC", "RMQ_SYS_TRACE_TOPIC"):

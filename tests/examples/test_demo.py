@@ -61,6 +61,7 @@ def counted(events: Iterable[str]) -> dict[str, object]:
         "windows": len(windows),
         "events_in_windows": windows.total(),
         "malformed": 0,
+        "without_event_time": total - windows.total(),
         "late": 0,
     }
 

@@ -25,7 +25,7 @@ app = App(
     help_format="plaintext",
     result_action="return_value",
 )
-topic = App(name="topic", help="Create, list, describe and delete topics.", result_action="return_value")
+topic = App(name="topic", help="Create, list, describe, change and delete topics.", result_action="return_value")
 group = App(
     name="group",
     help="Create, change, list and delete consumer groups; their lag and resets.",
@@ -120,6 +120,7 @@ topic.command("millstream.cli.topic:create", name="create")
 topic.command("millstream.cli.topic:list_topics", name="list")
 topic.command("millstream.cli.topic:describe", name="describe")
 topic.command("millstream.cli.topic:delete", name="delete")
+topic.command("millstream.cli.topic:update", name="update")
 topic.command("millstream.cli.topic:remap", name="remap")
 message.command("millstream.cli.message:find", name="find")
 message.command("millstream.cli.message_trace:trace", name="trace")

@@ -1,4 +1,4 @@
-"""`millstream topic`: create, list, describe and delete topics."""
+"""`millstream topic`: create, list, describe, change and delete topics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from millstream.client.logic_queues import mappings_of
 from millstream.model.topic import MAX_QUEUES, MessageType, TopicConfig, is_system_topic
 from millstream.protocol.remoting.static_topics import leaders
 
-__all__ = ["TopicType", "create", "delete", "describe", "list_topics", "remap"]
+__all__ = ["TopicType", "create", "delete", "describe", "list_topics", "remap", "update"]
 
 
 class TopicType(Enum):
@@ -87,6 +87,29 @@ def create(
         {"topic": name, "type": type.value, "queues": queues},
         sentence=f"topic {name} is there: {type.value}, {queues} queues",
     )
+    return ExitCode.DONE
+
+
+def update(
+    name: str,
+    *,
+    queues: Annotated[int, Parameter(validator=Number(gte=1, lte=MAX_QUEUES))],
+    common: Common = Common(),
+) -> int:
+    """Give a topic more queues, on every broker that has it; clients and running jobs use them at once.
+
+    Messages stay where they are. A topic never gets fewer queues.
+
+    Parameters
+    ----------
+    name
+        The topic.
+    queues
+        How many queues it has then.
+    """
+    with cluster(common) as client:
+        client.add_queues(name, queues)
+    Printer(common.output).record({"topic": name, "queues": queues}, sentence=f"topic {name} has {queues} queues")
     return ExitCode.DONE
 
 

@@ -212,6 +212,10 @@ class BlockingClient:
         """Create a topic; nothing happens if it is there with the same settings, else TOPIC_EXISTS."""
         self.run(self.conversations.create_topic(config))
 
+    def add_queues(self, name: str, queues: int) -> None:
+        """Give a topic so many queues; TOPIC_NOT_FOUND, FEWER_QUEUES, ILLEGAL_STATIC_TOPIC."""
+        self.run(self.conversations.add_queues(name, queues))
+
     def create_static_topic(self, config: TopicConfig, queues: int, brokers: Sequence[str] | None = None) -> None:
         """Create a topic whose queues can be moved, or give it more; TOPIC_EXISTS where it has other settings."""
         self.run(StaticTopicConversations(self.conversations).create(config, queues, brokers))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from millstream.client import requests
@@ -284,6 +285,31 @@ class Conversations:
         ext = topic_fields(config)
         for address in (yield from self.masters()):
             yield from self.ask(address, RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC, dict(ext)))
+
+    def add_queues(self, name: str, queues: int) -> Conversation[None]:
+        """Give a topic so many queues on every master that has it; nothing else of it changes.
+
+        Raises TOPIC_NOT_FOUND, FEWER_QUEUES, and ILLEGAL_STATIC_TOPIC for one whose queues are the cluster's.
+        """
+        self.forget_route(name)
+        if mappings_of((yield from self.route(name))):
+            words = f"The queues of the static topic {name!r} are the cluster's, not those of a broker."
+            remedy = f"Run millstream topic create {name} --static --queues {queues}."
+            raise NameRefused("ILLEGAL_STATIC_TOPIC", words, remedy=remedy)
+        held: dict[str, TopicConfig] = {}
+        for address in (yield from self.masters()):
+            answer = yield from self.ask(address, RemotingCommand(RequestCode.GET_ALL_TOPIC_CONFIG))
+            held.update((address, topic) for topic in decode_topic_table(answer.body) if topic.name == name)
+        if not held:
+            raise NameRefused("TOPIC_NOT_FOUND", f"The topic {name[:200]!r} does not exist.")
+        most = max(topic.queues for topic in held.values())
+        if queues < most:
+            raise NameRefused("FEWER_QUEUES", f"The topic {name!r} has {most} queues and cannot have {queues}.")
+        for address, topic in held.items():
+            ext = topic_fields(replace(topic, read_queues=queues, write_queues=queues))
+            del ext["createOnly"]
+            yield from self.ask(address, RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC, ext))
+        self.forget_route(name)
 
     def delete_topic(self, name: str) -> Conversation[None]:
         """Delete the topic on every broker that holds it; TOPIC_NOT_FOUND."""

@@ -76,6 +76,7 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (2322, "ILLEGAL_SETTING", "The value of a setting is out of its range.", "Correct the value named in the message."),
     (2323, "KEY_VALUE_NOT_FOUND", "The nameserver keeps nothing under that key.", "Put it there first: mqadmin updateKvConfig."),
     (2324, "TOPIC_SETTING_FIXED", "The setting says how the topic's messages are stored, so it stays as it is.", "Make another topic with it."),
+    (2326, "FEWER_QUEUES", "A topic keeps the queues that it has: messages of those that went would be out of reach.", "Give a larger number, or make another topic with fewer: millstream topic create NAME --queues N."),
     (2340, "NOT_LEADER_FOR_QUEUE", "The queue of the static topic is stored by another broker now, or is being moved.", "Ask for the topic's route again and send there; clients do so by themselves."),
     (2341, "ILLEGAL_STATIC_TOPIC", "A static topic cannot have these settings.", "Use type normal or fifo, without batches and compaction."),
     (2342, "STATIC_TOPIC_STATE", "The brokers' mappings of a static topic contradict each other or the change.", "Finish what was begun: millstream topic remap NAME --brokers A,B."),

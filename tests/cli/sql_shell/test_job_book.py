@@ -65,12 +65,24 @@ def test_a_name_that_runs_already_gets_a_number_and_is_free_again_after_its_end(
 
 def test_jobs_are_listed_with_their_progress() -> None:
     book = JobBook()
-    book.add("a", Played(JobProgress(7, 1, 2, {"out": 3, "log": 1}, 1, 99.6, 0, 5, trouble="Waits for a broker.")))
+    counts = {"t": 3, "u": 1}
+    progress = JobProgress(7, 1, 2, {"out": 3, "log": 1}, 1, 99.6, 0, 5, without_event_time=counts)
+    book.add("a", Played(replace(progress, trouble="Waits for a broker.")))
     assert [dict(zip(COLUMNS, row, strict=True)) for row in book.rows()] == [
-        {"job": "a", "state": "running", "rows_in": 7, "rows_out": 4, "rows_per_s": 100, "behind": 5,
-         "watermark": "1970-01-01T00:00:00Z", "late": 2, "malformed": 1,
-         "trouble": "Waits for a broker."}
-    ]  # fmt: skip
+        {
+            "job": "a",
+            "state": "running",
+            "rows_in": 7,
+            "rows_out": 4,
+            "rows_per_s": 100,
+            "behind": 5,
+            "watermark": "1970-01-01T00:00:00Z",
+            "late": 2,
+            "malformed": 1,
+            "without_event_time": 4,
+            "trouble": "Waits for a broker.",
+        }
+    ]
 
 
 def test_a_stopped_job_is_listed_as_stopped_and_is_no_news() -> None:

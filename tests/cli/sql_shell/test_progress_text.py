@@ -49,6 +49,10 @@ def test_open_windows_and_rows_between_queries_are_told() -> None:
     line = progress_line(progress)
     assert "rows out 2," in line
     assert ", hits_packed 1,234, open windows 1,004, the first until watermark 2026-01-01T00:00:00Z" in line
+    assert "without event time" not in line
+    timeless = replace(progress, without_event_time={"u": 1, "t": 630})
+    assert "without event time t 630, u 1, hits_packed" in progress_line(timeless)
+    assert progress_values(timeless)["without_event_time"] == {"u": 1, "t": 630}
     assert "open windows" not in progress_line(replace(progress, state="ended"))
     values = progress_values(progress)
     assert values["rows_between"] == {"hits_packed": 1_234}

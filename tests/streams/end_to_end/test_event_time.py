@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from running_jobs import LIMIT_S, Collected, Topic, bounded_run, compiled
 
+from millstream.streams.errors import JobError
 from millstream.streams.jobs.runner import JobRunner
 
 pytestmark = pytest.mark.spark
@@ -70,6 +71,54 @@ def test_a_row_without_event_time_is_in_no_window_and_harms_none(spark: SparkSes
         result = bounded_run(spark, running, TABLE + COUNTS.format(where=""), name="timeless")
     assert result.sorted("result") == [(at(0), "a", 2)]
     assert result.progress.malformed == 0
+    assert result.progress.without_event_time == {"readings": 2}
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [
+        (COUNTS.format(where="WHERE device = 'a'"), 2),
+        (COUNTS.format(where="").replace("TUMBLE(", "HOP(").replace("'10' S", "'5' SECOND, INTERVAL '10' S"), 3),
+        ("SELECT device, LAG(at) OVER (PARTITION BY device ORDER BY ts) AS before FROM readings", 3),
+        ("SELECT a.device FROM readings a JOIN readings b ON a.device = b.device AND a.ts = b.ts", 3),
+    ],
+)
+def test_rows_without_event_time_are_counted_once_by_table(
+    query: str, count: int, spark: SparkSession, topic: Filled
+) -> None:
+    timeless = [(0, b'{"device": "a", "at": "nonsense"}'), (0, b'{"device": "a"}'), (0, b'{"device": "b"}')]
+    with topic([reading("a", 1), *timeless, reading("a", 3)]) as running:
+        result = bounded_run(spark, running, ONE_BY_ONE + TABLE + query, name="counted-timeless")
+    assert result.progress.without_event_time == {"readings": count}
+
+
+@pytest.mark.parametrize("query", [COUNTS.format(where=""), "SELECT device, ts FROM readings"])
+def test_a_row_without_event_time_ends_the_job_that_asks_for_it(query: str, spark: SparkSession, topic: Filled) -> None:
+    script = "SET 'millstream.null-event-time' = 'fail';" + TABLE + query
+    with topic([reading("a", 1), reading("a", 3)]) as running:
+        result = bounded_run(spark, running, script, name="all-timed")
+        assert result.progress.without_event_time == {}
+    with (
+        topic([reading("a", 1), (0, b'{"device": "a"}')]) as running,
+        pytest.raises(JobError, match=r"^The job failed: A row of readings has no event time: ts is NULL, .*'count'"),
+    ):
+        bounded_run(spark, running, script, name="timeless-fails")
+
+
+@pytest.mark.parametrize(
+    ("where", "seconds"),
+    [
+        ("", [(1, None), (100, -4), (200, 95), (2, 195)]),
+        ("WHERE CURRENT_WATERMARK(ts) IS NULL OR ts > CURRENT_WATERMARK(ts)", [(1, None), (100, -4), (200, 95)]),
+    ],
+)
+def test_each_row_knows_the_watermark_that_the_rows_before_it_moved(
+    where: str, seconds: list[tuple[int, int | None]], spark: SparkSession, topic: Filled
+) -> None:
+    with topic([reading("a", second) for second in (1, 100, 200, 2)]) as running:
+        script = f"{ONE_BY_ONE}{TABLE}SELECT ts, CURRENT_WATERMARK(ts) AS w FROM readings {where}"
+        result = bounded_run(spark, running, script, name="current-watermark")
+    assert result.rows["result"] == [(at(time), None if mark is None else at(mark)) for time, mark in seconds]
 
 
 def test_a_window_stands_on_the_time_of_another_window(spark: SparkSession, topic: Filled) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,6 +13,7 @@ from running_jobs import LIMIT_S, Topic, bounded_run, compiled
 
 from millstream.model.errors import NameRefused
 from millstream.streams.errors import JobError
+from millstream.streams.jobs.progress import ResultRows
 from millstream.streams.jobs.runner import JobRunner
 
 pytestmark = pytest.mark.spark
@@ -118,3 +120,12 @@ def test_a_job_whose_server_goes_away_fails_with_the_address_and_no_stack_trace(
     assert "Traceback" not in str(failure.value)
     assert "\n" not in str(failure.value)
     assert job.progress().state == "failed"
+
+
+def test_what_the_taker_of_rows_raises_fails_a_batch_job(spark: SparkSession, tmp_path: Path) -> None:
+    def refuse(result: ResultRows) -> None:
+        raise ValueError(f"no place for {len(result.rows)} rows")
+
+    runner = JobRunner(spark, nameserver="127.0.0.1:9", checkpoint_root=tmp_path)
+    with pytest.raises(JobError, match="no place for 1 rows"):
+        runner.start(compiled("SELECT 1 AS x", "127.0.0.1:9"), name="refused", on_rows=refuse).wait(LIMIT_S)

@@ -98,6 +98,13 @@ def test_each_queue_tells_where_it_stands_and_since_when_it_is_silent() -> None:
     assert progress.watermark_ms == 1_767_225_600_000
 
 
+def test_rows_without_event_time_are_added_up_by_table() -> None:
+    tally = Tally({})
+    for untimed in ({"t": 600}, {}, {"t": 30, "u": 1}):
+        tally.saw_times(None, {}, untimed)
+    assert tally.progress("running").without_event_time == {"t": 630, "u": 1}
+
+
 def test_the_final_tick_does_not_show_as_the_watermark() -> None:
     tally = Tally({})
     assert tally.progress("running").watermark_ms is None

@@ -55,9 +55,9 @@ def test_a_wrong_special_form_is_refused(written: str, name: str) -> None:
 
 
 def test_a_function_of_flink_that_is_missing_is_refused_with_the_reason() -> None:
-    error = refused("SELECT CURRENT_WATERMARK(ts) FROM events")
+    error = refused("SELECT SOURCE_WATERMARK() FROM events")
     assert error.name == "SQL_UNSUPPORTED"
-    assert "micro-batch" in error.message
+    assert "no source here has watermarks" in error.message
 
 
 def test_an_unknown_function_is_refused_with_the_nearest_name() -> None:

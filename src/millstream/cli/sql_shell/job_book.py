@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 __all__ = ["COLUMNS", "BackgroundRows", "Job", "JobBook", "directory_of"]
 
-COLUMNS = ("job", "state", "rows_in", "rows_out", "rows_per_s", "behind", "watermark", "late", "malformed", "trouble")
+COLUMNS = (
+    *("job", "state", "rows_in", "rows_out", "rows_per_s", "behind", "watermark"),
+    *("late", "malformed", "without_event_time", "trouble"),
+)
 
 _ROWS_KEPT = 20
 """Rows of each print sink that wait for the next prompt."""
@@ -78,7 +81,7 @@ class JobBook:
             speed, watermark = round(progress.rows_per_s), watermark_text(progress)
             found.append(
                 (name, state, progress.rows_in, out, speed, progress.behind, watermark, progress.late,
-                 progress.malformed, progress.trouble)
+                 progress.malformed, sum(progress.without_event_time.values()), progress.trouble)
             )  # fmt: skip
         return found
 

@@ -30,6 +30,7 @@ def progress_values(progress: JobProgress) -> dict[str, object]:
         "malformed_last_minute": progress.malformed_last_minute,
         "late": progress.late,
         "late_by": dict(progress.late_by),
+        "without_event_time": dict(progress.without_event_time),
         "rows_per_s": round(progress.rows_per_s),
         "watermark": None if watermark is None else watermark_text(progress),
         "behind": progress.behind,
@@ -69,6 +70,9 @@ def progress_line(progress: JobProgress) -> str:
     out = sum(progress.rows_out.values())
     behind = "-" if progress.behind is None else f"{progress.behind:,}"
     aside = f", malformed {progress.malformed:,}, late {progress.late:,}" if progress.malformed or progress.late else ""
+    if progress.without_event_time:
+        tables = ", ".join(f"{table} {count:,}" for table, count in sorted(progress.without_event_time.items()))
+        aside += f", without event time {tables}"
     if progress.failed_calls:
         aside += f", failed calls {sum(progress.failed_calls.values()):,} ({', '.join(sorted(progress.failed_calls))})"
     for table, count in sorted(progress.rows_between.items()):

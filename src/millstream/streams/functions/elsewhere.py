@@ -4,13 +4,12 @@ from __future__ import annotations
 
 __all__ = ["FLINK_ONLY"]
 
-_WATERMARK = "a watermark belongs to a whole micro-batch here; late rows are counted and can be kept by the job."
+_WATERMARK = "no source here has watermarks of its own: WATERMARK FOR ts AS ts - INTERVAL '5' SECOND declares one."
 _PREDICT = "it stands in FROM: ML_PREDICT(TABLE t, MODEL m, DESCRIPTOR(a, b))."
 _BITMAP = "there is no BITMAP type; COUNT(DISTINCT x) counts exactly, ARRAY_AGG(DISTINCT x) keeps the numbers."
 _MODEL = "a model is only asked by ML_PREDICT; a user function can do the rest."
 
 FLINK_ONLY: dict[str, str] = {
-    "CURRENT_WATERMARK": _WATERMARK,
     "SOURCE_WATERMARK": _WATERMARK,
     "CURRENT_CATALOG": "SHOW CURRENT CATALOG says it, and CURRENT_DATABASE() gives the database.",
     "OBJECT_OF": "rows have named columns: CAST(ROW(...) AS ROW<...>) makes one.",

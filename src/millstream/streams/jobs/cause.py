@@ -13,6 +13,9 @@ _PYTHON_ERROR = re.compile(
     r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*(?:Error|Exception|Refused|Failed|Unreachable|TimedOut)): (.+)$"
 )
 _JAVA_CAUSE = re.compile(r"^(?:Caused by: )?(?:[a-z][\w$]*\.)+([A-Z][\w$]*): (.+)$")
+_RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE: \w+)?$")
+"""What an expression raised by itself, in Spark's frame."""
+
 _WRAPPERS = frozenset(("SparkException", "StreamingQueryException", "PythonException", "PySparkRuntimeError"))
 
 
@@ -21,6 +24,9 @@ def first_cause(error: BaseException) -> str:
     if isinstance(error, MillstreamError):
         return str(error)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    raised = next((match for line in lines if (match := _RAISED.search(line))), None)
+    if raised is not None:
+        return _short(raised[1])
     for pattern in (_PYTHON_ERROR, _JAVA_CAUSE):
         found = [match for line in lines if (match := pattern.match(line)) and match[1] not in _WRAPPERS]
         if found:

@@ -26,6 +26,7 @@ class JobHandle:
         parts = [pipeline.progress() for pipeline in self._pipelines]
         rows_out: Counter[str] = Counter()
         late_by: Counter[str] = Counter()
+        untimed: Counter[str] = Counter()
         hits: Counter[str] = Counter()
         failed_calls: Counter[str] = Counter()
         rows_between: Counter[str] = Counter()
@@ -33,6 +34,7 @@ class JobHandle:
         for part in parts:
             rows_out.update(part.rows_out)
             late_by.update(part.late_by)
+            untimed.update(part.without_event_time)
             hits.update(part.hits)
             failed_calls.update(part.failed_calls)
             rows_between.update(part.rows_between)
@@ -51,6 +53,7 @@ class JobHandle:
             behind=sum(lags) if lags else None,
             state=_state([part.state for part in parts]),
             late_by=dict(late_by),
+            without_event_time=dict(untimed),
             malformed_last_minute=sum(part.malformed_last_minute for part in parts),
             hits=dict(hits),
             queues=tuple(queue for part in parts for queue in part.queues),

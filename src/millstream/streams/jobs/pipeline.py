@@ -19,7 +19,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from millstream.model.errors import MillstreamError
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.cause import first_cause
 from millstream.streams.jobs.checkpoint import Checkpoint
@@ -404,7 +403,7 @@ class BatchPipeline:
             self._delivery.ended()
             for end in ends.values():
                 self._delivery.tally.read_to(end, time.monotonic() - began_s)
-        except (MillstreamError, PySparkException, Py4JError, OSError, RuntimeError, _Stopped) as error:
+        except Exception as error:  # noqa: BLE001 - what the callbacks of users raise must not look like success
             self._error = self._delivery.told(error)
 
     def _set_group(self, frame: DataFrame) -> None:

@@ -68,6 +68,8 @@ class JobProgress:
     one query of the job sent to another, by table; `open_windows` what waits for the watermark, by operator. `rows_by`
     are the rows out of merged INSERTs, by sink and by the text that tells each INSERT apart, such as its rule.
     `notices` are sentences about how this start began.
+    `without_event_time` are the rows whose event time is NULL, by table, as the operators that keep state got them: no
+    window and no watermark takes them in.
     """
 
     rows_in: int = 0
@@ -89,3 +91,4 @@ class JobProgress:
     open_windows: tuple[OpenWindows, ...] = ()
     rows_by: dict[str, dict[str, int]] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
+    without_event_time: dict[str, int] = field(default_factory=dict)

@@ -316,7 +316,9 @@ class JobRunner:
                 for name, source in zip(readings, sources, strict=True)
             }
             one_row = partial(_one_row, self._spark, checkpoint, batch=batch)
-            translation = Translation(frames, host, one_row, calls, batch=settings.batch)
+            translation = Translation(
+                frames, host, one_row, calls, batch=settings.batch, without_time=settings.null_event_time
+            )
             book = ModelBook(checkpoint.models, partial(ModelTopic.of, nameserver=settings.nameserver))
             with book.open():
                 frame = envelope(nodes, translation, timed)

@@ -13,6 +13,7 @@ from millstream.streams.jobs.rule_guard import RuleGuard
 from millstream.streams.learning.kept import KeptModel
 from millstream.streams.operators.state import OpenEnds
 from millstream.streams.spark.lookups.job_tables import JobTables
+from millstream.streams.spark.operators.queue_times import TakenTimes
 
 __all__ = ["SetAside"]
 
@@ -30,7 +31,7 @@ class SetAside:
     late: LateOutput
     guards: Sequence[RuleGuard] = ()
     calls: FailedCalls | None = None
-    times: Callable[[], tuple[int | None, dict[tuple[str, str], int]]] = lambda: (None, {})
+    times: Callable[[], TakenTimes] = TakenTimes
     tables: JobTables | None = None
     models: Sequence[KeptModel] = ()
     ends: Callable[[], Mapping[str, OpenEnds]] = dict

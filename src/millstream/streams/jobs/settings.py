@@ -51,6 +51,7 @@ class JobSettings:
     holds up no window any more (0: never), where its table does not say it. `bad_cast` is null, dead-letter or fail.
     `call_error` is null, dead-letter or fail for users' functions that raise, one call of which may take
     `call_timeout_ms` (0: any time).
+    `null_event_time` is count or fail for rows whose event time is NULL.
     With `waits_for_topics` a job starts before its topics are there. With `closes_windows` a bounded job ends event
     time when it has read everything. A start waits `start_timeout_ms` for servers that are away (0: not at all).
     `rules_stage` is auto, always or never.
@@ -70,6 +71,7 @@ class JobSettings:
     call_error: str = "dead-letter"
     call_timeout_ms: int = 60_000
     restarts: RestartSettings = field(default_factory=RestartSettings)
+    null_event_time: str = "count"
 
     @classmethod
     def of(cls, settings: Mapping[str, str], nameserver: str) -> JobSettings:
@@ -89,6 +91,7 @@ class JobSettings:
             call_error=settings.get("millstream.user-function.on-error", "dead-letter").lower(),
             call_timeout_ms=duration_ms(settings.get("millstream.user-function.timeout", "60 s")),
             restarts=_restarts(settings),
+            null_event_time=settings.get("millstream.null-event-time", "count").lower(),
         )
 
     def idle_ms_of(self, table: Table) -> int:

@@ -35,6 +35,7 @@ class Tally:
         self._refused: dict[str, tuple[int, str]] = {}
         self._rows_in = self._malformed = self._batches = 0
         self._late_by: Counter[str] = Counter()
+        self._untimed: Counter[str] = Counter()
         self._malformed_at: deque[tuple[float, int]] = deque()
         self._rows_out: Counter[str] = Counter()
         self._hits: Counter[str] = Counter()
@@ -98,9 +99,18 @@ class Tally:
                 table: reason for table, (count, reason) in self._refused.items() if 0 < self._rows_of(table) <= count
             }
 
-    def saw_times(self, watermark_us: int | None, times_us: Mapping[tuple[str, str], int]) -> None:
-        """How far event time has come, over all and by table and queue, as far as that is known."""
+    def saw_times(
+        self,
+        watermark_us: int | None,
+        times_us: Mapping[tuple[str, str], int],
+        untimed: Mapping[str, int] | None = None,
+    ) -> None:
+        """How far event time has come, over all and by table and queue, as far as that is known.
+
+        `untimed` are the rows of the micro-batch whose event time is NULL, by table.
+        """
         with self._lock:
+            self._untimed.update(untimed or {})
             self._times_us.update(times_us)
             if watermark_us is not None:
                 self._set_watermark(watermark_us // 1000)
@@ -155,6 +165,7 @@ class Tally:
                 sum(self._behind.values()) if self._behind else None,
                 state,
                 late_by=dict(self._late_by),
+                without_event_time=dict(self._untimed),
                 malformed_last_minute=self._recently_malformed(),
                 hits=dict(self._hits),
                 failed_calls=dict(self._failed_calls),

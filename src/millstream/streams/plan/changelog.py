@@ -13,6 +13,7 @@ from millstream.streams.plan.nodes import FanOut, Filter, Node, Normalize, Proje
 from millstream.streams.plan.ordering import Over, Rank, Sort
 from millstream.streams.plan.patterns import Match
 from millstream.streams.plan.python_rows import PythonRows
+from millstream.streams.plan.watermarked import Watermarked
 
 __all__ = [
     "CHANGELOG_FORMATS",
@@ -86,7 +87,10 @@ def changelog_of(node: Node) -> Changelog:
         case Union(inputs=inputs):
             appends = all(changelog_of(below) is Changelog.APPEND for below in inputs)
             return Changelog.APPEND if appends else Changelog.RETRACT
-        case Project() | Filter() | Expand() | FanOut() | Correlate() | LookupJoin() | WindowRows() | PythonRows():
+        case (
+            Project() | Filter() | Expand() | FanOut() | Correlate() | LookupJoin() | WindowRows() | PythonRows()
+            | Watermarked()
+        ):  # fmt: skip
             return changelog_of(node.input)
 
 
@@ -103,7 +107,7 @@ def upsert_key_of(node: Node) -> frozenset[str] | None:
             return frozenset(names)
         case Rank():
             return _ranked_key(node)
-        case Filter() | Sort() | Over() | PythonRows(made=()):
+        case Filter() | Sort() | Over() | Watermarked() | PythonRows(made=()):
             return upsert_key_of(node.input)
         case TemporalJoin(left=left):
             return upsert_key_of(left)

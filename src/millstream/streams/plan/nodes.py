@@ -19,6 +19,7 @@ from millstream.streams.plan.patterns import Match
 from millstream.streams.plan.python_rows import PythonRows
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import Field, Schema
+from millstream.streams.plan.watermarked import Watermarked
 from millstream.streams.plan.windows import Tumble, Window, window_fields
 
 __all__ = [
@@ -172,6 +173,7 @@ Node = (
     | TemporalJoin
     | SetOperation
     | PythonRows
+    | Watermarked
 )
 
 

@@ -30,20 +30,16 @@ class Settled:
     def over(self, frame: DataFrame, parts: Sequence[Rows]) -> Rows:
         """The same columns of another data frame, made of `parts`."""
         clocks = [part.clock for part in parts if part.clock is not None]
-        sources = frozenset(number for clock in clocks for number in clock.sources)
         changes = any(part.kind is not None for part in parts)
-        return _over(frame, self.names, sources if clocks else None, changes=changes)
+        return _over(frame, self.names, clocks, changes=changes)
 
 
 def settled(rows: Rows, names: Sequence[str], targets: Sequence[str]) -> Settled:
     """The columns `names` of `rows` under the names `targets`, and the hidden columns."""
     chosen = [rows.columns[name].alias(target) for name, target in zip(names, targets, strict=True)]
     frame = rows.frame.select(*chosen, *_hidden(rows))
-    clock = rows.clock
-    return Settled(
-        _over(frame, tuple(targets), None if clock is None else clock.sources, changes=rows.kind is not None),
-        tuple(targets),
-    )
+    clocks = [] if rows.clock is None else [rows.clock]
+    return Settled(_over(frame, tuple(targets), clocks, changes=rows.kind is not None), tuple(targets))
 
 
 def expanded(
@@ -58,8 +54,8 @@ def expanded(
     kept = F.explode_outer(elements)
     names = tuple(rows.columns)
     frame = rows.frame.select(*(rows.columns[name].alias(name) for name in names), *_hidden(rows), kept.alias(_EACH))
-    clock = rows.clock
-    copied = _over(frame, names, None if clock is None else clock.sources, changes=rows.kind is not None)
+    clocks = [] if rows.clock is None else [rows.clock]
+    copied = _over(frame, names, clocks, changes=rows.kind is not None)
     element = F.col(_EACH)
     found = copied if outer else copied.where(element.isNotNull())
     return found.with_columns({**copied.columns, **columns(element)})
@@ -78,10 +74,12 @@ def _hidden(rows: Rows) -> list[Column]:
     return hidden
 
 
-def _over(frame: DataFrame, names: Sequence[str], sources: frozenset[int] | None, *, changes: bool) -> Rows:
+def _over(frame: DataFrame, names: Sequence[str], clocks: Sequence[Clock], *, changes: bool) -> Rows:
     clock = None
-    if sources is not None:
-        clock = Clock(F.col(_SOURCE), F.col(_QUEUE), F.col(_TIME), F.col(_TICK), sources)
+    if clocks:
+        sources = frozenset(number for one in clocks for number in one.sources)
+        timed = frozenset(number for one in clocks for number in one.timed)
+        clock = Clock(F.col(_SOURCE), F.col(_QUEUE), F.col(_TIME), F.col(_TICK), sources, timed)
     columns = {name: F.col(quoted_name(name)) for name in names}
     kind = F.col(KIND_COLUMN) if changes else None
     return Rows(frame, columns, F.col(KEEP_COLUMN), clock=clock, kind=kind)

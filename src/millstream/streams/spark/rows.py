@@ -19,7 +19,8 @@ class Clock:
     """How the rows of a data frame move event time for operators of ours, each as a column.
 
     `source` is the number of what gave the row; `time_us` its event time less the delay, NULL where it moves nothing;
-    `tick_us` the time of a row that is a tick. `sources` are all numbers that occur.
+    `tick_us` the time of a row that is a tick. `sources` are all numbers that occur, `timed` those of tables whose
+    rows should have an event time.
     """
 
     source: Column
@@ -27,6 +28,7 @@ class Clock:
     time_us: Column
     tick_us: Column
     sources: frozenset[int]
+    timed: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)

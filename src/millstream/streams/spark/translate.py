@@ -79,6 +79,7 @@ class Translation:
 
     `host` is where operators of ours run; None where no output needs them. `one_row` gives the data frame of one row
     that rows of the script stand on; `calls` runs users' functions. `batch`: the sources are read once, as a whole.
+    `without_time` is count or fail: whether a row whose event time is NULL ends the job where that time is read.
     """
 
     def __init__(
@@ -89,8 +90,10 @@ class Translation:
         calls: UserCalls,
         *,
         batch: bool = False,
+        without_time: str = "count",
     ) -> None:
         self._batch = batch
+        self._without_time = without_time
         self._sources = sources
         self._calls = calls
         self._one_row = one_row
@@ -206,7 +209,10 @@ class Translation:
             time_us = F.unix_micros(moment.cast("timestamp")) - watermark.delay_ms * 1000
         queue = F.col(QUEUE_COLUMN) if QUEUE_COLUMN in source.columns else F.lit(None).cast("string")
         tick_us = F.unix_micros(F.col(TICK_COLUMN))
-        clock = Clock(F.lit(number), queue, time_us, tick_us, frozenset({number}))
+        # Of a watermark that is an expression, NULL may be the value for a row that has a time.
+        is_timed = watermark is not None and watermark.expression is None
+        only = frozenset({number})
+        clock = Clock(F.lit(number), queue, time_us, tick_us, only, only if is_timed else frozenset())
         return replace(rows, clock=clock)
 
     def _columns(self, node: Scan) -> Rows:
@@ -220,6 +226,10 @@ class Translation:
             if isinstance(column, ComputedColumn) and column.name in node.columns:
                 rows, (value,) = self._calls.apart(rows, [column.expression], node, stored, keeps_all=True)
                 rows = rows.with_columns({**rows.columns, column.name: column_of(value, rows.columns)})
+        watermark = node.table.watermark
+        if self._without_time == "fail" and watermark is not None and watermark.column in rows.columns:
+            moment = _told_time(rows.columns[watermark.column], node.table.name, watermark.column)
+            rows = rows.with_columns({**rows.columns, watermark.column: moment})
         return rows
 
     def _source(self, node: Scan) -> DataFrame:
@@ -230,6 +240,16 @@ class Translation:
         pairs = zip(inputs, node.inputs, strict=True)
         frames = [settled(rows, below.schema.names, names) for rows, below in pairs]
         return frames[0].over(reduce(DataFrame.unionAll, [one.rows.frame for one in frames]), inputs)
+
+
+def _told_time(moment: SparkColumn, table: str, column: str) -> SparkColumn:
+    """The event time of a row, which ends the job where it is NULL; ticks have none."""
+    words = (
+        f"A row of {table} has no event time: {column} is NULL, and 'millstream.null-event-time' is 'fail'. "
+        "Correct the rows, give the column another value where it is computed, or set 'count'."
+    )
+    is_missing = F.col(TICK_COLUMN).isNull() & moment.isNull()
+    return F.when(is_missing, F.raise_error(F.lit(words)).cast("timestamp")).otherwise(moment)
 
 
 def _only_input(node: Node) -> Node:
@@ -296,6 +316,12 @@ def _window_rows(rows: Rows, window: Window) -> Rows:
             bounds = F.transform(ends, lambda end: F.struct(start.alias("start"), end.alias("end")))
         case _:
             raise JobError("JOB_FAILED", f"A window TVF of {window} has no translation.")
+    if rows.clock is not None:
+        # A row without event time goes on in no window, as under TUMBLE: who keeps state counts it and leaves it out.
+        nothing = F.lit(None).cast("bigint")
+        bounds = F.when(millis.isNull(), F.array(F.struct(nothing.alias("start"), nothing.alias("end")))).otherwise(
+            bounds
+        )
     return expanded(rows, bounds, lambda one: _bounds(one["start"], one["end"]))
 
 

@@ -37,6 +37,7 @@ from millstream.streams.plan.python_rows import PythonRows
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import Schema
 from millstream.streams.plan.user_calls import users_functions_of
+from millstream.streams.plan.watermarked import Watermarked
 from millstream.streams.plan.windows import Emit
 from millstream.streams.sql.kept_state import kept_state
 
@@ -113,7 +114,7 @@ def _line(node: Node) -> str:
             return _grouping(node)
         case Join() | TemporalJoin() | LookupJoin() | Correlate():
             return _join(node)
-        case Rank() | Over() | Sort():
+        case Rank() | Over() | Sort() | Watermarked():
             return _ordering(node)
         case Match() | PythonRows():
             return _match(node) if isinstance(node, Match) else _python(node)
@@ -177,8 +178,10 @@ def _join(node: Join | TemporalJoin | LookupJoin | Correlate) -> str:
     return text if node.condition is None else f"{text} condition={node.condition}"
 
 
-def _ordering(node: Rank | Over | Sort) -> str:
+def _ordering(node: Rank | Over | Sort | Watermarked) -> str:
     match node:
+        case Watermarked(name=name):
+            return f"Watermarked AS {name}"
         case Rank():
             places = str(node.first) if node.first == node.last else f"{node.first}..{node.last}"
             text = f"Rank {node.function} {places} {_partitioned(node.partition, node.order)}"

@@ -30,6 +30,7 @@ from millstream.streams.plan.ordering import OrderKey, Over, Rank, Sort
 from millstream.streams.plan.patterns import Match
 from millstream.streams.plan.python_rows import PythonRows
 from millstream.streams.plan.tables import ComputedColumn
+from millstream.streams.plan.watermarked import Watermarked
 from millstream.streams.plan.windows import Attached, Session, Window
 
 __all__ = ["prune"]
@@ -45,7 +46,9 @@ def _prune(node: Node, wanted: set[str], *, windowed: bool) -> Node:
     if isinstance(node, Scan):
         return _scan(node, wanted, windowed=windowed)
     narrowed = _narrowed(node, wanted)
-    if isinstance(narrowed, Over) and not narrowed.calls:
+    if (isinstance(narrowed, Over) and not narrowed.calls) or (
+        isinstance(narrowed, Watermarked) and narrowed.name not in wanted
+    ):
         return _prune(narrowed.input, wanted, windowed=windowed)
     needed = _needed(narrowed, wanted)
     windowed = windowed or backend_of(narrowed) is not Backend.COLUMNS
@@ -105,7 +108,7 @@ def _needed(node: Node, wanted: set[str]) -> set[str]:
             return _of_grouping(node)
         case Join() | TemporalJoin() | LookupJoin() | Correlate() | PythonRows():
             return wanted | _of_join(node)
-        case Rank() | Over() | Sort() | Match():
+        case Rank() | Over() | Sort() | Match() | Watermarked():
             return _of_order(node, wanted)
 
 
@@ -147,8 +150,10 @@ def _of_join(node: Join | TemporalJoin | LookupJoin | Correlate | PythonRows) ->
     return read | set(node.window_ends or ())
 
 
-def _of_order(node: Rank | Over | Sort | Match, wanted: set[str]) -> set[str]:
+def _of_order(node: Rank | Over | Sort | Match | Watermarked, wanted: set[str]) -> set[str]:
     match node:
+        case Watermarked(name=name):
+            return wanted - {name}
         case Sort(order=order):
             return wanted | _of_keys(order)
         case Rank():

@@ -7,6 +7,7 @@ from dataclasses import replace
 from millstream.streams.plan.expressions import Column, Expression, is_proctime
 from millstream.streams.plan.nodes import Node, Values
 from millstream.streams.plan.types import Field, Schema
+from millstream.streams.sql.current_watermark import with_current_watermark
 from millstream.streams.sql.from_clause import bind_source, table_names
 from millstream.streams.sql.grouping import bind_grouped
 from millstream.streams.sql.join_conditions import conjuncts_of, filtered
@@ -32,7 +33,7 @@ from millstream.streams.sql.scopes import Part, Scope
 from millstream.streams.sql.script import Script, Span
 from millstream.streams.sql.select_items import item_columns
 from millstream.streams.sql.set_operations import bind_set, bind_values, distinct
-from millstream.streams.sql.sorting import SelectList, endless_sort, sorted_output, sorted_rows
+from millstream.streams.sql.sorting import SelectList, endless_sort, order_over_output, sorted_output, sorted_rows
 from millstream.streams.sql.subqueries import apply_where, with_values
 from millstream.streams.sql.syntax import SortItem
 from millstream.streams.sql.terms import (
@@ -92,7 +93,8 @@ def _bind(query: QueryTree, context: QueryContext) -> Node:
         case WithQuery():
             return _with_tables(query, context)
         case OrderedQuery(query=Select(distinct=False) as select):
-            return sorted_rows(query, _selected(select, context, query.order))
+            order = order_over_output(query.order, select.items, context.script)
+            return sorted_rows(query, _selected(select, context, order))
         case OrderedQuery():
             return sorted_output(query, _bind(query.query, context), context.script)
 
@@ -137,13 +139,15 @@ def _selected(select: Select, context: QueryContext, order: tuple[SortItem, ...]
     aggregates = has_aggregates((*chosen, select.qualify), context.script)
     groups = bool(select.groups) or select.having is not None or aggregates
     if select.source is None and select.where is None and not groups:
-        return _constants(select, context)
+        return _constants(select, context, order)
     if select.source is None:
         relation = Relation(Values(Schema(()), ((),)), (Part(None, ()),))
     else:
         relation = bind_source(select.source, context)
         names = [part.qualifier for part in relation.parts if part.qualifier is not None]
         check_hints(context, list(dict.fromkeys([*names, *table_names(select.source)])))
+        select, order, relation = with_current_watermark(select, order, relation, context)
+        chosen = (*(item.value for item in select.items), *(item.value for item in order))
     select = _with_places_apart(select, relation, context)
     relation = apply_where(select.where, relation, context)
     terms = chosen if select.qualify is None else (*chosen, select.qualify)
@@ -161,7 +165,7 @@ def _selected(select: Select, context: QueryContext, order: tuple[SortItem, ...]
     node, scope = bind_over(terms, dict(select.windows), node, scope, context)
     if select.qualify is not None:
         node = filtered(node, conjuncts_of(bind_condition(select.qualify, replace(scope, place="QUALIFY"))))
-    return SelectList(node, scope, select.items, _columns(select.items, scope))
+    return SelectList(node, scope, select.items, _columns(select.items, scope), order)
 
 
 def _with_places_apart(select: Select, relation: Relation, context: QueryContext) -> Select:
@@ -181,10 +185,10 @@ def _with_places_apart(select: Select, relation: Relation, context: QueryContext
     return replace(select, where=conjunction_of_terms(where), qualify=conjunction_of_terms(qualify))
 
 
-def _constants(select: Select, context: QueryContext) -> SelectList:
+def _constants(select: Select, context: QueryContext, order: tuple[SortItem, ...]) -> SelectList:
     """A SELECT without FROM: one row."""
     scope = Scope(context.script, Schema(()), place="a SELECT without FROM", parts=(Part(None, ()),))
-    return SelectList(Values(Schema(()), ((),)), scope, select.items, _columns(select.items, scope))
+    return SelectList(Values(Schema(()), ((),)), scope, select.items, _columns(select.items, scope), order)
 
 
 def _columns(items: tuple[SelectItem, ...], scope: Scope) -> tuple[tuple[str, Expression], ...]:

@@ -79,6 +79,7 @@ SETTINGS: dict[str, Setting] = {
         Setting("table.exec.legacy-cast-behaviour", "disabled", "enabled|disabled", "enabled or disabled", "Whether bad CASTs give NULL.",
                 "millstream.bad-cast says what becomes of a CAST that fails; NULL unless that is set"),
         Setting("millstream.bad-cast", "null", "null|dead-letter|fail", "null, dead-letter or fail", "What a CAST that fails does: it gives NULL, sends its row to the dead-letter topic, or ends the job."),
+        Setting("millstream.null-event-time", "count", "count|fail", "count or fail", "What a row does whose event time (the column of WATERMARK) is NULL, and which no window takes: it is counted as without event time, or ends the job as in Flink."),
         Setting("millstream.user-function.on-error", "dead-letter", "null|dead-letter|fail", "null, dead-letter or fail", "What a call of a user's function that raises does: it gives NULL, sends its row to the dead-letter topic (NULL where the row comes from no topic), or ends the job."),
         _duration("millstream.user-function.timeout", "60 s", "How long one call of a user's function may take where its declaration does not say; 0 for any time."),
         Setting("millstream.rules.stage", "auto", "auto|always|never", "auto, always or never", "Whether conditions of filters are judged together where a source's rows are made: where that costs less, wherever it can be, or nowhere."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping
-from typing import cast, get_args
+from typing import TypeVar, cast, get_args
 
 from millstream.streams.functions.registry import AGGREGATES
 from millstream.streams.sql.query_syntax import QueryTree
@@ -13,6 +13,7 @@ from millstream.streams.sql.syntax import CallTerm, NameTerm, Operation, QueryTe
 
 __all__ = [
     "aggregates_of",
+    "calls_of",
     "conjunction_of_terms",
     "conjuncts_of_term",
     "has_aggregates",
@@ -20,6 +21,7 @@ __all__ = [
     "over_calls_of",
     "queries_of",
     "with_names",
+    "with_terms",
 ]
 
 
@@ -64,6 +66,13 @@ def over_calls_of(term: object) -> Iterator[CallTerm]:
             yield found
 
 
+def calls_of(term: object, name: str) -> Iterator[CallTerm]:
+    """The calls of a function, which is written in capitals here."""
+    for found in _found(term, lambda part: isinstance(part, CallTerm) and part.name.upper() == name):
+        if isinstance(found, CallTerm):
+            yield found
+
+
 def names_of(term: object) -> Iterator[NameTerm]:
     """The names of columns."""
     for found in _found(term, lambda part: isinstance(part, NameTerm)):
@@ -79,12 +88,42 @@ def queries_of(term: object, known: Container[object] = ()) -> Iterator[QueryTer
 
 
 def conjuncts_of_term(term: Term) -> Iterator[Term]:
-    """The conditions that AND joins."""
+    """The conditions that AND joins; an equation that stands in every branch of an OR is one of them."""
     if isinstance(term, Operation) and term.operator == "AND":
         for operand in term.operands:
             yield from conjuncts_of_term(operand)
+    elif isinstance(term, Operation) and term.operator == "OR":
+        yield from _factored(term)
     else:
         yield term
+
+
+def _factored(term: Operation) -> Iterator[Term]:
+    """(a AND b) OR (a AND c) as a, then b OR c; a join can use the equation as a key then."""
+    branches = [list(conjuncts_of_term(branch)) for branch in _disjuncts(term)]
+    said = [{identity(part) for part in branch} for branch in branches]
+    common = {identity(part): part for part in branches[0] if _is_equation(part)}
+    common = {key: part for key, part in common.items() if all(key in parts for parts in said)}
+    if not common:
+        yield term
+        return
+    yield from common.values()
+    rest = [conjunction_of_terms([part for part in branch if identity(part) not in common]) for branch in branches]
+    left = [part for part in rest if part is not None]
+    if len(left) == len(rest):
+        yield Operation("OR", tuple(left), term.span)
+
+
+def _disjuncts(term: Term) -> Iterator[Term]:
+    if isinstance(term, Operation) and term.operator == "OR":
+        for operand in term.operands:
+            yield from _disjuncts(operand)
+    else:
+        yield term
+
+
+def _is_equation(term: Term) -> bool:
+    return isinstance(term, Operation) and term.operator == "="
 
 
 def conjunction_of_terms(terms: list[Term]) -> Term | None:
@@ -94,17 +133,39 @@ def conjunction_of_terms(terms: list[Term]) -> Term | None:
     return terms[0] if len(terms) == 1 else Operation("AND", tuple(terms), terms[0].span.to(terms[-1].span))
 
 
-def with_names(value: Term, meanings: Mapping[str, Term]) -> Term:
-    """The term with other terms in place of plain names."""
-    return cast(Term, _replaced(value, meanings))
+def with_names(value: Term, meanings: Mapping[str, Term], inside_of_calls: Mapping[str, Term] | None = None) -> Term:
+    """The term with other terms in place of plain names; `inside_of_calls` are those inside of aggregates and OVER."""
+    return cast(Term, _replaced(value, meanings, meanings if inside_of_calls is None else inside_of_calls))
 
 
-def _replaced(value: object, meanings: Mapping[str, Term]) -> object:
+_Part = TypeVar("_Part")
+
+
+def with_terms(value: _Part, meanings: Mapping[object, Term]) -> _Part:
+    """A part of a query with other terms in place of calls, by their identity; sub-queries stay as they are."""
+    return cast(_Part, _exchanged(value, meanings))
+
+
+def _exchanged(value: object, meanings: Mapping[object, Term]) -> object:
+    if isinstance(value, tuple):
+        return tuple(_exchanged(part, meanings) for part in value)
+    if not hasattr(value, "__dataclass_fields__") or isinstance(value, (Span, *get_args(QueryTree))):
+        return value
+    found = meanings.get(identity(value)) if isinstance(value, CallTerm) else None
+    if found is not None:
+        return found
+    parts = {name: _exchanged(getattr(value, name), meanings) for name in value.__dataclass_fields__}
+    return type(value)(**parts)
+
+
+def _replaced(value: object, meanings: Mapping[str, Term], inside: Mapping[str, Term]) -> object:
     if isinstance(value, NameTerm):
         return meanings.get(value.parts[0], value) if len(value.parts) == 1 else value
     if isinstance(value, tuple):
-        return tuple(_replaced(part, meanings) for part in value)
+        return tuple(_replaced(part, meanings, inside) for part in value)
     if not hasattr(value, "__dataclass_fields__") or isinstance(value, (Span, *get_args(QueryTree))):
         return value
-    parts = {name: _replaced(getattr(value, name), meanings) for name in value.__dataclass_fields__}
+    if isinstance(value, CallTerm) and (value.over is not None or value.name in AGGREGATES):
+        meanings = inside
+    parts = {name: _replaced(getattr(value, name), meanings, inside) for name in value.__dataclass_fields__}
     return type(value)(**parts)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millstream.streams.operators.state import KeyedTable, State
 from millstream.streams.operators.turn import START_OF_TIME_US
 from millstream.streams.spark.source.ticks import END_OF_TIME_MS, WAKE_TIME_MS
 
-__all__ = ["END_TICK_US", "IDLE_TICK_US", "Clocks", "Seen", "encode", "look", "merged"]
+__all__ = ["END_TICK_US", "IDLE_TICK_US", "Clocks", "Seen", "count_untimed", "encode", "look", "merged"]
 
 END_TICK_US: Final = END_OF_TIME_MS * 1000
 """A tick this late is the end of time."""
@@ -31,11 +32,14 @@ IDLE_TICK_US: Final = -62_135_596_799_000_000
 class Seen:
     """What a task saw of one input: a tick for all of it, whether one said that it is idle, and the newest time less
     its delay of each queue.
+
+    `untimed` are the rows whose event time is NULL.
     """
 
     tick_us: int | None = None
     queues: dict[str, int] = field(default_factory=dict)
     is_idle: bool = False
+    untimed: int = 0
 
     def saw(self, tick_us: int) -> None:
         """Take a tick in."""
@@ -78,6 +82,24 @@ def look(batch: pa.RecordBatch, seen: dict[int, Seen], source: int | None = None
                 one.saw(tick_us)
 
 
+def count_untimed(
+    batch: pa.RecordBatch, seen: dict[int, Seen], timed: Collection[int], source: int | None = None
+) -> None:
+    """Note how many rows with a `bucket`, which are data, have no `time_us`, of sources that are `timed`."""
+    times = batch.column("time_us")
+    if not timed or times.null_count == 0:
+        return
+    untimed = pc.and_(pc.is_null(times), pc.is_valid(batch.column("bucket")))
+    if source is not None:
+        counts = {source: pc.sum(untimed).as_py() or 0}
+    else:
+        counted = pc.value_counts(batch.column("source").filter(untimed))
+        counts = dict(zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True))
+    for number, count in counts.items():
+        if count and number in timed:
+            seen.setdefault(number, Seen()).untimed += count
+
+
 def merged(parts: Iterable[bytes]) -> dict[int, Seen]:
     """What all tasks saw, by input."""
     whole: dict[int, Seen] = {}
@@ -91,6 +113,7 @@ def merged(parts: Iterable[bytes]) -> dict[int, Seen]:
                 known.saw(seen.tick_us)
             for queue, time_us in seen.queues.items():
                 known.queues[queue] = max(time_us, known.queues.get(queue, START_OF_TIME_US))
+            known.untimed += seen.untimed
     return whole
 
 

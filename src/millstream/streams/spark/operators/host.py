@@ -126,6 +126,7 @@ class OperatorHost:
             width=max(len(values), 1),
             kinds=rows.kind is not None,
             source=one_clock,
+            timed=clock.timed,
         )
         # In a struct the values are made under one condition; as columns they cross to Python for half of the price.
         guarded = frame.select(F.when(condition, row).alias("row"), *of_each)

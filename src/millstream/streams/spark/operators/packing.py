@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from millstream.streams.spark.hidden import KIND_COLUMN
-from millstream.streams.spark.operators.clocks import Seen, encode, look
+from millstream.streams.spark.operators.clocks import Seen, count_untimed, encode, look
 from millstream.streams.spark.operators.places import place_numbers
 
 __all__ = ["OF_EACH_ROW", "PACKED", "Packer"]
@@ -34,11 +34,20 @@ class Packer:
     """The function of a packing stage, for input `number` of an operator.
 
     Its input has `width` columns of the rows, then those of `OF_EACH_ROW`; with `kinds` a column `kind`, else all rows
-    come; without `source`, which is the number of the clock of all rows, a column `source`.
+    come; without `source`, which is the number of the clock of all rows, a column `source`. Rows without event time of
+    the sources that are `timed` are counted.
     """
 
     def __init__(
-        self, number: int, buckets: int, partitions: int, *, width: int, kinds: bool, source: int | None
+        self,
+        number: int,
+        buckets: int,
+        partitions: int,
+        *,
+        width: int,
+        kinds: bool,
+        source: int | None,
+        timed: frozenset[int] = frozenset(),
     ) -> None:
         self._number = number
         self._buckets = buckets
@@ -46,6 +55,7 @@ class Packer:
         self._width = width
         self._kinds = kinds
         self._source = source
+        self._timed = timed
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -57,6 +67,7 @@ class Packer:
             if batch.num_rows == 0:
                 continue
             look(batch, seen, self._source)
+            count_untimed(batch, seen, self._timed, self._source)
             rows += self._divide(batch, waiting)
             if rows >= MAX_PACKED_ROWS:
                 yield self._packed(waiting, origin, part, b"")

@@ -5,22 +5,38 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from millstream.streams.operators.turn import START_OF_TIME_US
 from millstream.streams.whole_files import put
 
-__all__ = ["QueueTimes", "TimesSpool"]
+__all__ = ["QueueTimes", "TakenTimes", "TimesSpool"]
 
 _SUFFIX = ".times"
 
 
 class QueueTimes(msgspec.Struct):
-    """The watermark of an operator, and the newest time less the delay of each queue by the number of its source."""
+    """The watermark of an operator, and the newest time less the delay of each queue by the number of its source.
+
+    `untimed` are the rows of the micro-batch whose event time is NULL, by the number of their source.
+    """
 
     watermark_us: int
     queues: dict[int, dict[str, int]] = {}
+    untimed: dict[int, int] = {}
+
+
+class TakenTimes(NamedTuple):
+    """The least watermark (None before the first event time), and the queues' times by table and queue.
+
+    `untimed` are the rows of the micro-batch whose event time is NULL, by table: as many as one operator got at most.
+    """
+
+    watermark_us: int | None = None
+    queues: Mapping[tuple[str, str], int] = {}
+    untimed: Mapping[str, int] = {}
 
 
 _DECODER = msgspec.msgpack.Decoder(QueueTimes)
@@ -36,10 +52,11 @@ class TimesSpool:
         """Leave what an operator knows after a micro-batch."""
         put(self._directory / f"{operator}{_SUFFIX}", msgspec.msgpack.encode(times))
 
-    def take(self, tables: Mapping[int, str]) -> tuple[int | None, dict[tuple[str, str], int]]:
-        """The least watermark (None before the first event time), and the queues' times by table and queue."""
+    def take(self, tables: Mapping[int, str]) -> TakenTimes:
+        """What operators left of a micro-batch, over all of them; `tables` are the names of sources by number."""
         watermarks: list[int] = []
         found: dict[tuple[str, str], int] = {}
+        untimed: dict[str, int] = {}
         for path in self._directory.glob(f"[!.]*{_SUFFIX}"):
             with contextlib.suppress(OSError, msgspec.MsgspecError):
                 times = _DECODER.decode(path.read_bytes())
@@ -47,5 +64,8 @@ class TimesSpool:
                 for number, queues in times.queues.items():
                     if number in tables:
                         found.update({(tables[number], queue): time_us for queue, time_us in queues.items()})
+                for number, count in times.untimed.items():
+                    if number in tables:
+                        untimed[tables[number]] = max(count, untimed.get(tables[number], 0))
         least = min(watermarks, default=START_OF_TIME_US)
-        return (least if least > START_OF_TIME_US else None), found
+        return TakenTimes(least if least > START_OF_TIME_US else None, found, untimed)

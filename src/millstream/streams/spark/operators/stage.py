@@ -132,7 +132,8 @@ class OperatorStage:
             LateSpool(self._spec.late).keep(self._spec.name, number, batch_id, out.late)
         if number == 0:
             # All buckets know the same of event time.
-            TimesSpool(self._spec.late).keep(self._spec.name, QueueTimes(after_us, bucket.clocks.queues()))
+            times = QueueTimes(after_us, bucket.clocks.queues(), _untimed(parts))
+            TimesSpool(self._spec.late).keep(self._spec.name, times)
         open_ends = bucket.state.open_ends()
         if open_ends is not None:
             OpenEndsSpool(self._spec.late).keep(self._spec.name, number, open_ends)
@@ -222,6 +223,16 @@ class OperatorStage:
                 pa.nulls(len(places), schema.field(len(schema) - 1).type),
             ]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _untimed(parts: Sequence[dict[str, Any]]) -> dict[int, int]:
+    """The rows without event time by source: as the input has them that got most, for several may read one source."""
+    most: dict[int, int] = {}
+    for place in {part["number"] for part in parts}:
+        for number, seen in merged(part["clocks"] for part in parts if part["number"] == place).items():
+            if seen.untimed:
+                most[number] = max(seen.untimed, most.get(number, 0))
+    return most
 
 
 def _kinds(batches: Sequence[pa.RecordBatch]) -> list[int] | None:

@@ -9,6 +9,7 @@ from typing import Any
 from millstream.streams.operators.conflicts import ConflictOperator
 from millstream.streams.operators.normalize import Normalizer
 from millstream.streams.operators.set_operations import SetOperator
+from millstream.streams.operators.watermarking import WatermarkTeller
 from millstream.streams.plan.aggregates import Aggregate, WindowAggregate
 from millstream.streams.plan.conflicts import OnePerKey
 from millstream.streams.plan.joins import Join, SetOperation, TemporalJoin
@@ -16,6 +17,7 @@ from millstream.streams.plan.nodes import Node, Normalize, WindowRows
 from millstream.streams.plan.ordering import Over, Rank, Sort
 from millstream.streams.plan.patterns import Match
 from millstream.streams.plan.types import DataType, TypeKind
+from millstream.streams.plan.watermarked import Watermarked
 from millstream.streams.spark.operators.aggregate_wirings import aggregate_wiring, window_rows_wiring, window_wiring
 from millstream.streams.spark.operators.join_wirings import join_wiring, temporal_wiring
 from millstream.streams.spark.operators.match_wirings import match_wiring
@@ -45,6 +47,11 @@ def _one_per_key(node: OnePerKey) -> Wiring:
     return Wiring(make, (Wire(node.input, all_columns(schema), keys),))
 
 
+def _watermarked(node: Watermarked) -> Wiring:
+    # One bucket: rows keep their order.
+    return Wiring(WatermarkTeller, (Wire(node.input, all_columns(node.input.schema), ()),))
+
+
 def _set_operation(node: SetOperation) -> Wiring:
     keys = tuple(place for place, field in enumerate(node.schema.fields) if _is_spread(field.type))
     make = partial(SetOperator, node.kind, keep_all=node.keep_all)
@@ -70,5 +77,6 @@ WIRINGS: dict[type[Any], Callable[[Any], Wiring | None]] = {
     TemporalJoin: temporal_wiring,
     Over: over_wiring,
     Match: match_wiring,
+    Watermarked: _watermarked,
 }
 """What makes the wiring of each kind of node."""
