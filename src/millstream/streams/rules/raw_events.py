@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 
 from millstream.streams.rules.event_rows import Distinct, JsonEvents, Places, Raw, Rows, Unread
-from millstream.streams.rules.plain import FieldOf, field_reader, value_at
+from millstream.streams.rules.plain import FieldOf, value_at
 
 __all__ = ["Event", "EventReader", "RawEvents", "Refused"]
 
@@ -92,7 +92,7 @@ class EventReader:
         deep = np.fromiter(whole, np.int64, len(whole))
         is_whole = np.zeros(len(raw), np.bool_)
         is_whole[deep] = True
-        read = _Read(self.places, self.fields, self._head, heads, whole, raw, is_whole, deep)
+        read = _Read(self.places, self.fields, self._head, heads, whole, raw, is_whole, deep, {})
         return RawEvents(read, np.arange(len(raw))), refused
 
     def _simple(self, bodies: Sequence[Raw]) -> list[msgspec.Struct] | None:
@@ -171,6 +171,8 @@ class _Read(NamedTuple):
     is_whole: np.ndarray[Any, np.dtype[np.bool_]]
     deep: Rows
     """Those that were read whole at once: they may hold fields deeper than at their top."""
+    readers: dict[int, FieldOf]
+    """Of those among them whose fields were asked for."""
 
     def event(self, row: int) -> Event:
         event = self.whole.get(row)
@@ -178,6 +180,12 @@ class _Read(NamedTuple):
             event = self.whole[row] = _read(self.raw[row])
             self.is_whole[row] = True
         return event
+
+    def deep_reader(self, row: int) -> FieldOf:
+        reader = self.readers.get(row)
+        if reader is None:
+            reader = self.readers[row] = self.places.deep_fields.reader(self.event(row))
+        return reader
 
 
 class RawEvents:
@@ -219,7 +227,7 @@ class RawEvents:
         if field in self._read.fields:
             return Distinct.of(self._of_heads(field))
         if self._all is None:
-            self._all = JsonEvents(list(self), self._read.places, deep=self._deep())
+            self._all = JsonEvents(list(self), self._read.places, deep=self._deep(), deep_reader=self._deep_reader())
         return self._all.distinct(field)
 
     def together(self, fields: Sequence[str]) -> Distinct | None:
@@ -237,6 +245,11 @@ class RawEvents:
             return [value_at(event, path) for event in self]
         values = self._read.head.column(self._heads(), path[0])
         return values if len(path) == 1 else [value_at({path[0]: value}, path) for value in values]
+
+    def _deep_reader(self, first: int = 0) -> Callable[[int], FieldOf]:
+        """The fields of an event by its place behind `first`. Holds what was read, not these events: no cycle."""
+        read, rows = self._read, self._rows
+        return lambda place: read.deep_reader(int(rows[first + place]))
 
     def _heads(self) -> list[msgspec.Struct]:
         heads = self._read.heads
@@ -258,11 +271,11 @@ class RawEvents:
                 break
         if places.is_deep(field):
             for place in self._deep().tolist():
-                column[place] = field_reader(self[place], places.paths)(field)
+                column[place] = self._read.deep_reader(int(self._rows[place]))(field)
         return column
 
     def field_of(self, row: int) -> FieldOf:
-        return JsonEvents([self[row]], self._read.places).field_of(0)
+        return JsonEvents([self[row]], self._read.places, deep_reader=self._deep_reader(row)).field_of(0)
 
     def part(self, rows: Rows) -> RawEvents:
         return RawEvents(self._read, self._rows[rows])
