@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from millstream.streams.rules.deep_fields import DeepFields
 from millstream.streams.rules.plain import FieldOf, field_reader, is_presence, whole_text
 
-__all__ = ["ArrowEvents", "Distinct", "EventRows", "JsonEvents", "Places", "Raw", "Rows", "Unread"]
+__all__ = ["PLAIN_TYPES", "ArrowEvents", "Distinct", "EventRows", "JsonEvents", "Places", "Raw", "Rows", "Unread"]
 
 Rows = np.ndarray[Any, np.dtype[np.int64]]
 """Numbers of rows, ascending."""
@@ -23,7 +23,7 @@ Raw = bytes | memoryview
 
 Paths = Mapping[str, Sequence[Sequence[str]]]
 
-_PLAIN_TYPES: Final = frozenset({str, int, type(None)})
+PLAIN_TYPES: Final = frozenset({str, int, type(None)})
 """Types whose equal values are the same value; True equals 1 and 1.0 equals 1, so others are told apart by type."""
 
 
@@ -46,7 +46,7 @@ class Distinct:
     @classmethod
     def of(cls, column: list[Any]) -> Distinct:
         """The different ones of a column, in the order of their first rows."""
-        if _PLAIN_TYPES.issuperset(map(type, column)):
+        if PLAIN_TYPES.issuperset(map(type, column)):
             values = list(dict.fromkeys(column))
             return cls(values, values, column, np.arange(len(column)) if len(values) == len(column) else None)
         keyed = [_key(value) for value in column]
@@ -74,7 +74,7 @@ class Distinct:
 
 def _key(value: Any) -> Hashable:
     kind = type(value)
-    return value if kind in _PLAIN_TYPES else (kind, repr(value))
+    return value if kind in PLAIN_TYPES else (kind, repr(value))
 
 
 class Unread(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import orjson
 
-from millstream.streams.rules.event_rows import Distinct, JsonEvents, Places, Raw, Rows, Unread
+from millstream.streams.rules.event_rows import PLAIN_TYPES, Distinct, JsonEvents, Places, Raw, Rows, Unread
 from millstream.streams.rules.plain import FieldOf, value_at
 
 __all__ = ["Event", "EventReader", "RawEvents", "Refused"]
@@ -66,15 +66,18 @@ class EventReader:
         """Whether it was made for these."""
         return self._given == (fields, keys)
 
-    def read(self, bodies: Sequence[Raw]) -> tuple[RawEvents, list[Refused]]:
-        """The events of the bodies that are JSON objects, in their order, and the others."""
+    def read(self, bodies: Sequence[Raw], *, are_texts: bool = False) -> tuple[RawEvents, list[Refused]]:
+        """The events of the bodies that are JSON objects, in their order, and the others.
+
+        With `are_texts` all of them are known to be UTF-8.
+        """
         heads: list[msgspec.Struct] = []
         whole: dict[int, Event] = {}
         raw: list[Raw] = []
         refused: list[Refused] = []
         for start in range(0, len(bodies), _READ_TOGETHER):
             several = bodies[start : start + _READ_TOGETHER]
-            found = self._simple(several)
+            found = self._simple(several, are_texts=are_texts)
             if found is not None:
                 heads += found
                 raw += several
@@ -95,12 +98,13 @@ class EventReader:
         read = _Read(self.places, self.fields, self._head, heads, whole, raw, is_whole, deep, {})
         return RawEvents(read, np.arange(len(raw))), refused
 
-    def _simple(self, bodies: Sequence[Raw]) -> list[msgspec.Struct] | None:
+    def _simple(self, bodies: Sequence[Raw], *, are_texts: bool) -> list[msgspec.Struct] | None:
         """The heads of bodies of which none needs a second look; None where one does."""
         try:
-            for body in bodies:
-                if type(body) is not bytes or not body.isascii():
-                    str(body, "utf-8")
+            if not are_texts:
+                for body in bodies:
+                    if type(body) is not bytes or not body.isascii():
+                        str(body, "utf-8")
             return list(map(self._head.decode, bodies))
         except (ValueError, RecursionError):
             return None
@@ -232,10 +236,18 @@ class RawEvents:
 
     def together(self, fields: Sequence[str]) -> Distinct | None:
         read = self._read
-        if not read.fields.issuperset(fields) or len(self._deep()):
-            return None
         keys = [read.places.keys(field) for field in fields]
+        if not read.fields.issuperset(fields) or not all(keys):
+            return None
         found = read.head.rows(self._heads(), [key for some in keys for key in some])
+        for place in self._deep().tolist():
+            field_of = read.deep_reader(int(self._rows[place]))
+            values = [field_of(field) for field in fields]
+            if not PLAIN_TYPES.issuperset(map(type, values)):
+                return None
+            # As if each field's first key held its value.
+            held = ((value, *(None,) * (len(some) - 1)) for value, some in zip(values, keys, strict=True))
+            found[place] = tuple(chain.from_iterable(held))
         rows: list[Hashable] = list(dict.fromkeys(found))
         return Distinct([_first_of_each(row, keys) for row in dict.fromkeys(found)], rows, found)
 
