@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import tempfile
@@ -15,6 +16,7 @@ import orjson
 import pyarrow as pa
 
 from benchmarks.job_runs import measured_run
+from benchmarks.rsigma import measure_rsigma
 from millstream.client.blocking import BlockingClient
 from millstream.client.bulk.blocking_producer import BlockingBulkProducer
 from millstream.model.message import Message
@@ -31,6 +33,7 @@ from millstream.streams.rules.stage import RuleStage
 from millstream.streams.rules.store import RuleStore
 from millstream.streams.spark.session import SessionOptions, start_session
 from millstream.streams.sql.compiler import SqlSession
+from millstream.telemetry.process_tree import ProcessTree
 
 __all__ = ["SIGMA_RULES", "measure_detections"]
 
@@ -70,6 +73,7 @@ def measure_detections(events: Sequence[str]) -> Figures:
         **_alone(rule_set, bodies),
         "plain_loop_us": _plain_us(rule_set, bodies[:: max(1, len(bodies) // _PLAIN_EVENTS)]),
     }
+    figures["rsigma"] = measure_rsigma(rules, bodies)
     print(figures, flush=True)
     with tempfile.TemporaryDirectory() as scratch:
         figures["job"] = _through_the_broker(Path(scratch), rule_set, bodies)
@@ -169,5 +173,18 @@ def _run(runner: JobRunner, nameserver: str, topic: str, store: Path, count: int
         "events_per_s": round(count / run.seconds),
         "events_per_s_once_it_runs": run.steady_rows_per_s and round(run.steady_rows_per_s),
         "cpu_us_an_event": round(run.cpu_s / count * 1e6, 1),
+        "worker_peak_mb": _worker_peak_mb(),
         "hits": sum(run.progress.rows_out.values()),
     }
+
+
+def _worker_peak_mb() -> int:
+    """The most memory that any Python process of the session has had, shared pages included."""
+    found = ProcessTree([os.getpid()]).cpu_s() or {}
+    peaks = [0]
+    for pid, kind in found:
+        if kind == "python" and pid != os.getpid():
+            with contextlib.suppress(OSError):
+                lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+                peaks += [int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM:")]
+    return max(peaks)

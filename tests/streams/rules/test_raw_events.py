@@ -271,3 +271,16 @@ def test_a_key_that_no_reader_can_look_for_is_found_all_the_same():
     assert stage.class_fields == ("id",)
     assert (stage_hits(stage, events), events.at(("c",))) == (plain_hits(stage.rule_set, list(events)), [2.5, 3])
     assert events.at(()) == ["1\n2.5", "3"]
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(EVENTS, min_size=1, max_size=12))
+def test_tuples_of_fields_are_told_apart_in_deep_events_as_in_others(events):
+    fields = ("c", "d")
+    expected = [tuple(map(field_reader(event, PATHS), fields)) for event in events]
+    read, _ = EventReader(PLACES, fields).read([spelled(orjson.dumps, event) for event in events])
+    together = read.together(fields)
+    is_plain = all(type(value) in (str, int, type(None)) for row in expected for value in row)
+    assert (together is not None) is is_plain
+    if together is not None:
+        assert [together.values[code] for code in together.codes.tolist()] == expected

@@ -170,3 +170,14 @@ def test_addresses_are_found_in_their_networks():
     hits = stage_hits(RuleStage(rules), events)
     assert hits == plain_hits(rules, events)
     assert [number for row, number in hits if row == 0] == [0, 1, 2, 3, 6, 7]
+
+
+@needs_hyperscan
+@given(st.lists(st.binary(max_size=6).map(lambda one: bytes(byte % 3 + ord("a") for byte in one)), max_size=8))
+def test_a_text_is_found_where_anything_of_a_database_is_in_it_in_whatever_memory_it_lies(texts):
+    database = Database([b"ab", b"CA", b"b"], caseless=True)
+    expected = [place for place, text in enumerate(texts) if b"b" in text or b"ca" in text]
+    whole = memoryview(b"b".join([b"", *texts, b""]))
+    starts = [sum(map(len, texts[:place])) + place + 1 for place in range(len(texts))]
+    views = [whole[start : start + len(text)] for start, text in zip(starts, texts, strict=True)]
+    assert database.any_in(texts) == database.any_in(views) == expected

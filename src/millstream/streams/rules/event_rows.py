@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.streams.rules.deep_fields import DeepFields
 from millstream.streams.rules.plain import FieldOf, field_reader, is_presence, whole_text
 
-__all__ = ["ArrowEvents", "Distinct", "EventRows", "JsonEvents", "Places", "Raw", "Rows", "Unread"]
+__all__ = ["PLAIN_TYPES", "ArrowEvents", "Distinct", "EventRows", "JsonEvents", "Places", "Raw", "Rows", "Unread"]
 
 Rows = np.ndarray[Any, np.dtype[np.int64]]
 """Numbers of rows, ascending."""
@@ -22,7 +23,7 @@ Raw = bytes | memoryview
 
 Paths = Mapping[str, Sequence[Sequence[str]]]
 
-_PLAIN_TYPES: Final = frozenset({str, int, type(None)})
+PLAIN_TYPES: Final = frozenset({str, int, type(None)})
 """Types whose equal values are the same value; True equals 1 and 1.0 equals 1, so others are told apart by type."""
 
 
@@ -45,7 +46,7 @@ class Distinct:
     @classmethod
     def of(cls, column: list[Any]) -> Distinct:
         """The different ones of a column, in the order of their first rows."""
-        if _PLAIN_TYPES.issuperset(map(type, column)):
+        if PLAIN_TYPES.issuperset(map(type, column)):
             values = list(dict.fromkeys(column))
             return cls(values, values, column, np.arange(len(column)) if len(values) == len(column) else None)
         keyed = [_key(value) for value in column]
@@ -73,7 +74,7 @@ class Distinct:
 
 def _key(value: Any) -> Hashable:
     kind = type(value)
-    return value if kind in _PLAIN_TYPES else (kind, repr(value))
+    return value if kind in PLAIN_TYPES else (kind, repr(value))
 
 
 class Unread(NamedTuple):
@@ -116,10 +117,11 @@ class JsonEvents:
     """Events that were parsed from JSON; `paths` says where they hold the fields, as in a rule set.
 
     `raw` are the texts in UTF-8 that they were parsed from: with them, words in whole events are found sooner.
-    `deep` are the rows that hold anything where some path goes deeper than to the top, where that is known.
+    `deep` are the rows that hold anything where some path goes deeper than to the top, where that is known, and
+    `deep_reader` gives the fields of one of them.
     """
 
-    __slots__ = ("_deep", "_events", "_places", "_raw")
+    __slots__ = ("_deep", "_deep_reader", "_events", "_places", "_raw", "_readers")
 
     def __init__(
         self,
@@ -127,10 +129,13 @@ class JsonEvents:
         paths: Paths | Places,
         raw: Sequence[Raw] | None = None,
         deep: Rows | None = None,
+        deep_reader: Callable[[int], FieldOf] | None = None,
     ) -> None:
         self._events = events
         self._places = paths if isinstance(paths, Places) else Places(paths)
         self._deep = deep
+        self._readers: dict[int, FieldOf] = {}
+        self._deep_reader = deep_reader
         self._raw = raw
 
     @property
@@ -167,8 +172,16 @@ class JsonEvents:
             return [self.field_of(row)(field) for row in range(self.count)]
         if self._places.is_deep(field):
             for row in self._deep_rows().tolist():
-                column[row] = field_reader(self._events[row], self._places.paths)(field)
+                column[row] = self._reader(row)(field)
         return column
+
+    def _reader(self, row: int) -> FieldOf:
+        if self._deep_reader is not None:
+            return self._deep_reader(row)
+        reader = self._readers.get(row)
+        if reader is None:
+            reader = self._readers[row] = self._places.deep_fields.reader(self._events[row])
+        return reader
 
     def _deep_rows(self) -> Rows:
         """Events with a key at which some path goes deeper."""
@@ -180,7 +193,7 @@ class JsonEvents:
     def field_of(self, row: int) -> FieldOf:
         event, places = self._events[row], self._places
         if not places.roots.isdisjoint(event):
-            return field_reader(event, places.paths)
+            return self._reader(row)
 
         def read(field: str) -> Any:
             for key in places.keys(field):
@@ -209,12 +222,13 @@ class JsonEvents:
 class Places:
     """Where events hold fields, told apart by how far down: most events hold all of theirs at the top."""
 
-    __slots__ = ("_deep", "_keys", "paths", "roots")
+    __slots__ = ("_deep", "_keys", "deep_fields", "paths", "roots")
 
     def __init__(self, paths: Paths) -> None:
         self.paths = paths
         self.roots = frozenset(path[0] for some in paths.values() for path in some if len(path) > 1)
         """Keys of the event at which some path goes deeper."""
+        self.deep_fields = DeepFields(paths)
         self._keys: dict[str, tuple[str, ...]] = {}
         self._deep: dict[str, bool] = {}
 

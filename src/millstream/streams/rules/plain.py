@@ -127,7 +127,7 @@ def value_at(event: Mapping[str, Any], path: Sequence[str]) -> Any:
         elif isinstance(value, list):
             return _gathered(value, (key, *keys))
         else:
-            value = _spelled_object(value) if isinstance(value, str) else value
+            value = spelled_object(value) if isinstance(value, str) else value
             value = value.get(key) if isinstance(value, Mapping) else None
     return value
 
@@ -198,14 +198,15 @@ def _has(event: Mapping[str, Any], path: Sequence[str]) -> bool:
     *above, last = path
     value = value_at(event, above) if above else event
     for one in elements(value) if isinstance(value, list) else [value]:
-        holder = _spelled_object(one) if isinstance(one, str) else one
+        holder = spelled_object(one) if isinstance(one, str) else one
         if isinstance(holder, Mapping) and last in holder:
             return True
     return False
 
 
 @lru_cache(maxsize=16)
-def _spelled_object(text: str) -> Any:
+def spelled_object(text: str) -> Any:
+    """What a text spells that begins as a JSON object does; None for one that spells none."""
     if not text.startswith("{"):
         return None
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 import orjson
 
-from millstream.streams.rules.event_rows import Distinct, JsonEvents, Places, Raw, Rows, Unread
-from millstream.streams.rules.plain import FieldOf, field_reader, value_at
+from millstream.streams.rules.event_rows import PLAIN_TYPES, Distinct, JsonEvents, Places, Raw, Rows, Unread
+from millstream.streams.rules.plain import FieldOf, value_at
 
 __all__ = ["Event", "EventReader", "RawEvents", "Refused"]
 
@@ -66,15 +66,18 @@ class EventReader:
         """Whether it was made for these."""
         return self._given == (fields, keys)
 
-    def read(self, bodies: Sequence[Raw]) -> tuple[RawEvents, list[Refused]]:
-        """The events of the bodies that are JSON objects, in their order, and the others."""
+    def read(self, bodies: Sequence[Raw], *, are_texts: bool = False) -> tuple[RawEvents, list[Refused]]:
+        """The events of the bodies that are JSON objects, in their order, and the others.
+
+        With `are_texts` all of them are known to be UTF-8.
+        """
         heads: list[msgspec.Struct] = []
         whole: dict[int, Event] = {}
         raw: list[Raw] = []
         refused: list[Refused] = []
         for start in range(0, len(bodies), _READ_TOGETHER):
             several = bodies[start : start + _READ_TOGETHER]
-            found = self._simple(several)
+            found = self._simple(several, are_texts=are_texts)
             if found is not None:
                 heads += found
                 raw += several
@@ -92,15 +95,16 @@ class EventReader:
         deep = np.fromiter(whole, np.int64, len(whole))
         is_whole = np.zeros(len(raw), np.bool_)
         is_whole[deep] = True
-        read = _Read(self.places, self.fields, self._head, heads, whole, raw, is_whole, deep)
+        read = _Read(self.places, self.fields, self._head, heads, whole, raw, is_whole, deep, {})
         return RawEvents(read, np.arange(len(raw))), refused
 
-    def _simple(self, bodies: Sequence[Raw]) -> list[msgspec.Struct] | None:
+    def _simple(self, bodies: Sequence[Raw], *, are_texts: bool) -> list[msgspec.Struct] | None:
         """The heads of bodies of which none needs a second look; None where one does."""
         try:
-            for body in bodies:
-                if type(body) is not bytes or not body.isascii():
-                    str(body, "utf-8")
+            if not are_texts:
+                for body in bodies:
+                    if type(body) is not bytes or not body.isascii():
+                        str(body, "utf-8")
             return list(map(self._head.decode, bodies))
         except (ValueError, RecursionError):
             return None
@@ -171,6 +175,8 @@ class _Read(NamedTuple):
     is_whole: np.ndarray[Any, np.dtype[np.bool_]]
     deep: Rows
     """Those that were read whole at once: they may hold fields deeper than at their top."""
+    readers: dict[int, FieldOf]
+    """Of those among them whose fields were asked for."""
 
     def event(self, row: int) -> Event:
         event = self.whole.get(row)
@@ -178,6 +184,12 @@ class _Read(NamedTuple):
             event = self.whole[row] = _read(self.raw[row])
             self.is_whole[row] = True
         return event
+
+    def deep_reader(self, row: int) -> FieldOf:
+        reader = self.readers.get(row)
+        if reader is None:
+            reader = self.readers[row] = self.places.deep_fields.reader(self.event(row))
+        return reader
 
 
 class RawEvents:
@@ -219,15 +231,23 @@ class RawEvents:
         if field in self._read.fields:
             return Distinct.of(self._of_heads(field))
         if self._all is None:
-            self._all = JsonEvents(list(self), self._read.places, deep=self._deep())
+            self._all = JsonEvents(list(self), self._read.places, deep=self._deep(), deep_reader=self._deep_reader())
         return self._all.distinct(field)
 
     def together(self, fields: Sequence[str]) -> Distinct | None:
         read = self._read
-        if not read.fields.issuperset(fields) or len(self._deep()):
-            return None
         keys = [read.places.keys(field) for field in fields]
+        if not read.fields.issuperset(fields) or not all(keys):
+            return None
         found = read.head.rows(self._heads(), [key for some in keys for key in some])
+        for place in self._deep().tolist():
+            field_of = read.deep_reader(int(self._rows[place]))
+            values = [field_of(field) for field in fields]
+            if not PLAIN_TYPES.issuperset(map(type, values)):
+                return None
+            # As if each field's first key held its value.
+            held = ((value, *(None,) * (len(some) - 1)) for value, some in zip(values, keys, strict=True))
+            found[place] = tuple(chain.from_iterable(held))
         rows: list[Hashable] = list(dict.fromkeys(found))
         return Distinct([_first_of_each(row, keys) for row in dict.fromkeys(found)], rows, found)
 
@@ -237,6 +257,11 @@ class RawEvents:
             return [value_at(event, path) for event in self]
         values = self._read.head.column(self._heads(), path[0])
         return values if len(path) == 1 else [value_at({path[0]: value}, path) for value in values]
+
+    def _deep_reader(self, first: int = 0) -> Callable[[int], FieldOf]:
+        """The fields of an event by its place behind `first`. Holds what was read, not these events: no cycle."""
+        read, rows = self._read, self._rows
+        return lambda place: read.deep_reader(int(rows[first + place]))
 
     def _heads(self) -> list[msgspec.Struct]:
         heads = self._read.heads
@@ -258,11 +283,11 @@ class RawEvents:
                 break
         if places.is_deep(field):
             for place in self._deep().tolist():
-                column[place] = field_reader(self[place], places.paths)(field)
+                column[place] = self._read.deep_reader(int(self._rows[place]))(field)
         return column
 
     def field_of(self, row: int) -> FieldOf:
-        return JsonEvents([self[row]], self._read.places).field_of(0)
+        return JsonEvents([self[row]], self._read.places, deep_reader=self._deep_reader(row)).field_of(0)
 
     def part(self, rows: Rows) -> RawEvents:
         return RawEvents(self._read, self._rows[rows])

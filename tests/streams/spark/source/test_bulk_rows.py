@@ -11,6 +11,8 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra streams")
 
 import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
 
 from millstream.client.blocking import BlockingClient
 from millstream.client.bulk.blocking_producer import BlockingBulkProducer
@@ -20,7 +22,13 @@ from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.streams.plan.types import BIGINT, INT, STRING, DataType, TypeKind
-from millstream.streams.spark.source.client_log import ClientLog
+from millstream.streams.spark.source.client_log import (
+    _FETCHED_TABLE_BYTES,
+    _FIRST_FETCH_BYTES,
+    _PULL_BYTES,
+    ClientLog,
+    _next_fetch_bytes,
+)
 from millstream.streams.spark.source.cut import next_cut
 from millstream.streams.spark.source.malformed import Spool
 from millstream.streams.spark.source.messages import TableMessages
@@ -144,9 +152,11 @@ def test_messages_of_several_answers_are_one_and_those_that_are_kept_of_kept_one
     table = pa.Table.from_batches([batch.slice(0, 3), batch.slice(3, 0), batch.slice(3, 5), batch.slice(8)])
     messages = TableMessages(table, 7)
     assert (len(messages), messages.bodies()) == (10, [value[0] for value in values])
+    assert list(map(bytes, messages.views())) == messages.bodies()
     kept = messages.kept(pa.array([1, 3, 4, 9], pa.int32()))
     once_more = kept.kept(pa.array([3, 1], pa.int32()))
     assert (len(once_more), once_more.bodies()) == (2, [b"9", b"3"])
+    assert list(map(bytes, once_more.views())) == [b"9", b"3"]
     assert [bytes(once_more.body(place)) for place in (0, 1)] == [b"9", b"3"]
     assert [once_more.queue_offset(place) for place in (0, 1)] == [109, 103]
     assert list(once_more.metadata("keys")) == [("k9",), ("k3",)]
@@ -155,3 +165,30 @@ def test_messages_of_several_answers_are_one_and_those_that_are_kept_of_kept_one
     numbers = kept.numbers("queue-offset")
     assert numbers is not None
     assert numbers.to_pylist() == [101, 103, 104, 109]
+
+
+@pytest.mark.parametrize("body", [b"\xff", b"\xc3", b"\xed\xa0\x80"])
+def test_bodies_are_texts_where_each_of_them_is_utf_8_by_itself(body: bytes) -> None:
+    rows = [("\u00e9".encode(), b"", b"plain"), (b"plain", body)]
+    for bodies, expected in zip(rows, (True, False), strict=True):
+        columns = [pa.array(bodies, pa.binary()), *(pa.nulls(len(bodies), kind) for kind in TABLE_SCHEMA.types[1:])]
+        table = pa.Table.from_arrays(columns, schema=TABLE_SCHEMA)
+        assert TableMessages(table, 7).are_texts() is expected
+
+
+def test_a_character_that_is_cut_between_two_bodies_makes_them_no_texts() -> None:
+    columns = [pa.array([b"\xc3", b"\xa9"], pa.binary()), *(pa.nulls(2, kind) for kind in TABLE_SCHEMA.types[1:])]
+    assert not TableMessages(pa.Table.from_arrays(columns, schema=TABLE_SCHEMA), 7).are_texts()
+
+
+@given(st.integers(30, 10_000), st.integers(100, 3_000))
+def test_fetches_come_to_ask_for_what_makes_a_table_of_a_good_size(ratio: int, stored_kib: int) -> None:
+    asked, tables = _FIRST_FETCH_BYTES, []
+    for _ in range(30):
+        table_bytes = min(asked, stored_kib << 10) * ratio // 30
+        tables.append(table_bytes)
+        asked = _next_fetch_bytes(asked, table_bytes)
+    assert 0 < asked <= _PULL_BYTES
+    settled = tables[-3:]
+    assert max(settled) <= _FETCHED_TABLE_BYTES
+    assert asked == _PULL_BYTES or min(settled) >= _FETCHED_TABLE_BYTES // 4

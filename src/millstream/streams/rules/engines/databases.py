@@ -95,8 +95,25 @@ class Database:
             scan(text, match_event_handler=note)
         return found
 
+    def any_in(self, texts: Iterable[bytes | memoryview]) -> list[int]:
+        """The places of the texts in which anything matches; each is scanned up to its first match."""
+        from hyperscan import ScanTerminated
+
+        found: list[int] = []
+        scan = self._database.scan
+        for place, text in enumerate(texts):
+            try:
+                scan(text, match_event_handler=_stop)
+            except ScanTerminated:
+                found.append(place)
+        return found
+
     def matches(self, text: bytes) -> list[tuple[int, int]]:
         """The expression and the end of each match."""
         self._matches = []
         self._database.scan(text, match_event_handler=self._note)
         return self._matches
+
+
+def _stop(_number: int, _start: int, _end: int, _flags: int, _context: Any) -> bool:
+    return True

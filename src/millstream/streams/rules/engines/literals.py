@@ -21,7 +21,6 @@ __all__ = [
     "LiteralEngine",
     "found_in",
     "literal_pattern",
-    "texts_with_any",
 ]
 
 MOST_LITERAL_BYTES: Final = 2_000
@@ -127,12 +126,6 @@ def found_in(texts: Sequence[bytes | memoryview], database: Database) -> Iterato
     """Which text has which literal of a database in it, each pair once."""
     for start, places, literals in _matches(texts, database):
         yield from dict.fromkeys(zip((places + start).tolist(), literals, strict=True))
-
-
-def texts_with_any(texts: Sequence[bytes | memoryview], database: Database) -> Rows:
-    """The places of the texts in which anything of a database is found."""
-    found = [np.unique(places) + start for start, places, _literals in _matches(texts, database)]
-    return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
 
 
 def _matches(texts: Sequence[bytes | memoryview], database: Database) -> Iterator[tuple[int, Rows, list[int]]]:

@@ -10,9 +10,10 @@ from functools import cache
 from itertools import pairwise
 from typing import Final
 
+import numpy as np
+
 from millstream.streams.rules.atoms import Atom, Op, Operand
 from millstream.streams.rules.engines.databases import HAS_HYPERSCAN, Database
-from millstream.streams.rules.engines.literals import texts_with_any
 from millstream.streams.rules.engines.pattern_words import needed_words
 from millstream.streams.rules.event_rows import Places, Raw, Rows
 
@@ -59,7 +60,7 @@ class RawTextFilter:
 
     def rows(self, raw: Sequence[Raw]) -> Rows:
         """The numbers of these events."""
-        return texts_with_any(raw, self._database)
+        return np.array(self._database.any_in(raw), dtype=np.int64)
 
 
 def raw_text_filter(atoms: Sequence[Atom], places: Places) -> RawTextFilter | None:

@@ -58,8 +58,9 @@ class HitRows:
     def _rows(self, messages: Messages, queue: str) -> tuple[pa.RecordBatch, tuple[Malformed, ...]]:
         stage = self._stages.of(self._judged, self.work.version)
         paths = self._time_paths(stage)
-        bodies = messages.bodies()
-        events, refused = stage.reader(frozenset(path[0] for path in paths if path)).read(bodies)
+        bodies = messages.views()
+        reader = stage.reader(frozenset(path[0] for path in paths if path))
+        events, refused = reader.read(bodies, are_texts=messages.are_texts())
         if refused:
             places = {one.place for one in refused}
             messages = messages.kept(

@@ -31,6 +31,13 @@ _log = logging.getLogger(__name__)
 
 _PULL_MESSAGES = 4096
 _PULL_BYTES = 4 * 1024 * 1024
+_FIRST_FETCH_BYTES = 1024 * 1024
+_LEAST_FETCH_BYTES = 16 * 1024
+_FETCHED_TABLE_BYTES = 32 * 1024 * 1024
+"""A fetch asks for half as much where its table has more, and for twice as much where it has less than a quarter.
+
+What goes beyond the largest table is thrown away and fetched again; what is packed to a fiftieth would be so each time.
+"""
 _OFFSETS = "queue_offset"
 _BEYOND = 1 << 62
 
@@ -103,9 +110,10 @@ class ClientLog:
         """As `read`, by the bulk lane; damaged records are named in the log and passed over."""
         wanted = parse_tag_filter(tag).tags
         queue = self._queue(topic, part.queue)
-        offset = part.start
+        offset, max_bytes = part.start, _FIRST_FETCH_BYTES
         while offset < part.end:
-            batch = self._puller.fetch(queue, offset, max_bytes=_PULL_BYTES)
+            batch = self._puller.fetch(queue, offset, max_bytes=max_bytes)
+            max_bytes = _next_fetch_bytes(max_bytes, batch.table.nbytes)
             if batch.status is PullStatus.OFFSET_ILLEGAL and batch.min_offset > offset:
                 offset = batch.min_offset
                 continue
@@ -167,6 +175,12 @@ class ClientLog:
             return self._queues[topic, queue]
         except KeyError:
             raise ConsumeRefused("ILLEGAL_OFFSET", f"The topic {topic} has no queue {queue} any more.") from None
+
+
+def _next_fetch_bytes(asked_bytes: int, table_bytes: int) -> int:
+    if table_bytes > _FETCHED_TABLE_BYTES:
+        return max(asked_bytes // 2, _LEAST_FETCH_BYTES)
+    return min(asked_bytes * 2, _PULL_BYTES) if table_bytes < _FETCHED_TABLE_BYTES // 4 else asked_bytes
 
 
 def _rows_before(batch: FetchedBatch, end: int) -> pa.Table:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import Any, Final, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from millstream.client.bulk.body import plain_body
@@ -47,6 +49,14 @@ class Messages(Protocol):
         """Their bodies, unpacked."""
         ...
 
+    def views(self) -> Sequence[bytes | memoryview]:
+        """The same without copies, as far as that can be."""
+        ...
+
+    def are_texts(self) -> bool:
+        """Whether all bodies are known to be UTF-8; False where nobody has looked."""
+        ...
+
     def body(self, position: int) -> bytes | memoryview:
         """One body, unpacked."""
         ...
@@ -85,6 +95,14 @@ class RecordMessages:
             plain_body(split_record(record)) if body is None else body
             for record, body in zip(self._records, bodies_of(self._records), strict=True)
         ]
+
+    def views(self) -> Sequence[bytes | memoryview]:
+        """The same: a body that is not packed is a view of its record."""
+        return self.bodies()
+
+    def are_texts(self) -> bool:
+        """Nobody has looked."""
+        return False
 
     def body(self, position: int) -> bytes | memoryview:
         """One body, unpacked."""
@@ -131,6 +149,20 @@ class TableMessages:
         bodies: list[bytes] = column.to_pylist()
         return bodies
 
+    def views(self) -> Sequence[bytes | memoryview]:
+        """Their bodies as parts of the table's memory."""
+        column = self._rows.column("body") if self._positions is None else self._column("body")
+        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+        return [view for chunk in chunks for view in _views(chunk)]
+
+    def are_texts(self) -> bool:
+        """Looks through all of the table's memory at once: a tenth of what a look at each body costs."""
+        try:
+            self._rows.column("body").cast(pa.utf8())
+        except pa.ArrowInvalid:
+            return False
+        return True
+
     def body(self, position: int) -> bytes | memoryview:
         """One body."""
         body: bytes = self._rows.column("body")[self._place(position)].as_py()
@@ -170,3 +202,11 @@ class TableMessages:
 
     def _place(self, position: int) -> int:
         return position if self._positions is None else int(self._positions[position].as_py())
+
+
+def _views(chunk: pa.Array) -> list[memoryview]:
+    """The values of a binary array, none of which is null."""
+    _, offsets, data = chunk.buffers()
+    ends = np.frombuffer(offsets, np.int32)[chunk.offset : chunk.offset + len(chunk) + 1].tolist()
+    whole = memoryview(data or b"")
+    return [whole[start:end] for start, end in pairwise(ends)]
