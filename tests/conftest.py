@@ -12,6 +12,7 @@ import pytest_asyncio
 from hypothesis import settings
 
 from costs import COSTLY, StartedPrograms
+from example_counts import FREE_EXAMPLES, QUICK_EXAMPLES, THOROUGH_EXAMPLES
 from millstream.store import commit_log
 from servers import Servers, running_servers, running_servers_in_thread
 from smoke_tests import SMOKE
@@ -34,9 +35,11 @@ os.environ.setdefault("MILLSTREAM_PATTERN_DATABASES", str(Path(__file__).parent.
 # A machine that is busy with something else is no fault of what a test looks at. `make test` tries the same examples in
 # every run, `make test-all` draws new ones, `--hypothesis-profile thorough` looks for long. What is found becomes an
 # example of the property's own.
-settings.register_profile("quick", deadline=None, max_examples=10, derandomize=True, database=None)
-settings.register_profile("free", deadline=None, max_examples=40, print_blob=True)
-settings.register_profile("thorough", deadline=None, max_examples=1_000, print_blob=True)
+settings.register_profile(
+    "quick", deadline=None, max_examples=QUICK_EXAMPLES, stateful_step_count=25, derandomize=True, database=None
+)
+settings.register_profile("free", deadline=None, max_examples=FREE_EXAMPLES, print_blob=True)
+settings.register_profile("thorough", deadline=None, max_examples=THOROUGH_EXAMPLES, print_blob=True)
 settings.load_profile("free")
 
 _SMOKE = frozenset(SMOKE)

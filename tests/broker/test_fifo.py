@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from example_counts import scaled
 from millstream.broker.fifo import NO_GROUP, FifoLedger, attempt_key_of, line_of
 from millstream.broker.pop import Delivery
 from millstream.model.errors import ConsumeRefused
@@ -196,7 +197,7 @@ class FifoMachine(RuleBasedStateMachine):
         assert rows <= 4 * CAPACITY + 64
 
 
-FifoMachine.TestCase.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+FifoMachine.TestCase.settings = settings(max_examples=scaled(120), stateful_step_count=40, deadline=None)
 TestFifoMachine = FifoMachine.TestCase
 
 

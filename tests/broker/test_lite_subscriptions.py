@@ -7,6 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from example_counts import scaled
 from millstream.broker.lite_subscriptions import MAX_ATTEMPTS, LiteSubscriptions, Subscriber
 from millstream.broker.lite_topics import LiteTopics
 from millstream.model.errors import ConsumeRefused, MessageRefused
@@ -101,7 +102,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
         assert len(taken) == len(set(taken))
 
 
-SubscriptionMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
+SubscriptionMachine.TestCase.settings = settings(max_examples=scaled(80), stateful_step_count=30, deadline=None)
 TestSubscriptionMachine = SubscriptionMachine.TestCase
 
 

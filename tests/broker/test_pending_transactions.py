@@ -8,6 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from example_counts import scaled
 from millstream.broker import pending_transactions
 from millstream.broker.pending_transactions import PendingTransactions
 
@@ -86,7 +87,7 @@ class PendingMachine(RuleBasedStateMachine):
 
 
 TestPendingMachine = PendingMachine.TestCase
-TestPendingMachine.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestPendingMachine.settings = settings(max_examples=scaled(100), stateful_step_count=40, deadline=None)
 
 
 def test_ended_transactions_leave_no_growing_trace() -> None:

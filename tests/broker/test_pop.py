@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from example_counts import scaled
 from millstream.broker.fifo import FifoLedger
 from millstream.broker.offsets import OffsetTable
 from millstream.broker.pop import Ledger
@@ -185,7 +186,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assert len(self.ledger._hidden) + len(self.ledger._ready) <= 2 * CAPACITY + 64 + 1
 
 
-LedgerMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+LedgerMachine.TestCase.settings = settings(max_examples=scaled(80), stateful_step_count=40, deadline=None)
 TestLedgerMachine = LedgerMachine.TestCase
 
 

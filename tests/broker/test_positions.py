@@ -13,6 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from example_counts import scaled
 from millstream.broker.offsets import OffsetTable
 from millstream.broker.pop import Delivery
 from millstream.model.errors import ConsumeRefused, Refused
@@ -125,7 +126,7 @@ class OffsetsMachine(RuleBasedStateMachine):
         assert [held.queue_offset for held in self.ledger.in_flight] == sorted(self.live)
 
 
-OffsetsMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+OffsetsMachine.TestCase.settings = settings(max_examples=scaled(60), stateful_step_count=40, deadline=None)
 TestOffsetsMachine = OffsetsMachine.TestCase
 
 

@@ -9,6 +9,7 @@ from broker_bench import Bench
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from example_counts import scaled
 from millstream.model.filter import parse_tag_filter
 from millstream.model.operations import PullRequest
 from millstream.store.queue_reader import QueueReader
@@ -22,7 +23,7 @@ async def test_records_read_together_are_those_read_one_by_one(bench: Bench, mon
     for number in range(40):
         await bench.send(f"{number}" * (number % 5 + 1), TAGS="red" if number % 3 else "blue")
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=scaled(200), deadline=None)
     @given(st.integers(-1, 41), st.integers(-1, 50), st.integers(0, 6000), st.sampled_from(("*", "red")))
     def both(queue_offset: int, max_messages: int, max_bytes: int, expression: str) -> None:
         wanted = parse_tag_filter(expression)

@@ -14,6 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from example_counts import scaled
 from millstream.broker import redrive as redrive_module
 from millstream.model.clock import ManualClock
 from millstream.model.errors import StoreError
@@ -375,5 +376,5 @@ class RetryMachine(RuleBasedStateMachine):
         assert told == [(f"id{one['body'][1:]}", one["attempts"], one["waiting"]) for one in self.dead]
 
 
-RetryMachine.TestCase.settings = settings(max_examples=12, stateful_step_count=25, deadline=None)
+RetryMachine.TestCase.settings = settings(max_examples=scaled(12), stateful_step_count=25, deadline=None)
 TestRetryMachine = RetryMachine.TestCase

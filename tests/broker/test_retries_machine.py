@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
+from example_counts import scaled
 from millstream.broker.timers import Timers
 from millstream.model.clock import ManualClock
 from millstream.model.group import GroupConfig
@@ -180,5 +181,5 @@ class RetriesMachine(RuleBasedStateMachine):
 
 TestRetries = RetriesMachine.TestCase
 TestRetries.settings = settings(
-    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=scaled(40), stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )

@@ -13,6 +13,7 @@ from broker_bench import bodies as popped_bodies
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from example_counts import scaled
 from millstream.broker import look as look_module
 from millstream.broker import puller as puller_module
 from millstream.model import sql_filter as sql_filter_module
@@ -185,7 +186,7 @@ MESSAGES = st.lists(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=scaled(30), deadline=None)
 @given(EXPRESSIONS, MESSAGES, st.data())
 def test_pulls_and_pops_together_give_what_the_filter_passes(
     expression: str,

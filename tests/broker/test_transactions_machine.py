@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from example_counts import scaled
 from millstream.broker.half_messages import GIVEN_UP_TOPIC, HALF_TOPIC, OP_TOPIC, half, outcome_of
 from millstream.broker.saved_transactions import SavedTransactions
 from millstream.broker.topics import TopicRegistry
@@ -269,5 +270,5 @@ class TransactionMachine(RuleBasedStateMachine):
 
 TestTransactionMachine = TransactionMachine.TestCase
 TestTransactionMachine.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=scaled(60), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )

@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from example_counts import scaled
 from millstream.model.errors import NameRefused
 from millstream.model.logic_queue import (
     MAX_ITEMS,
@@ -162,7 +163,7 @@ class MoveMachine(RuleBasedStateMachine):
 
 
 TestMoves = MoveMachine.TestCase
-TestMoves.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestMoves.settings = settings(max_examples=scaled(60), stateful_step_count=40, deadline=None)
 
 
 def refused(words: str) -> pytest.RaisesExc[NameRefused]:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory_backend import BROKER, MemoryBackend, Progress, store_failed, unforeseen
 
+from example_counts import scaled
 from millstream.model.clock import BackedClock, ManualClock
 from millstream.model.errors import ConsumeRefused, MillstreamError
 from millstream.model.group import ExponentialBackoff, GroupConfig
@@ -207,7 +208,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scaled(150), deadline=None)
 @given(STEPS)
 def test_no_history_shows_a_held_message_to_another_or_keeps_one_that_nobody_holds(
     steps: list[tuple[str, int]],

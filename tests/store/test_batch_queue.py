@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_samples import SMALL, crashed_copy, message
 
+from example_counts import scaled
 from millstream.protocol.record import decode_record
 from millstream.store.batch_queue import BatchQueue
 from millstream.store.consume_queue import LOST_TAGS_CODE, IndexEntry
@@ -58,7 +59,7 @@ def test_an_entry_is_46_bytes_with_base_offset_and_count(tmp_path: Path) -> None
     assert layout.unpack_from(packed, 46)[:4] == (second.log_offset, second.size_bytes, 0, second.store_timestamp_ms)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60), deadline=None)
 @given(counts=COUNTS, checkpoint_after=st.integers(0, 12), how=st.sampled_from(["stop", "crash", "no queue files"]))
 def test_every_offset_leads_to_its_batch_whatever_happened_before(
     tmp_path_factory: pytest.TempPathFactory, counts: list[int], checkpoint_after: int, how: str

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from store_samples import SMALL, pending, queue_content
 
+from example_counts import scaled
 from millstream.model.clock import ManualClock
 from millstream.model.filter import java_hash_code
 from millstream.store.message_store import MessageStore
@@ -160,5 +161,5 @@ class StoreMachine(RuleBasedStateMachine):
 
 TestStoreMachine = StoreMachine.TestCase
 TestStoreMachine.settings = settings(
-    max_examples=60, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=scaled(60), stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from example_counts import scaled
 from millstream.broker.broker import Broker, BrokerOptions
 from millstream.broker.remoting import broker_handlers
 from millstream.broker.remoting.send_turns import SendTurns
@@ -220,7 +221,7 @@ def _of_queue(number: str) -> tuple[Any, ...]:
     return {"e": number}, b"body", 0, HeaderType.JSON, RequestCode.SEND_MESSAGE_V2
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(40), deadline=None)
 @given(st.lists(COMMANDS, min_size=1, max_size=3))
 @example([[*[_of_queue("0")] * 5, _of_queue("-1")]])
 def test_whatever_arrives_is_stored_and_answered_as_if_it_came_one_by_one(chunks: list[list[Any]]) -> None:

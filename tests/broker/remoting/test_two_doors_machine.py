@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from pop_client import Taken, changed, delivery_fields, pop_fields, taken_of
 
+from example_counts import scaled
 from millstream.broker.remoting.popping import PopHandlers
 from millstream.model.errors import ConsumeRefused
 from millstream.model.group import GroupConfig
@@ -170,5 +171,5 @@ class TwoDoorsMachine(RuleBasedStateMachine):
 
 TestTwoDoors = TwoDoorsMachine.TestCase
 TestTwoDoors.settings = settings(
-    max_examples=30, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=scaled(30), stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

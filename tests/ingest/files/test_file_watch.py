@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from example_counts import scaled
 from millstream.ingest.files import watch
 from millstream.ingest.files.joining import Joining
 from millstream.ingest.files.positions import PositionBook, Positions
@@ -271,7 +272,7 @@ steps = st.lists(
 
 
 @given(steps)
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scaled(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_however_it_is_rotated_and_restarted_every_line_comes_and_only_unacknowledged_ones_twice(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str]
 ) -> None:

@@ -6,6 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from example_counts import scaled
 from millstream.proxy.remoting.held_queue import Held, HeldQueue
 
 
@@ -139,4 +140,4 @@ class PullingClient(RuleBasedStateMachine):
 
 
 TestPullingClient = PullingClient.TestCase
-TestPullingClient.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+TestPullingClient.settings = settings(max_examples=scaled(50), stateful_step_count=30, deadline=None)

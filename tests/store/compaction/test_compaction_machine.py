@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from example_counts import scaled
 from millstream.store.compaction.compacted_queue import CompactedQueue
 from millstream.store.compaction.compaction import Compaction
 
@@ -206,5 +207,5 @@ class CompactionMachine(RuleBasedStateMachine):
 
 TestCompactionMachine = CompactionMachine.TestCase
 TestCompactionMachine.settings = settings(
-    max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=scaled(150), stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from key_index_samples import SMALL_SEGMENTS, IndexedStore, Keyed, keyed, keyed_batch
 
+from example_counts import scaled
 from millstream.model.clock import ManualClock
 from millstream.store.write_batch import PendingRecord
 
@@ -152,5 +153,5 @@ class KeyIndexMachine(RuleBasedStateMachine):
 
 TestKeyIndexMachine = KeyIndexMachine.TestCase
 TestKeyIndexMachine.settings = settings(
-    max_examples=100, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=scaled(100), stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from store_samples import crashed_copy
 from timer_samples import NOW_MS, History, open_small
 
+from example_counts import scaled
 from millstream.store.timer.hour import HOUR_MS
 
 DAY_MS = 24 * HOUR_MS
@@ -149,5 +150,5 @@ class TimerMachine(RuleBasedStateMachine):
 
 TestTimerMachine = TimerMachine.TestCase
 TestTimerMachine.settings = settings(
-    max_examples=200, stateful_step_count=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=scaled(200), stateful_step_count=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

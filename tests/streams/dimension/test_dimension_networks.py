@@ -11,6 +11,7 @@ from dimension_samples import FewHashes, built, pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from example_counts import scaled
 from millstream.streams.dimension.addresses import addresses_of
 from millstream.streams.dimension.index_key import IndexKey, IndexKind
 from millstream.streams.functions.networks import in_networks
@@ -57,7 +58,7 @@ def rows_of(texts: list[str | None]) -> pa.RecordBatch:
 
 
 @given(rows=st.lists(NETWORKS, max_size=30), probes=st.lists(NETWORKS, max_size=20), verify=st.booleans())
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=scaled(80))
 def test_every_network_of_an_address_is_found(rows: list[str | None], probes: list[str | None], verify: bool) -> None:
     with tempfile.TemporaryDirectory() as directory:
         hashing = {"hashing": FewHashes} if verify else {}
@@ -68,7 +69,7 @@ def test_every_network_of_an_address_is_found(rows: list[str | None], probes: li
 
 
 @given(rows=st.lists(NETWORKS, max_size=30), probes=st.lists(ADDRESSES, max_size=20))
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=scaled(80))
 def test_a_network_is_found_where_cidr_match_says_that_it_holds_the_address(
     rows: list[str | None], probes: list[str | None]
 ) -> None:
@@ -85,7 +86,7 @@ def test_a_network_is_found_where_cidr_match_says_that_it_holds_the_address(
 
 
 @given(texts=st.lists(ADDRESSES | st.text(alphabet="0123456789./:af ", max_size=18), max_size=20))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=scaled(150))
 def test_a_text_is_an_address_where_python_says_so(texts: list[str | None]) -> None:
     found = addresses_of(pa.array(texts, pa.string()))
     for place, text in enumerate(texts):
@@ -108,7 +109,7 @@ TEXTS = st.none() | st.text(alphabet="abä", max_size=6) | st.just("a" * 300)
 
 
 @given(rows=st.lists(TEXTS, max_size=30), probes=st.lists(TEXTS, max_size=20), verify=st.booleans())
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=scaled(60))
 def test_every_text_that_begins_another_is_found(
     rows: list[str | None], probes: list[str | None], verify: bool
 ) -> None:

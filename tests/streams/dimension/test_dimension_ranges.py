@@ -14,6 +14,7 @@ from dimension_samples import built, pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from example_counts import scaled
 from millstream.streams.dimension.index_key import IndexKey, IndexKind
 from millstream.streams.errors import DimensionError
 
@@ -53,7 +54,7 @@ NUMBERS = st.none() | st.integers(-20, 20) | st.sampled_from([-(2**63), 2**63 - 
 
 
 @given(rows=st.lists(st.tuples(NUMBERS, NUMBERS), max_size=80), probes=st.lists(NUMBERS, max_size=20))
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=scaled(80))
 def test_every_range_that_holds_a_number_is_found_however_they_overlap(
     rows: list[tuple[Any, Any]], probes: list[Any]
 ) -> None:
@@ -64,7 +65,7 @@ FLOATS = st.none() | st.floats(width=32)
 
 
 @given(rows=st.lists(st.tuples(FLOATS, FLOATS), max_size=40), probes=st.lists(FLOATS, max_size=20))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=scaled(60))
 def test_ranges_of_floats_compare_as_floats_do(rows: list[tuple[Any, Any]], probes: list[Any]) -> None:
     check(rows, probes, pa.float32())
 

@@ -17,6 +17,7 @@ from dimension_samples import FewHashes, built, pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from example_counts import scaled
 from millstream.streams.dimension import sorted_runs
 from millstream.streams.dimension.builder import TableBuilder
 from millstream.streams.dimension.index_key import IndexKey, IndexKind
@@ -78,7 +79,7 @@ def by_dict(rows: list[tuple[Any, ...]], probes: list[tuple[Any, ...]]) -> list[
 
 
 @given(rows=ROWS, probes=ROWS, verify=st.booleans())
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=scaled(60))
 def test_every_match_is_found_as_in_a_dict_and_none_else(
     rows: list[tuple[str | None, int | None]], probes: list[tuple[str | None, int | None]], verify: bool
 ) -> None:
@@ -94,7 +95,7 @@ def test_every_match_is_found_as_in_a_dict_and_none_else(
 
 
 @given(rows=ROWS, probes=ROWS)
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=scaled(40))
 def test_matches_are_ordered_by_probe_and_then_by_row(
     rows: list[tuple[str | None, int | None]], probes: list[tuple[str | None, int | None]]
 ) -> None:
@@ -107,7 +108,7 @@ def test_matches_are_ordered_by_probe_and_then_by_row(
 
 
 @given(rows=ROWS, probes=ROWS)
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=scaled(40))
 def test_keys_whose_hashes_collide_are_told_apart_where_a_table_verifies(
     rows: list[tuple[str | None, int | None]], probes: list[tuple[str | None, int | None]]
 ) -> None:

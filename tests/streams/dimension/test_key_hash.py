@@ -11,6 +11,7 @@ from dimension_samples import SEED
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from example_counts import scaled
 from millstream.streams.dimension.key_hash import MAX_PLAIN_BYTES, KeyHash
 from millstream.streams.dimension.key_values import KeyFamily, key_values
 
@@ -56,7 +57,7 @@ def hashes(columns: list[pa.Array], families: list[KeyFamily]) -> list[int]:
 
 
 @given(rows=st.lists(st.tuples(st.binary(max_size=700), st.integers(-(2**63), 2**63 - 1)), max_size=20))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=scaled(40))
 def test_a_key_of_several_columns_has_the_hash_that_is_defined(rows: list[tuple[bytes, int]]) -> None:
     columns = [pa.array([text for text, _ in rows], pa.binary()), pa.array([number for _, number in rows], pa.int64())]
     wanted = [defined([text_words(text), integer_words(number)]) for text, number in rows]

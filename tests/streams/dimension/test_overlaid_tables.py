@@ -18,6 +18,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from example_counts import scaled
 from millstream.streams.dimension.builder import Hashing, TableBuilder
 from millstream.streams.dimension.index_key import IndexKey, IndexKind
 from millstream.streams.dimension.key_hash import KeyHash
@@ -199,9 +200,9 @@ class _VersionsThatCollide(_Versions):
 
 
 TestVersions = _Versions.TestCase
-TestVersions.settings = settings(deadline=None, max_examples=15, stateful_step_count=10)
+TestVersions.settings = settings(deadline=None, max_examples=scaled(15), stateful_step_count=10)
 TestVersionsThatCollide = _VersionsThatCollide.TestCase
-TestVersionsThatCollide.settings = settings(deadline=None, max_examples=6, stateful_step_count=8)
+TestVersionsThatCollide.settings = settings(deadline=None, max_examples=scaled(6), stateful_step_count=8)
 
 CONTENT = ("ab", 1, 5, "10.0.0.0/8")
 

@@ -11,6 +11,7 @@ from hypothesis import given, note, reject, settings
 from hypothesis import strategies as st
 from playing import Player, inserted
 
+from example_counts import scaled
 from millstream.streams.errors import JobError
 from millstream.streams.operators.changes import INSERT, Row
 from millstream.streams.operators.patterns.matcher import Matcher
@@ -257,7 +258,7 @@ def neither(own: Fits, other: str, of_other: Fits) -> Fits:
     return lambda rows, binding: own(rows, binding) and not of_other(rows, (*binding[:-1], (other, binding[-1][1])))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=scaled(250), deadline=None)
 @given(
     pattern=PATTERNS,
     chosen=CHOSEN,

@@ -10,6 +10,7 @@ from branch_answers import answer, job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from example_counts import scaled
 from millstream.streams.optimizer.costs import stage_is_cheaper
 from millstream.streams.optimizer.judging import judged
 from millstream.streams.optimizer.merging import merged
@@ -60,7 +61,7 @@ def insert(number: int, condition: str) -> str:
     return f"INSERT INTO alerts SELECT 'r{number}', host, port FROM events WHERE {condition}"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scaled(150), deadline=None)
 @given(inserts, events, st.booleans())
 def test_merging_and_judging_change_no_row(
     given_inserts: list[tuple[str, str, str]], rows: list[dict[str, Any]], in_source: bool

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stages import plain_hits, rule_set, stage_hits
 
+from example_counts import scaled
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.event_rows import ArrowEvents
 from millstream.streams.rules.formulas import Not
@@ -34,7 +35,7 @@ def batch_of(rows, **columns):
     return pa.RecordBatch.from_pylist(rows, schema=schema)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=scaled(60), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(FORMULAS, min_size=1, max_size=8), _ROWS)
 def test_a_batch_is_judged_as_its_rows_are(conditions, rows):
     rules = rule_set(*conditions, paths=PATHS)

@@ -10,6 +10,7 @@ from drawn_rules import VALUES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from example_counts import scaled
 from millstream.streams.rules.deep_fields import DeepFields
 from millstream.streams.rules.event_rows import Places
 from millstream.streams.rules.plain import field_reader, presence_of, value_at, whole_text
@@ -59,7 +60,7 @@ _OBJECTS = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=scaled(100))
 @given(st.dictionaries(st.sampled_from(("nested", "other", "c", "d", "x")), _OBJECTS, max_size=4))
 def test_a_reader_that_looks_up_each_object_once_says_what_the_plain_one_says(event) -> None:
     read, plain = DeepFields(DEEP).reader(event), field_reader(event, DEEP)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from example_counts import scaled
 from millstream.streams.operators.evaluate import evaluator
 from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.nodes import Filter, Node, QueryPlan, inputs_of
@@ -109,7 +110,7 @@ rows = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scaled(200), deadline=None)
 @given(conditions, st.lists(rows, min_size=1, max_size=20))
 def test_a_formula_answers_as_the_condition_does_for_every_row(text: str, events: list[dict[str, Any]]) -> None:
     predicate = condition(text)

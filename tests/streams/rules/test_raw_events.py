@@ -14,6 +14,7 @@ from drawn_rules import EVENTS, FORMULAS, PATHS
 from hypothesis import HealthCheck, assume, given, settings
 from stages import plain_hits, rule_set, stage_hits
 
+from example_counts import scaled
 from millstream.streams.rules import class_sieve
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.engines import raw_texts
@@ -117,7 +118,9 @@ def test_however_the_json_spells_it_a_value_is_shown_or_no_filter_is_made(op, op
     assert found is None or found.rows([b'{"e":1}', body]).tolist() == [1]
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(
+    deadline=None, max_examples=scaled(150), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+)
 @given(HELD, st.data(), st.sampled_from((Op.CONTAINS, Op.STARTS, Op.ENDS, Op.IN, Op.MATCHES)), st.booleans())
 def test_an_event_whose_json_shows_nothing_of_an_atom_does_not_have_it(value, data, op, caseless):
     body = spelled(data.draw(st.sampled_from(SPELLINGS)), {"c": value})
@@ -135,7 +138,7 @@ def test_an_event_whose_json_shows_nothing_of_an_atom_does_not_have_it(value, da
     assert found is None or found.rows([b"{}", body]).tolist() == [1]
 
 
-@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=scaled(30), suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(FORMULAS, min_size=1, max_size=8),
     st.lists(st.tuples(EVENTS, st.sampled_from(SPELLINGS)), min_size=2, max_size=12),
@@ -273,7 +276,7 @@ def test_a_key_that_no_reader_can_look_for_is_found_all_the_same():
     assert events.at(()) == ["1\n2.5", "3"]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=scaled(100))
 @given(st.lists(EVENTS, min_size=1, max_size=12))
 def test_tuples_of_fields_are_told_apart_in_deep_events_as_in_others(events):
     fields = ("c", "d")

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stages import plain_hits, rule_set, stage_hits
 
+from example_counts import scaled
 from millstream.streams.rules import groups
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.engines import literals
@@ -55,7 +56,7 @@ _PATTERNS = st.one_of(
 
 @needs_hyperscan
 @pytest.mark.filterwarnings("ignore:Possible nested set")
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=scaled(200))
 @given(_PATTERNS, st.lists(st.one_of(TEXTS, st.text(max_size=6)), min_size=1, max_size=8), st.booleans())
 def test_hyperscan_misses_nothing_that_re_finds_and_is_exact_where_it_says_so(pattern, texts, caseless):
     flags = re.IGNORECASE if caseless else 0
@@ -146,7 +147,7 @@ def test_a_text_of_megabytes_is_judged():
 _NUMBERS = st.one_of(st.integers(-5, 5), st.floats(), st.integers(10**20, 10**20 + 2))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=scaled(100))
 @given(
     st.lists(
         st.tuples(st.sampled_from([Op.LESS, Op.LESS_EQUAL, Op.GREATER, Op.GREATER_EQUAL, Op.IN]), _NUMBERS),

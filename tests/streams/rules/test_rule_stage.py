@@ -8,13 +8,14 @@ from drawn_rules import EVENTS, FORMULAS, PATHS
 from hypothesis import HealthCheck, given, settings
 from stages import plain_hits, rule_set, stage_hits
 
+from example_counts import scaled
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.engines import literals
 from millstream.streams.rules.formulas import Not, all_of, any_of
 from millstream.streams.rules.stage import RuleStage
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=scaled(60), suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(FORMULAS, min_size=1, max_size=12),
     st.lists(EVENTS, max_size=12),

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from rule_samples import rule_named, with_rules
 
+from example_counts import scaled
 from millstream.streams.errors import RuleError
 from millstream.streams.rules.rule import RuleSet
 from millstream.streams.rules.store import RuleStore, VersionHead
@@ -112,5 +113,5 @@ class RuleStoreMachine(RuleBasedStateMachine):
 
 TestRuleStore = RuleStoreMachine.TestCase
 TestRuleStore.settings = settings(
-    max_examples=60, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=scaled(60), stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from example_counts import scaled
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth
 from millstream.streams.rules.plain import field_reader, judge
@@ -119,7 +120,7 @@ FORMULAS = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=scaled(300), deadline=None)
 @given(FORMULAS, st.dictionaries(st.sampled_from("abc"), st.sampled_from([1, 2, None])))
 def test_the_explanation_says_what_the_judge_says_and_always_names_what_decided(
     formula: Formula, event: dict[str, Any]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from example_counts import scaled
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.event_rows import JsonEvents
 from millstream.streams.rules.rule import Rule, RuleSet
@@ -55,7 +56,7 @@ def test_the_name_of_a_field_is_no_word_of_the_event():
 _PARTS = st.text('abK\\/"\n\u212aİßé1e.\x7f', max_size=5)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=scaled(60))
 @given(
     st.lists(_PARTS.map(lambda part: f"{part}b/a{part}"), min_size=1, max_size=9, unique=True),
     st.lists(

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from example_counts import scaled
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.formulas import Truth, all_of
 from millstream.streams.rules.plain import field_reader, judge
@@ -292,7 +293,7 @@ def test_several_tests_of_one_field_all_have_to_hold() -> None:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=scaled(300), deadline=None)
 @given(
     st.lists(
         st.sampled_from(

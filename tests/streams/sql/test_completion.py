@@ -7,6 +7,7 @@ from compiling import EVENTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from example_counts import scaled
 from millstream.streams.sql.compiler import SqlSession
 from millstream.streams.sql.completion import Completions
 from millstream.streams.sql.settings import SETTINGS
@@ -106,7 +107,7 @@ def test_names_come_before_keywords() -> None:
     assert set(kinds[kinds.index("keyword") :]) == {"keyword"}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scaled(200), deadline=None)
 @given(st.text(max_size=60), st.integers(0, 60))
 def test_any_text_and_cursor_gives_completions(text: str, cursor: int) -> None:
     found = SESSION.complete(text, min(cursor, len(text)))

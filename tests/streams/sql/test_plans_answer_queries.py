@@ -8,6 +8,8 @@ from asked_twice import asked_answer, planned_answer, random_tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from example_counts import scaled
+
 _NUMBERS = ("id", "k", "v")
 
 
@@ -159,7 +161,7 @@ class _Questions:
         )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scaled(200), deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_plan_answers_a_random_query_as_sqlite_does(seed: int) -> None:
     questions = _Questions(seed)

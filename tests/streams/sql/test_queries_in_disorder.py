@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from shop import SHOP
 
+from example_counts import scaled
 from millstream.streams.errors import SqlError
 from millstream.streams.sql.compiler import SqlSession
 
@@ -48,7 +49,7 @@ def test_in_order_they_are_bound() -> None:
         _SESSION.compile(query)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=scaled(300), deadline=None)
 @given(st.integers(0, 2**32))
 def test_out_of_order_they_raise_an_sql_error_with_a_place_or_nothing(seed: int) -> None:
     chance = random.Random(seed)

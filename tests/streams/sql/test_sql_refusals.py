@@ -10,6 +10,7 @@ from compiling import EVENTS, error_of, refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from example_counts import scaled
 from millstream.streams.errors import SqlError
 from millstream.streams.sql.compiler import SqlSession
 
@@ -179,7 +180,7 @@ END;
 _WORDS = re.findall(r"'[^']*'|`[^`]*`|\w+|\s+|[^\w\s]", _VALID)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scaled(150), deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_mutilated_script_raises_an_sql_error_or_nothing(seed: int) -> None:
     chance = random.Random(seed)
@@ -199,7 +200,7 @@ def test_a_mutilated_script_raises_an_sql_error_or_nothing(seed: int) -> None:
     assert error is None or error.position is not None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scaled(200), deadline=None)
 @given(st.text(max_size=80))
 def test_any_text_raises_an_sql_error(script: str) -> None:
     with pytest.raises(SqlError):

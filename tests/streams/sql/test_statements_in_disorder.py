@@ -10,6 +10,7 @@ from compiling import EVENTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from example_counts import scaled
 from millstream.streams.errors import SqlError
 from millstream.streams.sql.compiler import SqlSession
 
@@ -66,7 +67,7 @@ def test_in_order_they_are_carried_out() -> None:
     session_before(len(_WORDS))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=scaled(400), deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_statement_in_disorder_raises_an_sql_error_with_a_place_or_nothing(seed: int) -> None:
     chance = random.Random(seed)

@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from shop import shop_plan
 
+from example_counts import scaled
+
 _KINDS = ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN")
 _OPERATORS = ("=", "<>", "<", "<=", ">", ">=")
 
@@ -43,7 +45,7 @@ def _asked_about_one_side(chance: random.Random) -> str:
     )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=scaled(120), deadline=None)
 @given(st.integers(0, 2**32))
 def test_any_and_all_compare_with_every_row_in_three_values(seed: int) -> None:
     chance = random.Random(seed)
@@ -60,7 +62,7 @@ def test_any_and_all_compare_with_every_row_in_three_values(seed: int) -> None:
     assert planned_answer(form.format(ours), tables) == asked_answer(form.format(theirs), tables), form.format(ours)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=scaled(120), deadline=None)
 @given(st.integers(0, 2**32))
 def test_sub_queries_in_on_decide_which_rows_meet(seed: int) -> None:
     chance = random.Random(seed)
@@ -77,7 +79,7 @@ def test_a_sub_query_in_on_of_an_inner_join_may_ask_about_both_sides() -> None:
     assert planned_answer(query, tables) == asked_answer(query, tables)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=scaled(120), deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_sub_query_in_on_of_an_outer_join_may_ask_about_both_sides(seed: int) -> None:
     chance = random.Random(seed)

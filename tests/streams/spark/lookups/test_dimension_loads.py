@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from example_counts import scaled
 from millstream.streams.dimension.directory import dimension_directory
 from millstream.streams.dimension.index_key import IndexKey, IndexKind
 from millstream.streams.dimension.requests import ReloadRequest
@@ -132,7 +133,7 @@ def test_a_condition_that_compares_a_column_with_a_constant_is_pushed_and_no_oth
 intervals = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), max_size=10)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=scaled(25))
 @given(intervals=intervals, probes=st.lists(st.integers(-1, 21), max_size=10), closed=st.booleans())
 def test_ranges_of_a_file_hold_what_a_loop_says(
     intervals: list[tuple[int, int]], probes: list[int], closed: bool, tmp_path_factory: pytest.TempPathFactory

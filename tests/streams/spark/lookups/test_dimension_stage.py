@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from example_counts import scaled
 from millstream.streams.dimension.builder import TableBuilder
 from millstream.streams.dimension.index_key import IndexKey
 from millstream.streams.dimension.table import DimensionTable
@@ -92,7 +93,7 @@ tables = st.lists(st.tuples(numbers, texts, texts), max_size=12)
 questions = st.lists(st.tuples(numbers, texts, st.booleans()), max_size=12)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=scaled(60))
 @given(rows=tables, asked=questions, batches=st.integers(1, 3))
 def test_rows_find_what_a_loop_finds_by_one_column(
     rows: list[Kept], asked: list[Asked], batches: int, tmp_path_factory: pytest.TempPathFactory
@@ -102,7 +103,7 @@ def test_rows_find_what_a_loop_finds_by_one_column(
     check(joined(table, asked, key, batches=batches), expected(rows, asked, [0]))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=scaled(60))
 @given(rows=tables, asked=questions)
 def test_rows_find_what_a_loop_finds_by_two_columns(
     rows: list[Kept], asked: list[Asked], tmp_path_factory: pytest.TempPathFactory
@@ -112,7 +113,7 @@ def test_rows_find_what_a_loop_finds_by_two_columns(
     check(joined(table, asked, key), expected(rows, asked, [0, 1]))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=scaled(40))
 @given(rows=tables, asked=questions)
 def test_a_condition_leaves_matches_out_with_or_without_an_index(
     rows: list[Kept], asked: list[Asked], tmp_path_factory: pytest.TempPathFactory

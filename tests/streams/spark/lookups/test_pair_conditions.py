@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from example_counts import scaled
 from millstream.streams.operators import evaluate
 from millstream.streams.operators.evaluate import evaluator
 from millstream.streams.plan.expressions import Call, Cast, Column, Expression, Literal
@@ -80,7 +81,7 @@ conditions = st.recursive(
 batches = st.lists(st.tuples(*(st.none() | VALUES[kind.kind] for kind, _ in TYPES.values())), max_size=8)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=scaled(200))
 @given(condition=conditions, rows=batches)
 def test_whole_columns_say_what_the_evaluation_of_each_row_says(condition: Expression, rows: list[Any]) -> None:
     schema = pa.schema([pa.field(name, of) for name, (_, of) in TYPES.items()])

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from example_counts import scaled
 from millstream.client.blocking import BlockingClient
 from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
@@ -40,7 +41,7 @@ KEY = IndexKey.equal("name")
 changes = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 99), st.sampled_from(RowKind)), max_size=40)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=scaled(60))
 @given(batches=st.lists(changes, max_size=5), slack=st.integers(0, 5))
 def test_the_last_row_of_each_key_is_what_a_dict_holds(batches: list[list[Any]], slack: int) -> None:
     latest, kept = LatestRows(1, slack=slack), dict[int, int]()
@@ -58,7 +59,7 @@ def test_the_last_row_of_each_key_is_what_a_dict_holds(batches: list[list[Any]],
     assert len(latest) == len(kept)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=scaled(40))
 @given(batches=st.lists(changes, max_size=5), slack=st.integers(0, 5))
 def test_the_keys_of_all_changes_are_kept_where_deleted_ones_are(batches: list[list[Any]], slack: int) -> None:
     latest = LatestRows(1, keeps_gone=True, slack=slack)

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from example_counts import scaled
+
 pytest.importorskip("pyspark", reason="needs the extra streams")
 
 from hypothesis import given, settings
@@ -256,7 +258,7 @@ def test_ends_that_are_there_twice_hold_nothing_up(tmp_path: Path) -> None:
     assert clocks(rows) == set()
 
 
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 @given(st.data())
 def test_every_hit_is_counted_once_whatever_is_killed_and_when(data: st.DataObject) -> None:
     """Sends that fail at any record, tasks divided anew, and brokers by whose records nobody knows what was sent."""

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from example_counts import scaled
+
 pytest.importorskip("fastavro", reason="needs the extra formats")
 
 from hypothesis import given, settings
@@ -29,7 +31,7 @@ def test_rows_of_all_types_come_back_as_they_were(rows: list[dict[str, Any]]) ->
     assert read(table, written(table, rows)) == (rows, [])
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=scaled(20))
 @given(ROWS)
 def test_times_without_a_zone_come_back_as_they_were(rows: list[dict[str, Any]]) -> None:
     table = table_of({**AVRO, "avro.timestamp_mapping.legacy": "false"})

@@ -94,11 +94,12 @@ class PackedHitsReader(TopicStreamReader):
             self._alarm.rest()
             max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
             return self._up_to(self._chosen(whole, max_rows), begin, seen)
+        has_ended = Position.from_json(start).ended
         if self._target is not None and self._spec.final_tick:
-            return _offset(replace(begin, ended=True), seen)
+            return start if has_ended else _offset(replace(begin, ended=True), seen)
         if self._target is None and self._alarm.rings():
             return _offset(replace(begin, wakes=begin.wakes + 1), seen)
-        return _offset(begin, seen) if Position.from_json(start).ended else start
+        return _offset(begin, seen) if has_ended else start
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a micro-batch; a queue is read by one alone, since what it repeats is known by its order."""
