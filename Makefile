@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INPUT ?=
 
-.PHONY: setup demo test test-all lint format bench crash nexmark interop docs descriptors clean
+.PHONY: setup demo test test-all lint format bench crash nexmark interop flink docs descriptors clean
 
 setup: $(VENV)/.ready
 
@@ -41,6 +41,9 @@ nexmark: setup
 
 interop: setup
 	$(BIN)/python -m pytest --timeout 300 interop
+
+flink: setup
+	$(BIN)/python -m differential
 
 docs: setup
 	$(BIN)/python tools/generate_docs.py
