@@ -13,8 +13,8 @@ from differential.comparison import Difference, differences
 from differential.explained import reason_of
 from differential.flink import Answer, Flink
 from differential.generator import draw_case
+from differential.installation import PyFlinkMissing, interpreter
 from differential.ours import answer, script_of
-from differential.pyflink import PyFlinkMissing, interpreter
 from differential.shrinker import shrunk
 
 ROOT = Path(__file__).parent.parent / ".build" / "differential"

@@ -18,9 +18,9 @@ Row = tuple[str | None, ...]
 class Difference:
     """One way in which the answers differ.
 
-    `aspect` is `refused` or `failed` (by one of them alone), `table` (what the changes add up to), `moments` (a table
-    that ours shows at the end of a micro-batch and Flink never does) or `appends` (ours changes rows where Flink's
-    plan promises that it does not).
+    `aspect` is `refused` or `failed` (by one of them alone), `broken` (Flink takes back rows that are not there),
+    `table` (what the changes add up to), `moments` (a table that ours shows at the end of a micro-batch and Flink never
+    does) or `appends` (ours changes rows where Flink's plan promises that it does not).
     """
 
     aspect: str
@@ -50,7 +50,10 @@ def differences(case: Case, flink: Answer, ours: Answer) -> list[Difference]:
         only_flink, only_ours = theirs.copy(), mine.copy()
         only_flink.subtract(mine)
         only_ours.subtract(theirs)
-        return [Difference("table", "the changes add up to other rows", _most(only_flink), _most(only_ours))]
+        rest = _most(only_flink), _most(only_ours)
+        if min(theirs.values(), default=0) < 0 <= min(mine.values(), default=0):
+            return [Difference("broken", "Flink takes back rows that are not there", *rest)]
+        return [Difference("table", "the changes add up to other rows", *rest)]
     found = []
     if case.is_linear:
         moment = _unseen_moment(flink.changes, ours)

@@ -23,7 +23,8 @@ class Answer:
     """What an engine says of a case: its changes (`+` or `-` and the row as texts) in order, or why there are none.
 
     `appends`: its plan promises that no row changes. `batches` are how many changes there were at the end of each
-    micro-batch, where the engine has them. `refused` comes before anything runs, `failed` while it runs.
+    micro-batch, where the engine has them; `plan` is Flink's physical one. `refused` comes before anything runs,
+    `failed` while it runs.
     """
 
     changes: tuple[Change, ...] = ()
@@ -31,18 +32,21 @@ class Answer:
     refused: str = ""
     failed: str = ""
     batches: tuple[int, ...] = ()
+    plan: str = ""
 
     @classmethod
     def from_json(cls, told: dict[str, Any]) -> Answer:
         """The answer of a line, or of a kept case."""
         changes = tuple((sign, tuple(row)) for sign, row in told.get("changes", ()))
-        return cls(changes, told.get("appends", False), told.get("refused", ""), told.get("failed", ""))
+        refused, failed = told.get("refused", ""), told.get("failed", "")
+        return cls(changes, told.get("appends", False), refused, failed, plan=told.get("plan", ""))
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         if self.refused or self.failed:
             return {"refused": self.refused} if self.refused else {"failed": self.failed}
-        return {"changes": [[sign, list(row)] for sign, row in self.changes], "appends": self.appends}
+        changes = [[sign, list(row)] for sign, row in self.changes]
+        return {"changes": changes, "appends": self.appends, "plan": self.plan}
 
 
 _PROGRAM: Final = Path(__file__).with_name("flink_process.py")
@@ -57,7 +61,7 @@ class Flink:
     def __init__(self, python: Path, log: Path) -> None:
         self._log = log.open("w")
         self._process = subprocess.Popen(
-            [str(python), str(_PROGRAM)],
+            [str(python), "-P", str(_PROGRAM)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

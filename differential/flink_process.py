@@ -2,8 +2,8 @@
 
     line in: {"cases": [{"tables": [{"ddl": SQL, "path": PATH, "text": ROWS}], "views": [[NAME, SELECT]],
              "columns": [NAME]}]}
-    answer:  {"answers": [{"changes": [["+" or "-", [TEXT or null]]], "appends": BOOL} or {"refused": TEXT}
-             or {"failed": TEXT}]}
+    answer:  {"answers": [{"changes": [["+" or "-", [TEXT or null]]], "appends": BOOL, "plan": TEXT}
+             or {"refused": TEXT} or {"failed": TEXT}]}
 
 All cases of a line are one job. Where it fails each runs by itself. Nothing of this project is imported here.
 """
@@ -90,9 +90,15 @@ class Session:
             plan = self._environment.explain_sql(insert, ExplainDetail.CHANGELOG_MODE)
         except Exception as refused:  # noqa: BLE001 - whatever Py4J makes of an error of the planner
             return {"refused": _reason(refused), "name": name}
-        top = plan.split("== Optimized Physical Plan ==")[1].splitlines()
-        changes = next(line for line in top[2:] if "changelogMode" in line)
-        return {"insert": insert, "sink": directory / "sink", "appends": "changelogMode=[I]" in changes, "name": name}
+        physical = plan.split("== Optimized Physical Plan ==")[1].split("== Optimized Execution Plan ==")[0].strip()
+        changes = next(line for line in physical.splitlines()[1:] if "changelogMode" in line)
+        return {
+            "insert": insert,
+            "sink": directory / "sink",
+            "appends": "changelogMode=[I]" in changes,
+            "plan": physical,
+            "name": name,
+        }
 
     def _run(self, prepared: list[dict[str, Any]]) -> str | None:
         """Run the inserts as one job; why it failed."""
@@ -120,7 +126,7 @@ class Session:
                 row = told["before"] if told["op"] == "d" else told["after"]
                 changes.append(["-" if told["op"] == "d" else "+", list(row.values())])
         shutil.rmtree(one["sink"].parent, ignore_errors=True)
-        return {"changes": changes, "appends": one["appends"]}
+        return {"changes": changes, "appends": one["appends"], "plan": one["plan"]}
 
 
 def _reason(error: Exception) -> str:
