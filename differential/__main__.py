@@ -35,8 +35,8 @@ class Report:
         self.counts["queries"] += 1
         self.counts["both refuse"] += bool(flink.refused and ours.refused)
         found = differences(case, flink, ours)
-        open_ones = [one for one in found if reason_of(case, one) is None]
-        self.reasons.update(reason for one in found if (reason := reason_of(case, one)) is not None)
+        open_ones = [one for one in found if reason_of(case, flink, one) is None]
+        self.reasons.update(reason for one in found if (reason := reason_of(case, flink, one)) is not None)
         self.counts["unexplained" if open_ones else "explained" if found else "equal"] += 1
         if open_ones:
             self.unexplained.append((case, flink))
@@ -98,7 +98,7 @@ def _shrink(case: Case, flink: Flink) -> None:
 def _open(case: Case, flink: Answer) -> frozenset[str]:
     """The aspects in which the answers differ without a reason."""
     found = differences(case, flink, answer(case))
-    return frozenset(one.aspect for one in found if reason_of(case, one) is None)
+    return frozenset(one.aspect for one in found if reason_of(case, flink, one) is None)
 
 
 def _told(case: Case, found: list[Difference]) -> str:

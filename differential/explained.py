@@ -1,45 +1,73 @@
-"""Differences that are meant, each with its reason."""
+"""Differences that have a reason: faults of Flink, what is meant, and what is known and open."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from differential.cases import Case
 from differential.comparison import Difference
+from differential.flink import Answer
 
 __all__ = ["EXPLAINED", "Explained", "reason_of"]
 
 
 class Explained(NamedTuple):
-    """Which differences are meant, and why."""
+    """Which differences have the reason."""
 
-    fits: Callable[[Case, Difference], bool]
+    fits: Callable[[Case, Answer, Difference], bool]
     reason: str
 
 
-def reason_of(case: Case, difference: Difference) -> str | None:
-    """Why the difference is meant; None where it is not."""
-    return next((one.reason for one in EXPLAINED if one.fits(case, difference)), None)
+def reason_of(case: Case, flink: Answer, difference: Difference) -> str | None:
+    """Why the answers differ; None where nobody knows."""
+    return next((one.reason for one in EXPLAINED if one.fits(case, flink, difference)), None)
 
 
-def _is_final_first_place(case: Case, difference: Difference) -> bool:
-    """A first place by more than the time, over rows that may be only added."""
-    tops = [step for step in case.query.all() if step.kind == "top"]
-    return difference.aspect != "refused" and any("`place` <= 1" in one.sql or "` <= 1" in one.sql for one in tops)
+_FINAL_FIRST: Final = re.compile(r"\bRank\(.*rankEnd=1\].*orderBy=\[[^\]]*,.*changelogMode=\[I\]")
 
 
-def _is_later_place(case: Case, difference: Difference) -> bool:
-    """A place behind the first alone, over rows that change."""
+def _has_final_first_place(_case: Case, flink: Answer, difference: Difference) -> bool:
+    """A first place by several columns, of which Flink's plan says that it never changes."""
+    return difference.aspect != "refused" and _FINAL_FIRST.search(flink.plan) is not None
+
+
+def _has_later_place(case: Case, _flink: Answer, difference: Difference) -> bool:
+    """A place behind the first alone, and rows of Flink that go without having come."""
     return difference.aspect == "broken" and any(
         step.kind == "top" and step.sql.endswith("= 2") for step in case.query.all()
     )
 
 
+def _keeps_first(case: Case, _flink: Answer, difference: Difference) -> bool:
+    """The first row of each key by time: ours shows it at once and changes it where an earlier one comes."""
+    return "dedup asc" in case.kinds and difference.aspect in ("appends", "moments")
+
+
+def _has_late_over(case: Case, _flink: Answer, difference: Difference) -> bool:
+    """OVER, and rows behind the watermark."""
+    return case.has_late and "over" in case.kinds and difference.aspect in ("table", "moments")
+
+
 EXPLAINED: Final[tuple[Explained, ...]] = (
     Explained(
-        _is_later_place,
-        "A fault of Flink 2.3: its Top-N with an offset takes back rows that are not there when rows of its input go.",
+        _has_final_first_place,
+        "A fault of Flink 2.1 to 2.3: it takes the first place by several columns for final where rows are only added,"
+        " and leaves all rows there that were first once.",
+    ),
+    Explained(
+        _has_later_place,
+        "A fault of Flink 2.3: a Top-N that begins behind the first place takes back rows that are not there.",
+    ),
+    Explained(
+        _keeps_first,
+        "Known and open: the first row of each key is shown at once and may change; in Flink it waits for the watermark"
+        " and is final.",
+    ),
+    Explained(
+        _has_late_over,
+        "Known and open: OVER leaves out rows behind the watermark; Flink those behind the last row that its key gave.",
     ),
 )
-"""What is meant to differ. Everything else that differs is a fault, of ours or of the generator."""
+"""What differs for a reason. Everything else that differs is a fault, of ours or of the generator."""

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from differential.installation import PyFlinkMissing, interpreter
 
 from differential import __main__ as program
-from differential.installation import PyFlinkMissing, interpreter
 
 
 def test_without_java_there_is_no_flink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
