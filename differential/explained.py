@@ -53,8 +53,8 @@ def _has_late_over(case: Case, _flink: Answer, difference: Difference) -> bool:
 EXPLAINED: Final[tuple[Explained, ...]] = (
     Explained(
         _has_final_first_place,
-        "A fault of Flink 2.1 to 2.3: it takes the first place for final where rows are only added, also by another order"
-        " than time, and leaves all rows there that were first once.",
+        "A fault of Flink 2.1 to 2.3: it takes the first place for final where rows are only added, also by another"
+        " order than time, and leaves all rows there that were first once.",
     ),
     Explained(
         _has_later_place,

@@ -32,7 +32,7 @@ def read(file: Path) -> Iterator[tuple[Case, Answer]]:
 def keep(name: str, case: Case, flink: Answer, reason: str | None) -> Path:
     """A file for a case that differs or did; `reason` where it is meant to."""
     file = KEPT / f"{name}.json"
-    text = json.dumps({"case": case.to_json(), "flink": flink.to_json(), "reason": reason}, indent=1)
+    text = json.dumps({"case": case.to_json(), "flink": flink.to_json(), "reason": reason})
     file.write_text(f"{text}\n")
     return file
 

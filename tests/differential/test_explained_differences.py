@@ -13,7 +13,8 @@ TABLE = Source("a", (("id", "INT"), ("ts", "TIMESTAMP(3)")), 4)
 CASE = Case(1, (TABLE,), (Arrival("a", (1, "2026-01-01 00:00:00.000")),), (), Step("top", "{0}", ("id",), ("a",)))
 PLAN = (
     "Sink(table=[sink], changelogMode=[NONE])\n+- Calc(select=[id], changelogMode=[I])\n   +- Rank(strategy=["
-    "AppendFastStrategy], rankRange=[rankStart=1, rankEnd=1], partitionBy=[k], orderBy=[{order}], changelogMode=[{mode}])"
+    "AppendFastStrategy], rankRange=[rankStart=1, rankEnd=1], partitionBy=[k], orderBy=[{order}],"
+    " changelogMode=[{mode}])"
 )
 
 
