@@ -70,7 +70,7 @@ def temporal(random: Random, left: Relation, _right: Relation) -> Relation | Non
         base = BASES["b"]
         sql = (
             "SELECT `k`, `v`, `ts` FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY `k` ORDER BY `ts` DESC) AS place"
-            " FROM {0}) WHERE place = 1"
+            " FROM {0} WHERE `k` IS NOT NULL) WHERE place = 1"
         )
         types = {name: base.types[name] for name in ("k", "v", "ts")}
         right = grown("versions", sql, types, base, time="ts", changes=True, key=("k",))

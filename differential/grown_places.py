@@ -37,8 +37,9 @@ def first_places(random: Random, below: Relation) -> Relation | None:
     if order is None:
         return None
     by = _partition(random, below)
-    # Flink 2.1 to 2.3 takes the first place among rows that are only added for final, whatever the order is.
-    bound = random.choice(("<= 1", "<= 2", "<= 3", "= 2") if below.changes else ("<= 2", "<= 3", "= 2"))
+    # Flink 2.1 to 2.3 takes the first place among rows that are only added for final, whatever the order is, and leaves
+    # rows at places behind the first where rows of its input go.
+    bound = random.choice(("<= 1", "<= 2", "<= 3") if below.changes else ("<= 2", "<= 3", "= 2"))
     rank = f"r{below.mark}" if random.random() < 0.3 else ""
     types = {**below.types, **({rank: "INT"} if rank else {})}
     return grown("top", _ranked(below, by, order, bound, rank), types, below, changes=True, key=below.key)
