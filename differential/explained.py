@@ -32,6 +32,7 @@ _LATER_PLACE: Final = re.compile(r"\bRank\(strategy=\[RetractStrategy\].*rankSta
 _GAPS: Final = (
     "does not support retraction, Please choose",
     "StreamPhysicalWindowRank doesn't support consuming update changes",
+    "StreamPhysicalOverAggregate doesn't support consuming update changes",
 )
 """What Flink says of queries that it has no plan for."""
 

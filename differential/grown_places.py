@@ -47,7 +47,7 @@ def first_places(random: Random, below: Relation) -> Relation | None:
 
 def deduplicated(random: Random, below: Relation) -> Relation | None:
     """The first or the last row of each key."""
-    if below.time is None or below.changes or below.windows:
+    if below.time is None or below.changes or below.windows or not below.in_order:
         return None
     by = _partition(random, below) or tuple(numbers(below)[:1])
     direction = random.choice(("ASC", "DESC"))
@@ -68,7 +68,7 @@ def places_in_windows(random: Random, below: Relation) -> Relation | None:
         return None
     call, keys = window_call(random, below, "{0}", sessions=False)
     by = ("window_start", "window_end", *keys, *_partition(random, below))
-    is_dedup = random.random() < 0.4
+    is_dedup = below.in_order and random.random() < 0.4
     direction = random.choice(("ASC", "DESC"))
     sql = _ranked(below, by, f"`{below.time}` {direction}" if is_dedup else order, "= 1" if is_dedup else "<= 2")
     types = {**below.types, "window_start": "TIME", "window_end": "TIME"}
@@ -80,7 +80,7 @@ def places_in_windows(random: Random, below: Relation) -> Relation | None:
 
 def matched(random: Random, below: Relation) -> Relation | None:
     """A pattern of two or three variables that no row fits twice."""
-    if below.time is None or below.changes or not numbers(below) or below.windows:
+    if below.time is None or below.changes or not numbers(below) or below.windows or not below.in_order:
         return None
     column = random.choice(numbers(below))
     by = tuple(random.sample(texts(below), min(len(texts(below)), 1)))

@@ -43,7 +43,13 @@ def projected(random: Random, below: Relation) -> Relation | None:
 
 
 def _kept(below: Relation) -> dict[str, object]:
-    return {"time": below.time, "changes": below.changes, "windows": below.windows, "key": below.key}
+    return {
+        "time": below.time,
+        "changes": below.changes,
+        "windows": below.windows,
+        "key": below.key,
+        "in_order": below.in_order,
+    }
 
 
 ROWWISE = (filtered, projected)

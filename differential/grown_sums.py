@@ -103,14 +103,12 @@ def over(random: Random, below: Relation) -> Relation | None:
     if below.time is None or below.changes or not numbers(below) or below.windows:
         return None
     keys = tuple(random.sample(texts(below), min(len(texts(below)), random.randint(0, 1))))
-    frame = random.choice(
-        (
-            "",
-            f"RANGE BETWEEN {_seconds(random.randint(1, 5))} PRECEDING AND CURRENT ROW",
-            f"ROWS BETWEEN {random.randint(1, 3)} PRECEDING AND CURRENT ROW",
-            "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
-        )
-    )
+    frames = ["", f"RANGE BETWEEN {_seconds(random.randint(1, 5))} PRECEDING AND CURRENT ROW"]
+    if below.in_order:
+        # Of rows with equal times, these frames hold those that come first.
+        frames.append(f"ROWS BETWEEN {random.randint(1, 3)} PRECEDING AND CURRENT ROW")
+        frames.append("ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW")
+    frame = random.choice(frames)
     by = f"PARTITION BY {quoted(keys)} " if keys else ""
     calls = {
         f"o{below.mark}{number}": random.choice(

@@ -19,6 +19,7 @@ class Relation:
 
     `types` are INT, STRING or TIME by column; `time` the column that is event time. With `windows` the columns
     window_start, window_end bound windows. `key` names columns of which each value stands for one row; blank: unknown.
+    `in_order`: rows of equal times come in the order of the table; behind operators with state they may not.
     """
 
     step: Step | str
@@ -27,6 +28,7 @@ class Relation:
     changes: bool = False
     windows: bool = False
     key: tuple[str, ...] = ()
+    in_order: bool = False
 
     def names(self) -> tuple[str, ...]:
         """All columns."""
@@ -46,7 +48,7 @@ def _base(name: str) -> Relation:
     source = next(one for one in SOURCES if one.name == name)
     types = {column: of.split("(")[0].split(" ")[0].replace("TIMESTAMP", "TIME") for column, of in source.columns}
     key = (source.key or "id",)
-    return Relation(name, types, source.time, changes=source.key is not None, key=key)
+    return Relation(name, types, source.time, changes=source.key is not None, key=key, in_order=True)
 
 
 BASES: Final = {source.name: _base(source.name) for source in SOURCES}
