@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INPUT ?=
 TPCDS ?= .tpcds
 
-.PHONY: setup demo-setup demo test test-all lint format bench crash nexmark tpcds interop docs descriptors clean
+.PHONY: setup demo-setup demo test test-all lint format bench crash nexmark tpcds interop flink docs descriptors clean
 
 # Two stamps: the demo needs streams alone, all else the tools of development as well, which bring streams along.
 setup: $(VENV)/.ready
@@ -55,6 +55,9 @@ tpcds: setup
 
 interop: setup
 	$(BIN)/python -m pytest --timeout 300 interop
+
+flink: setup
+	$(BIN)/python -m differential
 
 docs: setup
 	$(BIN)/python tools/generate_docs.py

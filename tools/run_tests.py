@@ -86,7 +86,7 @@ from costs import QUICK  # noqa: E402 - tests/ is on no path before
 CLASSES = ROOT / ".build" / "classes"
 """As in tests/conftest.py."""
 
-COMPILED = ("src", "crash", "interop", "examples")
+COMPILED = ("src", "crash", "differential", "interop", "examples")
 """Folders beside tests/ whose modules the tests start in processes of their own, hundreds of them."""
 
 

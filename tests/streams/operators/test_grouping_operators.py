@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from playing import Player, inserted, table_of
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
-from millstream.streams.operators.changes import DELETE, INSERT, Changes, Output, Row
+from millstream.streams.operators.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Changes, Output, Row
 from millstream.streams.operators.grouping import Grouper
 from millstream.streams.operators.sessions import SessionRows, SessionWindower
 from millstream.streams.operators.state import OpenEnds, State
@@ -253,6 +253,29 @@ def test_sessions_end_where_their_rows_pause(rows: list[Row], sizes: list[int]) 
         wanted[(session[0][0], *facts([row[1] for row in session]), start, end, end - 1000)] += 1
     assert table_of(player.played.said) == wanted
     assert player.played.late == []
+
+
+def test_rows_that_are_taken_back_leave_the_sums_of_their_session() -> None:
+    player = Player(partial(SessionWindower, 1, SPECS[:1], 1, 3 * S, changing=True))
+    player.turn(inserted(("a", 1 * S), ("a", 2 * S), ("b", 1 * S)))
+    player.turn([(DELETE, ("a", 1 * S)), (DELETE, ("b", 1 * S))])
+    # The session keeps the bounds that it had; one without rows is none.
+    assert player.end() == [(INSERT, ("a", 1, 1 * S, 5 * S, 5 * S - 1000))]
+
+
+def test_a_row_that_moves_on_leaves_one_session_for_another() -> None:
+    player = Player(partial(SessionWindower, 1, SPECS[:1], 1, 3 * S, changing=True))
+    player.turn(inserted(("a", 1 * S), ("a", 2 * S)))
+    player.turn([(UPDATE_BEFORE, ("a", 2 * S)), (UPDATE_AFTER, ("a", 9 * S))])
+    wanted = [("a", 1, 1 * S, 5 * S, 5 * S - 1000), ("a", 1, 9 * S, 12 * S, 12 * S - 1000)]
+    assert player.end() == [(INSERT, row) for row in wanted]
+
+
+def test_what_is_taken_back_behind_the_end_of_its_session_changes_nothing() -> None:
+    player = Player(partial(SessionWindower, 1, SPECS[:1], 1, 3 * S, changing=True))
+    said = player.turn(inserted(("a", 1 * S)), watermark_us=10 * S)
+    assert said == [(INSERT, ("a", 1, 1 * S, 4 * S, 4 * S - 1000))]
+    assert player.turn([(DELETE, ("a", 1 * S))]) == player.end() == []
 
 
 @given(rows=ROWS, sizes=st.lists(st.integers(0, 6), max_size=5))

@@ -131,3 +131,17 @@ def test_documents_of_a_search_engine_change_by_their_primary_key() -> None:
     assert error is not None
     assert str(error.remedy).startswith("Declare a PRIMARY KEY for the table")
     assert checked(sink("http"), counted) is not None
+
+
+@pytest.mark.parametrize("window", ["TUMBLE", "SESSION"])
+def test_windows_over_rows_that_change_are_final_and_go_into_any_table(window: str) -> None:
+    script = f"""
+    CREATE TABLE changed (item STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH
+      ('connector' = 'rocketmq', 'topic' = 'changed', 'format' = 'debezium-json');
+    {TOPIC}
+    INSERT INTO out_ SELECT item, COUNT(*) FROM TABLE({window}(TABLE changed, DESCRIPTOR(ts), INTERVAL '5' SECOND))
+    GROUP BY window_start, window_end, item;
+    """
+    plan = SqlSession().compile(script)[-1]
+    assert isinstance(plan, JobPlan)
+    assert changelog_of(plan.sinks[0].input) is Changelog.APPEND

@@ -20,17 +20,27 @@ _Session = tuple[int, int, Group]
 
 class SessionWindower:
     """Keys, aggregates and bounds of each session. The first `keys` columns of a row are the key, `time` the place of
-    its event time; with `on_arrival` the turn's processing time counts in its stead. Rows are never taken back.
+    its event time; with `on_arrival` the turn's processing time counts in its stead.
+
+    With `changing` rows may be taken back: they leave the sums, and the session keeps its bounds, as in Flink. A
+    session without rows says nothing.
     """
 
     def __init__(
-        self, keys: int, specs: Sequence[AggregateSpec], time: int, gap_us: int, *, on_arrival: bool = False
+        self,
+        keys: int,
+        specs: Sequence[AggregateSpec],
+        time: int,
+        gap_us: int,
+        *,
+        on_arrival: bool = False,
+        changing: bool = False,
     ) -> None:
         self._keys = keys
         self._time = time
         self._gap_us = gap_us
         self._on_arrival = on_arrival
-        self._machine = GroupMachine(specs, changing=False)
+        self._machine = GroupMachine(specs, changing=changing)
         self._sessions: KeyedTable[Row, tuple[Row, list[_Session]]] = KeyedTable()
         self._ends: Timers[Row] = Timers()
 
@@ -41,20 +51,21 @@ class SessionWindower:
 
     def process(self, number: int, changes: Changes, turn: Turn, out: Output) -> None:
         """Take rows. One that would be a session of its own behind the watermark is late."""
-        runs: dict[Row, list[tuple[int, Row]]] = {}
+        runs: dict[Row, list[tuple[int, bool, Row]]] = {}
         for kind, row in changes:
             time_us = turn.now_us if self._on_arrival else row[self._time]
-            if time_us is not None and kind in (INSERT, UPDATE_AFTER):
-                runs.setdefault(tuple(map(hashable, row[: self._keys])), []).append((time_us, row))
+            if time_us is not None:
+                come = kind in (INSERT, UPDATE_AFTER)
+                runs.setdefault(tuple(map(hashable, row[: self._keys])), []).append((time_us, come, row))
         passed_us = turn.now_us - 1000 if self._on_arrival else turn.watermark_before_us
         for key, run in runs.items():
             known = self._sessions.get(key)
-            values, sessions = known or (run[0][1][: self._keys], [])
+            values, sessions = known or (run[0][2][: self._keys], [])
             # A late row joins what came before it, so where there are such the order of arrival counts.
-            if all(last_moment(time_us + self._gap_us) > passed_us for time_us, _ in run):
+            if all(last_moment(time_us + self._gap_us) > passed_us for time_us, _, _ in run):
                 run.sort(key=lambda one: one[0])
-            for time_us, row in run:
-                if not self._take(sessions, time_us, row, passed_us):
+            for time_us, come, row in run:
+                if not self._take(sessions, time_us, row, passed_us, come=come) and come:
                     out.late.append((number, row))
             if sessions:
                 self._sessions.put(key, (values, sessions))
@@ -81,18 +92,23 @@ class SessionWindower:
                 self._sessions.delete(key)
 
     def _say(self, values: Row, group: Group, bounds: Row, out: Output) -> None:
-        out.insert((*values, *self._machine.results(group), *bounds))
+        if group[0] > 0:
+            out.insert((*values, *self._machine.results(group), *bounds))
 
     def _over_us(self, session: _Session) -> int:
         return last_moment(session[1] + self._gap_us)
 
-    def _take(self, sessions: list[_Session], time_us: int, row: Row, passed_us: int) -> bool:
-        """Put a row into the session that it belongs to, joining two where it closes their gap."""
+    def _take(self, sessions: list[_Session], time_us: int, row: Row, passed_us: int, *, come: bool) -> bool:
+        """Put a row into the session that it belongs to, joining two where it closes their gap; or take it out."""
         near = [
             place
             for place, (start_us, last_us, _) in enumerate(sessions)
             if start_us - self._gap_us <= time_us <= last_us + self._gap_us
         ]
+        if not come:
+            for place in near[:1]:
+                self._machine.retract(sessions[place][2], [row])
+            return bool(near)
         if not near:
             if last_moment(time_us + self._gap_us) <= passed_us:
                 return False

@@ -76,8 +76,9 @@ def changelog_of(node: Node) -> Changelog:
         case Sort():
             return Changelog.RETRACT if node.limit is not None and node.order else changelog_of(node.input)
         case WindowAggregate():
+            # Without EMIT a window speaks once, when no row of it comes or goes any more.
             updates = node.emit is not None and (node.emit.early_ms is not None or node.emit.late_ms is not None)
-            return Changelog.RETRACT if updates or changelog_of(node.input) is Changelog.RETRACT else Changelog.APPEND
+            return Changelog.RETRACT if updates else Changelog.APPEND
         case Join():
             inputs = {changelog_of(node.left), changelog_of(node.right)}
             final = node.bounds is not None or node.window_ends is not None

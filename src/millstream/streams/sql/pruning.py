@@ -51,10 +51,17 @@ def _prune(node: Node, wanted: set[str], *, windowed: bool) -> Node:
     ):
         return _prune(narrowed.input, wanted, windowed=windowed)
     needed = _needed(narrowed, wanted)
-    windowed = windowed or backend_of(narrowed) is not Backend.COLUMNS
+    # Beside an input with operators, the other inputs of a union carry event time too.
+    held = _holds_operator(narrowed) if isinstance(narrowed, Union) else backend_of(narrowed) is not Backend.COLUMNS
+    windowed = windowed or held
     inputs = inputs_of(narrowed)
     pruned = tuple(_prune(below, needed & set(below.schema.names), windowed=windowed) for below in inputs)
     return with_inputs(narrowed, pruned)
+
+
+def _holds_operator(node: Node) -> bool:
+    """Whether the node or one below it runs in an operator."""
+    return backend_of(node) is not Backend.COLUMNS or any(map(_holds_operator, inputs_of(node)))
 
 
 def _narrowed(node: Node, wanted: set[str]) -> Node:

@@ -54,9 +54,11 @@ def window_wiring(node: WindowAggregate) -> Wiring:
         columns.append(Column(name, field.type))
     attribute = schema.find(node.window.time_column)
     on_arrival = attribute is not None and attribute.proctime and not isinstance(node.window, Attached)
+    changing = changelog_of(node.input) is Changelog.RETRACT
     wire = (Wire(node.input, tuple(columns), tuple(range(keys))),)
     if isinstance(node.window, Session):
-        session = partial(SessionWindower, keys, specs, time, node.window.gap_ms * _US, on_arrival=on_arrival)
+        gap_us = node.window.gap_ms * _US
+        session = partial(SessionWindower, keys, specs, time, gap_us, on_arrival=on_arrival, changing=changing)
         return Wiring(session, wire)
     make = partial(
         Windower,
@@ -66,7 +68,7 @@ def window_wiring(node: WindowAggregate) -> Wiring:
         _slicing(node),
         speaking=_speaking(node.emit),
         on_arrival=on_arrival,
-        changing=changelog_of(node.input) is Changelog.RETRACT,
+        changing=changing,
     )
     return Wiring(make, wire)
 
