@@ -16,6 +16,7 @@ from millstream.streams.rules.formulas import Formula, Truth, any_of, negated
 from millstream.streams.rules.sigma.fault import Fault
 from millstream.streams.rules.sigma.known_sources import NO_WINDOWS_LOG, known_condition
 from millstream.streams.rules.sigma.mapping import EventMapping
+from millstream.streams.rules.sigma.registry_audit import audit_condition
 from millstream.streams.rules.sigma.taxonomy import (
     ALIKE,
     LINUX_SYSMON,
@@ -52,10 +53,14 @@ class NoEvents(Exception):
 
 
 class SourceCondition(NamedTuple):
-    """What an event of a log source must be; `looks_at` says at which events its rules look for want of a sign."""
+    """What an event of a log source must be; `looks_at` says at which events its rules look for want of a sign.
+
+    Events that are `audited` are of the log source as well, with the same in other fields (`registry_audit`).
+    """
 
     condition: Formula
     looks_at: str = ""
+    audited: Formula = Truth(False)
 
 
 def label_of(source: Mapping[Any, Any]) -> str:
@@ -84,12 +89,14 @@ def log_source_condition(source: Mapping[Any, Any], mapping: EventMapping) -> So
         return SourceCondition(Truth(True))
     known = _windows(**words)
     if given:
-        return SourceCondition(_among_given(words, known))
+        return SourceCondition(_among_given(words, known), audited=_audited(**words))
     if known is not None:
-        return SourceCondition(known, ANY_WINDOWS if known == _ANY_WINDOWS_LOG and len(words) > 1 else "")
+        return SourceCondition(
+            known, ANY_WINDOWS if known == _ANY_WINDOWS_LOG and len(words) > 1 else "", _audited(**words)
+        )
     known = _other(**words)
     if known is not None:
-        return SourceCondition(known)
+        return SourceCondition(known, audited=_audited(**words))
     if not mapping.unmapped_judge_everything:
         raise NoEvents(unmapped=True)
     return SourceCondition(NO_WINDOWS_LOG, ANY_OTHER)
@@ -116,6 +123,10 @@ def _windows(product: str | None = None, category: str | None = None, service: s
     if product == "windows" or (product is None and service is not None and knows_service(service)):
         return windows_condition(category, service)
     return None
+
+
+def _audited(product: str | None = None, category: str | None = None, service: str | None = None) -> Formula:
+    return audit_condition(category, service) if product in (None, "windows") else Truth(False)
 
 
 def _sysmon(product: str | None = None, category: str | None = None, service: str | None = None) -> Formula | None:

@@ -28,6 +28,7 @@ from millstream.streams.rules.sigma.known_sources import known_places
 from millstream.streams.rules.sigma.left_out import LeftOut
 from millstream.streams.rules.sigma.log_sources import NoEvents, label_of, log_source_condition
 from millstream.streams.rules.sigma.mapping import EventMapping
+from millstream.streams.rules.sigma.registry_audit import audit_reading, by_reading
 from millstream.streams.rules.sigma.taxonomy import paths_of
 
 __all__ = ["read"]
@@ -75,6 +76,7 @@ class _Reading:
         self._filters: list[RuleFilter] = []
         self._filtered: list[Filtered] = []
         self._looks_at: dict[str, str] = {}
+        self._audited: set[str] = set()
         self._left_out = LeftOut()
 
     def add_file(self, path: Path) -> None:
@@ -173,7 +175,10 @@ class _Reading:
                     ids.append(self._by_name[name])
         for name in dict.fromkeys(ids):
             rule = self._rules[name]
-            held = all_of(rule.condition, one.condition)
+            asked = one.condition
+            if name in self._audited:
+                asked = by_reading(asked, audit_reading(asked))
+            held = all_of(rule.condition, asked)
             self._rules[name] = msgspec.structs.replace(rule, condition=held, filters=(*rule.filters, one.title))
         if ids:
             self._filtered.append(Filtered(one.title, str(one.path), one.line, tuple(dict.fromkeys(ids))))
@@ -213,11 +218,17 @@ class _Reading:
         except Fault as fault:
             raise Fault(fault.reason, document.line("logsource")) from None
         conditions, statistics = _conditions(document, detection.get("condition"))
-        condition = all_of(where.condition, detection_formula(document, conditions, self._mapping.placeholders))
+        asked = detection_formula(document, conditions, self._mapping.placeholders)
+        condition = all_of(where.condition, asked)
+        of_audit = audit_reading(asked) if where.audited != Truth(False) else Truth(False)
+        if of_audit != Truth(False):
+            condition = all_of(any_of(where.condition, where.audited), by_reading(asked, of_audit))
         if isinstance(condition, Truth):
             raise Fault("the condition does not depend on the event", document.line("detection", "condition"))
         made = _rule(path, number, document, condition, statistics)
         self._looks_at[made.id] = where.looks_at
+        if of_audit != Truth(False):
+            self._audited.add(made.id)
         return made
 
     def _correlation_rule(self, path: Path, number: int, document: Document) -> Rule:
