@@ -1,4 +1,4 @@
-"""Differences that have a reason: faults of Flink, what is meant, and what is known and open."""
+"""Differences that have a reason: faults of Flink, and what is meant."""
 
 from __future__ import annotations
 
@@ -61,16 +61,6 @@ def _flink_cannot_plan(_case: Case, flink: Answer, difference: Difference) -> bo
     return difference.aspect == "refused" and any(words in flink.refused for words in _GAPS)
 
 
-def _keeps_first(case: Case, _flink: Answer, difference: Difference) -> bool:
-    """The first row of each key by time: ours shows it at once and changes it where an earlier one comes."""
-    return "dedup asc" in case.kinds and difference.aspect in ("appends", "moments")
-
-
-def _has_late_over(case: Case, _flink: Answer, difference: Difference) -> bool:
-    """OVER, and rows behind the watermark."""
-    return case.has_late and "over" in case.kinds and difference.aspect in ("table", "moments")
-
-
 EXPLAINED: Final[tuple[Explained, ...]] = (
     Explained(
         _has_final_first_place,
@@ -87,15 +77,6 @@ EXPLAINED: Final[tuple[Explained, ...]] = (
         _flink_cannot_plan,
         "Flink has no plan for it and ours has: an OVER behind some windows, and places in sessions of all rows that"
         " are grouped by more columns.",
-    ),
-    Explained(
-        _keeps_first,
-        "Known and open: the first row of each key is shown at once and may change; in Flink it waits for the watermark"
-        " and is final.",
-    ),
-    Explained(
-        _has_late_over,
-        "Known and open: OVER leaves out rows behind the watermark; Flink those behind the last row that its key gave.",
     ),
 )
 """What differs for a reason. Everything else that differs is a fault, of ours or of the generator."""

@@ -40,12 +40,6 @@ def test_a_place_behind_the_first_is_flinks_fault_only_where_its_changes_are_bro
     assert reason(later, "table") == reason(CASE, "broken") == ""
 
 
-def test_late_rows_of_over_are_known_where_rows_are_late() -> None:
-    over = replace(CASE, query=Step("over", "{0}", ("id",), ("a",)))
-    assert reason(over, "table") == ""
-    assert "OVER" in reason(replace(over, has_late=True), "table")
-
-
 def test_no_reason_explains_a_refusal() -> None:
     kinds = ("top", "over", "dedup asc")
     for kind in kinds:
