@@ -10,9 +10,10 @@ from written_rules import SOURCE_RULE, read_text
 
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.event_rows import JsonEvents
-from millstream.streams.rules.formulas import Truth, atoms_of
+from millstream.streams.rules.formulas import Formula, Truth, atoms_of
 from millstream.streams.rules.imported import FromFiles
 from millstream.streams.rules.plain import answer, field_reader, judge
+from millstream.streams.rules.reduced import positive, reduced
 from millstream.streams.rules.rule import RuleSet
 from millstream.streams.rules.sigma.registry_audit import audit_reading
 from millstream.streams.rules.stage import RuleStage
@@ -247,6 +248,25 @@ def test_a_question_holds_where_it_holds_for_key_and_name_together(seed: int) ->
         assert held is expected, (atom, key, name)
         found += expected
     assert 100 < found < 500
+
+
+@pytest.mark.parametrize("category", ["registry_set", "registry_delete", "registry_add", "registry_event"])
+def test_nothing_is_added_to_what_is_left_of_a_rule_for_other_events(category: str) -> None:
+    asked = r"TargetObject|contains: '\Run\', Details|contains: x, Image|endswith: y"
+    both, of_sysmon = (asks(asked, category, more).rules[0].condition for more in ("", ", service: sysmon"))
+
+    def left(formula: Formula, channel: str, number: int) -> Formula:
+        """What is left of a rule where channel and number of an event are known, as in the stage."""
+        event = {"Channel": channel, "EventID": number}
+        head = (atom for atom in atoms_of(formula) if atom.field in event)
+        return reduced(positive(formula), {atom: answer(atom, event.get) for atom in head})
+
+    for number in (1, 12, 13, 14):
+        assert left(both, SYSMON, number) == left(of_sysmon, SYSMON, number)
+    assert left(both, "Security", 4656) == left(both, "System", 4657) == Truth(False)
+    assert {atom.field for atom in atoms_of(left(both, "Security", 4657))} == {
+        "OperationType", "ObjectName", "ObjectValueName", "NewValue", "NewValueType", "ProcessName",
+    }  # fmt: skip
 
 
 def test_what_does_not_concern_the_registry_stays_as_it_is() -> None:
