@@ -197,7 +197,7 @@ def main(arguments: list[str] | None = None) -> int:
         level = logging.DEBUG if debug else logging.WARNING
         logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
     else:
-        logging.basicConfig(level=logging.WARNING, handlers=[WarningLines()])
+        logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[WarningLines()])
     try:
         if not words or {"-h", "--help"} & {*words} or words[-1] in _GROUPS:
             _load(app)
