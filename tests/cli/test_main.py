@@ -69,9 +69,7 @@ def test_the_nameserver_is_found_by_the_variable(tmp_path: Path, monkeypatch: py
 
 
 def test_a_warning_of_a_command_is_one_line_in_words() -> None:
-    program = (
-        "import logging; from millstream.cli.main import main; main(['error', 'MS-2101']); logging.warning('Beware.')"
-    )
+    program = "import logging; from millstream.cli.main import main; main(['error', 'explain', 'MS-2101']); logging.warning('Beware.')"
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert shown.stderr == "warning: Beware.\n"
 
