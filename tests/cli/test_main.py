@@ -69,7 +69,8 @@ def test_the_nameserver_is_found_by_the_variable(tmp_path: Path, monkeypatch: py
 
 
 def test_a_warning_of_a_command_is_one_line_in_words() -> None:
-    program = "import logging; from millstream.cli.main import main; main(['error', 'explain', 'MS-2101']); logging.warning('Beware.')"
+    command = "from millstream.cli.main import main; main(['error', 'explain', 'MS-2101'])"
+    program = f"import logging; {command}; logging.warning('Beware.')"
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert shown.stderr == "warning: Beware.\n"
 
