@@ -31,6 +31,7 @@ _LATER_PLACE: Final = re.compile(r"\bRank\(strategy=\[RetractStrategy\].*rankSta
 
 _GAPS: Final = (
     "does not support retraction, Please choose",
+    "unexpected correlate variable",
     "StreamPhysicalWindowRank doesn't support consuming update changes",
     "StreamPhysicalOverAggregate doesn't support consuming update changes",
 )
@@ -75,8 +76,8 @@ EXPLAINED: Final[tuple[Explained, ...]] = (
     Explained(_finds_null, "A fault of Flink 2.3: in a temporal join a key that is NULL finds the version of NULL."),
     Explained(
         _flink_cannot_plan,
-        "Flink has no plan for it and ours has: an OVER behind some windows, and places in sessions of all rows that"
-        " are grouped by more columns.",
+        "Flink has no plan for it and ours has: an OVER behind some windows, EXISTS behind some joins, and places in"
+        " sessions of all rows that are grouped by more columns.",
     ),
 )
 """What differs for a reason. Everything else that differs is a fault, of ours or of the generator."""
