@@ -48,8 +48,9 @@ _PROGRAMMES: Final = (
     "streams/end_to_end/test_killed_jobs.py::test_a_tenth_of_s9_writes_each_row_once",
 )
 
-_REAL_RULES: Final = (
-    "streams/rules/sigma/test_sigma_stage.py::test_the_stage_and_the_plain_judge_agree_on_real_events",
+_BYTES: Final = (
+    "protocol/arrow/test_arrow_batch.py"
+    "::test_whatever_byte_changes_the_body_is_read_as_the_library_reads_it_or_refused[None]",
 )
 
 _JOBS: Final = tuple(
@@ -88,5 +89,5 @@ _JOBS: Final = tuple(
 
 _TOOLS: Final = ("tools/test_generate_docs.py", "tools/test_run_tests.py")
 
-SMOKE: Final = (*_TOOLS, *_ROLES, *_COMMANDS, *_CLIENTS, *_PROGRAMMES, *_REAL_RULES, *_JOBS)
+SMOKE: Final = (*_TOOLS, *_ROLES, *_COMMANDS, *_CLIENTS, *_PROGRAMMES, *_BYTES, *_JOBS)
 """Each names one file, one test or one case of a test."""

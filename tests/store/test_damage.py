@@ -55,6 +55,7 @@ def test_each_flipped_bit_costs_its_own_record_and_no_other(scratch: Path) -> No
             assert bytes(store.read(entry)) == whole[entry.queue_offset]
 
 
+@pytest.mark.long
 def test_a_start_over_any_flipped_bit_succeeds_and_serves_nothing_altered(scratch: Path) -> None:
     """The log up to the checkpoint stays; only what is damaged is missing, whichever file the bit is in."""
     store = _filled(scratch / "store")

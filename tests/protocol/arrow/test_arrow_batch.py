@@ -219,6 +219,7 @@ def test_every_cut_is_refused(sample):
         _refused(sample[:end])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sample", _SAMPLES, ids=map(str, CODECS))
 def test_whatever_byte_changes_the_body_is_read_as_the_library_reads_it_or_refused(sample):
     choose = random.Random(20_261_121)

@@ -72,6 +72,7 @@ def test_a_run_torn_at_any_byte_is_made_again(scratch: Path) -> None:
                 assert path.read_bytes() == whole
 
 
+@pytest.mark.long
 def test_a_run_with_any_bit_flipped_gives_no_wrong_answer_and_is_made_again(scratch: Path) -> None:
     indexed = filled(scratch)
     (path,) = indexed.run_files()

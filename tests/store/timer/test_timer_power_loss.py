@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import pytest
 from crash.disk_model import random_choice
 from crash.traced_files import TracedFiles, crash_state, lay_out
 from timer_samples import NOW_MS, History, open_small
@@ -46,6 +47,7 @@ class _CuttingFiles(TracedFiles):
         super().rename(source, target)
 
 
+@pytest.mark.long
 def test_no_timer_is_lost_or_delivered_twice(scratch: Path) -> None:
     cut_amid_a_checkpoint = rebuilt = covered = 0
     for seed in range(250):
