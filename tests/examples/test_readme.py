@@ -57,20 +57,24 @@ def running(command: str, directory: Path) -> Iterator[str]:
             server.terminate()
 
 
+def shell(command: str, place: Path, nameserver: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of the README as a shell does, against that server."""
+    return subprocess.run(
+        ["sh", "-c", command],
+        cwd=place,
+        env={**os.environ, "MILLSTREAM_NAMESERVER": nameserver},
+        capture_output=True,
+        text=True,
+        timeout=15 * PATIENCE_S,
+    )
+
+
 def test_the_five_minutes_end_in_the_row_that_they_promise(place: Path) -> None:
     first, *others = commands()
     with running(first, place) as nameserver:
-        environment = {**os.environ, "MILLSTREAM_NAMESERVER": nameserver}
         said = []
         for command in others:
-            done = subprocess.run(
-                ["sh", "-c", command],
-                cwd=place,
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=15 * PATIENCE_S,
-            )
+            done = shell(command, place, nameserver)
             assert done.returncode == 0, (command, done.stderr)
             said.append(done.stdout.strip())
     # In a pipe a row of SQL has its query's label before it.
@@ -80,16 +84,8 @@ def test_the_five_minutes_end_in_the_row_that_they_promise(place: Path) -> None:
 def test_messages_that_do_not_fit_the_format_are_told_with_reason_and_remedy(place: Path) -> None:
     first, create, produce, _, query = commands()
     with running(first, place) as nameserver:
-        environment = {**os.environ, "MILLSTREAM_NAMESERVER": nameserver}
         for command in (create, produce, query.replace("'raw'", "'json'")):
-            done = subprocess.run(
-                ["sh", "-c", command],
-                cwd=place,
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=15 * PATIENCE_S,
-            )
+            done = shell(command, place, nameserver)
     assert done.stdout == ""
     assert "malformed 1" in done.stderr
     assert "No row of hello fits the table hello; the first is refused: JSON is malformed" in done.stderr
