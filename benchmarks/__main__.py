@@ -59,7 +59,7 @@ def main() -> int:
     arguments = parser.parse_args()
     only = [name for names in arguments.only or () for name in names.split(",")]
     sys.path.insert(0, str(_DEMO.parent))
-    from demo import SYNTHETIC_EVENTS, read_events
+    from demo import SYNTHETIC_EVENTS, choose_events
 
     measurements: dict[str, Callable[[], dict[str, object]]] = {
         "start": measure_start,
@@ -78,8 +78,8 @@ def main() -> int:
         "brokers": measure_brokers,
         "idle": measure_idle_consumers,
         "backlog": measure_backlog,
-        "sql": lambda: measure_job(read_events(arguments.input, SYNTHETIC_EVENTS)),
-        "detections": lambda: measure_detections(list(read_events(arguments.input, SYNTHETIC_EVENTS))),
+        "sql": lambda: measure_job(choose_events(arguments.input, SYNTHETIC_EVENTS)),
+        "detections": lambda: measure_detections(choose_events(arguments.input, SYNTHETIC_EVENTS)),
         "nexmark": measure_nexmark,
         "sdk": measure_sdk,
         "operators": lambda: {"bare": measure_operators(), "jobs": measure_operator_jobs()},

@@ -126,16 +126,16 @@ def _through_the_broker(directory: Path, rule_set: RuleSet, bodies: Sequence[byt
         for topic, fill in _FORMS.items():
             fill(nameserver, topic, bodies)
         count = len(bodies) * _REPEATS
-        # As `millstream rules run` starts it.
-        session = start_session(SessionOptions(few_rows_in_java=True))
         found: Figures = {}
-        try:
-            for topic in _FORMS:
+        for topic in _FORMS:
+            # A session for each, as `millstream rules run` starts it: a worker holds the stage of one job alone.
+            session = start_session(SessionOptions(few_rows_in_java=True))
+            try:
                 runner = JobRunner(session, nameserver=nameserver, checkpoint_root=directory / topic)
                 found[topic] = _run(runner, nameserver, topic, directory / "rules", count)
                 print(topic, found[topic], flush=True)
-        finally:
-            session.stop()
+            finally:
+                session.stop()
     return found
 
 

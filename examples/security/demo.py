@@ -57,6 +57,11 @@ LINE_EVERY_S = 5.0
 """How often progress is a line where there is no terminal to turn a sign on."""
 
 
+def choose_events(source: Path | None, count: int) -> list[str]:
+    """The events of the file, or that many synthetic ones without a file. Raises InputRefused."""
+    return read_events(source) if source else list(synthetic_events(count))
+
+
 class Stopped(Exception):
     """The user stopped it by Ctrl-C; the words say how far it was."""
 
@@ -144,7 +149,7 @@ def send(nameserver: str, events: list[str], stopped: threading.Event) -> None:
 
 
 def run(arguments: argparse.Namespace, stopped: threading.Event) -> dict[str, object]:
-    events = read_events(arguments.input) if arguments.input else list(synthetic_events(arguments.events))
+    events = choose_events(arguments.input, arguments.events)
     kind = str(arguments.input) if arguments.input else "synthetic events"
     print(f"{len(events):,} events from {kind}")
     results = Results()
