@@ -168,7 +168,7 @@ def test_a_computed_processing_time_is_shown_as_one() -> None:
 @pytest.mark.parametrize(
     ("select", "state"),
     [
-        ("SELECT DISTINCT item FROM orders", "one row for each key, for ever or the job's TTL"),
+        ("SELECT DISTINCT item FROM orders", "one row for each key, for ever or the job's TTL; in batch jobs none, Spark's own operator"),
         ("SELECT COUNT(DISTINCT id) FROM orders", "one row, the values of DISTINCT, for ever or the job's TTL"),
         (f"SELECT COUNT(*) {HOURLY}", "open windows; in batch jobs Spark's own window"),
         (f"SELECT AVG(CAST(id AS DOUBLE)) {HOURLY}", "open windows; own operator in batch jobs too: sums of floating-point numbers do not depend on the order of rows"),
@@ -177,7 +177,7 @@ def test_a_computed_processing_time_is_shown_as_one() -> None:
         ("SELECT COUNT(*) FROM orders GROUP BY TUMBLE(p, INTERVAL '1' HOUR)", "open windows; own operator in batch jobs too: the window stands on processing time"),
         ("SELECT COUNT(*) FROM orders GROUP BY SESSION(ts, INTERVAL '1' HOUR)", "open windows; own operator in batch jobs too: Spark cuts no SESSION windows"),
         ("SELECT COUNT(*) FROM (SELECT * FROM orders UNION ALL SELECT * FROM orders) GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)", "open windows; own operator in batch jobs too: more than filters and columns stands below"),
-        ("SELECT /*+ STATE_TTL('o'='5 s') */ o.id FROM orders o JOIN payments y ON o.id = y.id", "all rows of the left side, for 5000 ms, and of the right side, for ever or the job's TTL"),
+        ("SELECT /*+ STATE_TTL('o'='5 s') */ o.id FROM orders o JOIN payments y ON o.id = y.id", "all rows of the left side, for 5000 ms, and of the right side, for ever or the job's TTL; in batch jobs none, Spark's own operator"),
         ("SELECT o.id FROM orders o JOIN payments y ON o.id = y.id AND o.ts = y.paid", "rows whose partners may still come"),
         ("SELECT id FROM (SELECT id, ROW_NUMBER() OVER (PARTITION BY item ORDER BY id) AS n FROM orders) WHERE n < 4", "the first 3 rows of each partition"),
         ("SELECT SUM(id) OVER (ORDER BY ts) FROM orders", "rows that wait for the watermark, and those of the frames"),

@@ -1,17 +1,23 @@
-"""Which operators run a node: plain columns or ours; and which windows of batch jobs are left to Spark's own."""
+"""Which operators run a node: plain columns or ours; and which nodes of batch jobs are left to Spark's own operators.
+
+In a batch job all rows of a table are there at once, so that a join or an aggregation over inserts alone needs no
+state: Spark's own operators choose how to run it, and spill to disks.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from enum import Enum
 
-from millstream.streams.plan.aggregates import AggregateCall, Expand, WindowAggregate
+from millstream.streams.plan.aggregates import Aggregate, AggregateCall, Expand, WindowAggregate
 from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.conversions import FromChangelog, ToChangelog
-from millstream.streams.plan.expressions import USER_PREFIX
-from millstream.streams.plan.joins import Correlate, LookupJoin
+from millstream.streams.plan.expressions import USER_PREFIX, Expression
+from millstream.streams.plan.joins import Correlate, Join, LookupJoin
 from millstream.streams.plan.nodes import FanOut, Filter, Node, Project, Scan, Union, Values, WindowRows, inputs_of
 from millstream.streams.plan.python_rows import PythonRows
 from millstream.streams.plan.types import TypeKind
+from millstream.streams.plan.user_calls import has_user_call
 from millstream.streams.plan.windows import Attached, Hop, Session, Tumble
 
 __all__ = ["SPARK_AGGREGATES", "Backend", "backend_of", "needs_own_in_batch", "why_own_in_batch"]
@@ -23,6 +29,10 @@ SPARK_AGGREGATES = frozenset("COUNT SUM SUM0 AVG MIN MAX BIT_AND BIT_OR BIT_XOR"
 _FLOATS = (TypeKind.FLOAT, TypeKind.DOUBLE)
 
 
+_Reason = tuple[bool, str]
+"""Whether something keeps a node from Spark's own operators, and what to say of it."""
+
+
 class Backend(Enum):
     """What a node runs on; the values are what EXPLAIN shows."""
 
@@ -31,11 +41,11 @@ class Backend(Enum):
 
 
 def needs_own_in_batch(node: Node) -> bool:
-    """Whether something in the node's tree needs an operator of ours in a batch job; then all with state run in ours.
+    """Whether something in the node's tree needs an operator of ours in a batch job.
 
-    A window of a batch job stays with Spark where that does the same: it sums up on the way, and spills to disks.
+    Below such an operator joins and aggregations still run on Spark where they can; a window then runs in ours.
     """
-    if isinstance(node, WindowAggregate) and why_own_in_batch(node) is None:
+    if isinstance(node, WindowAggregate | Join | Aggregate) and why_own_in_batch(node) is None:
         return False
     return backend_of(node) is Backend.OWN or any(map(needs_own_in_batch, inputs_of(node)))
 
@@ -54,24 +64,83 @@ def backend_of(node: Node) -> Backend:
 
 
 def why_own_in_batch(node: Node) -> str | None:
-    """Why a window of a batch job does not run on Spark's, although Spark has windows; None for all other nodes."""
-    if not isinstance(node, WindowAggregate):
-        return None
+    """Why a window, join or aggregation of a batch job is not run by Spark; None if it is, and for other nodes."""
+    match node:
+        case WindowAggregate():
+            reasons = _why_own_window(node)
+        case Join():
+            reasons = _why_own_join(node)
+        case Aggregate():
+            reasons = (*_why_own_calls([call for _, call in node.aggregates]), *_why_own_grouping(node))
+        case _:
+            return None
+    return next((reason for holds, reason in reasons if holds), None)
+
+
+def _why_own_window(node: WindowAggregate) -> tuple[_Reason, ...]:
     time = node.input.schema.find(node.window.time_column)
-    calls = [call for _, call in node.aggregates]
-    reasons = (
+    return (
         (isinstance(node.window, Attached), "the rows carry their windows already"),
         (not isinstance(node.window, Tumble | Hop), f"Spark cuts no {type(node.window).__name__.upper()} windows"),
         (node.emit is not None, "EMIT speaks beside the window's end"),
         (time is None or not time.rowtime, "the window stands on processing time"),
+        *_why_own_calls([call for _, call in node.aggregates]),
+        (changelog_of(node.input) is Changelog.RETRACT, "rows below change"),
+        (not _is_plain(node.input), "more than filters and columns stands below"),
+    )
+
+
+def _why_own_calls(calls: Sequence[AggregateCall]) -> tuple[_Reason, ...]:
+    return (
         (any(call.distinct for call in calls), "DISTINCT is exact"),
         (any(call.function.startswith(USER_PREFIX) for call in calls), "an aggregate is the user's, in Python"),
         (any(call.function not in SPARK_AGGREGATES for call in calls), "Spark lacks one of the aggregates"),
         (any(map(_sums_floats, calls)), "sums of floating-point numbers do not depend on the order of rows"),
-        (changelog_of(node.input) is Changelog.RETRACT, "rows below change"),
-        (not _is_plain(node.input), "more than filters and columns stands below"),
     )
-    return next((reason for holds, reason in reasons if holds), None)
+
+
+def _why_own_grouping(node: Aggregate) -> tuple[_Reason, ...]:
+    return (
+        (any(key.type.kind in _FLOATS for _, key in node.keys), "a key is a floating-point number"),
+        (any(map(has_user_call, _values_of(node))), "a user's function is called"),
+        (not _inserts_in_batch(node.input), "rows below change or need operators of ours"),
+    )
+
+
+def _values_of(node: Aggregate) -> Iterator[Expression]:
+    yield from (key for _, key in node.keys)
+    for _, call in node.aggregates:
+        yield from call.parts
+
+
+def _why_own_join(node: Join) -> tuple[_Reason, ...]:
+    left, right = node.left.schema, node.right.schema
+    keys = [side.find(name) for pair in node.keys for side, name in zip((left, right), pair, strict=True)]
+    return (
+        (node.bounds is not None or node.window_ends is not None, "event time bounds the join"),
+        (node.null_aware, "NOT IN asks what NULL would be equal to"),
+        (any(key is None or key.type.kind in _FLOATS for key in keys), "a key is a floating-point number"),
+        (node.condition is not None and has_user_call(node.condition), "a user's function is called"),
+        (
+            not (_inserts_in_batch(node.left) and _inserts_in_batch(node.right)),
+            "rows below change or need operators of ours",
+        ),
+    )
+
+
+def _inserts_in_batch(node: Node) -> bool:
+    """Whether a batch job gives the node's rows as inserts, without an operator of ours."""
+    match node:
+        case Scan():
+            return changelog_of(node) is Changelog.APPEND
+        case Join() | Aggregate():
+            return why_own_in_batch(node) is None
+        case Values() | Project() | Filter() | Expand() | Union() | Correlate() | LookupJoin() | PythonRows():
+            return all(map(_inserts_in_batch, inputs_of(node)))
+        case WindowRows(window=window):
+            return not isinstance(window, Session) and _inserts_in_batch(node.input)
+        case _:
+            return False
 
 
 def _sums_floats(call: AggregateCall) -> bool:

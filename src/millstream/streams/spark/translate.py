@@ -11,11 +11,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.errors import JobError
-from millstream.streams.plan.aggregates import Expand
+from millstream.streams.plan.aggregates import Aggregate, Expand
 from millstream.streams.plan.backends import needs_own_in_batch
 from millstream.streams.plan.conversions import FromChangelog, ToChangelog
 from millstream.streams.plan.expressions import Call
-from millstream.streams.plan.joins import Correlate, LookupJoin
+from millstream.streams.plan.joins import Correlate, Join, LookupJoin
 from millstream.streams.plan.nodes import (
     FanOut,
     Filter,
@@ -33,6 +33,7 @@ from millstream.streams.plan.tables import ComputedColumn
 from millstream.streams.plan.types import Schema
 from millstream.streams.plan.user_calls import calls_users_functions, has_user_call
 from millstream.streams.plan.windows import Cumulate, Hop, Tumble, Window
+from millstream.streams.spark.batch_relations import batch_aggregation, batch_join
 from millstream.streams.spark.batch_windows import batch_window
 from millstream.streams.spark.conversions import converted_rows
 from millstream.streams.spark.copies import expanded, settled
@@ -125,9 +126,13 @@ class Translation:
             return self._values(node, clocked=False)
         if isinstance(node, Union):
             return self._union([self._plain(below) for below in node.inputs], node)
+        if isinstance(node, Join):
+            return batch_join(node, self._plain(node.left), self._plain(node.right))
         rows = self._plain(_only_input(node))
         if isinstance(node, WindowAggregate):
             return batch_window(*self._window_apart(node, rows))
+        if isinstance(node, Aggregate):
+            return batch_aggregation(node, rows)
         return self._rowwise(node, rows)
 
     def _own(self, node: Node) -> Rows:
@@ -138,11 +143,20 @@ class Translation:
             return self._values(node, clocked=True)
         if isinstance(node, Union):
             return self._union([self._own(below) for below in node.inputs], node)
+        if self._batch and isinstance(node, Join | Aggregate) and not needs_own_in_batch(node):
+            return self._ended(node)
         wiring = wiring_of(node)
         if wiring is None:
             return self._rowwise(node, self._own(_only_input(node)))
         assert self._host is not None
         return self._host.run(node, wiring, [self._own(wire.node) for wire in wiring.inputs])
+
+    def _ended(self, node: Node) -> Rows:
+        """The rows of a node of a batch job that Spark runs, and behind them the end of event time."""
+        end = value_rows(Values(node.schema, ()), self._one_row(), clocked=True)
+        assert end.clock is not None
+        rows = replace(self._plain(node), clock=replace(end.clock, tick_us=F.lit(None).cast("bigint")))
+        return self._union([rows, end], Union((node, Values(node.schema, ()))))
 
     def _values(self, node: Values, *, clocked: bool) -> Rows:
         """Rows that stand in the script; of one with calls of users' functions the columns are made of no columns."""

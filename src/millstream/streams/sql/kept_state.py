@@ -20,7 +20,8 @@ def kept_state(node: Node, *, own: bool) -> str | None:
     if kept is None:
         return None
     if not isinstance(node, WindowAggregate):
-        return f"state: {kept}"
+        on_spark = isinstance(node, Join | Aggregate) and why_own_in_batch(node) is None
+        return f"state: {kept}; in batch jobs none, Spark's own operator" if on_spark else f"state: {kept}"
     reason = why_own_in_batch(node) or ("other nodes of the query need them" if own else None)
     if reason is None:
         return f"state: {kept}; in batch jobs Spark's own window"

@@ -86,6 +86,7 @@ class OperatorHost:
             idle_ms=self.idle_ms,
             lives_ms=wiring.lives_ms,
             of_nothing=wiring.of_nothing if self.batch else None,
+            keeps_state=not self.batch,
         )
         together = reduce(DataFrame.unionAll, packed).repartition(partitions, "place")
         rows = _relation(together.mapInArrow(OperatorStage(spec), schema), node, number)

@@ -60,7 +60,8 @@ class OperatorSpec:
     Arrow schema of its rows with the kind and the tick behind them. `late` is the spool of rows that came too
     late, of what is known of event time and of what waits for it, `now_us` tells the processing time, `calls` says
     what becomes of failed calls of users' aggregates. `idle_ms` is after how long a silent queue of a source holds
-    nothing up, by the source's number. `of_nothing` makes the row that is said where the whole job said none.
+    nothing up, by the source's number. `of_nothing` makes the row that is said where the whole job said none. Without
+    `keeps_state` there is one micro-batch, which begins anew if it is repeated.
     """
 
     job_id: str
@@ -77,6 +78,7 @@ class OperatorSpec:
     lives_ms: tuple[tuple[str, int], ...] = ()
     calls: CallsSpec | None = None
     of_nothing: Callable[[], Row] | None = None
+    keeps_state: bool = True
 
 
 @dataclass(slots=True)
@@ -137,9 +139,10 @@ class OperatorStage:
         open_ends = bucket.state.open_ends()
         if open_ends is not None:
             OpenEndsSpool(self._spec.late).keep(self._spec.name, number, open_ends)
-        files.keep(batch_id, bucket.state.delta(), bucket.state.snapshot)
-        bucket.version = files.latest(batch_id + 1)
-        self._keep(number, bucket)
+        if self._spec.keeps_state:
+            files.keep(batch_id, bucket.state.delta(), bucket.state.snapshot)
+            bucket.version = files.latest(batch_id + 1)
+            self._keep(number, bucket)
         ticks = [after_us] if after_us > START_OF_TIME_US else []
         return out, [*ticks, IDLE_TICK_US] if bucket.clocks.are_idle else ticks
 
