@@ -14,7 +14,7 @@ from millstream.streams.plan.nodes import Filter, Node, Project
 from millstream.streams.plan.types import BOOLEAN, DataType, TypeKind
 from millstream.streams.sql.attached_windows import window_columns, with_window_time
 from millstream.streams.sql.ranking import rank_filtered
-from millstream.streams.sql.relations import as_column, renamed, renamed_apart
+from millstream.streams.sql.relations import as_column, project, renamed, renamed_apart
 from millstream.streams.sql.scalars import converted
 from millstream.streams.sql.time_bounds import bounds_among, times_of
 
@@ -170,6 +170,9 @@ def _above(node: Node, conditions: Sequence[Expression]) -> Node:
 def _filtered_join(join: Join, conditions: Sequence[Expression]) -> Node:
     """A WHERE over a join: an inner one takes all of it as its own condition, others what a kept side allows."""
     if join.kind is JoinKind.INNER:
+        reordered = _in_order_of_equations(join, conditions)
+        if reordered is not None:
+            return reordered
         everything = [*_conditions_of(join), *conditions]
         return joined(join.left, join.right, JoinKind.INNER, everything, state_ttl_ms=join.state_ttl_ms)
     ours, theirs = set(join.left.schema.names), set(join.right.schema.names)
@@ -181,6 +184,58 @@ def _filtered_join(join: Join, conditions: Sequence[Expression]) -> Node:
         right = [condition for condition in conditions if set(columns_of(condition)) <= theirs]
     rest = [condition for condition in conditions if condition not in (*left, *right)]
     return _above(replace(join, left=filtered(join.left, left), right=filtered(join.right, right)), rest)
+
+
+def _in_order_of_equations(join: Join, conditions: Sequence[Expression]) -> Node | None:
+    """A chain of inner joins in an order in which equations lead from input to input; None where FROM's order does.
+
+    FROM may name tables in any order. Taken as it stands, a table that only a later one has an equation with would be
+    joined with every row before it.
+    """
+    inputs, everything = _chain(join)
+    everything += conditions
+    names = [set(below.schema.names) for below in inputs]
+    reads = [set(columns_of(of)) for of in everything if isinstance(of, Call) and of.function == "="]
+
+    def leads(known: set[str], to: int) -> bool:
+        return any(read & known and read & names[to] and read <= known | names[to] for read in reads)
+
+    left, order, known, is_needed = list(range(1, len(inputs))), [0], set(names[0]), False
+    while left:
+        found = next((number for number in left if leads(known, number)), left[0])
+        is_needed = is_needed or found != left[0]
+        # FROM's order stays wherever it has an equation for the next table.
+        if leads(known, left[0]):
+            found = left[0]
+        left.remove(found)
+        order.append(found)
+        known |= names[found]
+    if not is_needed or order == sorted(order):
+        return None
+    node, known, waiting = inputs[0], set(names[0]), everything
+    for number in order[1:]:
+        known |= names[number]
+        now = [of for of in waiting if set(columns_of(of)) <= known]
+        waiting = [of for of in waiting if of not in now]
+        node = joined(node, inputs[number], JoinKind.INNER, now)
+    fields = join.schema.fields
+    return _above(project(node, ((of.name, Column(of.name, of.type)) for of in fields)), waiting)
+
+
+def _chain(join: Join) -> tuple[list[Node], list[Expression]]:
+    """The inputs of inner joins that stand on each other's left side, from left to right, and all their conditions."""
+    conditions = _conditions_of(join)
+    below = join.left
+    is_chain = isinstance(below, Join) and below.kind is JoinKind.INNER
+    if not isinstance(below, Join) or not is_chain or _is_timed(below) or _is_timed(join):
+        return [join.left, join.right], conditions
+    inputs, others = _chain(below)
+    return [*inputs, join.right], [*others, *conditions]
+
+
+def _is_timed(join: Join) -> bool:
+    """Whether more than rows and conditions is said of the join: times, windows, or how long rows are kept."""
+    return join.bounds is not None or join.window_ends is not None or join.state_ttl_ms is not None
 
 
 def _conditions_of(join: Join) -> list[Expression]:
