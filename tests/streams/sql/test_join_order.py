@@ -47,3 +47,8 @@ def test_columns_keep_the_order_of_from() -> None:
 )
 def test_the_order_of_from_stays_where_no_other_has_more_equations(condition: str, joins: list[str]) -> None:
     assert explained(f"SELECT * FROM a, b, c WHERE {condition}") == (joins, ["a", "b", "c"])
+
+
+def test_computed_keys_of_two_joins_are_two_columns() -> None:
+    joins, _ = explained("SELECT a.i FROM a, b, c WHERE a.i = b.j + 1 AND a.i = c.k - 1")
+    assert joins == ["Join INNER keys=[i = right_key0]", "Join INNER keys=[i = right_key]"]

@@ -79,8 +79,8 @@ def keyed(
         if pair is None:
             rest.append(condition)
             continue
-        left, mine = as_column(left, pair[0], "left_key")
-        right, other = as_column(right, pair[1], "right_key")
+        left, mine = as_column(left, pair[0], "left_key", right.schema.names)
+        right, other = as_column(right, pair[1], "right_key", left.schema.names)
         keys[mine, other] = None
     return left, right, tuple(keys), rest
 

@@ -45,7 +45,7 @@ def equal_columns(
         if isinstance(column, Cast) and {column.type.kind, column.operand.type.kind} <= _WHOLE:
             column = column.operand
         if isinstance(column, Column) and column.name in stored and value is not condition:
-            left, mine = as_column(left, value, "left_key")
+            left, mine = as_column(left, value, "left_key", right.schema.names)
             keys[mine, stored[column.name]] = None
         else:
             rest.append(condition)

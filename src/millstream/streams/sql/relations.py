@@ -68,9 +68,14 @@ def extended(node: Node, added: Sequence[tuple[str, Expression]]) -> Node:
     return project(node, (*((field.name, Column(field.name, field.type)) for field in node.schema.fields), *added))
 
 
-def as_columns(node: Node, values: Sequence[Expression], name: str) -> tuple[Node, tuple[str, ...]]:
-    """The node with a column for each value, those that are columns already as they are, and their names."""
-    taken = set(node.schema.names)
+def as_columns(
+    node: Node, values: Sequence[Expression], name: str, apart: Collection[str] = ()
+) -> tuple[Node, tuple[str, ...]]:
+    """The node with a column for each value, those that are columns already as they are, and their names.
+
+    No new column is called like one of `apart`, as those of a join's other side.
+    """
+    taken = {*node.schema.names, *apart}
     names: list[str] = []
     added: dict[Expression, str] = {}
     for value in values:
@@ -83,9 +88,9 @@ def as_columns(node: Node, values: Sequence[Expression], name: str) -> tuple[Nod
     return extended(node, [(of, value) for value, of in added.items()]), tuple(names)
 
 
-def as_column(node: Node, value: Expression, name: str) -> tuple[Node, str]:
-    """The node with a column for the value, and its name."""
-    extended_node, (found,) = as_columns(node, (value,), name)
+def as_column(node: Node, value: Expression, name: str, apart: Collection[str] = ()) -> tuple[Node, str]:
+    """The node with a column for the value, and its name; see `as_columns`."""
+    extended_node, (found,) = as_columns(node, (value,), name, apart)
     return extended_node, found
 
 

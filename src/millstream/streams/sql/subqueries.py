@@ -213,8 +213,8 @@ def _not_in(left: Node, right: Node, pairs: list[Expression]) -> Join:
     keys: dict[tuple[str, str], None] = {}
     for pair in pairs:
         assert isinstance(pair, Call)
-        left, mine = as_column(left, pair.arguments[0], "left_key")
-        right, other = as_column(right, pair.arguments[1], "right_key")
+        left, mine = as_column(left, pair.arguments[0], "left_key", right.schema.names)
+        right, other = as_column(right, pair.arguments[1], "right_key", left.schema.names)
         keys[mine, other] = None
     return Join(left, right, JoinKind.ANTI, tuple(keys), null_aware=True)
 
