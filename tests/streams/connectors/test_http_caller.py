@@ -7,15 +7,21 @@ import socket
 import pytest
 
 from http_servers import Asked, Told, serving
+from millstream.model.backoff import Backoff
 from millstream.model.errors import TimedOut, Unreachable
-from millstream.streams.connectors.http.caller import HttpCaller, HttpServer, Retries
+from millstream.streams.connectors.http.caller import MAX_WAIT_S, HttpCaller, HttpServer, Retries
+
+
+def retries(count: int, first_s: float) -> Retries:
+    """So many, with waits that chance takes nothing off."""
+    return Retries(count, Backoff(first_s, MAX_WAIT_S, random=lambda: 0.0))
 
 
 def test_a_busy_server_is_asked_again_after_twice_the_wait_each_time() -> None:
     waits: list[float] = []
     left = [Told(503), Told(429), Told(500), Told(200, b"done")]
     with serving(lambda _: left.pop(0)) as server:
-        caller = HttpCaller(HttpServer((server.address,)), Retries(5, 0.5), sleep=waits.append)
+        caller = HttpCaller(HttpServer((server.address,)), retries(5, 0.5), sleep=waits.append)
         answer = caller.call("POST", "/x", b"body", {"A": "b"})
         caller.close()
     assert (answer.status, answer.body, waits) == (200, b"done", [0.5, 1.0, 2.0])
@@ -33,7 +39,7 @@ def test_what_the_server_says_of_the_wait_goes_first_within_a_limit(said: str, w
     waits: list[float] = []
     left = [Told(429, headers={"Retry-After": said}), Told(200)]
     with serving(lambda _: left.pop(0)) as server:
-        caller = HttpCaller(HttpServer((server.address,)), Retries(1, 0.5), sleep=waits.append, now=lambda: 60.0)
+        caller = HttpCaller(HttpServer((server.address,)), retries(1, 0.5), sleep=waits.append, now=lambda: 60.0)
         assert caller.call("GET", "/").status == 200
         caller.close()
     assert waits == [waited_s]
@@ -41,7 +47,7 @@ def test_what_the_server_says_of_the_wait_goes_first_within_a_limit(said: str, w
 
 def test_the_last_answer_is_given_when_repeating_did_not_help() -> None:
     with serving(lambda _: Told(503, b"down")) as server:
-        caller = HttpCaller(HttpServer((server.address,)), Retries(2, 0.0), sleep=lambda _: None)
+        caller = HttpCaller(HttpServer((server.address,)), retries(2, 0.0), sleep=lambda _: None)
         assert caller.call("GET", "/").is_busy
         assert not caller.call("GET", "/", repeats=False).is_success
         caller.close()
@@ -52,11 +58,11 @@ def test_another_server_is_asked_where_one_is_away() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         away = f"http://127.0.0.1:{closed.getsockname()[1]}"
     with serving(lambda _: Told(200, b"here")) as server:
-        caller = HttpCaller(HttpServer((away, server.address)), Retries(1, 0.0), sleep=lambda _: None)
+        caller = HttpCaller(HttpServer((away, server.address)), retries(1, 0.0), sleep=lambda _: None)
         assert caller.call("GET", "/").body == b"here"
         assert caller.call("GET", "/").body == b"here"
         caller.close()
-    alone = HttpCaller(HttpServer((away,)), Retries(1, 0.0), sleep=lambda _: None)
+    alone = HttpCaller(HttpServer((away,)), retries(1, 0.0), sleep=lambda _: None)
     with pytest.raises(Unreachable, match=f"{away} cannot be asked: .*refused"):
         alone.call("GET", "/secret?token=x")
 
@@ -67,7 +73,7 @@ def test_a_connection_that_the_server_closed_meanwhile_is_opened_again_without_a
 
     waits: list[float] = []
     with serving(reply) as server:
-        caller = HttpCaller(HttpServer((server.address,)), Retries(0, 9.0), sleep=waits.append)
+        caller = HttpCaller(HttpServer((server.address,)), retries(0, 9.0), sleep=waits.append)
         assert caller.call("GET", "/").body == b"1"
         connection = caller._connection
         assert connection is not None

@@ -14,6 +14,7 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit
 
+from millstream.model.backoff import Backoff
 from millstream.model.errors import ConnectionFailed, TimedOut, Unreachable
 from millstream.streams.errors import JobError
 
@@ -25,6 +26,7 @@ MAX_ANSWER_BYTES: Final = 128 * 1024 * 1024
 MAX_WAIT_S: Final = 300.0
 """How long a request waits at most before it is sent again, whatever Retry-After says."""
 
+_BACKOFF: Final = Backoff(1.0, MAX_WAIT_S)
 _BUSY = frozenset((HTTPStatus.TOO_MANY_REQUESTS, 500, 502, 503, 504))
 _SHOWN_CHARACTERS = 200
 
@@ -44,15 +46,12 @@ class HttpServer:
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How often a request is sent again, and what it waits for before: twice as long each time unless `constant`."""
+    """How often a request is sent again."""
 
     count: int = 5
-    first_s: float = 1.0
-    constant: bool = False
-
-    def wait_s(self, attempt: int) -> float:
-        """Seconds before the attempt behind that one, which counts from 0."""
-        return min(self.first_s if self.constant else self.first_s * 2.0 ** min(attempt, 30), MAX_WAIT_S)
+    """Attempts behind the first one, at most."""
+    backoff: Backoff = _BACKOFF
+    """The waits between attempts, where the server says none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +119,7 @@ class HttpCaller:
                 self._leave()
                 if last:
                     raise
-                self._sleep(self._retries.wait_s(attempt))
+                self._sleep(self._retries.backoff.wait_s(attempt))
             else:
                 if last or not answer.is_busy:
                     return answer
@@ -129,7 +128,7 @@ class HttpCaller:
 
     def pause(self, attempt: int) -> None:
         """Wait as long as before the request behind that attempt."""
-        self._sleep(self._retries.wait_s(attempt))
+        self._sleep(self._retries.backoff.wait_s(attempt))
 
     def close(self) -> None:
         """Close the connection."""
@@ -193,7 +192,7 @@ class HttpCaller:
         try:
             moment = email.utils.parsedate_to_datetime(said)
         except ValueError:
-            return self._retries.wait_s(attempt)
+            return self._retries.backoff.wait_s(attempt)
         moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
         return min(max(moment.timestamp() - self._now(), 0.0), MAX_WAIT_S)
 
