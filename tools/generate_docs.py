@@ -110,7 +110,7 @@ from millstream.streams.rules import rule as rules
 from millstream.streams.rules import stage as rule_stage
 from millstream.streams.rules import store as rule_store
 from millstream.streams.rules import watch as rule_watch
-from millstream.streams.rules import why, yaml_conditions, yaml_depth, yaml_nodes, yaml_statistics
+from millstream.streams.rules import why, yaml_conditions, yaml_document, yaml_statistics
 from millstream.streams.rules.engines import kept_databases
 from millstream.streams.rules.packed import packer
 from millstream.streams.rules.packed import record as packed_record
@@ -356,7 +356,7 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
     (
         "Rules",
         (
-            *(rules, rule_store, rule_notes, rule_reading, yaml_statistics, yaml_conditions, yaml_depth, yaml_nodes),
+            *(rules, rule_store, rule_notes, rule_reading, yaml_statistics, yaml_conditions, yaml_document),
             *(
                 sigma_documents,
                 sigma_collection,
