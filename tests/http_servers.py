@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -43,7 +44,7 @@ class HttpServer:
 
 
 @contextmanager
-def serving(reply: Reply) -> Iterator[HttpServer]:
+def serving(reply: Reply, tls: ssl.SSLContext | None = None) -> Iterator[HttpServer]:
     """A server that answers with `reply`, one request at a time."""
     lock = threading.Lock()
 
@@ -69,7 +70,9 @@ def serving(reply: Reply) -> Iterator[HttpServer]:
 
     running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     running.daemon_threads = True
-    server = HttpServer(f"http://127.0.0.1:{running.server_port}")
+    if tls is not None:
+        running.socket = tls.wrap_socket(running.socket, server_side=True)
+    server = HttpServer(f"http{'' if tls is None else 's'}://127.0.0.1:{running.server_port}")
     thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:

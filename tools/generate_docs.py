@@ -76,11 +76,11 @@ from millstream.proxy.remote import transactions as remote_transactions
 from millstream.proxy.remoting import clients as proxied_clients
 from millstream.proxy.remoting import consumption, half_places, queue_numbers
 from millstream.security import audit, book, policy, user
-from millstream.server import local_cluster, restart_pace, supervised
+from millstream.server import local_cluster, supervised
 from millstream.server.configuration.reference import reference_page
 from millstream.store import store_times
 from millstream.streams.connectors.http import caller as http_caller
-from millstream.streams.databases import batch_writer, database, mysql, patience, postgresql
+from millstream.streams.databases import batch_writer, database, mysql, postgresql, retry
 from millstream.streams.dimension import builder as dimension_builder
 from millstream.streams.dimension import column_facts, hit_counts, key_hash, pins, range_index, sorted_runs
 from millstream.streams.dimension import versions as dimension_versions
@@ -110,7 +110,7 @@ from millstream.streams.rules import rule as rules
 from millstream.streams.rules import stage as rule_stage
 from millstream.streams.rules import store as rule_store
 from millstream.streams.rules import watch as rule_watch
-from millstream.streams.rules import why, yaml_conditions, yaml_depth, yaml_nodes, yaml_statistics
+from millstream.streams.rules import why, yaml_conditions, yaml_document, yaml_statistics
 from millstream.streams.rules.engines import kept_databases
 from millstream.streams.rules.packed import packer
 from millstream.streams.rules.packed import record as packed_record
@@ -278,7 +278,7 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
         "Several processes",
         (
             *(nameserver, holders, nameserver_remoting, registrar, registration, report),
-            *(known_routes, supervised, restart_pace, local_cluster),
+            *(known_routes, supervised, local_cluster),
         ),
     ),
     (
@@ -335,7 +335,7 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
             opening,
         ),
     ),
-    ("Databases", (database, mysql, postgresql, patience, batch_writer, database_output)),
+    ("Databases", (database, mysql, postgresql, retry, batch_writer, database_output)),
     ("Requests of connectors", (http_caller, schema_registry)),
     (
         "Dimension tables",
@@ -356,7 +356,7 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
     (
         "Rules",
         (
-            *(rules, rule_store, rule_notes, rule_reading, yaml_statistics, yaml_conditions, yaml_depth, yaml_nodes),
+            *(rules, rule_store, rule_notes, rule_reading, yaml_statistics, yaml_conditions, yaml_document),
             *(
                 sigma_documents,
                 sigma_collection,

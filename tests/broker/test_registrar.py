@@ -207,7 +207,7 @@ async def test_a_start_waits_no_longer_than_a_few_refusals_for_a_name_that_a_liv
 
 
 def test_a_refused_broker_asks_at_growing_intervals_up_to_a_bound() -> None:
-    pauses = [module.refused_pause_s(refusals) for refusals in range(1, 10)]
+    pauses = [module.refused_pause_s(refusals, lambda: 0.0) for refusals in range(1, 10)]
     assert pauses[:4] == [1, 2, 4, 8]
     assert pauses[-1] == module.REFUSED_RETRY_MAX_S
 

@@ -142,7 +142,7 @@ def test_every_package_of_an_extra_has_the_extra_that_brings_it() -> None:
 def test_the_core_starts_without_spark_and_arrow() -> None:
     script = (
         "import sys; import millstream.cli.main, millstream.server.all_in_one; "
-        "print([name for name in ('pyspark', 'pyarrow', 'pandas', 'numpy') if name in sys.modules])"
+        "print([name for name in ('pyspark', 'pyarrow', 'pandas', 'numpy', 'urllib3') if name in sys.modules])"
     )
     shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"

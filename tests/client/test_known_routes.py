@@ -4,13 +4,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.client.known_routes import DENIAL_GRACE_S, ROUTE_LIFETIME_S, ROUTE_RETRY_S, KnownRoutes
+from millstream.model.backoff import Backoff
 from millstream.protocol.remoting.bodies import TopicRouteData
 
 ROUTE = TopicRouteData()
+FULL_WAITS = Backoff(ROUTE_RETRY_S, ROUTE_LIFETIME_S, random=lambda: 0.0)
 
 
 def test_a_route_is_believed_for_its_lifetime_and_used_longer_while_nobody_answers() -> None:
-    routes = KnownRoutes()
+    routes = KnownRoutes(FULL_WAITS)
     assert routes.unanswered("t", 0.0) is None
     routes.heard("t", ROUTE, 0.0)
     assert routes.fresh("t", ROUTE_LIFETIME_S - 0.1) is ROUTE
@@ -20,7 +22,7 @@ def test_a_route_is_believed_for_its_lifetime_and_used_longer_while_nobody_answe
 
 
 def test_nameservers_that_hang_are_asked_ever_more_rarely_and_never_given_up() -> None:
-    routes = KnownRoutes()
+    routes = KnownRoutes(FULL_WAITS)
     routes.heard("t", ROUTE, 0.0)
     now_s, asked = ROUTE_LIFETIME_S, 0
     while now_s < 3_600:

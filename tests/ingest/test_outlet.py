@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from millstream.ingest.labels import Labels
-from millstream.ingest.outlet import Outlet, Target
+from millstream.ingest.outlet import MAX_PAUSE_S, MIN_PAUSE_S, Outlet, Target
 from millstream.ingest.parcel import Parcel
 from millstream.ingest.tally import Tally
+from millstream.model.backoff import Backoff
 from millstream.model.errors import MessageRefused, Unreachable
 
 
@@ -75,6 +76,21 @@ async def test_a_broker_that_is_away_gets_the_same_batch_until_it_takes_it_and_b
     assert "nobody at 127.0.0.1:1" in said[0]
     assert said[1] == "events takes events again"
     await outlet.close(10)
+
+
+async def test_a_broker_that_stays_away_is_tried_at_growing_intervals_up_to_the_longest() -> None:
+    lane, pauses = PlayedLane(), []
+    lane.failures = [Unreachable("nobody at 127.0.0.1:1")] * 8
+
+    async def pause(pause_s: float) -> None:
+        pauses.append(pause_s)
+
+    full = Backoff(MIN_PAUSE_S, MAX_PAUSE_S, random=lambda: 0.0)
+    outlet = Outlet(lane, Target("events"), Tally(), lambda _: None, hold_s=0.001, pause=pause, backoff=full)
+    outlet.start()
+    await (await outlet.put(Parcel([b"a"])))
+    await outlet.close(10)
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
 
 
 async def test_put_waits_and_offer_refuses_while_too_many_bytes_wait() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from millstream.model.backoff import Backoff, draw
 from millstream.model.errors import MillstreamError, Refused
 from millstream.model.logic_queue import TopicMapping
 from millstream.model.message import Address
@@ -60,15 +61,15 @@ START_S: Final = 5.0
 """Seconds at most that a start waits for nameservers that refuse the broker."""
 
 START_REFUSALS: Final = 3
-"""Refusals that a start waits for: the third comes 3 s after the first, when a nameserver has let go of a broker of the
-same name that was killed at another address. Whoever is refused then has a twin that lives."""
+"""Refusals that a start waits for: the third comes 2.4 to 3 s after the first, when a nameserver has let go of a broker
+of the same name that was killed at another address. Whoever is refused then has a twin that lives."""
 
 _ANSWER_S = 3.0
 
 
-def refused_pause_s(refusals: int) -> float:
+def refused_pause_s(refusals: int, random: Callable[[], float] = draw) -> float:
     """Seconds until a nameserver is asked again that has refused so many times in a row: twice as many each time."""
-    return min(RETRY_S * 2.0 ** min(refusals - 1, 16), REFUSED_RETRY_MAX_S)
+    return Backoff(RETRY_S, REFUSED_RETRY_MAX_S, random=random).wait_s(refusals - 1)
 
 
 @dataclass(slots=True)

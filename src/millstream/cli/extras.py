@@ -16,6 +16,7 @@ EXTRA_OF: Final = {
     "numpy": "streams",
     "hyperscan": "streams",
     "yaml": "streams",
+    "urllib3": "streams",
     "sigma": "sigma",
     "pymysql": "databases",
     "psycopg": "databases",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from millstream.model.backoff import Backoff
 from millstream.protocol.remoting.bodies import TopicRouteData
 
 __all__ = ["DENIAL_GRACE_S", "ROUTE_LIFETIME_S", "ROUTE_RETRY_S", "KnownRoutes"]
@@ -19,19 +20,23 @@ time, up to `ROUTE_LIFETIME_S`: one that hangs holds up whoever asks it."""
 DENIAL_GRACE_S: Final = 60.0
 """Seconds that a route is used although nameservers no longer know the topic: one that was just started knows none."""
 
+_BACKOFF: Final = Backoff(ROUTE_RETRY_S, ROUTE_LIFETIME_S)
+
 
 @dataclass(slots=True)
 class _Known:
     route: TopicRouteData
     believed_until_s: float
     denied_s: float | None = None
-    retry_s: float = ROUTE_RETRY_S
+    unanswered: int = 0
+    """How often no nameserver answered since the route was heard."""
 
 
 class KnownRoutes:
     """The last route of each topic. Times are seconds of a clock that never goes back, the caller's own."""
 
-    def __init__(self) -> None:
+    def __init__(self, backoff: Backoff = _BACKOFF) -> None:
+        self._backoff = backoff
         self._routes: dict[str, _Known] = {}
 
     def fresh(self, topic: str, now_s: float) -> TopicRouteData | None:
@@ -48,8 +53,8 @@ class KnownRoutes:
         known = self._routes.get(topic)
         if known is None:
             return None
-        known.believed_until_s = now_s + known.retry_s
-        known.retry_s = min(2 * known.retry_s, ROUTE_LIFETIME_S)
+        known.believed_until_s = now_s + self._backoff.wait_s(known.unanswered)
+        known.unanswered += 1
         return known.route
 
     def denied(self, topic: str, now_s: float) -> TopicRouteData | None:

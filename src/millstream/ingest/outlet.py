@@ -13,6 +13,7 @@ from millstream.ingest.labels import Labels
 from millstream.ingest.lanes import Lane
 from millstream.ingest.parcel import Parcel
 from millstream.ingest.tally import Tally
+from millstream.model.backoff import Backoff
 from millstream.model.errors import MessageRefused, MillstreamError
 
 __all__ = ["DEFAULT_WAITING_BYTES", "HOLD_S", "MAX_PAUSE_S", "Outlet", "Target"]
@@ -29,6 +30,8 @@ MAX_BATCH_BYTES: Final = 4 * 1024 * 1024
 MIN_PAUSE_S: Final = 0.1
 MAX_PAUSE_S: Final = 5.0
 """Seconds before a batch is sent again: the shortest pause, doubled each time up to the longest."""
+
+_BACKOFF: Final = Backoff(MIN_PAUSE_S, MAX_PAUSE_S)
 
 _OF_ONE_MESSAGE: Final = frozenset(
     "BODY_EMPTY BODY_TOO_LARGE PROPERTIES_TOO_LARGE ILLEGAL_TAG ILLEGAL_KEY ILLEGAL_PROPERTY".split()
@@ -56,7 +59,7 @@ class Outlet:
     """Sends parcels to a topic in their order, one batch at a time; each is sent until the broker acknowledges it.
 
     `say` takes a line for people: that the broker is away, that it is back, that an event was refused. `pause` is
-    what waits between two tries.
+    what waits between two tries, as long as `backoff` says.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class Outlet:
         *,
         hold_s: float = HOLD_S,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        backoff: Backoff = _BACKOFF,
     ) -> None:
         self._lane = lane
         self._target = target
@@ -75,6 +79,7 @@ class Outlet:
         self._say = say
         self._hold_s = hold_s
         self._pause = pause
+        self._backoff = backoff
         self._line: deque[_Waiting] = deque()
         self._rows = 0
         self._line_rows = 0
@@ -255,7 +260,7 @@ class Outlet:
 
     async def _send(self, topic: str, parcels: Sequence[Parcel]) -> MessageRefused | None:
         """Send until it is acknowledged, or until it is known that one event never will be."""
-        pause_s = MIN_PAUSE_S
+        attempt = 0
         while True:
             try:
                 await self._lane.send(topic, parcels)
@@ -271,8 +276,8 @@ class Outlet:
                 self._is_away = False
                 return None
             self._tally.retries += 1
-            await self._pause(pause_s)
-            pause_s = min(2 * pause_s, MAX_PAUSE_S)
+            await self._pause(self._backoff.wait_s(attempt))
+            attempt += 1
 
     def _count(self, parcel: Parcel) -> None:
         self._tally.stored += len(parcel.bodies)

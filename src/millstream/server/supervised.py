@@ -11,12 +11,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from millstream.model.backoff import Backoff
 from millstream.model.clock import Clock
 from millstream.model.errors import StartRefused
-from millstream.server.restart_pace import RestartPace
 from millstream.store.files import FileLayer
 
-__all__ = ["READY_TIMEOUT_S", "STOP_TIMEOUT_S", "SupervisedRole"]
+__all__ = [
+    "FIRST_DELAY_S",
+    "MAX_DELAY_S",
+    "READY_TIMEOUT_S",
+    "STEADY_S",
+    "STOP_TIMEOUT_S",
+    "RestartBackoff",
+    "SupervisedRole",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -26,7 +34,32 @@ READY_TIMEOUT_S: Final = 120.0
 STOP_TIMEOUT_S: Final = 15.0
 """Seconds that a role gets to stop before it is killed."""
 
+FIRST_DELAY_S: Final = 0.5
+"""Seconds before a process that ended is started again; twice as long each time that it ends soon."""
+
+MAX_DELAY_S: Final = 30.0
+"""Seconds before a restart at most."""
+
+STEADY_S: Final = 60.0
+"""Seconds of running after which the delays begin anew."""
+
 _TOLD_CHARACTERS = 2_000
+_BACKOFF: Final = Backoff(FIRST_DELAY_S, MAX_DELAY_S)
+
+
+class RestartBackoff:
+    """How long to wait before a process that ended is started again: ever longer, until it ran well. Pure."""
+
+    def __init__(self, backoff: Backoff = _BACKOFF) -> None:
+        self._backoff = backoff
+        self._ends = 0
+
+    def delay_s(self, ran_s: float) -> float:
+        """Seconds to wait after it ran for `ran_s` and ended."""
+        if ran_s >= STEADY_S:
+            self._ends = 0
+        self._ends += 1
+        return self._backoff.wait_s(self._ends - 1)
 
 
 class SupervisedRole:
@@ -75,11 +108,11 @@ class SupervisedRole:
         await self._stop()
 
     async def _watch(self, started_s: float) -> None:
-        pace = RestartPace()
+        backoff = RestartBackoff()
         while True:
             code = None if self._process is None else await self._process.wait()
-            delay_s = pace.after(self._clock.monotonic_s() - started_s)
-            _log.warning("%s ended with %s; it is started again in %g s.", self.name, code, delay_s)
+            delay_s = backoff.delay_s(self._clock.monotonic_s() - started_s)
+            _log.warning("%s ended with %s; it is started again in %.2g s.", self.name, code, delay_s)
             await asyncio.sleep(delay_s)
             started_s = self._clock.monotonic_s()
             try:

@@ -210,8 +210,8 @@ async def test_a_broker_that_hangs_keeps_nobody_from_sharing_queues(
     for peer in (one, other):
         await peer.join("ordered", "orders")
     assert (await one.lock("ordered"), await other.lock("ordered")) == (2, 0)
-    monkeypatch.setattr(told_clients, "PATIENCE_S", 0.5)
-    monkeypatch.setattr(locks, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(told_clients, "ANSWER_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(locks, "ANSWER_TIMEOUT_S", 0.5)
     hanging: asyncio.Future[RemotingCommand | None] = asyncio.get_running_loop().create_future()
     server = fronts[0].site.servers[1]
     server.handlers = dict.fromkeys(server.handlers, lambda _command, _connection: hanging)

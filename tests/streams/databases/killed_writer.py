@@ -10,7 +10,7 @@ from typing import Any
 from millstream.streams.databases.batch_notes import BatchNotes, BatchShare
 from millstream.streams.databases.batch_writer import BatchWriter
 from millstream.streams.databases.database import Connection, open_database
-from millstream.streams.databases.patience import Patience
+from millstream.streams.databases.retry import DatabaseRetry
 from millstream.streams.databases.written_table import WrittenTable
 from millstream.streams.plan.types import BIGINT, STRING, Field
 
@@ -44,7 +44,7 @@ def main(given: dict[str, Any]) -> None:
     table = WrittenTable("sink", given["table"], FIELDS, tuple(given["keys"]))
     with database.connection(writes=True) as connection:
         notes = BatchNotes.open(connection) if given["notes"] else None
-    writer = BatchWriter(database, table, notes, Patience(3, 60), chunk_rows=2)
+    writer = BatchWriter(database, table, notes, DatabaseRetry(3, 60), chunk_rows=2)
     changes = [(kind, tuple(row)) for kind, row in given["changes"]]
     if given["dies_at"]:
         die_at(given["dies_at"])

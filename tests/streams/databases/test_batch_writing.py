@@ -18,7 +18,7 @@ from millstream.streams.databases.batch_writer import BatchWriter, RefusedRow
 from millstream.streams.databases.database import Connection, open_database
 from millstream.streams.databases.failure import Cause, DatabaseFailure
 from millstream.streams.databases.key_changes import key_changes, share_of
-from millstream.streams.databases.patience import Patience
+from millstream.streams.databases.retry import DatabaseRetry
 from millstream.streams.databases.written_table import WrittenTable
 from millstream.streams.errors import JobError
 from millstream.streams.operators.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
@@ -48,7 +48,7 @@ def written(shop: Any, name: str, keys: Sequence[str] = (), fields: Sequence[Fie
 def writer_of(shop: Any, table: WrittenTable, *, notes: bool = True, **more: Any) -> BatchWriter:
     kept = BatchNotes.open(shop.connection) if notes else None
     assert (kept is not None) is notes
-    return BatchWriter(shop.database, table, kept, Patience(3, 60, sleep=no_wait), **{"chunk_rows": 2, **more})
+    return BatchWriter(shop.database, table, kept, DatabaseRetry(3, 60, sleep=no_wait), **{"chunk_rows": 2, **more})
 
 
 def new_job() -> str:

@@ -17,6 +17,11 @@ millstream.model.errors.{error}
 """
 
 
+def no_jitter() -> float:
+    """Takes nothing off a wait."""
+    return 0.0
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -50,10 +55,10 @@ def test_what_would_fail_again_does_not(error: BaseException) -> None:
 
 
 def test_the_waits_double_up_to_the_longest_and_begin_anew_after_a_micro_batch() -> None:
-    restarts = Restarts(RestartSettings(first_ms=100, longest_ms=500))
-    assert [restarts.next_ms(TimedOut("x")) for _ in range(5)] == [100, 200, 400, 500, 500]
+    restarts = Restarts(RestartSettings(first_ms=100, longest_ms=500), no_jitter)
+    assert [restarts.next_s(TimedOut("x")) for _ in range(5)] == [0.1, 0.2, 0.4, 0.5, 0.5]
     restarts.reset()
-    assert restarts.next_ms(TimedOut("x")) == 100
+    assert restarts.next_s(TimedOut("x")) == 0.1
 
 
 def test_attempts_end_and_none_means_never() -> None:
@@ -61,18 +66,18 @@ def test_attempts_end_and_none_means_never() -> None:
         "restart-strategy.exponential-delay.attempts": "2",
         "restart-strategy.exponential-delay.initial-backoff": "5 ms",
     }
-    restarts = Restarts(JobSettings.of(of, "n").restarts)
-    assert [restarts.next_ms(TimedOut("x")) for _ in range(3)] == [5, 10, None]
+    restarts = Restarts(JobSettings.of(of, "n").restarts, no_jitter)
+    assert [restarts.next_s(TimedOut("x")) for _ in range(3)] == [0.005, 0.01, None]
     never = Restarts(JobSettings.of({"restart-strategy.type": "none"}, "n").restarts)
-    assert never.next_ms(TimedOut("x")) is None
+    assert never.next_s(TimedOut("x")) is None
 
 
 def test_a_start_without_what_led_to_the_error_counts_for_nothing() -> None:
-    restarts = Restarts(RestartSettings(first_ms=10, attempts=1))
+    restarts = Restarts(RestartSettings(first_ms=10, attempts=1), no_jitter)
     lasting = ValueError("no")
-    assert [restarts.next_ms(lasting, mended=True) for _ in range(3)] == [10, 10, 10]
-    assert restarts.next_ms(lasting) is None
+    assert [restarts.next_s(lasting, mended=True) for _ in range(3)] == [0.01, 0.01, 0.01]
+    assert restarts.next_s(lasting) is None
 
 
 def test_a_job_that_is_never_started_again_is_not_even_then() -> None:
-    assert Restarts(RestartSettings(attempts=0)).next_ms(ValueError("no"), mended=True) is None
+    assert Restarts(RestartSettings(attempts=0)).next_s(ValueError("no"), mended=True) is None

@@ -15,7 +15,7 @@ from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.formulas import Truth, all_of
 from millstream.streams.rules.plain import field_reader, judge
 from millstream.streams.rules.rule import Measure, MeasureKind, Statistics
-from millstream.streams.rules.yaml_depth import MAX_YAML_DEPTH
+from millstream.streams.rules.yaml_document import MAX_YAML_DEPTH
 from millstream.streams.rules.yaml_form import read_yaml_rules
 
 CMD = {"EventID": 1, "Image": "C:\\Windows\\cmd.exe", "User": "SYSTEM", "Ip": "10.2.3.4", "Size": "30"}

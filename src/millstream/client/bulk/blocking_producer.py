@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
@@ -16,35 +16,31 @@ import pyarrow as pa
 from millstream.client.blocking import BlockingClient
 from millstream.client.bulk.blocking_lane import BlockingLane
 from millstream.client.bulk.encoding import BulkEncoder, EncodedBatch
-from millstream.client.bulk.gathering import GatheredRows, GatherLimits, checked_text, row_bytes
+from millstream.client.bulk.gathering import GatherLimits, checked_text, row_bytes
+from millstream.client.bulk.open_batches import OpenBatch, OpenBatches
 from millstream.client.bulk.values import BulkReceipt, MessageReceipt, receipt_of_row
 from millstream.client.conversations import SEND_RETRIES
 from millstream.client.values import QueueAddress
-from millstream.model.errors import MillstreamError, NameRefused
+from millstream.model.errors import MillstreamError
 from millstream.model.topic import Permission
 
 __all__ = ["BlockingBulkProducer", "PendingMessage"]
 
 _DEFAULT_LIMITS: Final = GatherLimits()
+_Receipts = Future[list[BulkReceipt]]
+_Batch = OpenBatch[_Receipts]
 
 
 @dataclass(slots=True)
 class PendingMessage:
     """A message on its way."""
 
-    _receipts: Future[list[BulkReceipt]]
+    _receipts: _Receipts
     _row: int
 
     def result(self, timeout_s: float | None = None) -> MessageReceipt:
         """The receipt, or the error that its batch met; TimeoutError where neither is there in time."""
         return receipt_of_row(self._receipts.result(timeout_s), self._row)
-
-
-@dataclass(slots=True)
-class _OpenRows:
-    rows: GatheredRows
-    due_s: float
-    receipts: Future[list[BulkReceipt]] = field(default_factory=Future)
 
 
 class BlockingBulkProducer:
@@ -68,14 +64,11 @@ class BlockingBulkProducer:
         self._encoder = encoder or BulkEncoder()
         self._limits = limits
         self._retries = retries
-        self._turn = 0
         self._using_client = threading.Lock()
         self._changed = threading.Condition()
-        self._open: dict[str, _OpenRows] = {}
-        self._closed: deque[_OpenRows] = deque()
-        self._current: tuple[_OpenRows, ...] = ()
-        self._waiting_bytes = 0
-        self._failure: MillstreamError | None = None
+        self._batches: OpenBatches[_Receipts] = OpenBatches(limits, Future, time.monotonic)
+        self._closed: deque[_Batch] = deque()
+        self._current: tuple[_Batch, ...] = ()
         self._thread: threading.Thread | None = None
         self._ended = False
 
@@ -90,7 +83,7 @@ class BlockingBulkProducer:
     @property
     def waiting_bytes(self) -> int:
         """Bytes of rows that are gathered or sent and not yet acknowledged."""
-        return self._waiting_bytes
+        return self._batches.waiting_bytes
 
     def send(
         self,
@@ -108,21 +101,19 @@ class BlockingBulkProducer:
         text = checked_text(key, tag, properties) if key or tag or properties else None
         size = row_bytes(body, key, tag, text)
         with self._changed:
-            while self._waiting_bytes and self._waiting_bytes + size > self._limits.waiting_bytes:
+            while not self._batches.has_room(size):
                 # What is gathered may itself be what fills the room.
                 self._close_all()
                 self._changed.wait()
             if self._ended:
                 raise ValueError("the producer is closed")
-            self._waiting_bytes += size
-            gathered = self._open.get(topic)
-            if gathered is None:
-                gathered = self._begin(topic)
-            row = gathered.rows.add(body, key, tag, text, size)
-            if gathered.rows.is_full(self._limits):
-                self._closed.append(self._open.pop(topic))
-                self._changed.notify_all()
-        return PendingMessage(gathered.receipts, row)
+            batch, row = self._batches.add(topic, body, key, tag, text, size)
+            is_full = batch.rows.is_full(self._limits)
+            if is_full:
+                self._closed.append(self._batches.take(topic))
+            if is_full or not row:
+                self._wake_thread()
+        return PendingMessage(batch.receipts, row)
 
     def send_batch(
         self, topic: str, rows: pa.RecordBatch | pa.Table | EncodedBatch, *, queue: QueueAddress | None = None
@@ -134,7 +125,7 @@ class BlockingBulkProducer:
         receipts: list[BulkReceipt] = []
         for batch in [rows] if isinstance(rows, EncodedBatch) else self._encoder.encode(rows):
             with self._using_client:
-                queue = queue or self._next_queue(topic)
+                queue = queue or self._batches.choose_queue(topic, self._client.queues(topic, Permission.WRITE))
                 receipts += self._lane.put(queue, batch, retries=self._retries)
         return receipts
 
@@ -142,12 +133,10 @@ class BlockingBulkProducer:
         """Send what is gathered and wait until all of it is answered; raises the first failure since the last flush."""
         with self._changed:
             self._close_all()
-            under_way = [gathered.receipts for gathered in (*self._closed, *self._current)]
+            under_way = [batch.receipts for batch in (*self._closed, *self._current)]
         wait(under_way)
         with self._changed:
-            failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
+            self._batches.raise_failure()
 
     def close(self) -> None:
         """Flush and end the thread; the client stays open."""
@@ -163,62 +152,41 @@ class BlockingBulkProducer:
 
     # inside
 
-    def _begin(self, topic: str) -> _OpenRows:
-        gathered = _OpenRows(GatheredRows(topic), time.monotonic() + self._limits.hold_s)
-        self._open[topic] = gathered
+    def _wake_thread(self) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._deliver_all, name="bulk-producer", daemon=True)
             self._thread.start()
         # The thread may sleep without an end; it has to learn of the new deadline.
         self._changed.notify_all()
-        return gathered
 
     def _deliver_all(self) -> None:
         while True:
             with self._changed:
                 while not self._closed and not self._ended:
-                    self._close_due()
+                    self._closed.extend(self._batches.take_due())
                     if not self._closed:
-                        self._changed.wait(self._until_due_s())
+                        self._changed.wait(self._batches.until_due_s())
                 if not self._closed:
                     return
-                gathered = self._closed.popleft()
-                self._current = (gathered,)
+                batch = self._closed.popleft()
+                self._current = (batch,)
             try:
-                self._deliver(gathered)
+                self._deliver(batch)
             finally:
-                gathered.receipts.cancel()
+                batch.receipts.cancel()
                 with self._changed:
                     self._current = ()
-                    self._waiting_bytes -= gathered.rows.size_bytes
+                    self._batches.release(batch.rows.size_bytes)
                     self._changed.notify_all()
 
-    def _deliver(self, gathered: _OpenRows) -> None:
+    def _deliver(self, batch: _Batch) -> None:
         try:
-            gathered.receipts.set_result(self.send_batch(gathered.rows.topic, gathered.rows.record_batch()))
+            batch.receipts.set_result(self.send_batch(batch.rows.topic, batch.rows.record_batch()))
         except MillstreamError as error:
             with self._changed:
-                self._failure = self._failure or error
-            gathered.receipts.set_exception(error)
+                self._batches.fail(error)
+            batch.receipts.set_exception(error)
 
     def _close_all(self) -> None:
-        self._closed.extend(self._open.values())
-        self._open.clear()
+        self._closed.extend(self._batches.take_all())
         self._changed.notify_all()
-
-    def _close_due(self) -> None:
-        now_s = time.monotonic()
-        for topic in [topic for topic, gathered in self._open.items() if gathered.due_s <= now_s]:
-            self._closed.append(self._open.pop(topic))
-
-    def _until_due_s(self) -> float | None:
-        if not self._open:
-            return None
-        return max(0.0, min(gathered.due_s for gathered in self._open.values()) - time.monotonic())
-
-    def _next_queue(self, topic: str) -> QueueAddress:
-        queues = self._client.queues(topic, Permission.WRITE)
-        if not queues:
-            raise NameRefused("FORBIDDEN", f"The topic {topic} has no queue that can be written.")
-        self._turn += 1
-        return queues[self._turn % len(queues)]

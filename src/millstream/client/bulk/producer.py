@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
@@ -14,23 +15,25 @@ import pyarrow as pa
 from millstream.client.bulk.conversations import BulkConversations
 from millstream.client.bulk.encoding import BulkEncoder, EncodedBatch
 from millstream.client.bulk.gathering import GatheredRows, GatherLimits, checked_text, row_bytes
+from millstream.client.bulk.open_batches import OpenBatch, OpenBatches
 from millstream.client.bulk.values import BulkReceipt, MessageReceipt, receipt_of_row
 from millstream.client.client import Client
 from millstream.client.conversations import SEND_RETRIES
 from millstream.client.values import QueueAddress
-from millstream.model.errors import MillstreamError, NameRefused
+from millstream.model.errors import MillstreamError
 from millstream.model.topic import Permission
 
 __all__ = ["BulkProducer", "PendingMessage"]
 
 _DEFAULT_LIMITS: Final = GatherLimits()
+_Receipts = asyncio.Future[list[BulkReceipt]]
 
 
 @dataclass(slots=True)
 class PendingMessage:
     """A message on its way. Await it for its receipt, or for the error that its batch met."""
 
-    _receipts: asyncio.Future[list[BulkReceipt]]
+    _receipts: _Receipts
     _row: int
 
     def __await__(self) -> Generator[Any, None, MessageReceipt]:
@@ -44,13 +47,6 @@ class _QueueLine:
 
     encoding: asyncio.Lock = field(default_factory=asyncio.Lock)
     sending: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-
-@dataclass(slots=True)
-class _OpenRows:
-    rows: GatheredRows
-    receipts: asyncio.Future[list[BulkReceipt]]
-    timer: asyncio.TimerHandle
 
 
 class BulkProducer:
@@ -75,14 +71,12 @@ class BulkProducer:
         self._limits = limits
         self._retries = retries
         self._conversations = BulkConversations(client.conversations, group=client.group, fallback=fallback)
-        self._open: dict[str, _OpenRows] = {}
+        self._batches: OpenBatches[_Receipts] = OpenBatches(limits, _make_receipts, time.monotonic)
+        self._timers: dict[str, asyncio.TimerHandle] = {}
         self._lines: dict[tuple[str, str, int], _QueueLine] = {}
         self._choosing: dict[str, asyncio.Lock] = {}
-        self._turn = 0
         self._under_way: set[asyncio.Task[None]] = set()
-        self._waiting_bytes = 0
         self._wait_for_room: deque[asyncio.Future[None]] = deque()
-        self._failure: MillstreamError | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -95,7 +89,7 @@ class BulkProducer:
     @property
     def waiting_bytes(self) -> int:
         """Bytes of rows that are gathered or sent and not yet acknowledged."""
-        return self._waiting_bytes
+        return self._batches.waiting_bytes
 
     async def send(
         self,
@@ -112,14 +106,15 @@ class BulkProducer:
         """
         text = checked_text(key, tag, properties) if key or tag or properties else None
         size = row_bytes(body, key, tag, text)
-        if self._waiting_bytes and self._waiting_bytes + size > self._limits.waiting_bytes:
+        if not self._batches.has_room(size):
             await self._room(size)
-        self._waiting_bytes += size
-        gathered = self._open.get(topic) or self._begin(topic)
-        row = gathered.rows.add(body, key, tag, text, size)
-        if gathered.rows.is_full(self._limits):
-            self._release(topic)
-        return PendingMessage(gathered.receipts, row)
+        batch, row = self._batches.add(topic, body, key, tag, text, size)
+        if not row:
+            loop = asyncio.get_running_loop()
+            self._timers[topic] = loop.call_later(self._limits.hold_s, self._send_open, topic)
+        if batch.rows.is_full(self._limits):
+            self._send_open(topic)
+        return PendingMessage(batch.receipts, row)
 
     async def send_batch(
         self, topic: str, rows: pa.RecordBatch | pa.Table | EncodedBatch, *, queue: QueueAddress | None = None
@@ -129,9 +124,9 @@ class BulkProducer:
         More rows than a bulk message holds become several, of which some may be stored where another fails.
         """
         size = len(rows.stream) if isinstance(rows, EncodedBatch) else rows.nbytes
-        if self._waiting_bytes and self._waiting_bytes + size > self._limits.waiting_bytes:
+        if not self._batches.has_room(size):
             await self._room(size)
-        self._waiting_bytes += size
+        self._batches.reserve(size)
         try:
             return await self._store(topic, rows, queue)
         finally:
@@ -139,13 +134,10 @@ class BulkProducer:
 
     async def flush(self) -> None:
         """Send what is gathered and wait until all of it is answered; raises the first failure since the last flush."""
-        for topic in list(self._open):
-            self._release(topic)
+        self._send_all()
         if self._under_way:
             await asyncio.wait(set(self._under_way))
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
+        self._batches.raise_failure()
 
     async def close(self) -> None:
         """Flush; the client stays open."""
@@ -153,38 +145,34 @@ class BulkProducer:
 
     # inside
 
-    def _begin(self, topic: str) -> _OpenRows:
-        loop = asyncio.get_running_loop()
-        timer = loop.call_later(self._limits.hold_s, self._release, topic)
-        gathered = _OpenRows(GatheredRows(topic), loop.create_future(), timer)
-        self._open[topic] = gathered
-        return gathered
-
-    def _release(self, topic: str) -> None:
-        gathered = self._open.pop(topic)
-        gathered.timer.cancel()
-        task = asyncio.get_running_loop().create_task(self._deliver(topic, gathered))
+    def _send_open(self, topic: str) -> None:
+        self._timers.pop(topic).cancel()
+        task = asyncio.get_running_loop().create_task(self._deliver(self._batches.take(topic)))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
-    async def _deliver(self, topic: str, gathered: _OpenRows) -> None:
+    def _send_all(self) -> None:
+        for topic in self._batches.topics:
+            self._send_open(topic)
+
+    async def _deliver(self, batch: OpenBatch[_Receipts]) -> None:
         try:
-            gathered.receipts.set_result(await self._store(topic, gathered.rows, None))
+            batch.receipts.set_result(await self._store(batch.rows.topic, batch.rows, None))
         except MillstreamError as error:
-            self._failure = self._failure or error
-            gathered.receipts.set_exception(error)
+            self._batches.fail(error)
+            batch.receipts.set_exception(error)
             # Whoever does not ask for the receipt learns of the failure from `flush`.
-            gathered.receipts.exception()
+            batch.receipts.exception()
         finally:
-            gathered.receipts.cancel()
-            self._give_room(gathered.rows.size_bytes)
+            batch.receipts.cancel()
+            self._give_room(batch.rows.size_bytes)
 
     async def _store(
         self, topic: str, rows: pa.RecordBatch | pa.Table | EncodedBatch | GatheredRows, queue: QueueAddress | None
     ) -> list[BulkReceipt]:
         # The locks are taken without a pause between them, so that nobody overtakes.
         async with self._choosing.setdefault(topic, asyncio.Lock()):
-            place = queue or await self._next_queue(topic)
+            place = queue or self._batches.choose_queue(topic, await self._client.queues(topic, Permission.WRITE))
             line = self._lines.setdefault((topic, place.broker_name, place.queue_id), _QueueLine())
         async with line.encoding:
             batches = [rows] if isinstance(rows, EncodedBatch) else await asyncio.to_thread(self._encoded, rows)
@@ -198,25 +186,21 @@ class BulkProducer:
     def _encoded(self, rows: pa.RecordBatch | pa.Table | GatheredRows) -> list[EncodedBatch]:
         return list(self._encoder.encode(rows.record_batch() if isinstance(rows, GatheredRows) else rows))
 
-    async def _next_queue(self, topic: str) -> QueueAddress:
-        queues = await self._client.queues(topic, Permission.WRITE)
-        if not queues:
-            raise NameRefused("FORBIDDEN", f"The topic {topic} has no queue that can be written.")
-        self._turn += 1
-        return queues[self._turn % len(queues)]
-
     async def _room(self, size: int) -> None:
-        while self._waiting_bytes and self._waiting_bytes + size > self._limits.waiting_bytes:
+        while not self._batches.has_room(size):
             # What is gathered may itself be what fills the room.
-            for topic in list(self._open):
-                self._release(topic)
+            self._send_all()
             turn = asyncio.get_running_loop().create_future()
             self._wait_for_room.append(turn)
             await turn
 
     def _give_room(self, size: int) -> None:
-        self._waiting_bytes -= size
+        self._batches.release(size)
         waiting, self._wait_for_room = self._wait_for_room, deque()
         for turn in waiting:
             if not turn.done():
                 turn.set_result(None)
+
+
+def _make_receipts() -> _Receipts:
+    return asyncio.get_running_loop().create_future()

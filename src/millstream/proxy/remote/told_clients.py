@@ -25,20 +25,20 @@ from millstream.protocol.remoting.bodies import (
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.proxied import CLIENT_USER, LOST, PROXIED, is_ordered
+from millstream.proxy.remote.deadline import gather_until_deadline
 from millstream.proxy.remote.heartbeats import HEARTBEAT_INTERVAL_S
 from millstream.proxy.remote.lanes import Lanes
-from millstream.proxy.remote.patience import answered_in_time
 from millstream.proxy.remote.routes import Routes
 from millstream.transport.remoting_client import RemotingConnection
 
-__all__ = ["MAX_TOLD_CLIENTS", "PATIENCE_S", "GroupMembers", "ToldClients"]
+__all__ = ["ANSWER_TIMEOUT_S", "MAX_TOLD_CLIENTS", "GroupMembers", "ToldClients"]
 
 _log = logging.getLogger(__name__)
 
 MAX_TOLD_CLIENTS: Final = 20_000
 """Clients of one proxy of which brokers are told by name; the next one shares no queues with members elsewhere."""
 
-PATIENCE_S: Final = 1.0
+ANSWER_TIMEOUT_S: Final = 1.0
 """Seconds in which masters are heard; RocketMQ's clients wait three for what depends on it."""
 
 _AT_ONCE: Final = 64
@@ -173,7 +173,7 @@ class ToldClients:
         except MillstreamError as error:
             _log.info("No broker hears of a client here: %s", error)
             return []
-        told = await answered_in_time((self._lanes.ask_all([one], make) for one in masters), PATIENCE_S)
+        told = await gather_until_deadline((self._lanes.ask_all([one], make) for one in masters), ANSWER_TIMEOUT_S)
         return [answer for part in told for _, answer in part if isinstance(answer, RemotingCommand)]
 
 

@@ -12,15 +12,15 @@ from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.queue_set import LockBody, LockedBody, QueueName
 from millstream.proxy.remote.backend import RemoteBackend
-from millstream.proxy.remote.patience import answered_in_time
+from millstream.proxy.remote.deadline import gather_until_deadline
 from millstream.proxy.remoting.clients import ClientHandlers
 from millstream.proxy.remoting.numbered import ONLY_BROKER
 from millstream.proxy.remoting.queue_numbers import QueueNumbers
 from millstream.transport.remoting_connection import Connection
 
-__all__ = ["PATIENCE_S", "LockHandlers"]
+__all__ = ["ANSWER_TIMEOUT_S", "LockHandlers"]
 
-PATIENCE_S: Final = 0.8
+ANSWER_TIMEOUT_S: Final = 0.8
 """Seconds after which a client is told what it has locked so far; RocketMQ's wait for a second."""
 
 _log = logging.getLogger(__name__)
@@ -49,7 +49,9 @@ class LockHandlers:
             except NameRefused:
                 continue
             by_address.setdefault(address, []).append((queue, sent))
-        parts = await answered_in_time((self._ask(command, body, *item) for item in by_address.items()), PATIENCE_S)
+        parts = await gather_until_deadline(
+            (self._ask(command, body, *item) for item in by_address.items()), ANSWER_TIMEOUT_S
+        )
         locked = LockedBody([queue for part in parts for queue in part])
         return command.response(body=encode_body(locked))
 

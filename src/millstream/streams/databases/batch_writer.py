@@ -12,7 +12,7 @@ from millstream.streams.databases.batch_notes import BatchNotes, BatchShare
 from millstream.streams.databases.database import Connection, Database
 from millstream.streams.databases.failure import Cause, DatabaseFailure
 from millstream.streams.databases.key_changes import key_changes, share_of
-from millstream.streams.databases.patience import Patience
+from millstream.streams.databases.retry import DatabaseRetry
 from millstream.streams.databases.values import UnfitValue, asked_value
 from millstream.streams.databases.written_table import WrittenTable
 from millstream.streams.errors import JobError
@@ -56,7 +56,7 @@ class BatchWriter:
         database: Database,
         table: WrittenTable,
         notes: BatchNotes | None,
-        patience: Patience,
+        retry: DatabaseRetry,
         *,
         chunk_rows: int,
         set_aside: SetAside | None = None,
@@ -64,7 +64,7 @@ class BatchWriter:
         self._database = database
         self._table = table
         self._notes = notes
-        self._patience = patience
+        self._retry = retry
         self._chunk_rows = chunk_rows
         self._set_aside = set_aside
         self._places = [table.columns.index(key) for key in table.keys]
@@ -78,7 +78,7 @@ class BatchWriter:
         A share that the database has is left alone. Raises JobError DATABASE_UNREACHABLE, DATABASE_ROW and the like.
         """
         try:
-            self._patience.run(lambda: self._attempt(part, changes, count), self.close)
+            self._retry.run(lambda: self._attempt(part, changes, count), self.close)
         except DatabaseFailure as failure:
             self.close()
             raise failure.job_error(f"The table {self._table.name} cannot be written") from None

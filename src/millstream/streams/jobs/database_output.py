@@ -15,7 +15,7 @@ from millstream.streams.databases.batch_notes import NOTES_TABLE, BatchNotes, Ba
 from millstream.streams.databases.batch_writer import BatchWriter, RefusedRow
 from millstream.streams.databases.database import Database, open_database
 from millstream.streams.databases.failure import DatabaseFailure
-from millstream.streams.databases.patience import Patience
+from millstream.streams.databases.retry import DatabaseRetry
 from millstream.streams.databases.written_table import WrittenTable
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.settings import JobSettings, duration_ms
@@ -42,9 +42,9 @@ def database_sink(insert: Insert, settings: JobSettings) -> DatabaseSink:
     database = open_database(options)
     written = WrittenTable(table.name, options["table-name"], insert.input.schema.fields, table.primary_key)
     timeout_s = duration_ms(options.get("connection.max-retry-timeout", _DEFAULT_TIMEOUT)) / 1000
-    patience = Patience(int(options.get("sink.max-retries", _DEFAULT_RETRIES)), timeout_s)
+    retry = DatabaseRetry(int(options.get("sink.max-retries", _DEFAULT_RETRIES)), timeout_s)
     try:
-        notes = patience.run(partial(_checked, database, written, options))
+        notes = retry.run(partial(_checked, database, written, options))
     except DatabaseFailure as failure:
         raise failure.job_error(f"The table {table.name} cannot be written") from None
     columns = tuple(ConnectedColumn(field.name, field.type) for field in written.fields)
@@ -54,7 +54,7 @@ def database_sink(insert: Insert, settings: JobSettings) -> DatabaseSink:
         database,
         written,
         notes,
-        patience,
+        retry,
         chunk_rows=int(options.get("sink.buffer-flush.max-rows", database.put_rows)) or MAX_CHUNK_ROWS,
         set_aside=partial(_set_aside, refused) if DEAD_LETTER_TOPIC in options else None,
     )

@@ -15,7 +15,7 @@ from millstream.streams.databases.driver import StoredColumn
 from millstream.streams.databases.failure import DatabaseFailure
 from millstream.streams.databases.fit import is_whole
 from millstream.streams.databases.parts import TableParts
-from millstream.streams.databases.patience import Patience
+from millstream.streams.databases.retry import DatabaseRetry
 from millstream.streams.databases.written_table import columns_named
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.dead_letter import DeadLetters
@@ -51,7 +51,7 @@ class DatabaseSource:
         self._database = open_database(self._options)
         timeout_s = duration_ms(self._options.get("connection.max-retry-timeout", _DEFAULT_TIMEOUT)) / 1000
         try:
-            self._stored = Patience(_RETRIES, timeout_s).run(partial(self._columns, self._database))
+            self._stored = DatabaseRetry(_RETRIES, timeout_s).run(partial(self._columns, self._database))
         except DatabaseFailure as failure:
             raise failure.job_error(self._what) from None
         self._parts = self._cut()

@@ -259,13 +259,13 @@ class StreamPipeline:
         """Until the query has ended for good."""
         try:
             while (error := self._ended()) is not None and not self._stopping.is_set():
-                wait_ms = self._restarts.next_ms(error, mended=self._delivery.mended())
-                if wait_ms is None:
+                wait_s = self._restarts.next_s(error, mended=self._delivery.mended())
+                if wait_s is None:
                     self._error = self._delivery.told(error)
                     return
-                self._trouble = f"{first_cause(error)} The job goes on in {wait_ms / 1000:g} s."
+                self._trouble = f"{first_cause(error)} The job goes on in {wait_s:.2g} s."
                 _log.warning("%s", self._trouble)
-                if self._stopping.wait(wait_ms / 1000):
+                if self._stopping.wait(wait_s):
                     return
                 self._error = None
                 self._checkpoint.clear_scratch()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from millstream.model.backoff import Backoff, draw
 from millstream.model.catalogue import CATALOGUE
 from millstream.model.errors import ConnectionFailed, MillstreamError
 
@@ -46,34 +48,38 @@ def _says_so(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RestartSettings:
-    """Waits between starts, doubled from the first one to the longest; `attempts` None: without end, 0: never."""
+    """When a failed job is started again."""
 
     first_ms: int = 1_000
+    """The wait before the first start; each further one is twice as long."""
     longest_ms: int = 60_000
+    """The longest wait."""
     attempts: int | None = None
+    """How many starts without a micro-batch between them; None: without end, 0: none."""
 
 
 class Restarts:
     """Counts the starts since the last micro-batch that was delivered."""
 
-    def __init__(self, settings: RestartSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: RestartSettings, random: Callable[[], float] = draw) -> None:
+        self._limit = settings.attempts
+        self._backoff = Backoff(settings.first_ms / 1000, settings.longest_ms / 1000, random=random)
         self.count = 0
 
     def reset(self) -> None:
         """A micro-batch was delivered."""
         self.count = 0
 
-    def next_ms(self, error: BaseException, *, mended: bool = False) -> int | None:
-        """How long to wait for the next start; None: the error ends the job.
+    def next_s(self, error: BaseException, *, mended: bool = False) -> float | None:
+        """Seconds to wait for the next start; None: the error ends the job.
 
         With `mended` what led to the error is gone; then the start counts for nothing.
         """
-        limit = self._settings.attempts
+        limit = self._limit
         if mended and limit != 0:
-            return self._settings.first_ms
+            return self._backoff.wait_s(0)
         if not may_pass(error) or (limit is not None and self.count >= limit):
             return None
-        wait_ms = min(self._settings.first_ms << min(self.count, 30), self._settings.longest_ms)
+        wait_s = self._backoff.wait_s(self.count)
         self.count += 1
-        return wait_ms
+        return wait_s

@@ -13,7 +13,7 @@ from millstream.streams.errors import SourcePosition, SqlError
 from millstream.streams.rules.atoms import Atom, Op, Operand, Step
 from millstream.streams.rules.condition_text import condition_of_text
 from millstream.streams.rules.formulas import Formula, all_of, any_of, negated
-from millstream.streams.rules.yaml_nodes import Entries, is_null, items, refuse, scalar, text, truth, unknown
+from millstream.streams.rules.yaml_document import Entries, is_null, items, refuse, scalar, text, truth, unknown
 
 __all__ = ["TESTS", "condition_of"]
 

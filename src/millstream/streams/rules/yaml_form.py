@@ -17,7 +17,7 @@ from millstream.streams.rules.imported import FromFiles, Refusal, dotted_paths
 from millstream.streams.rules.rule import Path as FieldPath
 from millstream.streams.rules.rule import Rule
 from millstream.streams.rules.yaml_conditions import condition_of
-from millstream.streams.rules.yaml_nodes import (
+from millstream.streams.rules.yaml_document import (
     Entries,
     YamlFault,
     documents,

@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from millstream.model.backoff import Backoff
+from millstream.streams.databases.retry import FIRST_WAIT_S, LONGEST_WAIT_S
 from millstream.streams.errors import JobError
 from millstream.streams.operators.changes import Row
 from millstream.streams.plan.tables import PhysicalColumn, Table
@@ -31,6 +33,7 @@ COLUMNS = (
     PhysicalColumn("open", BOOLEAN),
 )
 NAMES = [column.name for column in COLUMNS]
+FULL_WAITS = Backoff(FIRST_WAIT_S, LONGEST_WAIT_S, random=lambda: 0.0)
 NOON_US = 1_772_366_400_000_000
 """2026-03-01 12:00:00."""
 
@@ -174,7 +177,7 @@ def test_a_database_that_comes_back_is_asked_again(tmp_path: Path, database: Pat
         if len(waits) == 2:
             away.rename(database)
 
-    table = DatabaseTable(spec_of(options_of(database), "id"), sleep=sleep)
+    table = DatabaseTable(spec_of(options_of(database), "id"), backoff=FULL_WAITS, sleep=sleep)
     assert table.find([(1,)]) == {(1,): [(1,)]}
     assert waits == [0.1, 0.2]
 
@@ -182,7 +185,7 @@ def test_a_database_that_comes_back_is_asked_again(tmp_path: Path, database: Pat
 def test_a_database_that_stays_away_is_named_in_one_line(tmp_path: Path) -> None:
     waits: list[float] = []
     options = options_of(tmp_path / "none.db", **{"lookup.max-retries": "2"})
-    table = DatabaseTable(spec_of(options, "id"), sleep=waits.append)
+    table = DatabaseTable(spec_of(options, "id"), backoff=FULL_WAITS, sleep=waits.append)
     with pytest.raises(JobError, match=r"products cannot be looked up: .*unable to open"):
         table.find([(1,)])
     assert waits == [0.1, 0.2]

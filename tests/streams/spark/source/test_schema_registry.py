@@ -13,6 +13,7 @@ import pyarrow as pa
 from typed_rows import read, table_of, written
 
 from http_servers import Asked, Told, serving
+from millstream.model.backoff import Backoff
 from millstream.model.errors import Unreachable
 from millstream.streams.errors import JobError
 from millstream.streams.plan.changelog import RowKind
@@ -91,7 +92,7 @@ def test_a_schema_that_is_written_is_registered_under_the_subject_of_the_topic()
 
 
 def test_a_registry_that_is_away_makes_no_message_malformed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schema_registry, "_RETRIES", Retries(1, 0.0))
+    monkeypatch.setattr(schema_registry, "_RETRIES", Retries(1, Backoff(0.0, 0.0)))
     with serving(lambda _: Told(503)) as server, pytest.raises(Unreachable):
         read(table(server.address), [BODY])
     with serving(lambda _: Told(401, b"who are you")) as server, pytest.raises(JobError, match="401: who are you"):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from millstream.streams.connectors.http.caller import HttpCaller, HttpServer, Retries, authorization
+from millstream.model.backoff import Backoff
+from millstream.streams.connectors.http.caller import MAX_WAIT_S, HttpCaller, HttpServer, Retries, authorization
 from millstream.streams.connectors.table import ConnectedTable
 from millstream.streams.errors import JobError
 from millstream.streams.sql.options import milliseconds
@@ -37,4 +38,6 @@ def retries_of(table: ConnectedTable) -> Retries:
     strategy = options["sink.bulk-flush.backoff.strategy"].upper()
     count = 0 if strategy == "DISABLED" else table.number("sink.bulk-flush.backoff.max-retries")
     first_s = milliseconds(options["sink.bulk-flush.backoff.delay"]) / 1000
-    return Retries(count, first_s, strategy == "CONSTANT")
+    if strategy == "CONSTANT":
+        return Retries(count, Backoff(first_s, MAX_WAIT_S, multiplier=1, jitter=0))
+    return Retries(count, Backoff(first_s, MAX_WAIT_S))

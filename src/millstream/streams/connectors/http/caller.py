@@ -5,15 +5,21 @@ from __future__ import annotations
 import base64
 import datetime
 import email.utils
-import http.client
 import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from http.client import RemoteDisconnected
 from typing import Final
 from urllib.parse import urlsplit
 
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import HTTPError, NewConnectionError, ProtocolError
+from urllib3.exceptions import TimeoutError as RequestTimeout
+from urllib3.util import SKIP_HEADER
+
+from millstream.model.backoff import Backoff
 from millstream.model.errors import ConnectionFailed, TimedOut, Unreachable
 from millstream.streams.errors import JobError
 
@@ -25,7 +31,9 @@ MAX_ANSWER_BYTES: Final = 128 * 1024 * 1024
 MAX_WAIT_S: Final = 300.0
 """How long a request waits at most before it is sent again, whatever Retry-After says."""
 
+_BACKOFF: Final = Backoff(1.0, MAX_WAIT_S)
 _BUSY = frozenset((HTTPStatus.TOO_MANY_REQUESTS, 500, 502, 503, 504))
+_CLOSED = (RemoteDisconnected, ConnectionResetError, BrokenPipeError)
 _SHOWN_CHARACTERS = 200
 
 
@@ -44,15 +52,12 @@ class HttpServer:
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How often a request is sent again, and what it waits for before: twice as long each time unless `constant`."""
+    """How often a request is sent again."""
 
     count: int = 5
-    first_s: float = 1.0
-    constant: bool = False
-
-    def wait_s(self, attempt: int) -> float:
-        """Seconds before the attempt behind that one, which counts from 0."""
-        return min(self.first_s if self.constant else self.first_s * 2.0 ** min(attempt, 30), MAX_WAIT_S)
+    """Attempts behind the first one, at most."""
+    backoff: Backoff = _BACKOFF
+    """The waits between attempts, where the server says none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +101,9 @@ class HttpCaller:
         self._sleep = sleep
         self._now = now
         self._place = 0
-        self._connection: http.client.HTTPConnection | None = None
+        self._pool: HTTPConnectionPool | None = None
+        self._is_kept = False
+        """Whether an answer came over the pool's connection, which may be closed by now."""
 
     def call(
         self,
@@ -120,7 +127,7 @@ class HttpCaller:
                 self._leave()
                 if last:
                     raise
-                self._sleep(self._retries.wait_s(attempt))
+                self._sleep(self._retries.backoff.wait_s(attempt))
             else:
                 if last or not answer.is_busy:
                     return answer
@@ -129,57 +136,68 @@ class HttpCaller:
 
     def pause(self, attempt: int) -> None:
         """Wait as long as before the request behind that attempt."""
-        self._sleep(self._retries.wait_s(attempt))
+        self._sleep(self._retries.backoff.wait_s(attempt))
 
     def close(self) -> None:
         """Close the connection."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        pool, self._pool, self._is_kept = self._pool, None, False
+        if pool is not None:
+            pool.close()
 
     def _once(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Answer:
-        """One attempt; a kept connection that the server has closed meanwhile is opened again, which counts as none."""
+        """One attempt; what a connection that the server closed since its last answer took is sent anew, once."""
         address = self._server.addresses[self._place]
-        kept = self._connection is not None
         try:
-            return self._sent(address, method, path, body, headers)
-        except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError) as error:
-            self.close()
-            if not kept:
-                raise Unreachable(f"{_shown(address)} closed the connection without an answer: {error}.") from None
-        except TimeoutError:
-            raise TimedOut(f"{_shown(address)} did not answer within {self._server.timeout_s:g} s.") from None
-        except (OSError, http.client.HTTPException) as error:
-            raise Unreachable(f"{_shown(address)} cannot be asked: {error or type(error).__name__}.") from None
-        try:
-            return self._sent(address, method, path, body, headers)
-        except TimeoutError:
-            raise TimedOut(f"{_shown(address)} did not answer within {self._server.timeout_s:g} s.") from None
-        except (OSError, http.client.HTTPException) as error:
-            raise Unreachable(f"{_shown(address)} cannot be asked: {error or type(error).__name__}.") from None
+            try:
+                return self._send(address, method, path, body, headers)
+            except ProtocolError as error:
+                if not self._is_kept or not isinstance(_cause(error), _CLOSED):
+                    raise
+                self.close()
+                return self._send(address, method, path, body, headers)
+        except (HTTPError, OSError) as error:
+            raise self._failure(address, error) from None
 
-    def _sent(self, address: str, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    def _send(self, address: str, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         parts = urlsplit(address)
-        if self._connection is None:
-            self._connection = self._opened(parts.scheme, parts.hostname or "", parts.port)
+        if self._pool is None:
+            self._pool = self._open(parts.scheme, parts.hostname or "", parts.port)
         target = parts.path.rstrip("/") + path if path else parts.path or "/"
-        target = f"{target}?{parts.query}" if parts.query else target
-        self._connection.request(method, target, body or None, {**self._server.headers, **headers})
-        response = self._connection.getresponse()
-        content = response.read(MAX_ANSWER_BYTES + 1)
+        response = self._pool.urlopen(
+            method,
+            f"{target}?{parts.query}" if parts.query else target,
+            body or None,
+            {"User-Agent": SKIP_HEADER, **self._server.headers, **headers},
+            retries=False,
+            preload_content=False,
+        )
+        content = response.read(MAX_ANSWER_BYTES + 1, decode_content=False)
         if len(content) > MAX_ANSWER_BYTES:
+            response.close()
             self.close()
             raise JobError("JOB_FAILED", f"{_shown(address)} answers with more than {MAX_ANSWER_BYTES:,} bytes.")
-        if response.will_close:
-            self.close()
-        return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, content)
+        if response.length_remaining:
+            raise ProtocolError(f"the answer breaks off {response.length_remaining:,} bytes before its end")
+        response.release_conn()
+        self._is_kept = True
+        return Answer(response.status, {name.lower(): value for name, value in response.headers.items()}, content)
 
-    def _opened(self, scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
+    def _open(self, scheme: str, host: str, port: int | None) -> HTTPConnectionPool:
         timeout_s = self._server.timeout_s
         if scheme.lower() != "https":
-            return http.client.HTTPConnection(host, port, timeout=timeout_s)
+            return HTTPConnectionPool(host, port, timeout=timeout_s)
         context = ssl.create_default_context(cafile=self._server.ca_file or None)
-        return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=context)
+        return HTTPSConnectionPool(host, port, timeout=timeout_s, ssl_context=context)
+
+    def _failure(self, address: str, error: Exception) -> ConnectionFailed:
+        shown, cause = _shown(address), _cause(error)
+        # To urllib3 a refused connection is a timeout, too.
+        is_late = isinstance(error, RequestTimeout) and not isinstance(error, NewConnectionError)
+        if is_late or isinstance(cause, TimeoutError):
+            return TimedOut(f"{shown} did not answer within {self._server.timeout_s:g} s.")
+        if isinstance(cause, _CLOSED):
+            return Unreachable(f"{shown} closed the connection without an answer: {cause}.")
+        return Unreachable(f"{shown} cannot be asked: {str(cause) or type(cause).__name__}.")
 
     def _leave(self) -> None:
         self.close()
@@ -193,7 +211,7 @@ class HttpCaller:
         try:
             moment = email.utils.parsedate_to_datetime(said)
         except ValueError:
-            return self._retries.wait_s(attempt)
+            return self._retries.backoff.wait_s(attempt)
         moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
         return min(max(moment.timestamp() - self._now(), 0.0), MAX_WAIT_S)
 
@@ -207,3 +225,9 @@ def _shown(address: str) -> str:
     """The address without a query, which may hold a secret."""
     parts = urlsplit(address)
     return f"{parts.scheme}://{parts.hostname}{'' if parts.port is None else f':{parts.port}'}"
+
+
+def _cause(error: Exception) -> BaseException:
+    """What Python said of the connection: urllib3 wraps it, in one of two ways."""
+    inner = next((argument for argument in error.args if isinstance(argument, Exception)), None)
+    return error.__cause__ or inner or error

@@ -11,8 +11,9 @@ from typing import Final
 
 import pyarrow as pa
 
+from millstream.model.backoff import Backoff
 from millstream.model.errors import Unreachable
-from millstream.streams.connectors.http.caller import Answer, HttpCaller, HttpServer, Retries, authorization
+from millstream.streams.connectors.http.caller import MAX_WAIT_S, Answer, HttpCaller, HttpServer, Retries, authorization
 from millstream.streams.connectors.protocols import SinkBatch, SinkTask
 from millstream.streams.connectors.refused_rows import RefusedRows
 from millstream.streams.connectors.table import ConnectedTable
@@ -37,9 +38,8 @@ class HttpSink:
         self._table = table
         self._make = make
         self._server = _server(table)
-        self._retries = Retries(
-            table.number("sink.max-retries"), milliseconds(table.options["sink.retry.delay"]) / 1000
-        )
+        first_s = milliseconds(table.options["sink.retry.delay"]) / 1000
+        self._retries = Retries(table.number("sink.max-retries"), Backoff(first_s, MAX_WAIT_S))
 
     def writer(self, task: SinkTask) -> HttpWriter:
         """A writer with a connection of its own."""

@@ -10,7 +10,7 @@ from sigma.exceptions import SigmaError
 from sigma.rule.base import check_alias_expansion
 
 from millstream.streams.rules.sigma.fault import Fault
-from millstream.streams.rules.yaml_depth import too_deep
+from millstream.streams.rules.yaml_document import TooDeep, line_of, read_nodes
 
 __all__ = ["MAX_FILE_BYTES", "Document", "documents_of"]
 
@@ -18,7 +18,6 @@ MAX_FILE_BYTES: Final = 1 << 20
 """Bytes of a file of Sigma rules, at most; the largest known has 300,000."""
 
 _MERGE_TAG: Final = "tag:yaml.org,2002:merge"
-_LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Document:
@@ -38,29 +37,7 @@ class Document:
 
     def line(self, *keys: Any) -> int | None:
         """The line of the key, or of the last of the keys down to it that is there."""
-        found = [_deepest(node, keys) for node in self._nodes]
-        return max(found, key=lambda one: one[0])[1] + 1
-
-
-def _deepest(node: yaml.Node, keys: tuple[Any, ...]) -> tuple[int, int]:
-    """How many of the keys are there one below the other, and the line of the last one."""
-    line = node.start_mark.line
-    for depth, key in enumerate(keys):
-        found = _below(node, key)
-        if found is None:
-            return depth, line
-        line, node = found
-    return len(keys), line
-
-
-def _below(node: yaml.Node, key: Any) -> tuple[int, yaml.Node] | None:
-    if isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
-        return node.value[key].start_mark.line, node.value[key]
-    if isinstance(node, yaml.MappingNode):
-        for name, value in node.value:
-            if name.value == str(key):
-                return name.start_mark.line, value
-    return None
+        return max((line_of(node, keys) for node in self._nodes), key=lambda one: one[0])[1]
 
 
 def documents_of(text: str) -> Iterator[Document | Fault]:
@@ -78,19 +55,12 @@ def documents_of(text: str) -> Iterator[Document | Fault]:
 def _nodes_of(text: str) -> tuple[list[yaml.Node], Fault | None]:
     nodes: list[yaml.Node] = []
     try:
-        deep = too_deep(text)
-        if deep is not None:
-            return nodes, Fault("the YAML is nested too deeply", deep[0])
-        loader = _LOADER(text)
-        try:
-            while loader.check_node():
-                nodes.append(loader.get_node())
-        finally:
-            loader.dispose()
+        for node in read_nodes(text):
+            nodes.append(node)  # noqa: PERF402 - those before a fault count
+    except TooDeep as deep:
+        return nodes, Fault("the YAML is nested too deeply", deep.line)
     except yaml.YAMLError as error:
         return nodes, _bad_yaml(error)
-    except RecursionError:
-        return nodes, Fault("the YAML is nested too deeply")
     return nodes, None
 
 

@@ -17,7 +17,7 @@ from millstream.streams.rules.formulas import Formula
 from millstream.streams.rules.imported import dotted_paths
 from millstream.streams.rules.rule import Path as FieldPath
 from millstream.streams.rules.yaml_conditions import condition_of
-from millstream.streams.rules.yaml_nodes import Entries, YamlFault, documents, items, refuse, scalar, text
+from millstream.streams.rules.yaml_document import Entries, YamlFault, documents, items, refuse, scalar, text
 
 __all__ = ["EventMapping", "MappedSource", "Placeholders", "read_mapping", "read_placeholders"]
 

@@ -6,16 +6,17 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, TypeVar
 
+from millstream.model.backoff import Backoff
 from millstream.streams.databases.database import Connection, open_database
 from millstream.streams.databases.failure import DatabaseFailure
-from millstream.streams.databases.patience import Patience
+from millstream.streams.databases.retry import BACKOFF, DatabaseRetry
 from millstream.streams.databases.values import asked_value, found_row
 from millstream.streams.errors import JobError
 from millstream.streams.operators.changes import Row
 from millstream.streams.spark.lookups.lookup_table import Found, LookupSpec
 from millstream.streams.spark.lookups.plain_rows import plain_rows
 
-__all__ = ["KEYS_PER_QUERY", "MAX_ROWS", "DatabaseTable", "patience_of"]
+__all__ = ["KEYS_PER_QUERY", "MAX_ROWS", "DatabaseTable", "retry_of"]
 
 KEYS_PER_QUERY: Final = 200
 """Keys of one query at most: databases bound the values in a statement."""
@@ -29,16 +30,16 @@ _DEFAULT_RETRIES = "3"
 _DEFAULT_TIMEOUT = "60 s"
 
 
-def patience_of(
+def retry_of(
     spec: LookupSpec,
     *,
+    backoff: Backoff = BACKOFF,
     sleep: Callable[[float], None] = time.sleep,
-    clock: Callable[[], float] = time.monotonic,
-) -> Patience:
+) -> DatabaseRetry:
     """How often and how long the options of a table let its database be asked again."""
     retries = int(spec.option("lookup.max-retries", _DEFAULT_RETRIES))
     timeout_s = spec.seconds("connection.max-retry-timeout", _DEFAULT_TIMEOUT) or 0
-    return Patience(retries, timeout_s, sleep=sleep, clock=clock)
+    return DatabaseRetry(retries, timeout_s, backoff=backoff, sleep=sleep)
 
 
 class DatabaseTable:
@@ -48,12 +49,12 @@ class DatabaseTable:
         self,
         spec: LookupSpec,
         *,
+        backoff: Backoff = BACKOFF,
         sleep: Callable[[float], None] = time.sleep,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._spec = spec
         self._database = open_database(dict(spec.options))
-        self._patience = patience_of(spec, sleep=sleep, clock=clock)
+        self._retry = retry_of(spec, backoff=backoff, sleep=sleep)
         self._connection: Connection | None = None
 
     def find(self, keys: Collection[Row]) -> Found:
@@ -98,7 +99,7 @@ class DatabaseTable:
 
     def _attempted(self, attempt: Callable[[], T]) -> T:
         try:
-            return self._patience.run(attempt, self._close)
+            return self._retry.run(attempt, self._close)
         except DatabaseFailure as failure:
             self._close()
             raise failure.job_error(f"The table {self._spec.name} cannot be looked up") from None

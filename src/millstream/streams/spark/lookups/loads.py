@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -16,7 +16,6 @@ import pyarrow as pa
 from millstream.streams.databases.conditions import asked_conditions
 from millstream.streams.databases.database import open_database
 from millstream.streams.databases.failure import DatabaseFailure
-from millstream.streams.databases.patience import Patience
 from millstream.streams.databases.values import found_row
 from millstream.streams.databases.written_table import columns_named
 from millstream.streams.dimension.builder import TableBuilder
@@ -28,7 +27,7 @@ from millstream.streams.errors import JobError
 from millstream.streams.plan.expressions import Call, columns_of
 from millstream.streams.plan.types import Schema
 from millstream.streams.spark.lookups import topics
-from millstream.streams.spark.lookups.database_table import patience_of
+from millstream.streams.spark.lookups.database_table import retry_of
 from millstream.streams.spark.lookups.files import file_batches, file_root, file_stamp
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
 from millstream.streams.spark.lookups.plain_rows import plain_batch
@@ -60,7 +59,6 @@ class TableLoad:
     key: IndexKey | None = None
     filters: tuple[Call, ...] = ()
     verify: bool = False
-    patience: Patience | None = field(default=None, compare=False)
 
     @property
     def changes(self) -> LookupSpec | None:
@@ -132,9 +130,7 @@ class TableLoad:
         if self.spec.option("connector") != "jdbc":
             return self._filled(directory, keys)
         try:
-            return (self.patience or patience_of(self.spec)).run(
-                partial(self._filled, directory, keys), partial(_emptied, directory)
-            )
+            return retry_of(self.spec).run(partial(self._filled, directory, keys), partial(_emptied, directory))
         except DatabaseFailure as failure:
             raise failure.job_error(f"The table {self.spec.name} cannot be loaded") from None
 

@@ -15,8 +15,9 @@ from urllib.parse import quote
 
 import msgspec
 
+from millstream.model.backoff import Backoff
 from millstream.model.errors import Unreachable
-from millstream.streams.connectors.http.caller import HttpCaller, HttpServer, Retries, authorization
+from millstream.streams.connectors.http.caller import MAX_WAIT_S, HttpCaller, HttpServer, Retries, authorization
 from millstream.streams.errors import JobError
 from millstream.streams.spark.source.avro_schema import parsed
 from millstream.streams.spark.source.body_format import BodyFormat
@@ -30,7 +31,7 @@ FRAME_BYTES: Final = _FRAME.size
 
 _TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _TIMEOUT_S: Final = 10.0
-_RETRIES: Final = Retries(3, 0.2)
+_RETRIES: Final = Retries(3, Backoff(0.2, MAX_WAIT_S))
 
 MISSING_FOR_S: Final = 30.0
 """How long a registry that has no schema of a number is not asked for it again."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from millstream.streams.databases.database import Connection, Database
 from millstream.streams.databases.failure import DatabaseFailure
-from millstream.streams.databases.patience import Patience
+from millstream.streams.databases.retry import DatabaseRetry
 from millstream.streams.databases.values import found_value
 from millstream.streams.spark.source.database.spec import QUEUE, DatabaseSpec
 from millstream.streams.spark.source.decoder import ColumnBuilder, DecodedRows, decoded_rows
@@ -36,7 +36,7 @@ class DatabaseRows:
         Raises JobError DATABASE_UNREACHABLE and the like.
         """
         try:
-            connection = Patience(self._spec.retries, _CONNECT_LIMIT_S).run(self._database.connect)
+            connection = DatabaseRetry(self._spec.retries, _CONNECT_LIMIT_S).run(self._database.connect)
             try:
                 yield from self._chunks(connection, part, spool)
             finally:

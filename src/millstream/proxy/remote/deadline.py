@@ -6,20 +6,20 @@ import asyncio
 from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar
 
-__all__ = ["answered_in_time"]
+__all__ = ["gather_until_deadline"]
 
 _T = TypeVar("_T")
 
 
-async def answered_in_time(works: Iterable[Coroutine[Any, Any, _T]], patience_s: float) -> list[_T]:
-    """What the works give that end in that time, in their order; the others go on to their end, unheard.
+async def gather_until_deadline(works: Iterable[Coroutine[Any, Any, _T]], timeout_s: float) -> list[_T]:
+    """What the works give that end within `timeout_s`, in their order; the others go on to their end, unheard.
 
     An error of one that ends in time is raised.
     """
     tasks = [asyncio.ensure_future(work) for work in works]
     if not tasks:
         return []
-    done, late = await asyncio.wait(tasks, timeout=patience_s)
+    done, late = await asyncio.wait(tasks, timeout=timeout_s)
     for task in late:
         task.add_done_callback(_unheard)
     return [task.result() for task in tasks if task in done]

@@ -1,4 +1,4 @@
-"""YAML as its author wrote it: values with their places, so that a fault can name line and column."""
+"""YAML as its author wrote it: documents as nodes that know their lines, so that a fault can name line and column."""
 
 from __future__ import annotations
 
@@ -11,14 +11,33 @@ from typing import Any, Final, NoReturn
 import yaml
 
 from millstream.streams.rules.atoms import Operand
-from millstream.streams.rules.yaml_depth import MAX_YAML_DEPTH, too_deep
 
-__all__ = ["Entries", "YamlFault", "documents", "is_null", "items", "refuse", "scalar", "text", "truth"]
+__all__ = [
+    "MAX_YAML_DEPTH",
+    "MAX_YAML_VALUES",
+    "Entries",
+    "TooDeep",
+    "YamlFault",
+    "documents",
+    "is_null",
+    "items",
+    "line_of",
+    "read_nodes",
+    "refuse",
+    "scalar",
+    "text",
+    "too_deep",
+    "truth",
+    "unknown",
+]
+
+MAX_YAML_DEPTH: Final = 60
+"""Levels of nesting in a file of rules in YAML."""
 
 MAX_YAML_VALUES: Final = 1_000_000
 """Values of one file of rules in YAML, those that are repeated by anchors counted each time."""
 
-_Loader: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
 _SHOWN_CHARACTERS = 60
 _WHOLE = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,999}|0x[0-9a-fA-F]{1,100})")
@@ -35,6 +54,10 @@ class YamlFault(Exception):
         self.column = column
 
 
+class TooDeep(YamlFault):
+    """A value lies below `MAX_YAML_DEPTH` levels."""
+
+
 def refuse(node: yaml.Node, reason: str) -> NoReturn:
     """Raise the fault of that node."""
     raise _fault(node.start_mark, reason)
@@ -44,16 +67,58 @@ def _fault(mark: Any, reason: str) -> YamlFault:
     return YamlFault(reason, 1, 1) if mark is None else YamlFault(reason, mark.line + 1, mark.column + 1)
 
 
+def too_deep(content: str) -> tuple[int, int] | None:
+    """Line and column, from 1, of the first value below `MAX_YAML_DEPTH` levels; None where there is none.
+
+    libyaml makes values on the stack, so that such a text would end the process. Where a text is no YAML whoever reads
+    it comes to that, too.
+    """
+    try:
+        return _first_too_deep(content)
+    except yaml.MarkedYAMLError as error:
+        # The scanner reads ahead of the events, and ends at 1,000 levels by a limit of its own: the text up to there
+        # still has the value.
+        before = content[: error.problem_mark.index] if error.problem_mark else ""
+    except yaml.YAMLError:
+        return None
+    try:
+        return _first_too_deep(before)
+    except yaml.YAMLError:
+        return None
+
+
+def _first_too_deep(content: str) -> tuple[int, int] | None:
+    """`too_deep`; YAMLError where the parser comes to a fault before such a value."""
+    depth = 0
+    for event in yaml.parse(content, _LOADER):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_YAML_DEPTH:
+            mark: Any = event.start_mark
+            return mark.line + 1, mark.column + 1
+    return None
+
+
+def read_nodes(content: str) -> Iterator[yaml.Node]:
+    """The documents of a text one by one, empty ones among them.
+
+    Raises TooDeep before the first one, and yaml.YAMLError behind those that come before what is no YAML.
+    """
+    deep = too_deep(content)
+    if deep is not None:
+        raise TooDeep(f"It is nested deeper than {MAX_YAML_DEPTH} levels.", *deep)
+    loader = _LOADER(content)
+    try:
+        while loader.check_node():
+            yield loader.get_node()
+    finally:
+        loader.dispose()
+
+
 def documents(content: str) -> Iterator[yaml.Node]:
     """The documents of a text, those that are empty left out. Raises YamlFault where it is no YAML, or too large."""
-    loader = _Loader(content)
     try:
-        deep = too_deep(content)
-        if deep is not None:
-            raise YamlFault(f"It is nested deeper than {MAX_YAML_DEPTH} levels.", *deep)
-        while loader.check_node():
-            node = loader.get_node()
-            if node is not None and not is_null(node):
+        for node in read_nodes(content):
+            if not is_null(node):
                 _bound(node)
                 yield node
     except yaml.MarkedYAMLError as error:
@@ -62,8 +127,6 @@ def documents(content: str) -> Iterator[yaml.Node]:
         raise _fault(mark, f"This is no YAML: {words}.") from None
     except yaml.YAMLError as error:
         raise _fault(None, f"This is no YAML: {' '.join(str(error).split())}.") from None
-    finally:
-        loader.dispose()
 
 
 def _bound(root: yaml.Node) -> None:
@@ -80,6 +143,27 @@ def _bound(root: yaml.Node) -> None:
             waiting += [(one, depth + 1) for one in node.value]
         elif isinstance(node, yaml.MappingNode):
             waiting += [(one, depth + 1) for pair in node.value for one in pair]
+
+
+def line_of(node: yaml.Node, keys: Sequence[Any]) -> tuple[int, int]:
+    """How many of the keys (of lists: places from 0) are there one below the other, and the last one's line, from 1."""
+    line = node.start_mark.line
+    for depth, key in enumerate(keys):
+        found = _below(node, key)
+        if found is None:
+            return depth, line + 1
+        line, node = found
+    return len(keys), line + 1
+
+
+def _below(node: yaml.Node, key: Any) -> tuple[int, yaml.Node] | None:
+    if isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
+        return node.value[key].start_mark.line, node.value[key]
+    if isinstance(node, yaml.MappingNode):
+        for name, value in node.value:
+            if name.value == str(key):
+                return name.start_mark.line, value
+    return None
 
 
 def is_null(node: yaml.Node) -> bool:

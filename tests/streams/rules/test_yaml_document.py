@@ -1,12 +1,13 @@
-"""Texts that are nested so deeply that reading them would end the process."""
+"""Documents that know their lines, and texts that are nested so deeply that reading them would end the process."""
 
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from millstream.streams.rules.sigma.documents import documents_of
 from millstream.streams.rules.sigma.fault import Fault
-from millstream.streams.rules.yaml_depth import MAX_YAML_DEPTH, too_deep
+from millstream.streams.rules.yaml_document import MAX_YAML_DEPTH, line_of, read_nodes, too_deep
 
 
 @pytest.mark.parametrize("piece", ["[", "{a: ", "- ", "? "])
@@ -29,3 +30,19 @@ def test_a_sigma_file_that_is_too_deep_is_a_fault() -> None:
 
 def test_documents_before_one_that_is_no_yaml_are_still_read() -> None:
     assert [isinstance(one, Fault) for one in documents_of("title: a\n---\ntitle: [1}\n")] == [False, True]
+
+
+def test_the_line_of_a_key_is_told_or_that_of_the_last_one_that_is_there() -> None:
+    (node,) = read_nodes("# first\na:\n  b:\n  - 1\n  - c: 2\n")
+    assert line_of(node, ()) == (0, 2)
+    assert line_of(node, ("a", "b")) == (2, 3)
+    assert line_of(node, ("a", "b", 1, "c")) == (4, 5)
+    assert line_of(node, ("a", "b", 2)) == (2, 3)
+    assert line_of(node, ("a", "x", "y")) == (1, 2)
+
+
+def test_documents_come_one_by_one_until_one_is_no_yaml() -> None:
+    nodes = read_nodes("a: 1\n---\nb: [1}\n")
+    assert next(nodes).start_mark.line == 0
+    with pytest.raises(yaml.YAMLError):
+        next(nodes)
