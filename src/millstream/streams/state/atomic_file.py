@@ -37,9 +37,9 @@ JOB_FILES: Final = JobFiles()
 def write_file(path: Path, content: bytes, *, durable: bool = True, files: FileLayer = JOB_FILES) -> None:
     """Put `content` in the place of `path`, at once; missing directories are made.
 
-    When it returns, the file outlives a power failure. With `durable=False` it outlives only the process: for what is
-    made again after a power failure, as all that a micro-batch leaves which Spark then repeats. A process that is
-    killed leaves a file behind whose name begins with a dot; see `discard_unfinished`. Raises OSError.
+    When it returns, the file outlives a power failure. With `durable=False` it outlives only the process: for what can
+    be made again, and for what stands and falls with Spark's log of micro-batches, which is not synced either. A
+    process that is killed leaves a file behind whose name begins with a dot; see `discard_unfinished`. Raises OSError.
     """
     unfinished = _write_unfinished(path, content, durable, files)
     try:
