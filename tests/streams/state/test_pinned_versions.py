@@ -37,6 +37,13 @@ def test_old_micro_batches_are_forgotten_and_a_run_that_begins_anew_has_none(tmp
     assert [path.name for path in tmp_path.iterdir()] == ["other"]
 
 
+def test_a_directory_can_be_there_before_any_micro_batch_has_a_version(tmp_path: Path) -> None:
+    batches = BatchVersions(tmp_path / "job" / "pins")
+    batches.make_directory()
+    assert (tmp_path / "job" / "pins").is_dir()
+    assert batches.batches() == []
+
+
 def test_copies_stay_until_no_micro_batch_asks_for_them(tmp_path: Path) -> None:
     copies = VersionCopies(tmp_path / "versions", ".copy")
     assert not copies.has("1")

@@ -58,6 +58,8 @@ class BatchPins:
         return {batch: pin.version for batch in self._batches.batches() if (pin := self._pin(batch))}
 
     def _chosen(self, batch: int) -> _Pin:
+        # The store forgets pins whose directory is not there.
+        self._batches.make_directory()
         with locked(self._store.pinning):
             known = self._pin(batch)
             if known is not None:

@@ -28,6 +28,10 @@ class BatchVersions:
         self._suffix = suffix
         self._files = files
 
+    def make_directory(self) -> None:
+        """Make the directory before any micro-batch has a version. Raises OSError."""
+        self._files.make_directory(self._directory)
+
     def pinned(self, batch: int) -> bytes | None:
         """The version of a micro-batch; None where it has none yet. Raises OSError."""
         try:
