@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from disk_records import recorded_disk
@@ -10,6 +11,8 @@ from disk_records import recorded_disk
 from millstream.streams.dimension.pins import BatchPins
 from millstream.streams.dimension.versions import Loaded, VersionStore
 from millstream.streams.jobs.checkpoint import Checkpoint
+from millstream.streams.jobs.cohort import Cohort
+from millstream.streams.jobs.outputs import Output
 from millstream.streams.learning import kept
 from millstream.streams.learning.model import ModelReference
 from millstream.streams.learning.store import ModelStore
@@ -49,6 +52,16 @@ def test_a_loaded_table_and_the_version_of_a_micro_batch_survive(tmp_path: Path)
 def test_the_identity_of_a_job_survives(tmp_path: Path) -> None:
     with recorded_disk() as disk:
         Checkpoint.open(tmp_path / "jobs" / "one", "fingerprint", dict)
+        assert disk.lost(tmp_path) == []
+
+
+def test_which_query_jobs_share_survives(tmp_path: Path) -> None:
+    def start(_: object) -> Any:
+        return None
+
+    members: dict[Path, list[Output]] = {tmp_path / "jobs" / name: [] for name in ("one", "two")}
+    with recorded_disk() as disk:
+        Cohort(tmp_path, "query", members, start)
         assert disk.lost(tmp_path) == []
 
 
