@@ -66,7 +66,7 @@ def test_the_models_that_a_job_keeps_score_its_replay(before: Path, monkeypatch:
     first = ("onnx", b"\x00one\n\xff", "fraud (version 1 of fraud)")
     assert loaded == [first, ("sklearn", b"two", "fraud (version 2 of fraud)")]
     assert "goes on as it was before" in (model.trouble() or "")
-    with pytest.raises(ModelError, match="does not tell which version scores micro-batch 4: No such file"):
+    with pytest.raises(ModelError, match="does not tell which version scores micro-batch 4: it has none"):
         kept.artefact_of(str(model.directory), 4)
 
 

@@ -6,7 +6,6 @@ where the model is; the workers read what was said. So a replay needs neither th
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 from collections.abc import Sequence
@@ -156,15 +155,15 @@ def artefact_of(directory: str, batch_id: int) -> tuple[Artefact, str]:
 
 
 def _version(directory: str, batch_id: int) -> str:
-    reason: str | None = os.strerror(errno.ENOENT)
     try:
         key = _batches(Path(directory)).pinned(batch_id)
-        if key is not None:
-            return key.decode()
+        reason = "it has none"
     except OSError as error:
-        reason = error.strerror
-    words = f"{directory} does not tell which version scores micro-batch {batch_id}: {reason}."
-    raise ModelError("MODEL_DAMAGED", words, remedy="Remove the checkpoint, which begins anew.")
+        key, reason = None, error.strerror or str(error)
+    if key is None:
+        words = f"{directory} does not tell which version scores micro-batch {batch_id}: {reason}."
+        raise ModelError("MODEL_DAMAGED", words, remedy="Remove the checkpoint, which begins anew.")
+    return key.decode()
 
 
 @lru_cache(maxsize=LOADED)
