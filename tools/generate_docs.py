@@ -139,6 +139,7 @@ from millstream.streams.spark.rules import stages as rule_stages
 from millstream.streams.spark.source import schema_registry
 from millstream.streams.sql.connectors import CONNECTORS
 from millstream.streams.sql.settings import SETTINGS
+from millstream.streams.state import version_store
 from millstream.telemetry import descriptors
 from millstream.telemetry.metrics import METRICS, NODE_LABELS
 from millstream.transport import (
@@ -337,6 +338,7 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
     ),
     ("Databases", (database, mysql, postgresql, retry, batch_writer, database_output)),
     ("Requests of connectors", (http_caller, schema_registry)),
+    ("Stores of rules and models", (version_store,)),
     (
         "Dimension tables",
         (

@@ -80,7 +80,7 @@ def test_state_goes_on_from_one_micro_batch_to_the_next(
     top = spec(tmp_path)
     assert run(top, 0, packed([("a", 1), ("b", 5), ("a", 3)]), monkeypatch) == [("a", 3, 0), ("b", 5, 0)]
     if new_process:
-        stages._kept.clear()
+        stages._buckets.clear()
     assert run(top, 1, packed([("a", 2), ("b", 6)]), monkeypatch) == [("b", 5, 1), ("b", 6, 2)]
 
 
@@ -92,7 +92,7 @@ def test_a_repeated_micro_batch_says_the_same_again(
     run(top, 0, packed([("a", 1)]), monkeypatch)
     first = run(top, 1, packed([("a", 7), ("c", 1)]), monkeypatch)
     if new_process:
-        stages._kept.clear()
+        stages._buckets.clear()
     assert first == [("a", 1, 1), ("a", 7, 2), ("c", 1, 0)]
     assert run(top, 1, packed([("a", 7), ("c", 1)]), monkeypatch) == first
     assert run(top, 2, packed([("a", 8)]), monkeypatch) == [("a", 7, 1), ("a", 8, 2)]
@@ -101,11 +101,12 @@ def test_a_repeated_micro_batch_says_the_same_again(
 def test_a_worker_that_missed_micro_batches_catches_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     top = spec(tmp_path)
     run(top, 0, packed([("a", 1)]), monkeypatch)
-    kept = dict(stages._kept)
-    stages._kept.clear()
+    kept = stages._buckets.items()
+    stages._buckets.clear()
     run(top, 1, packed([("a", 2)]), monkeypatch)
-    stages._kept.clear()
-    stages._kept.update(kept)
+    stages._buckets.clear()
+    for key, bucket in kept:
+        stages._buckets.put(key, bucket)
     assert run(top, 2, packed([("a", 3)]), monkeypatch) == [("a", 2, 1), ("a", 3, 2)]
 
 
@@ -126,7 +127,7 @@ def test_what_waits_for_the_watermark_is_told_with_the_earliest_end(
 def test_a_damaged_state_file_is_told_and_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     top = spec(tmp_path)
     run(top, 0, packed([("a", 1)]), monkeypatch)
-    stages._kept.clear()
+    stages._buckets.clear()
     file = tmp_path / "state" / str(ord("a") % BUCKETS) / "0.delta"
     file.write_bytes(file.read_bytes()[:-1] + b"x")
     with pytest.raises(JobError, match="damaged") as refusal:
@@ -171,7 +172,7 @@ def test_an_operator_tells_the_one_behind_it_that_its_inputs_are_idle(
             look(ticks_of(batch), seen, 0)
         reached.append(behind.advance({**seen, 9: Seen(None, {"q": 10_000 + batch_id})}, now_us=at_us))
         if new_process:
-            stages._kept.clear()
+            stages._buckets.clear()
     assert reached == [500, 500, 10_002, 10_002]
     assert behind.advance({9: Seen(None, {"q": 20_000})}, now_us=9) == 10_002
 
@@ -189,7 +190,7 @@ def test_old_deltas_give_way_to_a_snapshot(tmp_path: Path) -> None:
     whole = bytes(100)
     for number in range(260):
         files.keep(number, b"delta", lambda: whole)
-        stages._kept.clear()
+        stages._buckets.clear()
     names = sorted(path.name for path in tmp_path.iterdir())
     assert "200.snapshot" in names
     found = list(files.changes(-1, 260))

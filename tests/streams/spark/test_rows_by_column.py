@@ -82,7 +82,7 @@ def test_a_stage_says_and_keeps_the_same_by_column_and_by_row(tmp_path: Path, mo
         turns = []
         for batch_id in range(4):
             monkeypatch.setattr(stages, "micro_batch", lambda: batch_id)  # noqa: B023
-            stages._kept.clear()
+            stages._buckets.clear()
             rows = packed(
                 [(f"k{number % 3}", (batch_id * 100 + number * 7 % 120) * S, number) for number in range(200)]
             )

@@ -11,6 +11,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from millstream.store.files import FileLayer
+from millstream.streams.state.atomic_file import write_file
+
 __all__ = ["MAX_STATEMENTS", "MAX_STATEMENT_CHARACTERS", "History", "history_path"]
 
 MAX_STATEMENTS = 1_000
@@ -49,12 +52,9 @@ class History:
         self.statements.append(statement)
         del self.statements[:-MAX_STATEMENTS]
         with contextlib.suppress(OSError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
             lines = "".join(f"{json.dumps(one, ensure_ascii=False)}\n" for one in self.statements)
-            unfinished = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-            unfinished.touch(mode=0o600)
-            unfinished.write_text(lines, encoding="utf-8")
-            unfinished.replace(self._path)
+            # Nobody waits for the disk after each statement.
+            write_file(self._path, lines.encode(), durable=False, files=FileLayer())
         return True
 
 

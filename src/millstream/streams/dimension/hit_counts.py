@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from millstream.streams.dimension.file_locks import FileLock
+from millstream.streams.state.file_locks import FileLock
 
 __all__ = ["COUNTS", "COUNTS_EVERY_S", "HitCounts", "Hits"]
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import uuid
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from millstream.streams.dimension.file_locks import locked
 from millstream.streams.dimension.versions import VersionHead, VersionStore
 from millstream.streams.errors import JobError
-from millstream.streams.whole_files import make_directory, sync_directory
+from millstream.streams.state.file_locks import locked
+from millstream.streams.state.pinned_versions import BatchVersions
 
 __all__ = ["KEPT_BATCHES", "BatchPins"]
 
@@ -27,6 +25,9 @@ class _Pin(msgspec.Struct, frozen=True):
     id: str
 
 
+_DECODER = msgspec.json.Decoder(_Pin)
+
+
 class BatchPins:
     """The choices of the job `job` for one table, in `directory`, which lies beside the job's checkpoint.
 
@@ -36,6 +37,7 @@ class BatchPins:
 
     def __init__(self, directory: Path, store: VersionStore, job: str) -> None:
         self._directory = directory
+        self._batches = BatchVersions(directory, _SUFFIX)
         self._store = store
         self._job = job
 
@@ -53,11 +55,11 @@ class BatchPins:
 
     def batches(self) -> dict[int, int]:
         """The version of each micro-batch that is kept."""
-        return {int(path.stem): pin.version for path in self._paths() if (pin := self._pin(int(path.stem)))}
+        return {batch: pin.version for batch in self._batches.batches() if (pin := self._pin(batch))}
 
     def _chosen(self, batch: int) -> _Pin:
-        for named in make_directory(self._directory):
-            sync_directory(named)
+        # The store forgets pins whose directory is not there.
+        self._batches.make_directory()
         with locked(self._store.pinning):
             known = self._pin(batch)
             if known is not None:
@@ -65,38 +67,12 @@ class BatchPins:
             head = self._store.current()
             if head is None:
                 raise JobError("JOB_FAILED", f"The dimension table in {self._store.directory} was never loaded.")
-            for path in self._paths():
-                if int(path.stem) <= batch - KEPT_BATCHES:
-                    path.unlink(missing_ok=True)
+            self._batches.forget_until(batch - KEPT_BATCHES)
             # Known to the store first: a version must not go that a repetition would ask for.
             self._store.keep_for(self._job, tuple(sorted({*self.batches().values(), head.version})), self._directory)
-            return self._put(batch, _Pin(head.version, head.id))
-
-    def _put(self, batch: int, pin: _Pin) -> _Pin:
-        """The pin, or that of who was faster on another machine."""
-        unfinished = self._directory / f".{batch}.{uuid.uuid4().hex}"
-        with unfinished.open("wb") as file:
-            file.write(msgspec.json.encode(pin))
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            os.link(unfinished, self._path(batch))
-        except FileExistsError:
-            pin = self._pin(batch) or pin
-        finally:
-            unfinished.unlink(missing_ok=True)
-        # A pin that a crash of the machine takes away would be chosen anew, and may be another version then.
-        sync_directory(self._directory)
-        return pin
+            # The lock is of one machine: another one may have been faster.
+            return _DECODER.decode(self._batches.pin(batch, msgspec.json.encode(_Pin(head.version, head.id))))
 
     def _pin(self, batch: int) -> _Pin | None:
-        try:
-            return msgspec.json.decode(self._path(batch).read_bytes(), type=_Pin)
-        except FileNotFoundError:
-            return None
-
-    def _path(self, batch: int) -> Path:
-        return self._directory / f"{batch}{_SUFFIX}"
-
-    def _paths(self) -> list[Path]:
-        return [path for path in self._directory.glob(f"*{_SUFFIX}") if path.stem.isdigit()]
+        pinned = self._batches.pinned(batch)
+        return None if pinned is None else _DECODER.decode(pinned)

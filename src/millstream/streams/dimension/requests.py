@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from millstream.streams.dimension.versions import written
+from millstream.streams.state.atomic_file import write_file
 
 __all__ = ["ReloadRequest"]
 
@@ -17,7 +17,7 @@ class ReloadRequest:
 
     def ask(self, time_ms: int) -> None:
         """Wish for a version that is loaded from now on. Raises OSError."""
-        written(self._path, b"%d" % time_ms)
+        write_file(self._path, b"%d" % time_ms)
 
     def time_ms(self) -> int | None:
         """When that was; None where nobody ever wished."""

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from millstream.store.files import FileLayer, SharedFiles
 from millstream.streams.dimension.builder import SPILL_SUFFIX, Hashing
-from millstream.streams.dimension.file_locks import locked
 from millstream.streams.dimension.hash_index import HashIndexReader
 from millstream.streams.dimension.index_building import IndexBuilding
 from millstream.streams.dimension.index_key import IndexKey, IndexKind, Matches, Numbers
@@ -24,6 +23,7 @@ from millstream.streams.dimension.planes import PlaneReader, PlaneWriters
 from millstream.streams.dimension.range_index import RangeIndexReader, ordered_values
 from millstream.streams.dimension.stored_columns import ColumnReader
 from millstream.streams.errors import DimensionError
+from millstream.streams.state.file_locks import locked
 
 __all__ = ["DimensionTable"]
 

@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 
 from millstream.store.files import SharedFiles
-from millstream.streams.dimension.file_locks import locked
 from millstream.streams.dimension.manifest import Manifest
 from millstream.streams.dimension.versions import HeldVersion, VersionStore
 from millstream.streams.errors import DimensionError
+from millstream.streams.state.file_locks import locked
 
 __all__ = ["copied"]
 

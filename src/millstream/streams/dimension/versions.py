@@ -8,7 +8,6 @@ numbers only grow.
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 import uuid
@@ -19,9 +18,10 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from millstream.streams.dimension.file_locks import FileLock, locked
 from millstream.streams.errors import DimensionError
-from millstream.streams.whole_files import make_directory, sync_directory
+from millstream.streams.state.atomic_file import write_file
+from millstream.streams.state.file_locks import FileLock, locked
+from millstream.streams.state.version_store import VersionedDirectories
 
 __all__ = [
     "MAX_VERSIONS",
@@ -32,7 +32,6 @@ __all__ = [
     "VersionHead",
     "VersionStore",
     "WholeLoad",
-    "written",
 ]
 
 MAX_VERSIONS: Final = 4
@@ -43,7 +42,7 @@ MAX_ERROR_CHARACTERS: Final = 1000
 
 _Kept = TypeVar("_Kept")
 
-_HEAD, _NOTE, _ERROR, _CURRENT = "version.json", "table.json", "error.json", "current"
+_HEAD, _NOTE, _ERROR = "version.json", "table.json", "error.json"
 
 
 class WholeLoad(msgspec.Struct, frozen=True):
@@ -139,7 +138,7 @@ class VersionStore:
 
     def __init__(self, directory: Path, *, clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
         self.directory = directory
-        self._versions = directory / "versions"
+        self._versions = VersionedDirectories(directory / "versions", directory / "current")
         self._clock_ms = clock_ms
 
     def note(self) -> TableNote | None:
@@ -152,35 +151,32 @@ class VersionStore:
         Raises DimensionError DIMENSION_NOT_WRITABLE.
         """
         try:
-            self._versions.mkdir(parents=True, exist_ok=True)
+            self._versions.make_directory()
             with locked(self.pinning):
                 before = self.note()
                 keys = dict.fromkeys((*(before.keys if before is not None else ()), *note.keys))
                 merged = msgspec.structs.replace(note, keys=tuple(keys))
                 if merged != before:
-                    written(self.directory / _NOTE, msgspec.json.encode(merged))
+                    write_file(self.directory / _NOTE, msgspec.json.encode(merged))
         except OSError as error:
             raise self._not_writable(error) from None
 
     def current(self) -> VersionHead | None:
         """The version that counts; None before the first load."""
-        try:
-            number = (self.directory / _CURRENT).read_text()
-        except FileNotFoundError:
-            return None
-        return self.head(int(number)) if number.isdigit() else None
+        number = self._versions.current()
+        return None if number is None else self.head(number)
 
     def head(self, version: int) -> VersionHead | None:
         """What is known of a version; None where it is gone."""
-        return _read(self._versions / str(version) / _HEAD, VersionHead)
+        return _read(self._versions.path(version) / _HEAD, VersionHead)
 
     def directory_of(self, version: int) -> Path:
         """Where the files of a version are."""
-        return self._versions / str(version)
+        return self._versions.path(version)
 
     def versions(self) -> list[VersionHead]:
         """All that are kept, oldest first."""
-        return [head for number in self._numbers() if (head := self.head(number)) is not None]
+        return [head for number in self._versions.numbers() if (head := self.head(number)) is not None]
 
     def trouble(self) -> LoadTrouble | None:
         """Why the newest load failed; None where it did not."""
@@ -193,7 +189,7 @@ class VersionStore:
         as the table's trouble, and raised; the version before it goes on counting.
         """
         try:
-            self._versions.mkdir(parents=True, exist_ok=True)
+            self._versions.make_directory()
             with locked(self.directory / "build.lock"):
                 now = self.current()
                 if now is not None and newer_than is not None and now.version > newer_than:
@@ -220,7 +216,7 @@ class VersionStore:
         if head is None:
             lock.release()
             return None
-        return HeldVersion(head, self._versions / str(version), lock)
+        return HeldVersion(head, self._versions.path(version), lock)
 
     def pinned(self) -> dict[str, tuple[int, ...]]:
         """The versions that jobs may want again, by job; those whose notes were removed want none."""
@@ -232,10 +228,7 @@ class VersionStore:
 
         Call it where `pinning` is held.
         """
-        path = self.directory / "pins" / f"{job}.json"
-        for named in make_directory(path.parent):
-            sync_directory(named)
-        written(path, msgspec.json.encode(_Pins(versions, str(notes))))
+        write_file(self.directory / "pins" / f"{job}.json", msgspec.json.encode(_Pins(versions, str(notes))))
 
     @property
     def pinning(self) -> Path:
@@ -248,7 +241,7 @@ class VersionStore:
         The one that counts stays, those that a reader holds, and those that a job may want again.
         """
         with locked(self.pinning):
-            numbers = self._numbers()
+            numbers = self._versions.numbers()
             now = self.current()
             wanted = {number for versions in self.pinned().values() for number in versions}
             wanted |= set() if now is None else {now.version}
@@ -265,7 +258,7 @@ class VersionStore:
         held: list[FileLock] = []
         try:
             with locked(self.pinning):
-                for number in self._numbers():
+                for number in self._versions.numbers():
                     lock = FileLock.take(self._lock_path(number), wait=False)
                     if lock is None:
                         return False
@@ -279,52 +272,36 @@ class VersionStore:
                 lock.release()
 
     def _load(self, fill: Callable[[Path], Loaded]) -> VersionHead:
-        number = self._next()
-        for path in self._versions.glob(".building-*"):
-            shutil.rmtree(path, ignore_errors=True)
-        building = self._versions / f".building-{number}"
-        building.mkdir()
-        begin_ms = self._clock_ms()
-        try:
-            made = fill(building)
-            end_ms = self._clock_ms()
-            head = VersionHead(
-                number,
-                uuid.uuid4().hex,
-                end_ms,
-                made.rows,
-                made.size_bytes,
-                max(0, end_ms - begin_ms),
-                made.stamp,
-                made.ends,
-                made.changed,
-                made.whole,
-            )
-            written(building / _HEAD, msgspec.json.encode(head))
-            building.rename(self._versions / str(number))
-            sync_directory(self._versions)
-        except BaseException:
-            shutil.rmtree(building, ignore_errors=True)
-            raise
-        written(self.directory / _CURRENT, str(number).encode())
+        head = self._versions.add(lambda number, building: self._fill(fill, number, building))
         (self.directory / _ERROR).unlink(missing_ok=True)
         self.forget()
         return head
 
-    def _next(self) -> int:
-        now = _read(self.directory / _CURRENT, int) or 0
-        return max([now, *self._numbers()]) + 1
-
-    def _numbers(self) -> list[int]:
-        return sorted(int(path.name) for path in self._versions.glob("*") if path.name.isdigit())
+    def _fill(self, fill: Callable[[Path], Loaded], number: int, building: Path) -> VersionHead:
+        begin_ms = self._clock_ms()
+        made = fill(building)
+        end_ms = self._clock_ms()
+        head = VersionHead(
+            number,
+            uuid.uuid4().hex,
+            end_ms,
+            made.rows,
+            made.size_bytes,
+            max(0, end_ms - begin_ms),
+            made.stamp,
+            made.ends,
+            made.changed,
+            made.whole,
+        )
+        write_file(building / _HEAD, msgspec.json.encode(head))
+        return head
 
     def _removed(self, version: int) -> bool:
         lock = FileLock.take(self._lock_path(version), wait=False)
         if lock is None:
             return False
         try:
-            gone = self._versions / f".building-gone-{version}"
-            (self._versions / str(version)).rename(gone)
+            gone = self._versions.take_away(version)
             lock.path.unlink(missing_ok=True)
         finally:
             lock.release()
@@ -332,7 +309,7 @@ class VersionStore:
         return True
 
     def _lock_path(self, version: int) -> Path:
-        return self._versions / f".{version}.lock"
+        return self.directory / "versions" / f".{version}.lock"
 
     def complain(self, words: str) -> None:
         """Keep why the table cannot be loaded again; blank: it can."""
@@ -341,7 +318,7 @@ class VersionStore:
             return
         trouble = LoadTrouble(self._clock_ms(), words[:MAX_ERROR_CHARACTERS])
         try:
-            written(self.directory / _ERROR, msgspec.json.encode(trouble))
+            write_file(self.directory / _ERROR, msgspec.json.encode(trouble))
         except OSError:
             # What keeps the words from being written is in the error that is raised.
             return
@@ -349,20 +326,6 @@ class VersionStore:
     def _not_writable(self, error: OSError) -> DimensionError:
         words = f"The dimension table in {self.directory} cannot be written: {error.strerror or error}."
         return DimensionError("DIMENSION_NOT_WRITABLE", words)
-
-
-def written(path: Path, content: bytes) -> None:
-    """Put `content` into the file at once: who reads finds what was there or all of it, also after a crash."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
-    try:
-        with unfinished.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-    sync_directory(path.parent)
 
 
 def _read(path: Path, of: type[_Kept]) -> _Kept | None:

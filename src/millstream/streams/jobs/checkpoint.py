@@ -18,7 +18,7 @@ from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import TOLD_IF_SET
 from millstream.streams.spark.source.position import Position
-from millstream.streams.whole_files import put
+from millstream.streams.state.atomic_file import write_file
 
 __all__ = ["Checkpoint", "fingerprint"]
 
@@ -65,7 +65,7 @@ class Checkpoint:
                 raise JobError("CHECKPOINT_MISMATCH", f"{words} {found}".strip(), remedy=_WAYS_OUT)
             return cls(directory, identity)
         identity = _Identity(uuid.uuid4().hex[:_ID_CHARACTERS], plan_fingerprint, starts(), list(plan))
-        put(directory / _IDENTITY_FILE, msgspec.json.encode(identity))
+        write_file(directory / _IDENTITY_FILE, msgspec.json.encode(identity))
         return cls(directory, identity)
 
     @classmethod
@@ -77,7 +77,7 @@ class Checkpoint:
     def begin_at(self, starts: dict[str, Position]) -> None:
         """Let a checkpoint whose query has not run begin there."""
         self._identity = replace(self._identity, starts=starts)
-        put(self.directory / _IDENTITY_FILE, msgspec.json.encode(self._identity))
+        write_file(self.directory / _IDENTITY_FILE, msgspec.json.encode(self._identity))
 
     @property
     def has_run(self) -> bool:

@@ -20,6 +20,7 @@ from millstream.streams.jobs.checkpoint import Checkpoint
 from millstream.streams.jobs.outputs import Output
 from millstream.streams.jobs.pipeline import Pipeline
 from millstream.streams.jobs.progress import JobProgress
+from millstream.streams.state.atomic_file import write_file
 
 __all__ = ["Cohort", "Member", "leave", "shared_query"]
 
@@ -77,7 +78,7 @@ class Cohort:
         self._error: JobError | None = None
         leave([directory for directory in _sharing(root, query) if directory not in members], root)
         for directory in members:
-            (directory / _SHARED_FILE).write_text(query)
+            write_file(directory / _SHARED_FILE, query.encode())
         self._pipeline = start(self._outputs())
 
     def progress(self) -> JobProgress:

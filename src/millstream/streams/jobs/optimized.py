@@ -22,7 +22,7 @@ from millstream.streams.plan.nodes import Node, Scan
 from millstream.streams.plan.reads import columns_read
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import DataType
-from millstream.streams.whole_files import put
+from millstream.streams.state.atomic_file import write_file
 
 __all__ = ["Optimized", "optimized"]
 
@@ -46,7 +46,8 @@ class Optimized:
             return None
         text = stage.rule_set().encode()
         file = directory / f"{hashlib.sha256(text).hexdigest()[:16]}.rules"
-        put(file, text)
+        # Each start writes it again.
+        write_file(file, text, durable=False)
         needed = self.columns(table)
         judged_only = {name: kind for name, kind in self._read(table).items() if name not in needed}
         return Judging(file, judged_only, stage.drops)

@@ -25,7 +25,7 @@ from millstream.streams.spark.operators.clocks import Clocks, Seen
 from millstream.streams.spark.sinks.event_times import EventTimesSink
 from millstream.streams.spark.sinks.files import FileSink
 from millstream.streams.sql.pruning import prune
-from millstream.streams.whole_files import put
+from millstream.streams.state.atomic_file import write_file
 
 __all__ = ["PartitionCommits", "check_event_time", "timed_scans"]
 
@@ -168,7 +168,8 @@ class _Table:
     def _keep(self, batch_id: int) -> None:
         event_time = self._event_time
         self._note = _Note(batch_id, dict(self._pending), event_time.before, event_time.state.snapshot())
-        put(self._file, msgspec.json.encode(self._note))
+        # No more durable than Spark's own note that the micro-batch is done.
+        write_file(self._file, msgspec.json.encode(self._note), durable=False)
 
 
 class PartitionCommits:

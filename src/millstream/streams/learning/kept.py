@@ -21,7 +21,7 @@ from millstream.streams.learning.model import ModelReference
 from millstream.streams.learning.store import ModelStore
 from millstream.streams.learning.trust import check_trusted, check_trusted_topic, read_artefact
 from millstream.streams.plan.types import Field
-from millstream.streams.whole_files import put
+from millstream.streams.state.pinned_versions import BatchVersions, VersionCopies, take_or_keep_last
 
 __all__ = ["KEPT_BATCHES", "LOADED", "KeptModel", "ModelFeed", "artefact_of"]
 
@@ -69,6 +69,8 @@ class KeptModel:
         self._inputs = inputs
         self._outputs = outputs
         self._feed = feed
+        self._batches = _batches(self.directory)
+        self._copies = _copies(self.directory)
         self._arrived = b""
         self._trouble: str | None = None
 
@@ -78,45 +80,34 @@ class KeptModel:
         Where no newer version can be taken the last one goes on, which `trouble` tells. Raises ModelError where there
         is none.
         """
-        note = self._batches / str(batch_id)
-        if note.exists():
-            return
-        put(note, self._take().encode(), synced=True)
-        self._clear(batch_id)
+        if self._batches.pinned(batch_id) is None:
+            self._batches.pin(batch_id, self._take().encode())
+            self._clear(batch_id)
 
     def forget(self) -> None:
         """A run begins anew: no micro-batch has a version."""
-        for note in self._notes():
-            note.unlink(missing_ok=True)
+        self._batches.forget_all()
 
     def trouble(self) -> str | None:
         """Why no newer version could be taken the last time."""
         return self._trouble
 
-    @property
-    def _batches(self) -> Path:
-        return self.directory / "batches"
-
-    def _notes(self) -> list[Path]:
-        return sorted(
-            (path for path in self._batches.glob("*") if path.name.isdigit()), key=lambda path: int(path.name)
-        )
-
     def _take(self) -> str:
         """The version that counts, kept from here on."""
-        try:
-            key = self._current()
-            if not _path(self.directory, key).exists():
-                self._keep(key)
-        except ModelError as error:
-            notes = self._notes()
-            if not notes:
-                raise
-            last = notes[-1].read_text()
-            self._trouble = f"{error.message} The model {self.reference.name} goes on as it was before."
-            return last
-        self._trouble = None
+        key, error = take_or_keep_last(self._take_current, self._last, ModelError)
+        words = f"The model {self.reference.name} goes on as it was before."
+        self._trouble = None if error is None else f"{error.message} {words}"
         return key
+
+    def _take_current(self) -> str:
+        key = self._current()
+        if not self._copies.has(key):
+            self._keep(key)
+        return key
+
+    def _last(self) -> str | None:
+        last = self._batches.last()
+        return None if last is None else last.decode()
 
     def _current(self) -> str:
         """What the version that counts now is called."""
@@ -149,18 +140,13 @@ class KeptModel:
             content = read_artefact(Path(reference.file), format)
         load_artefact(format, content, shown).check(self._inputs, self._outputs)
         head = msgspec.json.encode(_Head(format, shown))
-        put(_path(self.directory, key), head + b"\n" + content, synced=True)
+        self._copies.keep(key, head + b"\n" + content)
 
     def _clear(self, batch_id: int) -> None:
         """Forget old micro-batches, and versions that none has."""
-        notes = self._notes()
-        old = [note for note in notes if int(note.name) <= batch_id - KEPT_BATCHES]
-        used = {note.read_text() for note in notes if note not in old}
-        for note in old:
-            note.unlink(missing_ok=True)
-        for path in (self.directory / "versions").glob(f"[!.]*{_SUFFIX}"):
-            if path.name.removesuffix(_SUFFIX) not in used:
-                path.unlink(missing_ok=True)
+        self._batches.forget_until(batch_id - KEPT_BATCHES)
+        pinned = (self._batches.pinned(batch) for batch in self._batches.batches())
+        self._copies.forget_all_but({key.decode() for key in pinned if key is not None})
 
 
 def artefact_of(directory: str, batch_id: int) -> tuple[Artefact, str]:
@@ -170,23 +156,31 @@ def artefact_of(directory: str, batch_id: int) -> tuple[Artefact, str]:
 
 def _version(directory: str, batch_id: int) -> str:
     try:
-        return (Path(directory) / "batches" / str(batch_id)).read_text()
+        key = _batches(Path(directory)).pinned(batch_id)
+        reason = "it has none"
     except OSError as error:
-        words = f"{directory} does not tell which version scores micro-batch {batch_id}: {error.strerror}."
-        raise ModelError("MODEL_DAMAGED", words, remedy="Remove the checkpoint, which begins anew.") from None
+        key, reason = None, error.strerror or str(error)
+    if key is None:
+        words = f"{directory} does not tell which version scores micro-batch {batch_id}: {reason}."
+        raise ModelError("MODEL_DAMAGED", words, remedy="Remove the checkpoint, which begins anew.")
+    return key.decode()
 
 
 @lru_cache(maxsize=LOADED)
 def _loaded(directory: str, key: str) -> tuple[Artefact, str]:
-    path = _path(Path(directory), key)
+    copies = _copies(Path(directory))
     try:
-        first, _, content = path.read_bytes().partition(b"\n")
+        first, _, content = copies.read(key).partition(b"\n")
         head = msgspec.json.decode(first, type=_Head)
     except (OSError, msgspec.MsgspecError) as error:
-        words = f"The kept model {path} cannot be read: {error}."
+        words = f"The kept model {copies.path(key)} cannot be read: {error}."
         raise ModelError("MODEL_DAMAGED", words, remedy="Remove the checkpoint, which begins anew.") from None
     return load_artefact(head.format, content, head.shown), head.shown
 
 
-def _path(directory: Path, key: str) -> Path:
-    return directory / "versions" / f"{key}{_SUFFIX}"
+def _batches(directory: Path) -> BatchVersions:
+    return BatchVersions(directory / "batches")
+
+
+def _copies(directory: Path) -> VersionCopies:
+    return VersionCopies(directory / "versions", _SUFFIX)

@@ -1,31 +1,32 @@
 """The store of models: a directory with one directory for each model, of immutable versions and the one that counts.
 
-`<model>/<number>.model`: the words `MSMODEL 1`, the SHA-256 of all that follows, a line of JSON about the version
-(`ModelHead`), and the artefact as it was given. `<model>/current`: the words `MSCURRENT 1`, the number and its SHA-256.
-`lock` names the process that writes. Numbers only grow: `<model>/removed` has the last one of a removed model.
+`<model>/<number>.model` is a file of `VersionedFiles` with the magic `MSMODEL 1`: its line of JSON is a `ModelHead`,
+its content the artefact as it was given. `<model>/current` is the one that counts, `<model>/removed` has the last
+number of a removed model. `lock` names the process that writes.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import re
 import time
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from millstream.model.errors import StartRefused
-from millstream.store.directory_lock import DirectoryLock
 from millstream.store.files import FileLayer, SharedFiles
 from millstream.streams.errors import ModelError
+from millstream.streams.state.atomic_file import write_file
+from millstream.streams.state.version_store import (
+    LOCK_WAIT_S,
+    MAX_WHY_CHARACTERS,
+    VersionedFiles,
+    lock_store,
+    refuse_unwritable,
+)
 
-__all__ = ["FORMATS", "LOCK_WAIT_S", "MAX_ARTEFACT_BYTES", "ModelHead", "ModelStore", "checked_name", "format_of"]
-
-LOCK_WAIT_S: Final = 10.0
-"""Seconds that a change of a model store waits for another one to end."""
+__all__ = ["FORMATS", "MAX_ARTEFACT_BYTES", "ModelHead", "ModelStore", "checked_name", "format_of"]
 
 MAX_ARTEFACT_BYTES: Final = 1024 * 1024 * 1024
 """Bytes of a model's artefact at most: it is read as a whole, once in each worker."""
@@ -33,11 +34,9 @@ MAX_ARTEFACT_BYTES: Final = 1024 * 1024 * 1024
 FORMATS: Final = {"onnx": (".onnx",), "sklearn": (".joblib", ".pkl", ".pickle")}
 """The formats of artefacts with the ends of their files' names."""
 
-_MAGIC, _CURRENT_MAGIC = b"MSMODEL 1", b"MSCURRENT 1"
+_MAGIC = b"MSMODEL 1"
 _SUFFIX = ".model"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
-_MAX_WHY_CHARACTERS = 1000
-_LOCK_PAUSE_S = 0.05
 
 
 class ModelHead(msgspec.Struct, frozen=True):
@@ -55,6 +54,36 @@ def format_of(file: Path) -> str | None:
     return next((name for name, ends in FORMATS.items() if file.suffix.lower() in ends), None)
 
 
+class _Refusals:
+    """Errors in the words of a store of models; `name` is the model that a reader or writer asks for."""
+
+    def __init__(self, store: ModelStore, name: str = "") -> None:
+        self._store = store
+        self._name = name
+
+    def not_found(self, number: int | None, numbers: list[int]) -> ModelError:
+        if number is None or not numbers:
+            names = self._store.names()
+            there = f"it has {', '.join(names)}" if names else "it has none"
+            words = f"The model store {self._store.directory} has no model {self._name}; {there}."
+        else:
+            there = ", ".join(map(str, numbers[-10:]))
+            words = f"The model {self._name} has no version {number}; the newest are {there}."
+        return ModelError("MODEL_NOT_FOUND", words)
+
+    def damaged(self, path: Path, what: str) -> ModelError:
+        return ModelError("MODEL_DAMAGED", f"The file {path} of the model store {what}.")
+
+    def in_use(self, holder: str, wait_s: float) -> ModelError:
+        directory = self._store.directory
+        words = f"The model store {directory} is being changed by the process {holder}, for {wait_s:g} s already."
+        return ModelError("MODEL_STORE_IN_USE", words)
+
+    def not_writable(self, reason: str) -> ModelError:
+        words = f"The model store {self._store.directory} cannot be written: {reason}."
+        return ModelError("MODEL_STORE_NOT_WRITABLE", words)
+
+
 class ModelStore:
     """The models in `directory`, which need not be there before the first `publish`.
 
@@ -70,47 +99,23 @@ class ModelStore:
     def names(self) -> list[str]:
         """The models that have a version that counts."""
         found = (name for name in self._files.names(self.directory) if _NAME.fullmatch(name))
-        return sorted(name for name in found if self._files.exists(self._current_path(name)))
+        return sorted(name for name in found if self._versions(name).has_current())
 
     def current(self, name: str) -> int:
         """The number of the version that counts. Raises MODEL_NOT_FOUND, MODEL_DAMAGED."""
-        path = self._current_path(checked_name(name))
-        try:
-            content = self._files.read_all(path)
-        except FileNotFoundError:
-            raise self._not_found(name) from None
-        except OSError as error:
-            raise _damaged(path, f"cannot be read: {error.strerror}") from None
-        magic, _, rest = content.rstrip(b"\n").partition(b"\n")
-        number, _, checksum = rest.partition(b" ")
-        if magic != _CURRENT_MAGIC or not number.isdigit() or checksum != _checksum(number):
-            raise _damaged(path, "is damaged")
-        return int(number)
+        return self._versions(checked_name(name)).current()
 
     def load(self, name: str, version: int) -> tuple[ModelHead, bytes]:
         """A version and its artefact. Raises MODEL_NOT_FOUND, MODEL_DAMAGED."""
-        path = self._path(checked_name(name), version)
-        try:
-            content = self._files.read_all(path)
-        except FileNotFoundError:
-            raise self._no_version(name, version) from None
-        except OSError as error:
-            raise _damaged(path, f"cannot be read: {error.strerror}") from None
-        first, _, rest = content.partition(b"\n")
-        if first != _MAGIC + b" " + _checksum(rest):
-            raise _damaged(path, "is damaged")
-        head, _, artefact = rest.partition(b"\n")
-        try:
-            return msgspec.json.decode(head, type=ModelHead), artefact
-        except msgspec.MsgspecError as error:
-            raise _damaged(path, f"cannot be read by this release: {error}") from None
+        return self._versions(checked_name(name)).read(version)
 
     def versions(self, name: str) -> list[ModelHead | ModelError]:
         """What is known of each version of a model, oldest first; an error stands for one that is damaged."""
         found: list[ModelHead | ModelError] = []
-        for number in self._numbers(checked_name(name)):
+        versions = self._versions(checked_name(name))
+        for number in versions.numbers():
             try:
-                found.append(self.load(name, number)[0])
+                found.append(versions.read(number)[0])
             except ModelError as error:
                 found.append(error)
         return found
@@ -127,16 +132,11 @@ class ModelStore:
         if not artefact or len(artefact) > MAX_ARTEFACT_BYTES:
             words = f"The model {name} has {len(artefact):,} bytes; 1 to {MAX_ARTEFACT_BYTES:,} can be kept."
             raise ModelError("MODEL_REFUSED", words)
+        versions = self._versions(name)
         with self._locked():
-            number = max([*self._numbers(name), self._removed(name)]) + 1
-            head = ModelHead(number, time.time_ns() // 1_000_000, format, len(artefact), why[:_MAX_WHY_CHARACTERS])
-            rest = msgspec.json.encode(head) + b"\n" + artefact
-            with self._writing():
-                self._files.make_directory(self.directory / name)
-                self._files.replace(self._path(name, number), _MAGIC + b" " + _checksum(rest) + b"\n" + rest)
-                text = b"%d" % number
-                content = _CURRENT_MAGIC + b"\n" + text + b" " + _checksum(text) + b"\n"
-                self._files.replace(self._current_path(name), content)
+            number = max([*versions.numbers(), self._removed(name)]) + 1
+            head = ModelHead(number, time.time_ns() // 1_000_000, format, len(artefact), why[:MAX_WHY_CHARACTERS])
+            versions.add(number, head, artefact)
         return head
 
     def rollback(self, name: str, version: int) -> ModelHead:
@@ -149,31 +149,27 @@ class ModelStore:
 
         Raises MODEL_NOT_FOUND, MODEL_REFUSED. Running jobs keep the versions that they use.
         """
-        checked_name(name)
+        versions, refusals = self._versions(checked_name(name)), _Refusals(self, name)
         with self._locked():
-            numbers = self._numbers(name)
-            if not numbers:
-                raise self._not_found(name)
-            if version is None:
-                with self._writing():
+            numbers = versions.numbers()
+            if version is None and numbers:
+                with refuse_unwritable(refusals):
                     # The numbers go on from here, so that none means two models.
-                    self._files.replace(self._removed_path(name), b"%d" % max(numbers))
-                    # Without it there is no model; what a crash leaves behind is removed by the next attempt.
-                    self._files.discard(self._current_path(name))
-                    for number in numbers:
-                        self._files.discard(self._path(name, number))
+                    write_file(self._removed_path(name), b"%d" % max(numbers), files=self._files)
+                versions.discard_all()
                 return numbers
-            if version not in numbers:
-                raise self._no_version(name, version)
-            if version == self.current(name):
+            if version is None or version not in numbers:
+                raise refusals.not_found(version, numbers)
+            if version == versions.current():
                 words = f"Version {version} of the model {name} is the one that counts."
                 raise ModelError("MODEL_REFUSED", words, remedy="Publish or roll back to another one first.")
-            with self._writing():
-                self._files.discard(self._path(name, version))
+            versions.discard([version])
         return [version]
 
-    def _current_path(self, name: str) -> Path:
-        return self.directory / name / "current"
+    def _versions(self, name: str) -> VersionedFiles[ModelHead, ModelError]:
+        directory = self.directory / name
+        refusals = _Refusals(self, name)
+        return VersionedFiles(directory, directory / "current", _SUFFIX, _MAGIC, ModelHead, refusals, files=self._files)
 
     def _removed_path(self, name: str) -> Path:
         return self.directory / name / "removed"
@@ -184,56 +180,8 @@ class ModelStore:
         text = self._files.read_all(path) if self._files.exists(path) else b"0"
         return int(text) if text.isdigit() else 0
 
-    def _path(self, name: str, version: int) -> Path:
-        return self.directory / name / f"{version}{_SUFFIX}"
-
-    def _numbers(self, name: str) -> list[int]:
-        stems = (one.removesuffix(_SUFFIX) for one in self._files.names(self.directory / name) if one.endswith(_SUFFIX))
-        return sorted(int(stem) for stem in stems if stem.isdigit())
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        end_s = time.monotonic() + self._lock_wait_s
-        while True:
-            try:
-                lock = DirectoryLock(self.directory, self._files)
-                break
-            except StartRefused as refused:
-                if refused.name != "DATA_DIRECTORY_IN_USE":
-                    raise self._not_writable(refused.__cause__ or refused) from None
-                if time.monotonic() >= end_s:
-                    words = f"The model store {self.directory} is being changed, for {self._lock_wait_s:g} s already."
-                    raise ModelError("MODEL_STORE_IN_USE", words) from None
-            time.sleep(_LOCK_PAUSE_S)
-        try:
-            yield
-        finally:
-            lock.release()
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise self._not_writable(error) from error
-
-    def _not_writable(self, error: BaseException) -> ModelError:
-        reason = error.strerror if isinstance(error, OSError) else None
-        return ModelError(
-            "MODEL_STORE_NOT_WRITABLE", f"The model store {self.directory} cannot be written: {reason or error}."
-        )
-
-    def _not_found(self, name: str) -> ModelError:
-        names = self.names()
-        there = f"it has {', '.join(names)}" if names else "it has none"
-        return ModelError("MODEL_NOT_FOUND", f"The model store {self.directory} has no model {name}; {there}.")
-
-    def _no_version(self, name: str, version: int) -> ModelError:
-        numbers = self._numbers(name)
-        if not numbers:
-            return self._not_found(name)
-        there = ", ".join(map(str, numbers[-10:]))
-        return ModelError("MODEL_NOT_FOUND", f"The model {name} has no version {version}; the newest are {there}.")
+    def _locked(self) -> AbstractContextManager[None]:
+        return lock_store(self.directory, _Refusals(self), files=self._files, wait_s=self._lock_wait_s)
 
 
 def checked_name(name: str) -> str:
@@ -242,11 +190,3 @@ def checked_name(name: str) -> str:
         words = f"{name!r} is no name of a model."
         raise ModelError("MODEL_REFUSED", words, remedy="Use a letter, then letters, digits, _ and -; 64 at most.")
     return name
-
-
-def _damaged(path: Path, what: str) -> ModelError:
-    return ModelError("MODEL_DAMAGED", f"The file {path} of the model store {what}.")
-
-
-def _checksum(content: bytes) -> bytes:
-    return hashlib.sha256(content).hexdigest().encode()

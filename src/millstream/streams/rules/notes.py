@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from millstream.streams.errors import RuleError
-from millstream.streams.whole_files import put
+from millstream.streams.state.atomic_file import write_file
 
 __all__ = ["Notes", "Quarantined", "RuleNotes", "Worked"]
 
@@ -105,7 +105,7 @@ class RuleNotes:
                 hits=_added(before.hits, note.hits),
                 atoms=_added(before.atoms, note.atoms),
             )
-        put(path, msgspec.json.encode(note))
+        write_file(path, msgspec.json.encode(note), durable=False)
 
 
 def _added(before: dict[str, int], new: dict[str, int]) -> dict[str, int]:

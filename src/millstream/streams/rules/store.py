@@ -1,48 +1,38 @@
 """The store of rules: a directory of immutable versions of one rule set, and the name of the one that counts.
 
-`versions/<number>.rules`: the words `MSRULES 1`, the SHA-256 of all that follows, a line of JSON about the version
-(`VersionHead`), and the set's JSON packed by zstd. `current`: the words `MSCURRENT 1`, the number and its SHA-256.
-`lock` names the process that writes. Numbers only grow, and none is given twice, also where a writer dies.
+`versions/<number>.rules` is a file of `VersionedFiles` with the magic `MSRULES 1`: its line of JSON is a `VersionHead`,
+its content the set's JSON packed by zstd. `lock` names the process that writes.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from millstream.model.errors import StartRefused
-from millstream.store.directory_lock import DirectoryLock
 from millstream.store.files import FileLayer, SharedFiles
 from millstream.streams.errors import RuleError
 from millstream.streams.rules.rule import MAX_RULES, RuleSet
+from millstream.streams.state.version_store import LOCK_WAIT_S, MAX_WHY_CHARACTERS, VersionedFiles, lock_store
 
 if sys.version_info >= (3, 14):
     from compression.zstd import ZstdError, compress, decompress
 else:
     from backports.zstd import ZstdError, compress, decompress
 
-__all__ = ["LOCK_WAIT_S", "MIN_KEPT_VERSIONS", "RuleStore", "VersionHead"]
-
-LOCK_WAIT_S: Final = 10.0
-"""Seconds that a change of a rule store waits for another one to end."""
+__all__ = ["MIN_KEPT_VERSIONS", "RuleStore", "VersionHead"]
 
 MIN_KEPT_VERSIONS: Final = 100
 """The newest versions of a rule store that are never forgotten."""
 
-MAX_WHY_CHARACTERS: Final = 1000
-"""Characters of the words that a version keeps about why it is there."""
-
-_MAGIC, _CURRENT_MAGIC = b"MSRULES 1", b"MSCURRENT 1"
+_MAGIC = b"MSRULES 1"
 _SUFFIX = ".rules"
-_LOCK_PAUSE_S = 0.05
 
 
 class VersionHead(msgspec.Struct, frozen=True):
@@ -53,6 +43,30 @@ class VersionHead(msgspec.Struct, frozen=True):
     rules: int
     enabled: int
     why: str = ""
+
+
+class _Refusals:
+    """Errors in the words of a store of rules."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def not_found(self, number: int | None, numbers: list[int]) -> RuleError:
+        if number is None or not numbers:
+            return RuleError("RULE_STORE_NOT_FOUND", f"{self._directory} holds no rules.")
+        there = f"it has {numbers[0]} to {numbers[-1]}"
+        words = f"The rule store {self._directory} has no version {number}; {there}."
+        return RuleError("RULE_VERSION_NOT_FOUND", words)
+
+    def damaged(self, path: Path, what: str) -> RuleError:
+        return RuleError("RULE_STORE_DAMAGED", f"The file {path} of the rule store {what}.")
+
+    def in_use(self, holder: str, wait_s: float) -> RuleError:
+        words = f"The rule store {self._directory} is being changed by the process {holder}, for {wait_s:g} s already."
+        return RuleError("RULE_STORE_IN_USE", words)
+
+    def not_writable(self, reason: str) -> RuleError:
+        return RuleError("RULE_STORE_NOT_WRITABLE", f"The rule store {self._directory} cannot be written: {reason}.")
 
 
 class RuleStore:
@@ -66,33 +80,28 @@ class RuleStore:
         self.directory = directory
         self._files = files or SharedFiles()
         self._lock_wait_s = lock_wait_s
+        self._refusals = _Refusals(directory)
+        versions, current = directory / "versions", directory / "current"
+        self._versions = VersionedFiles(
+            versions, current, _SUFFIX, _MAGIC, VersionHead, self._refusals, files=self._files
+        )
 
     def exists(self) -> bool:
         """Whether rules were ever published here."""
-        return self._files.exists(self._current_path)
+        return self._versions.has_current()
 
     def current(self) -> int:
         """The number of the version that counts. Raises RULE_STORE_NOT_FOUND where nothing was published yet."""
-        try:
-            content = self._files.read_all(self._current_path)
-        except FileNotFoundError:
-            raise self._not_found() from None
-        except OSError as error:
-            raise self._damaged(self._current_path, f"cannot be read: {error.strerror}") from None
-        magic, _, rest = content.rstrip(b"\n").partition(b"\n")
-        number, _, checksum = rest.partition(b" ")
-        if magic != _CURRENT_MAGIC or not number.isdigit() or checksum != _checksum(number):
-            raise self._damaged(self._current_path, "is damaged")
-        return int(number)
+        return self._versions.current()
 
     def load(self, version: int) -> RuleSet:
         """The rules of a version. Raises RULE_VERSION_NOT_FOUND, RULE_STORE_DAMAGED."""
-        path = self._path(version)
-        _, packed = self._read(path)
+        _, packed = self._versions.read(version)
         try:
             return RuleSet.decode(decompress(packed))
         except (ZstdError, msgspec.MsgspecError) as error:
-            raise self._damaged(path, f"cannot be read by this release: {error}") from None
+            path = self._versions.path(version)
+            raise self._refusals.damaged(path, f"cannot be read by this release: {error}") from None
 
     def latest(self) -> RuleSet:
         """The rules that count now."""
@@ -101,9 +110,9 @@ class RuleStore:
     def versions(self) -> list[VersionHead | RuleError]:
         """What is known of each version, oldest first; an error stands for one that is damaged."""
         found: list[VersionHead | RuleError] = []
-        for number in self._numbers():
+        for number in self._versions.numbers():
             try:
-                found.append(self._read(self._path(number))[0])
+                found.append(self._versions.read(number)[0])
             except RuleError as error:
                 found.append(error)
         return found
@@ -135,62 +144,24 @@ class RuleStore:
         """
         with self._locked():
             kept = {self.current(), *in_use}
-            gone = [one for one in self._numbers()[:-MIN_KEPT_VERSIONS] if one < before and one not in kept]
-            with self._writing():
-                for number in gone:
-                    self._files.discard(self._path(number))
+            old = self._versions.numbers()[:-MIN_KEPT_VERSIONS]
+            gone = [number for number in old if number < before and number not in kept]
+            self._versions.discard(gone)
         return gone
 
-    @property
-    def _current_path(self) -> Path:
-        return self.directory / "current"
-
-    @property
-    def _versions_path(self) -> Path:
-        return self.directory / "versions"
-
-    def _path(self, version: int) -> Path:
-        return self._versions_path / f"{version}{_SUFFIX}"
-
-    def _numbers(self) -> list[int]:
-        names = self._files.names(self._versions_path)
-        stems = (name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
-        return sorted(int(stem) for stem in stems if stem.isdigit())
-
-    def _read(self, path: Path) -> tuple[VersionHead, bytes]:
-        try:
-            content = self._files.read_all(path)
-        except FileNotFoundError:
-            raise self._unknown(path) from None
-        except OSError as error:
-            raise self._damaged(path, f"cannot be read: {error.strerror}") from None
-        first, _, rest = content.partition(b"\n")
-        if first != _MAGIC + b" " + _checksum(rest):
-            raise self._damaged(path, "is damaged")
-        head, _, packed = rest.partition(b"\n")
-        try:
-            return msgspec.json.decode(head, type=VersionHead), packed
-        except msgspec.MsgspecError as error:
-            raise self._damaged(path, f"cannot be read by this release: {error}") from None
+    def _locked(self) -> AbstractContextManager[None]:
+        return lock_store(self.directory, self._refusals, files=self._files, wait_s=self._lock_wait_s)
 
     def _put(self, before: RuleSet | None, after: RuleSet, why: str) -> RuleSet:
         if before is not None and (before.rules, before.paths) == (after.rules, after.paths):
             return before
         self._check(after)
-        number = max((*self._numbers(), before.version if before else 0)) + 1
+        number = max((*self._versions.numbers(), before.version if before else 0)) + 1
         after = msgspec.structs.replace(after, version=number)
         enabled = sum(rule.enabled for rule in after.rules)
         content = self._encoded(after)
         head = VersionHead(number, time.time_ns() // 1_000_000, len(after.rules), enabled, why[:MAX_WHY_CHARACTERS])
-        rest = msgspec.json.encode(head) + b"\n" + compress(content)
-        with self._writing():
-            self._files.make_directory(self._versions_path)
-            for name in self._files.names(self._versions_path):
-                if not name.endswith(_SUFFIX):
-                    self._files.discard(self._versions_path / name)
-            self._files.replace(self._path(number), _MAGIC + b" " + _checksum(rest) + b"\n" + rest)
-            text = b"%d" % number
-            self._files.replace(self._current_path, _CURRENT_MAGIC + b"\n" + text + b" " + _checksum(text) + b"\n")
+        self._versions.add(number, head, compress(content))
         return after
 
     def _encoded(self, rule_set: RuleSet) -> bytes:
@@ -211,57 +182,3 @@ class RuleStore:
         repeated = [one for one, count in Counter(rule.id for rule in rule_set.rules).items() if count > 1]
         if repeated:
             raise RuleError("RULE_REFUSED", f"Several rules have the id {repeated[0]!r}.")
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        end_s = time.monotonic() + self._lock_wait_s
-        while True:
-            try:
-                lock = DirectoryLock(self.directory, self._files)
-                break
-            except StartRefused as refused:
-                if refused.name != "DATA_DIRECTORY_IN_USE":
-                    raise self._not_writable(refused.__cause__ or refused) from None
-                if time.monotonic() >= end_s:
-                    raise self._in_use() from None
-            time.sleep(_LOCK_PAUSE_S)
-        try:
-            yield
-        finally:
-            lock.release()
-
-    def _in_use(self) -> RuleError:
-        holder = self._files.read_all(self.directory / "lock").decode("ascii", "replace").strip()
-        words = f"The rule store {self.directory} is being changed by the process {holder or 'unknown'}"
-        return RuleError("RULE_STORE_IN_USE", f"{words}, for {self._lock_wait_s:g} s already.")
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise self._not_writable(error) from error
-
-    def _not_writable(self, error: BaseException) -> RuleError:
-        reason = error.strerror if isinstance(error, OSError) else None
-        words = f"The rule store {self.directory} cannot be written: {reason or error}."
-        return RuleError("RULE_STORE_NOT_WRITABLE", words)
-
-    def _unknown(self, path: Path) -> RuleError:
-        numbers = self._numbers()
-        if not numbers:
-            return self._not_found()
-        there = f"it has {numbers[0]} to {numbers[-1]}"
-        return RuleError(
-            "RULE_VERSION_NOT_FOUND", f"The rule store {self.directory} has no version {path.stem}; {there}."
-        )
-
-    def _not_found(self) -> RuleError:
-        return RuleError("RULE_STORE_NOT_FOUND", f"{self.directory} holds no rules.")
-
-    def _damaged(self, path: Path, what: str) -> RuleError:
-        return RuleError("RULE_STORE_DAMAGED", f"The file {path} of the rule store {what}.")
-
-
-def _checksum(content: bytes) -> bytes:
-    return hashlib.sha256(content).hexdigest().encode()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from millstream.streams.caches import cache_directory
-from millstream.streams.whole_files import put
+from millstream.streams.state.atomic_file import write_file
 
 __all__ = ["DATABASES_VARIABLE", "MOST_KEPT_BYTES", "KeptDatabases", "kept_databases"]
 
@@ -58,7 +58,7 @@ class KeptDatabases:
         with suppress(OSError):
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._make_room(len(database))
-            put(file, database)
+            write_file(file, database, durable=False)
 
     def _make_room(self, more_bytes: int) -> None:
         """Remove the oldest, and what a process that died has left behind among them."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from millstream.streams.functions.failed_calls import FailedCall
-from millstream.streams.whole_files import put
+from millstream.streams.state.atomic_file import write_file
 
 __all__ = ["CallSpool", "SpooledCall"]
 
@@ -37,7 +37,7 @@ class CallSpool:
     def keep(self, name: str, calls: Sequence[SpooledCall]) -> None:
         """Leave the failed calls of one piece of work, which `name` tells from all others of the micro-batch."""
         if calls:
-            put(Path(self.directory) / f"{name}{_SUFFIX}", msgspec.msgpack.encode(calls))
+            write_file(Path(self.directory) / f"{name}{_SUFFIX}", msgspec.msgpack.encode(calls), durable=False)
 
     def take(self) -> list[SpooledCall]:
         """What was left, in a fixed order; it is removed."""

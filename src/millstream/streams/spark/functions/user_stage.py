@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,15 +16,19 @@ from millstream.streams.spark.functions.user_batch import BatchCall
 from millstream.streams.spark.functions.user_spool import CallSpool, SpooledCall
 from millstream.streams.spark.micro_batch import micro_batch
 from millstream.streams.spark.sinks.json_rows import encode_rows
+from millstream.streams.state.worker_cache import WorkerCache
 
 __all__ = ["FAILED", "PlacedCall", "UserStage"]
 
 FAILED = "failed"
 """The field that says whether a call of the row has failed."""
 
+MAX_STAGES: Final = 4096
+"""Stages whose batches a worker counts: far more than one task has, which must find its own again."""
+
 _Task = tuple[int, int]
 
-_batches: dict[str, tuple[_Task, int]] = {}
+_batches: Final = WorkerCache[str, tuple[_Task, int]](MAX_STAGES)
 """How many batches the task under way has brought to each stage."""
 
 
@@ -103,5 +108,5 @@ class UserStage:
         task = (micro_batch(), 0 if context is None else context.taskAttemptId())
         before = _batches.get(self.name)
         number = before[1] + 1 if before is not None and before[0] == task else 0
-        _batches[self.name] = task, number
+        _batches.put(self.name, (task, number))
         return f"{self.name}-{task[0]}-{partition}-{number}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,6 +16,7 @@ from millstream.streams.dimension.version_copies import copied
 from millstream.streams.dimension.versions import HeldVersion, VersionHead, VersionStore
 from millstream.streams.errors import JobError
 from millstream.streams.spark.micro_batch import micro_batch
+from millstream.streams.state.worker_cache import WorkerCache
 
 __all__ = ["MAX_OPEN", "MAX_OPEN_OF_TABLE", "OpenTables", "TableUse", "hit_counts", "open_tables"]
 
@@ -49,7 +49,7 @@ class OpenTables:
     """Those of one process. A version is opened once, whatever number of jobs ask it."""
 
     def __init__(self) -> None:
-        self._open: OrderedDict[tuple[str, str], tuple[SearchedTable, HeldVersion]] = OrderedDict()
+        self._open = WorkerCache[tuple[str, str], tuple[SearchedTable, HeldVersion]](MAX_OPEN, close=_close)
 
     def table(self, use: TableUse) -> SearchedTable:
         """The version of the micro-batch that runs, with the index that `use` wants.
@@ -58,22 +58,17 @@ class OpenTables:
         """
         store = VersionStore(Path(use.store))
         head = BatchPins(Path(use.pins), store, use.job).version(micro_batch())
-        opened = self._open.pop((use.store, head.id), None) or self._opened(store, head, use)
-        self._open[use.store, head.id] = opened
-        of_table = [name for name in self._open if name[0] == use.store]
-        for name in of_table[:-MAX_OPEN_OF_TABLE]:
-            self._close(name)
-        while len(self._open) > MAX_OPEN:
-            self._close(next(iter(self._open)))
-        table = opened[0]
+        opened = self._open.get((use.store, head.id))
+        if opened is None:
+            opened = self._opened(store, head, use)
+            others = [name for name, _ in self._open.items() if name[0] == use.store]
+            for name in others[: max(0, len(others) + 1 - MAX_OPEN_OF_TABLE)]:
+                self._open.discard(name)
+            self._open.put((use.store, head.id), opened)
+        table, _ = opened
         if use.key is not None and use.key not in table.indexes:
             table.add_index(use.key)
         return table
-
-    def _close(self, name: tuple[str, str]) -> None:
-        table, held = self._open.pop(name)
-        table.close()
-        held.release()
 
     def _opened(self, store: VersionStore, head: VersionHead, use: TableUse) -> tuple[SearchedTable, HeldVersion]:
         held = store.hold(head.version)
@@ -81,6 +76,12 @@ class OpenTables:
             raise JobError("JOB_FAILED", f"Version {head.version} of the table {use.name} is gone.")
         directory = copied(held, store, Path(use.copies)) if use.copies else held.directory
         return open_version(directory), held
+
+
+def _close(opened: tuple[SearchedTable, HeldVersion]) -> None:
+    table, held = opened
+    table.close()
+    held.release()
 
 
 @functools.cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -15,13 +14,14 @@ from millstream.streams.plan.expressions import Expression
 from millstream.streams.spark.lookups.lookup_table import LookupSpec, LookupTable
 from millstream.streams.spark.lookups.opening import open_table
 from millstream.streams.spark.operators.values import batch_of, rows_of
+from millstream.streams.state.worker_cache import WorkerCache
 
 __all__ = ["LookupStage", "LookupStep"]
 
 MAX_TABLES: Final = 16
 """Tables that a worker holds; the one that was used longest ago goes first."""
 
-_tables: OrderedDict[tuple[str, LookupSpec], LookupTable] = OrderedDict()
+_tables: Final = WorkerCache[tuple[str, LookupSpec], LookupTable](MAX_TABLES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +72,7 @@ class LookupStage:
 
 def _table(step: LookupStep) -> LookupTable:
     """The worker's table, kept from one batch of the job to the next."""
-    name = (step.job_id, step.spec)
-    table = _tables.pop(name, None) or open_table(step.spec)
-    _tables[name] = table
-    while len(_tables) > MAX_TABLES:
-        _tables.popitem(last=False)
-    return table
+    return _tables.get_or_make((step.job_id, step.spec), lambda: open_table(step.spec))
 
 
 def _keys(batch: pa.RecordBatch, step: LookupStep) -> list[Row | None]:

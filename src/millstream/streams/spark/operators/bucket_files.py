@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millstream.streams.errors import JobError
-from millstream.streams.whole_files import put
+from millstream.streams.state.atomic_file import write_file
 
 __all__ = ["BucketFiles", "Version"]
 
@@ -101,4 +101,6 @@ class BucketFiles:
         raise JobError("CHECKPOINT_DAMAGED", f"The state file {path} is damaged.")
 
     def _write(self, version: Version, body: bytes) -> None:
-        put(self._path(version), _HEAD.pack(_MAGIC, zlib.crc32(body), len(body)) + body)
+        content = _HEAD.pack(_MAGIC, zlib.crc32(body), len(body)) + body
+        # No more durable than Spark's own note that the micro-batch is done.
+        write_file(self._path(version), content, durable=False)

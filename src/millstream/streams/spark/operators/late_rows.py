@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millstream.streams.operators.changes import Row
-from millstream.streams.whole_files import put
+from millstream.streams.state.atomic_file import write_file
 
 __all__ = ["LateRows", "LateSpool"]
 
@@ -32,7 +32,7 @@ class LateSpool:
     def keep(self, operator: str, bucket: int, batch_id: int, rows: Sequence[tuple[int, Row]]) -> None:
         """Leave the late rows of one bucket's turn."""
         content = pickle.dumps(LateRows(operator, list(rows)), pickle.HIGHEST_PROTOCOL)
-        put(self._directory / f"{operator}-{bucket}-{batch_id}{_SUFFIX}", content)
+        write_file(self._directory / f"{operator}-{bucket}-{batch_id}{_SUFFIX}", content, durable=False)
 
     def take(self) -> list[LateRows]:
         """What was left, in a fixed order; it is removed."""

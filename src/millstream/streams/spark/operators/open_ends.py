@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from millstream.streams.operators.state import OpenEnds
-from millstream.streams.whole_files import put
+from millstream.streams.state.atomic_file import write_file
 
 __all__ = ["OpenEndsSpool"]
 
@@ -24,7 +24,7 @@ class OpenEndsSpool:
 
     def keep(self, operator: str, bucket: int, ends: OpenEnds) -> None:
         """Leave what a bucket has open after a micro-batch."""
-        put(self._directory / f"{operator}-{bucket}{_SUFFIX}", msgspec.msgpack.encode(ends))
+        write_file(self._directory / f"{operator}-{bucket}{_SUFFIX}", msgspec.msgpack.encode(ends), durable=False)
 
     def take(self) -> dict[str, OpenEnds]:
         """What each operator has open in all its buckets."""

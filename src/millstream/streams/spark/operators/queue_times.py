@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from millstream.streams.operators.turn import START_OF_TIME_US
-from millstream.streams.whole_files import put
+from millstream.streams.state.atomic_file import write_file
 
 __all__ = ["QueueTimes", "TakenTimes", "TimesSpool"]
 
@@ -50,7 +50,7 @@ class TimesSpool:
 
     def keep(self, operator: str, times: QueueTimes) -> None:
         """Leave what an operator knows after a micro-batch."""
-        put(self._directory / f"{operator}{_SUFFIX}", msgspec.msgpack.encode(times))
+        write_file(self._directory / f"{operator}{_SUFFIX}", msgspec.msgpack.encode(times), durable=False)
 
     def take(self, tables: Mapping[int, str]) -> TakenTimes:
         """What operators left of a micro-batch, over all of them; `tables` are the names of sources by number."""

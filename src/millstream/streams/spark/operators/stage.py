@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from millstream.streams.spark.operators.late_rows import LateSpool
 from millstream.streams.spark.operators.open_ends import OpenEndsSpool
 from millstream.streams.spark.operators.queue_times import QueueTimes, TimesSpool
 from millstream.streams.spark.operators.values import batch_of
+from millstream.streams.state.worker_cache import WorkerCache
 
 __all__ = ["CallsSpec", "OperatorSpec", "OperatorStage"]
 
@@ -91,7 +91,7 @@ class _Bucket:
     clocks: Clocks
 
 
-_kept: OrderedDict[tuple[str, str, int], _Bucket] = OrderedDict()
+_buckets: Final = WorkerCache[tuple[str, str, int], _Bucket](MAX_KEPT_BUCKETS)
 
 
 class OperatorStage:
@@ -142,7 +142,7 @@ class OperatorStage:
         if self._spec.keeps_state:
             files.keep(batch_id, bucket.state.delta(), bucket.state.snapshot)
             bucket.version = files.latest(batch_id + 1)
-            self._keep(number, bucket)
+            _buckets.put((self._spec.job_id, self._spec.name, number), bucket)
         ticks = [after_us] if after_us > START_OF_TIME_US else []
         return out, [*ticks, IDLE_TICK_US] if bucket.clocks.are_idle else ticks
 
@@ -179,7 +179,7 @@ class OperatorStage:
     def _bucket(self, number: int, files: BucketFiles, batch_id: int) -> _Bucket:
         """The bucket's state before micro-batch `batch_id`: as this worker left it, brought up to date, or read."""
         latest = files.latest(batch_id)
-        kept = _kept.pop((self._spec.job_id, self._spec.name, number), None)
+        kept = _buckets.take_out((self._spec.job_id, self._spec.name, number))
         if kept is not None and kept.version == latest:
             return kept
         if kept is None or kept.version > latest or any(whole for whole, _ in files.changes(kept.version, batch_id)):
@@ -192,11 +192,6 @@ class OperatorStage:
             kept.state.apply(change)
         kept.version = latest
         return kept
-
-    def _keep(self, number: int, bucket: _Bucket) -> None:
-        _kept[(self._spec.job_id, self._spec.name, number)] = bucket
-        while len(_kept) > MAX_KEPT_BUCKETS:
-            _kept.popitem(last=False)
 
     def _batches(self, out: Output, ticks: Sequence[int]) -> Iterator[pa.RecordBatch]:
         """The rows that were said, then the ticks."""

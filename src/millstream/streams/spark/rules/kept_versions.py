@@ -10,7 +10,8 @@ import msgspec
 from millstream.streams.errors import JobError, RuleError
 from millstream.streams.rules.rule import RuleSet
 from millstream.streams.rules.store import RuleStore
-from millstream.streams.whole_files import put
+from millstream.streams.state.atomic_file import write_file
+from millstream.streams.state.pinned_versions import VersionCopies, take_or_keep_last
 
 __all__ = ["KEPT_VERSIONS", "KeptVersions"]
 
@@ -28,7 +29,7 @@ class KeptVersions:
     """
 
     def __init__(self, directory: Path, store: Path) -> None:
-        self._directory = directory / "versions"
+        self._copies = VersionCopies(directory / "versions", _SUFFIX)
         self._trouble = directory / "trouble"
         self._store = RuleStore(store)
 
@@ -37,17 +38,8 @@ class KeptVersions:
 
         Raises the store's RuleError where nothing is kept either.
         """
-        try:
-            version = self._store.current()
-            if version not in self.numbers():
-                self._keep(self._store.load(version))
-        except RuleError as error:
-            newest = self.newest()
-            if newest is None:
-                raise
-            self._say(f"{error.message} Version {newest} of the rules goes on judging.")
-            return newest
-        self._say(None)
+        version, error = take_or_keep_last(self._take, self.newest, RuleError)
+        self._note(None if error is None else f"{error.message} Version {version} of the rules goes on judging.")
         return version
 
     def newest(self) -> int | None:
@@ -56,15 +48,15 @@ class KeptVersions:
 
     def numbers(self) -> list[int]:
         """The versions that are kept, oldest first."""
-        stems = (path.stem for path in self._directory.glob(f"*{_SUFFIX}"))
-        return sorted(int(stem) for stem in stems if stem.isdigit())
+        return sorted(int(name) for name in self._copies.names() if name.isdigit())
 
     def load(self, version: int) -> RuleSet:
         """A version that was taken. Raises JobError JOB_FAILED where it is gone."""
         try:
-            return RuleSet.decode((self._directory / f"{version}{_SUFFIX}").read_bytes())
+            return RuleSet.decode(self._copies.read(str(version)))
         except (OSError, msgspec.MsgspecError) as error:
-            words = f"Version {version} of the rules judges this micro-batch and is not in {self._directory}: {error}."
+            directory = self._copies.directory
+            words = f"Version {version} of the rules judges this micro-batch and is not in {directory}: {error}."
             raise JobError("JOB_FAILED", words, remedy="Remove the checkpoint, which begins anew.") from None
 
     def trouble(self) -> str | None:
@@ -74,17 +66,22 @@ class KeptVersions:
         except OSError:
             return None
 
+    def _take(self) -> int:
+        version = self._store.current()
+        if not self._copies.has(str(version)):
+            self._keep(self._store.load(version))
+        return version
+
     def _keep(self, rule_set: RuleSet) -> None:
         # Judging needs no texts, and they are most of a set.
         rules = tuple(msgspec.structs.replace(rule, text="") for rule in rule_set.rules)
         content = msgspec.structs.replace(rule_set, rules=rules).encode()
-        put(self._directory / f"{rule_set.version}{_SUFFIX}", content, synced=True)
-        for number in self.numbers()[:-KEPT_VERSIONS]:
-            (self._directory / f"{number}{_SUFFIX}").unlink(missing_ok=True)
+        self._copies.keep(str(rule_set.version), content)
+        self._copies.forget_all_but([str(number) for number in self.numbers()[-KEPT_VERSIONS:]])
 
-    def _say(self, trouble: str | None) -> None:
+    def _note(self, trouble: str | None) -> None:
         if trouble is None:
             self._trouble.unlink(missing_ok=True)
         else:
-            self._trouble.parent.mkdir(parents=True, exist_ok=True)
-            self._trouble.write_text(trouble)
+            # It only informs, and the next micro-batch says it again.
+            write_file(self._trouble, trouble.encode(), durable=False)

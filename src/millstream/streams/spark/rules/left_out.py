@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from millstream.streams.rules.notes import Quarantined
-from millstream.streams.whole_files import put
+from millstream.streams.state.atomic_file import write_file
 
 __all__ = ["LeftOut"]
 
@@ -42,7 +42,8 @@ class LeftOut:
     def note(self, found: list[Quarantined]) -> None:
         """Keep what a worker found until the driver takes it."""
         if found:
-            put(self._noted / f"{os.getpid()}-{time.time_ns()}{_SUFFIX}", msgspec.json.encode(found))
+            path = self._noted / f"{os.getpid()}-{time.time_ns()}{_SUFFIX}"
+            write_file(path, msgspec.json.encode(found), durable=False)
 
     def take_notes(self) -> list[Quarantined]:
         """What workers found, for the driver, which adds it before it forgets it."""
@@ -66,7 +67,7 @@ class LeftOut:
         known = {(one.rule, one.version) for one in before}
         new = list({(one.rule, one.version): one for one in found if (one.rule, one.version) not in known}.values())
         if new:
-            put(self._list, msgspec.json.encode(before + new))
+            write_file(self._list, msgspec.json.encode(before + new))
         return new
 
     def suspicions(self) -> int:
@@ -77,7 +78,7 @@ class LeftOut:
         """How often a process ended in a call of the function without a word, this time included."""
         counts = self._suspicions()
         counts[function] = counts.get(function, 0) + 1
-        put(self._suspects, msgspec.json.encode(counts))
+        write_file(self._suspects, msgspec.json.encode(counts))
         return counts[function]
 
     def _suspicions(self) -> dict[str, int]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import sys
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -24,6 +25,7 @@ from millstream.streams.spark.rules.judged import Judged
 from millstream.streams.spark.rules.kept_versions import KeptVersions
 from millstream.streams.spark.rules.left_out import LeftOut
 from millstream.streams.spark.rules.work import Work
+from millstream.streams.state.worker_cache import WorkerCache
 
 __all__ = ["KEPT_STAGES", "KeptStages", "VersionStage", "stages"]
 
@@ -102,31 +104,24 @@ class KeptStages:
 
     def __init__(self, make: Callable[[Judged, RuleSet, frozenset[str]], VersionStage] = VersionStage) -> None:
         self._make = make
-        self._kept: OrderedDict[tuple[str, int, frozenset[str]], VersionStage] = OrderedDict()
+        self._kept = WorkerCache[tuple[str, int, frozenset[str]], VersionStage](KEPT_STAGES)
 
     def of(self, judged: Judged, version: int) -> VersionStage:
         """The stage of a version. Raises JobError JOB_FAILED where the job does not keep that version."""
         directory = Path(judged.directory)
         without = LeftOut(directory).ids(version)
-        key = (judged.directory, version, without)
-        found = self._kept.get(key)
-        if found is None:
+
+        def make() -> VersionStage:
             rule_set = KeptVersions(directory, Path(judged.store)).load(version)
-            found = self._kept[key] = self._make(judged, rule_set, without)
+            stage = self._make(judged, rule_set, without)
             # What goes for it may be found to be garbage again; see `TaskEndCollector`.
             gc.unfreeze()
-        self._kept.move_to_end(key)
-        while len(self._kept) > KEPT_STAGES:
-            self._kept.popitem(last=False)
-        return found
+            return stage
+
+        return self._kept.get_or_make((judged.directory, version, without), make)
 
 
-_kept: KeptStages | None = None
-
-
+@functools.cache
 def stages() -> KeptStages:
     """Those of this process."""
-    global _kept
-    if _kept is None:
-        _kept = KeptStages()
-    return _kept
+    return KeptStages()

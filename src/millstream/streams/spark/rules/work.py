@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from millstream.streams.spark.source.partition import Slice
-from millstream.streams.whole_files import put
+from millstream.streams.state.atomic_file import write_file
 
 __all__ = ["JudgedSlices", "Work"]
 
@@ -61,7 +61,7 @@ class JudgedSlices:
         if not slices:
             return
         name = f"{slices[0].queue.replace('/', '_')}-{slices[0].start}-{slices[-1].end}{_SUFFIX}"
-        put(self._directory / name, msgspec.json.encode(work))
+        write_file(self._directory / name, msgspec.json.encode(work), durable=False)
 
     def take(self) -> Work:
         """The sum of all, which are removed."""

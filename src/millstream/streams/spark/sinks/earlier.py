@@ -20,7 +20,7 @@ from millstream.streams.spark.sinks.message_maker import ORIGIN
 from millstream.streams.spark.source.messages import Messages, RecordMessages, TableMessages
 from millstream.streams.spark.source.partition import Slice
 from millstream.streams.spark.source.topic_log import TopicLog
-from millstream.streams.whole_files import put
+from millstream.streams.state.atomic_file import write_file
 
 __all__ = ["BatchNote", "Fingerprints", "ends_of", "fingerprint", "left_behind"]
 
@@ -46,7 +46,8 @@ class BatchNote(msgspec.Struct, frozen=True):
 
     def write(self, file: Path) -> None:
         """Put the note in the place of the one before."""
-        put(file, msgspec.json.encode(self))
+        # No more durable than Spark's own note of which micro-batch it is.
+        write_file(file, msgspec.json.encode(self), durable=False)
 
 
 def ends_of(log: TopicLog, topic: str) -> dict[str, int]:

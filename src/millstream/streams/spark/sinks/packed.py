@@ -24,7 +24,7 @@ from millstream.streams.spark.sinks.earlier import BatchNote, fingerprint, left_
 from millstream.streams.spark.sinks.message_maker import ORIGIN
 from millstream.streams.spark.sinks.sink import Attempt, SinkTask, SinkWriter, Written
 from millstream.streams.spark.source.topic_log import Access, TopicLog, open_log
-from millstream.streams.whole_files import put
+from millstream.streams.state.atomic_file import write_file
 
 __all__ = ["PackedSink"]
 
@@ -113,7 +113,8 @@ class PackedSink:
         kept = self._kept() if self._repeated else None
         if kept is None or kept.batch_id != batch_id:
             kept = self._gathered(batch_id, [Path(part.message.decode()) for part in written])
-            put(self._kept_file, msgspec.msgpack.encode(kept))
+            # No more durable than Spark's own note of which micro-batch it is.
+            write_file(self._kept_file, msgspec.msgpack.encode(kept), durable=False)
         mark = {ORIGIN: f"{self._origin}-{batch_id}"}
         log = self._log()
         try:
@@ -180,7 +181,7 @@ class _Packing:
     def finish(self) -> bytes:
         """Write the file; its path."""
         self._records.extend(self._packer.finish())
-        put(self._path, msgspec.msgpack.encode(self._records))
+        write_file(self._path, msgspec.msgpack.encode(self._records), durable=False)
         return str(self._path).encode()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from millstream.streams.spark.sinks.part_files import hidden
-from millstream.streams.whole_files import put
+from millstream.streams.state.atomic_file import write_file
 
 __all__ = ["Swap"]
 
@@ -36,7 +36,7 @@ class Swap(msgspec.Struct, frozen=True):
     def run(self, notes: Path, number: int) -> None:
         """Note it under the sink's number and do it."""
         file = notes / f"{number}{_SUFFIX}"
-        put(file, msgspec.json.encode(self))
+        write_file(file, msgspec.json.encode(self))
         self._run()
         file.unlink()
 

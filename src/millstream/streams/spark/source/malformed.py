@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from millstream.streams.spark.source.partition import Slice
-from millstream.streams.whole_files import put
+from millstream.streams.state.atomic_file import write_file
 
 __all__ = ["MalformedMessage", "Spool", "SpoolWriter"]
 
@@ -55,7 +55,7 @@ class SpoolWriter:
             return
         queue = self._part.queue.replace("/", "_")
         name = f"{queue}-{self._part.start}-{self._part.end}-{self._files}{_SUFFIX}"
-        put(self._directory / name, msgspec.msgpack.encode(self._waiting))
+        write_file(self._directory / name, msgspec.msgpack.encode(self._waiting), durable=False)
         self._files += 1
         self._waiting = []
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from millstream.streams.errors import JobError
-from millstream.streams.whole_files import put
+from millstream.streams.state.atomic_file import write_file
 
 __all__ = ["FoundFile", "Listing", "checked_directory"]
 
@@ -48,7 +48,7 @@ class Listing:
         seen = sorted((path.stat().st_mtime_ns, str(path), path.stat().st_size) for path in new)
         self.files += [FoundFile(path, size) for _, path, size in seen]
         self._known.update(path for _, path, _ in seen)
-        put(self._file, msgspec.json.encode(self.files))
+        write_file(self._file, msgspec.json.encode(self.files))
 
     def _read(self) -> list[FoundFile]:
         try:
