@@ -80,7 +80,8 @@ from millstream.server import local_cluster, supervised
 from millstream.server.configuration.reference import reference_page
 from millstream.store import store_times
 from millstream.streams.connectors.http import caller as http_caller
-from millstream.streams.databases import batch_writer, database, mysql, postgresql, retry
+from millstream.streams.databases import batch_writer, database, mysql, postgresql, retry, patience
+from millstream.streams.connectors.registry import CONNECTORS
 from millstream.streams.dimension import builder as dimension_builder
 from millstream.streams.dimension import column_facts, hit_counts, key_hash, pins, range_index, sorted_runs
 from millstream.streams.dimension import versions as dimension_versions
@@ -137,7 +138,6 @@ from millstream.streams.spark.operators import stage as operator_stage
 from millstream.streams.spark.rules import kept_versions
 from millstream.streams.spark.rules import stages as rule_stages
 from millstream.streams.spark.source import schema_registry
-from millstream.streams.sql.connectors import CONNECTORS
 from millstream.streams.sql.settings import SETTINGS
 from millstream.streams.state import version_store
 from millstream.telemetry import descriptors

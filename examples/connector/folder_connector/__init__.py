@@ -7,7 +7,7 @@ This module declares it and imports nothing heavy; the code is in `lines`.
 """
 
 from millstream.streams.connectors.connector import Connector
-from millstream.streams.sql.options import count, text
+from millstream.streams.connectors.options import count, text
 
 __all__ = ["FOLDER"]
 

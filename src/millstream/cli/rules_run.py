@@ -63,10 +63,10 @@ def run(
     checkpoint_dir
         Where positions, state and the rules in use are kept, so that the next run goes on; default: this run only.
     """
+    from millstream.streams.connectors.options import milliseconds
     from millstream.streams.plan.nodes import JobPlan
     from millstream.streams.rules.store import RuleStore
     from millstream.streams.sql.alert_script import AlertScript
-    from millstream.streams.sql.options import milliseconds
 
     try:
         delay_ms = milliseconds(lateness)

@@ -191,7 +191,7 @@ def run_plans(
     from millstream.cli.sql_shell.engine import Engine, start_spark
     from millstream.cli.sql_shell.foreground import Foreground
     from millstream.cli.sql_shell.interrupts import Interrupts
-    from millstream.streams.plan.hits import reads_hits_alone
+    from millstream.streams.connectors.rules.hit_plans import reads_hits_alone
 
     interrupts = Interrupts()
     interrupts.install()

@@ -22,7 +22,7 @@ from millstream.streams.plan.tables import MetadataColumn, PhysicalColumn, Table
 from millstream.streams.plan.types import DataType
 from millstream.streams.spark.functions.user_spool import CallSpool
 from millstream.streams.spark.operators.late_shapes import LateShape
-from millstream.streams.spark.source.body_format import UPSERTS, formats_of
+from millstream.streams.spark.source.body_format import formats_of
 from millstream.streams.spark.source.data_source import SPEC_OPTION
 from millstream.streams.spark.source.malformed import Spool
 from millstream.streams.spark.source.position import Position
@@ -120,7 +120,7 @@ class _FedSource:
             body=body,
             key=key,
             changes=changelog_of(Scan(self.table, ())) is Changelog.RETRACT,
-            upserts=self.table.connector == UPSERTS,
+            upserts=self.table.upserts,
             # A source that may be silent wakes its job in time; here that is part of each micro-batch.
             wake_again=reading.wake_again or reading.wake_after_ms > 0,
         )

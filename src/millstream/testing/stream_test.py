@@ -12,6 +12,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from millstream.streams.connectors.registry import connector_of
 from millstream.streams.errors import JobError, SqlError
 from millstream.streams.plan.nodes import JobPlan, Node, QueryPlan, scans_of
 from millstream.streams.plan.tables import Table
@@ -33,9 +34,6 @@ TEST_MEMORY_MB: Final = 900
 """Heap of the Spark session that a test starts where none runs."""
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-
-_TOPICS: Final = ("rocketmq", "upsert-rocketmq")
-"""Connectors whose tables are empty where a test feeds nothing."""
 
 _NOTHING = "There is no query and no INSERT in the script, so nothing runs."
 
@@ -67,7 +65,8 @@ class StreamTest:
     ) -> None:
         self._plan = _plan_of(job, variables)
         self._tables = _tables_of(self._plan)
-        topics = (table for table in self._tables.values() if table.connector in _TOPICS)
+        # Those where a test feeds nothing are empty.
+        topics = (table for table in self._tables.values() if connector_of(table.connector).is_topic)
         self._feeds = {table.name: Feed({}, []) for table in topics}
         self._spark = spark
         self._limit_s = limit_s
@@ -243,7 +242,7 @@ class StreamTest:
         found = self._tables.get(name)
         if found is None:
             raise KeyError(f"The job reads no table {name!r}; it reads {', '.join(self._tables) or 'none'}.")
-        if found.connector == "rules":
+        if connector_of(found.connector).gives_hits:
             raise ValueError(f"{name} has the hits of rules, which cannot be fed.")
         return found
 
@@ -287,7 +286,7 @@ def _checked(table: Table, message: FedMessage) -> FedMessage:
 def _with_key(table: Table, message: FedMessage) -> FedMessage:
     """A row of upserts has its primary key for the message's key."""
     body = message.body
-    if message.key or not isinstance(body, Mapping) or table.connector != "upsert-rocketmq":
+    if message.key or not isinstance(body, Mapping) or not table.upserts:
         return message
     values = {name: body.get(name) for name in table.primary_key}
     text = (

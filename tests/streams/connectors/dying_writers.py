@@ -17,7 +17,7 @@ import os, pickle, signal, sys
 import pyarrow as pa
 from millstream.streams.connectors.opening import opened_sink
 from millstream.streams.connectors.protocols import SinkTask
-from millstream.streams.sql.connectors import CONNECTORS
+from millstream.streams.connectors.registry import CONNECTORS
 
 name, table, rows = pickle.load(sys.stdin.buffer)
 writer = opened_sink(CONNECTORS[name], table).writer(SinkTask("job-0", 4, 0))

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from millstream.streams.connectors.connector import Connector
 from millstream.streams.connectors.protocols import SourcePartition
+from millstream.streams.connectors.registry import CONNECTORS
 from millstream.streams.connectors.table import ConnectedColumn, ConnectedTable
 from millstream.streams.errors import JobError
 from millstream.streams.plan.types import BIGINT, STRING, DataType, TypeKind
@@ -28,7 +29,6 @@ from millstream.streams.spark.source.connected import (
 )
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.types import arrow_schema
-from millstream.streams.sql.connectors import CONNECTORS
 
 QUEUES = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 50))
 

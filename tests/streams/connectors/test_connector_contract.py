@@ -14,11 +14,11 @@ from example_package import installed
 from millstream.streams.connectors import kit
 from millstream.streams.connectors.connector import Connector
 from millstream.streams.connectors.kit import ContractBroken
+from millstream.streams.connectors.options import text
 from millstream.streams.connectors.protocols import Offsets, SinkBatch, SinkTask, SourcePartition
+from millstream.streams.connectors.registry import CONNECTORS
 from millstream.streams.connectors.table import ConnectedTable
 from millstream.streams.plan.types import BIGINT, STRING
-from millstream.streams.sql.connectors import CONNECTORS
-from millstream.streams.sql.options import text
 
 COLUMNS = {"id": BIGINT, "word": STRING}
 ROWS = [{"id": number, "word": f"w{number}"} for number in range(7)]

@@ -16,10 +16,10 @@ from millstream.streams.connectors import kit
 from millstream.streams.connectors.http.caller import HttpCaller
 from millstream.streams.connectors.http.sink import HttpSink
 from millstream.streams.connectors.protocols import SinkBatch, SinkTask
+from millstream.streams.connectors.registry import CONNECTORS
 from millstream.streams.connectors.table import ConnectedTable
 from millstream.streams.errors import JobError
 from millstream.streams.plan.types import BIGINT, STRING
-from millstream.streams.sql.connectors import CONNECTORS
 from servers import running_servers_in_thread
 
 HTTP = CONNECTORS["http"]

@@ -10,11 +10,10 @@ import pytest
 
 from example_package import installed
 from millstream.streams.connectors.connector import Connector
-from millstream.streams.connectors.installed import GROUP, KnownConnectors
+from millstream.streams.connectors.registry import CONNECTORS, GROUP, KnownConnectors
 from millstream.streams.errors import SqlError
 from millstream.streams.plan.tables import Table
 from millstream.streams.sql.compiler import SqlSession
-from millstream.streams.sql.connectors import CONNECTORS
 
 TABLE = "CREATE TABLE notes (id BIGINT, word STRING) WITH ('connector' = 'folder', {0})"
 

@@ -18,11 +18,11 @@ from millstream.streams.connectors import kit
 from millstream.streams.connectors.elasticsearch.index_names import IndexNames
 from millstream.streams.connectors.elasticsearch.sink import SearchSink
 from millstream.streams.connectors.protocols import SinkTask
+from millstream.streams.connectors.registry import CONNECTORS
 from millstream.streams.connectors.table import ConnectedTable
 from millstream.streams.errors import JobError
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.types import BIGINT, STRING, DataType, Field, Schema, TypeKind
-from millstream.streams.sql.connectors import CONNECTORS
 from servers import running_servers_in_thread
 
 SEARCH = CONNECTORS["elasticsearch"]

@@ -14,10 +14,10 @@ from millstream.model.errors import Unreachable
 from millstream.streams.connectors import kit
 from millstream.streams.connectors.elasticsearch.source import SearchSource
 from millstream.streams.connectors.protocols import SourcePartition
+from millstream.streams.connectors.registry import CONNECTORS
 from millstream.streams.connectors.table import ConnectedColumn, ConnectedTable
 from millstream.streams.errors import JobError
 from millstream.streams.plan.types import BIGINT, STRING
-from millstream.streams.sql.connectors import CONNECTORS
 from servers import running_servers_in_thread
 
 SEARCH = CONNECTORS["elasticsearch"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from compiling import error_of
 
+from millstream.streams.connectors.registry import CONNECTORS
 from millstream.streams.errors import SourcePosition, SqlError
-from millstream.streams.sql.connectors import CONNECTORS
 
 SECRET = "hunter22"
 

@@ -24,7 +24,9 @@ COUNTED = "SELECT item, COUNT(*) FROM orders GROUP BY item"
 def sink(connector: str, key: tuple[str, ...] = (), **options: str) -> Table:
     """A table as a statement would declare it."""
     columns = tuple(PhysicalColumn(of.name, of.type) for of in plan_of(COUNTED).schema.fields)
-    return Table("out_", columns, {"connector": connector, **options}, primary_key=key)
+    return Table(
+        "out_", columns, {"connector": connector, **options}, primary_key=key, upserts=connector == "upsert-rocketmq"
+    )
 
 
 def checked(table: Table, node: Node) -> SqlError | None:

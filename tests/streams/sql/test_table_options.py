@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from compiling import compiled, refused
 
+from millstream.streams.connectors.options import OptionProblem
 from millstream.streams.plan.tables import Table
 from millstream.streams.sql.compiler import SqlSession, TextResult
-from millstream.streams.sql.connectors import CONNECTORS, check_options
-from millstream.streams.sql.options import OptionProblem
+from millstream.streams.sql.option_checks import CONNECTORS, check_options
 
 TOPIC = "'connector' = 'rocketmq', 'topic' = 't'"
 FILES = "'connector' = 'filesystem', 'path' = '/x'"

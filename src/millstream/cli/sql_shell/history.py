@@ -59,7 +59,7 @@ class History:
 
 
 def _has_secret(statement: str) -> bool:
-    from millstream.streams.sql.connectors import CONNECTORS
+    from millstream.streams.connectors.registry import CONNECTORS
 
     secret = (option for connector in CONNECTORS.values() for option in connector.options if option.secret)
     return any(name.lower() in statement.lower() for name in {option.name.partition("#")[0] for option in secret})

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal, cast
 
 from millstream.cli.sql_shell.result_table import SortColumn
+from millstream.streams.connectors.registry import connector_of
 from millstream.streams.functions.zones import zone_of
 from millstream.streams.plan.changelog import Changelog, changelog_of, upsert_key_of
 from millstream.streams.plan.nodes import JobPlan, Node, QueryPlan
@@ -63,7 +64,7 @@ def shapes_of(plan: JobPlan | QueryPlan, query_label: str) -> dict[str, ResultSh
             sink.input.schema.names, changelog_of(sink.input) is Changelog.RETRACT, is_query=False
         )
         for sink in plan.sinks
-        if sink.table.connector == "print"
+        if connector_of(sink.table.connector).shows_rows
     }
 
 

@@ -8,14 +8,14 @@ from typing import Any, cast
 
 from millstream.model.errors import MillstreamError
 from millstream.streams.connectors.connector import Connector
+from millstream.streams.connectors.environment import from_environment
 from millstream.streams.connectors.protocols import SinkConnector, SourceConnector
 from millstream.streams.connectors.table import ConnectedColumn, ConnectedTable
 from millstream.streams.errors import JobError
 from millstream.streams.plan.tables import ComputedColumn, MetadataColumn, Table
 from millstream.streams.plan.types import DataType
-from millstream.streams.sql.variables import from_environment
 
-__all__ = ["connected_table", "opened_sink", "opened_source"]
+__all__ = ["code_of", "connected_table", "opened_sink", "opened_source"]
 
 
 def connected_table(
@@ -49,10 +49,15 @@ def opened_sink(connector: Connector, table: ConnectedTable) -> SinkConnector:
     return cast("SinkConnector", _made(connector, connector.sink, table, "SINK_FAILED"))
 
 
-def _made(connector: Connector, place: str, table: ConnectedTable, failure: str) -> object:
+def code_of(place: str) -> Any:
+    """What 'module:name' names. Raises what its import raises."""
     module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def _made(connector: Connector, place: str, table: ConnectedTable, failure: str) -> object:
     try:
-        make: Callable[[ConnectedTable], Any] = getattr(importlib.import_module(module), name)
+        make: Callable[[ConnectedTable], Any] = code_of(place)
         made: object = make(table)
     except MillstreamError:
         raise

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from millstream.model.message import Message
+from millstream.streams.connectors.options import Option, text
 from millstream.streams.connectors.table import ConnectedTable
 from millstream.streams.errors import JobError
-from millstream.streams.sql.options import Option, text
 
 __all__ = ["DEAD_LETTER_OPTIONS", "DEAD_LETTER_TOPIC", "RefusedRows"]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from millstream.streams.connectors.registry import connector_of
 from millstream.streams.functions.failing_casts import FailingCast, failing_casts
 from millstream.streams.functions.spec import map_of
 from millstream.streams.jobs.outputs import SEND_TIMEOUT_S, Output
@@ -107,7 +108,7 @@ def _words(found: FailingCast) -> str:
 
 
 def _topic_of(table: Table) -> str | None:
-    if table.connector != "rocketmq":
+    if not connector_of(table.connector).dead_letters:
         return None
     return table.options.get("dead-letter.topic", f"{table.options['topic']}_dead_letter")
 

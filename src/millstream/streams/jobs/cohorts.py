@@ -8,11 +8,10 @@ from typing import Final
 
 import msgspec
 
+from millstream.streams.connectors.registry import connector_of
 from millstream.streams.jobs.checkpoint import Checkpoint
 from millstream.streams.jobs.cohort import shared_query
 from millstream.streams.optimizer.branch import branch_of
-from millstream.streams.optimizer.judging import JUDGING_CONNECTORS
-from millstream.streams.optimizer.merging import MERGED_CONNECTORS
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.user_calls import calls_users_functions
@@ -66,14 +65,14 @@ def table_of(plan: Plan) -> Table | None:
         branch = branch_of(sink.input)
         if branch is None or calls_users_functions(sink.input) or sink.overwrites:
             return None
-        if sink.table.connector not in MERGED_CONNECTORS:
+        if not connector_of(sink.table.connector).merges:
             return None
         if found is not None and branch.scan.table != found:
             return None
         found = branch.scan.table
     # A file sink tells readers which of its partitions are whole by the event time of all that it reads.
-    files = any(sink.table.connector == "filesystem" for sink in plan.sinks)
-    return None if found is None or files or found.connector not in JUDGING_CONNECTORS else found
+    files = any(connector_of(sink.table.connector).commits_partitions for sink in plan.sinks)
+    return None if found is None or files or not connector_of(found.connector).judges else found
 
 
 def _standing(directory: Path) -> Hashable:

@@ -9,6 +9,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.streams.connectors.opening import connected_table, opened_source
+from millstream.streams.connectors.registry import CONNECTORS
 from millstream.streams.jobs.dead_letter import DeadLetters
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.sources import Reading
@@ -17,7 +18,6 @@ from millstream.streams.plan.types import DataType
 from millstream.streams.spark.source.connected import ConnectedDataSource, ConnectedSpec
 from millstream.streams.spark.source.data_source import SPEC_OPTION
 from millstream.streams.spark.source.position import Position
-from millstream.streams.sql.connectors import CONNECTORS
 
 __all__ = ["ConnectedSource"]
 

@@ -9,7 +9,9 @@ from typing import Final
 
 import msgspec
 
+from millstream.streams.connectors.environment import with_environment
 from millstream.streams.connectors.refused_rows import DEAD_LETTER_TOPIC, RefusedRows
+from millstream.streams.connectors.sink_request import SinkRequest
 from millstream.streams.connectors.table import ConnectedColumn, ConnectedTable
 from millstream.streams.databases.batch_notes import NOTES_TABLE, BatchNotes, BatchShare
 from millstream.streams.databases.batch_writer import BatchWriter, RefusedRow
@@ -18,11 +20,9 @@ from millstream.streams.databases.failure import DatabaseFailure
 from millstream.streams.databases.retry import DatabaseRetry
 from millstream.streams.databases.written_table import WrittenTable
 from millstream.streams.errors import JobError
-from millstream.streams.jobs.settings import JobSettings, duration_ms
-from millstream.streams.plan.nodes import Sink as Insert
+from millstream.streams.jobs.settings import duration_ms
 from millstream.streams.plan.nodes import scans_of
 from millstream.streams.spark.sinks.database import DatabaseSink
-from millstream.streams.sql.variables import with_environment
 
 __all__ = ["MAX_CHUNK_ROWS", "database_sink"]
 
@@ -35,9 +35,9 @@ _DEFAULT_TIMEOUT = "60 s"
 _log = logging.getLogger(__name__)
 
 
-def database_sink(insert: Insert, settings: JobSettings) -> DatabaseSink:
+def database_sink(request: SinkRequest) -> DatabaseSink:
     """The sink. Raises JobError DATABASE_UNREACHABLE, DATABASE_REFUSED, DATABASE_TABLE; SINK_FAILED."""
-    table = insert.table
+    insert, table = request.insert, request.insert.table
     options = with_environment(table.options, f"The table {table.name} cannot be written")
     database = open_database(options)
     written = WrittenTable(table.name, options["table-name"], insert.input.schema.fields, table.primary_key)
@@ -48,7 +48,7 @@ def database_sink(insert: Insert, settings: JobSettings) -> DatabaseSink:
     except DatabaseFailure as failure:
         raise failure.job_error(f"The table {table.name} cannot be written") from None
     columns = tuple(ConnectedColumn(field.name, field.type) for field in written.fields)
-    refused = RefusedRows(ConnectedTable(table.name, columns, options, table.primary_key, settings.nameserver))
+    refused = RefusedRows(ConnectedTable(table.name, columns, options, table.primary_key, request.nameserver))
     make_writer = partial(
         BatchWriter,
         database,
@@ -65,7 +65,7 @@ def database_sink(insert: Insert, settings: JobSettings) -> DatabaseSink:
         insert.input.schema,
         make_writer,
         partial(_shares, database, notes, shares, table.name),
-        once=settings.batch or not any(True for _ in scans_of(insert.input)),
+        once=request.batch or not any(True for _ in scans_of(insert.input)),
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from millstream.streams.connectors.environment import with_environment
 from millstream.streams.databases.conditions import asked_conditions
 from millstream.streams.databases.database import CHUNK_ROWS, Database, open_database
 from millstream.streams.databases.driver import StoredColumn
@@ -29,7 +30,6 @@ from millstream.streams.spark.source.database.spec import QUEUE, DatabaseSpec
 from millstream.streams.spark.source.malformed import Spool
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.spec import SourceColumn
-from millstream.streams.sql.variables import with_environment
 
 __all__ = ["DatabaseSource"]
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 
+from millstream.streams.connectors.options import milliseconds
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.dead_letter import DeadLetters
 from millstream.streams.jobs.settings import JobSettings
@@ -19,7 +20,6 @@ from millstream.streams.spark.source.datagen.spec import COUNT_OPTION, QUEUE, Da
 from millstream.streams.spark.source.datagen.values import DRAWN, INTEGERS
 from millstream.streams.spark.source.made_rows import last_row
 from millstream.streams.spark.source.position import Position
-from millstream.streams.sql.options import milliseconds
 
 __all__ = ["DatagenSource", "row_count"]
 

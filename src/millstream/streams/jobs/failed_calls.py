@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from millstream.model.message import Message
+from millstream.streams.connectors.registry import connector_of
 from millstream.streams.errors import JobError
 from millstream.streams.functions.failed_calls import FailedCall
 from millstream.streams.jobs.outputs import SEND_TIMEOUT_S
@@ -27,7 +28,9 @@ _log = logging.getLogger(__name__)
 
 def takes_letters(settings: JobSettings, table: Table) -> bool:
     """Whether rows that come from the table have a topic to go to."""
-    return table.connector == "rocketmq" and SourceSettings.of(table, settings).dead_letter_topic is not None
+    if not connector_of(table.connector).dead_letters:
+        return False
+    return SourceSettings.of(table, settings).dead_letter_topic is not None
 
 
 @dataclass

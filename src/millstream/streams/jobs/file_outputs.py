@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from millstream.streams.connectors.options import bytes_of
+from millstream.streams.connectors.sink_request import SinkRequest
 from millstream.streams.errors import JobError
 from millstream.streams.functions.zones import zone_of
 from millstream.streams.jobs.settings import duration_ms
@@ -16,15 +18,14 @@ from millstream.streams.plan.tables import Table
 from millstream.streams.spark.sinks.files import FileSink
 from millstream.streams.spark.sinks.part_files import FileLayout
 from millstream.streams.spark.sinks.partition_times import CommitPolicy, PartitionClock, time_reader
-from millstream.streams.sql.options import bytes_of
 
 __all__ = ["commit_policy", "file_sink"]
 
 
-def file_sink(number: int, insert: Insert) -> FileSink:
-    """The sink of the INSERT with that number. Raises JobError SINK_FAILED for options that cannot be."""
-    table = insert.table
-    options = table.options
+def file_sink(request: SinkRequest) -> FileSink:
+    """The sink of the INSERT. Raises JobError SINK_FAILED for options that cannot be."""
+    insert = request.insert
+    table, options = insert.table, insert.table.options
     layout = FileLayout(
         local_directory(options["path"]),
         insert.input.schema,
@@ -37,7 +38,7 @@ def file_sink(number: int, insert: Insert) -> FileSink:
     return FileSink(
         table.name,
         layout,
-        number=number,
+        number=request.number,
         overwrites=insert.overwrites,
         emptied=_fixed_partition(insert, layout.default_name),
         policy=commit_policy(table),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 
+from millstream.streams.connectors.nexmark.settings import NexmarkSettings, is_paced
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.dead_letter import DeadLetters
 from millstream.streams.jobs.settings import JobSettings, duration_ms
@@ -17,7 +18,6 @@ from millstream.streams.spark.source.data_source import SPEC_OPTION
 from millstream.streams.spark.source.made_rows import last_row
 from millstream.streams.spark.source.nexmark.events import FIELDS
 from millstream.streams.spark.source.nexmark.reader import NexmarkDataSource
-from millstream.streams.spark.source.nexmark.settings import NexmarkSettings, is_paced
 from millstream.streams.spark.source.nexmark.spec import COUNT_OPTION, QUEUE, NexmarkSpec
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.spec import SourceColumn

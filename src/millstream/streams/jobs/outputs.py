@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from millstream.streams.connectors.opening import connected_table
+from millstream.streams.connectors.opening import code_of, connected_table
+from millstream.streams.connectors.registry import connector_of
+from millstream.streams.connectors.sink_request import ShowRows, SinkRequest
 from millstream.streams.errors import JobError
-from millstream.streams.jobs.database_output import database_sink
-from millstream.streams.jobs.file_outputs import file_sink
 from millstream.streams.jobs.progress import ResultRows
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.nodes import JobPlan, Node, QueryPlan
 from millstream.streams.plan.nodes import Sink as Insert
 from millstream.streams.plan.tables import Table
-from millstream.streams.plan.types import Schema
 from millstream.streams.spark.sinks.connected import ConnectedSink
 from millstream.streams.spark.sinks.console import BlackholeSink, PrintSink
 from millstream.streams.spark.sinks.sink import Sink
 from millstream.streams.spark.sinks.topic import MessageMaker, TopicSink, UpsertSink
-from millstream.streams.spark.source.body_format import UPSERTS
 from millstream.streams.spark.source.topic_log import Access
-from millstream.streams.sql.connectors import CONNECTORS
 
 __all__ = ["QUERY_SINK", "Output", "outputs_of"]
 
@@ -52,7 +50,9 @@ class Output:
 def outputs_of(plan: JobPlan | QueryPlan, settings: JobSettings, on_rows: OnRows | None) -> list[Output]:
     """The outputs of `plan` in its order. Raises JobError SINK_FAILED for a table that cannot be written."""
     if isinstance(plan, QueryPlan):
-        return [Output(plan.query, _print_sink(QUERY_SINK, QUERY_SINK, plan.query.schema, on_rows))]
+        show = _shown(on_rows)
+        told = None if show is None else partial(show, QUERY_SINK)
+        return [Output(plan.query, PrintSink(QUERY_SINK, plan.query.schema, told))]
     return [
         Output(sink.input, _sink(number, sink, settings, on_rows), None if sink.overwrites else sink.table)
         for number, sink in enumerate(plan.sinks)
@@ -60,40 +60,44 @@ def outputs_of(plan: JobPlan | QueryPlan, settings: JobSettings, on_rows: OnRows
 
 
 def _sink(number: int, insert: Insert, settings: JobSettings, on_rows: OnRows | None) -> Sink:
-    table, schema = insert.table, insert.input.schema
-    match table.connector:
-        case "print":
-            label = table.options.get("print-identifier") or table.name
-            return _print_sink(table.name, label, schema, on_rows)
-        case "blackhole":
-            return BlackholeSink(table.name, schema)
-        case "filesystem":
-            return file_sink(number, insert)
-        case "jdbc":
-            return database_sink(insert, settings)
-        case "rocketmq" | "upsert-rocketmq" as connector:
-            nameserver = table.options.get("nameserver", settings.nameserver)
-            kind = UpsertSink if connector == UPSERTS else TopicSink
-            return kind(
-                table.name,
-                MessageMaker.of(table),
-                nameserver,
-                timeout_s=SEND_TIMEOUT_S,
-                access=Access.of(table.options),
-            )
-        case connector if connector in CONNECTORS and CONNECTORS[connector].sink:
-            row = CONNECTORS[connector]
-            return ConnectedSink(connector, connected_table(table, row, settings.nameserver))
-        case connector:
-            raise JobError("SINK_FAILED", f"The table {table.name} cannot be written: its connector is {connector!r}.")
+    table, row = insert.table, connector_of(insert.table.connector)
+    if row.job_sink:
+        make: Callable[[SinkRequest], Sink] = code_of(row.job_sink)
+        return make(SinkRequest(number, insert, settings.nameserver, settings.batch, _shown(on_rows)))
+    if row.sink:
+        return ConnectedSink(table.connector, connected_table(table, row, settings.nameserver))
+    raise JobError("SINK_FAILED", f"The table {table.name} cannot be written: its connector is {table.connector!r}.")
 
 
-def _print_sink(name: str, label: str, schema: Schema, on_rows: OnRows | None) -> PrintSink:
+def topic_sink(request: SinkRequest) -> TopicSink | UpsertSink:
+    """The topic of an INSERT."""
+    table = request.insert.table
+    kind = UpsertSink if table.upserts else TopicSink
+    nameserver = table.options.get("nameserver", request.nameserver)
+    maker = MessageMaker.of(table)
+    return kind(table.name, maker, nameserver, timeout_s=SEND_TIMEOUT_S, access=Access.of(table.options))
+
+
+def print_sink(request: SinkRequest) -> PrintSink:
+    """What shows the rows of an INSERT, under the label that its table has."""
+    table = request.insert.table
+    label = table.options.get("print-identifier") or table.name
+    show = None if request.show is None else partial(request.show, label)
+    return PrintSink(table.name, request.insert.input.schema, show)
+
+
+def blackhole_sink(request: SinkRequest) -> BlackholeSink:
+    """What throws the rows of an INSERT away."""
+    return BlackholeSink(request.insert.table.name, request.insert.input.schema)
+
+
+def _shown(on_rows: OnRows | None) -> ShowRows | None:
+    """What gives rows to who runs the job, under a label."""
     if on_rows is None:
-        return PrintSink(name, schema, None)
+        return None
     show = on_rows
 
-    def tell(columns: tuple[str, ...], rows: list[tuple[Any, ...]], kinds: list[int] | None) -> None:
+    def tell(label: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]], kinds: list[int] | None) -> None:
         show(ResultRows(label, columns, rows, None if kinds is None else [RowKind(kind) for kind in kinds]))
 
-    return PrintSink(name, schema, tell)
+    return tell

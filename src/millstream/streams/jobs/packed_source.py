@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 
+from millstream.streams.connectors.rules.options import ORIGIN_OPTION
 from millstream.streams.jobs.settings import JobSettings, SourceSettings
 from millstream.streams.jobs.sources import Reading, TopicSource
 from millstream.streams.plan.tables import Table
@@ -14,13 +15,7 @@ from millstream.streams.plan.types import DataType
 from millstream.streams.spark.rules.packed_reader import PackedHitsDataSource
 from millstream.streams.spark.source.data_source import SPEC_OPTION
 
-__all__ = ["ORIGIN_OPTION", "PACKED_HITS", "PackedHitsSource"]
-
-PACKED_HITS = PackedHitsDataSource.name()
-"""The connector of such a table, which no user declares."""
-
-ORIGIN_OPTION = "origin"
-"""The option that names the job whose records count: what an earlier one left in the topic does not."""
+__all__ = ["PackedHitsSource"]
 
 
 class PackedHitsSource(TopicSource):
@@ -33,4 +28,4 @@ class PackedHitsSource(TopicSource):
         """The hits, unpacked in Spark's Python workers."""
         spec = replace(self.spec(spark, columns, reading), origin=self.table.options[ORIGIN_OPTION])
         spark.dataSource.register(PackedHitsDataSource)
-        return spark.readStream.format(PACKED_HITS).option(SPEC_OPTION, spec.encode()).load()
+        return spark.readStream.format(PackedHitsDataSource.name()).option(SPEC_OPTION, spec.encode()).load()

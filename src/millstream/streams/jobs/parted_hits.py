@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
+from millstream.streams.connectors.registry import connector_of
+from millstream.streams.connectors.rules.options import HITS_TOPIC, ORIGIN_OPTION, PACKED_HITS
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.outputs import SEND_TIMEOUT_S, Output
-from millstream.streams.jobs.packed_source import ORIGIN_OPTION, PACKED_HITS
 from millstream.streams.jobs.rule_guard import RuleGuard
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.optimizer.pushed import conditions_above
@@ -25,10 +26,7 @@ from millstream.streams.spark.sinks.packed import PackedSink
 from millstream.streams.spark.source.topic_log import Access, open_log
 from millstream.streams.spark.translate import is_stateful
 
-__all__ = ["HITS_TOPIC", "PartedHits", "part_hits", "tell_sinks"]
-
-HITS_TOPIC = "hits.topic"
-"""The option of a table of hits that asks for it."""
+__all__ = ["PartedHits", "part_hits", "tell_sinks"]
 
 _SUFFIX = "_packed"
 """What the table of packed hits has behind the name of the table of hits."""
@@ -96,7 +94,9 @@ def tell_sinks(outputs: Sequence[Output], guards: Sequence[RuleGuard]) -> None:
 def _tables(outputs: Sequence[Output]) -> tuple[Table, ...]:
     """The tables of hits with a topic between that the outputs read."""
     found = {scan.table.name: scan.table for output in outputs for scan in scans_of(output.node)}
-    return tuple(table for table in found.values() if table.connector == "rules" and HITS_TOPIC in table.options)
+    return tuple(
+        table for table in found.values() if connector_of(table.connector).gives_hits and HITS_TOPIC in table.options
+    )
 
 
 def _check_topic(table: Table) -> None:
@@ -159,7 +159,7 @@ def _any(conditions: Sequence[tuple[Expression, ...]]) -> Expression | None:
 
 def _packed_table(table: Table, origin: str) -> Table:
     options = {name: value for name, value in table.options.items() if name not in _OF_THE_START}
-    between = {"connector": PACKED_HITS, "topic": table.options[HITS_TOPIC], ORIGIN_OPTION: origin}
+    between = {"connector": PACKED_HITS.name, "topic": table.options[HITS_TOPIC], ORIGIN_OPTION: origin}
     return replace(table, name=f"{table.name}{_SUFFIX}", options=options | between)
 
 

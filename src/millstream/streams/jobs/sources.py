@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,6 +11,8 @@ from typing import Protocol
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.model.errors import NameRefused
+from millstream.streams.connectors.opening import code_of
+from millstream.streams.connectors.registry import connector_of
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.dead_letter import DeadLetters
 from millstream.streams.jobs.group_positions import GroupPosition
@@ -22,14 +24,12 @@ from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.nodes import Node, Scan, scans_of
 from millstream.streams.plan.tables import MetadataColumn, PhysicalColumn, Table
 from millstream.streams.plan.types import DataType
-from millstream.streams.spark.source.body_format import CHANGELOG_FORMATS, UPSERTS, formats_of
+from millstream.streams.spark.source.body_format import CHANGELOG_FORMATS, formats_of
 from millstream.streams.spark.source.data_source import SPEC_OPTION, TopicDataSource
 from millstream.streams.spark.source.malformed import Spool
-from millstream.streams.spark.source.nexmark.settings import is_finite
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec, WantedRows
 from millstream.streams.spark.source.topic_log import open_log
-from millstream.streams.sql.connectors import CONNECTORS
 
 __all__ = ["Judging", "Reading", "Source", "TopicSource", "ends_by_itself", "open_source", "tables_of"]
 
@@ -105,49 +105,20 @@ class Source(Protocol):
 
 def open_source(table: Table, settings: JobSettings) -> Source:
     """The source of `table`. Raises JobError JOB_FAILED for a connector that cannot be read."""
-    if table.connector == "nexmark":
-        from millstream.streams.jobs.nexmark_source import NexmarkSource
-
-        return NexmarkSource(table, settings)
-    if table.connector == "filesystem":
-        from millstream.streams.jobs.file_source import FileSource
-
-        return FileSource(table, settings)
-    if table.connector == "jdbc":
-        from millstream.streams.jobs.database_source import DatabaseSource
-
-        return DatabaseSource(table, settings)
-    if table.connector == "datagen":
-        from millstream.streams.jobs.datagen_source import DatagenSource
-
-        return DatagenSource(table, settings)
-    if table.connector == "rules":
-        from millstream.streams.jobs.rules_source import RulesSource
-
-        return RulesSource(table, settings)
-    if table.connector == "packed-hits":
-        from millstream.streams.jobs.packed_source import PackedHitsSource
-
-        return PackedHitsSource(table, settings)
-    if table.connector in CONNECTORS and CONNECTORS[table.connector].source:
+    connector = connector_of(table.connector)
+    if connector.job_source:
+        make: Callable[[Table, JobSettings], Source] = code_of(connector.job_source)
+        return make(table, settings)
+    if connector.source:
         from millstream.streams.jobs.connected_source import ConnectedSource
 
         return ConnectedSource(table, settings)
-    if table.connector not in ("rocketmq", UPSERTS):
-        words = f"The table {table.name} cannot be read: its connector is {table.connector!r}."
-        raise JobError("JOB_FAILED", words)
-    return TopicSource(table, SourceSettings.of(table, settings), waits=settings.waits_for_topics)
+    raise JobError("JOB_FAILED", f"The table {table.name} cannot be read: its connector is {table.connector!r}.")
 
 
 def ends_by_itself(table: Table) -> bool:
     """Whether a table has an end, so that a job over such tables alone ends as a bounded one does."""
-    if table.connector == "nexmark":
-        return is_finite(table.options)
-    if table.connector == "datagen":
-        return any(name == "number-of-rows" or name.endswith(".end") for name in table.options)
-    if table.connector in CONNECTORS and CONNECTORS[table.connector].bounded:
-        return True
-    return table.connector == "filesystem" and "source.monitor-interval" not in table.options
+    return connector_of(table.connector).ends_with(table.options)
 
 
 def tables_of(nodes: Iterable[Node]) -> list[Table]:
@@ -222,7 +193,7 @@ class TopicSource:
             body=body,
             key=key,
             changes=changelog_of(Scan(self.table, ())) is Changelog.RETRACT,
-            upserts=self.table.connector == UPSERTS,
+            upserts=self.table.upserts,
             wake_after_ms=reading.wake_after_ms,
             wake_again=reading.wake_again,
             timeout_s=TIMEOUT_S,
@@ -280,3 +251,8 @@ def _source_columns(table: Table, wanted: Mapping[str, DataType], *, narrowed: b
         elif isinstance(column, MetadataColumn):
             columns.append(SourceColumn(column.name, column.type, column.key))
     return tuple(columns)
+
+
+def topic_source(table: Table, job: JobSettings) -> TopicSource:
+    """The topic of a table. Raises NameRefused TOPIC_NOT_FOUND, ConnectionFailed."""
+    return TopicSource(table, SourceSettings.of(table, job), waits=job.waits_for_topics)

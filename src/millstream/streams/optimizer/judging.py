@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
+from millstream.streams.connectors.registry import connector_of
 from millstream.streams.functions.spec import array_of
 from millstream.streams.optimizer.branch import branch_of, stored
 from millstream.streams.optimizer.costs import spark_cost_us, stage_cost_us, stage_is_cheaper
@@ -25,7 +25,7 @@ from millstream.streams.rules.from_sql import CannotBeSaid, conjuncts_of, formul
 from millstream.streams.rules.rule import MAX_RULES, Rule, RuleSet
 from millstream.streams.sql.pruning import prune
 
-__all__ = ["JUDGING_CONNECTORS", "Judged", "SourceStage", "Verdict", "judged", "refusal_of"]
+__all__ = ["Judged", "SourceStage", "Verdict", "judged", "refusal_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +67,9 @@ class Judged:
     verdicts: tuple[Verdict, ...]
 
 
-JUDGING_CONNECTORS: Final = ("rocketmq",)
-"""Connectors whose sources decode rows in Python workers, where the stage can run."""
-
-
 def refusal_of(table: Table) -> str:
     """Why a table's source judges nothing, blank where it can."""
-    if table.connector in JUDGING_CONNECTORS:
+    if connector_of(table.connector).judges:
         return ""
     return f"sources of the connector '{table.connector}' judge nothing"
 

@@ -10,6 +10,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from millstream.streams.connectors.registry import connector_of
 from millstream.streams.functions.spec import array_of
 from millstream.streams.optimizer.branch import Branch, branch_of, stored
 from millstream.streams.plan.expressions import Call, Cast, Column, Expression, Literal
@@ -21,13 +22,10 @@ from millstream.streams.plan.user_calls import calls_users_functions
 from millstream.streams.plan.wanted import BRANCHES
 from millstream.streams.rules.from_sql import split_conjuncts
 
-__all__ = ["MERGED_CONNECTORS", "MERGED_FROM", "Merged", "merged", "sink_keys"]
+__all__ = ["MERGED_FROM", "Merged", "merged", "sink_keys"]
 
 MERGED_FROM: Final = 2
 """Outputs of one shape from which on they are merged: two already share one sink and one copy of each row's columns."""
-
-MERGED_CONNECTORS: Final = ("rocketmq", "filesystem", "print", "blackhole")
-"""Connectors of sinks whose rows may come in any order."""
 
 _CONSTANT = "__constant{}"
 _NAMES: Final = ("rule", "rule_id", "rule_name", "id")
@@ -97,7 +95,7 @@ def sink_keys(tables: Sequence[Table | None]) -> list[Hashable]:
     known: list[Table] = []
     keys: list[Hashable] = []
     for number, table in enumerate(tables):
-        if table is None or table.connector not in MERGED_CONNECTORS:
+        if table is None or not connector_of(table.connector).merges:
             keys.append(("alone", number))
             continue
         if table not in known:

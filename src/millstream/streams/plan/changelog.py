@@ -17,7 +17,6 @@ from millstream.streams.plan.watermarked import Watermarked
 
 __all__ = [
     "CHANGELOG_FORMATS",
-    "UPSERT_CONNECTORS",
     "Changelog",
     "RowKind",
     "changelog_of",
@@ -47,9 +46,6 @@ class Changelog(Enum):
     RETRACT = "retract"
 
 
-UPSERT_CONNECTORS = frozenset({"upsert-rocketmq"})
-"""Connectors whose rows are the last ones of their keys."""
-
 CHANGELOG_FORMATS = frozenset(
     {"debezium-json", "debezium-avro-confluent", "canal-json", "maxwell-json", "changelog-json", "ogg-json"}
 )
@@ -60,7 +56,7 @@ def changelog_of(node: Node) -> Changelog:
     """The kinds of rows that `node` emits."""
     match node:
         case Scan(table=table):
-            changes = table.connector in UPSERT_CONNECTORS or table.options.get("format", "") in CHANGELOG_FORMATS
+            changes = table.upserts or table.options.get("format", "") in CHANGELOG_FORMATS
             return Changelog.RETRACT if changes else Changelog.APPEND
         case Values() | Match() | Over(whole=True) | ToChangelog():
             return Changelog.APPEND

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from millstream.streams.plan.nodes import JobPlan, QueryPlan, scans_of_plan
 from millstream.streams.plan.types import BIGINT, DOUBLE, STRING, DataType, TypeKind
 
-__all__ = ["HIT_COLUMNS", "reads_hits_alone"]
+__all__ = ["HIT_COLUMNS"]
 
 _STRINGS: Final = DataType(TypeKind.ARRAY, elements=(STRING,))
 _PAIRS: Final = DataType(TypeKind.MAP, elements=(STRING, STRING))
@@ -39,9 +38,3 @@ HIT_COLUMNS: Final[dict[str, DataType]] = {
     "hits": BIGINT,
 }
 """Their types by name; a table has any of them. A time may be of either kind of TIMESTAMP, a number any integer."""
-
-
-def reads_hits_alone(plan: JobPlan | QueryPlan) -> bool:
-    """Whether all that a job or a query reads are hits of rules: few rows leave the workers that judge events."""
-    scans = scans_of_plan(plan)
-    return bool(scans) and all(scan.table.connector == "rules" for scan in scans)

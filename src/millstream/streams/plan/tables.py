@@ -58,7 +58,8 @@ class Table:
 
     A secret among the options may be a reference to the environment, which is looked up when a job starts.
     `partition_keys` are the columns of PARTITIONED BY, `distribution_keys` and `buckets` those of DISTRIBUTED BY.
-    `is_dimension` says that PERIOD FOR SYSTEM_TIME declared it as one to look up.
+    `is_dimension` says that PERIOD FOR SYSTEM_TIME declared it as one to look up, `upserts` that it is read as the last
+    row of each primary key, which later ones replace.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Table:
     buckets: int | None = None
     is_dimension: bool = False
     unique_keys: tuple[tuple[str, ...], ...] = ()
+    upserts: bool = False
 
     @property
     def connector(self) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable
 
+from millstream.streams.connectors.options import milliseconds
 from millstream.streams.errors import SqlError
-from millstream.streams.sql.options import milliseconds
 
 __all__ = ["Duration", "after", "duration_ms", "interval", "items", "listed", "literal", "quoted"]
 

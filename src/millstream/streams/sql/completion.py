@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from millstream.streams.connectors.registry import CONNECTORS
 from millstream.streams.functions.registry import AGGREGATES, FUNCTIONS, WINDOW_FUNCTIONS
 from millstream.streams.plan.types import Field
 from millstream.streams.sql.catalog import Catalog
-from millstream.streams.sql.connectors import CONNECTORS
 from millstream.streams.sql.cursor import RESERVED
 from millstream.streams.sql.hint_completion import hinted
 from millstream.streams.sql.names import MAX_NAME_PARTS

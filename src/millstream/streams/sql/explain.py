@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from millstream.streams.connectors.registry import connector_of
 from millstream.streams.databases.batch_notes import NOTES_TABLE
 from millstream.streams.plan.aggregates import Expand
 from millstream.streams.plan.backends import Backend, backend_of, needs_own_in_batch
@@ -52,7 +53,7 @@ def explain_sink(sink: Sink) -> list[str]:
 
 def _writes(table: Table) -> str:
     """How rows reach a table of a database."""
-    if table.connector != "jdbc":
+    if connector_of(table.connector).find("sink.exactly-once") is None:
         return ""
     how = f"by key {', '.join(table.primary_key)}" if table.primary_key else "append"
     match table.options.get("sink.exactly-once", "auto").lower():

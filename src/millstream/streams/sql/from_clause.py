@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from millstream.streams.plan.changelog import UPSERT_CONNECTORS
 from millstream.streams.plan.expressions import Call, Column, Expression
 from millstream.streams.plan.joins import JoinKind
 from millstream.streams.plan.nodes import Node, Normalize, Scan, Values
@@ -134,7 +133,7 @@ def _table(source: TableSource, context: QueryContext) -> Node:
     if isinstance(node, Scan):
         node = with_options(node, source.hints, context.script) if source.hints else node
         _check_readable(node.table, source.span, context.script)
-        if node.table.connector in UPSERT_CONNECTORS and node.table.primary_key:
+        if node.table.upserts and node.table.primary_key:
             return Normalize(node, node.table.primary_key)
     return node
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from millstream.streams.sql.connectors import CONNECTORS
+from millstream.streams.connectors.registry import CONNECTORS
 from millstream.streams.sql.hint_parser import QUERY_HINTS, TABLE_HINTS
 
 __all__ = ["LOOKUP_KEYS", "hinted"]

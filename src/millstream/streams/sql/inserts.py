@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from millstream.streams.connectors.registry import CONNECTORS
 from millstream.streams.functions.casting import at_length, keeps_length, same_shape
 from millstream.streams.plan.changelog import upsert_key_of
 from millstream.streams.plan.expressions import Call, Cast, Column, Expression, Literal
 from millstream.streams.plan.nodes import Filter, Node, Project, Sink
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import BOOLEAN, DataType, Schema, TypeKind
-from millstream.streams.sql.connectors import CONNECTORS
 from millstream.streams.sql.pruning import prune
 from millstream.streams.sql.query_syntax import item_span
 from millstream.streams.sql.scalars import Scope, bind_term, converted, nearest

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from millstream.streams.connectors.registry import CONNECTORS
 from millstream.streams.functions.registry import AGGREGATES, FUNCTIONS, WINDOW_FUNCTIONS
 from millstream.streams.plan.tables import ComputedColumn, MetadataColumn, Table
 from millstream.streams.plan.types import DataType, Schema, TypeKind
 from millstream.streams.secrets import shown_url
 from millstream.streams.sql.catalog import Catalog, CatalogDefinition, CatalogTable, CatalogView, FullName
-from millstream.streams.sql.connectors import CONNECTORS
 from millstream.streams.sql.statements import Show
 from millstream.streams.sql.table_syntax import ColumnDefinition, CreateTable
 

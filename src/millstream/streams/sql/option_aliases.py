@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from millstream.streams.sql.options import OptionProblem
+from millstream.streams.connectors.options import OptionProblem
 
 __all__ = ["METADATA_ALIASES", "Renamed", "renamed_options"]
 
@@ -96,8 +96,6 @@ def renamed_options(options: Mapping[str, str], known_of: Callable[[str], frozen
         if name != key:
             notes.append(f"'{key}' is read as '{name}'.")
         renamed[name], written[name] = value, key
-    if connector == "rocketmq" and "csv.field-delimiter" in renamed:
-        renamed.setdefault("format", "csv")
     return Renamed(renamed, written, tuple(notes))
 
 

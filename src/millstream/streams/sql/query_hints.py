@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from millstream.streams.connectors.options import OptionProblem, milliseconds
 from millstream.streams.plan.nodes import Scan
-from millstream.streams.sql.connectors import OptionProblem, check_options
-from millstream.streams.sql.options import milliseconds
+from millstream.streams.sql.option_checks import check_options
 from millstream.streams.sql.query_context import QueryContext
 from millstream.streams.sql.query_syntax import Hint
 from millstream.streams.sql.scopes import nearest

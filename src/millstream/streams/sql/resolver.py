@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from millstream.streams.connectors.options import milliseconds
+from millstream.streams.connectors.registry import CONNECTORS
 from millstream.streams.errors import SqlError
 from millstream.streams.plan.nodes import Node, Scan, Sink
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.windows import Emit
 from millstream.streams.sql.catalog import Catalog, CatalogTable, FullName
-from millstream.streams.sql.connectors import CONNECTORS
 from millstream.streams.sql.emission import with_emit
 from millstream.streams.sql.inserts import bind_insert
 from millstream.streams.sql.local_times import localized
 from millstream.streams.sql.names import path_text, split_path
-from millstream.streams.sql.options import milliseconds
 from millstream.streams.sql.pruning import prune
 from millstream.streams.sql.queries import bind_select
 from millstream.streams.sql.query_hints import with_options

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.streams.plan.changelog import CHANGELOG_FORMATS, UPSERT_CONNECTORS, Changelog, changelog_of
+from millstream.streams.connectors.registry import connector_of
+from millstream.streams.plan.changelog import CHANGELOG_FORMATS, Changelog, changelog_of
 from millstream.streams.plan.joins import Join, SetOperation
 from millstream.streams.plan.nodes import (
     Aggregate,
@@ -17,12 +18,9 @@ from millstream.streams.plan.nodes import (
 )
 from millstream.streams.plan.ordering import Over, Rank, Sort
 from millstream.streams.plan.tables import Table
-from millstream.streams.sql.connectors import CONNECTORS
 from millstream.streams.sql.script import Script, Span
 
 __all__ = ["check_changes", "takes_upserts", "without_emit"]
-
-_SHOWS_CHANGES = ("print", "blackhole")
 
 
 def check_changes(table: Table, node: Node, span: Span, script: Script) -> None:
@@ -43,13 +41,12 @@ def check_changes(table: Table, node: Node, span: Span, script: Script) -> None:
 
 def takes_upserts(table: Table) -> bool:
     """Whether the table holds the last row of each value of its primary key."""
-    if table.connector in UPSERT_CONNECTORS or not table.primary_key:
-        return table.connector in UPSERT_CONNECTORS
-    return table.connector == "jdbc" or (table.connector in CONNECTORS and CONNECTORS[table.connector].upserts)
+    connector = connector_of(table.connector)
+    return connector.upserts and (connector.needs_key or bool(table.primary_key))
 
 
 def _takes_changes(table: Table) -> bool:
-    if table.connector in _SHOWS_CHANGES or takes_upserts(table):
+    if connector_of(table.connector).shows_changes or takes_upserts(table):
         return True
     return any(table.options.get(option, "") in CHANGELOG_FORMATS for option in ("format", "value.format"))
 
@@ -95,11 +92,10 @@ def _named(node: Node) -> str:
 
 def _ways_out(table: Table, cause: Node) -> str:
     ways = ["write to an upsert-rocketmq table with a PRIMARY KEY"]
-    if table.connector == "rocketmq":
+    connector = connector_of(table.connector)
+    if not CHANGELOG_FORMATS.isdisjoint(connector.formats):
         ways.append("choose a format of changes such as 'debezium-json'")
-    if table.connector == "jdbc":
-        ways = ["declare a PRIMARY KEY for the table"]
-    if table.connector in CONNECTORS and CONNECTORS[table.connector].upserts:
+    if connector.upserts:
         ways = ["declare a PRIMARY KEY for the table"]
     if isinstance(cause, Aggregate):
         ways.append("group by a window, whose rows are final")

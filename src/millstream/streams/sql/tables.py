@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from millstream.streams.connectors.connector import Connector
+from millstream.streams.connectors.options import OptionProblem
+from millstream.streams.connectors.registry import connector_of
 from millstream.streams.errors import SqlError
 from millstream.streams.plan.tables import ComputedColumn, MetadataColumn, PhysicalColumn, Table, Watermark
 from millstream.streams.plan.types import DataType, Field, Schema, TypeKind
-from millstream.streams.sql.connectors import Accepted, Connector, check_options
 from millstream.streams.sql.option_aliases import METADATA_ALIASES
-from millstream.streams.sql.options import OptionProblem
+from millstream.streams.sql.option_checks import Accepted, check_options
 from millstream.streams.sql.scalars import Scope, bind_term, nearest
 from millstream.streams.sql.script import Script
 from millstream.streams.sql.syntax import NameTerm
@@ -23,7 +25,6 @@ _NOT_STORED = (TypeKind.INTERVAL_DAY, TypeKind.INTERVAL_YEAR)
 
 _NESTED = (TypeKind.ROW, TypeKind.ARRAY, TypeKind.MAP)
 
-_JSON_WRITERS = ("rocketmq", "upsert-rocketmq", "filesystem")
 _JSON_FORMATS = ("json", "debezium-json", "canal-json", "maxwell-json", "changelog-json")
 
 _Column = PhysicalColumn | MetadataColumn | ComputedColumn
@@ -58,6 +59,7 @@ def bind_table(statement: CreateTable, script: Script, name: str = "") -> BoundT
         None if distribution is None else distribution.buckets,
         statement.is_dimension,
         tuple(_key(names, schema, script) for names in statement.unique_keys),
+        accepted.connector.reads_upserts,
     )
     _check_columns_of_options(table, statement, accepted.connector, script)
     _check_raw(table, statement, script)
@@ -67,14 +69,15 @@ def bind_table(statement: CreateTable, script: Script, name: str = "") -> BoundT
 
 def _check_variants(table: Table, statement: CreateTable, script: Script) -> None:
     """VARIANTs are written as JSON, or shown."""
-    is_json = table.connector in _JSON_WRITERS and table.options.get("format", "json").lower() in _JSON_FORMATS
-    if is_json or table.connector in ("print", "blackhole"):
+    connector = connector_of(table.connector)
+    is_json = bool(connector.formats) and table.options.get("format", "json").lower() in _JSON_FORMATS
+    if is_json or connector.shows_changes:
         return
     for column in table.physical:
         if column.type.holds(TypeKind.VARIANT):
             message = f"Tables with the connector '{table.connector}' hold no {column.type} unless they are of JSON."
             remedy = "Use a STRING, and JSON_STRING(...) of what is written."
-            if table.connector in _JSON_WRITERS:
+            if connector.formats:
                 remedy = f"Set 'format' = 'json'. {remedy}"
             raise script.error("SQL_UNSUPPORTED", message, statement.span, remedy=remedy)
 
@@ -250,7 +253,7 @@ def _check_prefix(table: Table, option: OptionDefinition, script: Script) -> Non
 
 def _check_raw(table: Table, statement: CreateTable, script: Script) -> None:
     """The format 'raw' is one plain column: the whole body of a message, or the whole key."""
-    upsert = table.connector == "upsert-rocketmq"
+    upsert = table.upserts
     named = [name for name in table.options.get("key.fields", "").split(";") if name]
     key = list(table.primary_key) if upsert else named
     split = table.options.get("value.fields-include", "ALL").upper() == "EXCEPT_KEY"

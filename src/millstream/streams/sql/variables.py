@@ -1,25 +1,20 @@
 """`${name}` in scripts: values of the session, of SET 'var.name' = '...' and of the environment.
 
-`${env:NAME}` is another thing: the value of a table option that is read when a job starts and never shown.
+`${env:NAME}` is another thing: the value of a table option, see `streams.connectors.environment`.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 
-from millstream.streams.errors import JobError
-
-__all__ = ["ENVIRONMENT", "PREFIX", "Variables", "from_environment", "with_environment"]
+__all__ = ["ENVIRONMENT", "PREFIX", "Variables"]
 
 PREFIX = "var."
 """What a setting's name begins with that is a variable."""
 
 ENVIRONMENT = "env:"
 """What a reference to the environment begins with inside of ${...}."""
-
-_REFERENCE = re.compile(r"\$\{env:([^{}\s]+)\}")
 
 
 class Variables:
@@ -53,16 +48,3 @@ class Variables:
     def names(self) -> tuple[str, ...]:
         """Those that the script and the session gave: what a misspelled one may have meant."""
         return (*self._set, *self._given)
-
-
-def from_environment(value: str) -> str:
-    """An option's value with every ${env:NAME} replaced. Raises KeyError with the name that is not set."""
-    return _REFERENCE.sub(lambda found: os.environ[found[1]], value)
-
-
-def with_environment(options: Mapping[str, str], what: str) -> dict[str, str]:
-    """The options of a table as a job uses them. Raises JobError JOB_FAILED that says `what` cannot be done."""
-    try:
-        return {name: from_environment(value) for name, value in options.items()}
-    except KeyError as missing:
-        raise JobError("JOB_FAILED", f"{what}: the environment has no {missing.args[0]}.") from None

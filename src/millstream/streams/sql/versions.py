@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from millstream.streams.connectors.registry import CONNECTORS, connector_of
 from millstream.streams.plan.changelog import upsert_key_of
 from millstream.streams.plan.expressions import Column, Expression, is_proctime
 from millstream.streams.plan.joins import JoinKind, LookupJoin, LookupSearch, TemporalJoin
 from millstream.streams.plan.nodes import Node, Normalize, Scan
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import Field
-from millstream.streams.sql.connectors import CONNECTORS
 from millstream.streams.sql.join_conditions import conjunction, conjuncts_of, keyed
 from millstream.streams.sql.lookup_searches import equal_columns, searched
 from millstream.streams.sql.query_context import QueryContext
@@ -114,7 +114,8 @@ def _check_search(search: LookupSearch | None, table: Table, source: TableSource
     if table.options.get("lookup.store", "").lower() == "plain":
         message = f"\"{source.name}\" has no equal column in ON, and 'lookup.store' = 'plain' finds by no others."
         raise context.script.error("SQL_UNSUPPORTED", message, source.span, remedy="Leave that option out.")
-    if table.connector == "jdbc" and table.options.get("lookup.cache", "NONE").upper() != "FULL":
+    asks = connector_of(table.connector).find("lookup.cache") is not None
+    if asks and table.options.get("lookup.cache", "NONE").upper() != "FULL":
         message = f'"{source.name}" has no equal column in ON: other conditions need the table to be loaded as a whole.'
         raise context.script.error("SQL_UNSUPPORTED", message, source.span, remedy="Set 'lookup.cache' = 'FULL'.")
 

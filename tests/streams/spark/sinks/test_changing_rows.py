@@ -32,7 +32,13 @@ MOMENT = DataType(TypeKind.TIMESTAMP, precision=3)
 
 def table_of(options: dict[str, str], key: tuple[str, ...] = (), **columns: DataType) -> Table:
     physical = tuple(PhysicalColumn(name, kind) for name, kind in (columns or {"id": INT, "w": STRING}).items())
-    return Table("o", physical, {"connector": "rocketmq", "topic": "o", **options}, primary_key=key)
+    return Table(
+        "o",
+        physical,
+        {"connector": "rocketmq", "topic": "o", **options},
+        primary_key=key,
+        upserts="connector" in options,
+    )
 
 
 def rows_of(*rows: tuple[int, str | None]) -> pa.RecordBatch:

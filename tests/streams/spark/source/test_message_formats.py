@@ -26,7 +26,13 @@ Row = tuple[object, ...]
 def table_of(columns: dict[str, DataType], options: dict[str, str], key: tuple[str, ...] = ()) -> Table:
     connector = "upsert-rocketmq" if key else "rocketmq"
     physical = tuple(PhysicalColumn(name, kind) for name, kind in columns.items())
-    return Table("t", physical, {"connector": connector, "topic": "t", **options}, primary_key=key)
+    return Table(
+        "t",
+        physical,
+        {"connector": connector, "topic": "t", **options},
+        primary_key=key,
+        upserts=connector == "upsert-rocketmq",
+    )
 
 
 def record(body: bytes, key: str | None) -> memoryview:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from millstream.streams.connectors.options import OptionProblem
 from millstream.streams.errors import JobError
 from millstream.streams.spark.source.topic_log import Access
-from millstream.streams.sql.connectors import check_options
-from millstream.streams.sql.options import OptionProblem
+from millstream.streams.sql.option_checks import check_options
 
 TOPIC = {"connector": "rocketmq", "topic": "t"}
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from millstream.model.backoff import Backoff
 from millstream.streams.connectors.http.caller import MAX_WAIT_S, HttpCaller, HttpServer, Retries, authorization
+from millstream.streams.connectors.options import milliseconds
 from millstream.streams.connectors.table import ConnectedTable
 from millstream.streams.errors import JobError
-from millstream.streams.sql.options import milliseconds
 
 __all__ = ["MakeCaller", "retries_of", "server_of"]
 

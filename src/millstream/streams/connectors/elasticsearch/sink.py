@@ -20,6 +20,7 @@ from millstream.model.errors import Unreachable
 from millstream.streams.connectors.elasticsearch.cluster import MakeCaller, retries_of, server_of
 from millstream.streams.connectors.elasticsearch.index_names import IndexNames
 from millstream.streams.connectors.http.caller import Answer, HttpCaller
+from millstream.streams.connectors.options import bytes_of
 from millstream.streams.connectors.protocols import SinkBatch, SinkTask
 from millstream.streams.connectors.refused_rows import RefusedRows
 from millstream.streams.connectors.table import ConnectedTable
@@ -27,7 +28,6 @@ from millstream.streams.errors import JobError
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.types import Schema
 from millstream.streams.spark.sinks.json_rows import encode_rows
-from millstream.streams.sql.options import bytes_of
 
 __all__ = ["SearchSink"]
 

@@ -18,11 +18,11 @@ import pyarrow as pa
 from millstream.model.errors import ConnectionFailed, Unreachable
 from millstream.streams.connectors.elasticsearch.cluster import MakeCaller, retries_of, server_of
 from millstream.streams.connectors.http.caller import Answer, HttpCaller
+from millstream.streams.connectors.options import milliseconds
 from millstream.streams.connectors.protocols import Offsets, SourcePartition
 from millstream.streams.connectors.refused_rows import RefusedRows
 from millstream.streams.connectors.table import ConnectedTable
 from millstream.streams.errors import JobError
-from millstream.streams.sql.options import milliseconds
 
 __all__ = ["SearchSource"]
 

@@ -14,14 +14,14 @@ import pyarrow as pa
 from millstream.model.backoff import Backoff
 from millstream.model.errors import Unreachable
 from millstream.streams.connectors.http.caller import MAX_WAIT_S, Answer, HttpCaller, HttpServer, Retries, authorization
+from millstream.streams.connectors.http.options import HEADER
+from millstream.streams.connectors.options import bytes_of, milliseconds
 from millstream.streams.connectors.protocols import SinkBatch, SinkTask
 from millstream.streams.connectors.refused_rows import RefusedRows
 from millstream.streams.connectors.table import ConnectedTable
 from millstream.streams.errors import JobError
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.spark.sinks.json_rows import encode_rows
-from millstream.streams.sql.http_options import HEADER
-from millstream.streams.sql.options import bytes_of, milliseconds
 
 __all__ = ["IDEMPOTENCY_KEY", "HttpSink"]
 

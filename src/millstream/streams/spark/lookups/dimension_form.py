@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from millstream.streams.connectors.registry import connector_of
 from millstream.streams.dimension.index_key import IndexKey, IndexKind
 from millstream.streams.errors import JobError
 from millstream.streams.plan.expressions import Call, columns_of
@@ -14,7 +15,7 @@ from millstream.streams.plan.tables import ComputedColumn
 from millstream.streams.spark.lookups.files import file_size_bytes
 from millstream.streams.spark.lookups.loads import TableLoad
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
-from millstream.streams.spark.lookups.topics import CHANGES, UPSERTS, changes_of
+from millstream.streams.spark.lookups.topics import CHANGES, changes_of
 
 __all__ = ["DIMENSION_FILE_BYTES", "dimension_load", "given_columns", "is_dimension", "probe_places"]
 
@@ -31,7 +32,7 @@ _KINDS = {
 def is_dimension(node: LookupJoin, spec: LookupSpec) -> bool:
     """Whether the table is loaded once per machine. Raises JobError JOB_FAILED where that and a hint contradict."""
     said = spec.option("lookup.store").lower()
-    is_topic = spec.option("connector") == UPSERTS
+    is_topic = connector_of(spec.option("connector")).reads_upserts
     asks_again = dict(node.hints).get("retry-predicate", "").lower() == "lookup_miss"
     if asks_again and (said == "dimension" or node.search is not None or is_topic):
         words = f"{node.table.name} is loaded as a whole: what is not in it is not asked for again."

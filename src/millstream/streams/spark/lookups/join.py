@@ -9,6 +9,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 from pyspark.sql import types as spark
 
+from millstream.streams.connectors.environment import with_environment
+from millstream.streams.connectors.options import milliseconds
 from millstream.streams.errors import JobError
 from millstream.streams.operators.evaluate import evaluator
 from millstream.streams.plan.expressions import Expression, columns_of
@@ -31,8 +33,6 @@ from millstream.streams.spark.lookups.stage import LookupStage, LookupStep
 from millstream.streams.spark.rows import Rows
 from millstream.streams.spark.types import arrow_schema, spark_type
 from millstream.streams.sql.join_conditions import conjunction, conjuncts_of
-from millstream.streams.sql.options import milliseconds
-from millstream.streams.sql.variables import with_environment
 
 __all__ = ["looked_up"]
 

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
+from millstream.streams.connectors.registry import connector_of
 from millstream.streams.databases.conditions import asked_conditions
 from millstream.streams.databases.database import open_database
 from millstream.streams.databases.failure import DatabaseFailure
@@ -186,7 +187,7 @@ class TableLoad:
                 return file_batches(spec)
             case "jdbc":
                 return self._database_batches(spec.schema)
-            case topics.UPSERTS:
+            case name if connector_of(name).reads_upserts:
                 return topics.read_whole(spec, ends).batches()
             case connector:
                 words = f"The table {spec.name} cannot be looked up: its connector is {connector!r}."

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from millstream.streams.connectors.options import milliseconds
 from millstream.streams.operators.changes import Row
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import DataType, Field, Schema
-from millstream.streams.sql.options import milliseconds
 
 __all__ = ["Found", "LookupSpec", "LookupTable"]
 

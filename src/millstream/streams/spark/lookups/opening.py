@@ -6,12 +6,12 @@ import datetime
 import time
 from collections.abc import Callable, Hashable
 
+from millstream.streams.connectors.options import milliseconds
 from millstream.streams.errors import JobError
 from millstream.streams.spark.lookups.database_table import DatabaseTable
 from millstream.streams.spark.lookups.files import file_table
 from millstream.streams.spark.lookups.kept_table import KeptKeys, KeptLimits, MissedAgain, WholeTable
 from millstream.streams.spark.lookups.lookup_table import LookupSpec, LookupTable
-from millstream.streams.sql.options import milliseconds
 
 __all__ = ["MAX_KEPT_KEYS", "open_table"]
 

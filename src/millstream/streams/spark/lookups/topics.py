@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from millstream.streams.connectors.registry import connector_of
+from millstream.streams.connectors.rocketmq.options import ROCKETMQ, UPSERT_ROCKETMQ
 from millstream.streams.errors import JobError
 from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.spark.hidden import KIND_COLUMN
 from millstream.streams.spark.lookups.latest_rows import LatestRows
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
-from millstream.streams.spark.source.body_format import UPSERTS, formats_of
+from millstream.streams.spark.source.body_format import formats_of
 from millstream.streams.spark.source.partition import Slice, TopicPartition
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.reader import read_partition
@@ -20,7 +22,7 @@ from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
 from millstream.streams.spark.source.topic_log import Access, open_log
 
 __all__ = [
-    "CHANGES", "MAX_TOPIC_KEYS", "UPSERTS", "TopicRead", "changes_of", "read_on", "read_whole", "topic_ends",
+    "CHANGES", "MAX_TOPIC_KEYS", "TopicRead", "changes_of", "read_on", "read_whole", "topic_ends",
 ]  # fmt: skip
 
 CHANGES: Final = "lookup.changes."
@@ -50,13 +52,13 @@ class _Ends:
 
 def changes_of(spec: LookupSpec) -> LookupSpec | None:
     """The topic whose messages change a table: that of an upsert table, or what 'lookup.changes.topic' names."""
-    if spec.option("connector") == UPSERTS:
+    if connector_of(spec.option("connector")).reads_upserts:
         return spec
     said = {name.removeprefix(CHANGES): value for name, value in spec.options if name.startswith(CHANGES)}
     if "topic" not in said:
         return None
     text = said.get("format", "json").lower()
-    options = {**said, "format": text, "connector": UPSERTS if text == "json" else "rocketmq"}
+    options = {**said, "format": text, "connector": (UPSERT_ROCKETMQ if text == "json" else ROCKETMQ).name}
     return replace(spec, options=tuple(sorted(options.items())), partitions=())
 
 
@@ -102,6 +104,7 @@ def _read(spec: LookupSpec, begins: Mapping[str, int], ends: dict[str, int], lat
         tuple(PhysicalColumn(one.name, one.type) for one in spec.stored),
         dict(spec.options),
         primary_key=spec.primary_key,
+        upserts=connector_of(spec.option("connector")).reads_upserts,
     )
     types = {one.name: one.type for one in spec.stored}
     names = dict.fromkeys((*spec.primary_key, *spec.schema.names))
@@ -120,7 +123,7 @@ def _read(spec: LookupSpec, begins: Mapping[str, int], ends: dict[str, int], lat
             body=body,
             key=key,
             changes=True,
-            upserts=table.connector == UPSERTS,
+            upserts=table.upserts,
         )
         for batch in read_partition(source, TopicPartition(slices)):
             latest.add(batch.select(list(names)), batch.column(KIND_COLUMN))

@@ -9,10 +9,10 @@ from typing import Any
 
 from millstream.streams.connectors.opening import opened_sink
 from millstream.streams.connectors.protocols import SinkBatch, SinkConnector, SinkTask, SinkWriter
+from millstream.streams.connectors.registry import CONNECTORS
 from millstream.streams.connectors.table import ConnectedTable
 from millstream.streams.spark.sinks.sink import Attempt, Written
 from millstream.streams.spark.source.connected import find_modules
-from millstream.streams.sql.connectors import CONNECTORS
 
 __all__ = ["ConnectedSink"]
 

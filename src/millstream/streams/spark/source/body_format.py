@@ -5,21 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from millstream.streams.connectors.environment import from_environment
 from millstream.streams.errors import JobError
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import DataType
-from millstream.streams.sql.variables import from_environment
 
-__all__ = ["CHANGELOG_FORMATS", "DEBEZIUM_AVRO", "UPSERTS", "BodyColumn", "BodyFormat", "KeyFormat", "formats_of"]
+__all__ = ["CHANGELOG_FORMATS", "DEBEZIUM_AVRO", "BodyColumn", "BodyFormat", "KeyFormat", "formats_of"]
 
 DEBEZIUM_AVRO: Final = "debezium-avro-confluent"
 """Debezium's envelope in Avro, with a schema registry."""
 
 CHANGELOG_FORMATS: Final = ("debezium-json", "canal-json", "maxwell-json", "changelog-json", DEBEZIUM_AVRO)
 """Formats whose bodies say what changed."""
-
-UPSERTS: Final = "upsert-rocketmq"
-"""The connector whose last message of a key counts; one without a body deletes the key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +97,7 @@ def checked_format(text: BodyFormat, table: str) -> BodyFormat:
 
 def _key_format(table: Table) -> KeyFormat | None:
     options = table.options
-    if table.connector == UPSERTS:
+    if table.upserts:
         names, default = table.primary_key, "json"
     else:
         names, default = tuple(name for name in options.get("key.fields", "").split(";") if name), "raw"

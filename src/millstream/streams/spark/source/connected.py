@@ -15,6 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from millstream.streams.connectors.opening import opened_source
 from millstream.streams.connectors.protocols import Offsets, SourceConnector, SourcePartition
+from millstream.streams.connectors.registry import CONNECTORS
 from millstream.streams.connectors.table import ConnectedTable
 from millstream.streams.errors import JobError
 from millstream.streams.spark.source.alarm import Alarm
@@ -24,7 +25,6 @@ from millstream.streams.spark.source.rows import tick_row
 from millstream.streams.spark.source.spec import SourceColumn, rows_schema
 from millstream.streams.spark.source.ticks import END_OF_TIME_MS, WAKE_TIME_MS, tick_between
 from millstream.streams.spark.types import arrow_schema
-from millstream.streams.sql.connectors import CONNECTORS
 
 __all__ = [
     "ConnectedBatchReader",

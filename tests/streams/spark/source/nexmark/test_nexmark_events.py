@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from millstream.streams.connectors.nexmark.settings import NexmarkSettings
 from millstream.streams.spark.source.nexmark.events import FIELDS, EventMaker
-from millstream.streams.spark.source.nexmark.settings import NexmarkSettings
 from millstream.streams.spark.source.nexmark.times import EventTimes
 
 BASE_MS = 1_700_000_000_000

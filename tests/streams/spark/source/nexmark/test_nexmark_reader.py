@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from millstream.streams.connectors.nexmark.settings import NexmarkSettings
 from millstream.streams.errors import JobError, SqlError
 from millstream.streams.jobs.nexmark_source import NexmarkSource
 from millstream.streams.jobs.settings import JobSettings
@@ -17,7 +18,6 @@ from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import BIGINT, INT, DataType, Field, TypeKind
 from millstream.streams.spark.source.made_rows import MadeBatchReader, MadeStreamReader
 from millstream.streams.spark.source.nexmark.columns import events_maker
-from millstream.streams.spark.source.nexmark.settings import NexmarkSettings
 from millstream.streams.spark.source.nexmark.spec import QUEUE, NexmarkSpec
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.spec import SourceColumn

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.streams.connectors.nexmark.settings import NexmarkSettings
 from millstream.streams.spark.source.nexmark.draws import Draws
-from millstream.streams.spark.source.nexmark.settings import NexmarkSettings
 from millstream.streams.spark.source.nexmark.times import EventTimes
 
 __all__ = ["FIELDS", "EventMaker"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 from pyspark.sql import types as spark
 
-from millstream.streams.spark.source.nexmark.settings import NexmarkSettings
+from millstream.streams.connectors.nexmark.settings import NexmarkSettings
 from millstream.streams.spark.source.nexmark.times import EventTimes
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.spec import SourceColumn, rows_schema

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from millstream.streams.spark.source.nexmark.settings import NexmarkSettings
+from millstream.streams.connectors.nexmark.settings import NexmarkSettings
 
 __all__ = ["EventTimes"]
 

@@ -1,61 +1,28 @@
-"""Options of tables that are sent by HTTP, and of those that are indices of a search engine."""
+"""The connector `elasticsearch`: indices of a search engine, also OpenSearch's, which jobs read and write."""
 
 from __future__ import annotations
 
-from typing import Final
-
+from millstream.streams.connectors.connector import Connector
+from millstream.streams.connectors.http.options import CREDENTIAL_OPTIONS
+from millstream.streams.connectors.options import Option, choice, count, duration, flag, secret, size, text
 from millstream.streams.connectors.refused_rows import DEAD_LETTER_OPTIONS
 from millstream.streams.plan.types import STRING, DataType
-from millstream.streams.sql.options import Option, choice, count, duration, flag, size, text
 
-__all__ = ["HEADER", "HTTP_OPTIONS", "SEARCH_METADATA", "SEARCH_OPTIONS"]
+__all__ = ["ELASTICSEARCH"]
 
-SEARCH_METADATA: dict[str, DataType] = {"id": STRING, "index": STRING}
+_METADATA: dict[str, DataType] = {"id": STRING, "index": STRING}
 """What a document says beside its source."""
 
-HEADER: Final = "header."
-"""What the options begin with that are headers."""
-
-_URL = r"https?://[^\s/?#@]+([/?][^\s#]*)?"
-_URL_WORDS = "an address such as https://host:port/path, without a user in it"
 _HOSTS = r"https?://[^\s/;@]+(;https?://[^\s/;@]+)*"
 _INDEX = r"[^\s\"\\/*?<>|,#{}]*(\{[^{}]+\}[^\s\"\\/*?<>|,#{}]*)+|[^\s\"\\/<>|#{}]+"
 _NEVER_WAITS = "rows are written at the end of each micro-batch"
 
-
-def _secret(name: str, description: str) -> Option:
-    return Option(name, description, pattern=r"(?s).*", wanted="a text", secret=True)
-
-
-_WHO: tuple[Option, ...] = (
-    text("username", "Who sends."),
-    _secret("password", "Their password, best as ${env:NAME}."),
-    text("tls.ca-file", "Certificates that servers are verified with; default: what the machine trusts.", wanted="a path"),
-)  # fmt: skip
-
-HTTP_OPTIONS: tuple[Option, ...] = (
-    text("url", "Where rows are sent.", required=True, pattern=_URL, wanted=_URL_WORDS),
-    choice("method", "How they are sent.", "POST", "PUT", default="POST"),
-    choice("body", "What a request holds: one row, an array of rows, or a row a line.", "row", "array", "lines", default="row"),
-    Option("header.#", "A header of every request, by its name; best as ${env:NAME} where it is a secret.", pattern=r"[^\r\n]*", wanted="a line", secret=True, free_name=True),
-    _secret("token", "Token of the header Authorization: Bearer, best as ${env:NAME}."),
-    *_WHO,
-    count("sink.request.max-rows", "Rows of a request at most.", "a number of rows", default="500"),
-    size("sink.request.max-size", "Bytes of the rows of a request at most; one larger row is sent alone.", "1 MB"),
-    duration("sink.request.timeout", "How long an answer may take.", "30 s"),
-    count("sink.max-retries", "How often a request is sent again while the server is busy or away.", "a number of times", least=0, default="5"),
-    duration("sink.retry.delay", "Wait before the first repetition, twice as long before each further one; Retry-After goes before it.", "1 s"),
-    choice("json.timestamp-format.standard", "How times are written.", "SQL", "ISO-8601", default="SQL"),
-    *DEAD_LETTER_OPTIONS,
-)  # fmt: skip
-"""Those of the connector 'http'."""
-
-SEARCH_OPTIONS: tuple[Option, ...] = (
+_OPTIONS: tuple[Option, ...] = (
     text("hosts", "Servers, joined by ;.", required=True, pattern=_HOSTS, wanted="addresses such as http://host:9200, joined by ;"),
     text("index", "The index; written ones may be named by a column: 'logs-{ts|yyyy-MM-dd}', read ones by a pattern: 'logs-*'.", required=True, pattern=_INDEX, wanted="the name of an index, in small letters"),
     text("document-id.key-delimiter", "What joins the columns of the primary key to a document's id.", default="_"),
-    *_WHO,
-    _secret("api-key", "Key of the header Authorization: ApiKey, best as ${env:NAME}."),
+    *CREDENTIAL_OPTIONS,
+    secret("api-key", "Key of the header Authorization: ApiKey, best as ${env:NAME}."),
     text("connection.path-prefix", "What stands before every path.", pattern=r"/[^\s?#]*", wanted="a path such as /search"),
     duration("connection.request-timeout", "How long an answer may take.", "30 s"),
     choice("failure-handler", "What becomes of a document that is refused for good, where no topic takes it.", "fail", "ignore", "retry-rejected", default="fail"),
@@ -80,4 +47,17 @@ SEARCH_OPTIONS: tuple[Option, ...] = (
         for name in ("document-type", "connection.timeout", "socket.timeout", "connection.max-retry-timeout")
     ),
 )  # fmt: skip
-"""Those of the connector 'elasticsearch'."""
+
+_CODE = "millstream.streams.connectors.elasticsearch"
+
+ELASTICSEARCH = Connector(
+    "elasticsearch",
+    _OPTIONS,
+    _METADATA,
+    reads=True,
+    writes=True,
+    bounded=True,
+    upserts=True,
+    source=f"{_CODE}.source:SearchSource",
+    sink=f"{_CODE}.sink:SearchSink",
+)

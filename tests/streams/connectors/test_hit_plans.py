@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.streams.plan.hits import reads_hits_alone
+from millstream.streams.connectors.rules.hit_plans import reads_hits_alone
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.sql.compiler import SqlSession
 

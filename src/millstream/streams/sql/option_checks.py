@@ -1,4 +1,4 @@
-"""What each connector takes: options with their rules, metadata columns, and whether it reads, writes or both."""
+"""Options of WITH, checked against the row of their connector."""
 
 from __future__ import annotations
 
@@ -6,20 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from millstream.streams.connectors.connector import Connector
-from millstream.streams.connectors.installed import KnownConnectors
-from millstream.streams.plan.hits import HIT_COLUMNS
+from millstream.streams.connectors.environment import from_environment
+from millstream.streams.connectors.options import Option, OptionProblem
+from millstream.streams.connectors.registry import CONNECTORS
 from millstream.streams.secrets import shown_url
-from millstream.streams.sql.generator_options import DATAGEN_OPTIONS, NEXMARK_OPTIONS
-from millstream.streams.sql.http_options import HTTP_OPTIONS, SEARCH_METADATA, SEARCH_OPTIONS
 from millstream.streams.sql.option_aliases import renamed_options
-from millstream.streams.sql.options import Option, OptionProblem, text
-from millstream.streams.sql.rule_options import RULE_OPTIONS
 from millstream.streams.sql.scalars import nearest
-from millstream.streams.sql.store_options import FILE_METADATA, FILE_OPTIONS, JDBC_OPTIONS
-from millstream.streams.sql.topic_options import TOPIC_METADATA, TOPIC_OPTIONS, UPSERT_OPTIONS
-from millstream.streams.sql.variables import from_environment
 
-__all__ = ["CONNECTORS", "Accepted", "Connector", "Option", "OptionProblem", "check_options"]
+__all__ = ["Accepted", "check_options"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,38 +25,12 @@ class Accepted:
     notes: tuple[str, ...] = ()
 
 
-_CODE = "millstream.streams.connectors"
-
-CONNECTORS = KnownConnectors(
-    (
-        Connector("rocketmq", TOPIC_OPTIONS, TOPIC_METADATA, reads=True, writes=True),
-        Connector(
-            "upsert-rocketmq",
-            UPSERT_OPTIONS,
-            TOPIC_METADATA,
-            reads=True,
-            writes=True,
-            looks_up=True,
-            needs_key=True,
-        ),
-        Connector("filesystem", FILE_OPTIONS, FILE_METADATA, reads=True, writes=True, looks_up=True, overwrites=True),
-        Connector("jdbc", JDBC_OPTIONS, reads=True, writes=True, looks_up=True, bounded=True),
-        Connector("nexmark", NEXMARK_OPTIONS, reads=True),
-        Connector("datagen", DATAGEN_OPTIONS, reads=True),
-        Connector("rules", RULE_OPTIONS, TOPIC_METADATA, reads=True, columns=HIT_COLUMNS),
-        Connector("print", (text("print-identifier", "Name shown before each row; default: the table's."),), writes=True),
-        Connector("blackhole", (), writes=True),
-        Connector("http", HTTP_OPTIONS, writes=True, sink=f"{_CODE}.http.sink:HttpSink"),
-        Connector("elasticsearch", SEARCH_OPTIONS, SEARCH_METADATA, reads=True, writes=True, bounded=True, upserts=True,
-                  source=f"{_CODE}.elasticsearch.source:SearchSource", sink=f"{_CODE}.elasticsearch.sink:SearchSink"),
-    )
-)  # fmt: skip
-"""All connectors by name: ours, and those of installed packages."""
-
-
 def check_options(options: Mapping[str, str]) -> Accepted:
     """The connector of WITH options, all of which are legal. Raises OptionProblem with the key that was written."""
     renamed = renamed_options(options, _known)
+    named = CONNECTORS.get(renamed.options.get("connector", ""))
+    if named is not None and named.delimiter_means_csv and "csv.field-delimiter" in renamed.options:
+        renamed.options.setdefault("format", "csv")
     found = _with_environment(renamed.options, renamed.written)
     connector = _connector(found)
     notes = list(renamed.notes)
@@ -168,7 +136,7 @@ def _check_together(connector: Connector, options: Mapping[str, str]) -> None:
         if key in options and needed not in options:
             raise OptionProblem(key, f"'{key}' needs '{needed}'.")
     for key, needed in (("key.fields", "key.format"), ("key.format", "key.fields")):
-        if connector.name == "rocketmq" and key in options and needed not in options:
+        if connector.find("key.fields") is not None and key in options and needed not in options:
             raise OptionProblem(key, f"'{key}' needs '{needed}'.")
     chosen = options.get("format", "").lower()
     for key in _NEEDED_BY_FORMAT.get(chosen, ()):

@@ -1,24 +1,28 @@
-"""Options of tables that are topics: where they are, how rows stand in their messages, and where reading begins."""
+"""The connectors `rocketmq` and `upsert-rocketmq`: where topics are, how rows stand in messages, where reading begins."""
 
 from __future__ import annotations
 
+from millstream.streams.connectors.connector import Connector
+from millstream.streams.connectors.lookup_options import LOOKUP_OPTIONS
+from millstream.streams.connectors.options import Option, choice, count, duration, flag, text
 from millstream.streams.plan.types import BIGINT, INT, STRING, DataType, TypeKind
-from millstream.streams.sql.options import Option, choice, count, duration, flag, text
-from millstream.streams.sql.store_options import LOOKUP_OPTIONS
 
-__all__ = ["CHANGELOG_FORMATS", "FORMATS", "TOPIC_METADATA", "TOPIC_OPTIONS", "UPSERT_OPTIONS"]
+__all__ = ["ROCKETMQ", "TOPIC_METADATA", "TOPIC_OPTIONS", "UPSERT_ROCKETMQ"]
 
-CHANGELOG_FORMATS = ("debezium-json", "canal-json", "maxwell-json", "changelog-json")
+_CHANGELOG_FORMATS = ("debezium-json", "canal-json", "maxwell-json", "changelog-json")
 """Formats whose messages say what changed: inserts, updates, deletions."""
 
-BINARY_FORMATS = ("avro", "avro-confluent", "protobuf")
+_BINARY_FORMATS = ("avro", "avro-confluent", "protobuf")
 """Formats whose messages have a schema."""
 
 _REGISTERED = ("avro-confluent", "debezium-avro-confluent")
 _AVRO = ("avro", *_REGISTERED)
 
-FORMATS = ("json", "csv", "raw", *BINARY_FORMATS, *CHANGELOG_FORMATS, "debezium-avro-confluent")
+_FORMATS = ("json", "csv", "raw", *_BINARY_FORMATS, *_CHANGELOG_FORMATS, "debezium-avro-confluent")
 """How rows can be written in messages."""
+
+_UPSERT_FORMATS = ("json", "csv", "raw", *_BINARY_FORMATS)
+"""The same of rows that are the last ones of their keys."""
 
 _INSTANT = DataType(TypeKind.TIMESTAMP_LTZ, precision=3)
 
@@ -82,10 +86,10 @@ _FORMAT_OPTIONS: tuple[Option, ...] = (
     text("protobuf.message-name", "Full name of the message, as in shop.v1.Order.", pattern=r"[A-Za-z_][\w.]*", wanted="the name of a message", format="protobuf"),
     flag("protobuf.read-default-values", "Fields that are not in a message have the default values of their declaration; else they are NULL.", format="protobuf"),
     text("protobuf.write-null-string-literal", "What NULL is written as among the texts of an ARRAY or MAP.", pattern="(?s).*", default="", format="protobuf"),
-    *(flag(f"{name}.ignore-parse-errors", "Only count malformed messages.", format=name) for name in (*BINARY_FORMATS, "debezium-avro-confluent")),
+    *(flag(f"{name}.ignore-parse-errors", "Only count malformed messages.", format=name) for name in (*_BINARY_FORMATS, "debezium-avro-confluent")),
     flag("debezium-json.schema-include", "Messages bring their schema.", format="debezium-json"),
-    *(flag(f"{name}.ignore-parse-errors", "Only count malformed messages.", format=name) for name in CHANGELOG_FORMATS),
-    *(choice(f"{name}.timestamp-format.standard", "How times are written.", *_TIMES, default="SQL", format=name) for name in CHANGELOG_FORMATS),
+    *(flag(f"{name}.ignore-parse-errors", "Only count malformed messages.", format=name) for name in _CHANGELOG_FORMATS),
+    *(choice(f"{name}.timestamp-format.standard", "How times are written.", *_TIMES, default="SQL", format=name) for name in _CHANGELOG_FORMATS),
     text("canal-json.database.include", "Only changes of databases whose names match the expression.", format="canal-json"),
     text("canal-json.table.include", "Only changes of tables whose names match the expression.", format="canal-json"),
 )  # fmt: skip
@@ -120,7 +124,7 @@ _INCLUDE = choice(
 
 TOPIC_OPTIONS: tuple[Option, ...] = (
     *_COMMON,
-    choice("format", "How rows are written in a message.", *FORMATS, default="json"),
+    choice("format", "How rows are written in a message.", *_FORMATS, default="json"),
     *_STARTUP,
     *_WATERMARKS,
     text("sink.key-column", "Column whose value is the message's key."),
@@ -132,15 +136,47 @@ TOPIC_OPTIONS: tuple[Option, ...] = (
 )  # fmt: skip
 """Those of the connector 'rocketmq'."""
 
-UPSERT_OPTIONS: tuple[Option, ...] = (
+_UPSERT_OPTIONS: tuple[Option, ...] = (
     *_COMMON,
-    choice("format", "How rows are written in a message.", "json", "csv", "raw", *BINARY_FORMATS, default="json"),
+    choice("format", "How rows are written in a message.", *_UPSERT_FORMATS, default="json"),
     choice("key.format", "How the primary key stands in the message's key.", "raw", "json", "csv", default="json"),
     text("key.fields-prefix", "What the names of the key's columns begin with in the table only."),
     _INCLUDE,
     duration("lookup.cache.ttl", "How often a dimension table looks for new messages.", "10 s"),
     *LOOKUP_OPTIONS,
     *_WATERMARKS,
-    *(option for option in _FORMAT_OPTIONS if option.format not in (*CHANGELOG_FORMATS, "debezium-avro-confluent")),
+    *(option for option in _FORMAT_OPTIONS if option.format not in (*_CHANGELOG_FORMATS, "debezium-avro-confluent")),
 )
 """Those of the connector 'upsert-rocketmq': the last message of a key counts, one without a body deletes it."""
+
+ROCKETMQ = Connector(
+    "rocketmq",
+    TOPIC_OPTIONS,
+    TOPIC_METADATA,
+    reads=True,
+    writes=True,
+    job_source="millstream.streams.jobs.sources:topic_source",
+    job_sink="millstream.streams.jobs.outputs:topic_sink",
+    formats=_FORMATS,
+    is_topic=True,
+    judges=True,
+    dead_letters=True,
+    merges=True,
+    delimiter_means_csv=True,
+)
+
+UPSERT_ROCKETMQ = Connector(
+    "upsert-rocketmq",
+    _UPSERT_OPTIONS,
+    TOPIC_METADATA,
+    reads=True,
+    writes=True,
+    looks_up=True,
+    needs_key=True,
+    upserts=True,
+    job_source="millstream.streams.jobs.sources:topic_source",
+    job_sink="millstream.streams.jobs.outputs:topic_sink",
+    formats=_UPSERT_FORMATS,
+    is_topic=True,
+    reads_upserts=True,
+)

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 
 __all__ = [
-    "DURATION", "Option", "OptionProblem", "bytes_of", "choice", "count", "duration", "flag", "milliseconds", "size",
-    "text",
+    "DURATION", "Option", "OptionProblem", "bytes_of", "choice", "count", "duration", "flag", "milliseconds", "secret",
+    "size", "text",
 ]  # fmt: skip
 
 DURATION = r"\s*\d{1,9}\s*(ms|milli(second)?s?|s|sec(ond)?s?|m|min(ute)?s?|h|hours?|d|days?)?\s*"
@@ -93,6 +93,11 @@ def duration(name: str, description: str, default: str | None = None) -> Option:
 def size(name: str, description: str, default: str | None = None) -> Option:
     """An option whose value is a number of bytes such as '128 MB'."""
     return Option(name, description, default=default, pattern=_SIZE, wanted="a size such as '128 MB'")
+
+
+def secret(name: str, description: str) -> Option:
+    """An option whose value, any text, is never shown."""
+    return Option(name, description, pattern=r"(?s).*", wanted="a text", secret=True)
 
 
 def milliseconds(text: str) -> int:

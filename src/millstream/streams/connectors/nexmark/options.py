@@ -1,16 +1,17 @@
-"""Options of tables whose rows are made up: nexmark's auctions, and rows by column."""
+"""The connector `nexmark`: the events of an auction house, made up by number."""
 
 from __future__ import annotations
 
-from millstream.streams.sql.options import Option, choice, count, duration, flag, size, text
+from millstream.streams.connectors.connector import Connector
+from millstream.streams.connectors.nexmark.settings import is_finite
+from millstream.streams.connectors.options import Option, choice, count, duration, flag, size, text
 
-__all__ = ["DATAGEN_OPTIONS", "NEXMARK_OPTIONS"]
+__all__ = ["NEXMARK"]
 
-_NUMBER = r"-?\d{1,18}(\.\d{1,18})?"
 _RATE = "a number of events a second"
 _SHARE = "a whole number"
 
-NEXMARK_OPTIONS: tuple[Option, ...] = (
+_OPTIONS: tuple[Option, ...] = (
     count("first-event.rate", "Events a second at the start.", _RATE, default="10000"),
     count("next-event.rate", "Events a second, which the rate comes to.", _RATE, default="10000"),
     count("events.num", "Events in all; 0 never ends.", "a number of events", least=0, default="0"),
@@ -43,25 +44,8 @@ NEXMARK_OPTIONS: tuple[Option, ...] = (
         default="-1",
     ),
 )
-"""Those of the connector 'nexmark', as its own generator has them; the seed and the order of times are ours."""
+"""As nexmark's own generator has them; the seed and the order of times are ours."""
 
-DATAGEN_OPTIONS: tuple[Option, ...] = (
-    count("rows-per-second", "Rows a second.", "a number of rows", default="10000"),
-    count("number-of-rows", "Rows in all; default: without end.", "a number of rows", least=0),
-    choice("fields.#.kind", "How a column's values are made.", "random", "sequence", default="random"),
-    text("fields.#.min", "Smallest random value.", pattern=_NUMBER, wanted="a number"),
-    text("fields.#.max", "Greatest random value.", pattern=_NUMBER, wanted="a number"),
-    duration("fields.#.max-past", "How far a random time lies back at most.", "0 s"),
-    count("fields.#.length", "Length of random texts, arrays and maps.", "a number", least=0, default="100"),
-    flag("fields.#.var-len", "Whether texts are of any length up to that one."),
-    text(
-        "fields.#.null-rate",
-        "Share of NULL.",
-        pattern=r"0(\.\d+)?|1(\.0+)?",
-        wanted="a number from 0 to 1",
-        default="0",
-    ),
-    text("fields.#.start", "First value of a sequence.", pattern=_NUMBER, wanted="a number"),
-    text("fields.#.end", "Last value of a sequence, with which the table ends.", pattern=_NUMBER, wanted="a number"),
+NEXMARK = Connector(
+    "nexmark", _OPTIONS, reads=True, job_source="millstream.streams.jobs.nexmark_source:NexmarkSource", ends=is_finite
 )
-"""Those of the connector 'datagen'; # is a column."""

@@ -1,4 +1,6 @@
-"""Connectors of other packages, found by the entry point group `millstream.connectors`, loaded when they are named."""
+"""All connectors by name: our own rows, and those of other packages, found by the entry point group
+`millstream.connectors` and loaded when they are named. Nothing here imports the code behind a row.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 
 from millstream.streams.connectors.connector import Connector
+from millstream.streams.connectors.datagen.options import DATAGEN
+from millstream.streams.connectors.elasticsearch.options import ELASTICSEARCH
+from millstream.streams.connectors.filesystem.options import FILESYSTEM
+from millstream.streams.connectors.http.options import HTTP
+from millstream.streams.connectors.jdbc.options import JDBC
+from millstream.streams.connectors.nexmark.options import NEXMARK
+from millstream.streams.connectors.print.options import BLACKHOLE, PRINT
+from millstream.streams.connectors.rocketmq.options import ROCKETMQ, UPSERT_ROCKETMQ
+from millstream.streams.connectors.rules.options import PACKED_HITS, RULES
 
-__all__ = ["GROUP", "KnownConnectors"]
+__all__ = ["CONNECTORS", "GROUP", "KnownConnectors", "connector_of"]
 
 GROUP = "millstream.connectors"
 """The group whose entries name a `Connector` each; the entry's name is the connector's."""
@@ -76,7 +87,38 @@ class KnownConnectors(Mapping[str, Connector]):
             return f"{entry.value} is {type(found).__name__}, not Connector"
         if found.name != entry.name:
             return f"{entry.value} calls itself '{found.name}'"
-        if found.reads != bool(found.source) or found.writes != bool(found.sink) or found.looks_up or found.overwrites:
+        if (found.reads, found.writes, found.looks_up) != _doable(found) or found.overwrites:
             return "it is read where it names a source, written where it names a sink, and nothing else"
         self._loaded[entry.name] = found
         return None
+
+
+def _doable(connector: Connector) -> tuple[bool, bool, bool]:
+    """What there is code for: to read, to write, to look up."""
+    return bool(connector.source or connector.job_source), bool(connector.sink or connector.job_sink), False
+
+
+CONNECTORS = KnownConnectors(
+    (
+        ROCKETMQ,
+        UPSERT_ROCKETMQ,
+        FILESYSTEM,
+        JDBC,
+        NEXMARK,
+        DATAGEN,
+        RULES,
+        PRINT,
+        BLACKHOLE,
+        HTTP,
+        ELASTICSEARCH,
+    )
+)
+"""Those that a table may name."""
+
+_BETWEEN_QUERIES = {PACKED_HITS.name: PACKED_HITS}
+
+
+def connector_of(name: str) -> Connector:
+    """The row of that name, also of connectors between queries of one job; of no connector one that can do nothing."""
+    # Those of installed packages are looked for last: that takes far longer.
+    return CONNECTORS.own.get(name) or _BETWEEN_QUERIES.get(name) or CONNECTORS.get(name) or Connector(name, ())

@@ -1,0 +1,1 @@
+"""Tables of rows that are made up by column."""

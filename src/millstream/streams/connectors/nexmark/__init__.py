@@ -1,0 +1,1 @@
+"""The events of the benchmark nexmark as a table."""

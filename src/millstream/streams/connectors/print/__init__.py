@@ -1,0 +1,1 @@
+"""Tables that only take rows: shown, or thrown away."""

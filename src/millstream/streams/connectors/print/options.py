@@ -1,0 +1,27 @@
+"""The connectors `print`, whose rows are shown, and `blackhole`, whose rows are thrown away."""
+
+from __future__ import annotations
+
+from millstream.streams.connectors.connector import Connector
+from millstream.streams.connectors.options import text
+
+__all__ = ["BLACKHOLE", "PRINT"]
+
+PRINT = Connector(
+    "print",
+    (text("print-identifier", "Name shown before each row; default: the table's."),),
+    writes=True,
+    job_sink="millstream.streams.jobs.outputs:print_sink",
+    merges=True,
+    shows_changes=True,
+    shows_rows=True,
+)
+
+BLACKHOLE = Connector(
+    "blackhole",
+    (),
+    writes=True,
+    job_sink="millstream.streams.jobs.outputs:blackhole_sink",
+    merges=True,
+    shows_changes=True,
+)

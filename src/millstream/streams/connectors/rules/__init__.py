@@ -1,0 +1,1 @@
+"""Tables whose rows are hits of rules over a topic."""
