@@ -80,7 +80,7 @@ from millstream.server import local_cluster, supervised
 from millstream.server.configuration.reference import reference_page
 from millstream.store import store_times
 from millstream.streams.connectors.http import caller as http_caller
-from millstream.streams.databases import batch_writer, database, mysql, postgresql, retry, patience
+from millstream.streams.databases import batch_writer, database, mysql, postgresql, retry
 from millstream.streams.connectors.registry import CONNECTORS
 from millstream.streams.dimension import builder as dimension_builder
 from millstream.streams.dimension import column_facts, hit_counts, key_hash, pins, range_index, sorted_runs

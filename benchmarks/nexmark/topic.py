@@ -13,8 +13,8 @@ import pyarrow as pa
 from millstream.client.blocking import BlockingClient
 from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
+from millstream.streams.connectors.nexmark.events import FIELDS, EventMaker
 from millstream.streams.connectors.nexmark.settings import NexmarkSettings
-from millstream.streams.spark.source.nexmark.events import FIELDS, EventMaker
 
 __all__ = ["TOPIC", "event_bodies", "fill_topic", "write_lines"]
 

@@ -15,7 +15,6 @@ from millstream.streams.jobs.late_output import LateOutput
 from millstream.streams.jobs.outputs import QUERY_SINK, Output
 from millstream.streams.jobs.progress import ResultRows
 from millstream.streams.jobs.settings import JobSettings
-from millstream.streams.jobs.sources import Reading, Source
 from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.nodes import JobPlan, QueryPlan, Scan
 from millstream.streams.plan.tables import MetadataColumn, PhysicalColumn, Table
@@ -23,11 +22,12 @@ from millstream.streams.plan.types import DataType
 from millstream.streams.spark.functions.user_spool import CallSpool
 from millstream.streams.spark.operators.late_shapes import LateShape
 from millstream.streams.spark.source.body_format import formats_of
-from millstream.streams.spark.source.data_source import SPEC_OPTION
+from millstream.streams.spark.source.data_source import load_rows
 from millstream.streams.spark.source.malformed import Spool
 from millstream.streams.spark.source.position import Position
+from millstream.streams.spark.source.reading import Reading, Source
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
-from millstream.testing.fed_reader import QUEUE_PREFIX, FedDataSource, FedSpec
+from millstream.testing.fed_reader import QUEUE_PREFIX, FedSpec
 from millstream.testing.feed import Feed
 from millstream.testing.kept_rows import KeptCalls, KeptLate, KeptLetters, KeptSink, RunLog
 
@@ -124,10 +124,7 @@ class _FedSource:
             # A source that may be silent wakes its job in time; here that is part of each micro-batch.
             wake_again=reading.wake_again or reading.wake_after_ms > 0,
         )
-        spark.dataSource.register(FedDataSource)
-        reader = spark.read if reading.batch else spark.readStream
-        text = FedSpec(spec, str(self._file)).encode()
-        return reader.format(FedDataSource.name()).option(SPEC_OPTION, text).load()
+        return load_rows(spark, FedSpec(spec, str(self._file)), batch=reading.batch)
 
     def guard(self, reading: Reading, job: str) -> None:
         """None: what is fed is not judged."""

@@ -1,4 +1,4 @@
-"""`spark.readStream.format("millstream-fed")`: the messages of a test, in the micro-batches that the test has cut."""
+"""The readers of what a test feeds: its messages, in the micro-batches that the test has cut."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from millstream.streams.spark.hidden import TICK_COLUMN
-from millstream.streams.spark.source.data_source import SPEC_OPTION
 from millstream.streams.spark.source.malformed import SpoolWriter
 from millstream.streams.spark.source.messages import RecordMessages
 from millstream.streams.spark.source.partition import Slice, TopicPartition, divide
@@ -25,7 +23,7 @@ from millstream.streams.spark.source.spec import SourceSpec
 from millstream.streams.spark.source.ticks import END_OF_TIME_MS, WAKE_TIME_MS
 from millstream.testing.feed import Feed
 
-__all__ = ["CLOCK_FILE", "QUEUE_PREFIX", "FedDataSource", "FedSpec"]
+__all__ = ["CLOCK_FILE", "QUEUE_PREFIX", "FedSpec"]
 
 CLOCK_FILE: Final = "now"
 """Holds the processing time of the micro-batch that runs, in microseconds."""
@@ -41,14 +39,17 @@ class FedSpec:
     source: SourceSpec
     file: str
 
-    def encode(self) -> str:
-        """The JSON text."""
-        return msgspec.json.encode(self).decode()
+    def schema(self) -> StructType:
+        """The columns that the spec wants, then the hidden ones."""
+        return self.source.schema()
 
-    @classmethod
-    def decode(cls, text: str) -> FedSpec:
-        """The value of a text made by `encode`."""
-        return msgspec.json.decode(text, type=cls)
+    def stream_reader(self) -> DataSourceStreamReader:
+        """A reader of micro-batches."""
+        return FedStreamReader(self)
+
+    def batch_reader(self) -> DataSourceReader:
+        """A reader of everything."""
+        return FedBatchReader(self)
 
 
 class FedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -109,30 +110,6 @@ class FedBatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task; runs in a worker."""
         return _read(self._spec, partition, ticks=False)
-
-
-class FedDataSource(DataSource):
-    """What a test feeds as a Spark data source, streaming and batch."""
-
-    @classmethod
-    def name(cls) -> str:
-        """The word for `format`."""
-        return "millstream-fed"
-
-    def schema(self) -> StructType:
-        """The columns that the spec wants, then the hidden ones."""
-        return self._spec().source.schema()
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of everything."""
-        return FedBatchReader(self._spec())
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """A reader of micro-batches."""
-        return FedStreamReader(self._spec())
-
-    def _spec(self) -> FedSpec:
-        return FedSpec.decode(self.options[SPEC_OPTION])
 
 
 def tell_time(spec: FedSpec, batches: int) -> None:

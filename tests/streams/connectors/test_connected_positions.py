@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime
 import pickle
+import re
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +29,7 @@ from millstream.streams.spark.source.connected import (
     capped,
     fitted,
 )
+from millstream.streams.spark.source.data_source import decode_spec, encode_spec, load_rows
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.types import arrow_schema
 
@@ -68,7 +71,28 @@ def test_a_column_of_another_type_is_named() -> None:
 
 
 def test_a_spec_travels_as_text() -> None:
-    assert ConnectedSpec.decode(spec(queues=True).encode()) == spec(queues=True)
+    place = f"{ConnectedSpec.__module__}:{ConnectedSpec.__qualname__}"
+    assert decode_spec(encode_spec(spec(queues=True)), place) == spec(queues=True)
+
+
+def test_the_text_of_a_spec_is_an_option_that_spark_does_not_show() -> None:
+    given: dict[str, str] = {}
+
+    class Reader:
+        def format(self, name: str) -> Reader:
+            return self
+
+        def options(self, **options: str) -> Reader:
+            given.update(options)
+            return self
+
+        def load(self) -> None:
+            """Nothing."""
+
+    load_rows(SimpleNamespace(read=Reader()), spec(), batch=True)  # type: ignore[arg-type]
+    shown = [name for name, value in given.items() if "columns" in value]
+    assert shown
+    assert all(re.search("(?i)secret|password|token|access[.]?key", name) for name in shown)
 
 
 def test_options_are_not_among_what_a_table_shows() -> None:

@@ -14,10 +14,8 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 
 import pyarrow as pa
 
-from millstream.streams.jobs.database_source import DatabaseSource
 from millstream.streams.jobs.outputs import outputs_of
 from millstream.streams.jobs.settings import JobSettings
-from millstream.streams.jobs.sources import Reading
 from millstream.streams.plan.expressions import Call, Column, Literal
 from millstream.streams.plan.nodes import JobPlan
 from millstream.streams.plan.tables import PhysicalColumn, Table
@@ -26,10 +24,9 @@ from millstream.streams.spark.lookups.database_table import DatabaseTable
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
 from millstream.streams.spark.sinks.database import DatabaseSink
 from millstream.streams.spark.sinks.sink import Attempt, SinkTask, Written
-from millstream.streams.spark.source.database.contents import DatabaseRows
-from millstream.streams.spark.source.malformed import SpoolWriter
-from millstream.streams.spark.source.partition import Slice
+from millstream.streams.spark.source.connected import ConnectedBatchReader
 from millstream.streams.sql.compiler import SqlSession
+from table_reads import spec_of_table
 
 NOON = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
 NOON_US = 1_772_366_400_000_000
@@ -76,16 +73,10 @@ def test_rows_are_found_by_keys_of_every_kind(key: str, value: Any, found: list[
 
 
 def test_rows_are_read_with_their_types(items: Table, tmp_path: Path) -> None:
-    source = DatabaseSource(items, JobSettings.of({}, ""))
     condition = Call("=", (Column("id", BIGINT), Literal(1, INT)), BOOLEAN)
-    reading = Reading(
-        start=source.beginning(), batch=True, final_tick=False, passes=1, queues=False, spool=tmp_path,
-        decoded=tmp_path, notes=tmp_path, conditions=(condition,),
-    )  # fmt: skip
-    spec = source.spec({column.name: column.type for column in COLUMNS}, reading, 1)
-    assert spec.condition
-    database = source._database
-    (batch,) = DatabaseRows(spec, database).read(0, SpoolWriter(str(tmp_path), Slice("q", 0, 1), keep_bodies=False))
+    reader = ConnectedBatchReader(spec_of_table(items, tmp_path, batch=True, conditions=(condition,)))
+    (task,) = reader.partitions()
+    (batch,) = reader.read(task)
     (row,) = batch.select(NAMES).to_pylist()
     assert row == {"id": 1, "name": "one", "price": Decimal("1.50"), "open": True, "since": NOON}
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from millstream.streams.connectors.nexmark.events import FIELDS, EventMaker
 from millstream.streams.connectors.nexmark.settings import NexmarkSettings
-from millstream.streams.spark.source.nexmark.events import FIELDS, EventMaker
 
 __all__ = ["BASE_TIME_MS", "COUNT", "RATE", "Event", "auctions", "bids", "made_events", "persons", "variables"]
 

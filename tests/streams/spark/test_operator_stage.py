@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from millstream.streams.connectors.rocketmq.reader import WAKE_TIME_MS
 from millstream.streams.errors import JobError
 from millstream.streams.operators.ranking import Place, Ranker
 from millstream.streams.operators.state import OpenEnds, State
@@ -21,7 +22,6 @@ from millstream.streams.spark.operators.clocks import Clocks, Seen, look
 from millstream.streams.spark.operators.open_ends import OpenEndsSpool
 from millstream.streams.spark.operators.packing import OF_EACH_ROW, Packer
 from millstream.streams.spark.operators.stage import OperatorSpec, OperatorStage
-from millstream.streams.spark.source.reader import WAKE_TIME_MS
 
 OUTPUT = pa.schema(
     [

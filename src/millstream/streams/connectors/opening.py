@@ -36,6 +36,9 @@ def connected_table(
         {**connector.defaults(), **options},
         table.primary_key,
         nameserver,
+        tuple(options),
+        tuple(ConnectedColumn(column.name, column.type) for column in table.physical),
+        table.partition_keys,
     )
 
 

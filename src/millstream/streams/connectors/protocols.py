@@ -1,5 +1,7 @@
 """What a connector's code does: a source divides and reads, a sink writes and commits.
 
+A source does more where it has the methods of `ChoosesEnds`, `KeepsStart`, `PlansRead` or `SetsAside` as well.
+
 Both are made by the callables that a `Connector` names, once in the driver and once in each worker; what one of them
 must tell another travels in partitions and messages, never in attributes.
 """
@@ -8,12 +10,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from millstream.streams.plan.expressions import Expression
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Offsets", "SinkBatch", "SinkConnector", "SinkTask", "SinkWriter", "SourceConnector", "SourcePartition"]
+__all__ = [
+    "ChoosesEnds",
+    "KeepsStart",
+    "MalformedRows",
+    "Offsets",
+    "PlansRead",
+    "SetsAside",
+    "SinkBatch",
+    "SinkConnector",
+    "SinkTask",
+    "SinkWriter",
+    "SourceConnector",
+    "SourcePartition",
+]
 
 Offsets = Mapping[str, int]
 """How far each queue of a source is read: the number of its next row, or of whatever else it is read by."""
@@ -49,6 +66,53 @@ class SourceConnector(Protocol):
 
     def read(self, partition: SourcePartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task, in a worker: record batches with the table's columns by name; one left out is NULL."""
+        ...
+
+
+@runtime_checkable
+class ChoosesEnds(Protocol):
+    """A source that knows better than by its rows where a micro-batch ends."""
+
+    def end_of(self, start: Offsets, max_rows: int, target: Offsets | None) -> Offsets:
+        """Where the micro-batch that begins at `start` ends: at `start` where there is nothing to read yet.
+
+        `max_rows` 0 sets no limit. `target` is what `latest` said when a bounded run began, None for a run without end.
+        """
+        ...
+
+
+@runtime_checkable
+class KeepsStart(Protocol):
+    """A source whose rows depend on when its job first started."""
+
+    def start_ms(self) -> int:
+        """That time; the checkpoint keeps it, and later starts find it as `table.read.start_ms`."""
+        ...
+
+
+@runtime_checkable
+class PlansRead(Protocol):
+    """A source that the driver looks at once for all workers."""
+
+    def plan(self, conditions: Sequence[Expression]) -> str:
+        """What workers find as `table.read.plan`. Rows for which one of `conditions` fails may be left out."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MalformedRows:
+    """Rows that do not fit their columns: where they are, and what a user does who sees none of the others."""
+
+    place: str
+    remedy: str = ""
+
+
+@runtime_checkable
+class SetsAside(Protocol):
+    """A source that leaves rows that do not fit their columns in `table.read.spool`, where they are counted."""
+
+    def malformed(self) -> MalformedRows:
+        """How they are told of."""
         ...
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from millstream.streams.plan.types import DataType, Field, Schema
 
-__all__ = ["ConnectedColumn", "ConnectedTable"]
+__all__ = ["ConnectedColumn", "ConnectedTable", "TableRead"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,18 +20,43 @@ class ConnectedColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectedTable:
-    """A table with the columns that are read, or with all that are written, in their order.
+class TableRead:
+    """How a job reads a table from one start to the next. All is blank in a table that is only opened to be checked."""
 
-    `options` are those of WITH, checked, with the connector's defaults and with secrets filled in: they are not shown
-    by `repr`. `nameserver` is the job's, for connectors that set rows aside in topics.
-    """
+    directory: str = ""
+    """The job's own for this table: it stays as long as its checkpoint."""
+    spool: str = ""
+    """A directory for rows that are none, which each micro-batch empties (see `spark.source.malformed`)."""
+    start_ms: int = 0
+    """What `protocols.KeepsStart.start_ms` said when the checkpoint was fresh."""
+    parallelism: int = 1
+    """How many tasks run at one time."""
+    batch: bool = False
+    """Whether the job runs once, without micro-batches."""
+    plan: str = ""
+    """What `protocols.PlansRead.plan` said in the driver."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectedTable:
+    """A table as its connector's code sees it, in the driver and in workers."""
 
     name: str
     columns: tuple[ConnectedColumn, ...]
+    """Those that are read, or all that are written, in the table's order."""
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Those of WITH, checked, with the connector's defaults and with secrets filled in: `repr` does not show them."""
     primary_key: tuple[str, ...] = ()
     nameserver: str = ""
+    """The job's, for connectors that set rows aside in topics."""
+    written: tuple[str, ...] = ()
+    """The names of the options that WITH has: the others are defaults."""
+    stored: tuple[ConnectedColumn, ...] = ()
+    """All columns that the data has, read or not, in the table's order."""
+    partition_keys: tuple[str, ...] = ()
+    """The columns of PARTITIONED BY."""
+    read: TableRead = TableRead()
+    """What a start of a job says of the reading."""
 
     @property
     def schema(self) -> Schema:

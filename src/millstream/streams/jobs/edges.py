@@ -11,12 +11,13 @@ from millstream.streams.jobs.late_output import LateOutput
 from millstream.streams.jobs.outputs import Output, outputs_of
 from millstream.streams.jobs.progress import ResultRows
 from millstream.streams.jobs.settings import JobSettings
-from millstream.streams.jobs.sources import Source, open_source
+from millstream.streams.jobs.sources import open_source
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.plan.tables import Table
 from millstream.streams.spark.functions.user_spool import CallSpool
 from millstream.streams.spark.micro_batch import LoggedTime, ToldTime
 from millstream.streams.spark.operators.late_shapes import LateShape
+from millstream.streams.spark.source.reading import Source
 
 __all__ = ["Edges"]
 

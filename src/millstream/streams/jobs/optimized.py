@@ -12,7 +12,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from millstream.streams.jobs.outputs import Output
-from millstream.streams.jobs.sources import Judging
 from millstream.streams.optimizer.judging import SourceStage, judged
 from millstream.streams.optimizer.lookups import with_narrowed_lookups
 from millstream.streams.optimizer.merging import merged, sink_keys
@@ -23,6 +22,7 @@ from millstream.streams.plan.reads import columns_read
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import DataType
 from millstream.streams.state.atomic_file import write_file
+from millstream.streams.spark.source.reading import Judging
 
 __all__ = ["Optimized", "optimized"]
 

@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.model.errors import MillstreamError
+from millstream.streams.connectors.rocketmq.source import TopicSource
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.awaited_start import AwaitedPipeline, AwaitedStart, may_come
 from millstream.streams.jobs.bad_casts import with_bad_casts
@@ -36,7 +37,7 @@ from millstream.streams.jobs.progress import JobProgress, ResultRows
 from millstream.streams.jobs.restarts import BOUNDED_ATTEMPTS, Restarts
 from millstream.streams.jobs.set_aside import SetAside
 from millstream.streams.jobs.settings import JobSettings
-from millstream.streams.jobs.sources import Reading, Source, TopicSource, ends_by_itself, tables_of
+from millstream.streams.jobs.sources import ends_by_itself, tables_of
 from millstream.streams.plan.nodes import JobPlan, QueryPlan, Scan
 from millstream.streams.plan.wall_clock import follows_wall_clock
 from millstream.streams.spark.arrow_batches import are_narrow
@@ -49,8 +50,9 @@ from millstream.streams.spark.operators.open_ends import OpenEndsSpool
 from millstream.streams.spark.operators.queue_times import TimesSpool
 from millstream.streams.spark.sinks.swap import Swap
 from millstream.streams.spark.source.alarm import MIN_WAKE_MS
-from millstream.streams.spark.source.data_source import TopicDataSource
+from millstream.streams.spark.source.data_source import TableDataSource
 from millstream.streams.spark.source.position import Position
+from millstream.streams.spark.source.reading import Reading, Source
 from millstream.streams.spark.translate import Translation, is_stateful, needs_operators
 from millstream.streams.spark.user_calls import UserCalls
 
@@ -80,7 +82,7 @@ class JobRunner:
         self._nameserver = nameserver
         self._root = checkpoint_root
         self._names: set[str] = set()
-        spark.dataSource.register(TopicDataSource)
+        spark.dataSource.register(TableDataSource)
 
     def start(
         self,

@@ -41,6 +41,7 @@ _OF_ALL_WORKERS: Final = (
 )
 _OF_WORKERS: Final = {
     "": (
+        "millstream.streams.connectors.rocketmq.reader",
         "millstream.streams.operators.grouping",
         "millstream.streams.spark.operators.host",
         "millstream.streams.spark.sinks.console",
@@ -49,7 +50,7 @@ _OF_WORKERS: Final = {
     ),
     RULES_WORKERS: (
         "millstream.streams.spark.rules.hit_rows",
-        "millstream.streams.spark.rules.reader",
+        "millstream.streams.connectors.rules.reader",
         "millstream.streams.spark.rules.stages",
     ),
 }

@@ -23,12 +23,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from millstream.model.errors import ConnectionFailed
 from millstream.model.message import Message
+from millstream.streams.connectors.rules import packed_reader
+from millstream.streams.connectors.rules.packed_reader import PackedHitsReader
 from millstream.streams.plan.hits import HIT_COLUMNS
 from millstream.streams.plan.types import Schema
 from millstream.streams.rules.packed.packer import PackedColumns
 from millstream.streams.rules.packed.record import BatchEnd, RowsHead, head_of, pack_end
-from millstream.streams.spark.rules import packed_reader
-from millstream.streams.spark.rules.packed_reader import PackedHitsReader
 from millstream.streams.spark.rules.work import JudgedSlices, Work
 from millstream.streams.spark.sinks import packed
 from millstream.streams.spark.sinks.packed import PackedSink

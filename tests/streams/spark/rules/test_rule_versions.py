@@ -14,6 +14,7 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from millstream.streams.connectors.rules.reader import HitsBatchReader, HitsStreamReader
 from millstream.streams.errors import JobError, RuleError
 from millstream.streams.jobs.rule_guard import RuleGuard
 from millstream.streams.plan.tables import Table
@@ -26,7 +27,6 @@ from millstream.streams.spark.rules.calls import Call
 from millstream.streams.spark.rules.judged import Judged
 from millstream.streams.spark.rules.kept_versions import KEPT_VERSIONS, KeptVersions
 from millstream.streams.spark.rules.left_out import LeftOut
-from millstream.streams.spark.rules.reader import HitsBatchReader, HitsStreamReader
 from millstream.streams.spark.rules.work import JudgedSlices, Work
 from millstream.streams.spark.source.cut import QueueSpan
 from millstream.streams.spark.source.partition import Slice, TopicPartition

@@ -21,6 +21,7 @@ from millstream.client.bulk.fetched import TABLE_SCHEMA
 from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.codes import RequestCode
+from millstream.streams.connectors.rocketmq.reader import TopicBatchReader, read_partition
 from millstream.streams.plan.types import BIGINT, INT, STRING, DataType, TypeKind
 from millstream.streams.spark.source.client_log import (
     _FETCHED_TABLE_BYTES,
@@ -34,7 +35,6 @@ from millstream.streams.spark.source.malformed import Spool
 from millstream.streams.spark.source.messages import TableMessages
 from millstream.streams.spark.source.partition import Slice, TopicPartition
 from millstream.streams.spark.source.position import Position
-from millstream.streams.spark.source.reader import TopicBatchReader, read_partition
 from millstream.streams.spark.source.rows import METADATA_KEYS
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
 from servers import Servers

@@ -11,6 +11,7 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from millstream.streams.connectors.rocketmq.reader import TopicStreamReader
 from millstream.streams.operators.state import State
 from millstream.streams.operators.turn import START_OF_TIME_US
 from millstream.streams.spark.operators.clocks import Clocks, Seen
@@ -18,7 +19,6 @@ from millstream.streams.spark.source.alarm import Alarm
 from millstream.streams.spark.source.cut import QueueSpan
 from millstream.streams.spark.source.partition import Slice, TopicPartition
 from millstream.streams.spark.source.position import Position
-from millstream.streams.spark.source.reader import TopicStreamReader
 from millstream.streams.spark.source.spec import SourceSpec
 from millstream.streams.spark.source.ticks import END_OF_TIME_MS, WAKE_TIME_MS
 

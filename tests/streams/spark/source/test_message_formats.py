@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra streams")
@@ -15,6 +16,7 @@ from millstream.streams.errors import JobError
 from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.plan.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, DataType, Field, TypeKind
 from millstream.streams.spark.source.body_format import formats_of
+from millstream.streams.spark.source.data_source import encode_spec
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.rows import RowBuilder
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
@@ -53,7 +55,7 @@ def read(
     spec = SourceSpec(
         "n", "t", columns, Position(), body=body, key=key, changes=changes, upserts=source.connector != "rocketmq"
     )
-    spec = SourceSpec.decode(spec.encode())
+    spec = msgspec.json.decode(encode_spec(spec), type=SourceSpec)
     pairs = [(one, None) if isinstance(one, bytes) else one for one in messages]
     batch, malformed = RowBuilder(spec).build([record(body, key) for body, key in pairs])
     kinds = ["+I", "-U", "+U", "-D"]

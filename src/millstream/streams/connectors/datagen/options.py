@@ -38,5 +38,5 @@ def _ends(options: Mapping[str, str]) -> bool:
 
 
 DATAGEN = Connector(
-    "datagen", _OPTIONS, reads=True, job_source="millstream.streams.jobs.datagen_source:DatagenSource", ends=_ends
+    "datagen", _OPTIONS, reads=True, source="millstream.streams.connectors.datagen.source:DatagenSource", ends=_ends
 )

@@ -50,6 +50,6 @@ JDBC = Connector(
     looks_up=True,
     bounded=True,
     upserts=True,
-    job_source="millstream.streams.jobs.database_source:DatabaseSource",
+    source="millstream.streams.connectors.jdbc.source:DatabaseSource",
     job_sink="millstream.streams.jobs.database_output:database_sink",
 )

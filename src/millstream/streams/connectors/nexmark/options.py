@@ -47,5 +47,5 @@ _OPTIONS: tuple[Option, ...] = (
 """As nexmark's own generator has them; the seed and the order of times are ours."""
 
 NEXMARK = Connector(
-    "nexmark", _OPTIONS, reads=True, job_source="millstream.streams.jobs.nexmark_source:NexmarkSource", ends=is_finite
+    "nexmark", _OPTIONS, reads=True, source="millstream.streams.connectors.nexmark.source:NexmarkSource", ends=is_finite
 )

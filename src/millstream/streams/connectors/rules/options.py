@@ -49,11 +49,11 @@ RULES = Connector(
     TOPIC_METADATA,
     reads=True,
     columns=HIT_COLUMNS,
-    job_source="millstream.streams.jobs.rules_source:RulesSource",
+    job_source="millstream.streams.connectors.rules.source:RulesSource",
     gives_hits=True,
 )
 
 PACKED_HITS = Connector(
-    "packed-hits", (), reads=True, job_source="millstream.streams.jobs.packed_source:PackedHitsSource"
+    "packed-hits", (), reads=True, job_source="millstream.streams.connectors.rules.packed_source:PackedHitsSource"
 )
 """Hits that another query of the job has packed; no user declares such a table."""

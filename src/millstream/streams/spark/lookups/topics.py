@@ -9,6 +9,7 @@ from typing import Final
 
 from millstream.streams.connectors.registry import connector_of
 from millstream.streams.connectors.rocketmq.options import ROCKETMQ, UPSERT_ROCKETMQ
+from millstream.streams.connectors.rocketmq.reader import read_partition
 from millstream.streams.errors import JobError
 from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.spark.hidden import KIND_COLUMN
@@ -17,7 +18,6 @@ from millstream.streams.spark.lookups.lookup_table import LookupSpec
 from millstream.streams.spark.source.body_format import formats_of
 from millstream.streams.spark.source.partition import Slice, TopicPartition
 from millstream.streams.spark.source.position import Position
-from millstream.streams.spark.source.reader import read_partition
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
 from millstream.streams.spark.source.topic_log import Access, open_log
 

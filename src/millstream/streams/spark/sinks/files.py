@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from millstream.streams.connectors.filesystem.listing import Listing
 from millstream.streams.errors import JobError
 from millstream.streams.spark.sinks.earlier import BatchNote
 from millstream.streams.spark.sinks.file_formats import FORMATS
@@ -17,7 +18,6 @@ from millstream.streams.spark.sinks.part_files import FileLayout, PartFiles, hid
 from millstream.streams.spark.sinks.partition_times import CommitPolicy
 from millstream.streams.spark.sinks.sink import Attempt, SinkTask, SinkWriter, Written
 from millstream.streams.spark.sinks.swap import Swap
-from millstream.streams.spark.source.files.listing import Listing
 
 __all__ = ["FORMATS", "FileSink"]
 

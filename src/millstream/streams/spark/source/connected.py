@@ -1,4 +1,4 @@
-"""`spark.readStream.format("millstream-connector")`: any `SourceConnector` in micro-batches, and once as a batch."""
+"""The readers of connectors behind `SourceConnector`: micro-batches by offsets, and one batch of a fixed range."""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 from pyspark.sql import types as spark
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from millstream.streams.connectors.opening import opened_source
-from millstream.streams.connectors.protocols import Offsets, SourceConnector, SourcePartition
-from millstream.streams.connectors.registry import CONNECTORS
+from millstream.streams.connectors.protocols import ChoosesEnds, Offsets, SourceConnector, SourcePartition
+from millstream.streams.connectors.registry import connector_of
 from millstream.streams.connectors.table import ConnectedTable
 from millstream.streams.errors import JobError
 from millstream.streams.spark.source.alarm import Alarm
-from millstream.streams.spark.source.data_source import SPEC_OPTION
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.rows import tick_row
 from millstream.streams.spark.source.spec import SourceColumn, rows_schema
@@ -28,7 +26,6 @@ from millstream.streams.spark.types import arrow_schema
 
 __all__ = [
     "ConnectedBatchReader",
-    "ConnectedDataSource",
     "ConnectedSpec",
     "ConnectedStreamReader",
     "capped",
@@ -65,45 +62,20 @@ class ConnectedSpec:
     def opened(self) -> SourceConnector:
         """The connector's source, in whatever process this is. Raises JobError."""
         find_modules(self.python_path)
-        return opened_source(CONNECTORS[self.connector], self.table)
+        return opened_source(connector_of(self.connector), self.table)
 
-    def encode(self) -> str:
-        """The JSON text."""
-        return msgspec.json.encode(self).decode()
+    def stream_reader(self) -> DataSourceStreamReader:
+        """A reader of micro-batches."""
+        return ConnectedStreamReader(self)
 
-    @classmethod
-    def decode(cls, text: str) -> ConnectedSpec:
-        """The value of a text made by `encode`."""
-        return msgspec.json.decode(text, type=cls)
+    def batch_reader(self) -> DataSourceReader:
+        """A reader of all between the start and the end."""
+        return ConnectedBatchReader(self)
 
 
 def find_modules(python_path: Sequence[str]) -> None:
     """Let this process find modules wherever the driver does."""
     sys.path.extend(entry for entry in python_path if entry not in sys.path)
-
-
-class ConnectedDataSource(DataSource):
-    """A connector's table as a Spark data source, streaming and batch."""
-
-    @classmethod
-    def name(cls) -> str:
-        """The word for `format`."""
-        return "millstream-connector"
-
-    def schema(self) -> spark.StructType:
-        """The columns that are read, then the hidden ones."""
-        return self._spec().schema()
-
-    def reader(self, schema: spark.StructType) -> DataSourceReader:
-        """A reader of all between the spec's start and end."""
-        return ConnectedBatchReader(self._spec())
-
-    def streamReader(self, schema: spark.StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """A reader of micro-batches."""
-        return ConnectedStreamReader(self._spec())
-
-    def _spec(self) -> ConnectedSpec:
-        return ConnectedSpec.decode(self.options[SPEC_OPTION])
 
 
 class ConnectedPartition(InputPartition):
@@ -145,9 +117,7 @@ class ConnectedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The end of the next micro-batch; `start` itself where there is nothing to read."""
         begin = Position.from_json(start).going_on()
-        self._latest = self._opened().latest() if self._target is None else self._target
-        queues = capped(begin.queues, self._latest, limit.max_rows if isinstance(limit, ReadMaxRows) else 0)
-        end = replace(begin, queues=queues)
+        end = replace(begin, queues=self._end_of(begin.queues, limit.max_rows if isinstance(limit, ReadMaxRows) else 0))
         if end.rows_since(begin):
             self._alarm.rest()
             return end.to_json()
@@ -175,6 +145,13 @@ class ConnectedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task; runs in a worker."""
         return _read(self._spec, partition)
+
+    def _end_of(self, start: Offsets, max_rows: int) -> dict[str, int]:
+        source = self._opened()
+        if isinstance(source, ChoosesEnds):
+            return dict(source.end_of(start, max_rows, self._target))
+        self._latest = source.latest() if self._target is None else self._target
+        return capped(start, self._latest, max_rows)
 
     def _opened(self) -> SourceConnector:
         if self._source is None:

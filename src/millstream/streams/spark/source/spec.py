@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import TypeVar
 
-import msgspec
 from pyspark.sql import types as spark
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 
 from millstream.streams.plan.types import DataType, Field, Schema
 from millstream.streams.spark.hidden import KIND_COLUMN, QUEUE_COLUMN, TICK_COLUMN, WANTED_COLUMN
@@ -15,7 +16,9 @@ from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.topic_log import Access
 from millstream.streams.spark.types import spark_schema
 
-__all__ = ["SourceColumn", "SourceSpec", "WantedRows", "rows_schema"]
+__all__ = ["SourceColumn", "SourceSpec", "WantedRows", "as_kind", "rows_schema"]
+
+Spec = TypeVar("Spec", bound="SourceSpec")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +87,23 @@ class SourceSpec:
         wanted = self.wanted is not None
         return rows_schema(self.columns, queues=self.queues, changes=self.changes, wanted=wanted)
 
-    def encode(self) -> str:
-        """The JSON text."""
-        return msgspec.json.encode(self).decode()
+    def stream_reader(self) -> DataSourceStreamReader:
+        """A reader of micro-batches."""
+        from millstream.streams.connectors.rocketmq.reader import TopicStreamReader
 
-    @classmethod
-    def decode(cls, text: str) -> SourceSpec:
-        """The value of a text made by `encode`."""
-        return msgspec.json.decode(text, type=cls)
+        return TopicStreamReader(self)
+
+    def batch_reader(self) -> DataSourceReader:
+        """A reader of the range between `start` and `end`."""
+        from millstream.streams.connectors.rocketmq.reader import TopicBatchReader
+
+        return TopicBatchReader(self)
+
+
+def as_kind(kind: type[Spec], spec: SourceSpec, **changes: object) -> Spec:
+    """The read as one of another kind, with other values of some fields."""
+    known = {one.name: getattr(spec, one.name) for one in fields(SourceSpec)}
+    return kind(**{**known, **changes})
 
 
 def rows_schema(

@@ -1,0 +1,136 @@
+"""A table of a database as rows, read once in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from millstream.streams.connectors.jdbc.contents import DatabaseRows
+from millstream.streams.connectors.options import milliseconds
+from millstream.streams.connectors.protocols import MalformedRows, Offsets, SourcePartition
+from millstream.streams.connectors.table import ConnectedTable
+from millstream.streams.databases.conditions import asked_conditions
+from millstream.streams.databases.database import CHUNK_ROWS, Database, open_database
+from millstream.streams.databases.driver import StoredColumn
+from millstream.streams.databases.failure import DatabaseFailure
+from millstream.streams.databases.fit import is_whole
+from millstream.streams.databases.parts import TableParts
+from millstream.streams.databases.retry import DatabaseRetry
+from millstream.streams.databases.written_table import columns_named
+from millstream.streams.errors import JobError
+from millstream.streams.plan.expressions import Expression
+from millstream.streams.spark.source.malformed import SpoolWriter
+from millstream.streams.spark.source.partition import Slice
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["QUEUE", "DatabasePlan", "DatabaseSource"]
+
+QUEUE: Final = "database/0"
+"""The one queue of such a table; its offsets count parts."""
+
+_RETRIES: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class DatabasePlan:
+    """What the driver finds out for all workers."""
+
+    parts: TableParts
+    """The table cut by ranges of a column."""
+    stored: Mapping[str, str]
+    """The names of the columns in the database, by ours."""
+    condition: str = ""
+    """SQL for the rows that are wanted, blank for all."""
+    values: tuple[int | str, ...] = ()
+    """Those that the marks in the condition stand for."""
+
+
+class DatabaseSource:
+    """A table that is read once, in parts.
+
+    Raises JobError DATABASE_UNREACHABLE, DATABASE_REFUSED, DATABASE_TABLE; JOB_FAILED for parts that cannot be.
+    """
+
+    def __init__(self, table: ConnectedTable) -> None:
+        self._table = table
+        self._what = f"The table {table.name} cannot be read"
+        self._options = table.options
+        self.database = open_database(dict(table.options))
+        self._stored: Mapping[str, StoredColumn] = {}
+        if table.read.plan:
+            self._plan = msgspec.json.decode(table.read.plan, type=DatabasePlan)
+            return
+        timeout_s = milliseconds(self._options["connection.max-retry-timeout"]) / 1000
+        try:
+            self._stored = DatabaseRetry(_RETRIES, timeout_s).run(partial(self._columns, self.database))
+        except DatabaseFailure as failure:
+            raise failure.job_error(self._what) from None
+        self._plan = DatabasePlan(self._cut(), {name: column.name for name, column in self._stored.items()})
+
+    def first(self) -> Offsets:
+        """Before the first part."""
+        return {QUEUE: 0}
+
+    def latest(self) -> Offsets:
+        """Behind the last part."""
+        return {QUEUE: self._plan.parts.count}
+
+    def plan(self, conditions: Sequence[Expression]) -> str:
+        """The parts, and what is asked of the database."""
+        condition, values = asked_conditions(self.database, self._stored, conditions)
+        return msgspec.json.encode(DatabasePlan(self._plan.parts, self._plan.stored, condition, tuple(values))).decode()
+
+    def end_of(self, start: Offsets, max_rows: int, target: Offsets | None) -> Offsets:
+        """As many parts further as are read at one time; the limit is not one of rows."""
+        first = start.get(QUEUE, 0)
+        return {QUEUE: max(first, min(self._plan.parts.count, first + max(1, self._table.read.parallelism)))}
+
+    def partitions(self, start: Offsets, end: Offsets) -> Sequence[SourcePartition]:
+        """A task for each part."""
+        return [SourcePartition(QUEUE, part, part + 1) for part in range(start.get(QUEUE, 0), end[QUEUE])]
+
+    def read(self, partition: SourcePartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a part."""
+        spool = SpoolWriter(self._table.read.spool, Slice(QUEUE, partition.start, partition.end), keep_bodies=False)
+        rows = DatabaseRows(
+            self._table,
+            self.database,
+            self._options["table-name"],
+            [self._plan.stored[column.name] for column in self._table.columns],
+            chunk_rows=int(self._options["scan.fetch-size"]) or CHUNK_ROWS,
+            retries=_RETRIES,
+        )
+        bounds, ends = self._plan.parts.condition(self.database, partition.start)
+        condition = " AND ".join(words for words in (bounds, self._plan.condition) if words)
+        yield from rows.read(condition, (*ends, *self._plan.values), spool)
+
+    def malformed(self) -> MalformedRows:
+        """Rows with a value that does not fit its column."""
+        return MalformedRows(str(self.database.address))
+
+    def _columns(self, database: Database) -> dict[str, StoredColumn]:
+        names = [column.name for column in self._table.stored]
+        by = self._options.get("scan.partition.column")
+        with database.connection() as connection:
+            return columns_named(connection, self._what, self._options["table-name"], [*names, *([by] if by else [])])
+
+    def _cut(self) -> TableParts:
+        options = self._options
+        by = options.get("scan.partition.column")
+        if by is None:
+            return TableParts()
+        column = self._stored[by]
+        if not is_whole(column.type):
+            words = f"{self._what}: {by}, by which it is cut, is of type {column.type}."
+            raise JobError("JOB_FAILED", words, remedy="Name a column of whole numbers.")
+        bounds = [int(options[f"scan.partition.{end}-bound"]) for end in ("lower", "upper")]
+        try:
+            return TableParts.of(column.name, int(options["scan.partition.num"]), bounds[0], bounds[1])
+        except ValueError as error:
+            raise JobError("JOB_FAILED", f"{self._what}: {error}.", remedy="Swap the bounds of its parts.") from None

@@ -1,0 +1,158 @@
+"""A topic of a RocketMQ cluster as a source of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from millstream.model.errors import NameRefused
+from millstream.streams.jobs.dead_letter import DeadLetters
+from millstream.streams.jobs.group_positions import GroupPosition
+from millstream.streams.jobs.rule_guard import RuleGuard
+from millstream.streams.jobs.settings import JobSettings, SourceSettings
+from millstream.streams.jobs.startup import Beginning, first_position
+from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.nodes import Scan
+from millstream.streams.plan.tables import MetadataColumn, PhysicalColumn, Table
+from millstream.streams.plan.types import DataType
+from millstream.streams.spark.source.body_format import CHANGELOG_FORMATS, formats_of
+from millstream.streams.spark.source.data_source import load_rows
+from millstream.streams.spark.source.malformed import Spool
+from millstream.streams.spark.source.position import Position
+from millstream.streams.spark.source.reading import Reading
+from millstream.streams.spark.source.spec import SourceColumn, SourceSpec, WantedRows
+from millstream.streams.spark.source.topic_log import open_log
+
+__all__ = ["TopicSource", "topic_source"]
+
+TIMEOUT_S = 10.0
+"""How long one call to the messaging system may take."""
+
+
+class TopicSource:
+    """A topic of a RocketMQ cluster. Raises NameRefused TOPIC_NOT_FOUND, ConnectionFailed.
+
+    With `waits` a topic that is not there is read from its beginning once it is.
+    """
+
+    def __init__(self, table: Table, settings: SourceSettings, *, waits: bool = False) -> None:
+        self.table = table
+        self._settings = settings
+        self._beginning = Beginning(Position(name=table.name))
+        self._end = Position(name=table.name)
+        log = open_log(settings.nameserver, timeout_s=TIMEOUT_S, access=settings.access)
+        try:
+            self._beginning = first_position(log, settings, table.name)
+            spans = log.spans(settings.topic)
+            self._end = Position({queue: span.max_offset for queue, span in spans.items()}, name=table.name)
+        except NameRefused as error:
+            if not waits or error.name != "TOPIC_NOT_FOUND":
+                raise
+        finally:
+            log.close()
+
+    def beginning(self) -> Position:
+        """What `scan.startup.mode` says."""
+        return self._beginning.position
+
+    def notice(self) -> str:
+        """What is to be said of the beginning, blank for nothing."""
+        return self._beginning.notice
+
+    def end(self) -> Position:
+        """The ends of all queues."""
+        return self._end
+
+    def load(self, spark: SparkSession, columns: Mapping[str, DataType], reading: Reading) -> DataFrame:
+        """The topic's rows, decoded in Spark's Python workers."""
+        return load_rows(spark, self.spec(spark, columns, reading), batch=reading.batch)
+
+    def spec(self, spark: SparkSession, columns: Mapping[str, DataType], reading: Reading) -> SourceSpec:
+        """What is read of the topic, and how."""
+        settings = self._settings
+        body, key = formats_of(self.table)
+        narrowed = body.name in ("json", *CHANGELOG_FORMATS)
+        judging = reading.judging
+        return SourceSpec(
+            nameserver=settings.nameserver,
+            topic=settings.topic,
+            columns=_source_columns(self.table, columns, narrowed=narrowed),
+            start=reading.start,
+            end=self._end if reading.batch else None,
+            tag=settings.tag,
+            max_rows=settings.max_rows,
+            parallelism=spark.sparkContext.defaultParallelism,
+            final_tick=reading.final_tick,
+            spool=str(reading.spool),
+            keep_malformed=settings.dead_letter_topic is not None,
+            decoded=str(reading.decoded) if reading.passes > 1 else "",
+            queues=reading.queues,
+            body=body,
+            key=key,
+            changes=changelog_of(Scan(self.table, ())) is Changelog.RETRACT,
+            upserts=self.table.upserts,
+            wake_after_ms=reading.wake_after_ms,
+            wake_again=reading.wake_again,
+            timeout_s=TIMEOUT_S,
+            access=settings.access,
+            wanted=None
+            if judging is None
+            else WantedRows(
+                str(judging.file),
+                _source_columns(self.table, judging.columns, narrowed=narrowed),
+                judging.drops,
+            ),
+        )
+
+    def guard(self, reading: Reading, job: str) -> RuleGuard | None:
+        """None: a topic is not judged."""
+        return None
+
+    def group(self) -> GroupPosition | None:
+        """The offsets of the table's consumer group, if it has one."""
+        settings = self._settings
+        if not settings.group:
+            return None
+        return GroupPosition(
+            settings, partial(open_log, settings.nameserver, timeout_s=TIMEOUT_S, access=settings.access)
+        )
+
+    def letters(self, spool: Path) -> DeadLetters:
+        """Malformed messages go to the dead-letter topic."""
+        settings = self._settings
+        topic, nameserver = settings.dead_letter_topic, settings.nameserver
+        return DeadLetters(
+            Spool(spool),
+            settings.topic,
+            topic,
+            nameserver,
+            TIMEOUT_S,
+            settings.access,
+            self.table.name,
+            "Name their format; plain text is one STRING column with 'format' = 'raw'. "
+            f"See one: millstream consume {settings.topic} --count 1.",
+        )
+
+
+def _source_columns(table: Table, wanted: Mapping[str, DataType], *, narrowed: bool) -> tuple[SourceColumn, ...]:
+    """The physical and metadata columns of those names, in the table's order; `narrowed` ones have the wanted types.
+
+    Only a format that names fields can leave some out.
+    """
+    columns = []
+    for column in table.columns:
+        if column.name not in wanted:
+            continue
+        if isinstance(column, PhysicalColumn):
+            columns.append(SourceColumn(column.name, wanted[column.name] if narrowed else column.type))
+        elif isinstance(column, MetadataColumn):
+            columns.append(SourceColumn(column.name, column.type, column.key))
+    return tuple(columns)
+
+
+def topic_source(table: Table, job: JobSettings) -> TopicSource:
+    """The topic of a table. Raises NameRefused TOPIC_NOT_FOUND, ConnectionFailed."""
+    return TopicSource(table, SourceSettings.of(table, job), waits=job.waits_for_topics)

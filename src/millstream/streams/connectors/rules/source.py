@@ -1,0 +1,56 @@
+"""A table of hits as a source of a pipeline: a topic, and the rules that judge it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from millstream.streams.connectors.rocketmq.source import TopicSource
+from millstream.streams.connectors.rules.reader import HitsSpec, RulesDataSource
+from millstream.streams.jobs.rule_guard import RuleGuard
+from millstream.streams.jobs.settings import JobSettings, SourceSettings, duration_ms
+from millstream.streams.plan.tables import Table
+from millstream.streams.plan.types import DataType
+from millstream.streams.spark.rules.judged import DEFAULT_ALLOWANCE_MS, Judged
+from millstream.streams.spark.rules.kept_versions import KeptVersions
+from millstream.streams.spark.source.data_source import load_rows
+from millstream.streams.spark.source.reading import Reading
+from millstream.streams.spark.source.spec import as_kind
+from millstream.streams.spark.worker_pools import RULES_WORKERS, workers_for
+
+__all__ = ["RulesSource"]
+
+
+class RulesSource(TopicSource):
+    """The hits of a store's rules over a topic. Raises NameRefused TOPIC_NOT_FOUND, ConnectionFailed."""
+
+    def __init__(self, table: Table, job: JobSettings) -> None:
+        super().__init__(table, SourceSettings.of(table, job), waits=job.waits_for_topics)
+
+    def load(self, spark: SparkSession, columns: Mapping[str, DataType], reading: Reading) -> DataFrame:
+        """The hits, judged in Spark's Python workers. Raises RuleError where the store has never had rules to give."""
+        judged = self._judged(reading)
+        version = KeptVersions(Path(judged.directory), Path(judged.store)).take()
+        spec = as_kind(HitsSpec, self.spec(spark, columns, reading), judged=replace(judged, version=version))
+        with workers_for(spark, RULES_WORKERS):
+            spark.dataSource.register(RulesDataSource)
+        return load_rows(spark, spec, batch=reading.batch, source=RulesDataSource)
+
+    def guard(self, reading: Reading, job: str) -> RuleGuard:
+        """What looks after the rules of a pipeline called `job`."""
+        return RuleGuard(self._judged(reading), self.table, job)
+
+    def _judged(self, reading: Reading) -> Judged:
+        options = self.table.options
+        allowance = options.get("call-allowance")
+        return Judged(
+            store=str(Path(options["store"]).absolute()),
+            directory=str((reading.notes / f"{self.table.name}-rules").absolute()),
+            time_fields=tuple(name for name in options.get("event-time.field", "").split(";") if name),
+            allowance_ms=DEFAULT_ALLOWANCE_MS if allowance is None else duration_ms(allowance),
+            python_path=tuple(str(Path(entry).absolute()) for entry in sys.path),
+        )

@@ -1,0 +1,87 @@
+"""What a job asks of a source: where it begins and ends, its rows, and what becomes of those that are none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+
+from millstream.streams.plan.expressions import Expression
+from millstream.streams.plan.tables import Table
+from millstream.streams.plan.types import DataType
+from millstream.streams.spark.source.position import Position
+
+if TYPE_CHECKING:
+    from millstream.streams.jobs.dead_letter import DeadLetters
+    from millstream.streams.jobs.rule_guard import RuleGuard
+
+__all__ = ["Judging", "Reading", "Source"]
+
+
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """The conditions that a source judges: their `file`, and the columns that they alone need.
+
+    With `drops` rows for which none holds are left out.
+    """
+
+    file: Path
+    columns: Mapping[str, DataType]
+    drops: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a pipeline reads a source from `start` on.
+
+    `batch` reads once, without Spark's streaming; a bounded run with state sends a `final_tick`. `passes` is how often
+    the rows of a micro-batch are read. `queues` lets each row tell its queue. `spool` and `decoded` are directories
+    that a micro-batch empties, `notes` is one that stays.
+    After `wake_after_ms` without rows (0: never) the source sends a tick, with `wake_again` each time. With `judging`
+    rows tell which conditions hold. Rows for which one of `conditions` fails may be left out.
+    """
+
+    start: Position
+    batch: bool
+    final_tick: bool
+    passes: int
+    queues: bool
+    spool: Path
+    decoded: Path
+    notes: Path
+    wake_after_ms: int = 0
+    wake_again: bool = False
+    judging: Judging | None = None
+    conditions: tuple[Expression, ...] = ()
+
+
+class Source(Protocol):
+    """A table that is read, opened once for a start of a job."""
+
+    table: Table
+
+    def beginning(self) -> Position:
+        """Where a fresh checkpoint begins to read."""
+        ...
+
+    def load(self, spark: SparkSession, columns: Mapping[str, DataType], reading: Reading) -> DataFrame:
+        """The rows, with the physical and metadata columns of those names and types and the hidden columns.
+
+        Of a ROW the type may have only some fields; a source may give all of them nevertheless.
+        """
+        ...
+
+    def end(self) -> Position:
+        """What there was to read when the source was opened: where a batch ends."""
+        ...
+
+    def letters(self, spool: Path) -> DeadLetters | None:
+        """What becomes of malformed rows; None where there are none."""
+        ...
+
+    def guard(self, reading: Reading, job: str) -> RuleGuard | None:
+        """What looks after the rules that judge for the job of that name; None where none do."""
+        ...
