@@ -79,9 +79,12 @@ from millstream.security import audit, book, policy, user
 from millstream.server import local_cluster, supervised
 from millstream.server.configuration.reference import reference_page
 from millstream.store import store_times
+from millstream.streams.connectors.filesystem import lookup as looked_up_files
 from millstream.streams.connectors.http import caller as http_caller
 from millstream.streams.databases import batch_writer, database, mysql, postgresql, retry
 from millstream.streams.connectors.registry import CONNECTORS
+from millstream.streams.connectors.jdbc import lookup as looked_up_databases, sink as database_output
+from millstream.streams.connectors.rocketmq import lookup as looked_up_topics
 from millstream.streams.dimension import builder as dimension_builder
 from millstream.streams.dimension import column_facts, hit_counts, key_hash, pins, range_index, sorted_runs
 from millstream.streams.dimension import versions as dimension_versions
@@ -97,8 +100,8 @@ from millstream.streams.functions import (
 from millstream.streams.functions.elsewhere import FLINK_ONLY
 from millstream.streams.functions.registry import AGGREGATES, FAMILIES, WINDOW_FUNCTIONS
 from millstream.streams.functions.spec import FunctionSpec, Origin
-from millstream.streams.jobs import database_output, rule_guard
 from millstream.streams.jobs import failed_calls as failed_call_letters
+from millstream.streams.jobs import rule_guard
 from millstream.streams.learning import half_space_trees
 from millstream.streams.learning import kept as kept_models
 from millstream.streams.learning import store as model_store
@@ -121,17 +124,11 @@ from millstream.streams.rules.sigma import documents as sigma_documents
 from millstream.streams.rules.sigma import rule_words
 from millstream.streams.spark import arrow_batches
 from millstream.streams.spark.lookups import (
-    database_table,
-    dimension_form,
     dimension_stage,
-    loads,
     open_tables,
-    opening,
     probes,
     reloads,
 )
-from millstream.streams.spark.lookups import files as looked_up_files
-from millstream.streams.spark.lookups import topics as looked_up_topics
 from millstream.streams.spark.operators import bucket_files, packing
 from millstream.streams.spark.operators import host as operator_host
 from millstream.streams.spark.operators import stage as operator_stage
@@ -332,8 +329,7 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
             columns,
             arrow_batches,
             looked_up_files,
-            database_table,
-            opening,
+            looked_up_databases,
         ),
     ),
     ("Databases", (database, mysql, postgresql, retry, batch_writer, database_output)),
@@ -346,10 +342,8 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
             dimension_versions,
             pins,
             hit_counts,
-            loads,
             looked_up_topics,
             reloads,
-            dimension_form,
             dimension_stage,
             probes,
             open_tables,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from millstream.streams.connectors.print.sink import PrintSink
 from millstream.streams.jobs.checkpoint import Checkpoint
 from millstream.streams.jobs.dead_letter import DeadLetters, Refusals
 from millstream.streams.jobs.failed_calls import FailedCalls
@@ -20,7 +21,6 @@ from millstream.streams.plan.types import Schema
 from millstream.streams.spark.functions.user_spool import SpooledCall
 from millstream.streams.spark.operators.late_rows import LateSpool
 from millstream.streams.spark.operators.late_shapes import LateShape
-from millstream.streams.spark.sinks.console import PrintSink
 from millstream.streams.spark.sinks.sink import Attempt, Written
 from millstream.testing.results import FailedRow, Letter
 

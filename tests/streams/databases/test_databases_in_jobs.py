@@ -14,15 +14,15 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 
 import pyarrow as pa
 
+from millstream.streams.connectors.jdbc.database_sink import DatabaseSink
+from millstream.streams.connectors.jdbc.lookup import DatabaseTable
 from millstream.streams.jobs.outputs import outputs_of
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.plan.expressions import Call, Column, Literal
 from millstream.streams.plan.nodes import JobPlan
 from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.plan.types import BIGINT, BOOLEAN, INT, STRING, DataType, TypeKind
-from millstream.streams.spark.lookups.database_table import DatabaseTable
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
-from millstream.streams.spark.sinks.database import DatabaseSink
 from millstream.streams.spark.sinks.sink import Attempt, SinkTask, Written
 from millstream.streams.spark.source.connected import ConnectedBatchReader
 from millstream.streams.sql.compiler import SqlSession

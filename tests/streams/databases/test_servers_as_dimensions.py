@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from database_servers import PASSWORD, free_port
+from millstream.streams.connectors.jdbc import lookup as database_lookup
 from millstream.streams.dimension.index_key import IndexKey, IndexKind
 from millstream.streams.dimension.requests import ReloadRequest
 from millstream.streams.dimension.table import DimensionTable
@@ -20,7 +21,6 @@ from millstream.streams.errors import JobError
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
 from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.plan.types import BIGINT, BOOLEAN, INT, STRING, DataType, TypeKind
-from millstream.streams.spark.lookups import loads
 from millstream.streams.spark.lookups.job_tables import JobTables
 from millstream.streams.spark.lookups.loads import TableLoad
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
@@ -84,7 +84,7 @@ def test_rows_of_a_database_are_found_with_all_their_values(
     shop: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # So that they come in several chunks.
-    monkeypatch.setattr(loads, "LOADED_AT_ONCE", 4)
+    monkeypatch.setattr(database_lookup, "LOADED_AT_ONCE", 4)
     by_id = IndexKey.equal("id")
     load = load_of(shop, table_of(shop), key=by_id)
     assert found(load, tmp_path / "t", pa.array([2, None, 2**62, 3, 1])) == [

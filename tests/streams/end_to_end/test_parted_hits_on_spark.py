@@ -13,11 +13,11 @@ from running_jobs import Topic, bounded_run
 
 from millstream.client.blocking import BlockingClient
 from millstream.model.errors import ConnectionFailed
+from millstream.streams.connectors.rules import packed_sink as packed
+from millstream.streams.connectors.rules.packed_sink import PackedSink
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.rule import Measure, MeasureKind, Rule, Statistics
 from millstream.streams.rules.store import RuleStore
-from millstream.streams.spark.sinks import packed
-from millstream.streams.spark.sinks.packed import PackedSink
 from millstream.streams.spark.sinks.sink import Written
 from millstream.streams.sql.alert_script import AlertScript
 

@@ -11,13 +11,13 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 
 import pyarrow as pa
 
+from millstream.streams.connectors.filesystem.file_sink import FileSink
+from millstream.streams.connectors.filesystem.sink import commit_policy, size_bytes
 from millstream.streams.errors import JobError
-from millstream.streams.jobs.file_outputs import commit_policy, size_bytes
 from millstream.streams.jobs.outputs import Output, outputs_of
 from millstream.streams.jobs.partition_commits import PartitionCommits, check_event_time, timed_scans
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
-from millstream.streams.spark.sinks.files import FileSink
 from millstream.streams.spark.sinks.sink import Attempt, Sink, SinkTask, Written
 from millstream.streams.sql.compiler import SqlSession
 

@@ -55,6 +55,8 @@ class Connector:
     """Called with the plan's `Table` and the `JobSettings` it gives a `jobs.source.Source`."""
     job_sink: str = ""
     """Called with a `SinkRequest` it gives a `spark.sinks.sink.Sink`."""
+    lookup: str = ""
+    """Called with a `spark.lookups.lookup_table.LookupSpec` it gives a `lookup_connector.LookupConnector`."""
     ends: Callable[[Mapping[str, str]], bool] = never_ends
     """Whether a table with these options ends by itself, beside all tables of `bounded` connectors."""
     formats: tuple[str, ...] = ()

@@ -88,14 +88,15 @@ class KnownConnectors(Mapping[str, Connector]):
         if found.name != entry.name:
             return f"{entry.value} calls itself '{found.name}'"
         if (found.reads, found.writes, found.looks_up) != _doable(found) or found.overwrites:
-            return "it is read where it names a source, written where it names a sink, and nothing else"
+            return "it is read where it names a source, written where it names a sink, asked where it names a lookup"
         self._loaded[entry.name] = found
         return None
 
 
 def _doable(connector: Connector) -> tuple[bool, bool, bool]:
     """What there is code for: to read, to write, to look up."""
-    return bool(connector.source or connector.job_source), bool(connector.sink or connector.job_sink), False
+    reads, writes = connector.source or connector.job_source, connector.sink or connector.job_sink
+    return bool(reads), bool(writes), bool(connector.lookup)
 
 
 CONNECTORS = KnownConnectors(

@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from millstream.streams.connectors.registry import connector_of
+from millstream.streams.connectors.rocketmq.sink import SEND_TIMEOUT_S, MessageMaker, TopicSink
 from millstream.streams.functions.failing_casts import FailingCast, failing_casts
 from millstream.streams.functions.spec import map_of
-from millstream.streams.jobs.outputs import SEND_TIMEOUT_S, Output
+from millstream.streams.jobs.outputs import Output
 from millstream.streams.jobs.settings import JobSettings, SourceSettings
 from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.expressions import Call, Case, Column, Expression, Literal
 from millstream.streams.plan.nodes import Filter, Node, Project, Scan, inputs_of, scans_of, with_inputs
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import BOOLEAN, STRING
-from millstream.streams.spark.sinks.topic import MessageMaker, TopicSink
 from millstream.streams.spark.source.topic_log import open_log
 
 __all__ = ["CastLetters", "cast_letters", "strict", "with_bad_casts"]

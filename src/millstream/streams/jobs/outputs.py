@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from millstream.streams.connectors.opening import code_of, connected_table
+from millstream.streams.connectors.print.sink import PrintSink
 from millstream.streams.connectors.registry import connector_of
 from millstream.streams.connectors.sink_request import ShowRows, SinkRequest
 from millstream.streams.errors import JobError
@@ -18,18 +19,12 @@ from millstream.streams.plan.nodes import JobPlan, Node, QueryPlan
 from millstream.streams.plan.nodes import Sink as Insert
 from millstream.streams.plan.tables import Table
 from millstream.streams.spark.sinks.connected import ConnectedSink
-from millstream.streams.spark.sinks.console import BlackholeSink, PrintSink
 from millstream.streams.spark.sinks.sink import Sink
-from millstream.streams.spark.sinks.topic import MessageMaker, TopicSink, UpsertSink
-from millstream.streams.spark.source.topic_log import Access
 
 __all__ = ["QUERY_SINK", "Output", "outputs_of"]
 
 QUERY_SINK = "result"
 """Name of the rows of an interactive query."""
-
-SEND_TIMEOUT_S = 10.0
-"""How long the acknowledgement of one send may take."""
 
 OnRows = Callable[[ResultRows], None]
 
@@ -67,28 +62,6 @@ def _sink(number: int, insert: Insert, settings: JobSettings, on_rows: OnRows | 
     if row.sink:
         return ConnectedSink(table.connector, connected_table(table, row, settings.nameserver))
     raise JobError("SINK_FAILED", f"The table {table.name} cannot be written: its connector is {table.connector!r}.")
-
-
-def topic_sink(request: SinkRequest) -> TopicSink | UpsertSink:
-    """The topic of an INSERT."""
-    table = request.insert.table
-    kind = UpsertSink if table.upserts else TopicSink
-    nameserver = table.options.get("nameserver", request.nameserver)
-    maker = MessageMaker.of(table)
-    return kind(table.name, maker, nameserver, timeout_s=SEND_TIMEOUT_S, access=Access.of(table.options))
-
-
-def print_sink(request: SinkRequest) -> PrintSink:
-    """What shows the rows of an INSERT, under the label that its table has."""
-    table = request.insert.table
-    label = table.options.get("print-identifier") or table.name
-    show = None if request.show is None else partial(request.show, label)
-    return PrintSink(table.name, request.insert.input.schema, show)
-
-
-def blackhole_sink(request: SinkRequest) -> BlackholeSink:
-    """What throws the rows of an INSERT away."""
-    return BlackholeSink(request.insert.table.name, request.insert.input.schema)
 
 
 def _shown(on_rows: OnRows | None) -> ShowRows | None:

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from millstream.streams.connectors.registry import connector_of
+from millstream.streams.connectors.rocketmq.sink import SEND_TIMEOUT_S
 from millstream.streams.connectors.rules.options import HITS_TOPIC, ORIGIN_OPTION, PACKED_HITS
+from millstream.streams.connectors.rules.packed_sink import PackedSink
 from millstream.streams.errors import JobError
-from millstream.streams.jobs.outputs import SEND_TIMEOUT_S, Output
+from millstream.streams.jobs.outputs import Output
 from millstream.streams.jobs.rule_guard import RuleGuard
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.optimizer.pushed import conditions_above
@@ -22,7 +24,6 @@ from millstream.streams.plan.types import BIGINT, BOOLEAN, STRING
 from millstream.streams.plan.user_calls import has_user_call
 from millstream.streams.rules.packed.packer import OFFSET, QUEUE, PackedColumns
 from millstream.streams.spark.rules.hit_rows import SOURCE_QUEUE
-from millstream.streams.spark.sinks.packed import PackedSink
 from millstream.streams.spark.source.topic_log import Access, open_log
 from millstream.streams.spark.translate import is_stateful
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from millstream.streams.connectors.filesystem.file_sink import FileSink
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.outputs import Output
 from millstream.streams.operators.state import State
@@ -23,7 +24,6 @@ from millstream.streams.plan.nodes import Node, Project, Scan, scans_of
 from millstream.streams.plan.tables import Table
 from millstream.streams.spark.operators.clocks import Clocks, Seen
 from millstream.streams.spark.sinks.event_times import EventTimesSink
-from millstream.streams.spark.sinks.files import FileSink
 from millstream.streams.sql.pruning import prune
 from millstream.streams.state.atomic_file import write_file
 

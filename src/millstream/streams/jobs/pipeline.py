@@ -19,6 +19,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from millstream.streams.connectors.print.sink import PrintSink
+from millstream.streams.connectors.rules.packed_sink import PackedSink
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.cause import first_cause
 from millstream.streams.jobs.checkpoint import Checkpoint
@@ -29,8 +31,6 @@ from millstream.streams.jobs.restarts import Restarts
 from millstream.streams.jobs.set_aside import SetAside
 from millstream.streams.jobs.tally import Tally
 from millstream.streams.spark.arrow_batches import started
-from millstream.streams.spark.sinks.console import PrintSink
-from millstream.streams.spark.sinks.packed import PackedSink
 from millstream.streams.spark.sinks.router import WriteStage
 from millstream.streams.spark.source.position import Position
 

@@ -13,6 +13,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.model.errors import MillstreamError
+from millstream.streams.connectors.filesystem.swap import Swap
+from millstream.streams.connectors.rocketmq.group_positions import GroupPositions
 from millstream.streams.connectors.rocketmq.source import TopicSource
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.awaited_start import AwaitedPipeline, AwaitedStart, may_come
@@ -24,7 +26,6 @@ from millstream.streams.jobs.cohorts import cohorts_of, table_of
 from millstream.streams.jobs.edges import Edges
 from millstream.streams.jobs.failed_calls import takes_letters
 from millstream.streams.jobs.following import FollowingPipeline
-from millstream.streams.jobs.group_positions import GroupPositions
 from millstream.streams.jobs.handle import JobHandle
 from millstream.streams.jobs.model_topic import ModelTopic
 from millstream.streams.jobs.optimized import Optimized, optimized
@@ -48,7 +49,6 @@ from millstream.streams.spark.lookups.job_tables import JobTables
 from millstream.streams.spark.operators.host import OperatorHost
 from millstream.streams.spark.operators.open_ends import OpenEndsSpool
 from millstream.streams.spark.operators.queue_times import TimesSpool
-from millstream.streams.spark.sinks.swap import Swap
 from millstream.streams.spark.source.alarm import MIN_WAKE_MS
 from millstream.streams.spark.source.data_source import TableDataSource
 from millstream.streams.spark.source.position import Position

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from millstream.streams.connectors.rocketmq.group_positions import GroupPositions
 from millstream.streams.jobs.dead_letter import DeadLetters
 from millstream.streams.jobs.failed_calls import FailedCalls
-from millstream.streams.jobs.group_positions import GroupPositions
 from millstream.streams.jobs.late_output import LateOutput
 from millstream.streams.jobs.rule_guard import RuleGuard
 from millstream.streams.learning.kept import KeptModel

@@ -44,7 +44,7 @@ _OF_WORKERS: Final = {
         "millstream.streams.connectors.rocketmq.reader",
         "millstream.streams.operators.grouping",
         "millstream.streams.spark.operators.host",
-        "millstream.streams.spark.sinks.console",
+        "millstream.streams.connectors.print.sink",
         "millstream.streams.spark.sinks.router",
         "millstream.streams.spark.source.data_source",
     ),

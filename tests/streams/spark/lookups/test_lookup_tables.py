@@ -16,11 +16,11 @@ import pytest
 
 from millstream.model.backoff import Backoff
 from millstream.streams.databases.retry import FIRST_WAIT_S, LONGEST_WAIT_S
+from millstream.streams.connectors.jdbc.lookup import KEYS_PER_QUERY, DatabaseTable
 from millstream.streams.errors import JobError
 from millstream.streams.operators.changes import Row
 from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.plan.types import BIGINT, BOOLEAN, STRING, DataType, TypeKind
-from millstream.streams.spark.lookups.database_table import KEYS_PER_QUERY, DatabaseTable
 from millstream.streams.spark.lookups.kept_table import KeptKeys, KeptLimits, MissedAgain, WholeTable
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
 from millstream.streams.spark.lookups.opening import open_table

@@ -12,9 +12,9 @@ from millstream.client.blocking import BlockingClient
 from millstream.model.errors import MessageRefused
 from millstream.model.message import StoredMessage
 from millstream.model.topic import TopicConfig
+from millstream.streams.connectors.rocketmq.sink import MessageMaker, TopicSink
 from millstream.streams.plan.types import INT, STRING, DataType, Field, Schema, TypeKind
 from millstream.streams.spark.sinks.sink import SinkTask
-from millstream.streams.spark.sinks.topic import MessageMaker, TopicSink
 from servers import Servers
 
 PAIRS = DataType(TypeKind.MAP, elements=(STRING, STRING))

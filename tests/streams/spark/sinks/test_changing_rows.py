@@ -16,13 +16,13 @@ import pyarrow as pa
 from millstream.client.blocking import BlockingClient
 from millstream.model.message import Message, StoredMessage
 from millstream.model.topic import TopicConfig
+from millstream.streams.connectors.filesystem.file_sink import FileSink
+from millstream.streams.connectors.filesystem.part_files import FileLayout
+from millstream.streams.connectors.rocketmq.sink import TopicSink, UpsertSink
 from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.plan.types import BIGINT, BOOLEAN, INT, STRING, DataType, TypeKind
-from millstream.streams.spark.sinks.files import FileSink
 from millstream.streams.spark.sinks.message_maker import ORIGIN, MessageMaker
-from millstream.streams.spark.sinks.part_files import FileLayout
 from millstream.streams.spark.sinks.sink import Attempt, Sink, SinkTask, Written
-from millstream.streams.spark.sinks.topic import TopicSink, UpsertSink
 from servers import Servers, running_servers_in_thread
 
 INSERT, BEFORE, AFTER, DELETE = range(4)

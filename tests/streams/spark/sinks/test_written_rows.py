@@ -14,8 +14,8 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 
 import pyarrow as pa
 
+from millstream.streams.connectors.print.sink import PrintSink
 from millstream.streams.plan.types import BOOLEAN, DOUBLE, INT, STRING, VARIANT, DataType, Field, Schema, TypeKind
-from millstream.streams.spark.sinks.console import PrintSink
 from millstream.streams.spark.sinks.json_rows import encode_rows
 from millstream.streams.spark.sinks.sink import SinkTask, Written
 from millstream.streams.spark.sinks.values import python_values

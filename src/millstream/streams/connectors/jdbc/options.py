@@ -51,5 +51,6 @@ JDBC = Connector(
     bounded=True,
     upserts=True,
     source="millstream.streams.connectors.jdbc.source:DatabaseSource",
-    job_sink="millstream.streams.jobs.database_output:database_sink",
+    job_sink="millstream.streams.connectors.jdbc.sink:database_sink",
+    lookup="millstream.streams.connectors.jdbc.lookup:DatabaseLookup",
 )

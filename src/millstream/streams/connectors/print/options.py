@@ -11,7 +11,7 @@ PRINT = Connector(
     "print",
     (text("print-identifier", "Name shown before each row; default: the table's."),),
     writes=True,
-    job_sink="millstream.streams.jobs.outputs:print_sink",
+    job_sink="millstream.streams.connectors.print.sink:print_sink",
     merges=True,
     shows_changes=True,
     shows_rows=True,
@@ -21,7 +21,7 @@ BLACKHOLE = Connector(
     "blackhole",
     (),
     writes=True,
-    job_sink="millstream.streams.jobs.outputs:blackhole_sink",
+    job_sink="millstream.streams.connectors.print.sink:blackhole_sink",
     merges=True,
     shows_changes=True,
 )

@@ -9,11 +9,11 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.model.errors import NameRefused
+from millstream.streams.connectors.rocketmq.group_positions import GroupPosition
+from millstream.streams.connectors.rocketmq.startup import Beginning, first_position
 from millstream.streams.jobs.dead_letter import DeadLetters
-from millstream.streams.jobs.group_positions import GroupPosition
 from millstream.streams.jobs.rule_guard import RuleGuard
 from millstream.streams.jobs.settings import JobSettings, SourceSettings
-from millstream.streams.jobs.startup import Beginning, first_position
 from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.nodes import Scan
 from millstream.streams.plan.tables import MetadataColumn, PhysicalColumn, Table

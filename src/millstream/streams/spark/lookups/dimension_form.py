@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 from millstream.streams.connectors.registry import connector_of
+from millstream.streams.connectors.rocketmq.lookup import CHANGES, changes_of
 from millstream.streams.dimension.index_key import IndexKey, IndexKind
 from millstream.streams.errors import JobError
 from millstream.streams.plan.expressions import Call, columns_of
 from millstream.streams.plan.joins import LookupJoin, SearchKind
 from millstream.streams.plan.tables import ComputedColumn
-from millstream.streams.spark.lookups.files import file_size_bytes
 from millstream.streams.spark.lookups.loads import TableLoad
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
-from millstream.streams.spark.lookups.topics import CHANGES, changes_of
+from millstream.streams.spark.lookups.opening import open_lookup
 
-__all__ = ["DIMENSION_FILE_BYTES", "dimension_load", "given_columns", "is_dimension", "probe_places"]
-
-DIMENSION_FILE_BYTES: Final = 8 << 20
-"""Bytes of files from which on they become a dimension table where the table's options say nothing else."""
+__all__ = ["dimension_load", "given_columns", "is_dimension", "probe_places"]
 
 _KINDS = {
     SearchKind.RANGE: IndexKind.RANGE,
@@ -53,9 +49,7 @@ def is_dimension(node: LookupJoin, spec: LookupSpec) -> bool:
         return False
     if node.search is not None:
         return True
-    if spec.option("connector") == "filesystem":
-        return file_size_bytes(spec) >= DIMENSION_FILE_BYTES
-    return spec.option("lookup.cache", "NONE").upper() == "FULL"
+    return open_lookup(spec).loads_whole()
 
 
 def given_columns(node: LookupJoin, spec: LookupSpec) -> tuple[str, ...]:

@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from millstream.streams.connectors.rocketmq.lookup import CHANGES, changes_of
 from millstream.streams.dimension.directory import dimension_directory
 from millstream.streams.dimension.versions import VersionStore
 from millstream.streams.spark.lookups.loads import TableLoad
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
 from millstream.streams.spark.lookups.open_tables import TableUse
 from millstream.streams.spark.lookups.reloads import TableReloads
-from millstream.streams.spark.lookups.topics import CHANGES, changes_of
 
 __all__ = ["COPIES_VARIABLE", "JobTables"]
 

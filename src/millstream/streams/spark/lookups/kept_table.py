@@ -7,10 +7,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 
+from millstream.streams.connectors.options import milliseconds
 from millstream.streams.operators.changes import Row
 from millstream.streams.spark.lookups.lookup_table import Found, LookupSpec, LookupTable
 
-__all__ = ["KeptKeys", "KeptLimits", "MissedAgain", "WholeTable"]
+__all__ = ["KeptKeys", "KeptLimits", "MissedAgain", "WholeTable", "asked_again"]
+
+
+_DEFAULT_ATTEMPTS = "3"
+_DEFAULT_DELAY = "1 s"
 
 
 class WholeTable:
@@ -143,3 +148,12 @@ class KeptKeys:
         self._kept[key] = (written_s, now_s, rows)
         self._kept.move_to_end(key)
         return rows
+
+
+def asked_again(spec: LookupSpec, table: LookupTable) -> LookupTable:
+    """The table, asked again for rows that are not there yet where a hint says so."""
+    hints = dict(spec.hints)
+    if hints.get("retry-predicate", "").lower() != "lookup_miss":
+        return table
+    attempts = int(hints.get("max-attempts", _DEFAULT_ATTEMPTS))
+    return MissedAgain(table, attempts, milliseconds(hints.get("fixed-delay", _DEFAULT_DELAY)) / 1000)

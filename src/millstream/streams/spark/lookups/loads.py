@@ -3,42 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 import msgspec
 import pyarrow as pa
 
-from millstream.streams.connectors.registry import connector_of
-from millstream.streams.databases.conditions import asked_conditions
-from millstream.streams.databases.database import open_database
-from millstream.streams.databases.failure import DatabaseFailure
-from millstream.streams.databases.values import found_row
-from millstream.streams.databases.written_table import columns_named
+from millstream.streams.connectors.rocketmq import lookup as topics
 from millstream.streams.dimension.builder import TableBuilder
 from millstream.streams.dimension.index_key import IndexKey
 from millstream.streams.dimension.overlaid_table import open_version
 from millstream.streams.dimension.overlay import Changes, OverlayWriter, takes_changes
 from millstream.streams.dimension.versions import Loaded, TableNote, VersionHead, WholeLoad
-from millstream.streams.errors import JobError
 from millstream.streams.plan.expressions import Call, columns_of
 from millstream.streams.plan.types import Schema
-from millstream.streams.spark.lookups import topics
-from millstream.streams.spark.lookups.database_table import retry_of
-from millstream.streams.spark.lookups.files import file_batches, file_root, file_stamp
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
-from millstream.streams.spark.lookups.plain_rows import plain_batch
+from millstream.streams.spark.lookups.opening import open_lookup
 from millstream.streams.spark.lookups.row_filters import filtered
 from millstream.streams.spark.types import arrow_schema, spark_schema
 
-__all__ = ["LOADED_AT_ONCE", "TableLoad"]
-
-LOADED_AT_ONCE: Final = 20_000
-"""Rows of a database that are loaded at once."""
+__all__ = ["TableLoad"]
 
 _NOT_IDENTITY = ("password", "lookup.")
 """Options that do not tell one table from another, or must not be written down, by their beginnings."""
@@ -112,11 +98,7 @@ class TableLoad:
 
     def stamp(self) -> str:
         """What shows that files are others or a topic went on; blank for a database, which does not tell."""
-        match self.spec.option("connector"):
-            case "filesystem":
-                return hashlib.sha256(msgspec.json.encode(file_stamp(self.spec))).hexdigest()
-            case _:
-                return ""
+        return open_lookup(self.spec).stamp()
 
     def ends(self) -> dict[str, int]:
         """Where the queues of the topic of changes end now; none where there is no such topic."""
@@ -128,12 +110,7 @@ class TableLoad:
         Raises JobError where the rows cannot be read, DimensionError where they cannot be kept.
         """
         keys = keys if self.changes is None else [*keys, self.primary]
-        if self.spec.option("connector") != "jdbc":
-            return self._filled(directory, keys)
-        try:
-            return retry_of(self.spec).run(partial(self._filled, directory, keys), partial(_emptied, directory))
-        except DatabaseFailure as failure:
-            raise failure.job_error(f"The table {self.spec.name} cannot be loaded") from None
+        return open_lookup(self.spec).load(partial(self._filled, directory, keys), directory)
 
     def fill_on(self, directory: Path, keys: Sequence[IndexKey], before: Path, head: VersionHead) -> Loaded:
         """The same of the version `head` in `before` and the changes since; the whole again where they are gone."""
@@ -156,9 +133,6 @@ class TableLoad:
         # Before the first look at them: a file that changes meanwhile is another one at the next look, and changes
         # that the rows have already are made once more.
         stamp, ends = self.stamp(), self.ends()
-        if self.spec.option("connector") == "filesystem" and not file_root(self.spec).exists():
-            words = f"The table {self.spec.name} cannot be loaded: {self.spec.option('path')} is not there."
-            raise JobError("JOB_FAILED", words, remedy="Correct 'path', or bring the files back.")
         schema = arrow_schema(spark_schema(self.spec.schema))
         builder = TableBuilder(directory, schema, keys, stored=self.stored, verify=self.verify)
         try:
@@ -181,28 +155,7 @@ class TableLoad:
 
     def _batches(self, ends: dict[str, int]) -> Iterator[pa.RecordBatch]:
         """The rows, those of a topic up to `ends`."""
-        spec = self._read_spec(self.spec)
-        match spec.option("connector"):
-            case "filesystem":
-                return file_batches(spec)
-            case "jdbc":
-                return self._database_batches(spec.schema)
-            case name if connector_of(name).reads_upserts:
-                return topics.read_whole(spec, ends).batches()
-            case connector:
-                words = f"The table {spec.name} cannot be looked up: its connector is {connector!r}."
-                raise JobError("JOB_FAILED", words)
-
-    def _database_batches(self, schema: Schema) -> Iterator[pa.RecordBatch]:
-        database = open_database(dict(self.spec.options))
-        table = self.spec.option("table-name")
-        types = [one.type for one in schema.fields]
-        with database.connection() as connection:
-            stored = columns_named(connection, f"The table {self.spec.name} cannot be loaded", table, schema.names)
-            condition, values = asked_conditions(database, stored, self.filters)
-            query = database.select(table, [stored[name].name for name in schema.names], condition)
-            for rows in connection.rows_in_chunks(query, values, LOADED_AT_ONCE):
-                yield plain_batch((found_row(row, types) for row in rows), schema)
+        return open_lookup(self.spec).batches(self._read_spec(self.spec), ends, self.filters)
 
 
 def _as_batch(table: pa.Table) -> pa.RecordBatch:
@@ -221,11 +174,3 @@ def _without_query(url: str) -> str:
     plain = url.partition("?")[0]
     scheme, mark, rest = plain.partition("://")
     return f"{scheme}{mark}{rest.rpartition('@')[2]}" if mark else plain
-
-
-def _emptied(directory: Path) -> None:
-    for path in directory.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()

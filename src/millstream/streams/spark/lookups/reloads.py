@@ -16,13 +16,14 @@ from typing import Final
 import msgspec
 
 from millstream.model.errors import MillstreamError
+from millstream.streams.connectors.rocketmq.lookup import CHANGES
 from millstream.streams.dimension.hit_counts import COUNTS, HitCounts
 from millstream.streams.dimension.index_key import IndexKey
 from millstream.streams.dimension.requests import ReloadRequest
 from millstream.streams.dimension.versions import Loaded, VersionHead, VersionStore
 from millstream.streams.spark.lookups.loads import TableLoad
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
-from millstream.streams.spark.lookups.topics import CHANGES
+from millstream.streams.spark.lookups.opening import open_lookup
 
 __all__ = ["RETRY_S", "START_FRESH_S", "Schedule", "TableReloads"]
 
@@ -63,7 +64,7 @@ class Schedule:
             look_s = max(spec.seconds(f"{CHANGES}interval", _DEFAULT_TTL) or 0, _LOOK_S)
             plain = replace(load, spec=replace(spec, options=_without_changes(spec)))
             return replace(cls.of(plain), look_s=look_s, follows=changes.option("topic"))
-        if spec.option("connector") == "filesystem":
+        if open_lookup(spec).watches:
             return cls(watches=True, look_s=ttl_s)
         if spec.option("lookup.full-cache.reload-strategy", "PERIODIC").upper() == "TIMED":
             begins = datetime.time.fromisoformat(spec.option("lookup.full-cache.timed-reload.iso-time").rstrip("Zz"))

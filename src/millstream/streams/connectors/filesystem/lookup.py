@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -11,20 +12,26 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlparse
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet
 
+from millstream.streams.dimension.versions import Loaded
 from millstream.streams.errors import JobError
 from millstream.streams.operators.changes import Row
+from millstream.streams.plan.expressions import Call
 from millstream.streams.plan.partition_names import DEFAULT_NAME, named_values
 from millstream.streams.plan.types import Field, Schema, TypeKind
-from millstream.streams.spark.lookups.kept_table import WholeTable
-from millstream.streams.spark.lookups.lookup_table import LookupSpec
+from millstream.streams.spark.lookups.kept_table import WholeTable, asked_again
+from millstream.streams.spark.lookups.lookup_table import LookupSpec, LookupTable
 from millstream.streams.spark.lookups.plain_rows import arrow_batch, plain_batch
 from millstream.streams.spark.operators.values import rows_of
 from millstream.streams.spark.source.decoder import JsonDecoder
 
-__all__ = ["MAX_ROWS", "ROWS_AT_ONCE", "file_batches", "file_root", "file_size_bytes", "file_stamp", "file_table"]
+__all__ = ["DIMENSION_FILE_BYTES", "MAX_ROWS", "ROWS_AT_ONCE", "FileLookup", "file_batches", "file_stamp", "file_table"]
+
+DIMENSION_FILE_BYTES: Final = 8 << 20
+"""Bytes of files from which on they become a dimension table where the table's options say nothing else."""
 
 MAX_ROWS: Final = 10_000_000
 """Rows of a looked-up table of files at most where each worker keeps all of them in memory."""
@@ -34,6 +41,38 @@ ROWS_AT_ONCE: Final = 20_000
 
 _NESTED = (TypeKind.ARRAY, TypeKind.MAP, TypeKind.ROW)
 _DEFAULT_TTL = "10 s"
+
+
+class FileLookup:
+    """The files of a table, which are other data when one of them has changed."""
+
+    watches = True
+
+    def __init__(self, spec: LookupSpec) -> None:
+        self._spec = spec
+
+    def table(self) -> LookupTable:
+        """All rows in memory."""
+        return asked_again(self._spec, file_table(self._spec))
+
+    def loads_whole(self) -> bool:
+        """Whether there is much in the files."""
+        return file_size_bytes(self._spec) >= DIMENSION_FILE_BYTES
+
+    def stamp(self) -> str:
+        """A digest of which files there are, with their times and sizes."""
+        return hashlib.sha256(msgspec.json.encode(file_stamp(self._spec))).hexdigest()
+
+    def load(self, fill: Callable[[], Loaded], directory: Path) -> Loaded:
+        """What `fill` gives. Raises JobError JOB_FAILED where there is nothing at all."""
+        if not file_root(self._spec).exists():
+            words = f"The table {self._spec.name} cannot be loaded: {self._spec.option('path')} is not there."
+            raise JobError("JOB_FAILED", words, remedy="Correct 'path', or bring the files back.")
+        return fill()
+
+    def batches(self, spec: LookupSpec, ends: dict[str, int], filters: Sequence[Call]) -> Iterator[pa.RecordBatch]:
+        """The rows of all files."""
+        return file_batches(spec)
 
 
 def file_table(spec: LookupSpec) -> WholeTable:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 
+from millstream.streams.connectors.filesystem.file_sink import FileSink
+from millstream.streams.connectors.filesystem.part_files import FileLayout
+from millstream.streams.connectors.filesystem.partition_times import CommitPolicy, PartitionClock, time_reader
 from millstream.streams.connectors.options import bytes_of
 from millstream.streams.connectors.sink_request import SinkRequest
 from millstream.streams.errors import JobError
@@ -15,9 +18,6 @@ from millstream.streams.plan.nodes import Project
 from millstream.streams.plan.nodes import Sink as Insert
 from millstream.streams.plan.partition_names import DEFAULT_NAME, partition_name
 from millstream.streams.plan.tables import Table
-from millstream.streams.spark.sinks.files import FileSink
-from millstream.streams.spark.sinks.part_files import FileLayout
-from millstream.streams.spark.sinks.partition_times import CommitPolicy, PartitionClock, time_reader
 
 __all__ = ["commit_policy", "file_sink"]
 

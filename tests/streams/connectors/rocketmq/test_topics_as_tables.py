@@ -18,6 +18,7 @@ from example_counts import scaled
 from millstream.client.blocking import BlockingClient
 from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
+from millstream.streams.connectors.rocketmq.latest_rows import LatestRows
 from millstream.streams.dimension.index_key import IndexKey
 from millstream.streams.dimension.overlaid_table import OverlaidTable, open_version
 from millstream.streams.dimension.requests import ReloadRequest
@@ -31,7 +32,6 @@ from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.plan.types import BIGINT, BOOLEAN, INT, STRING
 from millstream.streams.spark.lookups.dimension_form import dimension_load, is_dimension
 from millstream.streams.spark.lookups.job_tables import JobTables
-from millstream.streams.spark.lookups.latest_rows import LatestRows
 from millstream.streams.spark.lookups.loads import TableLoad
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
 from millstream.streams.spark.lookups.reloads import RETRY_S, TableReloads

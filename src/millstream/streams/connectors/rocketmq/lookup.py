@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from millstream.streams.connectors.registry import connector_of
+from millstream.streams.connectors.rocketmq.latest_rows import LatestRows
 from millstream.streams.connectors.rocketmq.options import ROCKETMQ, UPSERT_ROCKETMQ
 from millstream.streams.connectors.rocketmq.reader import read_partition
+from millstream.streams.dimension.versions import Loaded
 from millstream.streams.errors import JobError
+from millstream.streams.plan.expressions import Call
 from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.spark.hidden import KIND_COLUMN
-from millstream.streams.spark.lookups.latest_rows import LatestRows
-from millstream.streams.spark.lookups.lookup_table import LookupSpec
+from millstream.streams.spark.lookups.lookup_table import LookupSpec, LookupTable
 from millstream.streams.spark.source.body_format import formats_of
 from millstream.streams.spark.source.partition import Slice, TopicPartition
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
 from millstream.streams.spark.source.topic_log import Access, open_log
 
-__all__ = [
-    "CHANGES", "MAX_TOPIC_KEYS", "TopicRead", "changes_of", "read_on", "read_whole", "topic_ends",
-]  # fmt: skip
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["CHANGES", "MAX_TOPIC_KEYS", "TopicLookup", "TopicRead", "changes_of", "read_on", "topic_ends"]
 
 CHANGES: Final = "lookup.changes."
 """What the options begin with that name the topic of a table's changes."""
@@ -48,6 +52,39 @@ class _Ends:
 
     begins: Mapping[str, int]
     ends: dict[str, int]
+
+
+class TopicLookup:
+    """A topic whose last message of each key counts; it is only asked as a dimension table."""
+
+    watches = False
+
+    def __init__(self, spec: LookupSpec) -> None:
+        self._spec = spec
+
+    def table(self) -> LookupTable:
+        """Raises JobError JOB_FAILED."""
+        words = f"The table {self._spec.name} is a topic, which is only looked up as a dimension table."
+        raise JobError("JOB_FAILED", words, remedy="Leave out 'lookup.store'.")
+
+    def loads_whole(self) -> bool:
+        """Always."""
+        return True
+
+    def stamp(self) -> str:
+        """Blank: where its queues end tells that it went on."""
+        return ""
+
+    def load(self, fill: Callable[[], Loaded], directory: Path) -> Loaded:
+        """What `fill` gives."""
+        return fill()
+
+    def batches(self, spec: LookupSpec, ends: dict[str, int], filters: Sequence[Call]) -> Iterator[pa.RecordBatch]:
+        """The last row of each key up to `ends`; messages that are no rows are passed over.
+
+        Raises JobError JOB_FAILED for more than `MAX_TOPIC_KEYS`, and what the cluster says.
+        """
+        return _read(spec, _ends(spec).begins, ends, LatestRows(len(spec.primary_key))).batches()
 
 
 def changes_of(spec: LookupSpec) -> LookupSpec | None:
@@ -77,16 +114,8 @@ def _ends(spec: LookupSpec) -> _Ends:
     return _Ends(begins, {queue: span.max_offset for queue, span in sorted(spans.items())})
 
 
-def read_whole(spec: LookupSpec, ends: dict[str, int]) -> LatestRows:
-    """The last row of each key up to `ends`, by queue; messages that are no rows are passed over.
-
-    Raises JobError JOB_FAILED for more than `MAX_TOPIC_KEYS`, and what the cluster says.
-    """
-    return _read(spec, _ends(spec).begins, ends, LatestRows(len(spec.primary_key)))
-
-
 def read_on(spec: LookupSpec, since: Mapping[str, int]) -> TopicRead | None:
-    """What became of the keys of the messages since, those that were deleted among them; otherwise as `read_whole`.
+    """What became of the keys of the messages since, those that were deleted among them; otherwise as `batches`.
 
     None where that cannot be known: messages since then are gone, or the topic is another one.
     """

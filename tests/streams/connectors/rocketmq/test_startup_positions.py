@@ -7,10 +7,11 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra streams")
 
 from millstream.model.errors import NameRefused
+from millstream.streams.connectors.rocketmq import source as topic_source
+from millstream.streams.connectors.rocketmq.startup import first_position
 from millstream.streams.errors import JobError
 from millstream.streams.jobs import sources
 from millstream.streams.jobs.settings import JobSettings, SourceSettings
-from millstream.streams.jobs.startup import first_position
 from millstream.streams.plan.tables import Table
 from millstream.streams.spark.source.cut import QueueSpan
 
@@ -107,7 +108,7 @@ def test_a_topic_that_is_not_there_is_refused_unless_the_job_waits_for_it(monkey
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr(sources, "open_log", lambda _nameserver, **_: Missing())
+    monkeypatch.setattr(topic_source, "open_log", lambda _nameserver, **_: Missing())
     table = Table("t", (), {"connector": "rocketmq", "topic": "t"})
     with pytest.raises(NameRefused):
         sources.open_source(table, JobSettings.of({}, "n:1"))

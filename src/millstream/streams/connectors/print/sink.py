@@ -7,17 +7,19 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from millstream.streams.connectors.sink_request import SinkRequest
 from millstream.streams.plan.types import Schema, TypeKind
 from millstream.streams.spark.sinks.left_rows import LeftRows
 from millstream.streams.spark.sinks.sink import Attempt, SinkTask, SinkWriter, Written
 from millstream.streams.spark.sinks.values import python_values
 
-__all__ = ["BlackholeSink", "PrintSink"]
+__all__ = ["BlackholeSink", "PrintSink", "blackhole_sink", "print_sink"]
 
 OnRows = Callable[[tuple[str, ...], list[tuple[Any, ...]], list[int] | None], None]
 
@@ -114,3 +116,16 @@ def _python_rows(batch: pa.RecordBatch, schema: Schema) -> list[tuple[Any, ...]]
 
 def _clock(milliseconds: int) -> datetime.time:
     return (datetime.datetime.min + datetime.timedelta(milliseconds=milliseconds)).time()
+
+
+def print_sink(request: SinkRequest) -> PrintSink:
+    """What shows the rows of an INSERT, under the label that its table has."""
+    table = request.insert.table
+    label = table.options.get("print-identifier") or table.name
+    show = None if request.show is None else partial(request.show, label)
+    return PrintSink(table.name, request.insert.input.schema, show)
+
+
+def blackhole_sink(request: SinkRequest) -> BlackholeSink:
+    """What throws the rows of an INSERT away."""
+    return BlackholeSink(request.insert.table.name, request.insert.input.schema)

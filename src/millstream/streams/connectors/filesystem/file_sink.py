@@ -10,14 +10,14 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from millstream.streams.connectors.filesystem.file_formats import FORMATS
 from millstream.streams.connectors.filesystem.listing import Listing
+from millstream.streams.connectors.filesystem.part_files import FileLayout, PartFiles, hidden, written_files
+from millstream.streams.connectors.filesystem.partition_times import CommitPolicy
+from millstream.streams.connectors.filesystem.swap import Swap
 from millstream.streams.errors import JobError
 from millstream.streams.spark.sinks.earlier import BatchNote
-from millstream.streams.spark.sinks.file_formats import FORMATS
-from millstream.streams.spark.sinks.part_files import FileLayout, PartFiles, hidden, written_files
-from millstream.streams.spark.sinks.partition_times import CommitPolicy
 from millstream.streams.spark.sinks.sink import Attempt, SinkTask, SinkWriter, Written
-from millstream.streams.spark.sinks.swap import Swap
 
 __all__ = ["FORMATS", "FileSink"]
 

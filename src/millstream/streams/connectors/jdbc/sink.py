@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from millstream.streams.connectors.environment import with_environment
+from millstream.streams.connectors.jdbc.database_sink import DatabaseSink
 from millstream.streams.connectors.refused_rows import DEAD_LETTER_TOPIC, RefusedRows
 from millstream.streams.connectors.sink_request import SinkRequest
 from millstream.streams.connectors.table import ConnectedColumn, ConnectedTable
@@ -22,7 +23,6 @@ from millstream.streams.databases.written_table import WrittenTable
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.settings import duration_ms
 from millstream.streams.plan.nodes import scans_of
-from millstream.streams.spark.sinks.database import DatabaseSink
 
 __all__ = ["MAX_CHUNK_ROWS", "database_sink"]
 

@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra streams")
 
+from millstream.streams.connectors.filesystem.partition_times import CommitPolicy, PartitionClock, time_reader
 from millstream.streams.functions.zones import zone_of
-from millstream.streams.spark.sinks.partition_times import CommitPolicy, PartitionClock, time_reader
 
 
 def clock(pattern: str = "", formatter: str = "", zone: str = "UTC", *columns: str) -> PartitionClock:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from millstream.streams.spark.sinks.part_files import hidden
+from millstream.streams.connectors.filesystem.part_files import hidden
 from millstream.streams.state.atomic_file import write_file
 
 __all__ = ["Swap"]

@@ -15,11 +15,11 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 
 import pyarrow as pa
 
+from millstream.streams.connectors.jdbc.database_sink import DatabaseSink
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.outputs import outputs_of
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.plan.nodes import JobPlan
-from millstream.streams.spark.sinks.database import DatabaseSink
 from millstream.streams.spark.sinks.sink import Attempt, SinkTask, Written
 from millstream.streams.sql.compiler import SqlSession
 

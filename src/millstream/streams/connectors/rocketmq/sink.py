@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
 import pyarrow as pa
 
 from millstream.model.message import Message
+from millstream.streams.connectors.sink_request import SinkRequest
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.spark.sinks.earlier import BatchNote, Fingerprints, ends_of, fingerprint, left_behind
 from millstream.streams.spark.sinks.message_maker import MessageMaker
@@ -19,7 +21,10 @@ from millstream.streams.spark.sinks.sink import Attempt, SinkTask, SinkWriter, W
 from millstream.streams.spark.source.body_format import CHANGELOG_FORMATS
 from millstream.streams.spark.source.topic_log import Access, TopicLog, open_log
 
-__all__ = ["MessageMaker", "TopicSink", "UpsertSink"]
+__all__ = ["SEND_TIMEOUT_S", "MessageMaker", "TopicSink", "UpsertSink", "topic_sink"]
+
+SEND_TIMEOUT_S: Final = 10.0
+"""How long the acknowledgement of one send may take."""
 
 _ROWS_PER_BULK_MESSAGE = 10_000
 
@@ -179,3 +184,12 @@ class _UpsertSender:
         waiting, self._waiting = list(self._waiting.values()), {}
         for start in range(0, len(waiting), _MESSAGES_PER_SEND):
             self._log.send(waiting[start : start + _MESSAGES_PER_SEND], by_key=True)
+
+
+def topic_sink(request: SinkRequest) -> TopicSink | UpsertSink:
+    """The topic of an INSERT."""
+    table = request.insert.table
+    kind = UpsertSink if table.upserts else TopicSink
+    nameserver = table.options.get("nameserver", request.nameserver)
+    maker = MessageMaker.of(table)
+    return kind(table.name, maker, nameserver, timeout_s=SEND_TIMEOUT_S, access=Access.of(table.options))

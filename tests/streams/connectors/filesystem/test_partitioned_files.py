@@ -16,14 +16,14 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 import pyarrow as pa
 import pyarrow.parquet
 
+from millstream.streams.connectors.filesystem import part_files
+from millstream.streams.connectors.filesystem.file_sink import FileSink
+from millstream.streams.connectors.filesystem.part_files import FileLayout
+from millstream.streams.connectors.filesystem.partition_times import CommitPolicy
+from millstream.streams.connectors.filesystem.swap import Swap
 from millstream.streams.errors import JobError
 from millstream.streams.plan.types import BOOLEAN, INT, STRING, DataType, Field, Schema, TypeKind
-from millstream.streams.spark.sinks import part_files
-from millstream.streams.spark.sinks.files import FileSink
-from millstream.streams.spark.sinks.part_files import FileLayout
-from millstream.streams.spark.sinks.partition_times import CommitPolicy
 from millstream.streams.spark.sinks.sink import Attempt, SinkTask, Written
-from millstream.streams.spark.sinks.swap import Swap
 
 DAYS = Schema((Field("id", INT), Field("day", STRING), Field("hour", INT)))
 MOMENT = DataType(TypeKind.TIMESTAMP, precision=3)

@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.streams.connectors.filesystem.file_formats import FORMATS, FileOutput, text_column
 from millstream.streams.errors import JobError
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.partition_names import DEFAULT_NAME, partition_name
 from millstream.streams.plan.types import Field, Schema
-from millstream.streams.spark.sinks.file_formats import FORMATS, FileOutput, text_column
 from millstream.streams.spark.source.body_format import BodyFormat
 
 __all__ = ["MAX_OPEN_FILES", "MAX_WAITING_BYTES", "FileLayout", "PartFiles", "hidden", "written_files"]

@@ -24,14 +24,14 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from millstream.model.errors import ConnectionFailed
 from millstream.model.message import Message
 from millstream.streams.connectors.rules import packed_reader
+from millstream.streams.connectors.rules import packed_sink as packed
 from millstream.streams.connectors.rules.packed_reader import PackedHitsReader
+from millstream.streams.connectors.rules.packed_sink import PackedSink
 from millstream.streams.plan.hits import HIT_COLUMNS
 from millstream.streams.plan.types import Schema
 from millstream.streams.rules.packed.packer import PackedColumns
 from millstream.streams.rules.packed.record import BatchEnd, RowsHead, head_of, pack_end
 from millstream.streams.spark.rules.work import JudgedSlices, Work
-from millstream.streams.spark.sinks import packed
-from millstream.streams.spark.sinks.packed import PackedSink
 from millstream.streams.spark.sinks.sink import Attempt, SinkTask, Written
 from millstream.streams.spark.source.malformed import Spool
 from millstream.streams.spark.source.partition import Slice
