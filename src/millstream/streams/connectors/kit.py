@@ -52,9 +52,12 @@ def check_declaration(connector: Connector) -> None:
     """Every option is described and has a legal default, its name is used once, and something can be done with it."""
     names = [option.name for option in connector.options]
     _require(len(names) == len(set(names)), f"an option of {connector.name} is declared twice: {sorted(names)}")
-    _require(bool(connector.source or connector.sink), f"{connector.name} names neither a source nor a sink")
-    _require(connector.reads == bool(connector.source), f"{connector.name}: 'reads' and 'source' do not agree")
-    _require(connector.writes == bool(connector.sink), f"{connector.name}: 'writes' and 'sink' do not agree")
+    sources, sinks = (connector.source, connector.job_source), (connector.sink, connector.job_sink)
+    _require(any((*sources, *sinks)), f"{connector.name} names neither a source nor a sink")
+    _require(not (all(sources) or all(sinks)), f"{connector.name} names two sources or two sinks")
+    _require(connector.reads == any(sources), f"{connector.name}: 'reads' and 'source' do not agree")
+    _require(connector.writes == any(sinks), f"{connector.name}: 'writes' and 'sink' do not agree")
+    _require(connector.looks_up == bool(connector.lookup), f"{connector.name}: 'looks_up' and 'lookup' do not agree")
     for option in connector.options:
         _require(option.description.endswith("."), f"'{option.name}' is described by no sentence")
         if option.default is not None:

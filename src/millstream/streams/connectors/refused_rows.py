@@ -6,22 +6,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from millstream.model.message import Message
-from millstream.streams.connectors.options import Option, text
+from millstream.streams.connectors.shared_options import DEAD_LETTER_TOPIC
 from millstream.streams.connectors.table import ConnectedTable
 from millstream.streams.errors import JobError
 
-__all__ = ["DEAD_LETTER_OPTIONS", "DEAD_LETTER_TOPIC", "RefusedRows"]
+__all__ = ["RefusedRows"]
 
-DEAD_LETTER_TOPIC: Final = "sink.dead-letter.topic"
 _TIMEOUT_S: Final = 10.0
-
-DEAD_LETTER_OPTIONS: tuple[Option, ...] = (
-    text(DEAD_LETTER_TOPIC, "Topic for rows that are refused for good; default: the job ends.",
-         pattern=r"[%|a-zA-Z0-9_-]{1,127}", wanted="a legal topic name (letters, digits, _ - % |)"),
-    text("nameserver", "Nameserver of that topic; default: the session's.", wanted="host:port",
-         pattern=r"[^\s:;]+:\d{1,5}(;[^\s:;]+:\d{1,5})*"),
-)  # fmt: skip
-"""What connectors with such rows declare."""
 
 
 class RefusedRows:

@@ -6,7 +6,7 @@ from typing import Final
 
 from millstream.streams.connectors.connector import Connector
 from millstream.streams.connectors.options import Option, choice, count, duration, secret, size, text
-from millstream.streams.connectors.refused_rows import DEAD_LETTER_OPTIONS
+from millstream.streams.connectors.shared_options import DEAD_LETTER_OPTIONS
 
 __all__ = ["CREDENTIAL_OPTIONS", "HEADER", "HTTP"]
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from millstream.streams.connectors.connector import Connector
-from millstream.streams.connectors.lookup_options import CHANGES_OPTIONS, LOOKUP_OPTIONS
 from millstream.streams.connectors.options import Option, choice, count, duration, flag, text
-from millstream.streams.connectors.refused_rows import DEAD_LETTER_OPTIONS
+from millstream.streams.connectors.shared_options import CHANGES_OPTIONS, DEAD_LETTER_OPTIONS, LOOKUP_OPTIONS
 
 __all__ = ["JDBC"]
 

@@ -11,7 +11,8 @@ import msgspec
 
 from millstream.streams.connectors.environment import with_environment
 from millstream.streams.connectors.jdbc.database_sink import DatabaseSink
-from millstream.streams.connectors.refused_rows import DEAD_LETTER_TOPIC, RefusedRows
+from millstream.streams.connectors.refused_rows import RefusedRows
+from millstream.streams.connectors.shared_options import DEAD_LETTER_TOPIC
 from millstream.streams.connectors.sink_request import SinkRequest
 from millstream.streams.connectors.table import ConnectedColumn, ConnectedTable
 from millstream.streams.databases.batch_notes import NOTES_TABLE, BatchNotes, BatchShare

@@ -1,10 +1,14 @@
-"""Options of tables that lookup joins ask, which several connectors share."""
+"""Options that several connectors have: of tables that lookup joins ask, and of sinks whose rows may be refused."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from millstream.streams.connectors.options import Option, choice, duration, flag, text
 
-__all__ = ["CHANGES_OPTIONS", "LOOKUP_OPTIONS"]
+__all__ = ["CHANGES_OPTIONS", "DEAD_LETTER_OPTIONS", "DEAD_LETTER_TOPIC", "LOOKUP_OPTIONS"]
+
+DEAD_LETTER_TOPIC: Final = "sink.dead-letter.topic"
 
 LOOKUP_OPTIONS: tuple[Option, ...] = (
     choice("lookup.store", "How rows for lookups are kept: in each worker, or once per machine as a dimension table; default: dimension where the whole table is kept, and for large files.", "dimension", "plain"),
@@ -23,3 +27,11 @@ CHANGES_OPTIONS: tuple[Option, ...] = (
     text("lookup.changes.tls", "As 'tls' of the connector 'rocketmq'.", wanted="a path, or system"),
 )  # fmt: skip
 """Those of files and tables of a database whose changes are in a topic."""
+
+DEAD_LETTER_OPTIONS: tuple[Option, ...] = (
+    text(DEAD_LETTER_TOPIC, "Topic for rows that are refused for good; default: the job ends.",
+         pattern=r"[%|a-zA-Z0-9_-]{1,127}", wanted="a legal topic name (letters, digits, _ - % |)"),
+    text("nameserver", "Nameserver of that topic; default: the session's.", wanted="host:port",
+         pattern=r"[^\s:;]+:\d{1,5}(;[^\s:;]+:\d{1,5})*"),
+)  # fmt: skip
+"""What connectors with such rows declare."""
