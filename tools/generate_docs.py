@@ -81,10 +81,11 @@ from millstream.server.configuration.reference import reference_page
 from millstream.store import store_times
 from millstream.streams.connectors.filesystem import lookup as looked_up_files
 from millstream.streams.connectors.http import caller as http_caller
-from millstream.streams.databases import batch_writer, database, mysql, postgresql, retry
+from millstream.streams.connectors.jdbc import lookup as looked_up_databases
+from millstream.streams.connectors.jdbc import sink as database_output
 from millstream.streams.connectors.registry import CONNECTORS
-from millstream.streams.connectors.jdbc import lookup as looked_up_databases, sink as database_output
 from millstream.streams.connectors.rocketmq import lookup as looked_up_topics
+from millstream.streams.databases import batch_writer, database, mysql, postgresql, retry
 from millstream.streams.dimension import builder as dimension_builder
 from millstream.streams.dimension import column_facts, hit_counts, key_hash, pins, range_index, sorted_runs
 from millstream.streams.dimension import versions as dimension_versions

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from disk_records import recorded_disk
+from millstream.streams.spark.source.files.listing import Listing
 
 from millstream.streams.dimension.pins import BatchPins
 from millstream.streams.dimension.versions import Loaded, VersionStore
@@ -20,7 +21,6 @@ from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.rule import Rule, RuleSet
 from millstream.streams.rules.store import RuleStore
 from millstream.streams.spark.rules.kept_versions import KeptVersions
-from millstream.streams.spark.source.files.listing import Listing
 
 
 def test_published_rules_and_what_a_job_keeps_of_them_survive(tmp_path: Path) -> None:

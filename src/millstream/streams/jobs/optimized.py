@@ -21,8 +21,8 @@ from millstream.streams.plan.nodes import Node, Scan
 from millstream.streams.plan.reads import columns_read
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import DataType
-from millstream.streams.state.atomic_file import write_file
 from millstream.streams.spark.source.reading import Judging
+from millstream.streams.state.atomic_file import write_file
 
 __all__ = ["Optimized", "optimized"]
 

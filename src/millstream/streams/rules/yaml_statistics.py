@@ -11,7 +11,6 @@ from millstream.streams.connectors.options import milliseconds
 from millstream.streams.rules.plain import number_of
 from millstream.streams.rules.rule import Measure, MeasureKind, Statistics
 from millstream.streams.rules.yaml_document import Entries, items, refuse, scalar, text
-from millstream.streams.connectors.options import milliseconds
 
 __all__ = ["MAX_AT_LEAST", "MAX_WINDOW_MS", "MEASURES", "statistics_of"]
 

@@ -25,7 +25,7 @@ from millstream.model.errors import ConnectionFailed
 from millstream.model.message import Message
 from millstream.streams.connectors.rules import packed_reader
 from millstream.streams.connectors.rules import packed_sink as packed
-from millstream.streams.connectors.rules.packed_reader import PackedHitsReader
+from millstream.streams.connectors.rules.packed_reader import PackedHitsReader, PackedHitsSpec
 from millstream.streams.connectors.rules.packed_sink import PackedSink
 from millstream.streams.plan.hits import HIT_COLUMNS
 from millstream.streams.plan.types import Schema
@@ -36,7 +36,7 @@ from millstream.streams.spark.sinks.sink import Attempt, SinkTask, Written
 from millstream.streams.spark.source.malformed import Spool
 from millstream.streams.spark.source.partition import Slice
 from millstream.streams.spark.source.position import Position
-from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
+from millstream.streams.spark.source.spec import SourceColumn
 from millstream.streams.spark.source.ticks import END_OF_TIME_MS
 from millstream.streams.spark.source.topic_log import Access
 
@@ -73,7 +73,7 @@ class Counting:
 
     def __init__(self, topic: PackedTopic, *, max_rows: int = 0, spool: str = "", final: bool = False) -> None:
         columns = tuple(SourceColumn(name, HIT_COLUMNS[name]) for name in COLUMNS)
-        self.spec = SourceSpec("n", "between", columns, Position(name="hits_packed"), queues=True, origin="job",
+        self.spec = PackedHitsSpec("n", "between", columns, Position(name="hits_packed"), queues=True, origin="job",
                                max_rows=max_rows, parallelism=2, spool=spool, final_tick=final)  # fmt: skip
         self.topic = topic
         self.restart()

@@ -14,7 +14,7 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from millstream.streams.connectors.rules.reader import HitsBatchReader, HitsStreamReader
+from millstream.streams.connectors.rules.reader import HitsBatchReader, HitsSpec, HitsStreamReader
 from millstream.streams.errors import JobError, RuleError
 from millstream.streams.jobs.rule_guard import RuleGuard
 from millstream.streams.plan.tables import Table
@@ -31,7 +31,6 @@ from millstream.streams.spark.rules.work import JudgedSlices, Work
 from millstream.streams.spark.source.cut import QueueSpan
 from millstream.streams.spark.source.partition import Slice, TopicPartition
 from millstream.streams.spark.source.position import Position
-from millstream.streams.spark.source.spec import SourceSpec
 
 
 @pytest.fixture
@@ -268,7 +267,7 @@ class Log:
 
 def reader_of(log: Log, tmp_path: Path) -> HitsStreamReader:
     judged = Judged(str(tmp_path / "store"), str(tmp_path / "job"))
-    reader = HitsStreamReader(SourceSpec("n", "t", (), Position(), judged=judged))
+    reader = HitsStreamReader(HitsSpec("n", "t", (), Position(), judged=judged))
     vars(reader)["_log"] = log
     return reader
 
@@ -330,5 +329,5 @@ def test_a_batch_is_judged_by_the_version_that_was_taken_at_its_start(store: Rul
     add(store, rule("one"))
     judged = Judged(str(tmp_path / "store"), str(tmp_path / "job"), version=1)
     add(store, rule("two"))
-    reader = HitsBatchReader(SourceSpec("n", "t", (), Position(), final_tick=True, judged=judged))
+    reader = HitsBatchReader(HitsSpec("n", "t", (), Position(), final_tick=True, judged=judged))
     assert [part.rules for part in reader.partitions() if isinstance(part, TopicPartition)] == [1]

@@ -39,7 +39,10 @@ _RECORDS_AHEAD = 5_000
 
 @dataclass(frozen=True, slots=True)
 class PackedHitsSpec(SourceSpec):
-    """One read of the hits that the job `origin` has packed; only micro-batches read them."""
+    """One read of packed hits; only micro-batches read them."""
+
+    origin: str = ""
+    """The job that has packed them: records of others are passed over."""
 
     def stream_reader(self) -> DataSourceStreamReader:
         """A reader of micro-batches."""
@@ -57,7 +60,9 @@ class PackedPartition(TopicPartition):
 class PackedHitsReader(TopicStreamReader):
     """Micro-batches of packed hits: each has some whole ones of the query that packed them."""
 
-    def __init__(self, spec: SourceSpec) -> None:
+    _spec: PackedHitsSpec
+
+    def __init__(self, spec: PackedHitsSpec) -> None:
         super().__init__(spec)
         self._ahead: dict[str, Ahead] = {}
         self._read_to: dict[str, int] = {}
@@ -166,7 +171,7 @@ class PackedHitsReader(TopicStreamReader):
             self._read_to[queue] = known
 
 
-def _heads(log: TopicLog, spec: SourceSpec, part: Slice) -> Iterator[tuple[int, Head]]:
+def _heads(log: TopicLog, spec: PackedHitsSpec, part: Slice) -> Iterator[tuple[int, Head]]:
     """The heads of the job's own records; broken ones are told when their rows are read."""
     for records in log.read(spec.topic, part):
         for record in records:

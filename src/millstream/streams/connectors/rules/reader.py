@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,7 +44,10 @@ class RulesDataSource(TableDataSource):
 
 @dataclass(frozen=True, slots=True)
 class HitsSpec(SourceSpec):
-    """One read of the hits of `judged` over a topic."""
+    """One read of the hits of rules over a topic."""
+
+    judged: Judged = field(default_factory=lambda: Judged("", ""))
+    """Which rules, and where a job keeps what it knows of them."""
 
     def stream_reader(self) -> DataSourceStreamReader:
         """A reader of micro-batches."""
@@ -58,9 +61,11 @@ class HitsSpec(SourceSpec):
 class HitsStreamReader(TopicStreamReader):
     """Micro-batches of hits. The version of the rules is part of each position, so a replay judges as before."""
 
-    def __init__(self, spec: SourceSpec) -> None:
+    _spec: HitsSpec
+
+    def __init__(self, spec: HitsSpec) -> None:
         super().__init__(_in_more_tasks(spec))
-        self._judged = _judged(spec)
+        self._judged = spec.judged
         self._fixed: int | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -94,9 +99,11 @@ class HitsStreamReader(TopicStreamReader):
 class HitsBatchReader(TopicBatchReader):
     """The hits between the spec's start and end, by the version in the spec."""
 
-    def __init__(self, spec: SourceSpec) -> None:
+    _spec: HitsSpec
+
+    def __init__(self, spec: HitsSpec) -> None:
         super().__init__(_in_more_tasks(spec))
-        self._version = _judged(spec).version
+        self._version = spec.judged.version
 
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks."""
@@ -107,14 +114,8 @@ class HitsBatchReader(TopicBatchReader):
         return _read(self._spec, partition)
 
 
-def _in_more_tasks(spec: SourceSpec) -> SourceSpec:
+def _in_more_tasks(spec: HitsSpec) -> HitsSpec:
     return replace(spec, parallelism=spec.parallelism * _TASKS_PER_CORE)
-
-
-def _judged(spec: SourceSpec) -> Judged:
-    if spec.judged is None:
-        raise TypeError(f"the read of {spec.topic} names no rules")
-    return spec.judged
 
 
 def _judged_by(version: int, tasks: Sequence[InputPartition]) -> Sequence[InputPartition]:
@@ -124,14 +125,14 @@ def _judged_by(version: int, tasks: Sequence[InputPartition]) -> Sequence[InputP
     return tasks
 
 
-def _read(spec: SourceSpec, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+def _read(spec: HitsSpec, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     # What judges is heavy, and the process that plans micro-batches has no use for it.
     from millstream.streams.spark.rules.hit_rows import HitRows
     from millstream.streams.spark.rules.stages import stages
 
     if not isinstance(partition, TopicPartition):
         raise TypeError(f"{partition!r} is no partition of a topic")
-    judged = _judged(spec)
+    judged = spec.judged
     kept = stages()
     rows = HitRows(spec, judged, partition.rules, kept)
     yield from read_partition(spec, partition, rows, _JUDGED_TOGETHER)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -16,8 +17,10 @@ from millstream.streams.spark.rules.clock_rows import EVENT_TIME, clock_row
 from millstream.streams.spark.source.malformed import SpoolWriter
 from millstream.streams.spark.source.partition import Slice
 from millstream.streams.spark.source.rows import tick_row
-from millstream.streams.spark.source.spec import SourceSpec
 from millstream.streams.spark.types import arrow_schema
+
+if TYPE_CHECKING:
+    from millstream.streams.connectors.rules.packed_reader import PackedHitsSpec
 
 __all__ = ["PackedHits"]
 
@@ -27,7 +30,7 @@ _ROWS_PER_RECORD_BATCH = 5_000
 class PackedHits:
     """Makes record batches of exactly `schema`. `seen` is what was seen before the micro-batch; it is not changed."""
 
-    def __init__(self, spec: SourceSpec, seen: SeenRecords) -> None:
+    def __init__(self, spec: PackedHitsSpec, seen: SeenRecords) -> None:
         self.schema: pa.Schema = arrow_schema(spec.schema())
         self._spec = spec
         self._seen = SeenRecords.from_json(seen.to_json())

@@ -10,7 +10,6 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 
 from millstream.streams.plan.types import DataType, Field, Schema
 from millstream.streams.spark.hidden import KIND_COLUMN, QUEUE_COLUMN, TICK_COLUMN, WANTED_COLUMN
-from millstream.streams.spark.rules.judged import Judged
 from millstream.streams.spark.source.body_format import BodyFormat, KeyFormat
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.topic_log import Access
@@ -44,43 +43,49 @@ class WantedRows:
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """One read of one topic.
-
-    `start` are the positions of a fresh checkpoint, `end` those where a batch ends. `parallelism` is how many
-    partitions a large micro-batch is cut into. `max_rows` of a micro-batch, 0 for no limit. `final_tick` closes all
-    windows when a bounded run has read everything. `spool` is the directory for malformed bodies, whose content is
-    kept only if `keep_malformed`. `decoded` is the directory for rows that several passes share; blank for one pass.
-    With `queues` each row tells its queue, with `changes`
-    its kind. `body` and `key` say how rows stand in messages; `upserts` that a key's last message counts.
-    `wake_after_ms` without rows bring a tick (0: never), once or, with `wake_again`, each time. `judged` says which
-    rules' hits the rows are, where they are hits. With `wanted` each row tells which conditions want it.
-    `access` is who asks the cluster. `origin` is the job whose packed hits are read, where the topic has such.
-    """
+    """One read of one topic."""
 
     nameserver: str
     topic: str
     columns: tuple[SourceColumn, ...]
     start: Position
+    """Where a fresh checkpoint begins."""
     end: Position | None = None
+    """Where a batch ends; None in micro-batches."""
     tag: str = "*"
+    """The tags that are read, as brokers filter by them."""
     max_rows: int = 0
+    """Of a micro-batch, about; 0 for no limit."""
     parallelism: int = 1
+    """How many partitions a large micro-batch is cut into."""
     final_tick: bool = False
+    """Whether a bounded run closes all windows when it has read everything."""
     spool: str = ""
+    """The directory for malformed bodies."""
     keep_malformed: bool = True
+    """Whether their content is kept, else only their number and reasons."""
     decoded: str = ""
+    """The directory for rows that several passes over a micro-batch share; blank for one pass."""
     queues: bool = False
+    """Whether each row tells its queue."""
     body: BodyFormat = field(default_factory=BodyFormat)
+    """How rows stand in messages' bodies."""
     key: KeyFormat | None = None
+    """How columns stand in messages' keys."""
     changes: bool = False
+    """Whether each row tells its kind of change."""
     upserts: bool = False
+    """Whether the last message of a key counts."""
     wake_after_ms: int = 0
+    """After how long without rows a tick comes, 0: never."""
     wake_again: bool = False
+    """Whether it comes each time, else once."""
     timeout_s: float = field(default=10.0)
-    judged: Judged | None = None
+    """How long one call to the messaging system may take."""
     wanted: WantedRows | None = None
+    """The conditions of which each row tells whether they hold."""
     access: Access = field(default_factory=Access)
-    origin: str = ""
+    """Who asks the cluster."""
 
     def schema(self) -> spark.StructType:
         """Spark's schema of the rows: the columns, the hidden queue and kind where they are wanted, the hidden tick."""
