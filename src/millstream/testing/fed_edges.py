@@ -20,13 +20,14 @@ from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.nodes import JobPlan, QueryPlan, Scan
 from millstream.streams.plan.tables import MetadataColumn, PhysicalColumn, Table
 from millstream.streams.plan.types import DataType
-from millstream.streams.spark.functions.user_spool import CallSpool
+from millstream.streams.spark.functions.user_spool import SpooledCall
 from millstream.streams.spark.operators.late_shapes import LateShape
 from millstream.streams.spark.source.body_format import UPSERTS, formats_of
 from millstream.streams.spark.source.data_source import SPEC_OPTION
-from millstream.streams.spark.source.malformed import Spool
+from millstream.streams.spark.source.malformed import malformed_spool
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
+from millstream.streams.state.spool import Spool
 from millstream.testing.fed_reader import QUEUE_PREFIX, FedDataSource, FedSpec
 from millstream.testing.feed import Feed
 from millstream.testing.kept_rows import KeptCalls, KeptLate, KeptLetters, KeptSink, RunLog
@@ -72,7 +73,7 @@ class FedEdges(Edges):
         """Late rows are kept, by the names of their columns."""
         return KeptLate(spool, shapes, settings, self._log)
 
-    def calls(self, spool: CallSpool, tables: Mapping[str, Table], settings: JobSettings) -> FailedCalls:
+    def calls(self, spool: Spool[SpooledCall], tables: Mapping[str, Table], settings: JobSettings) -> FailedCalls:
         """The rows of failed calls are kept."""
         return KeptCalls(spool, tables, settings, log=self._log)
 
@@ -134,7 +135,7 @@ class _FedSource:
 
     def letters(self, spool: Path) -> DeadLetters:
         """Malformed messages are kept."""
-        return KeptLetters(Spool(spool), self.table.name, None, "", 0.0, log=self._log)
+        return KeptLetters(malformed_spool(spool), self.table.name, None, "", 0.0, log=self._log)
 
 
 def _columns(table: Table, wanted: Mapping[str, DataType]) -> tuple[SourceColumn, ...]:

@@ -14,9 +14,10 @@ from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.sources import Source, open_source
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.plan.tables import Table
-from millstream.streams.spark.functions.user_spool import CallSpool
+from millstream.streams.spark.functions.user_spool import SpooledCall
 from millstream.streams.spark.micro_batch import LoggedTime, ToldTime
 from millstream.streams.spark.operators.late_shapes import LateShape
+from millstream.streams.state.spool import Spool
 
 __all__ = ["Edges"]
 
@@ -41,7 +42,7 @@ class Edges:
         """What takes the late rows that workers leave in `spool`."""
         return LateOutput(spool, shapes, settings)
 
-    def calls(self, spool: CallSpool, tables: Mapping[str, Table], settings: JobSettings) -> FailedCalls:
+    def calls(self, spool: Spool[SpooledCall], tables: Mapping[str, Table], settings: JobSettings) -> FailedCalls:
         """What takes the failed calls of users' functions that workers leave in `spool`."""
         return FailedCalls(spool, tables, settings)
 

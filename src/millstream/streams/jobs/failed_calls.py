@@ -14,8 +14,9 @@ from millstream.streams.functions.failed_calls import FailedCall
 from millstream.streams.jobs.outputs import SEND_TIMEOUT_S
 from millstream.streams.jobs.settings import JobSettings, SourceSettings
 from millstream.streams.plan.tables import Table
-from millstream.streams.spark.functions.user_spool import CallSpool, SpooledCall
+from millstream.streams.spark.functions.user_spool import SpooledCall
 from millstream.streams.spark.source.topic_log import open_log
+from millstream.streams.state.spool import Spool
 
 __all__ = ["MAX_PROPERTY", "FailedCalls", "takes_letters"]
 
@@ -37,7 +38,7 @@ class FailedCalls:
     `latest` is the call that failed last.
     """
 
-    spool: CallSpool
+    spool: Spool[SpooledCall]
     tables: Mapping[str, Table]
     settings: JobSettings
     latest: FailedCall | None = None
@@ -45,7 +46,7 @@ class FailedCalls:
 
     def deliver(self) -> Counter[str]:
         """How many calls failed, by function; their rows are in the topics when this returns. A replay sends again."""
-        calls = self.spool.take()
+        calls = list(self.spool.take())
         for stage in sorted({one.stage for one in calls if one.row}):
             self.send(self.tables[stage], [one for one in calls if one.stage == stage])
         for one in calls:

@@ -37,16 +37,22 @@ from millstream.streams.jobs.restarts import BOUNDED_ATTEMPTS, Restarts
 from millstream.streams.jobs.set_aside import SetAside
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.sources import Reading, Source, TopicSource, ends_by_itself, tables_of
+from millstream.streams.operators.state import OpenEnds
 from millstream.streams.plan.nodes import JobPlan, QueryPlan, Scan
 from millstream.streams.plan.wall_clock import follows_wall_clock
 from millstream.streams.spark.arrow_batches import are_narrow
 from millstream.streams.spark.envelope import envelope, passes
 from millstream.streams.spark.functions.models import ModelBook
-from millstream.streams.spark.functions.user_spool import CallSpool
+from millstream.streams.spark.functions.user_spool import call_spool
 from millstream.streams.spark.lookups.job_tables import JobTables
 from millstream.streams.spark.operators.host import OperatorHost
-from millstream.streams.spark.operators.open_ends import OpenEndsSpool
-from millstream.streams.spark.operators.queue_times import TimesSpool
+from millstream.streams.spark.operators.operator_reports import (
+    EventTimes,
+    ends_by_operator,
+    event_times_of,
+    open_ends_spool,
+    times_spool,
+)
 from millstream.streams.spark.sinks.swap import Swap
 from millstream.streams.spark.source.alarm import MIN_WAKE_MS
 from millstream.streams.spark.source.data_source import TopicDataSource
@@ -307,8 +313,7 @@ class JobRunner:
         }
         guards = [one for source in sources if (one := source.guard(readings[source.table.name], job)) is not None]
         for guard in guards:
-            # What an earlier process came to grief of.
-            guard.settle()
+            guard.resume()
         tell_sinks(outputs, guards)
         try:
             frames = {
@@ -330,10 +335,15 @@ class JobRunner:
         late = self._edges.late(checkpoint.late, host.late_shapes, settings)
         partitions = PartitionCommits(outputs, timed, checkpoint.sinks, numbers, idle_ms=idle_ms)
         tables = {number: name for name, number in numbers.items()}
-        times = partial(TimesSpool(str(checkpoint.late)).take, tables)
-        failed = self._edges.calls(CallSpool(calls.spool), calls.tables, settings)
+        failed = self._edges.calls(call_spool(calls.spool), calls.tables, settings)
         letters = [one for one in found if one is not None]
-        open_ends = OpenEndsSpool(str(checkpoint.late)).take
+
+        def times() -> EventTimes:
+            return event_times_of(times_spool(checkpoint.late).take(), tables)
+
+        def open_ends() -> dict[str, OpenEnds]:
+            return ends_by_operator(open_ends_spool(checkpoint.late).take())
+
         topics = [source for source in sources if isinstance(source, TopicSource)]
         groups = GroupPositions({topic.table.name: group for topic in topics if (group := topic.group()) is not None})
         aside = SetAside(letters, late, guards, failed, times, dimensions, book.models, open_ends, notices, groups)

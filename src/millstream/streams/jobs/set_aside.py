@@ -13,7 +13,7 @@ from millstream.streams.jobs.rule_guard import RuleGuard
 from millstream.streams.learning.kept import KeptModel
 from millstream.streams.operators.state import OpenEnds
 from millstream.streams.spark.lookups.job_tables import JobTables
-from millstream.streams.spark.operators.queue_times import TakenTimes
+from millstream.streams.spark.operators.operator_reports import EventTimes
 
 __all__ = ["SetAside"]
 
@@ -22,7 +22,7 @@ __all__ = ["SetAside"]
 class SetAside:
     """What is not among a job's rows: malformed messages by table, rows that came too late, rules and calls that fail.
 
-    `times` gives what operators said of event time in a micro-batch: see `TimesSpool.take`, `ends` what they have open,
+    `times` gives what operators said of event time in a micro-batch: see `event_times_of`, `ends` what they have open,
     by operator. `tables` are the dimension tables that the job joins; `models` are told before each micro-batch that it
     begins, `groups` when it is done. `notices` are said of the start.
     """
@@ -31,7 +31,7 @@ class SetAside:
     late: LateOutput
     guards: Sequence[RuleGuard] = ()
     calls: FailedCalls | None = None
-    times: Callable[[], TakenTimes] = TakenTimes
+    times: Callable[[], EventTimes] = EventTimes
     tables: JobTables | None = None
     models: Sequence[KeptModel] = ()
     ends: Callable[[], Mapping[str, OpenEnds]] = dict

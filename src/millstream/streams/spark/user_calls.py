@@ -20,7 +20,7 @@ from millstream.streams.plan.types import Schema
 from millstream.streams.plan.user_calls import ApartCall, CallsApart, has_user_call, has_users_aggregates
 from millstream.streams.spark.expressions import column_of
 from millstream.streams.spark.functions.user import batch_call
-from millstream.streams.spark.functions.user_spool import CallSpool
+from millstream.streams.spark.functions.user_spool import call_spool
 from millstream.streams.spark.functions.user_stage import FAILED, PlacedCall, UserStage
 from millstream.streams.spark.operators.stage import CallsSpec
 from millstream.streams.spark.rows import Rows
@@ -78,7 +78,7 @@ class UserCalls:
         table = self._letter_table(node)
         if table is not None:
             self.tables[name] = table
-        return CallsSpec(CallSpool(self.spool), self.on_error == "fail", table is not None, self.timeout_ms)
+        return CallsSpec(call_spool(self.spool), self.on_error == "fail", table is not None, self.timeout_ms)
 
     def _letter_table(self, node: Node) -> Table | None:
         """The table whose dead-letter topic takes the node's rows; None where there is none."""
@@ -100,7 +100,7 @@ class UserCalls:
         stage = UserStage(
             name,
             tuple(placed),
-            CallSpool(self.spool),
+            call_spool(self.spool),
             self.on_error,
             self.timeout_ms,
             None if table is None else schema,
