@@ -18,7 +18,7 @@ from millstream.streams.spark.functions.user_spool import SpooledCall
 from millstream.streams.spark.source.topic_log import open_log
 from millstream.streams.state.spool import Spool
 
-__all__ = ["MAX_PROPERTY", "FailedCalls", "takes_letters"]
+__all__ = ["MAX_PROPERTY", "FailedCalls", "has_dead_letter_topic"]
 
 MAX_PROPERTY: Final = 2_000
 """Characters of a traceback that a dead letter carries in a property, the innermost ones."""
@@ -26,7 +26,7 @@ MAX_PROPERTY: Final = 2_000
 _log = logging.getLogger(__name__)
 
 
-def takes_letters(settings: JobSettings, table: Table) -> bool:
+def has_dead_letter_topic(settings: JobSettings, table: Table) -> bool:
     """Whether rows that come from the table have a topic to go to."""
     return table.connector == "rocketmq" and SourceSettings.of(table, settings).dead_letter_topic is not None
 

@@ -40,7 +40,7 @@ def python_rows(node: PythonRows, rows: Rows, calls: UserCalls) -> Rows:
         schema = schema.add(f"{_MADE}{field.name}", spark_type(field.type))
     types = {of.name: of for of in node.input.schema.fields}
     stage = f"python-{calls.number()}"
-    table = next((scan.table for scan in scans_of(node) if calls.takes_letters(scan.table)), None)
+    table = next((scan.table for scan in scans_of(node) if calls.has_dead_letter_topic(scan.table)), None)
     letters = table is not None and node.code.on_error is OnError.DEAD_LETTER
     if table is not None and letters:
         calls.tables[stage] = table

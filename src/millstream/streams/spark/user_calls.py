@@ -35,14 +35,14 @@ DEAD_LETTER = "dead-letter"
 class UserCalls:
     """The calls of one pipeline. `spool` is where failed ones are left; `on_error` null, fail or dead-letter.
 
-    A call may take `timeout_ms`, None for any time. `takes_letters` tells whether dead letters of a table have a topic;
-    `tables` has, by stage, the table of each that makes some.
+    A call may take `timeout_ms`, None for any time. `has_dead_letter_topic` tells whether dead letters of a table
+    have a topic; `tables` has, by stage, the table of each that makes some.
     """
 
     spool: str
     on_error: str
     timeout_ms: int | None
-    takes_letters: Callable[[Table], bool]
+    has_dead_letter_topic: Callable[[Table], bool]
     tables: dict[str, Table] = field(default_factory=dict)
     _numbers: count[int] = field(default_factory=count)
 
@@ -82,7 +82,7 @@ class UserCalls:
 
     def _letter_table(self, node: Node) -> Table | None:
         """The table whose dead-letter topic takes the node's rows; None where there is none."""
-        takers = (scan.table for scan in scans_of(node) if self.takes_letters(scan.table))
+        takers = (scan.table for scan in scans_of(node) if self.has_dead_letter_topic(scan.table))
         return next(takers, None) if self.on_error == DEAD_LETTER else None
 
     def _stage(self, name: str, calls: Sequence[ApartCall], rows: Rows, node: Node, schema: Schema) -> Rows:

@@ -101,7 +101,7 @@ class Spool(Generic[T]):
         return sorted(self.directory.glob(f"[!.]*{self.suffix}"))
 
     def _found(self, path: Path) -> Iterator[T]:
-        """The records of a file that lies there; none of another version's, nor if somebody has removed it meanwhile."""
+        """The records of a file; none of another version's file, nor of one that somebody has removed."""
         try:
             file = path.open("rb")
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The edges of a job under test: fed tables are read from a test's files, what the job gives stays in memory."""
+"""The environment of a job under test: fed tables are read from its files, what the job gives stays in memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.streams.jobs.dead_letter import DeadLetters
-from millstream.streams.jobs.edges import Edges
+from millstream.streams.jobs.environment import JobEnvironment
 from millstream.streams.jobs.failed_calls import FailedCalls
 from millstream.streams.jobs.late_output import LateOutput
 from millstream.streams.jobs.outputs import QUERY_SINK, Output
@@ -32,10 +32,10 @@ from millstream.testing.fed_reader import QUEUE_PREFIX, FedDataSource, FedSpec
 from millstream.testing.feed import Feed
 from millstream.testing.kept_rows import KeptCalls, KeptLate, KeptLetters, KeptSink, RunLog
 
-__all__ = ["FedEdges"]
+__all__ = ["FedEnvironment"]
 
 
-class FedEdges(Edges):
+class FedEnvironment(JobEnvironment):
     """`files` are the feeds by table; other tables are read from where they are. What comes out goes to `log`.
 
     With `ends` event time is over behind the last row. `clock` is the file that tells processing time; None: the

@@ -1,4 +1,4 @@
-"""Where a job touches the world: what its tables are read from and written to, what is set aside, and its clock."""
+"""What is outside of a job: what its tables are read from and written to, its side outputs, and its clock."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from millstream.streams.spark.micro_batch import LoggedTime, ToldTime
 from millstream.streams.spark.operators.late_shapes import LateShape
 from millstream.streams.state.spool import Spool
 
-__all__ = ["Edges"]
+__all__ = ["JobEnvironment"]
 
 
-class Edges:
+class JobEnvironment:
     """What the tables themselves say. A test of a job puts its own in this place."""
 
     parts_hits = True
