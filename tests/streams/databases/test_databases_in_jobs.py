@@ -27,7 +27,7 @@ from millstream.streams.spark.lookups.lookup_table import LookupSpec
 from millstream.streams.spark.sinks.database import DatabaseSink
 from millstream.streams.spark.sinks.sink import Attempt, SinkTask, Written
 from millstream.streams.spark.source.database.contents import DatabaseRows
-from millstream.streams.spark.source.malformed import SpoolWriter
+from millstream.streams.spark.source.malformed import MalformedWriter
 from millstream.streams.spark.source.partition import Slice
 from millstream.streams.sql.compiler import SqlSession
 
@@ -85,7 +85,7 @@ def test_rows_are_read_with_their_types(items: Table, tmp_path: Path) -> None:
     spec = source.spec({column.name: column.type for column in COLUMNS}, reading, 1)
     assert spec.condition
     database = source._database
-    (batch,) = DatabaseRows(spec, database).read(0, SpoolWriter(str(tmp_path), Slice("q", 0, 1), keep_bodies=False))
+    (batch,) = DatabaseRows(spec, database).read(0, MalformedWriter(str(tmp_path), Slice("q", 0, 1), keep_bodies=False))
     (row,) = batch.select(NAMES).to_pylist()
     assert row == {"id": 1, "name": "one", "price": Decimal("1.50"), "open": True, "since": NOON}
 

@@ -26,7 +26,7 @@ from millstream.streams.plan.types import DataType
 from millstream.streams.spark.source.data_source import SPEC_OPTION
 from millstream.streams.spark.source.database.reader import PASSWORD_OPTION, DatabaseDataSource
 from millstream.streams.spark.source.database.spec import QUEUE, DatabaseSpec
-from millstream.streams.spark.source.malformed import Spool
+from millstream.streams.spark.source.malformed import malformed_spool
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.spec import SourceColumn
 from millstream.streams.sql.variables import with_environment
@@ -100,7 +100,7 @@ class DatabaseSource:
     def letters(self, spool: Path) -> DeadLetters:
         """Rows with a value that does not fit its column are counted."""
         address = str(self._database.address)
-        return DeadLetters(Spool(spool), address, None, self._nameserver, 0.0, table=self.table.name)
+        return DeadLetters(malformed_spool(spool), address, None, self._nameserver, 0.0, table=self.table.name)
 
     def _columns(self, database: Database) -> dict[str, StoredColumn]:
         names = [column.name for column in self.table.physical]

@@ -19,7 +19,7 @@ from millstream.streams.spark.source.data_source import SPEC_OPTION
 from millstream.streams.spark.source.files.listing import Listing, checked_directory
 from millstream.streams.spark.source.files.reader import FileDataSource
 from millstream.streams.spark.source.files.spec import QUEUE, FileSpec
-from millstream.streams.spark.source.malformed import Spool
+from millstream.streams.spark.source.malformed import malformed_spool
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.spec import SourceColumn
 
@@ -87,7 +87,9 @@ class FileSource:
     def letters(self, spool: Path) -> DeadLetters:
         """Malformed lines are counted."""
         name, remedy = self.table.name, "Name the files' format: 'format' = 'json' or 'csv'."
-        return DeadLetters(Spool(spool), str(self._path), None, self._nameserver, 0.0, table=name, remedy=remedy)
+        return DeadLetters(
+            malformed_spool(spool), str(self._path), None, self._nameserver, 0.0, table=name, remedy=remedy
+        )
 
     @property
     def _pattern(self) -> str:

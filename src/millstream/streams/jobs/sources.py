@@ -24,7 +24,7 @@ from millstream.streams.plan.tables import MetadataColumn, PhysicalColumn, Table
 from millstream.streams.plan.types import DataType
 from millstream.streams.spark.source.body_format import CHANGELOG_FORMATS, UPSERTS, formats_of
 from millstream.streams.spark.source.data_source import SPEC_OPTION, TopicDataSource
-from millstream.streams.spark.source.malformed import Spool
+from millstream.streams.spark.source.malformed import malformed_spool
 from millstream.streams.spark.source.nexmark.settings import is_finite
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec, WantedRows
@@ -254,7 +254,7 @@ class TopicSource:
         settings = self._settings
         topic, nameserver = settings.dead_letter_topic, settings.nameserver
         return DeadLetters(
-            Spool(spool),
+            malformed_spool(spool),
             settings.topic,
             topic,
             nameserver,

@@ -22,7 +22,7 @@ from millstream.streams.spark.source.files import reader as file_reader
 from millstream.streams.spark.source.files.listing import FoundFile, Listing
 from millstream.streams.spark.source.files.reader import FileBatchReader, FileStreamReader, files_until, listing_of
 from millstream.streams.spark.source.files.spec import FileSpec
-from millstream.streams.spark.source.malformed import Spool
+from millstream.streams.spark.source.malformed import malformed_spool
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.spec import SourceColumn
 
@@ -102,8 +102,8 @@ def test_csv_lines_have_their_columns_by_place_and_malformed_ones_are_counted(tm
     put(tmp_path, "a.csv", b'1;"a;b"\r\nx;c\r\n2;\r\n3\r\n', 1)
     spec = spec_of(tmp_path, format="csv", options={"csv.field-delimiter": ";"})
     assert rows_of(spec) == [(1, "a;b"), (2, "")]
-    (file,) = Spool(tmp_path / "spool").files()
-    assert [(one.queue_offset, one.body) for one in Spool(tmp_path / "spool").read(file)] == [(1, b""), (3, b"")]
+    refused = malformed_spool(tmp_path / "spool").take()
+    assert [(one.queue_offset, one.body) for one in refused] == [(1, b""), (3, b"")]
 
 
 def test_parquet_columns_are_found_by_name(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from millstream.streams.spark.rules.judged import Judged
 from millstream.streams.spark.rules.kept_versions import KeptVersions
-from millstream.streams.spark.rules.work import JudgedSlices
+from millstream.streams.spark.rules.task_report import report_name, report_spool
 from millstream.streams.spark.source.data_source import SPEC_OPTION
 from millstream.streams.spark.source.partition import TopicPartition
 from millstream.streams.spark.source.position import Position
@@ -138,6 +138,6 @@ def _read(spec: SourceSpec, partition: InputPartition) -> Iterator[pa.RecordBatc
     kept = stages()
     rows = HitRows(spec, judged, partition.rules, kept)
     yield from read_partition(spec, partition, rows, _JUDGED_TOGETHER)
-    work = rows.ended()
-    if work.events:
-        JudgedSlices(Path(judged.directory)).put(partition.slices, work)
+    report = rows.ended()
+    if report.events and partition.slices:
+        report_spool(Path(judged.directory)).put(report_name(partition.slices), [report])

@@ -13,7 +13,7 @@ from millstream.streams.databases.retry import DatabaseRetry
 from millstream.streams.databases.values import found_value
 from millstream.streams.spark.source.database.spec import QUEUE, DatabaseSpec
 from millstream.streams.spark.source.decoder import ColumnBuilder, DecodedRows, decoded_rows
-from millstream.streams.spark.source.malformed import SpoolWriter
+from millstream.streams.spark.source.malformed import MalformedWriter
 from millstream.streams.spark.types import arrow_schema
 
 __all__ = ["DatabaseRows"]
@@ -30,7 +30,7 @@ class DatabaseRows:
         self._database = database
         self._builders = [ColumnBuilder("", column.name, column.type) for column in spec.columns]
 
-    def read(self, part: int, spool: SpoolWriter) -> Iterator[pa.RecordBatch]:
+    def read(self, part: int, spool: MalformedWriter) -> Iterator[pa.RecordBatch]:
         """The rows of a part; those with a value that does not fit its column go to `spool`.
 
         Raises JobError DATABASE_UNREACHABLE and the like.
@@ -44,7 +44,7 @@ class DatabaseRows:
         except DatabaseFailure as failure:
             raise failure.job_error(f"The table {self._spec.name} cannot be read") from None
 
-    def _chunks(self, connection: Connection, part: int, spool: SpoolWriter) -> Iterator[pa.RecordBatch]:
+    def _chunks(self, connection: Connection, part: int, spool: MalformedWriter) -> Iterator[pa.RecordBatch]:
         spec = self._spec
         bounds, ends = spec.parts.condition(self._database, part)
         condition = " AND ".join(words for words in (bounds, spec.condition) if words)
@@ -58,7 +58,7 @@ class DatabaseRows:
             count = len(rows) if decoded.kept is None else len(decoded.kept)
             if count:
                 yield self._batch(count, decoded.columns)
-        spool.flush()
+        spool.finish()
 
     def _decoded(self, rows: Sequence[Sequence[Any]]) -> DecodedRows:
         reasons: dict[int, str] = {}

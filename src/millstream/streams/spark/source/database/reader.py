@@ -14,7 +14,7 @@ from millstream.streams.databases.database import database_at
 from millstream.streams.spark.source.data_source import SPEC_OPTION
 from millstream.streams.spark.source.database.contents import DatabaseRows
 from millstream.streams.spark.source.database.spec import QUEUE, DatabaseSpec
-from millstream.streams.spark.source.malformed import SpoolWriter
+from millstream.streams.spark.source.malformed import MalformedWriter
 from millstream.streams.spark.source.partition import Slice
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.rows import tick_row
@@ -123,7 +123,7 @@ def _read(spec: DatabaseSpec, partition: InputPartition) -> Iterator[pa.RecordBa
         raise TypeError(f"{partition!r} is no part of a table")
     rows = DatabaseRows(spec, database_at(spec.address))
     if partition.part is not None:
-        spool = SpoolWriter(spec.spool, Slice(QUEUE, partition.part, partition.part + 1), keep_bodies=False)
+        spool = MalformedWriter(spec.spool, Slice(QUEUE, partition.part, partition.part + 1), keep_bodies=False)
         yield from rows.read(partition.part, spool)
     if partition.tick_ms is not None:
         yield tick_row(rows.schema, partition.tick_ms)

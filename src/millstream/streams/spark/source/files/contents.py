@@ -15,7 +15,7 @@ from millstream.streams.plan.partition_names import named_values
 from millstream.streams.spark.source.decoder import ColumnBuilder
 from millstream.streams.spark.source.files.spec import QUEUE, FileSpec
 from millstream.streams.spark.source.keyed_rows import body_decoder
-from millstream.streams.spark.source.malformed import SpoolWriter
+from millstream.streams.spark.source.malformed import MalformedWriter
 from millstream.streams.spark.types import arrow_schema
 
 __all__ = ["FileRows"]
@@ -32,7 +32,7 @@ class FileRows:
         outside = {*spec.partition_columns, *(column.name for column in spec.columns if column.metadata is not None)}
         self._inside = [column for column in spec.columns if column.name not in outside]
 
-    def read(self, path: Path, spool: SpoolWriter) -> Iterator[pa.RecordBatch]:
+    def read(self, path: Path, spool: MalformedWriter) -> Iterator[pa.RecordBatch]:
         """The rows of a file, whose lines that are none go to `spool`."""
         parquet = self._spec.body.name == "parquet"
         named = {**_named(path, self._spec), **_facts(path, self._spec)}
@@ -54,7 +54,7 @@ class FileRows:
         arrays.append(pa.nulls(count, self.schema.field(len(arrays)).type))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _lines(self, path: Path, spool: SpoolWriter) -> Iterator[tuple[int, dict[str, pa.Array]]]:
+    def _lines(self, path: Path, spool: MalformedWriter) -> Iterator[tuple[int, dict[str, pa.Array]]]:
         decoder = body_decoder(self._spec.body, [(column.name, column.type) for column in self._inside])
         first = 0
         with path.open("rb") as file:
@@ -68,7 +68,7 @@ class FileRows:
                 if count:
                     names = [column.name for column in self._inside]
                     yield count, dict(zip(names, decoded.columns, strict=True))
-        spool.flush()
+        spool.finish()
 
     def _parquet(self, path: Path) -> Iterator[tuple[int, dict[str, pa.Array]]]:
         with pq.ParquetFile(path) as file:

@@ -15,7 +15,7 @@ from millstream.streams.spark.source.data_source import SPEC_OPTION
 from millstream.streams.spark.source.files.contents import FileRows
 from millstream.streams.spark.source.files.listing import FoundFile, Listing
 from millstream.streams.spark.source.files.spec import QUEUE, FileSpec
-from millstream.streams.spark.source.malformed import SpoolWriter
+from millstream.streams.spark.source.malformed import MalformedWriter
 from millstream.streams.spark.source.partition import Slice
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.rows import tick_row
@@ -172,7 +172,7 @@ def _read(spec: FileSpec, partition: InputPartition) -> Iterator[pa.RecordBatch]
         raise TypeError(f"{partition!r} is no partition of files")
     rows = FileRows(spec)
     for number, path in partition.files:
-        spool = SpoolWriter(spec.spool, Slice(QUEUE, number, number + 1), keep_bodies=False)
+        spool = MalformedWriter(spec.spool, Slice(QUEUE, number, number + 1), keep_bodies=False)
         yield from rows.read(Path(path), spool)
     if partition.tick_ms is not None:
         yield tick_row(rows.schema, partition.tick_ms)

@@ -1,4 +1,4 @@
-"""The edges of a job under test: fed tables are read from a test's files, what the job gives stays in memory."""
+"""The environment of a job under test: fed tables are read from its files, what the job gives stays in memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.streams.jobs.dead_letter import DeadLetters
-from millstream.streams.jobs.edges import Edges
+from millstream.streams.jobs.environment import JobEnvironment
 from millstream.streams.jobs.failed_calls import FailedCalls
 from millstream.streams.jobs.late_output import LateOutput
 from millstream.streams.jobs.outputs import QUERY_SINK, Output
@@ -20,21 +20,22 @@ from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.nodes import JobPlan, QueryPlan, Scan
 from millstream.streams.plan.tables import MetadataColumn, PhysicalColumn, Table
 from millstream.streams.plan.types import DataType
-from millstream.streams.spark.functions.user_spool import CallSpool
+from millstream.streams.spark.functions.user_spool import SpooledCall
 from millstream.streams.spark.operators.late_shapes import LateShape
 from millstream.streams.spark.source.body_format import UPSERTS, formats_of
 from millstream.streams.spark.source.data_source import SPEC_OPTION
-from millstream.streams.spark.source.malformed import Spool
+from millstream.streams.spark.source.malformed import malformed_spool
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
+from millstream.streams.state.spool import Spool
 from millstream.testing.fed_reader import QUEUE_PREFIX, FedDataSource, FedSpec
 from millstream.testing.feed import Feed
 from millstream.testing.kept_rows import KeptCalls, KeptLate, KeptLetters, KeptSink, RunLog
 
-__all__ = ["FedEdges"]
+__all__ = ["FedEnvironment"]
 
 
-class FedEdges(Edges):
+class FedEnvironment(JobEnvironment):
     """`files` are the feeds by table; other tables are read from where they are. What comes out goes to `log`.
 
     With `ends` event time is over behind the last row. `clock` is the file that tells processing time; None: the
@@ -72,7 +73,7 @@ class FedEdges(Edges):
         """Late rows are kept, by the names of their columns."""
         return KeptLate(spool, shapes, settings, self._log)
 
-    def calls(self, spool: CallSpool, tables: Mapping[str, Table], settings: JobSettings) -> FailedCalls:
+    def calls(self, spool: Spool[SpooledCall], tables: Mapping[str, Table], settings: JobSettings) -> FailedCalls:
         """The rows of failed calls are kept."""
         return KeptCalls(spool, tables, settings, log=self._log)
 
@@ -134,7 +135,7 @@ class _FedSource:
 
     def letters(self, spool: Path) -> DeadLetters:
         """Malformed messages are kept."""
-        return KeptLetters(Spool(spool), self.table.name, None, "", 0.0, log=self._log)
+        return KeptLetters(malformed_spool(spool), self.table.name, None, "", 0.0, log=self._log)
 
 
 def _columns(table: Table, wanted: Mapping[str, DataType]) -> tuple[SourceColumn, ...]:

@@ -1,4 +1,4 @@
-"""Where a job touches the world: what its tables are read from and written to, what is set aside, and its clock."""
+"""What is outside of a job: what its tables are read from and written to, its side outputs, and its clock."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.sources import Source, open_source
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.plan.tables import Table
-from millstream.streams.spark.functions.user_spool import CallSpool
+from millstream.streams.spark.functions.user_spool import SpooledCall
 from millstream.streams.spark.micro_batch import LoggedTime, ToldTime
 from millstream.streams.spark.operators.late_shapes import LateShape
+from millstream.streams.state.spool import Spool
 
-__all__ = ["Edges"]
+__all__ = ["JobEnvironment"]
 
 
-class Edges:
+class JobEnvironment:
     """What the tables themselves say. A test of a job puts its own in this place."""
 
     parts_hits = True
@@ -41,7 +42,7 @@ class Edges:
         """What takes the late rows that workers leave in `spool`."""
         return LateOutput(spool, shapes, settings)
 
-    def calls(self, spool: CallSpool, tables: Mapping[str, Table], settings: JobSettings) -> FailedCalls:
+    def calls(self, spool: Spool[SpooledCall], tables: Mapping[str, Table], settings: JobSettings) -> FailedCalls:
         """What takes the failed calls of users' functions that workers leave in `spool`."""
         return FailedCalls(spool, tables, settings)
 
