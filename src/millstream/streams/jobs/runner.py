@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -40,13 +40,14 @@ from millstream.streams.jobs.sources import Reading, Source, TopicSource, ends_b
 from millstream.streams.plan.nodes import JobPlan, QueryPlan, Scan
 from millstream.streams.plan.wall_clock import follows_wall_clock
 from millstream.streams.spark.arrow_batches import are_narrow
+from millstream.streams.spark.batch_windows import UntimedRows
 from millstream.streams.spark.envelope import envelope, passes
 from millstream.streams.spark.functions.models import ModelBook
 from millstream.streams.spark.functions.user_spool import CallSpool
 from millstream.streams.spark.lookups.job_tables import JobTables
 from millstream.streams.spark.operators.host import OperatorHost
 from millstream.streams.spark.operators.open_ends import OpenEndsSpool
-from millstream.streams.spark.operators.queue_times import TimesSpool
+from millstream.streams.spark.operators.queue_times import TakenTimes, TimesSpool
 from millstream.streams.spark.sinks.swap import Swap
 from millstream.streams.spark.source.alarm import MIN_WAKE_MS
 from millstream.streams.spark.source.data_source import TopicDataSource
@@ -330,7 +331,7 @@ class JobRunner:
         late = self._edges.late(checkpoint.late, host.late_shapes, settings)
         partitions = PartitionCommits(outputs, timed, checkpoint.sinks, numbers, idle_ms=idle_ms)
         tables = {number: name for name, number in numbers.items()}
-        times = partial(TimesSpool(str(checkpoint.late)).take, tables)
+        times = partial(_times, TimesSpool(str(checkpoint.late)), tables, translation.untimed)
         failed = self._edges.calls(CallSpool(calls.spool), calls.tables, settings)
         letters = [one for one in found if one is not None]
         open_ends = OpenEndsSpool(str(checkpoint.late)).take
@@ -361,6 +362,13 @@ def _begin(source: Source, notices: list[str]) -> Position:
     if isinstance(source, TopicSource) and source.notice():
         notices.append(source.notice())
     return source.beginning()
+
+
+def _times(spool: TimesSpool, tables: Mapping[int, str], untimed: UntimedRows) -> TakenTimes:
+    """What operators and windows of a batch know of event time after a micro-batch."""
+    taken, counts = spool.take(tables), untimed.counts()
+    most = {name: max(counts.get(name, 0), taken.untimed.get(name, 0)) for name in {*counts, *taken.untimed}}
+    return taken._replace(untimed=most)
 
 
 def _one_row(spark: SparkSession, checkpoint: Checkpoint, *, batch: bool) -> DataFrame:

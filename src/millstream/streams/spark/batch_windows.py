@@ -2,23 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.plan.aggregates import WindowAggregate
+from millstream.streams.plan.nodes import scans_of
 from millstream.streams.plan.windows import Hop, Tumble
 from millstream.streams.spark.expressions import aggregate, column_of
 from millstream.streams.spark.rows import Rows
 
-__all__ = ["batch_window"]
+__all__ = ["UntimedRows", "batch_window"]
 
 _WINDOW = "__window"
+_COUNT = "rows"
 
 
-def batch_window(node: WindowAggregate, rows: Rows) -> Rows:
-    """The rows of a tumbling or hopping window over rows that are all there."""
+class UntimedRows:
+    """Counts the rows without event time that windows of a batch get: no such window takes them in."""
+
+    def __init__(self) -> None:
+        self._observed: list[tuple[str, Observation]] = []
+
+    def observe(self, frame: DataFrame, event_time: Column, tables: str) -> DataFrame:
+        """The same rows, counted while they pass. `tables` names where they come from."""
+        observation = Observation()
+        self._observed.append((tables, observation))
+        return frame.observe(observation, F.count_if(event_time.isNull()).alias(_COUNT))
+
+    def counts(self) -> Mapping[str, int]:
+        """The counts by tables, once the batch is over: as many as one window got at most."""
+        found: dict[str, int] = {}
+        for tables, observation in self._observed:
+            if count := int(observation.get[_COUNT]):
+                found[tables] = max(count, found.get(tables, 0))
+        return found
+
+
+def batch_window(node: WindowAggregate, rows: Rows, untimed: UntimedRows) -> Rows:
+    """The rows of a tumbling or hopping window over rows that are all there; those without a time are counted."""
     window = node.window
     assert isinstance(window, Tumble | Hop)
     frame = rows.frame if rows.condition is None else rows.frame.where(rows.condition)
+    tables = "+".join(dict.fromkeys(scan.table.name for scan in scans_of(node)))
+    frame = untimed.observe(frame, rows.columns[window.time_column], tables)
     slide_ms = window.slide_ms if isinstance(window, Hop) else window.size_ms
     bounds = F.window(
         rows.columns[window.time_column],
