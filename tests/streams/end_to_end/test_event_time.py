@@ -98,6 +98,9 @@ def test_windows_of_a_batch_count_rows_without_event_time_too(spark: SparkSessio
     with topic([reading("a", 1), *timeless, reading("a", 3)]) as running:
         result = bounded_run(spark, running, batch + TABLE + COUNTS.format(where=""), name="batch")
         where = bounded_run(spark, running, batch + TABLE + COUNTS.format(where="WHERE device = 'a'"), name="some")
+        nothing = f"SELECT * FROM ({COUNTS.format(where='').strip().rstrip(';')}) WHERE FALSE"
+        none = bounded_run(spark, running, batch + TABLE + nothing, name="none")
+    assert (none.rows, none.progress.state) == ({}, "ended")
     assert result.sorted("result") == [(at(0), "a", 2)]
     assert result.progress.without_event_time == {"readings": 3}
     assert where.progress.without_event_time == {"readings": 2}

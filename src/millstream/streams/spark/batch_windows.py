@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.plan.aggregates import WindowAggregate
@@ -16,7 +16,9 @@ from millstream.streams.spark.rows import Rows
 __all__ = ["UntimedRows", "batch_window"]
 
 _WINDOW = "__window"
-_COUNT = "rows"
+
+_EVENTS_MS = 10_000
+"""How long Spark may take to hand out the events of a batch that is over; then counts are missing."""
 
 
 class UntimedRows:
@@ -24,20 +26,34 @@ class UntimedRows:
 
     def __init__(self) -> None:
         self._observed: list[tuple[str, Observation]] = []
+        self._spark: SparkSession | None = None
 
     def observe(self, frame: DataFrame, event_time: Column, tables: str) -> DataFrame:
         """The same rows, counted while they pass. `tables` names where they come from."""
         observation = Observation()
         self._observed.append((tables, observation))
-        return frame.observe(observation, F.count_if(event_time.isNull()).alias(_COUNT))
+        self._spark = frame.sparkSession
+        return frame.observe(observation, F.count_if(event_time.isNull()).alias("rows"))
 
     def counts(self) -> Mapping[str, int]:
         """The counts by tables, once the batch is over: as many as one window got at most."""
         found: dict[str, int] = {}
+        if self._spark is not None:
+            # Observations come with the events of Spark, behind the end of the action.
+            self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(_EVENTS_MS)
         for tables, observation in self._observed:
-            if count := int(observation.get[_COUNT]):
+            if count := _observed_count(observation):
                 found[tables] = max(count, found.get(tables, 0))
         return found
+
+
+def _observed_count(observation: Observation) -> int:
+    """0 as well where Spark has left the window out of its plan; `Observation.get` would raise or wait for ever."""
+    observed = observation._jo.future()
+    if not observed.isCompleted():
+        return 0
+    row = observed.value().get().get()
+    return int(row.getLong(0)) if row.size() else 0
 
 
 def batch_window(node: WindowAggregate, rows: Rows, untimed: UntimedRows) -> Rows:
