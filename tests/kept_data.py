@@ -22,7 +22,7 @@ EXPECTED_FILE: Final = "expected.json"
 """In each archive: what a test must find in what the archive holds."""
 
 KEPT_OPTIONS: Final = BrokerOptions(
-    # A store is opened with the sizes that it was written with. Messages are years old when a test reads them.
+    # With other sizes a start makes the files of queues again and reads none. Messages are years old in a test.
     store=StoreOptions(segment_bytes=64 * 1024, consume_queue_entries=100, retention=RetentionPolicy(keep_ms=1 << 45))
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
@@ -49,7 +50,8 @@ class UntimedRows:
 
 def _observed_count(observation: Observation) -> int:
     """0 as well where Spark has left the window out of its plan; `Observation.get` would raise or wait for ever."""
-    observed = observation._jo.future()
+    java: Any = observation._jo
+    observed = java.future()
     if not observed.isCompleted():
         return 0
     row = observed.value().get().get()
