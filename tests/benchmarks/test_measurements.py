@@ -10,10 +10,7 @@ import pytest
 
 import benchmarks.__main__ as benchmarks
 
-EVENTS = [
-    '{"@timestamp": "2026-01-01T00:00:00", "EventID": 1}',
-    '{"@timestamp": "2026-01-01T00:00:01", "EventID": 4688}',
-]
+EVENTS = ['{"@timestamp": "2026-01-01T00:00:00", "EventID": 1}', '{"@timestamp": "2026-01-01T00:00:01", "EventID": 4688}']
 
 
 @pytest.mark.parametrize(("name", "measure"), [("detections", "measure_detections"), ("sql", "measure_job")])
