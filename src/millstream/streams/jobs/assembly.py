@@ -37,6 +37,7 @@ from millstream.streams.learning.kept import KeptModel
 from millstream.streams.plan.nodes import Node, Scan
 from millstream.streams.plan.wall_clock import follows_wall_clock
 from millstream.streams.spark.arrow_batches import are_narrow
+from millstream.streams.spark.batch_windows import UntimedRows
 from millstream.streams.spark.envelope import envelope, passes
 from millstream.streams.spark.functions.models import ModelBook
 from millstream.streams.spark.functions.user_spool import call_spool
@@ -91,6 +92,9 @@ class Translated:
 
     models: Sequence[KeptModel]
     """The models that it scores by."""
+
+    untimed: UntimedRows
+    """Counts rows without event time in windows that Spark runs."""
 
 
 @dataclass(frozen=True)
@@ -242,7 +246,7 @@ class PipelineBuilder:
             frame = envelope([output.node for output in work.outputs], translation, inputs.timed)
         for model in models.models if inputs.is_batch else ():
             model.forget()
-        return Translated(frame, host, models.models)
+        return Translated(frame, host, models.models, translation.untimed)
 
     def operator_host(self, inputs: Inputs, checkpoint: Checkpoint) -> OperatorHost:
         """What runs the operators that keep state, with the dimension tables and users' functions that they call."""
@@ -290,6 +294,7 @@ class PipelineBuilder:
             source_tables={number: name for name, number in inputs.numbers.items()},
             guards=guards,
             models=translated.models,
+            untimed=translated.untimed,
             notices=notices,
             groups=_groups_of(inputs.sources),
         )

@@ -13,6 +13,7 @@ from millstream.streams.jobs.late_output import LateOutput
 from millstream.streams.jobs.rule_guard import RuleGuard
 from millstream.streams.learning.kept import KeptModel
 from millstream.streams.operators.state import OpenEnds
+from millstream.streams.spark.batch_windows import UntimedRows
 from millstream.streams.spark.lookups.job_tables import JobTables
 from millstream.streams.spark.operators.operator_reports import (
     EventTimes,
@@ -53,6 +54,9 @@ class SideOutputs:
     models: Sequence[KeptModel] = ()
     """Models that the query scores by; they hear of each micro-batch that begins."""
 
+    untimed: UntimedRows = field(default_factory=UntimedRows)
+    """Counts rows without event time in windows that Spark runs."""
+
     notices: Sequence[str] = ()
     """What the user is to know of the start."""
 
@@ -60,8 +64,10 @@ class SideOutputs:
     """Consumer groups that hear of each micro-batch that is done."""
 
     def take_event_times(self) -> EventTimes:
-        """What operators know of event time after a micro-batch."""
-        return event_times_of(times_spool(self.reports).take(), self.source_tables)
+        """What operators and windows of a batch know of event time after a micro-batch."""
+        times, counts = event_times_of(times_spool(self.reports).take(), self.source_tables), self.untimed.counts()
+        tables = {*counts, *times.untimed}
+        return times._replace(untimed={name: max(counts.get(name, 0), times.untimed.get(name, 0)) for name in tables})
 
     def take_open_ends(self) -> dict[str, OpenEnds]:
         """What waits for the watermark after a micro-batch, by operator."""

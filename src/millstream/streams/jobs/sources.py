@@ -170,19 +170,25 @@ class TopicSource:
         self._settings = settings
         self._beginning = Beginning(Position(name=table.name))
         self._end = Position(name=table.name)
+        self._refusal: JobError | None = None
         log = open_log(settings.nameserver, timeout_s=TIMEOUT_S, access=settings.access)
         try:
-            self._beginning = first_position(log, settings, table.name)
             spans = log.spans(settings.topic)
             self._end = Position({queue: span.max_offset for queue, span in spans.items()}, name=table.name)
+            self._beginning = first_position(log, settings, table.name)
         except NameRefused as error:
             if not waits or error.name != "TOPIC_NOT_FOUND":
                 raise
+        except JobError as error:
+            # A job that goes on from its checkpoint needs no offsets of the group.
+            self._refusal = error
         finally:
             log.close()
 
     def beginning(self) -> Position:
-        """What `scan.startup.mode` says."""
+        """What `scan.startup.mode` says. Raises JobError GROUP_WITHOUT_OFFSETS where the table says so."""
+        if self._refusal is not None:
+            raise self._refusal
         return self._beginning.position
 
     def notice(self) -> str:

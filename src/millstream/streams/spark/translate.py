@@ -34,7 +34,7 @@ from millstream.streams.plan.types import Schema
 from millstream.streams.plan.user_calls import calls_users_functions, has_user_call
 from millstream.streams.plan.windows import Cumulate, Hop, Tumble, Window
 from millstream.streams.spark.batch_relations import batch_aggregation, batch_join
-from millstream.streams.spark.batch_windows import batch_window
+from millstream.streams.spark.batch_windows import UntimedRows, batch_window
 from millstream.streams.spark.conversions import converted_rows
 from millstream.streams.spark.copies import expanded, settled
 from millstream.streams.spark.expressions import column_of
@@ -100,6 +100,8 @@ class Translation:
         self._one_row = one_row
         self._numbers = {name: number for number, name in enumerate(sources)}
         self._host = host
+        self.untimed = UntimedRows()
+        """What windows of a batch get of rows without event time."""
 
     def rows(self, node: Node) -> Rows:
         """The rows of `node`. Without state the result stands on a source itself. Ticks are not among the rows."""
@@ -130,7 +132,7 @@ class Translation:
             return batch_join(node, self._plain(node.left), self._plain(node.right))
         rows = self._plain(_only_input(node))
         if isinstance(node, WindowAggregate):
-            return batch_window(*self._window_apart(node, rows))
+            return batch_window(*self._window_apart(node, rows), self.untimed)
         if isinstance(node, Aggregate):
             return batch_aggregation(node, rows)
         return self._rowwise(node, rows)
