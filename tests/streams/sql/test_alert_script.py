@@ -13,8 +13,9 @@ import numpy as np
 from compiling import refused
 from plan_answers import answer
 
+from millstream.streams.plan.aggregates import WindowAggregate
 from millstream.streams.plan.hits import HIT_COLUMNS
-from millstream.streams.plan.nodes import JobPlan, Node, Scan, WindowAggregate, inputs_of
+from millstream.streams.plan.nodes import JobPlan, Node, Scan, inputs_of
 from millstream.streams.plan.patterns import Match
 from millstream.streams.rules.formulas import Truth
 from millstream.streams.rules.packed.packer import TOLD

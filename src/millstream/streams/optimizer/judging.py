@@ -15,7 +15,8 @@ from millstream.streams.optimizer.branch import branch_of, stored
 from millstream.streams.optimizer.costs import spark_cost_us, stage_cost_us, stage_is_cheaper
 from millstream.streams.plan.backends import Backend, backend_of
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
-from millstream.streams.plan.nodes import FanOut, Filter, Node, Project, Scan, inputs_of, scans_of, with_inputs
+from millstream.streams.plan.fan_out import FanOut
+from millstream.streams.plan.nodes import Filter, Node, Project, Scan, inputs_of, scans_of, with_inputs
 from millstream.streams.plan.substitution import substituted
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import BOOLEAN, INT

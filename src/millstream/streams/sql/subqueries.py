@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from millstream.streams.plan.aggregates import Aggregate
 from millstream.streams.plan.expressions import Call, Column, Expression
 from millstream.streams.plan.joins import Join, JoinKind
-from millstream.streams.plan.nodes import Aggregate, Filter, Node, Project, Values
+from millstream.streams.plan.nodes import Filter, Node, Project, Values
 from millstream.streams.plan.ordering import Sort
 from millstream.streams.sql.correlated import SingleValue, correlated_value, equation, rows_around
 from millstream.streams.sql.from_clause import bind_source
