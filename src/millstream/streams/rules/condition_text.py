@@ -17,11 +17,9 @@ from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth, a
 from millstream.streams.rules.from_sql import settled
 from millstream.streams.rules.sql_operands import CannotBeSaid, TextOperand
 from millstream.streams.rules.sql_patterns import like, regexp, similar
-from millstream.streams.sql.cursor import Cursor
-from millstream.streams.sql.lexer import tokenize
+from millstream.streams.sql.grammar import cursor_of
 from millstream.streams.sql.script import Script
 from millstream.streams.sql.syntax import BetweenTerm, CallTerm, InTerm, IsTerm, LiteralTerm, NameTerm, Operation, Term
-from millstream.streams.sql.term_parser import parse_term
 
 __all__ = ["condition_of_text"]
 
@@ -34,8 +32,8 @@ _SEARCHES: Final = {"STARTSWITH": Op.STARTS, "ENDSWITH": Op.ENDS, "CONTAINS": Op
 def condition_of_text(text: str, *, caseless: bool) -> Formula:
     """The formula of a text such as `EventID IN (1, 4688) AND Image LIKE '%.exe'`. Raises SqlError with the place."""
     script = Script(text)
-    cursor = Cursor(script, tokenize(script))
-    term = parse_term(cursor)
+    cursor = cursor_of(script)
+    term = cursor.term()
     if not cursor.at_end:
         raise cursor.expected("AND, OR or the end of the condition")
     formula = _Reading(script).condition(term)

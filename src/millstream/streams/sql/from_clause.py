@@ -14,7 +14,6 @@ from millstream.streams.plan.types import Schema, TypeKind
 from millstream.streams.sql.changelogs import converted_changes
 from millstream.streams.sql.join_conditions import conjuncts_of, joined
 from millstream.streams.sql.laterals import correlated
-from millstream.streams.sql.match_syntax import MatchSource
 from millstream.streams.sql.matches import bind_match
 from millstream.streams.sql.models import predicted
 from millstream.streams.sql.names import path_text
@@ -27,6 +26,7 @@ from millstream.streams.sql.query_syntax import (
     FunctionSource,
     JoinSource,
     LateralSource,
+    MatchSource,
     PredictionSource,
     Select,
     Source,
