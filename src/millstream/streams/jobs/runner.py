@@ -26,9 +26,8 @@ from millstream.streams.jobs.following import FollowingPipeline
 from millstream.streams.jobs.group_positions import GroupPositions
 from millstream.streams.jobs.handle import JobHandle
 from millstream.streams.jobs.model_topic import ModelTopic
-from millstream.streams.jobs.optimized import Optimized, optimized
+from millstream.streams.jobs.optimized import Optimized, optimize_outputs
 from millstream.streams.jobs.outputs import Output
-from millstream.streams.jobs.parted_hits import PartedHits, part_hits, tell_sinks
 from millstream.streams.jobs.partition_commits import PartitionCommits, check_event_time, timed_scans
 from millstream.streams.jobs.pipeline import BatchPipeline, Pipeline, StreamPipeline
 from millstream.streams.jobs.plan_text import plan_lines
@@ -37,6 +36,7 @@ from millstream.streams.jobs.restarts import BOUNDED_ATTEMPTS, Restarts
 from millstream.streams.jobs.set_aside import SetAside
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.sources import Reading, Source, TopicSource, ends_by_itself, tables_of
+from millstream.streams.jobs.two_stage_rules import PartedHits, part_hits, tell_sinks
 from millstream.streams.plan.nodes import JobPlan, QueryPlan, Scan
 from millstream.streams.plan.wall_clock import follows_wall_clock
 from millstream.streams.spark.arrow_batches import are_narrow
@@ -280,7 +280,7 @@ class JobRunner:
         for said in notices:
             _log.info("The job %s: %s", job, said)
         Swap.complete(checkpoint.sinks)
-        work = optimized(outputs, settings.rules_stage, timed)
+        work = optimize_outputs(outputs, settings.rules_stage, timed)
         outputs, nodes = work.outputs, [output.node for output in work.outputs]
         dimensions = JobTables(checkpoint.lookups, checkpoint.job_id, settings.nameserver)
         if batch:

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from millstream.streams.functions.networks import network_of_text
+from millstream.streams.plan.conditions import operands_of_and
 from millstream.streams.plan.expressions import Call, Case, Cast, Expression, Literal
 from millstream.streams.plan.types import TypeKind
 from millstream.streams.rules.atoms import Atom, Op
@@ -28,7 +29,7 @@ from millstream.streams.rules.sql_operands import (
 )
 from millstream.streams.rules.sql_patterns import like, regexp, similar
 
-__all__ = ["CannotBeSaid", "Conjuncts", "conjuncts_of", "formula_of", "settled", "split_conjuncts"]
+__all__ = ["CannotBeSaid", "Conjuncts", "formula_of", "settled", "split_conjuncts"]
 
 _FLIPPED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
 _NEGATIVE = {"<>": "="}
@@ -48,7 +49,7 @@ def split_conjuncts(predicates: Sequence[Expression]) -> Conjuncts:
     said: list[Formula] = []
     rest: list[Expression] = []
     reasons: list[str] = []
-    for conjunct in (one for predicate in predicates for one in conjuncts_of(predicate)):
+    for conjunct in (one for predicate in predicates for one in operands_of_and(predicate)):
         try:
             said.append(_of_columns(formula_of(conjunct)))
         except CannotBeSaid as refusal:
@@ -68,13 +69,6 @@ def _of_columns(formula: Formula) -> Formula:
             return type(formula)(tuple(map(_of_columns, parts)))
         case Truth():
             return formula
-
-
-def conjuncts_of(predicate: Expression) -> list[Expression]:
-    """The parts that are joined by AND, from left to right."""
-    if isinstance(predicate, Call) and predicate.function == "AND":
-        return [one for argument in predicate.arguments for one in conjuncts_of(argument)]
-    return [predicate]
 
 
 def formula_of(condition: Expression) -> Formula:

@@ -6,13 +6,14 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from millstream.streams.plan.aggregates import Aggregate
+from millstream.streams.plan.conditions import conjuncts_of
 from millstream.streams.plan.expressions import Call, Column, Expression
 from millstream.streams.plan.joins import Join, JoinKind
 from millstream.streams.plan.nodes import Filter, Node, Project, Values
 from millstream.streams.plan.ordering import Sort
 from millstream.streams.sql.correlated import SingleValue, correlated_value, equation, rows_around
 from millstream.streams.sql.from_clause import bind_source
-from millstream.streams.sql.join_conditions import conjuncts_of, filtered, joined
+from millstream.streams.sql.join_conditions import filtered, joined
 from millstream.streams.sql.query_context import QueryContext
 from millstream.streams.sql.query_syntax import GroupingSets, OrderedQuery, QueryTree, Select, query_tree
 from millstream.streams.sql.questions import asked, value_of_one_row

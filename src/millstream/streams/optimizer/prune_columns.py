@@ -32,10 +32,10 @@ from millstream.streams.plan.tables import ComputedColumn
 from millstream.streams.plan.watermarked import Watermarked
 from millstream.streams.plan.windows import Attached, Session, Window
 
-__all__ = ["prune"]
+__all__ = ["prune_columns"]
 
 
-def prune(node: Node) -> Node:
+def prune_columns(node: Node) -> Node:
     """The same plan, reading only what it needs."""
     return _prune(node, set(node.schema.names), windowed=False)
 
