@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import Final
 
 from millstream.streams.plan.conditions import conjunction, conjuncts_of
+from millstream.streams.plan.evaluation import COMPARISONS
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
 from millstream.streams.plan.joins import JoinKind, LookupJoin
 from millstream.streams.plan.nodes import Filter, Node, inputs_of, with_inputs
 
 __all__ = ["push_into_lookups"]
 
-_COMPARISONS: Final = frozenset(("=", "<>", "<", "<=", ">", ">=", "IN", "IS NULL", "IS NOT NULL"))
+_NARROWING: Final = COMPARISONS | {"IN", "IS NULL", "IS NOT NULL"}
 
 
 def push_into_lookups(node: Node) -> Node:
@@ -37,7 +38,7 @@ def push_into_lookups(node: Node) -> Node:
 
 def _compares(condition: Expression, theirs: set[str]) -> bool:
     """Whether the condition compares one column of the table with constants."""
-    if not isinstance(condition, Call) or condition.function not in _COMPARISONS:
+    if not isinstance(condition, Call) or condition.function not in _NARROWING:
         return False
     columns = [one for one in condition.arguments if not isinstance(one, Literal)]
     return len(columns) == 1 and isinstance(columns[0], Column) and columns[0].name in theirs

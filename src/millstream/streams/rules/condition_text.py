@@ -12,6 +12,7 @@ from typing import Final, NoReturn
 
 import msgspec
 
+from millstream.streams.plan.evaluation import FLIPPED
 from millstream.streams.rules.atoms import OF_TWO_FIELDS, Atom, Op, Operand, Step
 from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth, all_of, any_of, negated
 from millstream.streams.rules.from_sql import settled
@@ -24,7 +25,6 @@ from millstream.streams.sql.syntax import BetweenTerm, CallTerm, InTerm, IsTerm,
 __all__ = ["condition_of_text"]
 
 _COMPARISONS: Final = {"<": Op.LESS, "<=": Op.LESS_EQUAL, ">": Op.GREATER, ">=": Op.GREATER_EQUAL}
-_FLIPPED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
 _STEPS: Final = {"LOWER": Step.LOWER, "UPPER": Step.UPPER, "TRIM": Step.TRIM, "BTRIM": Step.TRIM}
 _SEARCHES: Final = {"STARTSWITH": Op.STARTS, "ENDSWITH": Op.ENDS, "CONTAINS": Op.CONTAINS}
 
@@ -68,7 +68,7 @@ class _Reading:
                 return negated(Atom(self._name(inner), Op.IS_NULL, whole_lists=True))
             case Operation(operator="LIKE" | "SIMILAR", operands=operands):
                 return self._pattern(term, operands)
-            case Operation(operator=operator, operands=(left, right)) if operator in _FLIPPED:
+            case Operation(operator=operator, operands=(left, right)) if operator in FLIPPED:
                 return self._compared(operator, left, right)
             case BetweenTerm(operand=operand, low=low, high=high):
                 return all_of(self._compared(">=", operand, low), self._compared("<=", operand, high))
@@ -83,7 +83,7 @@ class _Reading:
 
     def _compared(self, operator: str, left: Term, right: Term) -> Formula:
         if _is_constant(left) and not _is_constant(right):
-            return self._compared(_FLIPPED[operator], right, left)
+            return self._compared(FLIPPED[operator], right, left)
         if operator == "<>":
             return negated(self._compared("=", left, right))
         operand = self._operand(left)

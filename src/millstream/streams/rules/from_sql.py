@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import msgspec
 
 from millstream.streams.functions.networks import network_of_text
 from millstream.streams.plan.conditions import operands_of_and
+from millstream.streams.plan.evaluation import FLIPPED
 from millstream.streams.plan.expressions import Call, Case, Cast, Expression, Literal
 from millstream.streams.plan.types import TypeKind
 from millstream.streams.rules.atoms import Atom, Op
@@ -31,7 +31,6 @@ from millstream.streams.rules.sql_patterns import like, regexp, similar
 
 __all__ = ["CannotBeSaid", "Conjuncts", "formula_of", "settled", "split_conjuncts"]
 
-_FLIPPED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
 _NEGATIVE = {"<>": "="}
 
 
@@ -153,7 +152,7 @@ def _compared(operator: str) -> Callable[[Sequence[Expression]], Formula]:
 
 def _comparison(operator: str, left: Expression, right: Expression) -> Formula:
     if isinstance(left, Literal) and not isinstance(right, Literal) and not _is_null_literal(right):
-        return _comparison(_FLIPPED[operator], right, left)
+        return _comparison(FLIPPED[operator], right, left)
     if operator in _NEGATIVE:
         return negated(_comparison(_NEGATIVE[operator], left, right))
     if _is_null_literal(left) or _is_null_literal(right):
@@ -286,7 +285,7 @@ _CALLS: dict[str, Callable[[Sequence[Expression]], Formula]] = {
     "AND": lambda arguments: all_of(*map(formula_of, arguments)),
     "OR": lambda arguments: any_of(*map(formula_of, arguments)),
     "NOT": lambda arguments: negated(formula_of(arguments[0])),
-    **{operator: _compared(operator) for operator in _FLIPPED},
+    **{operator: _compared(operator) for operator in FLIPPED},
     "BETWEEN": _between,
     "IN": _in,
     "IS NULL": _is_null,
