@@ -7,7 +7,7 @@ from pathlib import Path
 from millstream.streams import optimizer
 from millstream.streams.optimizer.passes import PASSES, When
 
-PARTS = {"__init__", "branch", "costs", "explain", "passes", "scan_predicates"}
+PARTS = {"__init__", "costs", "explain", "passes", "scan_predicates"}
 """Files of the optimizer that hold no pass, but what passes are made of and what is said of them."""
 
 

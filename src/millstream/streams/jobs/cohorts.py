@@ -10,9 +10,9 @@ import msgspec
 
 from millstream.streams.jobs.checkpoint import Checkpoint
 from millstream.streams.jobs.cohort import shared_query
-from millstream.streams.optimizer.branch import branch_of
 from millstream.streams.optimizer.merge_queries import MERGED_CONNECTORS
 from millstream.streams.optimizer.predicate_pushdown import PUSHDOWN_CONNECTORS
+from millstream.streams.plan.branch import branch_of
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.user_calls import calls_users_functions

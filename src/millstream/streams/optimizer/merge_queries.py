@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from millstream.streams.functions.spec import array_of
-from millstream.streams.optimizer.branch import Branch, branch_of, stored
+from millstream.streams.plan.branch import Branch, branch_of, stored
 from millstream.streams.plan.expressions import Call, Cast, Column, Expression, Literal
 from millstream.streams.plan.fan_out import Constants, FanOut
 from millstream.streams.plan.nodes import Node, Project, Scan

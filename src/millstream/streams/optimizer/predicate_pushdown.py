@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from millstream.streams.functions.spec import array_of
-from millstream.streams.optimizer.branch import branch_of, stored
 from millstream.streams.optimizer.costs import spark_cost_us, stage_cost_us, stage_is_cheaper
 from millstream.streams.optimizer.prune_columns import prune_columns
 from millstream.streams.plan.backends import Backend, backend_of
+from millstream.streams.plan.branch import branch_of, stored
 from millstream.streams.plan.conditions import operands_of_and
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
 from millstream.streams.plan.fan_out import FanOut
