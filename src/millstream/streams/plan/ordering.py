@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from millstream.streams.plan.aggregates import AggregateCall
 from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.types import BIGINT, Field, Schema
-
-if TYPE_CHECKING:
-    from millstream.streams.plan.aggregates import AggregateCall
-    from millstream.streams.plan.nodes import Node
 
 __all__ = ["Frame", "OrderKey", "Over", "OverCall", "Rank", "Sort"]
 
