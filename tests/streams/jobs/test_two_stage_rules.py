@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra streams")
 
 from millstream.streams.errors import JobError
-from millstream.streams.jobs.following import FollowingPipeline
+from millstream.streams.jobs.dependent_pipeline import DependentPipeline
 from millstream.streams.jobs.outputs import Output, outputs_of
 from millstream.streams.jobs.progress import JobProgress
 from millstream.streams.jobs.settings import JobSettings
@@ -131,8 +131,8 @@ class Running:
         self.over.set()
 
 
-def following(before: list[Running], start: Callable[[], Running]) -> FollowingPipeline:
-    return FollowingPipeline(before, start)
+def following(before: list[Running], start: Callable[[], Running]) -> DependentPipeline:
+    return DependentPipeline(before, start)
 
 
 def test_a_query_behind_starts_when_the_others_have_ended() -> None:

@@ -20,9 +20,9 @@ from millstream.streams.jobs.cause import first_cause
 from millstream.streams.jobs.checkpoint import Checkpoint, fingerprint
 from millstream.streams.jobs.cohort import Cohort, Member, leave, shared_query
 from millstream.streams.jobs.cohorts import cohorts_of, table_of
+from millstream.streams.jobs.dependent_pipeline import DependentPipeline
 from millstream.streams.jobs.edges import Edges
 from millstream.streams.jobs.failed_calls import takes_letters
-from millstream.streams.jobs.following import FollowingPipeline
 from millstream.streams.jobs.group_positions import GroupPositions
 from millstream.streams.jobs.handle import JobHandle
 from millstream.streams.jobs.model_topic import ModelTopic
@@ -145,7 +145,7 @@ class JobRunner:
             assert checkpoint is not None
             origins.update({table.name: checkpoint.job_id for table in tables_of(one.node for one in members)})
         return [
-            FollowingPipeline(
+            DependentPipeline(
                 judging if bounded else (),
                 partial(self._pipeline, name, self._directory(name, members), members, settings, bounded=bounded),
             )

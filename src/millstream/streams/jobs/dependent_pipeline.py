@@ -15,13 +15,13 @@ from millstream.streams.errors import JobError
 from millstream.streams.jobs.pipeline import Pipeline
 from millstream.streams.jobs.progress import JobProgress
 
-__all__ = ["FollowingPipeline"]
+__all__ = ["DependentPipeline"]
 
 LOOK_AGAIN_S = 0.2
 """How often it is looked whether the job is stopped while the others run."""
 
 
-class FollowingPipeline:
+class DependentPipeline:
     """The pipeline that `start` gives, once all of `before` have ended; none if one of them failed or it is stopped.
 
     With none before it starts at once, and raises what `start` raises. The rows that it reads were read before.
