@@ -64,8 +64,8 @@ def run(
         Where positions, state and the rules in use are kept, so that the next run goes on; default: this run only.
     """
     from millstream.streams.plan.nodes import JobPlan
+    from millstream.streams.rules.alert_script import AlertScript
     from millstream.streams.rules.store import RuleStore
-    from millstream.streams.sql.alert_script import AlertScript
     from millstream.streams.sql.options import milliseconds
 
     try:

@@ -22,9 +22,8 @@ from millstream.streams.jobs.environment import JobEnvironment
 from millstream.streams.jobs.failed_calls import has_dead_letter_topic
 from millstream.streams.jobs.group_positions import GroupPositions
 from millstream.streams.jobs.model_topic import ModelTopic
-from millstream.streams.jobs.optimized import Optimized, optimized
+from millstream.streams.jobs.optimized import Optimized, optimize_outputs
 from millstream.streams.jobs.outputs import Output
-from millstream.streams.jobs.parted_hits import tell_sinks
 from millstream.streams.jobs.partition_commits import PartitionCommits, check_event_time, timed_scans
 from millstream.streams.jobs.pipeline import BatchPipeline, Pipeline, StreamPipeline
 from millstream.streams.jobs.plan_text import plan_lines
@@ -33,6 +32,7 @@ from millstream.streams.jobs.rule_guard import RuleGuard
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.side_outputs import SideOutputs
 from millstream.streams.jobs.sources import Reading, Source, TopicSource, ends_by_itself, tables_of
+from millstream.streams.jobs.two_stage_rules import tell_sinks
 from millstream.streams.learning.kept import KeptModel
 from millstream.streams.plan.nodes import Node, Scan
 from millstream.streams.plan.wall_clock import follows_wall_clock
@@ -135,7 +135,7 @@ class PipelineBuilder:
         """
         inputs = self.open_sources()
         checkpoint, notices = self.open_checkpoint(inputs)
-        work = optimized(self.outputs, self.settings.rules_stage, inputs.timed)
+        work = optimize_outputs(self.outputs, self.settings.rules_stage, inputs.timed)
         reads = self.plan_reads(inputs, checkpoint, work)
         guards = self.guard_rules(inputs, reads, work)
         translated = self.translate(inputs, checkpoint, work, reads)

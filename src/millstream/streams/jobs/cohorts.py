@@ -10,9 +10,9 @@ import msgspec
 
 from millstream.streams.jobs.checkpoint import Checkpoint
 from millstream.streams.jobs.cohort import shared_query
-from millstream.streams.optimizer.branch import branch_of
-from millstream.streams.optimizer.judging import JUDGING_CONNECTORS
-from millstream.streams.optimizer.merging import MERGED_CONNECTORS
+from millstream.streams.optimizer.merge_queries import MERGED_CONNECTORS
+from millstream.streams.optimizer.predicate_pushdown import PUSHDOWN_CONNECTORS
+from millstream.streams.plan.branch import branch_of
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.user_calls import calls_users_functions
@@ -73,7 +73,7 @@ def table_of(plan: Plan) -> Table | None:
         found = branch.scan.table
     # A file sink tells readers which of its partitions are whole by the event time of all that it reads.
     files = any(sink.table.connector == "filesystem" for sink in plan.sinks)
-    return None if found is None or files or found.connector not in JUDGING_CONNECTORS else found
+    return None if found is None or files or found.connector not in PUSHDOWN_CONNECTORS else found
 
 
 def _standing(directory: Path) -> Hashable:

@@ -20,12 +20,12 @@ from millstream.streams.jobs.dependent_pipeline import DependentPipeline
 from millstream.streams.jobs.environment import JobEnvironment
 from millstream.streams.jobs.handle import JobHandle
 from millstream.streams.jobs.outputs import Output
-from millstream.streams.jobs.parted_hits import PartedHits, part_hits
 from millstream.streams.jobs.pipeline import Pipeline
 from millstream.streams.jobs.plan_text import plan_lines
 from millstream.streams.jobs.progress import JobProgress, ResultRows
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.sources import tables_of
+from millstream.streams.jobs.two_stage_rules import PartedHits, part_hits
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.spark.source.data_source import TopicDataSource
 

@@ -7,7 +7,10 @@ from typing import Final
 from millstream.streams.plan.nodes import JobPlan, QueryPlan, scans_of_plan
 from millstream.streams.plan.types import BIGINT, DOUBLE, STRING, DataType, TypeKind
 
-__all__ = ["HIT_COLUMNS", "reads_hits_alone"]
+__all__ = ["HIT_COLUMNS", "SOURCE_QUEUE", "reads_hits_alone"]
+
+SOURCE_QUEUE: Final = "queue"
+"""A key of metadata that only plans use: the whole name of the queue, `broker/queue id`."""
 
 _STRINGS: Final = DataType(TypeKind.ARRAY, elements=(STRING,))
 _PAIRS: Final = DataType(TypeKind.MAP, elements=(STRING, STRING))

@@ -11,23 +11,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.errors import JobError
-from millstream.streams.plan.aggregates import Aggregate, Expand
+from millstream.streams.plan.aggregates import Aggregate, Expand, WindowAggregate
 from millstream.streams.plan.backends import needs_own_in_batch
 from millstream.streams.plan.conversions import FromChangelog, ToChangelog
 from millstream.streams.plan.expressions import Call
+from millstream.streams.plan.fan_out import FanOut
 from millstream.streams.plan.joins import Correlate, Join, LookupJoin
-from millstream.streams.plan.nodes import (
-    FanOut,
-    Filter,
-    Node,
-    Project,
-    Scan,
-    Union,
-    Values,
-    WindowAggregate,
-    WindowRows,
-    inputs_of,
-)
+from millstream.streams.plan.nodes import Filter, Node, Project, Scan, Union, Values, WindowRows, inputs_of
 from millstream.streams.plan.python_rows import PythonRows
 from millstream.streams.plan.tables import ComputedColumn
 from millstream.streams.plan.types import Schema

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from millstream.streams.functions.zones import zone_of
-from millstream.streams.sql.local_times import is_utc
+from millstream.streams.optimizer.local_time_zones import is_utc
 from millstream.streams.sql.options import DURATION
 from millstream.streams.sql.scalars import nearest
 

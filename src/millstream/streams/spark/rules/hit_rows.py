@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from millstream.streams.plan.hits import SOURCE_QUEUE
 from millstream.streams.rules.plain import FieldOf, field_reader, text_of
 from millstream.streams.rules.raw_events import RawEvents
 from millstream.streams.rules.rule import Path
@@ -24,10 +25,7 @@ from millstream.streams.spark.source.rows import metadata_column, tick_row
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
 from millstream.streams.spark.types import arrow_schema
 
-__all__ = ["SOURCE_QUEUE", "HitRows"]
-
-SOURCE_QUEUE: Final = "queue"
-"""A key of metadata that only plans use: the whole name of the queue, `broker/queue id`."""
+__all__ = ["HitRows"]
 
 _US = 1000
 """Microseconds in a millisecond."""

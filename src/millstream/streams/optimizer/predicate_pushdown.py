@@ -1,4 +1,4 @@
-"""Conditions that move into the sources: what the filters right above a table ask is judged where its rows are made.
+"""Conditions that move into the sources: what the filters right above a table ask is evaluated where its rows are made.
 
 The source gives the numbers of the conditions that hold as a hidden column, filters become tests of it, and what
 cannot be said by atoms stays behind them. Where all who read a table ask so, rows that none wants never leave it.
@@ -11,26 +11,35 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from millstream.streams.functions.spec import array_of
-from millstream.streams.optimizer.branch import branch_of, stored
 from millstream.streams.optimizer.costs import spark_cost_us, stage_cost_us, stage_is_cheaper
+from millstream.streams.optimizer.prune_columns import prune_columns
 from millstream.streams.plan.backends import Backend, backend_of
+from millstream.streams.plan.branch import branch_of, stored
+from millstream.streams.plan.conditions import operands_of_and
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
-from millstream.streams.plan.nodes import FanOut, Filter, Node, Project, Scan, inputs_of, scans_of, with_inputs
+from millstream.streams.plan.fan_out import FanOut
+from millstream.streams.plan.nodes import Filter, Node, Project, Scan, inputs_of, scans_of, with_inputs
+from millstream.streams.plan.pushdown_calls import BRANCHES, IS_WANTED, WANTED
 from millstream.streams.plan.substitution import substituted
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import BOOLEAN, INT
-from millstream.streams.plan.wanted import BRANCHES, IS_WANTED, WANTED
 from millstream.streams.rules.formulas import Formula, Truth
-from millstream.streams.rules.from_sql import CannotBeSaid, conjuncts_of, formula_of, split_conjuncts
+from millstream.streams.rules.from_sql import CannotBeSaid, formula_of, split_conjuncts
 from millstream.streams.rules.rule import MAX_RULES, Rule, RuleSet
-from millstream.streams.sql.pruning import prune
 
-__all__ = ["JUDGING_CONNECTORS", "Judged", "SourceStage", "Verdict", "judged", "refusal_of"]
+__all__ = [
+    "PUSHDOWN_CONNECTORS",
+    "PushdownDecision",
+    "PushedPredicates",
+    "SourceStage",
+    "push_predicates",
+    "refusal_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class SourceStage:
-    """What a table's source judges: `conditions` by their numbers, over its stored columns.
+    """What a table's source evaluates: `conditions` by their numbers, over its stored columns.
 
     With `drops` it gives only the rows that one of them wants.
     """
@@ -45,60 +54,62 @@ class SourceStage:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What became of a table's conditions, for EXPLAIN. `stage` is what could be judged, whether it `is_used` or not.
-
-    `why` says why not, blank where it is. `behind` are conditions that stay filters, with their reasons.
-    """
+class PushdownDecision:
+    """What became of a table's conditions, for EXPLAIN."""
 
     table: Table
     stage: SourceStage
+    """What the source could evaluate, whether it does or not."""
     is_used: bool
     why: str
-    behind: tuple[str, ...]
+    """Why the source evaluates nothing; blank where it does."""
+    residual: tuple[str, ...]
+    """Why conditions stay filters, one reason for each."""
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """The nodes as rewritten, reading only what they still need, and the stages of their tables by name."""
+class PushedPredicates:
+    """What `push_predicates` makes of nodes."""
 
     nodes: tuple[Node, ...]
+    """As rewritten, reading only what they still need."""
     stages: dict[str, SourceStage]
-    verdicts: tuple[Verdict, ...]
+    """What the sources evaluate, by the names of their tables."""
+    decisions: tuple[PushdownDecision, ...]
 
 
-JUDGING_CONNECTORS: Final = ("rocketmq",)
+PUSHDOWN_CONNECTORS: Final = ("rocketmq",)
 """Connectors whose sources decode rows in Python workers, where the stage can run."""
 
 
 def refusal_of(table: Table) -> str:
     """Why a table's source judges nothing, blank where it can."""
-    if table.connector in JUDGING_CONNECTORS:
+    if table.connector in PUSHDOWN_CONNECTORS:
         return ""
     return f"sources of the connector '{table.connector}' judge nothing"
 
 
-def judged(nodes: Sequence[Node], mode: str, *, has_engine: bool = True) -> Judged:
-    """The nodes with what their sources can judge. `mode` is auto, always or never.
+def push_predicates(nodes: Sequence[Node], mode: str, *, has_engine: bool = True) -> PushedPredicates:
+    """The nodes with what their sources can evaluate. `mode` is auto, always or never.
 
     `has_engine` says whether there is an engine that finds many patterns in one pass; without it auto judges nothing.
     """
     tables: dict[str, Table] = {}
     for scan in (scan for node in nodes for scan in scans_of(node)):
         tables.setdefault(scan.table.name, scan.table)
-    tried = _Judging(frozenset(tables))
+    tried = _Pushdown(frozenset(tables))
     moved = tried.outputs(nodes)
     found = [(table, tried.of(name)) for name, table in tables.items()]
-    verdicts = tuple(_verdict(table, conditions, mode, has_engine=has_engine) for table, conditions in found)
-    used = {verdict.table.name: verdict.stage for verdict in verdicts if verdict.is_used}
+    decisions = tuple(_decide(table, conditions, mode, has_engine=has_engine) for table, conditions in found)
+    used = {one.table.name: one.stage for one in decisions if one.is_used}
     if not used:
-        return Judged(tuple(nodes), {}, verdicts)
+        return PushedPredicates(tuple(nodes), {}, decisions)
     if any(conditions.formulas and table.name not in used for table, conditions in found):
-        moved = _Judging(frozenset(used)).outputs(nodes)
-    return Judged(moved, used, verdicts)
+        moved = _Pushdown(frozenset(used)).outputs(nodes)
+    return PushedPredicates(moved, used, decisions)
 
 
-def _verdict(table: Table, found: _Conditions, mode: str, *, has_engine: bool) -> Verdict:
+def _decide(table: Table, found: _Conditions, mode: str, *, has_engine: bool) -> PushdownDecision:
     stage = SourceStage(tuple(found.formulas), drops=not found.all_rows)
     why = refusal_of(table)
     if why:
@@ -114,7 +125,7 @@ def _verdict(table: Table, found: _Conditions, mode: str, *, has_engine: bool) -
     elif mode == "auto" and not stage_is_cheaper(stage.conditions):
         in_stage, in_spark = stage_cost_us(stage.conditions), spark_cost_us(stage.conditions)
         why = f"it would cost about {in_stage:.1f} us a row, filters of Spark {in_spark:.1f} us"
-    return Verdict(table, stage, not why, why, tuple(found.behind))
+    return PushdownDecision(table, stage, not why, why, tuple(found.residual))
 
 
 @dataclass(slots=True)
@@ -122,11 +133,11 @@ class _Conditions:
     """Those of one table. `all_rows`: somebody reads it without a condition, or moves event time by its rows."""
 
     formulas: list[Formula] = field(default_factory=list)
-    behind: list[str] = field(default_factory=list)
+    residual: list[str] = field(default_factory=list)
     all_rows: bool = False
 
 
-class _Judging:
+class _Pushdown:
     """One pass over the outputs, which moves the conditions on the tables of those names."""
 
     def __init__(self, names: frozenset[str]) -> None:
@@ -143,7 +154,7 @@ class _Judging:
                 for scan in scans_of(node):
                     self.of(scan.table.name).all_rows = True
             rewritten = self._node(node)
-            moved.append(node if rewritten == node else prune(rewritten))
+            moved.append(node if rewritten == node else prune_columns(rewritten))
         return tuple(moved)
 
     def _node(self, node: Node) -> Node:
@@ -166,7 +177,7 @@ class _Judging:
             formulas = [formula_of(stored(one, scan.table)) for one in node.branches.arguments]
         except CannotBeSaid as refusal:
             conditions.all_rows = True
-            conditions.behind.append(f"a branch of {len(node.branches.arguments)}: {refusal}")
+            conditions.residual.append(f"a branch of {len(node.branches.arguments)}: {refusal}")
             return node
         first = len(conditions.formulas)
         conditions.formulas += formulas
@@ -178,7 +189,7 @@ class _Judging:
         assert branch is not None
         conditions = self.of(scan.table.name)
         parts = split_conjuncts([stored(one, scan.table) for one in branch.conditions])
-        conditions.behind += parts.reasons
+        conditions.residual += parts.reasons
         if parts.said == Truth(True):
             conditions.all_rows = True
             return node
@@ -202,7 +213,8 @@ def _without(node: Node, rest: frozenset[Expression], bottom: Node) -> Node:
             values = {name: substituted(value, values) for name, value in one.columns}
             made = with_inputs(one, (made,))
             continue
-        kept = [part for part in conjuncts_of(one.predicate) if stored(substituted(part, values), node.table) in rest]
+        parts = operands_of_and(one.predicate)
+        kept = [part for part in parts if stored(substituted(part, values), node.table) in rest]
         if kept:
             made = Filter(made, kept[0] if len(kept) == 1 else Call("AND", tuple(kept), BOOLEAN))
     return made

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from millstream.streams.optimizer.lookups import with_narrowed_lookups
+from millstream.streams.optimizer.lookup_pushdown import push_into_lookups
+from millstream.streams.plan.conditions import conjuncts_of
 from millstream.streams.plan.joins import LookupJoin
 from millstream.streams.plan.nodes import Filter, Node, QueryPlan, inputs_of
 from millstream.streams.spark.lookups.dimension_form import dimension_load
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
 from millstream.streams.spark.lookups.row_filters import pushed
 from millstream.streams.sql.compiler import SqlSession
-from millstream.streams.sql.join_conditions import conjuncts_of
 
 TABLES = """
 CREATE TABLE events (n BIGINT, k STRING, p AS PROCTIME()) WITH ('connector' = 'rocketmq', 'topic' = 'e');
@@ -28,7 +28,7 @@ def plan_of(select: str) -> Node:
     """The node of a SELECT, as it is rewritten."""
     plan = SqlSession().compile(TABLES + select)[-1]
     assert isinstance(plan, QueryPlan)
-    return with_narrowed_lookups(plan.query)
+    return push_into_lookups(plan.query)
 
 
 def nodes_of(node: Node) -> Iterator[Node]:

@@ -9,10 +9,10 @@ import msgspec
 from millstream.streams.rules.chains import links_of
 from millstream.streams.rules.rule import Rule
 
-__all__ = ["in_sliding_windows"]
+__all__ = ["slide_windows"]
 
 
-def in_sliding_windows(rules: Sequence[Rule]) -> tuple[Rule, ...]:
+def slide_windows(rules: Sequence[Rule]) -> tuple[Rule, ...]:
     """The same rules; those that can count in sliding windows do.
 
     Rules that count alerts of each other stay as they are: these come at the ends of windows that lie side by side.

@@ -11,17 +11,17 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from millstream.streams.functions.spec import array_of
-from millstream.streams.optimizer.branch import Branch, branch_of, stored
+from millstream.streams.plan.branch import Branch, branch_of, stored
 from millstream.streams.plan.expressions import Call, Cast, Column, Expression, Literal
 from millstream.streams.plan.fan_out import Constants, FanOut
 from millstream.streams.plan.nodes import Node, Project, Scan
+from millstream.streams.plan.pushdown_calls import BRANCHES
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import BOOLEAN, INT, TypeKind
 from millstream.streams.plan.user_calls import calls_users_functions
-from millstream.streams.plan.wanted import BRANCHES
 from millstream.streams.rules.from_sql import split_conjuncts
 
-__all__ = ["MERGED_CONNECTORS", "MERGED_FROM", "Merged", "merged", "sink_keys"]
+__all__ = ["MERGED_CONNECTORS", "MERGED_FROM", "MergedQuery", "merge_queries", "sink_keys"]
 
 MERGED_FROM: Final = 2
 """Outputs of one shape from which on they are merged: two already share one sink and one copy of each row's columns."""
@@ -35,15 +35,15 @@ _NAMES: Final = ("rule", "rule_id", "rule_name", "id")
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergedQuery:
     """A node that stands for the outputs of those numbers; the rows of all of them go to one sink."""
 
     node: Node
     numbers: tuple[int, ...]
 
     @property
-    def told_by(self) -> str | None:
-        """A column of texts that tells the rows of each output apart; None where there is none, or one output."""
+    def name_column(self) -> str | None:
+        """A column of texts that sets the rows of each output apart; None where there is none, or one output."""
         project = self.node
         if not isinstance(project, Project) or not isinstance(project.input, FanOut):
             return None
@@ -65,15 +65,15 @@ class _Group:
     constants: list[tuple[Literal, ...]] = field(default_factory=list)
 
 
-def merged(outputs: Sequence[tuple[Node, Hashable]]) -> list[Merged]:
+def merge_queries(outputs: Sequence[tuple[Node, Hashable]]) -> list[MergedQuery]:
     """The outputs, in the order of their first numbers; only those with equal sinks are merged."""
     groups: dict[Hashable, _Group] = {}
-    alone: list[Merged] = []
+    alone: list[MergedQuery] = []
     tables: list[Table] = []
     for number, (node, sink) in enumerate(outputs):
         branch = branch_of(node)
         if branch is None or not isinstance(node, Project) or calls_users_functions(node):
-            alone.append(Merged(node, (number,)))
+            alone.append(MergedQuery(node, (number,)))
             continue
         if branch.scan.table not in tables:
             tables.append(branch.scan.table)
@@ -86,9 +86,9 @@ def merged(outputs: Sequence[tuple[Node, Hashable]]) -> list[Merged]:
         group.constants.append(tuple(constants))
     for group in groups.values():
         if len(group.numbers) < MERGED_FROM:
-            alone += [Merged(outputs[number][0], (number,)) for number in group.numbers]
+            alone += [MergedQuery(outputs[number][0], (number,)) for number in group.numbers]
         else:
-            alone.append(Merged(_node(group), tuple(group.numbers)))
+            alone.append(MergedQuery(_node(group), tuple(group.numbers)))
     return sorted(alone, key=lambda one: one.numbers[0])
 
 

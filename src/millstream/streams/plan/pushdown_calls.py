@@ -1,4 +1,4 @@
-"""Calls that only plans have: which of many branches want a row."""
+"""Calls that merging of queries and predicate pushdown put into plans: which of many conditions hold for a row."""
 
 from __future__ import annotations
 

@@ -4,31 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.outputs import SEND_TIMEOUT_S, Output
 from millstream.streams.jobs.packed_source import ORIGIN_OPTION, PACKED_HITS
 from millstream.streams.jobs.rule_guard import RuleGuard
 from millstream.streams.jobs.settings import JobSettings
-from millstream.streams.optimizer.pushed import conditions_above
-from millstream.streams.plan.expressions import Call, Column, Expression
-from millstream.streams.plan.hits import HIT_COLUMNS
-from millstream.streams.plan.nodes import Filter, Node, Project, Scan, inputs_of, scans_of, with_inputs
-from millstream.streams.plan.reads import columns_read
-from millstream.streams.plan.tables import ComputedColumn, MetadataColumn, PhysicalColumn, Table
-from millstream.streams.plan.types import BIGINT, BOOLEAN, STRING
-from millstream.streams.plan.user_calls import has_user_call
-from millstream.streams.rules.packed.packer import OFFSET, QUEUE, PackedColumns
-from millstream.streams.spark.rules.hit_rows import SOURCE_QUEUE
+from millstream.streams.optimizer.two_stage_rules import (
+    HITS_TOPIC,
+    hits_tables,
+    over_tables,
+    pack_hits,
+    packed_columns,
+    widen_table,
+)
+from millstream.streams.plan.nodes import Node
+from millstream.streams.plan.tables import Table
+from millstream.streams.rules.packed.packer import PackedColumns
 from millstream.streams.spark.sinks.packed import PackedSink
 from millstream.streams.spark.source.topic_log import Access, open_log
 from millstream.streams.spark.translate import is_stateful
 
-__all__ = ["HITS_TOPIC", "PartedHits", "part_hits", "tell_sinks"]
-
-HITS_TOPIC = "hits.topic"
-"""The option of a table of hits that asks for it."""
+__all__ = ["PartedHits", "part_hits", "tell_sinks"]
 
 _SUFFIX = "_packed"
 """What the table of packed hits has behind the name of the table of hits."""
@@ -49,7 +46,7 @@ class PartedHits:
     def counting_of(self, origins: Mapping[str, str]) -> list[Output]:
         """The outputs behind, which read what the jobs `origins` (by table) have packed."""
         packed = {table.name: _packed_table(table, origins[table.name]) for table in self.tables}
-        return [replace(output, node=_reading(output.node, packed)) for output in self.counting]
+        return [replace(output, node=over_tables(output.node, packed)) for output in self.counting]
 
     def make_topics(self, settings: JobSettings) -> None:
         """Create the topics between that are not there. Raises ConnectionFailed, Refused."""
@@ -67,8 +64,8 @@ def part_hits(outputs: Sequence[Output], settings: JobSettings) -> PartedHits | 
 
     Raises JobError JOB_FAILED for hits that would go where their events come from.
     """
-    counting = [output for output in outputs if is_stateful(output.node) and _tables([output])]
-    tables = _tables(counting)
+    counting = [output for output in outputs if is_stateful(output.node) and hits_tables([output.node])]
+    tables = hits_tables([output.node for output in counting])
     if not tables or settings.batch:
         return None
     for table in tables:
@@ -77,11 +74,11 @@ def part_hits(outputs: Sequence[Output], settings: JobSettings) -> PartedHits | 
     packing = []
     for table in tables:
         nodes = [output.node for output in counting]
-        columns = PackedColumns.of(list(_read(table, nodes)))
-        wider[table.name] = _wider(table, columns)
+        columns = packed_columns(table, nodes)
+        wider[table.name] = widen_table(table, columns)
         packing.append(_packing(wider[table.name], columns, nodes, settings))
     plain = [output for output in outputs if output not in counting]
-    judging = [*(replace(output, node=_reading(output.node, wider)) for output in plain), *packing]
+    judging = [*(replace(output, node=over_tables(output.node, wider)) for output in plain), *packing]
     return PartedHits(judging, counting, tables)
 
 
@@ -93,12 +90,6 @@ def tell_sinks(outputs: Sequence[Output], guards: Sequence[RuleGuard]) -> None:
             output.sink.judged = directories[output.sink.name]
 
 
-def _tables(outputs: Sequence[Output]) -> tuple[Table, ...]:
-    """The tables of hits with a topic between that the outputs read."""
-    found = {scan.table.name: scan.table for output in outputs for scan in scans_of(output.node)}
-    return tuple(table for table in found.values() if table.connector == "rules" and HITS_TOPIC in table.options)
-
-
 def _check_topic(table: Table) -> None:
     topic = table.options[HITS_TOPIC]
     if topic == table.options["topic"]:
@@ -108,33 +99,9 @@ def _check_topic(table: Table) -> None:
         )
 
 
-def _read(table: Table, nodes: Sequence[Node]) -> Mapping[str, object]:
-    """The stored columns that the nodes read."""
-    computed = {column.name for column in table.columns if isinstance(column, ComputedColumn)}
-    return {name: kind for name, kind in columns_read(table, nodes).items() if name not in computed}
-
-
-def _wider(table: Table, columns: PackedColumns) -> Table:
-    """The table with what the packer needs beside what was declared."""
-    declared = {column.name for column in table.columns}
-    missing = [PhysicalColumn(name, HIT_COLUMNS[name]) for name in columns.needed if name not in declared]
-    places = (MetadataColumn(QUEUE, STRING, SOURCE_QUEUE), MetadataColumn(OFFSET, BIGINT, "queue-offset"))
-    return replace(table, columns=(*table.columns, *missing, *places))
-
-
 def _packing(table: Table, columns: PackedColumns, nodes: Sequence[Node], settings: JobSettings) -> Output:
     """The output that packs the hits that one of the nodes wants."""
-    wanted = {*columns.needed, QUEUE, OFFSET}
-    conditions = [above for node in nodes for above in conditions_above(node, table.name)]
-    scans = [scan for node in nodes for scan in scans_of(node) if scan.table.name == table.name]
-    scanned = wanted.union(*(scan.columns for scan in scans))
-    names = tuple(column.name for column in table.columns if column.name in scanned)
-    node: Node = Scan(table, names)
-    condition = _any(conditions)
-    if condition is not None:
-        node = Filter(node, condition)
-    types = {column.name: column.type for column in table.columns}
-    node = Project(node, tuple((name, Column(name, types[name])) for name in names if name in wanted))
+    node = pack_hits(table, columns, nodes)
     options = table.options
     sink = PackedSink(
         f"{table.name}{_SUFFIX}",
@@ -149,22 +116,7 @@ def _packing(table: Table, columns: PackedColumns, nodes: Sequence[Node], settin
     return Output(node, sink)
 
 
-def _any(conditions: Sequence[tuple[Expression, ...]]) -> Expression | None:
-    """What a hit that somebody wants fulfils; None where somebody wants each, or asks a user's function."""
-    if any(not parts or any(map(has_user_call, parts)) for parts in conditions):
-        return None
-    each = [reduce(lambda one, other: Call("AND", (one, other), BOOLEAN), parts) for parts in dict.fromkeys(conditions)]
-    return reduce(lambda one, other: Call("OR", (one, other), BOOLEAN), each) if each else None
-
-
 def _packed_table(table: Table, origin: str) -> Table:
     options = {name: value for name, value in table.options.items() if name not in _OF_THE_START}
     between = {"connector": PACKED_HITS, "topic": table.options[HITS_TOPIC], ORIGIN_OPTION: origin}
     return replace(table, name=f"{table.name}{_SUFFIX}", options=options | between)
-
-
-def _reading(node: Node, tables: Mapping[str, Table]) -> Node:
-    """The same node over other tables, by the names of those that it reads."""
-    if isinstance(node, Scan):
-        return replace(node, table=tables.get(node.table.name, node.table))
-    return with_inputs(node, tuple(_reading(below, tables) for below in inputs_of(node)))

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from millstream.streams.plan.expressions import Call, Expression
+from millstream.streams.plan.conditions import operands_of_and
+from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.nodes import Filter, Node, Scan, inputs_of
 from millstream.streams.plan.tables import Table
 
-__all__ = ["conditions_above", "pushed_conditions"]
+__all__ = ["predicates_above", "scan_predicates"]
 
 
-def pushed_conditions(table: Table, nodes: Sequence[Node]) -> tuple[Expression, ...]:
+def scan_predicates(table: Table, nodes: Sequence[Node]) -> tuple[Expression, ...]:
     """The conditions right above each read of `table`; the filters stay.
 
     None for a table with a watermark: event time goes on with rows that nobody wants, too.
     """
     if table.watermark is not None:
         return ()
-    reads = [above for node in nodes for above in conditions_above(node, table.name)]
+    reads = [above for node in nodes for above in predicates_above(node, table.name)]
     if not reads:
         return ()
     return tuple(condition for condition in reads[0] if all(condition in above for above in reads[1:]))
 
 
-def conditions_above(node: Node, table: str) -> list[tuple[Expression, ...]]:
+def predicates_above(node: Node, table: str) -> list[tuple[Expression, ...]]:
     """The conditions right above each read of the table; none where all its rows are wanted."""
     return list(_above(node, table, ()))
 
@@ -36,15 +37,7 @@ def _above(node: Node, table: str, conditions: tuple[Expression, ...]) -> Iterat
             if read.name == table:
                 yield conditions
         case Filter(input=below, predicate=predicate):
-            yield from _above(below, table, (*conditions, *_parts(predicate)))
+            yield from _above(below, table, (*conditions, *operands_of_and(predicate)))
         case _:
             for below in inputs_of(node):
                 yield from _above(below, table, ())
-
-
-def _parts(predicate: Expression) -> Iterator[Expression]:
-    if isinstance(predicate, Call) and predicate.function == "AND":
-        for part in predicate.arguments:
-            yield from _parts(part)
-    else:
-        yield predicate

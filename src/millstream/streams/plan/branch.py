@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.conditions import operands_of_and
 from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expression, Literal
 from millstream.streams.plan.nodes import Filter, Node, Project, Scan
 from millstream.streams.plan.substitution import substituted
 from millstream.streams.plan.tables import ComputedColumn, Table
-from millstream.streams.rules.from_sql import conjuncts_of
 
 __all__ = ["Branch", "branch_of", "stored"]
 
@@ -41,7 +41,7 @@ def branch_of(node: Node) -> Branch | None:
         return None if any(_fails(value) for _, value in columns) else Branch(below.scan, below.conditions, columns)
     if _fails(node.predicate):
         return None
-    asked = tuple(substituted(one, values) for one in conjuncts_of(node.predicate))
+    asked = tuple(substituted(one, values) for one in operands_of_and(node.predicate))
     return Branch(below.scan, below.conditions + asked, below.columns)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.streams.jobs.bad_casts import cast_letters, strict
+from millstream.streams.optimizer.strict_casts import divert_bad_casts, fail_on_bad_casts
 from millstream.streams.plan.nodes import Node, QueryPlan
 from millstream.streams.sql.compiler import SqlSession
 from millstream.streams.sql.explain import explain_node
@@ -23,7 +23,7 @@ def shown(node: Node) -> str:
 
 
 def test_rows_in_which_a_cast_fails_go_to_the_dead_letters_and_nowhere_else() -> None:
-    node, letters = cast_letters(query("SELECT CAST(word AS INT) AS n FROM t"))
+    node, letters = divert_bad_casts(query("SELECT CAST(word AS INT) AS n FROM t"))
     assert f"NOT({FAILED})" in shown(node)
     (letter,) = letters
     assert letter.table.name == "t"
@@ -35,7 +35,7 @@ def test_rows_in_which_a_cast_fails_go_to_the_dead_letters_and_nowhere_else() ->
 
 
 def test_a_condition_sends_its_rows_before_it_is_asked() -> None:
-    node, letters = cast_letters(query("SELECT small FROM t WHERE CAST(word AS INT) > 3"))
+    node, letters = divert_bad_casts(query("SELECT small FROM t WHERE CAST(word AS INT) > 3"))
     steps = [line.split()[0] + (" NOT" if "NOT(" in line else "") for line in explain_node(node)]
     assert steps == ["Project", "Filter", "Filter NOT", "Scan"]
     assert len(letters) == 1
@@ -43,12 +43,12 @@ def test_a_condition_sends_its_rows_before_it_is_asked() -> None:
 
 def test_a_plan_without_casts_that_can_fail_stays_as_it_is() -> None:
     node = query("SELECT CAST(small AS STRING) AS s, TRY_CAST(word AS INT) AS n FROM t WHERE small > 3")
-    assert cast_letters(node) == (node, [])
-    assert strict(node) == node
+    assert divert_bad_casts(node) == (node, [])
+    assert fail_on_bad_casts(node) == node
 
 
 def test_a_strict_job_asks_before_each_projection() -> None:
-    words = shown(strict(query("SELECT CAST(word AS INT) AS n FROM t")))
+    words = shown(fail_on_bad_casts(query("SELECT CAST(word AS INT) AS n FROM t")))
     assert f"CASE WHEN {FAILED} THEN FAIL(CASE WHEN {LOST} THEN 'CAST(word AS INT) failed' END) ELSE True END" in words
 
 
@@ -59,4 +59,4 @@ def test_behind_state_a_bad_cast_stays_null() -> None:
     SELECT CAST(word AS INT) AS n, COUNT(*) AS c FROM e GROUP BY word, TUMBLE(ts, INTERVAL '1' MINUTE)
     """
     node = query(script)
-    assert cast_letters(node) == (node, [])
+    assert divert_bad_casts(node) == (node, [])

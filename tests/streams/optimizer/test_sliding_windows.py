@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from millstream.streams.optimizer.sliding_windows import slide_windows
 from millstream.streams.rules.formulas import Truth
 from millstream.streams.rules.rule import Combination, Measure, MeasureKind, Rule, Statistics
-from millstream.streams.rules.sliding import in_sliding_windows
 
 
 def counting(name: str, kind: MeasureKind, *parts: str, percent: int | None = None, **bounds: Any) -> Rule:
@@ -17,7 +17,7 @@ def counting(name: str, kind: MeasureKind, *parts: str, percent: int | None = No
 
 
 def sliding(*rules: Rule) -> set[str]:
-    return {rule.id for rule in in_sliding_windows(rules) if rule.statistics and rule.statistics.measure.sliding}
+    return {rule.id for rule in slide_windows(rules) if rule.statistics and rule.statistics.measure.sliding}
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def sliding(*rules: Rule) -> set[str]:
 def test_what_can_hold_from_an_event_on_slides_and_all_else_stays(rule: Rule, slides: bool) -> None:
     assert sliding(rule) == ({"r"} if slides else set())
     if not slides:
-        assert in_sliding_windows([rule]) == (rule,)
+        assert slide_windows([rule]) == (rule,)
 
 
 def test_rules_that_count_alerts_and_those_whose_alerts_are_counted_stay_as_they_are() -> None:

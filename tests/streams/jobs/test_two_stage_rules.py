@@ -13,9 +13,9 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.dependent_pipeline import DependentPipeline
 from millstream.streams.jobs.outputs import Output, outputs_of
-from millstream.streams.jobs.parted_hits import PartedHits, part_hits
 from millstream.streams.jobs.progress import JobProgress
 from millstream.streams.jobs.settings import JobSettings
+from millstream.streams.jobs.two_stage_rules import PartedHits, part_hits
 from millstream.streams.plan.nodes import Filter, JobPlan, Project, Scan, scans_of
 from millstream.streams.rules.packed.packer import OFFSET, QUEUE
 from millstream.streams.sql.compiler import SqlSession

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from millstream.streams.plan.aggregates import AggregateCall, Expand
+from millstream.streams.plan.aggregates import Aggregate, AggregateCall, Expand, WindowAggregate
+from millstream.streams.plan.any_node import AnyNode, any_node
 from millstream.streams.plan.backends import Backend, backend_of
 from millstream.streams.plan.conflicts import OnePerKey
 from millstream.streams.plan.conversions import FromChangelog, ToChangelog
 from millstream.streams.plan.expressions import Expression, columns_of
+from millstream.streams.plan.fan_out import FanOut
 from millstream.streams.plan.joins import Correlate, Join, LookupJoin, SetOperation, TemporalJoin
 from millstream.streams.plan.nodes import (
-    Aggregate,
-    FanOut,
     Filter,
     Node,
     Normalize,
@@ -21,7 +21,6 @@ from millstream.streams.plan.nodes import (
     Scan,
     Union,
     Values,
-    WindowAggregate,
     WindowRows,
     inputs_of,
     with_inputs,
@@ -33,10 +32,10 @@ from millstream.streams.plan.tables import ComputedColumn
 from millstream.streams.plan.watermarked import Watermarked
 from millstream.streams.plan.windows import Attached, Session, Window
 
-__all__ = ["prune"]
+__all__ = ["prune_columns"]
 
 
-def prune(node: Node) -> Node:
+def prune_columns(node: Node) -> Node:
     """The same plan, reading only what it needs."""
     return _prune(node, set(node.schema.names), windowed=False)
 
@@ -50,7 +49,7 @@ def _prune(node: Node, wanted: set[str], *, windowed: bool) -> Node:
         isinstance(narrowed, Watermarked) and narrowed.name not in wanted
     ):
         return _prune(narrowed.input, wanted, windowed=windowed)
-    needed = _needed(narrowed, wanted)
+    needed = _needed(any_node(narrowed), wanted)
     # Beside an input with operators, the other inputs of a union carry event time too.
     held = _holds_operator(narrowed) if isinstance(narrowed, Union) else backend_of(narrowed) is not Backend.COLUMNS
     windowed = windowed or held
@@ -91,7 +90,7 @@ def _narrowed(node: Node, wanted: set[str]) -> Node:
             return node
 
 
-def _needed(node: Node, wanted: set[str]) -> set[str]:
+def _needed(node: AnyNode, wanted: set[str]) -> set[str]:
     """The columns of the inputs that a narrowed node reads, by name; names of two inputs differ."""
     match node:
         case Scan() | Values():

@@ -14,7 +14,7 @@ from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expres
 from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.types import BIGINT, STRING, DataType, Field, Schema, TypeKind
 
-__all__ = ["is_utc", "localized"]
+__all__ = ["is_utc", "read_in_zone"]
 
 _READ_LOCALLY = (TypeKind.STRING, TypeKind.TIMESTAMP, TypeKind.DATE, TypeKind.TIME)
 _INSTANT = DataType(TypeKind.TIMESTAMP_LTZ, precision=3)
@@ -38,7 +38,7 @@ def is_utc(zone: str) -> bool:
     return zone.upper() in ("UTC", "Z", "ETC/UTC", "DEFAULT", "")
 
 
-def localized(node: Node, zone: str) -> Node:
+def read_in_zone(node: Node, zone: str) -> Node:
     """The same plan with instants read in the zone. Windows stay aligned to UTC."""
     known = zone_of(zone)
     return node if is_utc(zone) or known is None else cast("Node", _rebuilt(node, Literal(zone, _TEXT)))
